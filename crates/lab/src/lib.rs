@@ -1,0 +1,3 @@
+//! Experiment → plan → run → store.
+
+pub mod record;

@@ -1,0 +1,2 @@
+//! muxbench
+fn main() {}

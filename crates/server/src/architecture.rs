@@ -1,0 +1,105 @@
+//! Architecture names: `MODEL[:THREADS][/MECHANISM]`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::mechanism::{self, MechanismRow};
+use crate::model::{self, ModelRow};
+
+/// A model with its mechanism: how a server is built. Equal names are equal architectures.
+#[derive(Clone, Copy)]
+pub struct Architecture {
+    /// Its row of [`model::MODELS`].
+    pub model: &'static ModelRow,
+    /// Its row of [`mechanism::MECHANISMS`]; `None` for models that block instead of multiplexing.
+    pub mechanism: Option<&'static MechanismRow>,
+}
+
+impl Architecture {
+    /// Every architecture that the tables can build, in the tables' order.
+    pub fn all() -> Vec<Self> {
+        let mut all = Vec::new();
+        for model in model::MODELS {
+            if model.multiplexes {
+                all.extend(mechanism::MECHANISMS.iter().map(|row| Self { model, mechanism: Some(row) }));
+            } else {
+                all.push(Self { model, mechanism: None });
+            }
+        }
+        all
+    }
+}
+
+impl fmt::Display for Architecture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.mechanism {
+            None => f.pad(self.model.name),
+            // The mechanism alone is the short name of the single-threaded event-driven model.
+            Some(mechanism) if self.model.name == "sped" => f.pad(mechanism.name),
+            Some(mechanism) => f.pad(&format!("{}/{}", self.model.name, mechanism.name)),
+        }
+    }
+}
+
+impl fmt::Debug for Architecture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Why a name is no architecture.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown architecture `{name}`: {problem}; known: {known}")]
+pub struct UnknownArchitecture {
+    name: String,
+    problem: String,
+    known: String,
+}
+
+impl FromStr for Architecture {
+    type Err = UnknownArchitecture;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        let unknown = |problem: String| UnknownArchitecture {
+            name: name.to_owned(),
+            problem,
+            known: Self::all().iter().map(Self::to_string).collect::<Vec<_>>().join(", "),
+        };
+        let (model_name, mechanism_name) = match name.split_once('/') {
+            Some((model, mechanism)) => (model, Some(mechanism)),
+            None if mechanism::find(name).is_some() => ("sped", Some(name)),
+            None => (name, None),
+        };
+        let model = model::find(model_name).ok_or_else(|| unknown(format!("no model `{model_name}`")))?;
+        let mechanism = match (model.multiplexes, mechanism_name) {
+            (false, None) => None,
+            (false, Some(_)) => return Err(unknown(format!("`{model_name}` blocks, it takes no mechanism"))),
+            (true, None) => Some(mechanism::find("epoll").expect("epoll is in the table")),
+            (true, Some(m)) => Some(mechanism::find(m).ok_or_else(|| unknown(format!("no mechanism `{m}`")))?),
+        };
+        Ok(Self { model, mechanism })
+    }
+}
+
+impl PartialEq for Architecture {
+    fn eq(&self, other: &Self) -> bool {
+        self.to_string() == other.to_string()
+    }
+}
+
+impl Eq for Architecture {}
+
+impl Serialize for Architecture {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Architecture {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        name.parse().map_err(serde::de::Error::custom)
+    }
+}

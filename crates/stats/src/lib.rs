@@ -1,0 +1,7 @@
+//! Pure functions over measurements.
+
+pub mod histogram;
+pub mod interval;
+
+pub use histogram::{Distribution, Histogram};
+pub use interval::{Interval, Ratio};

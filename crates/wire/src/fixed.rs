@@ -1,0 +1,103 @@
+//! The abstract service of kawai2008 section 3: so many bytes are a request, so many are its response.
+
+use crate::Service;
+
+/// Sizes of the service, and the bytes that responses are made of.
+#[derive(Debug)]
+pub struct Fixed {
+    request_bytes: u64,
+    response_bytes: u64,
+    /// Responses are cut from this; longer runs of responses go out in several writes.
+    fill: Vec<u8>,
+}
+
+/// How far a connection is: 16 bytes.
+#[derive(Debug, Default)]
+pub struct FixedConn {
+    /// Bytes of a request that is not complete yet.
+    received_bytes: u64,
+    /// Bytes of responses not yet sent.
+    unsent_bytes: u64,
+}
+
+/// Most bytes offered to one write.
+const WRITE_BYTES_MAX: usize = 1 << 20;
+/// Room for pipelined small responses to go out in one write.
+const WRITE_BYTES_MIN: usize = 4 << 10;
+
+impl Fixed {
+    /// A service that answers every `request_bytes` with `response_bytes`; both at least 1.
+    pub fn new(request_bytes: u32, response_bytes: u32) -> Self {
+        assert!(request_bytes > 0 && response_bytes > 0, "a request and a response have at least one byte");
+        let length = (response_bytes as usize).clamp(WRITE_BYTES_MIN, WRITE_BYTES_MAX);
+        // Not zeros: a constant page may be treated specially by what lies below. A multiplicative hash is enough.
+        let fill = (0..length as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        Self { request_bytes: request_bytes.into(), response_bytes: response_bytes.into(), fill }
+    }
+}
+
+impl Service for Fixed {
+    type Conn = FixedConn;
+
+    #[inline]
+    fn receive(&self, conn: &mut FixedConn, input: &[u8]) -> u64 {
+        conn.received_bytes += input.len() as u64;
+        if conn.received_bytes < self.request_bytes {
+            return 0;
+        }
+        // A division only when several requests may have come at once.
+        let requests = match conn.received_bytes - self.request_bytes {
+            0 => 1,
+            _ => conn.received_bytes / self.request_bytes,
+        };
+        conn.received_bytes -= requests * self.request_bytes;
+        conn.unsent_bytes += requests * self.response_bytes;
+        requests
+    }
+
+    #[inline]
+    fn unsent<'a>(&'a self, conn: &'a FixedConn) -> &'a [u8] {
+        let count = (self.fill.len() as u64).min(conn.unsent_bytes) as usize;
+        &self.fill[..count]
+    }
+
+    #[inline]
+    fn sent(&self, conn: &mut FixedConn, count: usize) {
+        debug_assert!(count as u64 <= conn.unsent_bytes, "more sent than there was");
+        conn.unsent_bytes -= count as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn any_split_of_a_stream_gives_the_same_requests(
+            request in 1u32..300, response in 1u32..20_000, pieces in prop::collection::vec(1usize..1000, 0..50),
+        ) {
+            let service = Fixed::new(request, response);
+            let mut conn = FixedConn::default();
+            let requests: u64 = pieces.iter().map(|&n| service.receive(&mut conn, &vec![0; n])).sum();
+            let total: usize = pieces.iter().sum();
+            prop_assert_eq!(requests, total as u64 / u64::from(request));
+
+            let mut sent = 0;
+            while !service.unsent(&conn).is_empty() {
+                // Short writes of an awkward size.
+                let count = service.unsent(&conn).len().min(777);
+                service.sent(&mut conn, count);
+                sent += count as u64;
+            }
+            prop_assert_eq!(sent, requests * u64::from(response));
+        }
+    }
+
+    #[test]
+    fn a_connection_is_small() {
+        assert!(size_of::<FixedConn>() <= 16);
+    }
+}

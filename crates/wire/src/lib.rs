@@ -1,0 +1,10 @@
+//! Bytes in, bytes out: the services' protocols, without a single system call.
+//!
+//! # Layout
+//! - [`service`]: the [`Service`] trait, and [`ServiceSpec`], the service as plain data
+//! - [`fixed`]: the abstract request and response of kawai2008, verified by size alone
+
+pub mod fixed;
+pub mod service;
+
+pub use service::{SERVICES, Service, ServiceSpec};

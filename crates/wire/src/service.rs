@@ -1,0 +1,56 @@
+//! What a server does with bytes.
+
+use serde::{Deserialize, Serialize};
+
+/// A service's protocol, sans I/O: the caller moves the bytes, the service says what they mean.
+///
+/// One value is shared by every connection of a thread; what belongs to one connection is in
+/// [`Service::Conn`], which is kept small because ten thousand of them exist at once.
+pub trait Service {
+    /// One connection's state. A new connection starts at `Default`.
+    type Conn: Default;
+
+    /// Takes in `input`, which may hold part of a request or several; answers how many requests it completed.
+    fn receive(&self, conn: &mut Self::Conn, input: &[u8]) -> u64;
+
+    /// The next bytes to send, contiguous; empty when nothing is left to send.
+    fn unsent<'a>(&'a self, conn: &'a Self::Conn) -> &'a [u8];
+
+    /// Says that the first `count` bytes of [`Service::unsent`] are sent.
+    fn sent(&self, conn: &mut Self::Conn, count: usize);
+}
+
+/// A service and its parameters, as plain data.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "service", rename_all = "kebab-case")]
+pub enum ServiceSpec {
+    /// Every `request_bytes` that arrive are answered with `response_bytes` (kawai2008 section 3).
+    Fixed {
+        /// Size of a request in bytes, at least 1.
+        request_bytes: u32,
+        /// Size of a response in bytes, at least 1.
+        response_bytes: u32,
+    },
+}
+
+impl ServiceSpec {
+    /// The service's name, as in [`SERVICES`].
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Fixed { .. } => "fixed",
+        }
+    }
+}
+
+/// A row of [`SERVICES`].
+#[derive(Debug)]
+pub struct ServiceRow {
+    /// The name in flags, files and reports.
+    pub name: &'static str,
+    /// One line for `muxbench list`.
+    pub about: &'static str,
+}
+
+/// Every service there is.
+pub const SERVICES: &[ServiceRow] =
+    &[ServiceRow { name: "fixed", about: "requests and responses of fixed sizes, verified by size (kawai2008)" }];
