@@ -40,6 +40,9 @@ pub struct Totals {
     pub cpu_user_ns: u64,
     /// CPU time in the kernel, in nanoseconds.
     pub cpu_system_ns: u64,
+    /// CPU time of the processes of connections, in nanoseconds. The kernel splits a process's time into user and
+    /// system by sampling at its clock tick, and such a process sees too few ticks for the split to mean anything.
+    pub cpu_children_ns: u64,
     /// Voluntary context switches.
     pub voluntary_switches: u64,
     /// Involuntary context switches.
@@ -59,4 +62,61 @@ pub struct ServerCounters {
     pub memory_kernel_bytes_per_connection: f64,
     /// What was added during the window.
     pub totals: Totals,
+}
+
+impl ServerCounters {
+    /// The window from `start` to `end`; `ready` was taken before the first connection.
+    pub fn between(ready: &Snapshot, start: &Snapshot, end: &Snapshot) -> Self {
+        let per_connection =
+            |now: u64, before: u64| (now as f64 - before as f64) / start.connections_open.max(1) as f64;
+        Self {
+            window_ns: end.at_ns - start.at_ns,
+            connections: start.connections_open,
+            memory_user_bytes_per_connection: per_connection(start.memory_user_bytes, ready.memory_user_bytes),
+            memory_kernel_bytes_per_connection: per_connection(start.memory_kernel_bytes, ready.memory_kernel_bytes),
+            totals: end.totals.since(&start.totals),
+        }
+    }
+}
+
+impl Totals {
+    /// CPU time of everything the server is, in nanoseconds.
+    pub fn cpu_ns(&self) -> u64 {
+        self.cpu_user_ns + self.cpu_system_ns + self.cpu_children_ns
+    }
+
+    /// Context switches of both kinds.
+    pub fn switches(&self) -> u64 {
+        self.voluntary_switches + self.involuntary_switches
+    }
+
+    /// System calls of all kinds.
+    pub fn syscalls(&self) -> u64 {
+        self.syscalls.values().sum()
+    }
+
+    /// What was added after `earlier`.
+    fn since(&self, earlier: &Self) -> Self {
+        let syscalls = self
+            .syscalls
+            .iter()
+            .map(|(kind, count)| (kind.clone(), count - earlier.syscalls.get(kind).copied().unwrap_or(0)))
+            .collect();
+        Self {
+            requests: self.requests - earlier.requests,
+            bytes_in: self.bytes_in - earlier.bytes_in,
+            bytes_out: self.bytes_out - earlier.bytes_out,
+            accepted: self.accepted - earlier.accepted,
+            refused: self.refused - earlier.refused,
+            events: self.events - earlier.events,
+            syscalls,
+            // The kernel's split into user and system is scaled anew at every look, and one side may step back a little.
+            cpu_user_ns: self.cpu_user_ns.saturating_sub(earlier.cpu_user_ns),
+            cpu_system_ns: self.cpu_system_ns.saturating_sub(earlier.cpu_system_ns),
+            cpu_children_ns: self.cpu_children_ns.saturating_sub(earlier.cpu_children_ns),
+            // A child that is killed takes its own switches with it.
+            voluntary_switches: self.voluntary_switches.saturating_sub(earlier.voluntary_switches),
+            involuntary_switches: self.involuntary_switches.saturating_sub(earlier.involuntary_switches),
+        }
+    }
 }

@@ -1,11 +1,27 @@
-//! The server under test.
+//! The server under test: every architecture over one hot path.
+//!
+//! # Layout
+//! - [`architecture`]: names; [`model`] and [`mechanism`]: the two tables that names are looked up in
+//! - [`config`], [`control`], [`counters`]: what goes in and what comes out, as plain data
+//! - [`network`]: one loop per family (ready, blocking), and the connection path that both share
+//! - [`socket`]: listening and accepting, with the same options everywhere
+//! - [`workers`]: counters of every thread and child, in memory that they share
+//! - [`usage`]: CPU, switches and memory, as the kernel accounts them
+//! - [`host`]: starts and stops a server in this process
 
 pub mod architecture;
 pub mod config;
+pub mod control;
 pub mod counters;
+pub mod host;
 pub mod mechanism;
 pub mod model;
+pub mod network;
+pub mod socket;
+pub mod usage;
+pub mod workers;
 
 pub use architecture::Architecture;
 pub use config::ServeConfig;
 pub use counters::{ServerCounters, Snapshot};
+pub use host::Server;

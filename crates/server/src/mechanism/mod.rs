@@ -1,5 +1,15 @@
 //! Mechanisms: how a thread learns of I/O on many sockets. Adding one is one file and one row.
 
+use std::io;
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use crate::network::{Stage, ready};
+
+mod epoll;
+mod poll;
+mod select;
+
 /// A row of [`MECHANISMS`].
 #[derive(Debug)]
 pub struct MechanismRow {
@@ -7,16 +17,159 @@ pub struct MechanismRow {
     pub name: &'static str,
     /// One line for `muxbench list`.
     pub about: &'static str,
+    /// Runs a whole event-driven server in the calling thread. Called once for each thread; below it nothing is dynamic.
+    pub run: fn(&Stage<'_>) -> io::Result<()>,
 }
 
 /// Every mechanism there is.
 pub const MECHANISMS: &[MechanismRow] = &[
-    MechanismRow { name: "select", about: "select(2): bitmaps scanned on both sides at every wait" },
-    MechanismRow { name: "poll", about: "poll(2): an array scanned on both sides at every wait" },
-    MechanismRow { name: "epoll", about: "epoll(7), level-triggered: the kernel keeps the interest list" },
+    MechanismRow {
+        name: "select",
+        about: "select(2): bitmaps scanned on both sides at every wait",
+        run: ready::run::<select::Select>,
+    },
+    MechanismRow {
+        name: "poll",
+        about: "poll(2): an array scanned on both sides at every wait",
+        run: ready::run::<poll::Poll>,
+    },
+    MechanismRow {
+        name: "epoll",
+        about: "epoll(7), level-triggered: the kernel keeps the interest list",
+        run: ready::run::<epoll::Epoll>,
+    },
 ];
 
 /// The row of that name.
 pub fn find(name: &str) -> Option<&'static MechanismRow> {
     MECHANISMS.iter().find(|row| row.name == name)
 }
+
+/// The kernel says what is ready, we do the I/O. Level-triggered: what stays ready is reported again.
+///
+/// Implementations allocate in `new` only; they do not log and do not read clocks.
+pub trait Readiness: Sized {
+    /// Whether `add` and `modify` each make a system call, to be counted.
+    const ADD_IS_A_SYSCALL: bool;
+    /// Whether `remove` makes one.
+    const REMOVE_IS_A_SYSCALL: bool;
+
+    /// Room for descriptors below `descriptors_max`.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    fn new(descriptors_max: usize) -> io::Result<Self>;
+
+    /// Begins to watch a descriptor for one thing.
+    ///
+    /// # Errors
+    /// What the kernel says; a descriptor beyond `descriptors_max`.
+    fn add(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()>;
+
+    /// Changes what a watched descriptor is watched for.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    fn modify(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()>;
+
+    /// Ends watching, before the descriptor is closed.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    fn remove(&mut self, descriptor: RawFd) -> io::Result<()>;
+
+    /// Waits until something is ready, and fills `ready` with just that, within its capacity. A signal ends the wait
+    /// with nothing ready; so does `timeout`, which is rounded up to what the kernel can tell apart.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()>;
+}
+
+/// What a descriptor is watched for: one thing at a time. Errors and hang-ups are reported as that thing, and the I/O
+/// then says which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interest {
+    /// Something to read.
+    Read,
+    /// Room to write.
+    Write,
+}
+
+/// A descriptor that is ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ready {
+    /// Whose.
+    pub token: Token,
+    /// For what it was watched.
+    pub interest: Interest,
+}
+
+/// What the loop calls a descriptor by: its slot, and the slot's generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Token(u64);
+
+impl Token {
+    /// The listening socket.
+    pub const LISTENER: Self = Self(u64::MAX);
+    /// The descriptor that tells the loop to stop.
+    pub const STOP: Self = Self(u64::MAX - 1);
+
+    /// A connection's.
+    pub const fn new(slot: u32, generation: u32) -> Self {
+        Self((generation as u64) << 32 | slot as u64)
+    }
+
+    /// The slot.
+    pub const fn slot(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// The slot's generation.
+    pub const fn generation(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// The generation of the slot's next tenant. The last one is kept for [`Token::LISTENER`] and [`Token::STOP`].
+    pub const fn next_generation(generation: u32) -> u32 {
+        (generation + 1) % u32::MAX
+    }
+
+    /// As a kernel's user data.
+    const fn to_u64(self) -> u64 {
+        self.0
+    }
+
+    /// From a kernel's user data.
+    const fn from_u64(data: u64) -> Self {
+        Self(data)
+    }
+}
+
+/// Rounded up to whole milliseconds; −1, for ever, for `None`.
+fn timeout_ms(timeout: Option<Duration>) -> i32 {
+    match timeout {
+        None => -1,
+        Some(timeout) => i32::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX),
+    }
+}
+
+/// An interrupted wait is a wait in which nothing became ready.
+fn count_ready(returned: i32) -> io::Result<usize> {
+    if returned >= 0 {
+        return Ok(returned as usize);
+    }
+    match io::Error::last_os_error() {
+        error if error.kind() == io::ErrorKind::Interrupted => Ok(0),
+        error => Err(error),
+    }
+}
+
+/// A descriptor as an index below `descriptors_max`.
+fn index(descriptor: RawFd, descriptors_max: usize) -> io::Result<usize> {
+    let at = descriptor as usize;
+    if at < descriptors_max { Ok(at) } else { Err(io::Error::from_raw_os_error(libc::EMFILE)) }
+}
+
+#[cfg(test)]
+mod tests;

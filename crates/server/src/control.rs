@@ -1,0 +1,30 @@
+//! What a `serve` process says to the program that started it: one JSON object a line.
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Snapshot;
+
+/// A line from the server.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub enum Event {
+    /// It listens.
+    Ready {
+        /// The address, with the port that the kernel chose.
+        address: SocketAddr,
+        /// Before the first connection: what memory is measured against.
+        snapshot: Snapshot,
+    },
+    /// The answer to a line `mark`.
+    Mark {
+        /// Now.
+        snapshot: Snapshot,
+    },
+    /// It could not start, or cannot go on.
+    Failed {
+        /// Cause, place, remedy.
+        reason: String,
+    },
+}

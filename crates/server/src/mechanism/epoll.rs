@@ -1,0 +1,70 @@
+//! epoll(7), level-triggered: the kernel keeps the interest list and hands over what is ready.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+use super::{Interest, Readiness, Ready, Token, count_ready, timeout_ms};
+
+/// Most events that one wait takes, as many as the papers' contemporaries and today's servers ask for.
+const EVENTS_MAX: usize = 1024;
+
+/// An epoll instance and the buffer its events come in.
+pub(super) struct Epoll {
+    epoll: OwnedFd,
+    events: Vec<libc::epoll_event>,
+}
+
+impl Epoll {
+    fn control(&self, operation: i32, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()> {
+        let events = match interest {
+            Interest::Read => libc::EPOLLIN,
+            Interest::Write => libc::EPOLLOUT,
+        } as u32;
+        let mut event = libc::epoll_event { events, u64: token.to_u64() };
+        // SAFETY: `event` lives across the call.
+        match unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), operation, descriptor, &raw mut event) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+impl Readiness for Epoll {
+    const ADD_IS_A_SYSCALL: bool = true;
+    const REMOVE_IS_A_SYSCALL: bool = false;
+
+    fn new(_descriptors_max: usize) -> io::Result<Self> {
+        let epoll = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC)?;
+        Ok(Self { epoll, events: Vec::with_capacity(EVENTS_MAX) })
+    }
+
+    fn add(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, descriptor, token, interest)
+    }
+
+    fn modify(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_MOD, descriptor, token, interest)
+    }
+
+    fn remove(&mut self, _descriptor: RawFd) -> io::Result<()> {
+        // Closing the last descriptor of a socket takes it off the list, and ours is the last.
+        Ok(())
+    }
+
+    fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {
+        ready.clear();
+        // SAFETY: the buffer has room for EVENTS_MAX events, and the kernel writes `count` of them.
+        let count = count_ready(unsafe {
+            let room = self.events.as_mut_ptr();
+            libc::epoll_wait(self.epoll.as_raw_fd(), room, EVENTS_MAX as i32, timeout_ms(timeout))
+        })?;
+        // SAFETY: the kernel has just written that many.
+        unsafe { self.events.set_len(count) };
+        for event in &self.events {
+            let interest = if event.events & libc::EPOLLOUT as u32 != 0 { Interest::Write } else { Interest::Read };
+            ready.push(Ready { token: Token::from_u64(event.u64), interest });
+        }
+        Ok(())
+    }
+}

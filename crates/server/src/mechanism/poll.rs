@@ -1,0 +1,93 @@
+//! poll(2): the whole interest list goes to the kernel at every wait, and is scanned on both sides.
+
+use std::io;
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use super::{Interest, Readiness, Ready, Token, count_ready, index, timeout_ms};
+
+/// No place in the list.
+const NOWHERE: u32 = u32::MAX;
+
+/// The interest list without gaps, and where in it each descriptor is.
+pub(super) struct Poll {
+    list: Vec<libc::pollfd>,
+    /// The tokens of `list`, in its order.
+    tokens: Vec<Token>,
+    /// Place in `list` plus one by descriptor; 0 where there is none, so that fresh pages need no filling in.
+    places: Vec<u32>,
+}
+
+impl Poll {
+    fn place(&self, descriptor: RawFd) -> io::Result<usize> {
+        match self.places.get(descriptor as usize).copied().unwrap_or(0).wrapping_sub(1) {
+            NOWHERE => Err(io::Error::from_raw_os_error(libc::ENOENT)),
+            place => Ok(place as usize),
+        }
+    }
+}
+
+fn events(interest: Interest) -> i16 {
+    match interest {
+        Interest::Read => libc::POLLIN,
+        Interest::Write => libc::POLLOUT,
+    }
+}
+
+impl Readiness for Poll {
+    const ADD_IS_A_SYSCALL: bool = false;
+    const REMOVE_IS_A_SYSCALL: bool = false;
+
+    fn new(descriptors_max: usize) -> io::Result<Self> {
+        Ok(Self {
+            list: Vec::with_capacity(descriptors_max),
+            tokens: Vec::with_capacity(descriptors_max),
+            places: vec![0; descriptors_max],
+        })
+    }
+
+    fn add(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()> {
+        let at = index(descriptor, self.places.len())?;
+        self.list.push(libc::pollfd { fd: descriptor, events: events(interest), revents: 0 });
+        self.tokens.push(token);
+        self.places[at] = self.list.len() as u32;
+        Ok(())
+    }
+
+    fn modify(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()> {
+        let place = self.place(descriptor)?;
+        self.list[place].events = events(interest);
+        self.tokens[place] = token;
+        Ok(())
+    }
+
+    fn remove(&mut self, descriptor: RawFd) -> io::Result<()> {
+        let place = self.place(descriptor)?;
+        self.list.swap_remove(place);
+        self.tokens.swap_remove(place);
+        self.places[descriptor as usize] = 0;
+        if let Some(moved) = self.list.get(place) {
+            self.places[moved.fd as usize] = place as u32 + 1;
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {
+        ready.clear();
+        // SAFETY: `list` lives across the call, and its length is told.
+        let mut left = count_ready(unsafe {
+            libc::poll(self.list.as_mut_ptr(), self.list.len() as libc::nfds_t, timeout_ms(timeout))
+        })?;
+        for (watched, &token) in self.list.iter().zip(&self.tokens) {
+            if left == 0 {
+                break;
+            }
+            if watched.revents != 0 {
+                left -= 1;
+                let interest = if watched.events == libc::POLLOUT { Interest::Write } else { Interest::Read };
+                ready.push(Ready { token, interest });
+            }
+        }
+        Ok(())
+    }
+}

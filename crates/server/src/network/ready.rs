@@ -1,0 +1,219 @@
+//! The loop of architectures in which one thread serves many connections: the kernel says which are ready,
+//! we do the I/O. Written once, compiled for each mechanism.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+
+use wire::fixed::Fixed;
+use wire::{Service, ServiceSpec};
+
+use super::Stage;
+use super::connection::{Connection, Inbox, Next};
+use crate::mechanism::{Interest, Readiness, Ready, Token};
+use crate::socket::{Accepted, Acceptor};
+use crate::workers::{Counters, Syscall};
+
+/// Descriptors that are not connections: standard streams, listener, reserve, stop, the mechanism's own, and those that
+/// the process may have inherited.
+const DESCRIPTORS_BESIDE: usize = 1024;
+
+/// `sped`: accept and network in this thread, until the server stops.
+///
+/// # Errors
+/// Errors of the listener and of the mechanism; those of single connections end only these.
+pub fn run<M: Readiness>(stage: &Stage<'_>) -> io::Result<()> {
+    match *stage.service {
+        ServiceSpec::Fixed { request_bytes, response_bytes } => {
+            ReadyLoop::<M, _>::new(stage, Fixed::new(request_bytes, response_bytes))?.run(stage)
+        }
+    }
+}
+
+struct ReadyLoop<'a, M, S: Service> {
+    mechanism: M,
+    service: S,
+    connections: Connections<S::Conn>,
+    acceptor: Acceptor<'a>,
+    inbox: Inbox,
+    counters: &'a Counters,
+}
+
+impl<'a, M: Readiness, S: Service> ReadyLoop<'a, M, S> {
+    fn new(stage: &'a Stage<'_>, service: S) -> io::Result<Self> {
+        let counters = stage.workers.accept();
+        Ok(Self {
+            // The kernel hands out the lowest free descriptor, so none is beyond this.
+            mechanism: M::new(stage.connections_max + DESCRIPTORS_BESIDE)?,
+            service,
+            connections: Connections::with_capacity(stage.connections_max),
+            acceptor: Acceptor::new(stage.listener, true, counters)?,
+            inbox: Inbox::new(),
+            counters,
+        })
+    }
+
+    fn run(mut self, stage: &Stage<'_>) -> io::Result<()> {
+        self.watch(stage.listener.as_raw_fd(), Token::LISTENER)?;
+        self.watch(stage.stop.as_raw_fd(), Token::STOP)?;
+        let mut ready = Vec::with_capacity(stage.connections_max + DESCRIPTORS_BESIDE);
+        loop {
+            self.counters.syscall(Syscall::Wait);
+            self.mechanism.wait(&mut ready, None)?;
+            self.counters.events.add(ready.len() as u64);
+            for &Ready { token, interest } in &ready {
+                match token {
+                    Token::LISTENER => self.accept()?,
+                    Token::STOP => return Ok(()),
+                    _ => self.serve(token, interest)?,
+                }
+            }
+        }
+    }
+
+    fn watch(&mut self, descriptor: RawFd, token: Token) -> io::Result<()> {
+        self.count_control(M::ADD_IS_A_SYSCALL);
+        self.mechanism.add(descriptor, token, Interest::Read)
+    }
+
+    /// Accepts until nothing waits.
+    fn accept(&mut self) -> io::Result<()> {
+        loop {
+            match self.acceptor.accept()? {
+                Accepted::Connection(io) => {
+                    let descriptor = io.as_raw_fd();
+                    match self.connections.insert(io) {
+                        Ok(token) if self.watch(descriptor, token).is_ok() => self.counters.accepted.add(1),
+                        Ok(token) => {
+                            // No room in the mechanism, or the kernel's: this one is turned away, the others go on.
+                            if let Some(io) = self.connections.remove(token) {
+                                self.acceptor.refuse(io);
+                            }
+                        }
+                        Err(io) => self.acceptor.refuse(io),
+                    }
+                }
+                Accepted::None => {}
+                Accepted::WouldBlock | Accepted::Shutdown => return Ok(()),
+            }
+        }
+    }
+
+    #[inline]
+    fn serve(&mut self, token: Token, interest: Interest) -> io::Result<()> {
+        // An event of a connection that ended earlier in this batch: its slot may have a new tenant.
+        let Some(entry) = self.connections.get(token) else { return Ok(()) };
+        let io = entry.io.as_fd();
+        let next = match interest {
+            Interest::Read => entry.connection.on_readable(io, &self.service, &mut self.inbox, self.counters),
+            Interest::Write => entry.connection.on_writable(io, &self.service, self.counters),
+        };
+        match (interest, next) {
+            (Interest::Read, Next::Read) | (Interest::Write, Next::Write) => Ok(()),
+            (Interest::Read, Next::Write) => self.turn(token, Interest::Write),
+            (Interest::Write, Next::Read) => self.turn(token, Interest::Read),
+            (_, Next::End) => self.end(token),
+        }
+    }
+
+    fn turn(&mut self, token: Token, interest: Interest) -> io::Result<()> {
+        self.count_control(M::ADD_IS_A_SYSCALL);
+        let Some(entry) = self.connections.get(token) else { return Ok(()) };
+        self.mechanism.modify(entry.io.as_raw_fd(), token, interest)
+    }
+
+    fn end(&mut self, token: Token) -> io::Result<()> {
+        let Some(io) = self.connections.remove(token) else { return Ok(()) };
+        self.count_control(M::REMOVE_IS_A_SYSCALL);
+        self.mechanism.remove(io.as_raw_fd())?;
+        self.counters.syscall(Syscall::Close);
+        self.counters.ended.add(1);
+        Ok(())
+    }
+
+    fn count_control(&self, is_a_syscall: bool) {
+        if is_a_syscall {
+            self.counters.syscall(Syscall::Control);
+        }
+    }
+}
+
+/// One thread's connections, by token. Memory is set aside once; a slot's generation grows with each tenant, so that a
+/// token of an earlier tenant finds nothing.
+struct Connections<C> {
+    slots: Vec<Slot<C>>,
+    /// Slots that had a tenant and have none now.
+    free: Vec<u32>,
+}
+
+struct Slot<C> {
+    generation: u32,
+    entry: Option<Entry<C>>,
+}
+
+struct Entry<C> {
+    io: OwnedFd,
+    connection: Connection<C>,
+}
+
+impl<C: Default> Connections<C> {
+    fn with_capacity(count: usize) -> Self {
+        // Never filled in beforehand: pages that no connection reaches cost nothing.
+        Self { slots: Vec::with_capacity(count), free: Vec::with_capacity(count) }
+    }
+
+    /// Gives `io` a slot; or gives it back when all are taken.
+    fn insert(&mut self, io: OwnedFd) -> Result<Token, OwnedFd> {
+        let at = match self.free.pop() {
+            Some(at) => at,
+            None if self.slots.len() < self.slots.capacity() => {
+                self.slots.push(Slot { generation: 0, entry: None });
+                (self.slots.len() - 1) as u32
+            }
+            None => return Err(io),
+        };
+        let slot = &mut self.slots[at as usize];
+        slot.entry = Some(Entry { io, connection: Connection::default() });
+        Ok(Token::new(at, slot.generation))
+    }
+
+    #[inline]
+    fn get(&mut self, token: Token) -> Option<&mut Entry<C>> {
+        let slot = self.slots.get_mut(token.slot() as usize)?;
+        if slot.generation == token.generation() { slot.entry.as_mut() } else { None }
+    }
+
+    fn remove(&mut self, token: Token) -> Option<OwnedFd> {
+        self.get(token)?;
+        let slot = &mut self.slots[token.slot() as usize];
+        slot.generation = Token::next_generation(slot.generation);
+        self.free.push(token.slot());
+        slot.entry.take().map(|entry| entry.io)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn descriptor() -> OwnedFd {
+        std::fs::File::open("/dev/null").unwrap().into()
+    }
+
+    #[test]
+    fn a_late_event_never_reaches_a_reused_slot() {
+        let mut connections = Connections::<()>::with_capacity(1);
+        let first = connections.insert(descriptor()).unwrap();
+        assert!(connections.insert(descriptor()).is_err(), "room for one");
+        connections.remove(first).unwrap();
+        let second = connections.insert(descriptor()).unwrap();
+        assert_eq!(first.slot(), second.slot());
+        assert!(connections.get(first).is_none());
+        assert!(connections.remove(first).is_none());
+        assert!(connections.get(second).is_some());
+    }
+
+    #[test]
+    fn a_connection_costs_at_most_48_bytes_here() {
+        assert!(size_of::<Slot<<Fixed as Service>::Conn>>() <= 48);
+    }
+}

@@ -1,0 +1,116 @@
+//! Sockets, with the same options in every architecture.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+
+use crate::workers::{Counters, Syscall};
+
+/// Connections that may wait for accept; the kernel lowers it to net.core.somaxconn.
+const BACKLOG: i32 = 4096;
+
+/// A listening socket, and the address it has.
+///
+/// # Errors
+/// As socket(2), bind(2) and listen(2) have them.
+pub fn listen(address: SocketAddr, nonblocking: bool) -> io::Result<(OwnedFd, SocketAddr)> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let listener = rustix::net::socket_with(family, SocketType::STREAM, flags(nonblocking), None)?;
+    sockopt::set_socket_reuseaddr(&listener, true)?;
+    rustix::net::bind(&listener, &address)?;
+    rustix::net::listen(&listener, BACKLOG)?;
+    let bound = rustix::net::getsockname(&listener)?.try_into().map_err(io::Error::from)?;
+    Ok((listener, bound))
+}
+
+fn flags(nonblocking: bool) -> SocketFlags {
+    SocketFlags::CLOEXEC | if nonblocking { SocketFlags::NONBLOCK } else { SocketFlags::empty() }
+}
+
+/// Accepts connections and, where descriptors run out, turns them away instead of leaving them to wait.
+#[derive(Debug)]
+pub struct Acceptor<'a> {
+    listener: &'a OwnedFd,
+    nonblocking: bool,
+    counters: &'a Counters,
+    /// Given up to have a descriptor with which to accept and close, when there is no other.
+    reserve: Option<OwnedFd>,
+}
+
+/// What came of one attempt to accept.
+#[derive(Debug)]
+pub enum Accepted {
+    /// A connection to be served.
+    Connection(OwnedFd),
+    /// A connection came and was turned away, or went before it was taken.
+    None,
+    /// No connection waits.
+    WouldBlock,
+    /// The listener was shut down.
+    Shutdown,
+}
+
+impl<'a> Acceptor<'a> {
+    /// Accepts from `listener`; connections are non-blocking if asked.
+    ///
+    /// # Errors
+    /// When the reserve descriptor cannot be opened.
+    pub fn new(listener: &'a OwnedFd, nonblocking: bool, counters: &'a Counters) -> io::Result<Self> {
+        Ok(Self { listener, nonblocking, counters, reserve: Some(open_reserve()?) })
+    }
+
+    /// One accept4.
+    ///
+    /// # Errors
+    /// Errors that are not a connection's but the listener's.
+    pub fn accept(&mut self) -> io::Result<Accepted> {
+        self.counters.syscall(Syscall::Accept);
+        match rustix::net::accept_with(self.listener, flags(self.nonblocking)) {
+            Ok(connection) => match sockopt::set_tcp_nodelay(&connection, true) {
+                Ok(()) => Ok(Accepted::Connection(connection)),
+                // The peer has gone already.
+                Err(_) => Ok(Accepted::None),
+            },
+            Err(Errno::AGAIN) => Ok(Accepted::WouldBlock),
+            Err(Errno::INTR | Errno::CONNABORTED) => Ok(Accepted::None),
+            // What shutdown(2) of a listening socket gives.
+            Err(Errno::INVAL) => Ok(Accepted::Shutdown),
+            Err(Errno::MFILE | Errno::NFILE) => {
+                self.turn_one_away();
+                Ok(Accepted::None)
+            }
+            // Memory may come back; the connection still waits.
+            Err(Errno::NOBUFS | Errno::NOMEM) => Ok(Accepted::None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Counts a connection that was accepted and cannot be served, and closes it.
+    pub fn refuse(&self, connection: OwnedFd) {
+        self.counters.refused.add(1);
+        reset(connection);
+    }
+
+    /// Without this a waiting connection would be reported ready, and fail to be accepted, for ever.
+    fn turn_one_away(&mut self) {
+        self.reserve = None;
+        if let Ok(connection) = rustix::net::accept_with(self.listener, flags(true)) {
+            self.refuse(connection);
+        }
+        self.reserve = open_reserve().ok();
+    }
+}
+
+fn open_reserve() -> rustix::io::Result<OwnedFd> {
+    rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Closes with a reset, which the client sees at once and which leaves nothing in TIME_WAIT.
+fn reset(connection: impl AsFd) {
+    // Best effort: without it the client sees an end of stream.
+    let _ = sockopt::set_socket_linger(&connection, Some(std::time::Duration::ZERO));
+}

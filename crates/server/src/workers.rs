@@ -1,0 +1,274 @@
+//! The counters of every thread and child, in memory that all of them share.
+//!
+//! Each worker owns one slot and is the only one to write it, so that counting is a plain add: no lock, no
+//! locked instruction, no allocation. Whoever wants the sums reads all slots.
+
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::{io, ptr, slice};
+
+use crate::counters::Totals;
+
+/// The kinds of system calls that are counted apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Syscall {
+    /// accept4.
+    Accept,
+    /// read.
+    Read,
+    /// write.
+    Write,
+    /// select, poll, epoll_wait.
+    Wait,
+    /// epoll_ctl and its like: changes to what is watched.
+    Control,
+    /// close.
+    Close,
+    /// fork, pthread_create.
+    Spawn,
+}
+
+impl Syscall {
+    /// Every kind with its name in reports.
+    pub const ALL: [(Self, &'static str); 7] = [
+        (Self::Accept, "accept"),
+        (Self::Read, "read"),
+        (Self::Write, "write"),
+        (Self::Wait, "wait"),
+        (Self::Control, "control"),
+        (Self::Close, "close"),
+        (Self::Spawn, "spawn"),
+    ];
+}
+
+/// A figure that only its owner adds to, and anyone may read.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds `count`. Only the owner of the slot may.
+    #[inline]
+    pub fn add(&self, count: u64) {
+        // One writer: a load and a store are enough, and compile to one plain add.
+        self.0.store(self.0.load(Relaxed).wrapping_add(count), Relaxed);
+    }
+
+    /// The figure now.
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// What one worker counts. All zeros is a valid value.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Requests completed.
+    pub requests: Counter,
+    /// Bytes received.
+    pub bytes_in: Counter,
+    /// Bytes sent.
+    pub bytes_out: Counter,
+    /// Connections accepted and served.
+    pub accepted: Counter,
+    /// Connections that ended.
+    pub ended: Counter,
+    /// Connections accepted and turned away.
+    pub refused: Counter,
+    /// Events that waits reported.
+    pub events: Counter,
+    syscalls: [Counter; Syscall::ALL.len()],
+}
+
+impl Counters {
+    /// Counts one system call.
+    #[inline]
+    pub fn syscall(&self, kind: Syscall) {
+        self.syscalls[kind as usize].add(1);
+    }
+}
+
+/// A worker's place. Aligned so that no two workers write one cache line.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub struct Slot {
+    /// What it counts.
+    pub counters: Counters,
+    /// 0: free; otherwise taken, and for a child process its process id.
+    owner: AtomicU32,
+    /// The connection that a thread serves, plus one, so that it can be woken to stop; 0: none.
+    connection: AtomicI32,
+    /// CPU time of children that ended, in nanoseconds; the kernel forgets it with them.
+    pub ended_cpu_ns: Counter,
+    /// Voluntary context switches of children that ended.
+    pub ended_voluntary_switches: Counter,
+    /// Involuntary context switches of children that ended.
+    pub ended_involuntary_switches: Counter,
+}
+
+/// Taken, but by no child process.
+const THREAD: u32 = u32::MAX;
+
+impl Slot {
+    /// Gives the slot back. What it counted stays, so that sums only grow.
+    pub fn release(&self) {
+        self.forget_connection();
+        self.owner.store(0, Relaxed);
+    }
+
+    /// Says which process the slot's worker is, unless it has ended and released the slot already.
+    pub fn set_process_if_taken(&self, pid: i32) {
+        let _ = self.owner.compare_exchange(THREAD, pid as u32, Relaxed, Relaxed);
+    }
+
+    /// Says which descriptor the slot's worker serves.
+    pub fn set_connection(&self, descriptor: i32) {
+        self.connection.store(descriptor + 1, Relaxed);
+    }
+
+    /// Says that the slot's worker serves nothing any more.
+    pub fn forget_connection(&self) {
+        self.connection.store(0, Relaxed);
+    }
+
+    /// The process id of the child whose slot this is.
+    pub fn process(&self) -> Option<i32> {
+        let owner = self.owner.load(Relaxed);
+        (owner != 0 && owner != THREAD).then_some(owner as i32)
+    }
+
+    /// The descriptor that the slot's thread serves.
+    pub fn connection(&self) -> Option<i32> {
+        let descriptor = self.connection.load(Relaxed) - 1;
+        (descriptor >= 0).then_some(descriptor)
+    }
+
+    fn is_free(&self) -> bool {
+        self.owner.load(Relaxed) == 0
+    }
+}
+
+/// All slots of a server. Slot 0 is the accept thread's.
+#[derive(Debug)]
+pub struct Workers {
+    slots: &'static [Slot],
+    /// Slots from here on were never taken. They are not looked at, because a look would give them memory.
+    fresh_from: AtomicUsize,
+}
+
+impl Workers {
+    /// Room for the accept thread and `count` workers. Pages that no worker uses cost nothing.
+    ///
+    /// # Errors
+    /// When the kernel has no address space or memory left.
+    pub fn new(count: usize) -> io::Result<Self> {
+        let count = count + 1;
+        // SAFETY: a fresh mapping at an address of the kernel's choice; no other object is touched.
+        let at = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                count * size_of::<Slot>(),
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if at == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the mapping is page-aligned, `count` slots long, zeroed, which is a valid `Slot`, and never unmapped:
+        // threads and children of the server may write it until the process ends.
+        let slots = unsafe { slice::from_raw_parts(at.cast::<Slot>(), count) };
+        slots[0].owner.store(THREAD, Relaxed);
+        Ok(Self { slots, fresh_from: AtomicUsize::new(1) })
+    }
+
+    /// The accept thread's counters.
+    pub fn accept(&self) -> &'static Counters {
+        &self.slots[0].counters
+    }
+
+    /// Takes a free slot, searching from `cursor` round; `None` when all are taken. Only the accept thread may call it.
+    pub fn claim(&self, cursor: &mut usize) -> Option<&'static Slot> {
+        let workers = &self.slots[1..];
+        for step in 0..workers.len() {
+            let at = (*cursor + step) % workers.len();
+            if workers[at].is_free() {
+                *cursor = at + 1;
+                self.fresh_from.fetch_max(at + 2, Relaxed);
+                workers[at].owner.store(THREAD, Relaxed);
+                return Some(&workers[at]);
+            }
+        }
+        None
+    }
+
+    fn used(&self) -> &'static [Slot] {
+        &self.slots[..self.fresh_from.load(Relaxed)]
+    }
+
+    /// The slots that are taken now, the accept thread's not among them.
+    pub fn taken(&self) -> impl Iterator<Item = &'static Slot> + use<> {
+        self.used()[1..].iter().filter(|slot| !slot.is_free())
+    }
+
+    /// Connections open now.
+    pub fn connections_open(&self) -> u64 {
+        let sum =
+            |figure: fn(&Counters) -> &Counter| self.used().iter().map(|s| figure(&s.counters).get()).sum::<u64>();
+        // Accepted is read last: a connection that comes and goes in between must not make the difference negative.
+        let ended = sum(|c| &c.ended);
+        sum(|c| &c.accepted).saturating_sub(ended)
+    }
+
+    /// The sums over all slots, what the kernel accounts (CPU, switches) being only that of children that ended.
+    pub fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        let mut syscalls = [0u64; Syscall::ALL.len()];
+        for slot in self.used() {
+            let counters = &slot.counters;
+            totals.requests += counters.requests.get();
+            totals.bytes_in += counters.bytes_in.get();
+            totals.bytes_out += counters.bytes_out.get();
+            totals.accepted += counters.accepted.get();
+            totals.refused += counters.refused.get();
+            totals.events += counters.events.get();
+            for (sum, counter) in syscalls.iter_mut().zip(&counters.syscalls) {
+                *sum += counter.get();
+            }
+            totals.cpu_children_ns += slot.ended_cpu_ns.get();
+            totals.voluntary_switches += slot.ended_voluntary_switches.get();
+            totals.involuntary_switches += slot.ended_involuntary_switches.get();
+        }
+        totals.syscalls = Syscall::ALL.iter().map(|&(kind, name)| (name.to_owned(), syscalls[kind as usize])).collect();
+        totals
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_reused_and_sums_only_grow() {
+        let workers = Workers::new(2).unwrap();
+        let mut cursor = 0;
+        let first = workers.claim(&mut cursor).unwrap();
+        let second = workers.claim(&mut cursor).unwrap();
+        assert!(workers.claim(&mut cursor).is_none(), "two slots, both taken");
+        first.counters.requests.add(3);
+        second.counters.requests.add(4);
+        first.release();
+        let again = workers.claim(&mut cursor).unwrap();
+        again.counters.requests.add(5);
+        assert_eq!(workers.totals().requests, 12);
+        assert_eq!(workers.taken().count(), 2);
+    }
+
+    #[test]
+    fn every_kind_of_system_call_has_its_own_place() {
+        for (at, (kind, _)) in Syscall::ALL.iter().enumerate() {
+            assert_eq!(*kind as usize, at);
+        }
+    }
+}
