@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
@@ -70,19 +71,12 @@ impl<'a> Acceptor<'a> {
     pub fn accept(&mut self) -> io::Result<Accepted> {
         self.counters.syscall(Syscall::Accept);
         match rustix::net::accept_with(self.listener, flags(self.nonblocking)) {
-            Ok(connection) => match sockopt::set_tcp_nodelay(&connection, true) {
-                Ok(()) => Ok(Accepted::Connection(connection)),
-                // The peer has gone already.
-                Err(_) => Ok(Accepted::None),
-            },
+            Ok(connection) => Ok(prepare(connection)),
             Err(Errno::AGAIN) => Ok(Accepted::WouldBlock),
             Err(Errno::INTR | Errno::CONNABORTED) => Ok(Accepted::None),
             // What shutdown(2) of a listening socket gives.
             Err(Errno::INVAL) => Ok(Accepted::Shutdown),
-            Err(Errno::MFILE | Errno::NFILE) => {
-                self.turn_one_away();
-                Ok(Accepted::None)
-            }
+            Err(Errno::MFILE | Errno::NFILE) => self.turn_one_away(),
             // Memory may come back; the connection still waits.
             Err(Errno::NOBUFS | Errno::NOMEM) => Ok(Accepted::None),
             Err(error) => Err(error.into()),
@@ -95,13 +89,55 @@ impl<'a> Acceptor<'a> {
         reset(connection);
     }
 
-    /// Without this a waiting connection would be reported ready, and fail to be accepted, for ever.
-    fn turn_one_away(&mut self) {
-        self.reserve = None;
-        if let Ok(connection) = rustix::net::accept_with(self.listener, flags(true)) {
-            self.refuse(connection);
+    /// There is no descriptor: closes the connection that waits, which would otherwise be reported ready, and fail to be
+    /// accepted, for ever.
+    fn turn_one_away(&mut self) -> io::Result<Accepted> {
+        // The kernel looks for a descriptor before it looks for a connection: perhaps none waits yet, and by the time
+        // one comes there may be a descriptor for it.
+        if !self.nonblocking {
+            if !self.one_waits(-1)? {
+                return Ok(Accepted::None);
+            }
+            if let Ok(connection) = rustix::net::accept_with(self.listener, flags(false)) {
+                return Ok(prepare(connection));
+            }
         }
+        self.reserve = None;
+        let waiting = if self.one_waits(0)? {
+            rustix::net::accept_with(self.listener, flags(self.nonblocking))
+        } else {
+            Err(Errno::AGAIN)
+        };
+        let accepted = match waiting {
+            Ok(connection) => {
+                self.refuse(connection);
+                Accepted::None
+            }
+            Err(Errno::AGAIN) => Accepted::WouldBlock,
+            Err(Errno::INVAL) => Accepted::Shutdown,
+            Err(_) => Accepted::None,
+        };
         self.reserve = open_reserve().ok();
+        Ok(accepted)
+    }
+
+    /// Whether a connection waits, or the listener was shut down, within a time in milliseconds; −1 is for ever.
+    fn one_waits(&self, timeout_ms: i32) -> io::Result<bool> {
+        let timeout = (timeout_ms >= 0).then(|| Timespec { tv_sec: 0, tv_nsec: i64::from(timeout_ms) * 1_000_000 });
+        match rustix::event::poll(&mut [PollFd::new(self.listener, PollFlags::IN)], timeout.as_ref()) {
+            Ok(ready) => Ok(ready > 0),
+            Err(Errno::INTR) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Sets the options of an accepted connection.
+fn prepare(connection: OwnedFd) -> Accepted {
+    match sockopt::set_tcp_nodelay(&connection, true) {
+        Ok(()) => Accepted::Connection(connection),
+        // The peer has gone already.
+        Err(_) => Accepted::None,
     }
 }
 

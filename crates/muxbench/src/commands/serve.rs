@@ -1,0 +1,174 @@
+//! `muxbench serve`: one server, until it is told to stop.
+
+use std::io::{BufRead, Write};
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::mpsc;
+use std::time::Duration;
+use std::{io, thread};
+
+use anyhow::{Context, bail};
+use server::control::Event;
+use server::{Architecture, ServeConfig, Server, ServerCounters};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use wire::ServiceSpec;
+
+use crate::units;
+
+/// Run one server until SIGTERM or Ctrl-C, then print its counters
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  muxbench serve --arch epoll --request 128B --response 10KiB --listen 127.0.0.1:7007
+  muxbench serve --arch mt --json        # a free port; address and counters as JSON lines")]
+pub struct Args {
+    /// How the server is built: MODEL[/MECHANISM]; `muxbench list` names them all
+    #[arg(long, default_value = "epoll", value_name = "ARCH")]
+    arch: Architecture,
+    /// Size of a request
+    #[arg(long, default_value = "128B", value_name = "SIZE", value_parser = units::size)]
+    request: u32,
+    /// Size of a response
+    #[arg(long, default_value = "10KiB", value_name = "SIZE", value_parser = units::size)]
+    response: u32,
+    /// Address to listen on; port 0 takes a free one
+    #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
+    listen: SocketAddr,
+    /// CPUs to run on, as in 0-1,3
+    #[arg(long, value_name = "CPUS", value_parser = units::cpus)]
+    cpus: Option<units::Cpus>,
+    /// Connections to have room for; the next one is refused
+    #[arg(long, default_value_t = 20_000, value_name = "N")]
+    connections_max: u32,
+    /// Print JSON lines
+    #[arg(long)]
+    json: bool,
+    /// Take the configuration and `mark`s as lines on standard input, and stop when it ends
+    #[arg(long, hide = true)]
+    control: bool,
+}
+
+/// What the main thread waits for.
+enum Message {
+    Line(String),
+    EndOfInput,
+    Stop,
+}
+
+/// Serves until stopped.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    end_with_parent()?;
+    let (sender, messages) = mpsc::channel();
+    listen_to_signals(sender.clone())?;
+    if !args.control {
+        return by_hand(&args, &messages);
+    }
+    listen_to_input(sender)?;
+    match controlled(&messages) {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(error) => {
+            say(&Event::Failed { reason: format!("{error:#}") });
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+/// Started by hand: says where it listens, and at the end what it did.
+fn by_hand(args: &Args, messages: &mpsc::Receiver<Message>) -> anyhow::Result<ExitCode> {
+    let config = ServeConfig {
+        architecture: args.arch,
+        service: ServiceSpec::Fixed { request_bytes: args.request, response_bytes: args.response },
+        listen: args.listen,
+        cpus: args.cpus.clone().map(|cpus| cpus.0).unwrap_or_default(),
+        connections_max: args.connections_max,
+    };
+    let server = Server::start(&config)?;
+    let ready = server.snapshot();
+    if args.json {
+        say(&Event::Ready { address: server.address(), snapshot: ready.clone() });
+    } else {
+        let ServiceSpec::Fixed { request_bytes, response_bytes } = config.service;
+        anstream::println!(
+            "{} listens on {} (fixed: {request_bytes} B -> {response_bytes} B); stop it with Ctrl-C",
+            config.architecture,
+            server.address()
+        );
+    }
+    wait_for_stop(&server, messages)?;
+    let end = server.snapshot();
+    server.stop()?;
+    if args.json {
+        say(&Event::Mark { snapshot: end });
+    } else {
+        let counters = ServerCounters::between(&ready, &ready, &end);
+        anstream::println!("{}", serde_json::to_string_pretty(&counters.totals)?);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn wait_for_stop(server: &Server, messages: &mpsc::Receiver<Message>) -> anyhow::Result<()> {
+    loop {
+        match messages.recv_timeout(Duration::from_millis(500)) {
+            Ok(Message::Stop) => return Ok(()),
+            _ if server.has_ended() => return Ok(()),
+            _ => {}
+        }
+    }
+}
+
+/// Started by a runner: the configuration comes as one line of JSON, then `mark` as often as it likes.
+fn controlled(messages: &mpsc::Receiver<Message>) -> anyhow::Result<()> {
+    let Message::Line(line) = messages.recv()? else { bail!("no configuration came on standard input") };
+    let config: ServeConfig = serde_json::from_str(&line).context("the configuration on standard input")?;
+    let server = Server::start(&config)?;
+    say(&Event::Ready { address: server.address(), snapshot: server.snapshot() });
+    loop {
+        match messages.recv()? {
+            Message::Line(line) if line == "mark" => say(&Event::Mark { snapshot: server.snapshot() }),
+            Message::Line(line) => bail!("unknown word on standard input: `{line}`; `mark` is the only one"),
+            Message::EndOfInput | Message::Stop => break,
+        }
+        if server.has_ended() {
+            break;
+        }
+    }
+    Ok(server.stop()?)
+}
+
+/// One line of JSON. Whoever does not read it any more will soon stop us.
+fn say(event: &Event) {
+    let line = serde_json::to_string(event).expect("plain data serialises");
+    let _ = writeln!(io::stdout().lock(), "{line}");
+}
+
+/// SIGTERM when the parent goes, so that a server never outlives what started it.
+fn end_with_parent() -> anyhow::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))
+        .context("cannot ask to be told of the parent's end")
+}
+
+fn listen_to_signals(sender: mpsc::Sender<Message>) -> anyhow::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot listen to signals")?;
+    let listen = move || {
+        for _ in signals.forever() {
+            if sender.send(Message::Stop).is_err() {
+                return;
+            }
+        }
+    };
+    thread::Builder::new().name("signals".into()).spawn(listen)?;
+    Ok(())
+}
+
+fn listen_to_input(sender: mpsc::Sender<Message>) -> anyhow::Result<()> {
+    let listen = move || {
+        for line in io::stdin().lock().lines().map_while(Result::ok) {
+            if sender.send(Message::Line(line)).is_err() {
+                return;
+            }
+        }
+        let _ = sender.send(Message::EndOfInput);
+    };
+    thread::Builder::new().name("input".into()).spawn(listen)?;
+    Ok(())
+}

@@ -1,0 +1,135 @@
+//! A `muxbench serve` process, driven as a user or a runner would.
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Resource, Rlimit, Signal};
+use serde_json::Value;
+use server::Architecture;
+
+/// Long enough for the slowest machine; only a failing test waits for it.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The built binary.
+pub fn muxbench() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_muxbench"))
+}
+
+/// A running server; it is killed when dropped.
+pub struct Serve {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+    pub address: SocketAddr,
+}
+
+impl Serve {
+    /// Starts a server of the given sizes.
+    pub fn start(architecture: Architecture, request_bytes: u32, response_bytes: u32) -> Self {
+        Self::start_with(architecture, request_bytes, response_bytes, &[], None)
+    }
+
+    /// The same, with more flags, and a hard limit of descriptors.
+    pub fn start_with(
+        architecture: Architecture,
+        request_bytes: u32,
+        response_bytes: u32,
+        flags: &[&str],
+        descriptors_max: Option<u64>,
+    ) -> Self {
+        let mut command = muxbench();
+        command.args(["serve", "--json", "--arch", &architecture.to_string()]);
+        command.args(["--request", &format!("{request_bytes}B"), "--response", &format!("{response_bytes}B")]);
+        command.args(flags).stdout(Stdio::piped());
+        if let Some(maximum) = descriptors_max {
+            let limit = Rlimit { current: Some(maximum), maximum: Some(maximum) };
+            // SAFETY: setrlimit is a system call and no more.
+            unsafe { command.pre_exec(move || Ok(rustix::process::setrlimit(Resource::Nofile, limit)?)) };
+        }
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        lines.read_line(&mut line).unwrap();
+        let ready: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{architecture} said `{line}`"));
+        assert_eq!(ready["event"], "ready", "{architecture}: {line}");
+        let address = ready["address"].as_str().unwrap().parse().unwrap();
+        Self { child, lines, address }
+    }
+
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// A client's connection with patience.
+    pub fn connect(&self) -> TcpStream {
+        self.try_connect().unwrap()
+    }
+
+    /// The same, where the server may refuse.
+    pub fn try_connect(&self) -> std::io::Result<TcpStream> {
+        let stream = TcpStream::connect(self.address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(stream)
+    }
+
+    /// Processes whose parent is this server.
+    pub fn children(&self) -> Vec<Pid> {
+        children_of(self.pid())
+    }
+
+    /// Sends SIGTERM; the exit status, and the totals that it printed at the end.
+    pub fn stop(mut self) -> (ExitStatus, Value) {
+        rustix::process::kill_process(self.pid(), Signal::TERM).unwrap();
+        let mut rest = String::new();
+        self.lines.read_to_string(&mut rest).unwrap();
+        let status = self.child.wait().unwrap();
+        let last: Value = serde_json::from_str(rest.lines().last().unwrap_or("null")).unwrap();
+        (status, last["snapshot"]["totals"].clone())
+    }
+}
+
+impl Drop for Serve {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// One request, one whole response.
+pub fn exchange(stream: &mut TcpStream, request_bytes: usize, response_bytes: usize) {
+    stream.write_all(&vec![7; request_bytes]).unwrap();
+    let mut response = vec![0; response_bytes];
+    stream.read_exact(&mut response).unwrap();
+}
+
+/// Waits until `condition` holds.
+pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !condition() {
+        assert!(started.elapsed() < PATIENCE, "never happened: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Processes whose parent is `pid`, from /proc.
+pub fn children_of(pid: Pid) -> Vec<Pid> {
+    let entries = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
+        .filter(|process| {
+            let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+            status.lines().any(|line| line == format!("PPid:\t{}", pid.as_raw_pid()))
+        })
+        .filter_map(Pid::from_raw)
+        .collect()
+}
+
+/// Whether a process exists.
+pub fn is_alive(pid: Pid) -> bool {
+    rustix::process::test_kill_process(pid).is_ok()
+}
