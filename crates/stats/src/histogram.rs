@@ -1,20 +1,116 @@
 //! Histograms of times in nanoseconds, mergeable across threads, processes and repeats.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 use serde::{Deserialize, Serialize};
 
-/// A histogram of nanoseconds with a bounded relative error. Serialises as its base64 HdrHistogram V2 (deflate) form.
-#[derive(Clone, Debug)]
+/// Values above this, one hour, are recorded as this; [`Histogram::saturated`] counts them.
+pub const VALUE_NS_MAX: u64 = 3_600_000_000_000;
+
+/// Significant decimal digits: a quantile is at most 0.1 % away from the value recorded.
+const DIGITS: u8 = 3;
+
+/// A histogram of nanoseconds. Serialises as base64 of its HdrHistogram V2 (deflate) form, which the public
+/// HdrHistogram tools read.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Histogram(hdrhistogram::Histogram<u64>);
 
+impl Default for Histogram {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Histogram {
+    /// An empty one.
+    pub fn new() -> Self {
+        Self(hdrhistogram::Histogram::new_with_bounds(1, VALUE_NS_MAX, DIGITS).expect("the bounds are valid"))
+    }
+
+    /// Adds one value in nanoseconds.
+    #[inline]
+    pub fn record(&mut self, value_ns: u64) {
+        self.0.saturating_record(value_ns);
+    }
+
+    /// Adds all values of another.
+    pub fn merge(&mut self, other: &Self) {
+        self.0.add(&other.0).expect("all have the same bounds");
+    }
+
+    /// Number of values.
+    pub fn count(&self) -> u64 {
+        self.0.len()
+    }
+
+    /// The value in nanoseconds that the fraction `q` of all values do not exceed; 0 when there is none.
+    pub fn quantile(&self, q: f64) -> u64 {
+        self.0.value_at_quantile(q).min(self.0.max())
+    }
+
+    /// Values that were too large to be told apart.
+    pub fn saturated(&self) -> u64 {
+        self.0.count_at(VALUE_NS_MAX)
+    }
+
+    /// Its quantiles and moments.
+    pub fn distribution(&self) -> Distribution {
+        Distribution {
+            count: self.count(),
+            p1_ns: self.quantile(0.01),
+            p25_ns: self.quantile(0.25),
+            p50_ns: self.quantile(0.50),
+            p75_ns: self.quantile(0.75),
+            p99_ns: self.quantile(0.99),
+            p999_ns: self.quantile(0.999),
+            max_ns: self.0.max(),
+            mean_ns: self.0.mean(),
+            stddev_ns: self.0.stdev(),
+        }
+    }
+
+    /// Values up to each distinct recorded value, for a cumulative distribution: (value in nanoseconds, values so far).
+    pub fn cumulative(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.0.iter_recorded().scan(0, |so_far, step| {
+            *so_far += step.count_since_last_iteration();
+            Some((step.value_iterated_to(), *so_far))
+        })
+    }
+}
+
+impl Extend<u64> for Histogram {
+    fn extend<I: IntoIterator<Item = u64>>(&mut self, values_ns: I) {
+        values_ns.into_iter().for_each(|value| self.record(value));
+    }
+}
+
+impl FromIterator<u64> for Histogram {
+    fn from_iter<I: IntoIterator<Item = u64>>(values_ns: I) -> Self {
+        let mut histogram = Self::new();
+        histogram.extend(values_ns);
+        histogram
+    }
+}
+
 impl Serialize for Histogram {
-    fn serialize<S: serde::Serializer>(&self, _s: S) -> Result<S::Ok, S::Error> {
-        Err(serde::ser::Error::custom(format!("{} values", self.0.len())))
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut bytes = Vec::new();
+        V2DeflateSerializer::new().serialize(&self.0, &mut bytes).map_err(serde::ser::Error::custom)?;
+        serializer.serialize_str(&STANDARD.encode(bytes))
     }
 }
 
 impl<'de> Deserialize<'de> for Histogram {
-    fn deserialize<D: serde::Deserializer<'de>>(_d: D) -> Result<Self, D::Error> {
-        Err(serde::de::Error::custom("not yet"))
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let error = |error: &dyn std::fmt::Display| serde::de::Error::custom(format_args!("not a histogram: {error}"));
+        let bytes = STANDARD.decode(String::deserialize(deserializer)?).map_err(|e| error(&e))?;
+        let read: hdrhistogram::Histogram<u64> =
+            Deserializer::new().deserialize(&mut bytes.as_slice()).map_err(|e| error(&e))?;
+        // Into our own bounds, so that any two can be merged.
+        let mut histogram = Self::new();
+        histogram.0.add(&read).map_err(|e| error(&e))?;
+        Ok(histogram)
     }
 }
 
@@ -41,4 +137,57 @@ pub struct Distribution {
     pub mean_ns: f64,
     /// Standard deviation in nanoseconds.
     pub stddev_ns: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A quantile by its definition.
+    fn quantile(sorted: &[u64], q: f64) -> u64 {
+        let rank = (q * sorted.len() as f64).ceil().max(1.0) as usize;
+        sorted[rank - 1]
+    }
+
+    proptest! {
+        #[test]
+        fn quantiles_are_those_of_the_sorted_values(mut values in prop::collection::vec(1u64..10_000_000_000, 1..500)) {
+            let histogram: Histogram = values.iter().copied().collect();
+            values.sort_unstable();
+            for q in [0.01, 0.25, 0.5, 0.75, 0.99, 0.999, 1.0] {
+                let (exact, ours) = (quantile(&values, q), histogram.quantile(q));
+                prop_assert!(ours.abs_diff(exact) as f64 <= exact as f64 * 0.001 + 1.0, "q {q}: {ours}, exactly {exact}");
+            }
+        }
+
+        #[test]
+        fn merging_is_recording_all(
+            a in prop::collection::vec(0u64..10_000_000_000, 0..200), b in prop::collection::vec(0u64..10_000_000_000, 0..200),
+        ) {
+            let mut merged: Histogram = a.iter().copied().collect();
+            merged.merge(&b.iter().copied().collect());
+            prop_assert_eq!(merged, a.into_iter().chain(b).collect::<Histogram>());
+        }
+
+        #[test]
+        fn what_is_written_reads_back(values in prop::collection::vec(0u64..10_000_000_000, 0..200)) {
+            let histogram: Histogram = values.into_iter().collect();
+            let read: Histogram = serde_json::from_str(&serde_json::to_string(&histogram).unwrap()).unwrap();
+            prop_assert_eq!(read.distribution(), histogram.distribution());
+        }
+    }
+
+    #[test]
+    fn a_value_beyond_the_range_is_counted_not_lost() {
+        let histogram: Histogram = [5, u64::MAX].into_iter().collect();
+        assert_eq!(histogram.count(), 2);
+        assert_eq!(histogram.saturated(), 1);
+    }
+
+    #[test]
+    fn an_empty_one_has_no_figures() {
+        assert_eq!(Histogram::new().distribution(), Distribution::default());
+    }
 }
