@@ -1,11 +1,29 @@
 //! The load generator: sends requests when the schedule says, and records when answers came.
 //!
 //! # Layout
-//! - [`config`]: what to do, as plain data
-//! - [`report`]: what came of it, as plain data
+//! - [`config`], [`report`]: what goes in and what comes out, as plain data; [`error`]: why it cannot be run
+//! - [`run()`]: one trial, from connecting to the report
+//! - [`schedule`]: when each request is planned; [`clock`]: the time stamp counter
+//! - `connect`: connections, each verified; `record`: memory set aside for requests
+//! - `send`, `receive`: the two roles; `open`: the open loop, in one thread or two
+//! - `summary`: from records to samples and figures
+//! - [`closed`]: a closed loop that finds a server's highest rate
 
+pub mod clock;
+pub mod closed;
 pub mod config;
+mod connect;
+pub mod error;
+mod open;
+mod receive;
+mod record;
 pub mod report;
+mod run;
+pub mod schedule;
+mod send;
+pub mod summary;
 
 pub use config::LoadConfig;
-pub use report::LoadReport;
+pub use error::LoadError;
+pub use report::{LoadReport, Sample};
+pub use run::{Event, Outcome, run};

@@ -1,5 +1,7 @@
 //! Histograms of times in nanoseconds, mergeable across threads, processes and repeats.
 
+use std::fmt;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
@@ -13,8 +15,14 @@ const DIGITS: u8 = 3;
 
 /// A histogram of nanoseconds. Serialises as base64 of its HdrHistogram V2 (deflate) form, which the public
 /// HdrHistogram tools read.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Histogram(hdrhistogram::Histogram<u64>);
+
+impl fmt::Debug for Histogram {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Histogram({} values)", self.count())
+    }
+}
 
 impl Default for Histogram {
     fn default() -> Self {

@@ -1,0 +1,181 @@
+//! The clock of all timestamps: the time stamp counter where it can be trusted, else the kernel's.
+//!
+//! The hot path deals in ticks of one counter and nothing else. Ticks become nanoseconds by one linear map, fixed
+//! before the trial, so every difference (lag, service time) is of one counter and cannot jump. A map that is wrong by
+//! some parts per million stretches a time of 100 µs by less than a nanosecond, and the rate by as little; re-anchoring
+//! to the kernel's clock, which would introduce steps, is therefore not needed. How far the map had drifted from the
+//! kernel's clock by the end is measured and reported.
+
+use std::thread;
+use std::time::Duration;
+
+use crate::config::ClockChoice;
+use crate::error::LoadError;
+use crate::report::ClockFacts;
+
+/// How long the counter is compared with the kernel's clock. Two readings are each good to about 50 ns, so the
+/// frequency is good to 2 parts per million.
+const CALIBRATION: Duration = Duration::from_millis(50);
+
+/// Readings of both clocks, of which the one with the closest bracket is kept.
+const READINGS: u32 = 20;
+
+/// A clock that counts ticks.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    source: Source,
+    reason: &'static str,
+    /// Where both clocks stood when the trial began.
+    anchor: Anchor,
+    ticks_per_ns: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    Tsc,
+    Monotonic,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Anchor {
+    ticks: u64,
+    monotonic_ns: u64,
+}
+
+impl Clock {
+    /// Chooses and calibrates; takes about 50 ms.
+    ///
+    /// # Errors
+    /// When the TSC is asked for and is not invariant here.
+    pub fn calibrate(choice: ClockChoice) -> Result<Self, LoadError> {
+        let (source, reason) = match (choice, tsc_is_invariant()) {
+            (ClockChoice::Monotonic, _) => (Source::Monotonic, "asked for"),
+            (ClockChoice::Auto | ClockChoice::Tsc, true) => (Source::Tsc, "constant_tsc and nonstop_tsc"),
+            (ClockChoice::Auto, false) => (Source::Monotonic, "no invariant TSC"),
+            (ClockChoice::Tsc, false) => return Err(LoadError::NoTsc),
+        };
+        let first = Anchor::read(source);
+        if source == Source::Monotonic {
+            return Ok(Self { source, reason, anchor: first, ticks_per_ns: 1.0 });
+        }
+        thread::sleep(CALIBRATION);
+        let anchor = Anchor::read(source);
+        let ticks_per_ns = (anchor.ticks - first.ticks) as f64 / (anchor.monotonic_ns - first.monotonic_ns) as f64;
+        Ok(Self { source, reason, anchor, ticks_per_ns })
+    }
+
+    /// Ticks now.
+    #[inline]
+    pub fn now(&self) -> u64 {
+        self.source.ticks()
+    }
+
+    /// The difference of two ticks in nanoseconds; negative when `later` is earlier.
+    #[inline]
+    pub fn between_ns(&self, earlier: u64, later: u64) -> i64 {
+        ((later.wrapping_sub(earlier) as i64) as f64 / self.ticks_per_ns).round() as i64
+    }
+
+    /// A length of time in ticks.
+    #[inline]
+    pub fn ticks(&self, ns: f64) -> u64 {
+        (ns * self.ticks_per_ns).round() as u64
+    }
+
+    /// CLOCK_MONOTONIC, in nanoseconds, at `ticks`.
+    pub fn monotonic_ns(&self, ticks: u64) -> u64 {
+        self.anchor.monotonic_ns.wrapping_add_signed(self.between_ns(self.anchor.ticks, ticks))
+    }
+
+    /// Compares once more with the kernel's clock.
+    pub fn facts(&self) -> ClockFacts {
+        let end = Anchor::read(self.source);
+        let elapsed_ns = (end.monotonic_ns - self.anchor.monotonic_ns) as f64;
+        let drift_ns = self.monotonic_ns(end.ticks) as f64 - end.monotonic_ns as f64;
+        ClockFacts {
+            source: match self.source {
+                Source::Tsc => "tsc",
+                Source::Monotonic => "monotonic",
+            }
+            .to_owned(),
+            reason: self.reason.to_owned(),
+            frequency_hz: self.ticks_per_ns * 1e9,
+            drift_ppm: if elapsed_ns > 0.0 { drift_ns / elapsed_ns * 1e6 } else { 0.0 },
+        }
+    }
+}
+
+impl Source {
+    #[inline]
+    fn ticks(self) -> u64 {
+        match self {
+            Self::Tsc => read_tsc(),
+            Self::Monotonic => monotonic_ns(),
+        }
+    }
+}
+
+impl Anchor {
+    /// Both clocks at one instant, as nearly as a few tries allow.
+    fn read(source: Source) -> Self {
+        let bracket = || {
+            let before = source.ticks();
+            let monotonic_ns = monotonic_ns();
+            let after = source.ticks();
+            (after - before, Self { ticks: before + (after - before) / 2, monotonic_ns })
+        };
+        (0..READINGS).map(|_| bracket()).min_by_key(|&(width, _)| width).expect("at least one reading").1
+    }
+}
+
+fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn read_tsc() -> u64 {
+    // SAFETY: every x86_64 processor has the instruction; the kernel has not disabled it, or it would not be invariant.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn read_tsc() -> u64 {
+    unreachable!("the TSC is chosen only where it is invariant")
+}
+
+/// Ticks at one rate in all states of the processor, on all of its cores.
+fn tsc_is_invariant() -> bool {
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let flags = cpuinfo.lines().find(|line| line.starts_with("flags")).unwrap_or_default();
+    let has = |flag| flags.split_whitespace().any(|word| word == flag);
+    cfg!(target_arch = "x86_64") && has("constant_tsc") && has("nonstop_tsc")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn agrees_with_the_kernel_s_clock() {
+        for choice in [ClockChoice::Auto, ClockChoice::Monotonic] {
+            let clock = Clock::calibrate(choice).unwrap();
+            let start = clock.now();
+            thread::sleep(Duration::from_millis(20));
+            let elapsed_ns = clock.between_ns(start, clock.now());
+            assert!(elapsed_ns >= 19_900_000, "{choice:?}: {elapsed_ns}");
+            assert!(clock.facts().drift_ppm.abs() < 1_000.0, "{:?}", clock.facts());
+        }
+    }
+
+    #[test]
+    fn lengths_convert_there_and_back() {
+        let clock = Clock::calibrate(ClockChoice::Auto).unwrap();
+        for ns in [0i64, 1_000, 1_000_000_000, 600_000_000_000] {
+            let back = clock.between_ns(7, 7 + clock.ticks(ns as f64));
+            assert!(back.abs_diff(ns) <= 1, "{ns} came back as {back}");
+        }
+        assert!(clock.between_ns(5_000_000, 0) < 0);
+    }
+}

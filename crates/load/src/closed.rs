@@ -1,0 +1,98 @@
+//! A small closed loop: every connection has exactly one request outstanding. It finds the highest rate of a server, and
+//! is as lean as such a loop can be, so that the server is the limit.
+
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::thread::CpuSet;
+use wire::ServiceSpec;
+
+use crate::config::LoadConfig;
+use crate::connect;
+use crate::error::LoadError;
+
+/// What a closed loop did.
+#[derive(Clone, Copy, Debug)]
+pub struct ClosedReport {
+    /// Requests completed after the warm-up.
+    pub completed: u64,
+    /// In this time.
+    pub elapsed: Duration,
+}
+
+impl ClosedReport {
+    /// Requests a second.
+    pub fn rate_per_s(&self) -> f64 {
+        self.completed as f64 / self.elapsed.as_secs_f64()
+    }
+}
+
+/// Drives a server with `config`'s target, service, connections, timeout and first CPU, in the calling thread.
+///
+/// # Errors
+/// When connecting fails, or a connection ends.
+pub fn drive(config: &LoadConfig, warm_up: Duration, duration: Duration) -> Result<ClosedReport, LoadError> {
+    let system = |what| move |error: Errno| LoadError::System { what, error: error.into() };
+    if let Some(&cpu) = config.cpus.first() {
+        let mut set = CpuSet::new();
+        set.set(cpu);
+        rustix::thread::sched_setaffinity(None, &set).map_err(system("cannot run on the CPU named for the client"))?;
+    }
+    let ServiceSpec::Fixed { request_bytes, response_bytes } = config.service;
+    let sockets = connect::connect(config, &mut |_| ())?;
+    let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(system("epoll of the client"))?;
+    for (at, socket) in sockets.iter().enumerate() {
+        let data = EventData::new_u64(at as u64);
+        epoll::add(&epoll, socket, data, EventFlags::IN).map_err(system("epoll of the client"))?;
+    }
+    let request = vec![0x5a; request_bytes as usize];
+    let send = |at: usize| match rustix::io::write(&sockets[at], &request) {
+        Ok(count) if count == request.len() => Ok(()),
+        Ok(_) => Err(Errno::MSGSIZE),
+        Err(error) => Err(error),
+    };
+    let mut received = vec![0u64; sockets.len()];
+    let mut events = Vec::with_capacity(1024);
+    let mut inbox = Vec::with_capacity(64 << 10);
+    let mut completed = 0u64;
+    let mut measured: Option<(Instant, u64)> = None;
+    let started = Instant::now();
+    for at in 0..sockets.len() {
+        send(at).map_err(system("a request of the closed loop"))?;
+    }
+    loop {
+        events.clear();
+        let timeout = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+        match epoll::wait(&epoll, spare_capacity(&mut events), Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(system("epoll of the client")(error)),
+        }
+        for event in &events {
+            let at = event.data.u64() as usize;
+            inbox.clear();
+            match rustix::io::read(sockets[at].as_fd(), spare_capacity(&mut inbox)) {
+                Ok(0) => return Err(system("the server closed a connection")(Errno::CONNRESET)),
+                Ok(count) => received[at] += count as u64,
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(error) => return Err(system("a response of the closed loop")(error)),
+            }
+            if received[at] == u64::from(response_bytes) {
+                received[at] = 0;
+                completed += 1;
+                send(at).map_err(system("a request of the closed loop"))?;
+            }
+        }
+        let now = Instant::now();
+        match measured {
+            None if now - started >= warm_up => measured = Some((now, completed)),
+            Some((since, before)) if now - since >= duration => {
+                return Ok(ClosedReport { completed: completed - before, elapsed: now - since });
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Memory set aside before the ramp: a record for every planned request, and the state of every connection.
+//!
+//! Both roles share it without a lock. The send role publishes a record in its connection's chain before it writes the
+//! request; the response can only come after that, so the receive role finds the record there.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
+
+/// No record: indices are stored plus one.
+const NONE: u32 = 0;
+
+/// A planned request, in ticks. 0 stands for what did not happen.
+#[derive(Debug)]
+pub struct Record {
+    /// t1.
+    pub planned: u64,
+    /// t2.
+    pub sent: AtomicU64,
+    /// t3.
+    pub complete: AtomicU64,
+    /// On which of the client's connections.
+    pub connection: u32,
+    /// The connection's next request.
+    next: AtomicU32,
+}
+
+impl Record {
+    /// A request that was not sent yet.
+    pub fn new(planned: u64, connection: u32) -> Self {
+        Self { planned, sent: AtomicU64::new(0), complete: AtomicU64::new(0), connection, next: AtomicU32::new(NONE) }
+    }
+}
+
+/// A connection, as both roles see it.
+#[derive(Debug)]
+pub struct Link {
+    /// The socket.
+    pub io: OwnedFd,
+    /// Its first request.
+    first: AtomicU32,
+    /// Nothing can be sent or received any more.
+    dead: AtomicBool,
+}
+
+impl Link {
+    /// A connection without requests.
+    pub fn new(io: OwnedFd) -> Self {
+        Self { io, first: AtomicU32::new(NONE), dead: AtomicBool::new(false) }
+    }
+
+    /// Whether it is of no use any more.
+    #[inline]
+    pub fn is_dead(&self) -> bool {
+        self.dead.load(Relaxed)
+    }
+
+    /// Gives it up; answers whether it was still alive.
+    pub fn kill(&self) -> bool {
+        !self.dead.swap(true, Relaxed)
+    }
+}
+
+/// The end of a connection's chain where requests are added. The send role's own.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tail(u32);
+
+impl Tail {
+    /// Adds a record. Everything written before is seen by whoever takes it.
+    #[inline]
+    pub fn push(&mut self, link: &Link, records: &[Record], index: usize) {
+        let id = index as u32 + 1;
+        match self.0 {
+            NONE => link.first.store(id, Release),
+            last => records[last as usize - 1].next.store(id, Release),
+        }
+        self.0 = id;
+    }
+}
+
+/// The end of a connection's chain where requests are taken. The receive role's own.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Head(u32);
+
+impl Head {
+    /// Takes the oldest request that was not taken yet.
+    #[inline]
+    pub fn take<'r>(&mut self, link: &Link, records: &'r [Record]) -> Option<&'r Record> {
+        let id = self.peek(link, records);
+        if id == NONE {
+            return None;
+        }
+        self.0 = id;
+        Some(&records[id as usize - 1])
+    }
+
+    /// Whether a request waits for its response.
+    #[inline]
+    pub fn is_owed(&self, link: &Link, records: &[Record]) -> bool {
+        self.peek(link, records) != NONE
+    }
+
+    #[inline]
+    fn peek(&self, link: &Link, records: &[Record]) -> u32 {
+        match self.0 {
+            NONE => link.first.load(Acquire),
+            taken => records[taken as usize - 1].next.load(Acquire),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_of_a_connection_are_taken_in_the_order_sent() {
+        let records: Vec<_> = (0..6).map(|at| Record::new(at, (at % 2) as u32)).collect();
+        let links: Vec<_> = (0..2).map(|_| Link::new(std::fs::File::open("/dev/null").unwrap().into())).collect();
+        let (mut tails, mut heads) = ([Tail::default(); 2], [Head::default(); 2]);
+        assert!(!heads[0].is_owed(&links[0], &records));
+        for index in 0..4 {
+            tails[index % 2].push(&links[index % 2], &records, index);
+        }
+        assert_eq!(heads[1].take(&links[1], &records).unwrap().planned, 1);
+        tails[1].push(&links[1], &records, 5);
+        assert_eq!(heads[1].take(&links[1], &records).unwrap().planned, 3);
+        assert_eq!(heads[1].take(&links[1], &records).unwrap().planned, 5);
+        assert!(heads[1].take(&links[1], &records).is_none());
+        assert_eq!(heads[0].take(&links[0], &records).unwrap().planned, 0);
+    }
+}

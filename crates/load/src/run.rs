@@ -1,0 +1,319 @@
+//! One trial's load, from connecting to the report.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::thread::CpuSet;
+use serde::{Deserialize, Serialize};
+use wire::ServiceSpec;
+
+use crate::clock::Clock;
+use crate::config::{LoadConfig, Pacing, Roles};
+use crate::error::LoadError;
+use crate::open::{self, Until};
+use crate::receive::{self, Receiver};
+use crate::record::{Link, Record};
+use crate::report::{Errors, LoadReport, Sample};
+use crate::send::{self, Sender};
+use crate::summary::{self, Usage};
+use crate::{connect, schedule};
+
+/// Between the moment that everything is ready and the beginning of the ramp.
+const LEAD_NS: u64 = 5_000_000;
+/// How often progress is reported.
+const PROGRESS_NS: u64 = 500_000_000;
+
+/// What happens while a load runs; also what a `load` process says, one JSON object a line.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub enum Event {
+    /// Connections are being made and verified.
+    Connecting {
+        /// Verified so far.
+        done: u32,
+        /// To be made.
+        total: u32,
+    },
+    /// All of them are.
+    Connected {
+        /// How many.
+        connections: u32,
+        /// How long it took, in nanoseconds.
+        elapsed_ns: u64,
+    },
+    /// The ramp begins.
+    Started {
+        /// When, on CLOCK_MONOTONIC in nanoseconds; the other phases follow from it.
+        start_ns: u64,
+    },
+    /// About twice a second.
+    Progress {
+        /// `ramp`, `hold`, `measure` or `drain`.
+        phase: String,
+        /// Since the ramp began, in nanoseconds.
+        elapsed_ns: u64,
+        /// Requests sent so far.
+        sent: u64,
+        /// Responses completed so far.
+        completed: u64,
+    },
+    /// It is over.
+    Finished {
+        /// What came of it.
+        report: Box<LoadReport>,
+    },
+    /// It could not be run.
+    Failed {
+        /// Cause, place, remedy.
+        reason: String,
+    },
+}
+
+/// What a load leaves.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The summary.
+    pub report: LoadReport,
+    /// Every request of the measured window, by planned time.
+    pub samples: Vec<Sample>,
+}
+
+/// One client: its share of the connections and of the requests.
+struct Client {
+    records: Vec<Record>,
+    links: Range<usize>,
+    sent: AtomicU64,
+    completed: AtomicU64,
+    /// Its send role has sent everything.
+    done: AtomicBool,
+    stop: AtomicBool,
+}
+
+impl Client {
+    fn is_outstanding(&self) -> bool {
+        !self.done.load(Relaxed) || self.sent.load(Relaxed) > self.completed.load(Relaxed)
+    }
+}
+
+/// Runs a load.
+///
+/// # Errors
+/// When it cannot be run at all: see [`LoadError`].
+pub fn run(config: &LoadConfig, on_event: &mut dyn FnMut(Event)) -> Result<Outcome, LoadError> {
+    validate(config)?;
+    let (roles, pacing) = resolve(config);
+    // Inherited by all threads. By default a timer may be 50 µs late, so that wake-ups can be put together.
+    let _ = rustix::thread::set_current_timer_slack(Some(std::num::NonZeroU64::MIN));
+    let clock = Clock::calibrate(config.clock)?;
+
+    let total = config.connections;
+    let started = Instant::now();
+    let sockets = connect::connect(config, &mut |done| on_event(Event::Connecting { done, total }))?;
+    let links: Vec<Link> = sockets.into_iter().map(Link::new).collect();
+    let connect_ns = started.elapsed().as_nanos() as u64;
+    on_event(Event::Connected { connections: total, elapsed_ns: connect_ns });
+
+    let mut clients = divide(config)?;
+    let ServiceSpec::Fixed { request_bytes, response_bytes } = config.service;
+    let start = draw(config, &clock, &mut clients);
+    let at = |ns: u64| start + clock.ticks(ns as f64);
+    let phases = config.phases;
+    let window = at(phases.ramp_ns + phases.hold_ns)..at(phases.sending_ns());
+    let drained = at(phases.sending_ns() + phases.drain_ns);
+    on_event(Event::Started { start_ns: clock.monotonic_ns(start) });
+
+    let mut errors = Errors::default();
+    let usage = thread::scope(|scope| -> Result<Usage, LoadError> {
+        let mut threads = Vec::new();
+        for (number, client) in clients.iter().enumerate() {
+            let links = &links[client.links.clone()];
+            let mut sender = Sender::new(clock, &client.records, links, request_bytes, &client.sent);
+            let mut receiver = Receiver::new(clock, &client.records, links, response_bytes, &client.completed)?;
+            let until = Until { drained, stop: &client.stop };
+            let cpu = |role: usize| (!config.cpus.is_empty()).then(|| config.cpus[role % config.cpus.len()]);
+            match roles {
+                Roles::TwoThreads => {
+                    let (send_cpu, receive_cpu) = (cpu(2 * number), cpu(2 * number + 1));
+                    threads.push(scope.spawn(move || {
+                        pin(send_cpu)?;
+                        open::send_loop(&clock, pacing, &until, &mut sender);
+                        client.done.store(true, Relaxed);
+                        Ok(sender.errors)
+                    }));
+                    threads.push(scope.spawn(move || {
+                        pin(receive_cpu)?;
+                        open::receive_loop(&clock, &until, &mut receiver, || client.is_outstanding());
+                        Ok(receiver.errors)
+                    }));
+                }
+                Roles::OneLoop | Roles::Auto => threads.push(scope.spawn(move || {
+                    pin(cpu(number))?;
+                    // In one loop, sending is done when nothing is due any more.
+                    client.done.store(true, Relaxed);
+                    open::one_loop(&clock, pacing, &until, &mut sender, &mut receiver, || client.is_outstanding());
+                    let mut errors = sender.errors;
+                    errors.add(&receiver.errors);
+                    Ok(errors)
+                })),
+            }
+        }
+        let usage = watch(config, &clock, start, &window, &clients, &threads, on_event);
+        for thread in threads {
+            errors.add(&thread.join().expect("a role does not panic")?);
+        }
+        Ok(usage)
+    })?;
+
+    let records: Vec<(u32, Vec<Record>)> =
+        clients.into_iter().map(|client| (client.links.start as u32, client.records)).collect();
+    let samples = summary::samples(&clock, &window, &records);
+    let facts = summary::Facts { config, roles, pacing, clock: &clock, connect_ns, window, drained, usage, errors };
+    let report = facts.report(&records, &samples, bytes_per_connection());
+    Ok(Outcome { report, samples })
+}
+
+/// User memory for each connection: what both roles keep, and what they share.
+fn bytes_per_connection() -> f64 {
+    (size_of::<Link>() + send::BYTES_PER_CONNECTION + receive::BYTES_PER_CONNECTION) as f64
+}
+
+fn validate(config: &LoadConfig) -> Result<(), LoadError> {
+    let wrong = |text: &str| Err(LoadError::Config(text.to_owned()));
+    if config.clients == 0 || config.connections < config.clients {
+        return wrong("clients: at least 1, and at most as many as connections");
+    }
+    if !(config.rate_per_s.is_finite() && config.rate_per_s > 0.0) {
+        return wrong("rate: a number of requests a second above 0");
+    }
+    if config.phases.measure_ns == 0 {
+        return wrong("measure: longer than 0");
+    }
+    Ok(())
+}
+
+/// What `auto` stands for.
+fn resolve(config: &LoadConfig) -> (Roles, Pacing) {
+    let cpus = match config.cpus.len() {
+        0 => rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count() as usize),
+        count => count,
+    };
+    let clients = config.clients as usize;
+    let roles = match config.roles {
+        Roles::Auto if cpus >= 2 * clients => Roles::TwoThreads,
+        Roles::Auto => Roles::OneLoop,
+        roles => roles,
+    };
+    let threads = if roles == Roles::TwoThreads { 2 * clients } else { clients };
+    let pacing = match config.pacing {
+        // Unplaced, the server may be on the same CPU, and must not be kept from it.
+        Pacing::Auto if config.cpus.is_empty() => Pacing::SleepSpin,
+        Pacing::Auto if threads > cpus => Pacing::Yield,
+        Pacing::Auto => Pacing::Spin,
+        pacing => pacing,
+    };
+    (roles, pacing)
+}
+
+/// Each client's share, with memory for its records set aside.
+fn divide(config: &LoadConfig) -> Result<Vec<Client>, LoadError> {
+    let clients = u64::from(config.clients);
+    let requests = schedule::count(config.rate_per_s / clients as f64, &config.phases);
+    let share = |number: u64| (u64::from(config.connections) * number / clients) as usize;
+    (0..clients)
+        .map(|number| {
+            let mut records = Vec::new();
+            records
+                .try_reserve_exact(requests as usize)
+                .map_err(|_| LoadError::Memory { requests: requests * clients, bytes: size_of::<Record>() })?;
+            Ok(Client {
+                records,
+                links: share(number)..share(number + 1),
+                sent: AtomicU64::new(0),
+                completed: AtomicU64::new(0),
+                done: AtomicBool::new(false),
+                stop: AtomicBool::new(false),
+            })
+        })
+        .collect()
+}
+
+/// Draws every client's schedule, which also touches all memory for records; answers the tick at which the ramp begins.
+fn draw(config: &LoadConfig, clock: &Clock, clients: &mut [Client]) -> u64 {
+    let rate_per_s = config.rate_per_s / f64::from(config.clients);
+    for (number, client) in clients.iter_mut().enumerate() {
+        let seed = config.seed.wrapping_add(number as u64);
+        let connections = client.links.len() as u32;
+        let planned = schedule::planned(config.schedule, rate_per_s, &config.phases, connections, seed);
+        client.records.extend(planned.map(|planned| Record::new(clock.ticks(planned.at_ns), planned.connection)));
+    }
+    // Known only now that the drawing is done.
+    let start = clock.now() + clock.ticks(LEAD_NS as f64);
+    for record in clients.iter_mut().flat_map(|client| &mut client.records) {
+        record.planned += start;
+    }
+    start
+}
+
+fn pin(cpu: Option<usize>) -> Result<(), LoadError> {
+    let Some(cpu) = cpu else { return Ok(()) };
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    rustix::thread::sched_setaffinity(None, &set)
+        .map_err(|error| LoadError::System { what: "cannot run on the CPU named for the client", error: error.into() })
+}
+
+/// Sleeps through the trial, and wakes to report progress and to take the process's usage at the window's edges.
+fn watch<T>(
+    config: &LoadConfig,
+    clock: &Clock,
+    start: u64,
+    window: &Range<u64>,
+    clients: &[Client],
+    threads: &[thread::ScopedJoinHandle<'_, T>],
+    on_event: &mut dyn FnMut(Event),
+) -> Usage {
+    let phases = config.phases;
+    let edges = [
+        ("ramp", phases.ramp_ns),
+        ("hold", phases.ramp_ns + phases.hold_ns),
+        ("measure", phases.sending_ns()),
+        ("drain", phases.sending_ns() + phases.drain_ns),
+    ];
+    let mut usage = [Usage::default(); 2];
+    let mut taken = [false; 2];
+    let mut next_ns = 0;
+    while !threads.iter().all(thread::ScopedJoinHandle::is_finished) {
+        let now = clock.now();
+        for (edge, tick) in [window.start, window.end].into_iter().enumerate() {
+            if now >= tick && !taken[edge] {
+                usage[edge] = Usage::now();
+                taken[edge] = true;
+            }
+        }
+        let elapsed_ns = clock.between_ns(start, now).max(0) as u64;
+        if elapsed_ns >= next_ns {
+            next_ns = elapsed_ns + PROGRESS_NS;
+            let sum = |figure: fn(&Client) -> &AtomicU64| clients.iter().map(|c| figure(c).load(Relaxed)).sum();
+            let phase = edges.iter().find(|(_, end_ns)| elapsed_ns < *end_ns).map_or("drain", |(phase, _)| phase);
+            on_event(Event::Progress {
+                phase: phase.to_owned(),
+                elapsed_ns,
+                sent: sum(|client| &client.sent),
+                completed: sum(|client| &client.completed),
+            });
+        }
+        let edge_ns = edges.iter().map(|&(_, ns)| ns).find(|&ns| ns > elapsed_ns);
+        // After the window only the end of the drain is left, which comes early when nothing is outstanding.
+        let sleep_ns = match edge_ns {
+            Some(ns) if !taken[1] => (ns - elapsed_ns).min(next_ns - elapsed_ns),
+            _ => 1_000_000,
+        };
+        thread::sleep(Duration::from_nanos(sleep_ns.max(100_000)));
+    }
+    if !taken[1] {
+        usage[1] = Usage::now();
+    }
+    usage[1].since(&usage[0])
+}

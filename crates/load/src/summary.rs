@@ -1,0 +1,202 @@
+//! From records to samples, and from samples to the report. Runs after the trial.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
+
+use stats::Histogram;
+
+use crate::clock::Clock;
+use crate::config::{LoadConfig, Pacing, Roles};
+use crate::record::Record;
+use crate::report::{Errors, LoadReport, Measured, Outstanding, Sample};
+
+/// What the process used.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Usage {
+    cpu_ns: u64,
+    involuntary_switches: u64,
+}
+
+impl Usage {
+    /// So far.
+    pub fn now() -> Self {
+        let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
+        // SAFETY: the kernel fills in `usage`; with these arguments it cannot fail.
+        let usage = unsafe {
+            libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+            usage.assume_init()
+        };
+        let nanoseconds = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
+        Self {
+            cpu_ns: nanoseconds(usage.ru_utime) + nanoseconds(usage.ru_stime),
+            involuntary_switches: usage.ru_nivcsw as u64,
+        }
+    }
+
+    /// What was added after `earlier`.
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            cpu_ns: self.cpu_ns - earlier.cpu_ns,
+            involuntary_switches: self.involuntary_switches - earlier.involuntary_switches,
+        }
+    }
+}
+
+/// The requests planned in `window`, by planned time. `records` holds each client's first connection and its requests.
+pub fn samples(clock: &Clock, window: &Range<u64>, records: &[(u32, Vec<Record>)]) -> Vec<Sample> {
+    let time = |ticks: u64| if ticks == 0 { Sample::NEVER } else { clock.between_ns(window.start, ticks) };
+    let mut samples: Vec<Sample> = records
+        .iter()
+        .flat_map(|(first, records)| records.iter().map(move |record| (first, record)))
+        .filter(|(_, record)| window.contains(&record.planned))
+        .map(|(first, record)| Sample {
+            planned_ns: clock.between_ns(window.start, record.planned),
+            sent_ns: time(record.sent.load(Relaxed)),
+            complete_ns: time(record.complete.load(Relaxed)),
+            connection: first + record.connection,
+        })
+        .collect();
+    // Each client's are in order already, which this sort makes use of.
+    samples.sort_by_key(|sample| sample.planned_ns);
+    samples
+}
+
+/// The distribution of one difference over `samples`, which are in order of planned time; those without it are left out.
+pub fn measured(samples: &[Sample], window_ns: u64, difference: impl Fn(&Sample) -> Option<i64>) -> Measured {
+    let mut histogram = Histogram::new();
+    let mut p50_by_tenth_ns = [0; 10];
+    let mut rest = samples;
+    let mut values = Vec::with_capacity(samples.len() / 10 + 1);
+    for (tenth, p50_ns) in p50_by_tenth_ns.iter_mut().enumerate() {
+        let end_ns = (window_ns * (tenth as u64 + 1) / 10) as i64;
+        let count = if tenth == 9 { rest.len() } else { rest.partition_point(|sample| sample.planned_ns < end_ns) };
+        let (these, others) = rest.split_at(count);
+        rest = others;
+        values.clear();
+        // All times are of one clock and in order, so nothing is negative but what rounding to nanoseconds makes so.
+        values.extend(these.iter().filter_map(&difference).map(|ns| ns.max(0) as u64));
+        histogram.extend(values.iter().copied());
+        if !values.is_empty() {
+            let middle = (values.len() - 1) / 2;
+            *p50_ns = *values.select_nth_unstable(middle).1;
+        }
+    }
+    Measured { distribution: histogram.distribution(), p50_by_tenth_ns, histogram }
+}
+
+/// t2 − t1.
+pub fn lag_ns(sample: &Sample) -> Option<i64> {
+    (sample.sent_ns != Sample::NEVER).then(|| sample.sent_ns - sample.planned_ns)
+}
+
+/// t3 − t2.
+pub fn service_ns(sample: &Sample) -> Option<i64> {
+    (sample.complete_ns != Sample::NEVER).then(|| sample.complete_ns - sample.sent_ns)
+}
+
+/// t3 − t1.
+pub fn response_ns(sample: &Sample) -> Option<i64> {
+    (sample.complete_ns != Sample::NEVER).then(|| sample.complete_ns - sample.planned_ns)
+}
+
+/// What a report is made of besides the records.
+pub struct Facts<'a> {
+    /// What was asked for.
+    pub config: &'a LoadConfig,
+    /// The roles used.
+    pub roles: Roles,
+    /// The pacing used.
+    pub pacing: Pacing,
+    /// The clock used.
+    pub clock: &'a Clock,
+    /// Time to connect, in nanoseconds.
+    pub connect_ns: u64,
+    /// The measured window, in ticks.
+    pub window: Range<u64>,
+    /// The end of the drain, in ticks.
+    pub drained: u64,
+    /// What the process used in the window.
+    pub usage: Usage,
+    /// What went wrong, but for requests that were not answered.
+    pub errors: Errors,
+}
+
+impl Facts<'_> {
+    /// The report on `samples`; `records` also tells of requests outside the window.
+    pub fn report(
+        &self,
+        records: &[(u32, Vec<Record>)],
+        samples: &[Sample],
+        memory_bytes_per_connection: f64,
+    ) -> LoadReport {
+        let window_ns = self.config.phases.measure_ns;
+        let window_s = window_ns as f64 / 1e9;
+        let all = || records.iter().flat_map(|(_, records)| records);
+        let in_window = |tick: u64| self.window.contains(&tick);
+        // Sent before `tick`, and not completed by then.
+        let outstanding = |tick: u64| {
+            let is = |record: &&Record| {
+                let (sent, complete) = (record.sent.load(Relaxed), record.complete.load(Relaxed));
+                sent != 0 && sent < tick && (complete == 0 || complete > tick)
+            };
+            all().filter(is).count() as u64
+        };
+        let count = |is: &dyn Fn(&Record) -> bool| all().filter(|record| is(record)).count() as f64;
+        let after_drain = outstanding(u64::MAX);
+        LoadReport {
+            clock: self.clock.facts(),
+            pacing: self.pacing,
+            roles: self.roles,
+            connections: self.config.connections,
+            connect_ns: self.connect_ns,
+            window_ns,
+            rate_asked_per_s: self.config.rate_per_s,
+            planned: samples.len() as u64,
+            sent: samples.iter().filter(|sample| sample.sent_ns != Sample::NEVER).count() as u64,
+            completed: samples.iter().filter(|sample| sample.complete_ns != Sample::NEVER).count() as u64,
+            rate_achieved_per_s: count(&|record| in_window(record.complete.load(Relaxed))) / window_s,
+            rate_sent_per_s: count(&|record| in_window(record.sent.load(Relaxed))) / window_s,
+            outstanding: Outstanding {
+                at_start: outstanding(self.window.start),
+                at_end: outstanding(self.window.end),
+                after_drain,
+            },
+            errors: Errors { timeout: self.errors.timeout + after_drain, ..self.errors },
+            lag: measured(samples, window_ns, lag_ns),
+            service: measured(samples, window_ns, service_ns),
+            response: measured(samples, window_ns, response_ns),
+            memory_bytes_per_connection,
+            cpu_ns: self.usage.cpu_ns,
+            involuntary_switches: self.usage.involuntary_switches,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(planned_ns: i64, service_ns: Option<i64>) -> Sample {
+        let sent_ns = planned_ns + 10;
+        Sample { planned_ns, sent_ns, complete_ns: service_ns.map_or(Sample::NEVER, |s| sent_ns + s), connection: 0 }
+    }
+
+    #[test]
+    fn differences_and_tenths() {
+        // One a microsecond for 100 µs; the second half takes twice as long; one never comes.
+        let samples: Vec<_> =
+            (0..100).map(|at| sample(at * 1_000, (at != 30).then_some(if at < 50 { 100 } else { 200 }))).collect();
+        let service = measured(&samples, 100_000, service_ns);
+        assert_eq!(service.distribution.count, 99);
+        assert_eq!(service.p50_by_tenth_ns, [100, 100, 100, 100, 100, 200, 200, 200, 200, 200]);
+        assert_eq!(measured(&samples, 100_000, lag_ns).distribution.p99_ns, 10);
+        assert_eq!(measured(&samples, 100_000, response_ns).distribution.max_ns, 210);
+    }
+
+    #[test]
+    fn nothing_measured_is_nothing_shown() {
+        let nothing = measured(&[], 1_000, lag_ns);
+        assert_eq!(nothing.distribution.count, 0);
+        assert_eq!(nothing.p50_by_tenth_ns, [0; 10]);
+    }
+}

@@ -1,0 +1,189 @@
+//! The client against small servers that behave, or misbehave, in known ways.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use load::config::{ClockChoice, Pacing, Phases, Roles, Schedule};
+use load::{Event, LoadConfig, LoadError, Outcome, Sample};
+use wire::ServiceSpec;
+
+const REQUEST: usize = 16;
+const RESPONSE: usize = 100;
+
+/// Serves each connection in a thread of its own with `serve`.
+fn server(serve: fn(TcpStream)) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || listener.incoming().flatten().for_each(|stream| drop(thread::spawn(move || serve(stream)))));
+    address
+}
+
+/// Answers every request.
+fn honest(stream: TcpStream) {
+    answer(stream, |_| Some(RESPONSE));
+}
+
+/// Answers the `n`th request, from 0, with so many bytes, and closes at `None`.
+fn answer(mut stream: TcpStream, response: impl Fn(u32) -> Option<usize>) {
+    stream.set_nodelay(true).unwrap();
+    for number in 0.. {
+        if stream.read_exact(&mut [0; REQUEST]).is_err() {
+            return;
+        }
+        let Some(bytes) = response(number) else { return };
+        if stream.write_all(&vec![0; bytes]).is_err() {
+            return;
+        }
+    }
+}
+
+fn config(target: SocketAddr) -> LoadConfig {
+    LoadConfig {
+        target,
+        service: ServiceSpec::Fixed { request_bytes: REQUEST as u32, response_bytes: RESPONSE as u32 },
+        connections: 10,
+        rate_per_s: 600.0,
+        schedule: Schedule::SlotRandom,
+        phases: Phases { ramp_ns: 50_000_000, hold_ns: 50_000_000, measure_ns: 300_000_000, drain_ns: 2_000_000_000 },
+        pacing: Pacing::Auto,
+        roles: Roles::Auto,
+        clients: 1,
+        cpus: vec![],
+        clock: ClockChoice::Auto,
+        seed: 1,
+        timeout_ns: 5_000_000_000,
+    }
+}
+
+fn run(config: &LoadConfig) -> Outcome {
+    load::run(config, &mut |_| ()).unwrap()
+}
+
+#[test]
+fn every_shape_and_pacing_sends_all_and_receives_all() {
+    let target = server(honest);
+    for roles in [Roles::OneLoop, Roles::TwoThreads] {
+        for pacing in [Pacing::Yield, Pacing::Spin, Pacing::SleepSpin, Pacing::Auto] {
+            for clients in [1, 3] {
+                let config = LoadConfig { roles, pacing, clients, ..config(target) };
+                let Outcome { report, samples } = run(&config);
+                let what = format!("{roles:?} {pacing:?} {clients}: {report:?}");
+                assert_eq!(report.errors.total(), 0, "{what}");
+                assert_eq!((report.planned, report.sent, report.completed), (180, 180, 180), "{what}");
+                assert_eq!(report.roles, roles);
+                assert_ne!(report.pacing, Pacing::Auto);
+                assert_eq!(samples.len(), 180);
+                for sample in samples {
+                    assert!(sample.planned_ns <= sample.sent_ns && sample.sent_ns < sample.complete_ns, "{sample:?}");
+                    assert!((0..300_000_000).contains(&sample.planned_ns));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn several_requests_may_be_outstanding_on_one_connection() {
+    // Each answer takes 5 ms, requests come three times as fast, on one connection.
+    let target = server(|stream| {
+        answer(stream, |_| {
+            thread::sleep(Duration::from_millis(5));
+            Some(RESPONSE)
+        });
+    });
+    let Outcome { report, samples } = run(&LoadConfig { connections: 1, ..config(target) });
+    assert_eq!(report.sent, 180, "planned times are never skipped");
+    assert!(report.completed >= 170, "{report:?}");
+    assert!(report.outstanding.at_end >= 40, "{:?}", report.outstanding);
+    assert!(report.service.distribution.p99_ns > 100_000_000, "requests queue");
+    // Answers come in the order of the requests.
+    let complete: Vec<i64> = samples.iter().map(|sample| sample.complete_ns).collect();
+    assert!(complete.is_sorted());
+}
+
+#[test]
+fn what_is_not_answered_by_the_end_of_the_drain_is_a_timeout() {
+    let target = server(|stream| answer(stream, |number| Some(if number == 0 { RESPONSE } else { 0 })));
+    let mut config = config(target);
+    config.phases.drain_ns = 50_000_000;
+    let Outcome { report, samples } = run(&config);
+    assert_eq!((report.sent, report.completed), (180, 0));
+    assert_eq!(report.errors.timeout, report.outstanding.after_drain);
+    assert!(report.errors.timeout >= 180);
+    assert!(samples.iter().all(|sample| sample.complete_ns == Sample::NEVER));
+}
+
+#[test]
+fn a_server_that_dies_ends_the_run_early_and_is_counted() {
+    let target = server(|stream| answer(stream, |number| (number < 2).then_some(RESPONSE)));
+    let mut config = config(target);
+    config.phases.measure_ns = 3_000_000_000;
+    let Outcome { report, samples } = run(&config);
+    assert_eq!(report.errors.short + report.errors.reset, 10, "{:?}", report.errors);
+    assert!(report.completed < 20);
+    assert!(samples.iter().any(|sample| sample.sent_ns == Sample::NEVER), "nothing is sent to the dead");
+}
+
+#[test]
+fn a_server_that_says_too_much_is_wrong() {
+    let target = server(|stream| answer(stream, |number| Some(if number == 3 { RESPONSE + 1 } else { RESPONSE })));
+    let Outcome { report, .. } = run(&config(target));
+    assert!(report.errors.wrong > 0, "{:?}", report.errors);
+}
+
+#[test]
+fn a_peer_that_does_not_read_does_not_hold_the_schedule_up() {
+    // Serves the first request, then nothing, with requests too large for socket buffers.
+    let target = server(|mut stream| {
+        stream.read_exact(&mut vec![0; 1 << 20]).unwrap();
+        stream.write_all(&[0; RESPONSE]).unwrap();
+        thread::sleep(Duration::from_secs(20));
+    });
+    for roles in [Roles::OneLoop, Roles::TwoThreads] {
+        let mut config = LoadConfig { connections: 2, roles, ..config(target) };
+        config.service = ServiceSpec::Fixed { request_bytes: 1 << 20, response_bytes: RESPONSE as u32 };
+        config.phases.drain_ns = 50_000_000;
+        let Outcome { report, .. } = run(&config);
+        assert_eq!((report.sent, report.completed), (180, 0), "{roles:?}");
+    }
+}
+
+#[test]
+fn nobody_there() {
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let error = load::run(&config(address), &mut |_| ()).unwrap_err();
+    assert!(matches!(error, LoadError::Connect { class: "refused", number: 1, .. }), "{error}");
+    assert!(error.to_string().contains("is the server running there?"));
+}
+
+#[test]
+fn a_server_that_does_not_serve_is_found_out_before_the_ramp() {
+    let target = server(|_| thread::sleep(Duration::from_secs(20)));
+    let error = load::run(&LoadConfig { timeout_ns: 100_000_000, ..config(target) }, &mut |_| ()).unwrap_err();
+    assert!(matches!(error, LoadError::Connect { class: "timeout", .. }), "{error}");
+}
+
+#[test]
+fn events_tell_the_phases_in_order() {
+    let mut events = Vec::new();
+    load::run(&config(server(honest)), &mut |event| events.push(event)).unwrap();
+    let connected = events.iter().position(|event| matches!(event, Event::Connected { connections: 10, .. })).unwrap();
+    let started = events.iter().position(|event| matches!(event, Event::Started { .. })).unwrap();
+    assert_eq!(connected + 1, started);
+    assert!(matches!(events.last(), Some(Event::Progress { .. })));
+}
+
+#[test]
+fn nonsense_is_refused_before_anything_is_connected() {
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    for wrong in [
+        LoadConfig { clients: 0, ..config(address) },
+        LoadConfig { clients: 11, ..config(address) },
+        LoadConfig { rate_per_s: 0.0, ..config(address) },
+        LoadConfig { rate_per_s: f64::NAN, ..config(address) },
+    ] {
+        assert!(matches!(load::run(&wrong, &mut |_| ()), Err(LoadError::Config(_))), "{wrong:?}");
+    }
+}
