@@ -1,3 +1,21 @@
 //! Experiment → plan → run → store.
+//!
+//! # Layout
+//! - [`experiment`]: what the user says; [`units`]: sizes, times, rates, CPUs; [`presets`]: experiments in the binary
+//! - [`mod@plan`]: the explicit list of trials; [`host`] and [`placement`]: what it is checked against, and where it runs
+//! - [`runner`]: runs the trials, each in processes of its own (`child`)
+//! - [`store`]: a run's folder; [`samples`]: its columnar files
+//! - [`record`]: what is stored, as plain data; [`verdict`]: what may be believed
 
+mod child;
+pub mod experiment;
+pub mod host;
+pub mod placement;
+pub mod plan;
+pub mod presets;
 pub mod record;
+pub mod runner;
+pub mod samples;
+pub mod store;
+pub mod units;
+pub mod verdict;

@@ -1,0 +1,136 @@
+//! A process of ours that speaks JSON lines: `serve --control` and `load --control`. It ends when this is dropped, and
+//! when we die.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::marker::PhantomData;
+use std::os::unix::process::CommandExt;
+use std::process::{ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// How long a child may take to end once it is told to.
+const END_MAX: Duration = Duration::from_secs(5);
+/// As much as is kept of what a child says on standard error.
+const COMPLAINT_BYTES_MAX: u64 = 4096;
+
+/// A child that says `E`, one a line.
+pub(crate) struct Child<E> {
+    name: &'static str,
+    process: std::process::Child,
+    input: Option<ChildStdin>,
+    lines: mpsc::Receiver<String>,
+    complaint: Arc<Mutex<String>>,
+    event: PhantomData<E>,
+}
+
+impl<E: DeserializeOwned> Child<E> {
+    /// Starts `command` and gives it its configuration.
+    pub(crate) fn start(
+        name: &'static str,
+        mut command: Command,
+        configuration: &impl Serialize,
+    ) -> anyhow::Result<Self> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // A Ctrl-C at the terminal is for us: we end our children in order.
+        command.process_group(0);
+        // SAFETY: prctl is a system call and no more. The thread that starts children is the one that awaits them, so
+        // "when the parent's thread ends" is when we do.
+        unsafe {
+            command.pre_exec(|| {
+                Ok(rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?)
+            });
+        }
+        let mut process = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
+        let (sender, lines) = mpsc::channel();
+        let output = process.stdout.take().context("standard output is piped")?;
+        thread::spawn(move || {
+            BufReader::new(output).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+        });
+        let complaint = Arc::new(Mutex::new(String::new()));
+        let errors = process.stderr.take().context("standard error is piped")?;
+        let kept = complaint.clone();
+        thread::spawn(move || {
+            let mut errors = BufReader::new(errors);
+            let mut bytes = Vec::new();
+            let _ = (&mut errors).take(COMPLAINT_BYTES_MAX).read_to_end(&mut bytes);
+            if let Ok(mut kept) = kept.lock() {
+                *kept = String::from_utf8_lossy(&bytes).into_owned();
+            }
+            // The rest is read, so that the child never waits for us, and dropped.
+            let _ = std::io::copy(&mut errors, &mut std::io::sink());
+        });
+        let input = process.stdin.take();
+        let mut child = Self { name, process, input, lines, complaint, event: PhantomData };
+        child.say(&serde_json::to_string(configuration)?)?;
+        Ok(child)
+    }
+
+    /// Writes a line to it.
+    pub(crate) fn say(&mut self, line: &str) -> anyhow::Result<()> {
+        let input = self.input.as_mut().context("it was told to end")?;
+        writeln!(input, "{line}").and_then(|()| input.flush()).with_context(|| format!("{} does not listen", self.name))
+    }
+
+    /// The next thing it says; `None` when `deadline` passes first.
+    pub(crate) fn next(&mut self, deadline: Instant) -> anyhow::Result<Option<E>> {
+        let patience = deadline.saturating_duration_since(Instant::now());
+        match self.lines.recv_timeout(patience) {
+            Ok(line) => {
+                let event = serde_json::from_str(&line)
+                    .with_context(|| format!("{} said what is not understood: {line:.200}", self.name))?;
+                Ok(Some(event))
+            }
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => {
+                let words = self.last_words();
+                bail!("{} ended: {words}", self.name)
+            }
+        }
+    }
+
+    /// How it ended, and what it complained of.
+    fn last_words(&mut self) -> String {
+        let status = self.end();
+        // Its standard error closed with it; the thread that reads it needs a moment.
+        thread::sleep(Duration::from_millis(20));
+        let complaint = self.complaint.lock().map(|complaint| complaint.trim().to_owned()).unwrap_or_default();
+        match complaint.as_str() {
+            "" => status,
+            complaint => format!("{status}: {complaint}"),
+        }
+    }
+
+    /// Tells it to end, waits, and kills it if it does not.
+    pub(crate) fn end(&mut self) -> String {
+        self.input = None;
+        let deadline = Instant::now() + END_MAX;
+        loop {
+            match self.process.try_wait() {
+                Ok(Some(status)) => return status.to_string(),
+                Ok(None) if Instant::now() < deadline => thread::sleep(Duration::from_millis(1)),
+                _ => {
+                    let _ = self.process.kill();
+                    return self.process.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+                }
+            }
+        }
+    }
+
+    /// Kills it at once.
+    pub(crate) fn kill(&mut self) {
+        let _ = self.process.kill();
+    }
+}
+
+impl<E> Drop for Child<E> {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

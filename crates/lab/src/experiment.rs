@@ -1,0 +1,404 @@
+//! What the user says: an experiment file, or the flags of `compare`, which make the same value.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::num::NonZeroU32;
+
+use load::config::{ClockChoice, Pacing, Roles, Schedule};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::value::{F64Deserializer, I64Deserializer, SeqAccessDeserializer, StrDeserializer};
+use serde::de::{IntoDeserializer, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use server::Architecture;
+
+use crate::units::{Cpus, Rate, Size, Time};
+
+/// An experiment: architectures × connections × rates × repeats.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Experiment {
+    /// Its name: the beginning of its runs' names.
+    pub name: String,
+    /// What it is for, in a sentence.
+    #[serde(default)]
+    pub about: String,
+    /// How the servers are built: MODEL[/MECHANISM].
+    #[schemars(with = "List<String>")]
+    pub architectures: List<Architecture>,
+    /// How often each trial is run, on the same schedule. Intervals come from repeats.
+    #[serde(default = "one")]
+    pub repeats: NonZeroU32,
+    /// Seed of everything random.
+    #[serde(default)]
+    pub seed: u64,
+    /// The traffic.
+    pub workload: Workload,
+    /// How long each phase lasts.
+    pub phases: Phases,
+    /// How the client is built.
+    #[serde(default)]
+    pub client: Client,
+    /// Where server and client run.
+    #[serde(default)]
+    pub placement: Placement,
+    /// What `--quick` changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quick: Option<Quick>,
+}
+
+/// The traffic.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Workload {
+    /// What the server does with bytes.
+    #[serde(default)]
+    pub service: Service,
+    /// Connections held open.
+    pub connections: List<NonZeroU32>,
+    /// Requests a second.
+    pub rate: List<Rate>,
+    /// Size of a request.
+    pub request: Size,
+    /// Size of a response.
+    pub response: Size,
+    /// When requests are sent.
+    #[serde(default = "slot_random")]
+    #[schemars(with = "ScheduleName")]
+    pub schedule: Schedule,
+}
+
+/// A service's name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Service {
+    /// Requests and responses of fixed sizes.
+    #[default]
+    Fixed,
+}
+
+/// How long each phase lasts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Phases {
+    /// The rate grows exponentially to its target.
+    pub ramp: Time,
+    /// The target rate is held.
+    pub hold: Time,
+    /// Requests planned now are the result.
+    pub measure: Time,
+    /// At most this long is waited for responses.
+    #[serde(default = "two_seconds")]
+    pub drain: Time,
+}
+
+/// How the client is built.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Client {
+    /// How a sender waits for the next planned time.
+    #[schemars(with = "PacingName")]
+    pub pacing: Pacing,
+    /// Whether sending and receiving are two threads or one loop.
+    #[schemars(with = "RolesName")]
+    pub roles: Roles,
+    /// Independent clients; connections and rate are divided among them.
+    pub clients: NonZeroU32,
+    /// The clock of timestamps.
+    #[schemars(with = "ClockName")]
+    pub clock: ClockChoice,
+    /// A connection that takes longer than this to be made and served fails the trial.
+    pub timeout: Time,
+}
+
+impl Default for Client {
+    fn default() -> Self {
+        Self {
+            pacing: Pacing::Auto,
+            roles: Roles::Auto,
+            clients: one(),
+            clock: ClockChoice::Auto,
+            timeout: Time(10_000_000_000),
+        }
+    }
+}
+
+/// Where server and client run. What is not said is chosen: disjoint halves of the CPUs where there are two or more.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Placement {
+    /// The server's CPUs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<Cpus>,
+    /// The client's CPUs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client: Option<Cpus>,
+}
+
+/// What `--quick` changes; the matrix stays.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Quick {
+    /// Instead of `phases.ramp`; and so on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ramp: Option<Time>,
+    /// Instead of `phases.hold`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hold: Option<Time>,
+    /// Instead of `phases.measure`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub measure: Option<Time>,
+    /// Instead of `phases.drain`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drain: Option<Time>,
+    /// Instead of `repeats`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repeats: Option<NonZeroU32>,
+}
+
+fn one() -> NonZeroU32 {
+    NonZeroU32::MIN
+}
+
+fn slot_random() -> Schedule {
+    Schedule::SlotRandom
+}
+
+fn two_seconds() -> Time {
+    Time(2_000_000_000)
+}
+
+/// An error of an experiment file: file, line, what is wrong there.
+#[derive(Debug, thiserror::Error)]
+#[error("{file}:{line}: {message}{shown}")]
+pub struct ExperimentError {
+    file: String,
+    line: usize,
+    message: String,
+    shown: String,
+}
+
+impl Experiment {
+    /// Reads an experiment file.
+    ///
+    /// # Errors
+    /// The first thing wrong in it: syntax, an unknown key, a value without its unit, an impossible number.
+    pub fn parse(text: &str, file: &str) -> Result<Self, ExperimentError> {
+        let experiment: Self = toml::from_str(text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start.min(text.len()));
+            let line = text[..at].matches('\n').count() + 1;
+            let shown = text.lines().nth(line - 1).map(|shown| format!("\n  {}", shown.trim())).unwrap_or_default();
+            ExperimentError { file: file.to_owned(), line, message: error.message().trim().replace('\n', ": "), shown }
+        })?;
+        experiment.check().map_err(|message| ExperimentError {
+            file: file.to_owned(),
+            line: 1,
+            message,
+            shown: String::new(),
+        })?;
+        Ok(experiment)
+    }
+
+    /// What no single value shows.
+    ///
+    /// # Errors
+    /// Key, value and remedy.
+    pub fn check(&self) -> Result<(), String> {
+        let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if self.name.is_empty() || !self.name.chars().all(good) || self.name.starts_with('.') {
+            return Err(format!("name: `{}` cannot name a folder; use letters, digits and `-`", self.name));
+        }
+        if self.phases.measure.0 == 0 {
+            return Err("phases.measure: 0 measures nothing; write a time above 0, like 10s".into());
+        }
+        let clients = self.client.clients;
+        if let Some(few) = self.workload.connections.0.iter().find(|connections| **connections < clients) {
+            return Err(format!("client.clients: {clients} clients cannot share {few} connections; lower the clients"));
+        }
+        Ok(())
+    }
+
+    /// The same at the scale of `[quick]`.
+    #[must_use]
+    pub fn quick(mut self) -> Self {
+        let quick = self.quick.take().unwrap_or_default();
+        let phases = &mut self.phases;
+        for (time, instead) in [
+            (&mut phases.ramp, quick.ramp),
+            (&mut phases.hold, quick.hold),
+            (&mut phases.measure, quick.measure),
+            (&mut phases.drain, quick.drain),
+        ] {
+            *time = instead.unwrap_or(*time);
+        }
+        self.repeats = quick.repeats.unwrap_or(self.repeats);
+        self
+    }
+
+    /// The JSON Schema (draft 2020-12) of an experiment file.
+    pub fn schema() -> serde_json::Value {
+        schemars::schema_for!(Self).to_value()
+    }
+}
+
+/// One value or several different ones. In a file, `4` and `[4]` are the same.
+#[derive(Clone, Debug, PartialEq)]
+pub struct List<T>(pub Vec<T>);
+
+impl<T: Serialize> Serialize for List<T> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de, T: Deserialize<'de> + PartialEq + Serialize> Deserialize<'de> for List<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let list: Vec<T> = deserializer.deserialize_any(ListVisitor::<T>(PhantomData))?;
+        if list.is_empty() {
+            return Err(serde::de::Error::custom("the list is empty; give at least one value"));
+        }
+        if let Some(twice) = list.iter().enumerate().find(|(at, value)| list[..*at].contains(value)) {
+            let value = serde_json::to_string(twice.1).unwrap_or_default();
+            return Err(serde::de::Error::custom(format!(
+                "{value} appears twice; remove one (to repeat, set `repeats`)"
+            )));
+        }
+        Ok(Self(list))
+    }
+}
+
+struct ListVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ListVisitor<T> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value or a list of values")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Vec<T>, A::Error> {
+        Vec::deserialize(SeqAccessDeserializer::new(list))
+    }
+
+    fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<Vec<T>, E> {
+        let value: StrDeserializer<'_, E> = value.into_deserializer();
+        T::deserialize(value).map(|value| vec![value])
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Vec<T>, E> {
+        let value: I64Deserializer<E> = value.into_deserializer();
+        T::deserialize(value).map(|value| vec![value])
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Vec<T>, E> {
+        let value: F64Deserializer<E> = value.into_deserializer();
+        T::deserialize(value).map(|value| vec![value])
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for List<T> {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        format!("ListOf{}", T::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let one = generator.subschema_for::<T>();
+        json_schema!({"anyOf": [one, {"type": "array", "items": one, "minItems": 1, "uniqueItems": true}]})
+    }
+}
+
+/// Names of values of another crate's types, for the schema alone.
+macro_rules! names_for_the_schema {
+    ($($type:ident: $($name:literal)+;)+) => {$(
+        struct $type;
+
+        impl JsonSchema for $type {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($type).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({"enum": [$($name),+]})
+            }
+        }
+    )+};
+}
+
+names_for_the_schema! {
+    ScheduleName: "slot-random";
+    PacingName: "auto" "yield" "spin" "sleep-spin";
+    RolesName: "auto" "one-loop" "two-threads";
+    ClockName: "auto" "tsc" "monotonic";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"
+name = "x"
+architectures = "epoll"
+[workload]
+connections = 10
+rate = [100, 200.5]
+request = "1B"
+response = "10KiB"
+[phases]
+ramp = "0"
+hold = "0"
+measure = "1s"
+"#;
+
+    #[test]
+    fn a_small_file_and_its_defaults() {
+        let experiment = Experiment::parse(GOOD, "x.toml").unwrap();
+        assert_eq!(experiment.workload.rate.0, [Rate(100.0), Rate(200.5)]);
+        assert_eq!(experiment.repeats, one());
+        assert_eq!(experiment.client, Client::default());
+        let again = toml::to_string(&experiment).unwrap();
+        assert_eq!(Experiment::parse(&again, "again").unwrap(), experiment);
+    }
+
+    #[test]
+    fn every_mistake_is_told_with_its_place() {
+        let wrong = [
+            ("connections = 10", "conections = 10"),
+            ("connections = 10", "connections = 0"),
+            ("connections = 10", "connections = -5"),
+            ("connections = 10", "connections = []"),
+            ("connections = 10", "connections = [10, 10]"),
+            ("connections = 10", "connections = 1.5"),
+            ("rate = [100, 200.5]", "rate = [100, 0]"),
+            ("rate = [100, 200.5]", "rate = nan"),
+            ("rate = [100, 200.5]", "rate = \"fast\""),
+            ("request = \"1B\"", "request = 1"),
+            ("request = \"1B\"", "request = \"1\""),
+            ("request = \"1B\"", "request = \"0B\""),
+            ("measure = \"1s\"", "measure = \"1 parsec\""),
+            ("measure = \"1s\"", "measure = \"0\""),
+            ("\"epoll\"", "\"epol\""),
+            ("\"epoll\"", "\"mt/epoll\""),
+            ("name = \"x\"", "name = \"../x\""),
+            ("name = \"x\"", "name = \"x\"\nrepeats = 0"),
+            ("[phases]", "[phases"),
+        ];
+        let messages: Vec<String> = wrong
+            .iter()
+            .map(|(good, bad)| {
+                assert!(GOOD.contains(good));
+                let error = Experiment::parse(&GOOD.replace(good, bad), "x.toml").unwrap_err();
+                format!("{bad}\n    {}", error.to_string().replace('\n', "\n    "))
+            })
+            .collect();
+        insta::assert_snapshot!(messages.join("\n"));
+    }
+
+    #[test]
+    fn the_schema_names_every_key() {
+        let schema = Experiment::schema();
+        assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+        assert_eq!(schema["additionalProperties"], false);
+        for key in ["name", "architectures", "workload", "phases", "client", "placement", "quick"] {
+            assert!(schema["properties"][key].is_object(), "{key}");
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Experiment → plan: every default explicit, trials interleaved in seeded order, impossible ones with the reason.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use load::LoadConfig;
+use load::config::{Pacing, Phases};
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use serde::{Deserialize, Serialize};
+use server::model::PerConnection;
+use server::{Architecture, ServeConfig};
+use wire::ServiceSpec;
+
+use crate::experiment::Experiment;
+use crate::host::Host;
+use crate::placement;
+use crate::record::{Trial, Workload};
+
+/// Descriptors that a process needs besides its connections'.
+const DESCRIPTORS_BESIDE: u64 = 64;
+/// Tasks that exist besides a server's.
+const TASKS_BESIDE: u64 = 256;
+/// Mappings of a thread: its stack, and the guard below it.
+const MAPPINGS_PER_THREAD: u64 = 2;
+/// Mappings of a process besides its threads'.
+const MAPPINGS_BESIDE: u64 = 512;
+/// Memory of a planned request: its record, its sample, and what summarising takes.
+const BYTES_PER_REQUEST: u64 = 96;
+/// What starting and ending the processes of a trial takes, in nanoseconds; seen to be 100 to 200 ms.
+const OVERHEAD_NS: u64 = 200_000_000;
+/// What a connection takes to be made, verified and ended, in nanoseconds; the most, for a process each.
+const CONNECT_NS: u64 = 250_000;
+
+/// What will be done.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The experiment's name.
+    pub experiment: String,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Where server and client run, in a sentence.
+    pub placement: String,
+    /// The trials in order.
+    pub trials: Vec<Trial>,
+}
+
+impl Plan {
+    /// How long it will take, roughly, in nanoseconds; impossible trials take none.
+    pub fn duration_ns(&self) -> u64 {
+        self.trials.iter().filter(|trial| trial.impossible.is_empty()).map(duration_ns).sum()
+    }
+}
+
+/// How long a trial will take, roughly, in nanoseconds.
+pub fn duration_ns(trial: &Trial) -> u64 {
+    trial.workload.phases.sending_ns() + OVERHEAD_NS + u64::from(trial.workload.connections) * CONNECT_NS
+}
+
+/// Makes a plan for `host`.
+///
+/// # Errors
+/// When no trial could be placed at all. A trial that is impossible stays in the plan, with the reasons.
+pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
+    let placement = placement::place(&host.cores, &experiment.placement)?;
+    let mut order = Xoshiro256PlusPlus::seed_from_u64(experiment.seed);
+    let mut trials = Vec::new();
+    for repeat in 0..experiment.repeats.get() {
+        // All configurations once, in random order, then all once more: nothing is run in blocks.
+        let mut round = Vec::new();
+        for connections in experiment.workload.connections.0.iter().map(|connections| connections.get()) {
+            for rate_per_s in experiment.workload.rate.0.iter().map(|rate| rate.0) {
+                for &architecture in &experiment.architectures.0 {
+                    round.push((connections, rate_per_s, architecture));
+                }
+            }
+        }
+        round.shuffle(&mut order);
+        for (connections, rate_per_s, architecture) in round {
+            trials.push(trial(
+                experiment,
+                &placement,
+                trials.len() as u32,
+                repeat,
+                connections,
+                rate_per_s,
+                architecture,
+            ));
+        }
+    }
+    for trial in &mut trials {
+        trial.impossible = impossible(trial, host);
+    }
+    Ok(Plan { experiment: experiment.name.clone(), seed: experiment.seed, placement: placement.sentence, trials })
+}
+
+fn trial(
+    experiment: &Experiment,
+    placement: &placement::Placement,
+    index: u32,
+    repeat: u32,
+    connections: u32,
+    rate_per_s: f64,
+    architecture: Architecture,
+) -> Trial {
+    let service = ServiceSpec::Fixed {
+        request_bytes: experiment.workload.request.0,
+        response_bytes: experiment.workload.response.0,
+    };
+    let phases = Phases {
+        ramp_ns: experiment.phases.ramp.0,
+        hold_ns: experiment.phases.hold.0,
+        measure_ns: experiment.phases.measure.0,
+        drain_ns: experiment.phases.drain.0,
+    };
+    let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let workload =
+        Workload { service: service.clone(), connections, rate_per_s, schedule: experiment.workload.schedule, phases };
+    let serve = ServeConfig {
+        architecture,
+        service: service.clone(),
+        listen: any_port,
+        cpus: placement.server.clone(),
+        // The client's, and some to spare, so that the limit under test is the system's and not ours.
+        connections_max: connections + 16,
+    };
+    let load = LoadConfig {
+        target: any_port,
+        service,
+        connections,
+        rate_per_s,
+        schedule: experiment.workload.schedule,
+        phases,
+        pacing: match experiment.client.pacing {
+            // A client that spins would keep the server from their CPU.
+            Pacing::Auto if placement.is_shared() => Pacing::SleepSpin,
+            pacing => pacing,
+        },
+        roles: experiment.client.roles,
+        clients: experiment.client.clients.get(),
+        cpus: placement.client.clone(),
+        clock: experiment.client.clock,
+        // The same for all architectures of one comparison: they see the same requests at the same times.
+        seed: trial_seed(experiment.seed, connections, rate_per_s, repeat),
+        timeout_ns: experiment.client.timeout.0,
+    };
+    Trial { index, repeat, architecture, workload, serve, load, impossible: Vec::new() }
+}
+
+fn trial_seed(seed: u64, connections: u32, rate_per_s: f64, repeat: u32) -> u64 {
+    // SplitMix64's finaliser (Steele, Lea and Flood 2014) mixes each number in.
+    [u64::from(connections), rate_per_s.to_bits(), u64::from(repeat)].into_iter().fold(seed, |mixed, number| {
+        let mut z = (mixed ^ number).wrapping_add(0x9e37_79b9_7f4a_7c15);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    })
+}
+
+/// Every reason why a trial cannot be run on `host`.
+fn impossible(trial: &Trial, host: &Host) -> Vec<String> {
+    let connections = u64::from(trial.workload.connections);
+    let model = trial.architecture.model;
+    let mut reasons = Vec::new();
+    let mut need = |what: &str, needed: u64, limit: u64, limit_name: &str, remedy: &str| {
+        if needed > limit {
+            reasons.push(format!(
+                "workload.connections: {connections} needs {needed} {what}, {limit_name} is {limit}; lower it, or {remedy}"
+            ));
+        }
+    };
+    let descriptors = connections + DESCRIPTORS_BESIDE;
+    need("descriptors", descriptors, host.descriptors_max, "the hard limit", "raise the limit (ulimit -Hn)");
+    need("ports", connections, host.ports, "the number of ports to one address", "widen net.ipv4.ip_local_port_range");
+    let (tasks_max, tasks_limit) = &host.tasks_max;
+    match model.per_connection {
+        PerConnection::Nothing => {}
+        PerConnection::Thread => {
+            need("threads", connections + TASKS_BESIDE, *tasks_max, tasks_limit, "raise that limit");
+            let mappings = connections * MAPPINGS_PER_THREAD + MAPPINGS_BESIDE;
+            need("mappings", mappings, host.mappings_max, "vm.max_map_count", "raise it");
+        }
+        PerConnection::Process => {
+            need("processes", connections + TASKS_BESIDE, *tasks_max, tasks_limit, "raise that limit");
+        }
+    }
+    let requests = load::schedule::count(trial.workload.rate_per_s, &trial.workload.phases);
+    let memory_bytes = requests.saturating_mul(BYTES_PER_REQUEST);
+    if memory_bytes > host.memory_bytes {
+        reasons.push(format!(
+            "workload.rate: {requests} requests need {memory_bytes} bytes for their records, {} are available; \
+             lower the rate or phases.measure",
+            host.memory_bytes
+        ));
+    }
+    reasons
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::presets::PRESETS;
+
+    fn host() -> Host {
+        Host {
+            cores: vec![vec![0], vec![1]],
+            descriptors_max: 20_000,
+            tasks_max: (32_768, "kernel.pid_max".into()),
+            mappings_max: 65_530,
+            ports: 28_232,
+            memory_bytes: 16 << 30,
+            facts: BTreeMap::new(),
+        }
+    }
+
+    fn line(trial: &Trial) -> String {
+        let Trial { index, repeat, architecture, workload, impossible, .. } = trial;
+        let Workload { connections, rate_per_s, .. } = workload;
+        format!("{index} repeat {repeat}: {architecture} {connections} x {rate_per_s}/s {impossible:?}")
+    }
+
+    #[test]
+    fn presets_plan_every_configuration_once_a_repeat() {
+        for preset in PRESETS {
+            let experiment = preset.experiment();
+            let plan = plan(&experiment, &host()).unwrap();
+            let workload = &experiment.workload;
+            let configurations =
+                workload.connections.0.len() * workload.rate.0.len() * experiment.architectures.0.len();
+            assert_eq!(plan.trials.len(), configurations * experiment.repeats.get() as usize, "{}", preset.name);
+            assert!(plan.trials.iter().all(|trial| trial.impossible.is_empty()), "{}", preset.name);
+        }
+        assert_eq!(
+            plan(&crate::presets::find("kawai2008-http").unwrap().experiment(), &host()).unwrap().trials.len(),
+            45
+        );
+    }
+
+    #[test]
+    fn the_order_is_interleaved_and_seeded() {
+        let experiment = crate::presets::find("compare").unwrap().experiment();
+        let plan = |seed| super::plan(&Experiment { seed, ..experiment.clone() }, &host()).unwrap();
+        let lines: Vec<String> = plan(1).trials.iter().map(line).collect();
+        insta::assert_snapshot!(lines.join("\n"));
+        assert_eq!(plan(1), plan(1));
+        assert_ne!(plan(1).trials, plan(2).trials);
+    }
+
+    #[test]
+    fn architectures_of_one_comparison_see_the_same_schedule() {
+        let plan = plan(&crate::presets::find("compare").unwrap().experiment(), &host()).unwrap();
+        let mut seeds: BTreeMap<(u32, u32), Vec<u64>> = BTreeMap::new();
+        for trial in &plan.trials {
+            seeds.entry((trial.workload.connections, trial.repeat)).or_default().push(trial.load.seed);
+        }
+        assert_eq!(seeds.len(), 6);
+        assert!(seeds.values().all(|seeds| seeds.iter().all(|seed| *seed == seeds[0])));
+        let mut distinct: Vec<u64> = seeds.values().map(|seeds| seeds[0]).collect();
+        distinct.sort_unstable();
+        distinct.dedup();
+        assert_eq!(distinct.len(), 6, "repeats and workloads differ");
+    }
+
+    #[test]
+    fn impossible_trials_say_why() {
+        let mut experiment = crate::presets::find("compare").unwrap().experiment();
+        experiment.workload.connections.0 = vec![std::num::NonZeroU32::new(40_000).unwrap()];
+        experiment.repeats = std::num::NonZeroU32::MIN;
+        let mut plan = plan(&experiment, &host()).unwrap();
+        plan.trials.sort_by_key(|trial| trial.architecture.to_string());
+        let reasons: Vec<String> = plan
+            .trials
+            .iter()
+            .map(|trial| format!("{}:\n{}", trial.architecture, trial.impossible.join("\n")))
+            .collect();
+        insta::assert_snapshot!(reasons.join("\n"));
+        assert_eq!(plan.duration_ns(), 0);
+    }
+
+    #[test]
+    fn the_default_comparison_takes_less_than_a_minute() {
+        let plan = plan(&crate::presets::find("compare").unwrap().experiment(), &host()).unwrap();
+        assert!(plan.duration_ns() < 60_000_000_000, "{}", plan.duration_ns());
+    }
+}

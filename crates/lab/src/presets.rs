@@ -1,0 +1,50 @@
+//! Experiments that come with the binary: runnable documentation.
+
+use crate::experiment::Experiment;
+
+/// A row of [`PRESETS`].
+#[derive(Debug)]
+pub struct Preset {
+    /// Its name: what `muxbench run NAME` takes.
+    pub name: &'static str,
+    /// The file.
+    pub text: &'static str,
+}
+
+macro_rules! presets {
+    ($($name:literal)+) => {
+        &[$(Preset { name: $name, text: include_str!(concat!("../../../experiments/", $name, ".toml")) }),+]
+    };
+}
+
+/// Every preset there is.
+pub const PRESETS: &[Preset] = presets!["compare" "smoke" "kawai2008-http" "kawai2008-minimised"];
+
+/// The preset of that name.
+pub fn find(name: &str) -> Option<&'static Preset> {
+    PRESETS.iter().find(|preset| preset.name == name)
+}
+
+impl Preset {
+    /// It as an experiment.
+    ///
+    /// # Panics
+    /// Never: a test parses them all.
+    pub fn experiment(&self) -> Experiment {
+        Experiment::parse(self.text, self.name).expect("a preset parses")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_preset_parses_and_bears_its_name() {
+        for preset in PRESETS {
+            let experiment = preset.experiment();
+            assert_eq!(experiment.name, preset.name);
+            assert!(!experiment.about.is_empty());
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Plan → run: one trial after the other, each with a fresh server and a fresh client, each committed as it ends.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use load::LoadReport;
+use server::control::Event as ServerEvent;
+use server::{ServerCounters, Snapshot};
+
+use crate::child::Child;
+use crate::record::{RunHeader, Trial, TrialRecord, Verdict, VerdictKind};
+use crate::store::Store;
+use crate::verdict;
+
+/// The server is marked this long before the window begins, so that marking does not fall into it.
+const MARK_LEAD_NS_MAX: u64 = 300_000_000;
+/// How often the stop flag is looked at.
+const LOOK: Duration = Duration::from_millis(200);
+/// What a server may take to start, and to answer a mark: ten thousand processes are asked for theirs.
+const SERVER_PATIENCE: Duration = Duration::from_secs(30);
+/// What a client may take beyond its phases: summarising and writing samples.
+const CLIENT_PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a runner needs besides the plan.
+#[derive(Debug)]
+pub struct Options<'a> {
+    /// The muxbench binary, of which `serve` and `load` are started.
+    pub program: PathBuf,
+    /// Set when the run is to stop. What is finished by then is kept.
+    pub stop: &'a AtomicBool,
+}
+
+/// What happens while a run runs.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A trial begins.
+    Started {
+        /// It.
+        trial: &'a Trial,
+    },
+    /// The client says something.
+    Load(&'a load::Event),
+    /// A trial is finished and committed.
+    Finished {
+        /// It.
+        record: &'a TrialRecord,
+    },
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// All trials that can run here have.
+    Complete,
+    /// It was stopped.
+    Stopped,
+}
+
+/// Runs every trial of `header` that can run here and is not in `done`.
+///
+/// # Errors
+/// When a trial cannot be committed. A trial that goes wrong is committed as failed, and the run goes on.
+pub fn run(
+    header: &RunHeader,
+    done: &[TrialRecord],
+    store: &Store,
+    options: &Options<'_>,
+    on_event: &mut dyn FnMut(Event<'_>),
+) -> anyhow::Result<Ended> {
+    let is_done = |trial: &Trial| done.iter().any(|record| record.trial.index == trial.index);
+    for trial in header.trials.iter().filter(|trial| trial.impossible.is_empty() && !is_done(trial)) {
+        if options.stop.load(Relaxed) {
+            return Ok(Ended::Stopped);
+        }
+        on_event(Event::Started { trial });
+        let started_at = jiff::Timestamp::now().to_string();
+        let started = Instant::now();
+        let samples = store.samples_path(trial.index);
+        let draft = samples.with_extension("part");
+        let mut account = Account::default();
+        let outcome = run_trial(trial, &draft, options, &mut account, on_event);
+        if options.stop.load(Relaxed) {
+            let _ = std::fs::remove_file(&draft);
+            return Ok(Ended::Stopped);
+        }
+        let verdict = match (&outcome, &account.load) {
+            (Ok(()), Some(report)) => verdict::judge(report),
+            (Ok(()), None) => Verdict { kind: VerdictKind::Failed, reason: "the client gave no account".into() },
+            (Err(error), _) => Verdict { kind: VerdictKind::Failed, reason: format!("{error:#}") },
+        };
+        if draft.exists() {
+            std::fs::rename(&draft, &samples).with_context(|| format!("{}", samples.display()))?;
+        }
+        let record = TrialRecord {
+            trial: trial.clone(),
+            started_at,
+            elapsed_ns: started.elapsed().as_nanos() as u64,
+            server: account.counters(),
+            load: account.load,
+            verdict,
+        };
+        store.commit(&record)?;
+        on_event(Event::Finished { record: &record });
+    }
+    Ok(Ended::Complete)
+}
+
+/// What both sides said, as far as they came.
+#[derive(Default)]
+struct Account {
+    ready: Option<Snapshot>,
+    start: Option<Snapshot>,
+    end: Option<Snapshot>,
+    load: Option<LoadReport>,
+}
+
+impl Account {
+    fn counters(&self) -> Option<ServerCounters> {
+        Some(ServerCounters::between(self.ready.as_ref()?, self.start.as_ref()?, self.end.as_ref()?))
+    }
+}
+
+fn run_trial(
+    trial: &Trial,
+    samples: &Path,
+    options: &Options<'_>,
+    account: &mut Account,
+    on_event: &mut dyn FnMut(Event<'_>),
+) -> anyhow::Result<()> {
+    let mut command = Command::new(&options.program);
+    command.args(["serve", "--control"]);
+    let mut server: Child<ServerEvent> = Child::start("the server", command, &trial.serve)?;
+    let ServerEvent::Ready { address, snapshot } = server_says(&mut server)? else { bail!("the server is not ready") };
+    account.ready = Some(snapshot);
+
+    let mut command = Command::new(&options.program);
+    command.args(["load", "--control", "--samples"]).arg(samples);
+    let configuration = load::LoadConfig { target: address, ..trial.load.clone() };
+    let mut client: Child<load::Event> = Child::start("the client", command, &configuration)?;
+
+    let phases = trial.workload.phases;
+    let to_window_ns = phases.ramp_ns + phases.hold_ns;
+    let mark_ns = to_window_ns - MARK_LEAD_NS_MAX.min(phases.hold_ns / 2);
+    // Until the client has connected, its own timeouts hold; this is for one that hangs.
+    let connect_max = Duration::from_nanos(trial.load.timeout_ns) + CLIENT_PATIENCE;
+    let mut deadline = Instant::now() + connect_max;
+    // When to mark the server next: at the window's start, then at its end.
+    let mut marks: Vec<(Instant, fn(&mut Account) -> &mut Option<Snapshot>)> = Vec::new();
+    loop {
+        let now = Instant::now();
+        if options.stop.load(Relaxed) {
+            client.kill();
+            bail!("stopped");
+        }
+        if now >= deadline {
+            client.kill();
+            bail!("the client took longer than it may: it hangs, or the machine is overloaded");
+        }
+        if let Some((_, place)) = marks.pop_if(|(at, _)| now >= *at) {
+            server.say("mark")?;
+            let ServerEvent::Mark { snapshot } = server_says(&mut server)? else { bail!("the server did not count") };
+            *place(account) = Some(snapshot);
+            continue;
+        }
+        let next = marks.last().map_or(deadline, |(at, _)| *at).min(now + LOOK);
+        let Some(event) = client.next(next).or_else(|error| blame(&mut server, error))? else { continue };
+        on_event(Event::Load(&event));
+        match event {
+            load::Event::Connecting { .. } => deadline = Instant::now() + connect_max,
+            load::Event::Started { start_ns } => {
+                let started = instant_of(start_ns);
+                let at = |ns: u64| started + Duration::from_nanos(ns);
+                deadline = at(phases.sending_ns() + phases.drain_ns) + CLIENT_PATIENCE;
+                marks = vec![
+                    (at(phases.sending_ns()), |account| &mut account.end),
+                    (at(mark_ns), |account| &mut account.start),
+                ];
+            }
+            load::Event::Finished { report } => {
+                account.load = Some(*report);
+                break;
+            }
+            load::Event::Failed { reason } => bail!("{reason}"),
+            load::Event::Connected { .. } | load::Event::Progress { .. } => {}
+        }
+    }
+    client.end();
+    server.end();
+    Ok(())
+}
+
+fn server_says(server: &mut Child<ServerEvent>) -> anyhow::Result<ServerEvent> {
+    match server.next(Instant::now() + SERVER_PATIENCE)? {
+        Some(ServerEvent::Failed { reason }) => bail!("the server: {reason}"),
+        Some(event) => Ok(event),
+        None => bail!("the server says nothing for {} s", SERVER_PATIENCE.as_secs()),
+    }
+}
+
+/// When the client goes wrong, the server may be why.
+fn blame<T>(server: &mut Child<ServerEvent>, error: anyhow::Error) -> anyhow::Result<T> {
+    match server.next(Instant::now()) {
+        Ok(Some(ServerEvent::Failed { reason })) => bail!("the server: {reason}"),
+        Err(server_error) => Err(server_error),
+        _ => Err(error),
+    }
+}
+
+/// The instant at which CLOCK_MONOTONIC, which `Instant` is, shows `ns`.
+fn instant_of(ns: u64) -> Instant {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let now_ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
+    let instant = Instant::now();
+    if ns >= now_ns { instant + Duration::from_nanos(ns - now_ns) } else { instant - Duration::from_nanos(now_ns - ns) }
+}

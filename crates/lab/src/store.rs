@@ -1,0 +1,241 @@
+//! A run's folder: `run.json` (what was planned, on which host), `muxbench.db` (a row and a record for each finished
+//! trial), `samples/NNNN.parquet` (its raw samples). Each trial is committed as it ends.
+
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use rusqlite::{Connection, params};
+
+use crate::record::{Run, RunHeader, TrialRecord};
+
+/// Changes when an older muxbench could not read the database.
+const SCHEMA_VERSION: i64 = 1;
+
+const SCHEMA: &str = "CREATE TABLE trials (
+    trial INTEGER PRIMARY KEY, architecture TEXT NOT NULL, connections INTEGER NOT NULL, rate_per_s REAL NOT NULL,
+    repeat INTEGER NOT NULL, verdict TEXT NOT NULL, reason TEXT NOT NULL, service_p50_ns INTEGER, service_p99_ns INTEGER,
+    lag_p99_ns INTEGER, rate_achieved_per_s REAL, record TEXT NOT NULL
+)";
+
+/// A run that is being written. Only one process may.
+#[derive(Debug)]
+pub struct Store {
+    folder: PathBuf,
+    database: Connection,
+    /// Locked as long as this lives.
+    _lock: File,
+}
+
+impl Store {
+    /// Begins a run in a new folder.
+    ///
+    /// # Errors
+    /// When the folder is there already, or cannot be made.
+    pub fn create(folder: &Path, header: &RunHeader) -> anyhow::Result<Self> {
+        if folder.join("run.json").exists() {
+            bail!("{}: a run is there already; name another folder, or finish it with --resume", folder.display());
+        }
+        let place = || format!("{}: cannot make the run's folder", folder.display());
+        fs::create_dir_all(folder.join("samples")).with_context(place)?;
+        let lock = lock(folder)?;
+        // Under another name first: a run.json is whole, or not there.
+        let draft = folder.join("run.json.part");
+        fs::write(&draft, serde_json::to_string_pretty(header)?).with_context(place)?;
+        let database = Connection::open(folder.join("muxbench.db")).with_context(place)?;
+        database.execute_batch(&format!("{SCHEMA}; PRAGMA user_version = {SCHEMA_VERSION}")).with_context(place)?;
+        fs::rename(draft, folder.join("run.json")).with_context(place)?;
+        Ok(Self { folder: folder.to_owned(), database, _lock: lock })
+    }
+
+    /// Goes on with a stopped run; what it has is read too.
+    ///
+    /// # Errors
+    /// When it is not there, damaged, or being written by another process.
+    pub fn resume(folder: &Path) -> anyhow::Result<(Self, Run)> {
+        let run = read(folder)?;
+        let lock = lock(folder)?;
+        let database = open_database(folder)?;
+        Ok((Self { folder: folder.to_owned(), database, _lock: lock }, run))
+    }
+
+    /// Where a trial's samples go once it is finished.
+    pub fn samples_path(&self, trial: u32) -> PathBuf {
+        samples_path(&self.folder, trial)
+    }
+
+    /// Commits a finished trial.
+    ///
+    /// # Errors
+    /// When the disk is full or the database is locked.
+    pub fn commit(&self, record: &TrialRecord) -> anyhow::Result<()> {
+        let trial = &record.trial;
+        let verdict = serde_json::to_value(record.verdict.kind)?;
+        let load = record.load.as_ref();
+        self.database
+            .execute(
+                "INSERT OR REPLACE INTO trials VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+                params![
+                    trial.index,
+                    trial.architecture.to_string(),
+                    trial.workload.connections,
+                    trial.workload.rate_per_s,
+                    trial.repeat,
+                    verdict.as_str(),
+                    record.verdict.reason,
+                    load.map(|load| load.service.distribution.p50_ns as i64),
+                    load.map(|load| load.service.distribution.p99_ns as i64),
+                    load.map(|load| load.lag.distribution.p99_ns as i64),
+                    load.map(|load| load.rate_achieved_per_s),
+                    serde_json::to_string(record)?,
+                ],
+            )
+            .with_context(|| format!("{}: cannot commit trial {}", self.folder.display(), trial.index))?;
+        Ok(())
+    }
+}
+
+/// Where a trial's samples are.
+pub fn samples_path(folder: &Path, trial: u32) -> PathBuf {
+    folder.join(format!("samples/{trial:04}.parquet"))
+}
+
+/// Reads a run, finished or not.
+///
+/// # Errors
+/// When it is not there, or damaged.
+pub fn read(folder: &Path) -> anyhow::Result<Run> {
+    let path = folder.join("run.json");
+    let text = fs::read_to_string(&path).with_context(|| {
+        format!("{}: no run is there; name a folder that `compare` or `run` made", folder.display())
+    })?;
+    let header: RunHeader = serde_json::from_str(&text)
+        .with_context(|| format!("{}: not written by this version, or damaged", path.display()))?;
+    let place = || format!("{}: the database is damaged", folder.join("muxbench.db").display());
+    let database = open_database(folder)?;
+    let mut rows = database.prepare("SELECT record FROM trials ORDER BY trial").with_context(place)?;
+    let records = rows
+        .query_map([], |row| row.get::<_, String>(0))
+        .with_context(place)?
+        .map(|text| Ok(serde_json::from_str(&text?)?))
+        .collect::<anyhow::Result<Vec<TrialRecord>>>()
+        .with_context(place)?;
+    Ok(Run { header, records })
+}
+
+fn open_database(folder: &Path) -> anyhow::Result<Connection> {
+    let path = folder.join("muxbench.db");
+    let place = || format!("{}: not a database of muxbench, or damaged", path.display());
+    let database =
+        Connection::open_with_flags(&path, rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE).with_context(place)?;
+    let version: i64 = database.query_row("PRAGMA user_version", [], |row| row.get(0)).with_context(place)?;
+    if version != SCHEMA_VERSION {
+        bail!("{}: version {version}, this muxbench reads version {SCHEMA_VERSION}", path.display());
+    }
+    Ok(database)
+}
+
+fn lock(folder: &Path) -> anyhow::Result<File> {
+    let path = folder.join("lock");
+    let file = File::create(&path).with_context(|| path.display().to_string())?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            bail!("{}: another muxbench is writing this run; wait for it, or stop it", folder.display())
+        }
+        Err(TryLockError::Error(error)) => Err(error).with_context(|| path.display().to_string()),
+    }
+}
+
+/// The newest run under `results`.
+///
+/// # Errors
+/// When there is none.
+pub fn latest(results: &Path) -> anyhow::Result<PathBuf> {
+    let none = || format!("{}: no run is there; make one with `muxbench compare`", results.display());
+    fs::read_dir(results)
+        .with_context(none)?
+        .flatten()
+        .map(|entry| entry.path())
+        .filter_map(|folder| Some((fs::metadata(folder.join("run.json")).ok()?.modified().ok()?, folder)))
+        .max()
+        .map(|(_, folder)| folder)
+        .with_context(none)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Verdict, VerdictKind};
+
+    fn header() -> RunHeader {
+        let experiment = crate::presets::find("smoke").unwrap().experiment();
+        let plan = crate::plan::plan(&experiment, &crate::host::Host::this()).unwrap();
+        RunHeader {
+            name: "x".into(),
+            muxbench: "0".into(),
+            command: vec!["muxbench".into()],
+            started_at: "2026-01-01T00:00:00Z".into(),
+            experiment: plan.experiment,
+            seed: plan.seed,
+            trials: plan.trials,
+            host: Default::default(),
+            placement: plan.placement,
+        }
+    }
+
+    fn record(header: &RunHeader, index: usize) -> TrialRecord {
+        TrialRecord {
+            trial: header.trials[index].clone(),
+            started_at: "2026-01-01T00:00:00Z".into(),
+            elapsed_ns: 1,
+            load: None,
+            server: None,
+            verdict: Verdict { kind: VerdictKind::Failed, reason: "made up".into() },
+        }
+    }
+
+    #[test]
+    fn what_is_committed_is_read_and_a_stopped_run_is_resumed() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("run");
+        let header = header();
+        let store = Store::create(&folder, &header).unwrap();
+        store.commit(&record(&header, 3)).unwrap();
+        store.commit(&record(&header, 1)).unwrap();
+        let run = read(&folder).unwrap();
+        assert_eq!(run.header.trials, header.trials);
+        assert_eq!(run.records.iter().map(|record| record.trial.index).collect::<Vec<_>>(), [1, 3]);
+
+        assert!(Store::resume(&folder).unwrap_err().to_string().contains("another muxbench"));
+        drop(store);
+        let (store, run) = Store::resume(&folder).unwrap();
+        assert_eq!(run.records.len(), 2);
+        store.commit(&record(&header, 0)).unwrap();
+        assert_eq!(read(&folder).unwrap().records.len(), 3);
+        assert!(Store::create(&folder, &header).unwrap_err().to_string().contains("--resume"));
+    }
+
+    #[test]
+    fn damage_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = folder.path().join("run");
+        assert!(read(&run).unwrap_err().to_string().contains("no run is there"));
+        drop(Store::create(&run, &header()).unwrap());
+        fs::write(run.join("muxbench.db"), "this is no database, and long enough not to look like an empty one")
+            .unwrap();
+        assert!(read(&run).unwrap_err().to_string().contains("damaged"));
+        fs::write(run.join("run.json"), "{").unwrap();
+        assert!(read(&run).unwrap_err().to_string().contains("run.json"));
+    }
+
+    #[test]
+    fn the_latest_run_is_found() {
+        let results = tempfile::tempdir().unwrap();
+        assert!(latest(results.path()).is_err());
+        drop(Store::create(&results.path().join("b"), &header()).unwrap());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        drop(Store::create(&results.path().join("a"), &header()).unwrap());
+        assert_eq!(latest(results.path()).unwrap(), results.path().join("a"));
+    }
+}

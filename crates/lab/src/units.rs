@@ -1,0 +1,261 @@
+//! Values with units, as users write them: `128B`, `10KiB`, `30s`, `50us`, `0-1,3`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Why a value is not what it should be: what it is, and what it should look like.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is no {what}; write it like {example}")]
+pub struct UnitError {
+    text: String,
+    what: &'static str,
+    example: &'static str,
+}
+
+/// A size in bytes, at least 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size(pub u32);
+
+/// A length of time in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Time(pub u64);
+
+/// A rate in requests a second, finite and above 0.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rate(pub f64);
+
+/// A list of CPUs, as in `0-1,3`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cpus(pub Vec<usize>);
+
+const SIZES: &[(&str, u64)] = &[
+    ("B", 1),
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("kB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+];
+
+const TIMES: &[(&str, u64)] = &[
+    ("ns", 1),
+    ("us", 1_000),
+    ("µs", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("min", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+];
+
+/// A number with one of `units`, scaled; the number may have a fraction.
+fn scaled(text: &str, units: &[(&str, u64)]) -> Option<f64> {
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+    let (number, unit) = (text[..split].parse::<f64>().ok()?, text[split..].trim());
+    let scale = units.iter().find(|(name, _)| *name == unit)?.1;
+    Some(number * scale as f64)
+}
+
+impl FromStr for Size {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        match scaled(text.trim(), SIZES) {
+            Some(bytes) if bytes >= 1.0 && bytes <= f64::from(u32::MAX) && bytes.fract() == 0.0 => {
+                Ok(Self(bytes as u32))
+            }
+            _ => Err(UnitError {
+                text: text.to_owned(),
+                what: "size from 1B to 4GiB",
+                example: "128B, 10KiB or 1MiB (kB and MB are powers of ten)",
+            }),
+        }
+    }
+}
+
+impl FromStr for Time {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        // A bare 0 needs no unit.
+        let ns = if text.trim() == "0" { Some(0.0) } else { scaled(text.trim(), TIMES) };
+        match ns {
+            Some(ns) if ns <= 1e18 => Ok(Self(ns.round() as u64)),
+            _ => Err(UnitError { text: text.to_owned(), what: "time", example: "30s, 500ms, 50us or 10min" }),
+        }
+    }
+}
+
+impl FromStr for Rate {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let error = || UnitError { text: text.to_owned(), what: "rate above 0", example: "2000 (requests a second)" };
+        Self::new(text.trim().parse().map_err(|_| error())?).ok_or_else(error)
+    }
+}
+
+impl Rate {
+    /// Requests a second; `None` unless finite and above 0.
+    pub fn new(per_s: f64) -> Option<Self> {
+        (per_s.is_finite() && per_s > 0.0).then_some(Self(per_s))
+    }
+}
+
+impl FromStr for Cpus {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let range = |part: &str| -> Option<Vec<usize>> {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let (first, last) = (first.trim().parse::<usize>().ok()?, last.trim().parse::<usize>().ok()?);
+            (first <= last && last < 4096).then(|| (first..=last).collect())
+        };
+        let cpus: Option<Vec<Vec<usize>>> = text.split(',').map(range).collect();
+        let mut cpus: Vec<usize> = cpus
+            .ok_or_else(|| UnitError { text: text.to_owned(), what: "list of CPUs", example: "0 or 0-1,3" })?
+            .concat();
+        cpus.sort_unstable();
+        cpus.dedup();
+        Ok(Self(cpus))
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = u64::from(self.0);
+        let exact = |&&(_, scale): &&(&str, u64)| bytes.is_multiple_of(scale);
+        let (unit, scale) = SIZES[..4].iter().rev().find(exact).expect("1 divides everything");
+        write!(f, "{}{unit}", bytes / scale)
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let exact = |&&(name, scale): &&(&str, u64)| name != "µs" && self.0 > 0 && self.0.is_multiple_of(scale);
+        let (unit, scale) = TIMES.iter().rev().find(exact).copied().unwrap_or(("s", 1_000_000_000));
+        write!(f, "{}{unit}", self.0 / scale)
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+impl fmt::Display for Cpus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        for run in self.0.chunk_by(|a, b| a + 1 == *b) {
+            parts.push(match run {
+                [one] => one.to_string(),
+                _ => format!("{}-{}", run[0], run[run.len() - 1]),
+            });
+        }
+        f.write_str(&parts.join(","))
+    }
+}
+
+/// Serialises as it is written, and reads back with the same error as a flag gives.
+macro_rules! as_text {
+    ($type:ident, $title:literal, $pattern:literal) => {
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+            }
+        }
+
+        impl JsonSchema for $type {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                $title.into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({"type": "string", "pattern": $pattern})
+            }
+        }
+    };
+}
+
+as_text!(Size, "Size", r"^[0-9]+(\.[0-9]+)? *(B|KiB|MiB|GiB|kB|MB|GB)$");
+as_text!(Time, "Time", r"^(0|[0-9]+(\.[0-9]+)? *(ns|us|µs|ms|s|min|h))$");
+as_text!(Cpus, "Cpus", r"^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$");
+
+impl Serialize for Rate {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Rate {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let per_s = f64::deserialize(deserializer)?;
+        Self::new(per_s)
+            .ok_or_else(|| serde::de::Error::custom(format!("{per_s} is no rate; write requests a second, above 0")))
+    }
+}
+
+impl JsonSchema for Rate {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Rate".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "number", "exclusiveMinimum": 0})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn what_is_shown_reads_back(bytes in 1u32.., ns in 0u64..1_000_000_000_000_000, cpus in prop::collection::btree_set(0usize..200, 1..20)) {
+            prop_assert_eq!(Size(bytes).to_string().parse(), Ok(Size(bytes)));
+            prop_assert_eq!(Time(ns).to_string().parse(), Ok(Time(ns)));
+            let cpus = Cpus(cpus.into_iter().collect());
+            prop_assert_eq!(cpus.to_string().parse(), Ok(cpus));
+        }
+
+        #[test]
+        fn nothing_panics(text in ".*") {
+            let _ = (text.parse::<Size>(), text.parse::<Time>(), text.parse::<Rate>(), text.parse::<Cpus>());
+        }
+    }
+
+    #[test]
+    fn units() {
+        assert_eq!("10KiB".parse(), Ok(Size(10_240)));
+        assert_eq!("10kB".parse(), Ok(Size(10_000)));
+        assert_eq!("1.5KiB".parse(), Ok(Size(1_536)));
+        assert_eq!("50us".parse(), Ok(Time(50_000)));
+        assert_eq!("10min".parse(), Ok(Time(600_000_000_000)));
+        assert_eq!("0".parse(), Ok(Time(0)));
+        assert_eq!("0-1,3".parse(), Ok(Cpus(vec![0, 1, 3])));
+        for wrong in ["", "128", "0B", "-1B", "1.5B", "5GiB", "128 b", "KiB"] {
+            assert!(wrong.parse::<Size>().is_err(), "{wrong}");
+        }
+        for wrong in ["", "30", "30 seconds", "-1s", "s"] {
+            assert!(wrong.parse::<Time>().is_err(), "{wrong}");
+        }
+        for wrong in ["0", "-1", "nan", "inf", "", "10/s"] {
+            assert!(wrong.parse::<Rate>().is_err(), "{wrong}");
+        }
+        for wrong in ["", "1-0", "a", "1,,2", "0-99999"] {
+            assert!(wrong.parse::<Cpus>().is_err(), "{wrong}");
+        }
+    }
+}
