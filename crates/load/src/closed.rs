@@ -8,12 +8,12 @@ use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
-use rustix::thread::CpuSet;
 use wire::ServiceSpec;
 
 use crate::config::LoadConfig;
 use crate::connect;
 use crate::error::LoadError;
+use crate::placement::Pinned;
 
 /// What a closed loop did.
 #[derive(Clone, Copy, Debug)]
@@ -37,11 +37,7 @@ impl ClosedReport {
 /// When connecting fails, or a connection ends.
 pub fn drive(config: &LoadConfig, warm_up: Duration, duration: Duration) -> Result<ClosedReport, LoadError> {
     let system = |what| move |error: Errno| LoadError::System { what, error: error.into() };
-    if let Some(&cpu) = config.cpus.first() {
-        let mut set = CpuSet::new();
-        set.set(cpu);
-        rustix::thread::sched_setaffinity(None, &set).map_err(system("cannot run on the CPU named for the client"))?;
-    }
+    let _pinned = Pinned::to(&config.cpus[..config.cpus.len().min(1)])?;
     let ServiceSpec::Fixed { request_bytes, response_bytes } = config.service;
     let sockets = connect::connect(config, &mut |_| ())?;
     let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(system("epoll of the client"))?;
@@ -80,7 +76,10 @@ pub fn drive(config: &LoadConfig, warm_up: Duration, duration: Duration) -> Resu
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(error) => return Err(system("a response of the closed loop")(error)),
             }
-            if received[at] == u64::from(response_bytes) {
+            if received[at] >= u64::from(response_bytes) {
+                if received[at] > u64::from(response_bytes) {
+                    return Err(system("a response of the closed loop was too long")(Errno::PROTO));
+                }
                 received[at] = 0;
                 completed += 1;
                 send(at).map_err(system("a request of the closed loop"))?;

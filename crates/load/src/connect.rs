@@ -5,14 +5,13 @@ use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
 use rustix::net::sockopt;
 use rustix::process::{Resource, Rlimit};
 use wire::ServiceSpec;
 
+use crate::class::Class;
 use crate::config::LoadConfig;
 use crate::error::LoadError;
-use crate::report::Errors;
 
 /// Connections in progress at once: few enough for any server's backlog.
 const WINDOW: u32 = 128;
@@ -67,21 +66,19 @@ fn verify(stream: &mut TcpStream, response: &mut [u8]) -> io::Result<()> {
 }
 
 fn failed(config: &LoadConfig, index: usize, error: io::Error) -> LoadError {
-    let mut errors = Errors::default();
-    errors.count(&error);
-    let class = errors.by_class().iter().find(|(_, count)| *count > 0).map_or("other", |(class, _)| class);
+    let class = Class::of(&error);
     let remedy = match class {
-        "refused" => "is the server running there?",
-        "no-descriptors" => "raise the hard limit of descriptors (ulimit -Hn), or lower the connections",
-        "no-addresses" => "widen net.ipv4.ip_local_port_range, or lower the connections",
-        "timeout" => "the server did not answer: raise the timeout, or lower the connections",
+        Class::Refused => "is the server running there?",
+        Class::NoDescriptors => "raise the hard limit of descriptors (ulimit -Hn), or lower the connections",
+        Class::NoAddresses => "widen net.ipv4.ip_local_port_range, or lower the connections",
+        Class::Timeout => "the server did not answer: raise the timeout, or lower the connections",
         _ => "does the server speak this service, with these sizes, and has it room for this many connections?",
     };
     LoadError::Connect {
         number: index as u32 + 1,
         total: config.connections,
         target: config.target.to_string(),
-        class,
+        class: class.name(),
         error,
         remedy,
     }
@@ -91,33 +88,4 @@ fn failed(config: &LoadConfig, index: usize, error: io::Error) -> LoadError {
 fn raise_descriptor_limit() {
     let maximum = rustix::process::getrlimit(Resource::Nofile).maximum;
     let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
-}
-
-impl Errors {
-    /// Counts a system error in its class.
-    pub fn count(&mut self, error: &io::Error) {
-        let class = match Errno::from_io_error(error) {
-            Some(Errno::CONNREFUSED) => &mut self.refused,
-            Some(Errno::CONNRESET | Errno::PIPE) => &mut self.reset,
-            Some(Errno::MFILE | Errno::NFILE) => &mut self.no_descriptors,
-            Some(Errno::ADDRNOTAVAIL) => &mut self.no_addresses,
-            Some(Errno::TIMEDOUT | Errno::AGAIN) => &mut self.timeout,
-            _ if error.kind() == io::ErrorKind::TimedOut => &mut self.timeout,
-            _ if error.kind() == io::ErrorKind::UnexpectedEof => &mut self.short,
-            _ => &mut self.other,
-        };
-        *class += 1;
-    }
-
-    /// Adds another role's counts.
-    pub fn add(&mut self, other: &Self) {
-        self.timeout += other.timeout;
-        self.refused += other.refused;
-        self.reset += other.reset;
-        self.no_descriptors += other.no_descriptors;
-        self.no_addresses += other.no_addresses;
-        self.short += other.short;
-        self.wrong += other.wrong;
-        self.other += other.other;
-    }
 }

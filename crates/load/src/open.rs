@@ -4,52 +4,64 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-use rustix::event::Timespec;
-
 use crate::clock::Clock;
 use crate::config::Pacing;
+use crate::progress::Progress;
 use crate::receive::{Events, Receiver};
 use crate::send::Sender;
 
 /// `sleep-spin` wakes this long before a planned time: what a timer may be late by on a machine that is not idle.
 const SPIN_NS: i64 = 60_000;
 
-const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+/// Longest sleep of either role, after which it looks whether it is done.
+const SLEEP_MS: i64 = 5;
 
-/// Longest sleep of the receive role, after which it looks whether it is done.
-const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
-
-/// Until when the loops run.
+/// When the loops end.
 #[derive(Clone, Copy, Debug)]
 pub struct Until<'a> {
-    /// The end of the drain, in ticks.
+    /// The end of the drain, in ticks. What a client that is far too slow has not sent by then stays unsent.
     pub drained: u64,
     /// Set when the run is to end now.
     pub stop: &'a AtomicBool,
+    /// Whether anything is outstanding.
+    pub progress: &'a Progress,
 }
 
-/// Both roles in one loop. A due request is never kept waiting by more than one response.
+impl Until<'_> {
+    #[inline]
+    fn stopped(&self) -> bool {
+        self.stop.load(Relaxed)
+    }
+}
+
+/// Both roles in one loop. A due request is never kept waiting by more than one response, nor responses by more than one
+/// request, however late the requests are.
 pub fn one_loop(
     clock: &Clock,
     pacing: Pacing,
     until: &Until<'_>,
     sender: &mut Sender<'_>,
     receiver: &mut Receiver<'_>,
-    outstanding: impl Fn() -> bool,
 ) {
     let mut events = Events::new();
     loop {
         let now = clock.now();
-        match sender.due() {
-            Some(due) if now >= due => sender.send(),
-            Some(_) => sender.retry(now),
-            None if now >= until.drained || !outstanding() => return,
-            None => sender.retry(now),
+        let late = sender.is_due(now);
+        if late {
+            sender.send();
+        } else {
+            sender.retry(now);
+            if sender.due().is_none() {
+                until.progress.set_done();
+            }
         }
-        if receiver.alive() == 0 || until.stop.load(Relaxed) {
+        if receiver.alive() == 0 || now >= until.drained || !until.progress.is_outstanding() || until.stopped() {
             return;
         }
-        receiver.wait(&mut events, &idle(clock, pacing, sender, now));
+        if !late {
+            idle(clock, pacing, sender, receiver, now);
+        }
+        receiver.wait(&mut events, 0);
         for connection in events.connections() {
             receiver.handle(connection);
             if sender.is_due(clock.now()) {
@@ -59,69 +71,79 @@ pub fn one_loop(
     }
 }
 
-/// How long to wait for responses; for `yield`, after having yielded.
+/// What the one loop does when nothing is due.
 #[inline]
-fn idle(clock: &Clock, pacing: Pacing, sender: &Sender<'_>, now: u64) -> Timespec {
+fn idle(clock: &Clock, pacing: Pacing, sender: &Sender<'_>, receiver: &Receiver<'_>, now: u64) {
     match pacing {
-        Pacing::Yield => {
-            thread::yield_now();
-            AT_ONCE
+        Pacing::Yield => thread::yield_now(),
+        Pacing::SleepSpin => {
+            if let Some(ns) = sleep_ns(clock, now, sender) {
+                receiver.doze(ns);
+            }
         }
-        Pacing::SleepSpin => match sender.due() {
-            Some(due) => sleep_ns(clock, now, due).map_or(AT_ONCE, |ns| Timespec { tv_sec: 0, tv_nsec: ns }),
-            None => LOOK,
-        },
-        Pacing::Spin | Pacing::Auto => AT_ONCE,
+        Pacing::Spin | Pacing::Auto => {}
     }
 }
 
-/// How long `sleep-spin` may sleep, at most a few milliseconds at a time; `None` when it is time to spin.
+/// How long `sleep-spin` may sleep; `None` when it is time to spin.
 #[inline]
-fn sleep_ns(clock: &Clock, now: u64, due: u64) -> Option<i64> {
-    let ahead_ns = clock.between_ns(now, due) - SPIN_NS;
-    (ahead_ns > 0).then(|| ahead_ns.min(LOOK.tv_nsec))
+fn sleep_ns(clock: &Clock, now: u64, sender: &Sender<'_>) -> Option<i64> {
+    let longest_ns = SLEEP_MS * 1_000_000;
+    let ahead_ns = sender.due().map_or(longest_ns, |due| clock.between_ns(now, due) - SPIN_NS);
+    // Not beyond the next try to write what a full socket did not take.
+    let ahead_ns = sender.retry_at().map_or(ahead_ns, |retry| ahead_ns.min(clock.between_ns(now, retry)));
+    (ahead_ns > 0).then(|| ahead_ns.min(longest_ns))
 }
 
 /// The send role's thread (kawai2008 Figure 3).
 pub fn send_loop(clock: &Clock, pacing: Pacing, until: &Until<'_>, sender: &mut Sender<'_>) {
     while let Some(due) = sender.due() {
-        loop {
-            let now = clock.now();
-            if now >= due {
-                break;
-            }
-            sender.retry(now);
-            if until.stop.load(Relaxed) {
-                return;
-            }
-            match pacing {
-                Pacing::Yield => thread::yield_now(),
-                Pacing::SleepSpin => {
-                    if let Some(ns) = sleep_ns(clock, now, due) {
-                        thread::sleep(Duration::from_nanos(ns as u64));
-                    }
-                }
-                Pacing::Spin | Pacing::Auto => std::hint::spin_loop(),
-            }
+        let now = clock.now();
+        if now >= until.drained || until.stopped() {
+            break;
         }
-        sender.send();
-        if pacing == Pacing::Yield {
-            // "avoid processing successively"
-            thread::yield_now();
+        if now >= due {
+            sender.send();
+            if pacing == Pacing::Yield {
+                // As the paper has it: others come first after a send, so that requests do not go out in bursts.
+                thread::yield_now();
+            }
+            continue;
         }
+        sender.retry(now);
+        pause(clock, pacing, sender, now);
     }
+    until.progress.set_done();
     // Requests that wait for a full socket are still to be written while responses are waited for.
-    while clock.now() < until.drained && !until.stop.load(Relaxed) && sender.has_unsent() {
-        sender.retry(clock.now());
-        thread::yield_now();
+    while sender.has_unsent() && until.progress.is_outstanding() {
+        let now = clock.now();
+        if now >= until.drained || until.stopped() {
+            return;
+        }
+        sender.retry(now);
+        pause(clock, pacing, sender, now);
+    }
+}
+
+/// What the send role's thread does when nothing is due.
+#[inline]
+fn pause(clock: &Clock, pacing: Pacing, sender: &Sender<'_>, now: u64) {
+    match pacing {
+        Pacing::Yield => thread::yield_now(),
+        Pacing::SleepSpin => {
+            if let Some(ns) = sleep_ns(clock, now, sender) {
+                thread::sleep(Duration::from_nanos(ns as u64));
+            }
+        }
+        Pacing::Spin | Pacing::Auto => std::hint::spin_loop(),
     }
 }
 
 /// The receive role's thread: it sleeps in epoll_wait.
-pub fn receive_loop(clock: &Clock, until: &Until<'_>, receiver: &mut Receiver<'_>, outstanding: impl Fn() -> bool) {
+pub fn receive_loop(clock: &Clock, until: &Until<'_>, receiver: &mut Receiver<'_>) {
     let mut events = Events::new();
     loop {
-        receiver.wait(&mut events, &LOOK);
+        receiver.wait(&mut events, SLEEP_MS);
         for connection in events.connections() {
             receiver.handle(connection);
         }
@@ -129,7 +151,7 @@ pub fn receive_loop(clock: &Clock, until: &Until<'_>, receiver: &mut Receiver<'_
             // Nobody is left to send to.
             until.stop.store(true, Relaxed);
         }
-        if until.stop.load(Relaxed) || clock.now() >= until.drained || !outstanding() {
+        if until.stopped() || clock.now() >= until.drained || !until.progress.is_outstanding() {
             return;
         }
     }

@@ -1,18 +1,18 @@
 //! The receive role: reads what came, and notes when a response is whole. No allocation, no lock.
 
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use rustix::buffer::spare_capacity;
-use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
+use crate::class::Class;
 use crate::clock::Clock;
 use crate::error::LoadError;
+use crate::progress::Progress;
 use crate::record::{Head, Link, Record};
-use crate::report::Errors;
 
 /// Most bytes taken by one read.
 const READ_BYTES: usize = 64 << 10;
@@ -45,10 +45,7 @@ pub struct Receiver<'a> {
     epoll: OwnedFd,
     inbox: Vec<u8>,
     alive: usize,
-    /// Responses completed, for whoever watches.
-    completed: &'a AtomicU64,
-    /// What went wrong.
-    pub errors: Errors,
+    progress: &'a Progress,
 }
 
 /// What the receive role keeps of a connection.
@@ -72,7 +69,7 @@ impl<'a> Receiver<'a> {
         records: &'a [Record],
         links: &'a [Link],
         response_bytes: u32,
-        completed: &'a AtomicU64,
+        progress: &'a Progress,
     ) -> Result<Self, LoadError> {
         let failed = |error: Errno| LoadError::System { what: "epoll of the client", error: error.into() };
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(failed)?;
@@ -88,8 +85,7 @@ impl<'a> Receiver<'a> {
             epoll,
             inbox: Vec::with_capacity(READ_BYTES),
             alive: links.len(),
-            completed,
-            errors: Errors::default(),
+            progress,
         })
     }
 
@@ -98,67 +94,71 @@ impl<'a> Receiver<'a> {
         self.alive
     }
 
-    /// Waits for responses; `events` then holds the connections to pass to [`Receiver::handle`].
+    /// Takes what is ready, after having waited for it at most so many milliseconds; `events` then holds the
+    /// connections to pass to [`Receiver::handle`].
     #[inline]
-    pub fn wait(&self, events: &mut Events, timeout: &Timespec) {
+    pub fn wait(&self, events: &mut Events, timeout_ms: i64) {
         events.0.clear();
+        let timeout = Timespec { tv_sec: 0, tv_nsec: timeout_ms * 1_000_000 };
         // Nothing is ready after a signal; no other error is possible with a valid descriptor.
-        let _ = epoll::wait(&self.epoll, spare_capacity(&mut events.0), Some(timeout));
+        let _ = epoll::wait(&self.epoll, spare_capacity(&mut events.0), Some(&timeout));
+    }
+
+    /// Sleeps until something is ready, at most so many nanoseconds (less than a second). epoll_wait counts in
+    /// milliseconds, which is too coarse to be back before the next planned time; ppoll, on the epoll itself, is not.
+    pub fn doze(&self, timeout_ns: i64) {
+        let timeout = Timespec { tv_sec: 0, tv_nsec: timeout_ns };
+        let _ = rustix::event::poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], Some(&timeout));
     }
 
     /// Reads from a connection that is ready.
     #[inline]
     pub fn handle(&mut self, index: usize) {
-        let link = &self.links[index];
         self.inbox.clear();
-        match rustix::io::read(&link.io, spare_capacity(&mut self.inbox)) {
-            Ok(0) => self.end(index, None),
-            Ok(count) => {
-                // t3: right after the read that may complete a response.
-                let now = self.clock.now();
-                let connection = &mut self.connections[index];
-                connection.received_bytes += count as u64;
-                let mut completed = 0;
-                while connection.received_bytes >= self.response_bytes {
-                    let Some(record) = connection.head.take(link, self.records) else {
-                        return self.unasked(index);
-                    };
-                    record.complete.store(now, Relaxed);
-                    connection.received_bytes -= self.response_bytes;
-                    completed += 1;
-                }
-                if connection.received_bytes > 0 && !connection.head.is_owed(link, self.records) {
-                    return self.unasked(index);
-                }
-                self.completed.store(self.completed.load(Relaxed) + completed, Relaxed);
+        match rustix::io::read(&self.links[index].io, spare_capacity(&mut self.inbox)) {
+            // t3: right after the read that may complete a response.
+            Ok(count) if count > 0 => self.received(index, count as u64, self.clock.now()),
+            Ok(_) => {
+                let connection = &self.connections[index];
+                let owed = connection.received_bytes > 0 || connection.head.is_owed(&self.links[index], self.records);
+                self.end(index, if owed { Class::Short } else { Class::Reset });
             }
             Err(Errno::AGAIN | Errno::INTR) => {}
-            Err(error) => self.end(index, Some(error)),
+            Err(error) => self.end(index, Class::of(&error.into())),
         }
     }
 
-    /// More came than was asked for.
-    fn unasked(&mut self, index: usize) {
-        self.errors.wrong += 1;
-        self.forget(index);
-    }
-
-    /// The peer closed, or an error befell the connection.
-    fn end(&mut self, index: usize, error: Option<Errno>) {
-        // The send role may have counted it already.
-        if !self.links[index].is_dead() {
-            match error {
-                Some(error) => self.errors.count(&io::Error::from(error)),
-                None => self.errors.short += 1,
-            }
+    #[inline]
+    fn received(&mut self, index: usize, count: u64, now: u64) {
+        let (link, connection) = (&self.links[index], &mut self.connections[index]);
+        connection.received_bytes += count;
+        let mut completed = 0;
+        while connection.received_bytes >= self.response_bytes
+            && let Some(record) = connection.head.take(link, self.records)
+        {
+            record.complete.store(now, Relaxed);
+            connection.received_bytes -= self.response_bytes;
+            completed += 1;
         }
-        self.forget(index);
+        let unasked = connection.received_bytes > 0 && !connection.head.is_owed(link, self.records);
+        self.progress.add_completed(completed);
+        if unasked {
+            self.end(index, Class::Wrong);
+        }
     }
 
-    fn forget(&mut self, index: usize) {
-        self.links[index].kill();
+    /// The connection is of no use any more; its outstanding requests will not be answered.
+    #[cold]
+    fn end(&mut self, index: usize, class: Class) {
+        let link = &self.links[index];
+        link.fail(class);
         self.alive -= 1;
+        let mut lost = 0;
+        while self.connections[index].head.take(link, self.records).is_some() {
+            lost += 1;
+        }
+        self.progress.add_lost(lost);
         // It stays open, so that its number is not used again; it only must not be reported for ever.
-        let _ = epoll::delete(&self.epoll, self.links[index].io.as_fd());
+        let _ = epoll::delete(&self.epoll, link.io.as_fd());
     }
 }

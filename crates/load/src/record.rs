@@ -4,7 +4,9 @@
 //! request; the response can only come after that, so the receive role finds the record there.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
+
+use crate::class::Class;
 
 /// No record: indices are stored plus one.
 const NONE: u32 = 0;
@@ -38,25 +40,30 @@ pub struct Link {
     pub io: OwnedFd,
     /// Its first request.
     first: AtomicU32,
-    /// Nothing can be sent or received any more.
-    dead: AtomicBool,
+    /// 0 while it is of use, then why it no longer is, as [`Class`] numbers it.
+    failure: AtomicU8,
 }
 
 impl Link {
     /// A connection without requests.
     pub fn new(io: OwnedFd) -> Self {
-        Self { io, first: AtomicU32::new(NONE), dead: AtomicBool::new(false) }
+        Self { io, first: AtomicU32::new(NONE), failure: AtomicU8::new(0) }
     }
 
     /// Whether it is of no use any more.
     #[inline]
     pub fn is_dead(&self) -> bool {
-        self.dead.load(Relaxed)
+        self.failure.load(Relaxed) != 0
     }
 
-    /// Gives it up; answers whether it was still alive.
-    pub fn kill(&self) -> bool {
-        !self.dead.swap(true, Relaxed)
+    /// Gives it up. Both roles may learn of a failure, each in its own way: the first to say why is right.
+    pub fn fail(&self, class: Class) {
+        let _ = self.failure.compare_exchange(0, class as u8, Relaxed, Relaxed);
+    }
+
+    /// Why it was given up; `None` while it is of use.
+    pub fn failure(&self) -> Option<Class> {
+        Class::ALL.get(usize::from(self.failure.load(Relaxed)).checked_sub(1)?).copied()
     }
 }
 
@@ -112,10 +119,23 @@ impl Head {
 mod tests {
     use super::*;
 
+    fn links(count: usize) -> Vec<Link> {
+        (0..count).map(|_| Link::new(std::fs::File::open("/dev/null").unwrap().into())).collect()
+    }
+
+    #[test]
+    fn the_first_reason_given_stays() {
+        let link = &links(1)[0];
+        assert_eq!((link.is_dead(), link.failure()), (false, None));
+        link.fail(Class::Short);
+        link.fail(Class::Reset);
+        assert_eq!((link.is_dead(), link.failure()), (true, Some(Class::Short)));
+    }
+
     #[test]
     fn requests_of_a_connection_are_taken_in_the_order_sent() {
         let records: Vec<_> = (0..6).map(|at| Record::new(at, (at % 2) as u32)).collect();
-        let links: Vec<_> = (0..2).map(|_| Link::new(std::fs::File::open("/dev/null").unwrap().into())).collect();
+        let links = links(2);
         let (mut tails, mut heads) = ([Tail::default(); 2], [Head::default(); 2]);
         assert!(!heads[0].is_owed(&links[0], &records));
         for index in 0..4 {

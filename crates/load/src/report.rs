@@ -42,13 +42,14 @@ pub struct LoadReport {
     pub rate_asked_per_s: f64,
     /// Requests that the schedule planned in the window. All counts below are of these.
     pub planned: u64,
-    /// Requests whose first byte was written, late ones included.
+    /// Requests that were given to the kernel, late ones included. What a full socket would not take is written as soon
+    /// as it does, and the wait is part of the service time: it is the server that does not read.
     pub sent: u64,
     /// Requests whose whole response came, during the window or the drain.
     pub completed: u64,
     /// Responses completed inside the window, a second.
     pub rate_achieved_per_s: f64,
-    /// Requests whose first byte was written inside the window, a second.
+    /// Requests sent inside the window, a second.
     pub rate_sent_per_s: f64,
     /// Requests sent and not answered.
     pub outstanding: Outstanding,
@@ -90,14 +91,16 @@ pub struct Outstanding {
     pub after_drain: u64,
 }
 
-/// Failures by class (the classes of httperf, and two of size).
+/// Failures by class (the classes of httperf, and two of size): requests that were not answered, by what became of
+/// their connection, whether they could still be sent or not. A connection that failed when no request needed it counts
+/// once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Errors {
     /// No answer in time.
     pub timeout: u64,
     /// ECONNREFUSED.
     pub refused: u64,
-    /// ECONNRESET, EPIPE.
+    /// ECONNRESET, EPIPE, or the connection was closed when no response was owed.
     pub reset: u64,
     /// EMFILE, ENFILE.
     pub no_descriptors: u64,

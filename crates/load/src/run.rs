@@ -1,21 +1,22 @@
 //! One trial's load, from connecting to the report.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::thread::CpuSet;
 use serde::{Deserialize, Serialize};
 use wire::ServiceSpec;
 
 use crate::clock::Clock;
-use crate::config::{LoadConfig, Pacing, Roles};
+use crate::config::{LoadConfig, Roles};
 use crate::error::LoadError;
 use crate::open::{self, Until};
+use crate::placement::{self, Pinned};
+use crate::progress::Progress;
 use crate::receive::{self, Receiver};
 use crate::record::{Link, Record};
-use crate::report::{Errors, LoadReport, Sample};
+use crate::report::{LoadReport, Sample};
 use crate::send::{self, Sender};
 use crate::summary::{self, Usage};
 use crate::{connect, schedule};
@@ -84,17 +85,9 @@ pub struct Outcome {
 struct Client {
     records: Vec<Record>,
     links: Range<usize>,
-    sent: AtomicU64,
-    completed: AtomicU64,
-    /// Its send role has sent everything.
-    done: AtomicBool,
+    progress: Progress,
+    /// Its threads are to end.
     stop: AtomicBool,
-}
-
-impl Client {
-    fn is_outstanding(&self) -> bool {
-        !self.done.load(Relaxed) || self.sent.load(Relaxed) > self.completed.load(Relaxed)
-    }
 }
 
 /// Runs a load.
@@ -103,7 +96,7 @@ impl Client {
 /// When it cannot be run at all: see [`LoadError`].
 pub fn run(config: &LoadConfig, on_event: &mut dyn FnMut(Event)) -> Result<Outcome, LoadError> {
     validate(config)?;
-    let (roles, pacing) = resolve(config);
+    let (roles, pacing) = placement::resolve(config);
     // Inherited by all threads. By default a timer may be 50 µs late, so that wake-ups can be put together.
     let _ = rustix::thread::set_current_timer_slack(Some(std::num::NonZeroU64::MIN));
     let clock = Clock::calibrate(config.clock)?;
@@ -124,54 +117,62 @@ pub fn run(config: &LoadConfig, on_event: &mut dyn FnMut(Event)) -> Result<Outco
     let drained = at(phases.sending_ns() + phases.drain_ns);
     on_event(Event::Started { start_ns: clock.monotonic_ns(start) });
 
-    let mut errors = Errors::default();
-    let usage = thread::scope(|scope| -> Result<Usage, LoadError> {
-        let mut threads = Vec::new();
-        for (number, client) in clients.iter().enumerate() {
-            let links = &links[client.links.clone()];
-            let mut sender = Sender::new(clock, &client.records, links, request_bytes, &client.sent);
-            let mut receiver = Receiver::new(clock, &client.records, links, response_bytes, &client.completed)?;
-            let until = Until { drained, stop: &client.stop };
-            let cpu = |role: usize| (!config.cpus.is_empty()).then(|| config.cpus[role % config.cpus.len()]);
-            match roles {
-                Roles::TwoThreads => {
-                    let (send_cpu, receive_cpu) = (cpu(2 * number), cpu(2 * number + 1));
-                    threads.push(scope.spawn(move || {
-                        pin(send_cpu)?;
-                        open::send_loop(&clock, pacing, &until, &mut sender);
-                        client.done.store(true, Relaxed);
-                        Ok(sender.errors)
-                    }));
-                    threads.push(scope.spawn(move || {
-                        pin(receive_cpu)?;
-                        open::receive_loop(&clock, &until, &mut receiver, || client.is_outstanding());
-                        Ok(receiver.errors)
-                    }));
+    let usage = thread::scope(|scope| {
+        let spawn = || -> Result<Vec<_>, LoadError> {
+            let mut threads = Vec::new();
+            for (number, client) in clients.iter().enumerate() {
+                let links = &links[client.links.clone()];
+                let mut sender = Sender::new(clock, &client.records, links, request_bytes, &client.progress);
+                let mut receiver = Receiver::new(clock, &client.records, links, response_bytes, &client.progress)?;
+                let until = Until { drained, stop: &client.stop, progress: &client.progress };
+                let cpu = |thread: usize| config.cpus.get(thread % config.cpus.len().max(1)).copied();
+                match roles {
+                    Roles::TwoThreads => {
+                        threads.push(start_thread(scope, "receive", number, cpu(2 * number + 1), move || {
+                            open::receive_loop(&clock, &until, &mut receiver);
+                        })?);
+                        threads.push(start_thread(scope, "send", number, cpu(2 * number), move || {
+                            open::send_loop(&clock, pacing, &until, &mut sender);
+                        })?);
+                    }
+                    Roles::OneLoop | Roles::Auto => {
+                        threads.push(start_thread(scope, "client", number, cpu(number), move || {
+                            open::one_loop(&clock, pacing, &until, &mut sender, &mut receiver);
+                        })?);
+                    }
                 }
-                Roles::OneLoop | Roles::Auto => threads.push(scope.spawn(move || {
-                    pin(cpu(number))?;
-                    // In one loop, sending is done when nothing is due any more.
-                    client.done.store(true, Relaxed);
-                    open::one_loop(&clock, pacing, &until, &mut sender, &mut receiver, || client.is_outstanding());
-                    let mut errors = sender.errors;
-                    errors.add(&receiver.errors);
-                    Ok(errors)
-                })),
             }
-        }
-        let usage = watch(config, &clock, start, &window, &clients, &threads, on_event);
-        for thread in threads {
-            errors.add(&thread.join().expect("a role does not panic")?);
-        }
-        Ok(usage)
+            Ok(threads)
+        };
+        // Those that have started already would run for the whole trial.
+        let stop = |_: &LoadError| clients.iter().for_each(|client| client.stop.store(true, Relaxed));
+        let threads = spawn().inspect_err(stop)?;
+        // This thread wakes now and then, and is to disturb the client then and not the server. If it cannot, so be it.
+        let _pinned = Pinned::to(&config.cpus);
+        Ok(watch(config, &clock, start, &window, &clients, &threads, on_event))
     })?;
 
     let records: Vec<(u32, Vec<Record>)> =
         clients.into_iter().map(|client| (client.links.start as u32, client.records)).collect();
     let samples = summary::samples(&clock, &window, &records);
-    let facts = summary::Facts { config, roles, pacing, clock: &clock, connect_ns, window, drained, usage, errors };
+    let facts = summary::Facts { config, roles, pacing, clock: &clock, connect_ns, window, usage, links: &links };
     let report = facts.report(&records, &samples, bytes_per_connection());
     Ok(Outcome { report, samples })
+}
+
+/// Starts a role's thread on its CPU.
+fn start_thread<'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    role: &str,
+    client: usize,
+    cpu: Option<usize>,
+    run: impl FnOnce() + Send + 'scope,
+) -> Result<thread::ScopedJoinHandle<'scope, ()>, LoadError> {
+    let _pinned = Pinned::to(cpu.as_slice())?;
+    thread::Builder::new()
+        .name(format!("{role} {client}"))
+        .spawn_scoped(scope, run)
+        .map_err(|error| LoadError::System { what: "cannot start a thread of the client", error })
 }
 
 /// User memory for each connection: what both roles keep, and what they share.
@@ -190,30 +191,21 @@ fn validate(config: &LoadConfig) -> Result<(), LoadError> {
     if config.phases.measure_ns == 0 {
         return wrong("measure: longer than 0");
     }
+    let ServiceSpec::Fixed { request_bytes, response_bytes } = config.service;
+    if request_bytes == 0 || response_bytes == 0 {
+        return wrong("service: a request and a response have at least one byte");
+    }
+    // Each on its own: of several, the kernel takes those that it can.
+    for &cpu in &config.cpus {
+        Pinned::to(&[cpu])?;
+    }
+    // Records are numbered with 32 bits, of which 0 is none.
+    if schedule::count(config.rate_per_s / f64::from(config.clients), &config.phases) >= u64::from(u32::MAX) {
+        return wrong(
+            "rate: more than 4 294 967 294 requests for one client; lower it, or the duration, or take more clients",
+        );
+    }
     Ok(())
-}
-
-/// What `auto` stands for.
-fn resolve(config: &LoadConfig) -> (Roles, Pacing) {
-    let cpus = match config.cpus.len() {
-        0 => rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count() as usize),
-        count => count,
-    };
-    let clients = config.clients as usize;
-    let roles = match config.roles {
-        Roles::Auto if cpus >= 2 * clients => Roles::TwoThreads,
-        Roles::Auto => Roles::OneLoop,
-        roles => roles,
-    };
-    let threads = if roles == Roles::TwoThreads { 2 * clients } else { clients };
-    let pacing = match config.pacing {
-        // Unplaced, the server may be on the same CPU, and must not be kept from it.
-        Pacing::Auto if config.cpus.is_empty() => Pacing::SleepSpin,
-        Pacing::Auto if threads > cpus => Pacing::Yield,
-        Pacing::Auto => Pacing::Spin,
-        pacing => pacing,
-    };
-    (roles, pacing)
 }
 
 /// Each client's share, with memory for its records set aside.
@@ -230,9 +222,7 @@ fn divide(config: &LoadConfig) -> Result<Vec<Client>, LoadError> {
             Ok(Client {
                 records,
                 links: share(number)..share(number + 1),
-                sent: AtomicU64::new(0),
-                completed: AtomicU64::new(0),
-                done: AtomicBool::new(false),
+                progress: Progress::default(),
                 stop: AtomicBool::new(false),
             })
         })
@@ -256,22 +246,14 @@ fn draw(config: &LoadConfig, clock: &Clock, clients: &mut [Client]) -> u64 {
     start
 }
 
-fn pin(cpu: Option<usize>) -> Result<(), LoadError> {
-    let Some(cpu) = cpu else { return Ok(()) };
-    let mut set = CpuSet::new();
-    set.set(cpu);
-    rustix::thread::sched_setaffinity(None, &set)
-        .map_err(|error| LoadError::System { what: "cannot run on the CPU named for the client", error: error.into() })
-}
-
 /// Sleeps through the trial, and wakes to report progress and to take the process's usage at the window's edges.
-fn watch<T>(
+fn watch(
     config: &LoadConfig,
     clock: &Clock,
     start: u64,
     window: &Range<u64>,
     clients: &[Client],
-    threads: &[thread::ScopedJoinHandle<'_, T>],
+    threads: &[thread::ScopedJoinHandle<'_, ()>],
     on_event: &mut dyn FnMut(Event),
 ) -> Usage {
     let phases = config.phases;
@@ -295,13 +277,13 @@ fn watch<T>(
         let elapsed_ns = clock.between_ns(start, now).max(0) as u64;
         if elapsed_ns >= next_ns {
             next_ns = elapsed_ns + PROGRESS_NS;
-            let sum = |figure: fn(&Client) -> &AtomicU64| clients.iter().map(|c| figure(c).load(Relaxed)).sum();
+            let sum = |figure: fn(&Progress) -> u64| clients.iter().map(|client| figure(&client.progress)).sum();
             let phase = edges.iter().find(|(_, end_ns)| elapsed_ns < *end_ns).map_or("drain", |(phase, _)| phase);
             on_event(Event::Progress {
                 phase: phase.to_owned(),
                 elapsed_ns,
-                sent: sum(|client| &client.sent),
-                completed: sum(|client| &client.completed),
+                sent: sum(Progress::sent),
+                completed: sum(Progress::completed),
             });
         }
         let edge_ns = edges.iter().map(|&(_, ns)| ns).find(|&ns| ns > elapsed_ns);
@@ -312,8 +294,11 @@ fn watch<T>(
         };
         thread::sleep(Duration::from_nanos(sleep_ns.max(100_000)));
     }
-    if !taken[1] {
-        usage[1] = Usage::now();
+    // The run may have ended before the window did, or even before it began.
+    for edge in [1, 0] {
+        if !taken[edge] {
+            usage[edge] = if edge == 1 { Usage::now() } else { usage[1] };
+        }
     }
     usage[1].since(&usage[0])
 }

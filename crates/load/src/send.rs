@@ -1,14 +1,14 @@
 //! The send role: each planned request at its time, on its connection. No allocation, no lock.
 
 use std::collections::VecDeque;
-use std::io;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use rustix::io::Errno;
 
+use crate::class::Class;
 use crate::clock::Clock;
+use crate::progress::Progress;
 use crate::record::{Link, Record, Tail};
-use crate::report::Errors;
 
 /// Pause between two tries to write what a full socket did not take, in nanoseconds.
 const RETRY_NS: f64 = 50_000.0;
@@ -18,19 +18,22 @@ pub struct Sender<'a> {
     clock: Clock,
     records: &'a [Record],
     links: &'a [Link],
-    /// One request's bytes.
-    request: Vec<u8>,
+    request_bytes: u64,
+    /// What requests are cut from: one, or the beginning of a long one.
+    fill: Vec<u8>,
     connections: Vec<Connection>,
     /// Connections with unsent bytes, oldest first. Room for all is set aside.
     blocked: VecDeque<u32>,
     retry_at: u64,
     retry_ticks: u64,
     next: usize,
-    /// Requests sent, for whoever watches.
-    sent: &'a AtomicU64,
-    /// What went wrong.
-    pub errors: Errors,
+    progress: &'a Progress,
 }
+
+/// Most bytes of a request offered to the first write: what a socket's buffer may take at once.
+const FIRST_WRITE_BYTES_MAX: u32 = 1 << 20;
+/// Most bytes offered to a later write, which must not keep a due request waiting for long.
+const LATER_WRITE_BYTES_MAX: u64 = 64 << 10;
 
 /// What the send role keeps of a connection.
 #[derive(Clone, Default)]
@@ -50,20 +53,20 @@ impl<'a> Sender<'a> {
         records: &'a [Record],
         links: &'a [Link],
         request_bytes: u32,
-        sent: &'a AtomicU64,
+        progress: &'a Progress,
     ) -> Self {
         Self {
             clock,
             records,
             links,
-            request: vec![0x5a; request_bytes as usize],
+            request_bytes: request_bytes.into(),
+            fill: vec![0x5a; request_bytes.min(FIRST_WRITE_BYTES_MAX) as usize],
             connections: vec![Connection::default(); links.len()],
             blocked: VecDeque::with_capacity(links.len()),
             retry_at: 0,
             retry_ticks: clock.ticks(RETRY_NS),
             next: 0,
-            sent,
-            errors: Errors::default(),
+            progress,
         }
     }
 
@@ -84,6 +87,12 @@ impl<'a> Sender<'a> {
         !self.blocked.is_empty()
     }
 
+    /// When to try again to write what a full socket did not take, in ticks; `None` when there is nothing.
+    #[inline]
+    pub fn retry_at(&self) -> Option<u64> {
+        self.has_unsent().then_some(self.retry_at)
+    }
+
     /// Sends the next request.
     #[inline]
     pub fn send(&mut self) {
@@ -100,51 +109,53 @@ impl<'a> Sender<'a> {
         record.sent.store(self.clock.now(), Relaxed);
         if connection.unsent_bytes > 0 {
             // Behind bytes that are waiting already.
-            connection.unsent_bytes += self.request.len() as u64;
+            connection.unsent_bytes += self.request_bytes;
         } else {
-            match rustix::io::write(&link.io, &self.request) {
-                Ok(count) if count == self.request.len() => {}
-                Ok(count) => self.block(record.connection, self.request.len() - count),
-                Err(Errno::AGAIN | Errno::INTR) => self.block(record.connection, self.request.len()),
-                Err(error) => self.give_up(record.connection, error),
+            match rustix::io::write(&link.io, &self.fill) {
+                Ok(count) if count as u64 == self.request_bytes => {}
+                Ok(count) => self.block(record.connection, self.request_bytes - count as u64),
+                Err(Errno::AGAIN | Errno::INTR) => self.block(record.connection, self.request_bytes),
+                Err(error) => link.fail(Class::of(&error.into())),
             }
         }
-        self.sent.store(self.sent.load(Relaxed) + 1, Relaxed);
+        self.progress.add_sent();
     }
 
-    fn block(&mut self, connection: u32, unsent_bytes: usize) {
-        self.connections[connection as usize].unsent_bytes = unsent_bytes as u64;
+    #[cold]
+    fn block(&mut self, connection: u32, unsent_bytes: u64) {
+        self.connections[connection as usize].unsent_bytes = unsent_bytes;
         self.blocked.push_back(connection);
     }
 
-    fn give_up(&mut self, connection: u32, error: Errno) {
-        if self.links[connection as usize].kill() {
-            self.errors.count(&io::Error::from(error));
-        }
-    }
-
-    /// Tries to write what one full socket did not take, if it is time for that. To be called when nothing is due.
+    /// Tries to write some of what a full socket did not take, if it is time for that. To be called when nothing is due.
     #[inline]
     pub fn retry(&mut self, now: u64) {
         if !self.blocked.is_empty() && now >= self.retry_at {
-            self.retry_one();
-            self.retry_at = now + self.retry_ticks / self.blocked.len().max(1) as u64;
+            self.retry_one(now);
         }
     }
 
-    fn retry_one(&mut self) {
-        let Some(at) = self.blocked.pop_front() else { return };
+    #[cold]
+    fn retry_one(&mut self, now: u64) {
+        let Some(&at) = self.blocked.front() else { return };
         let link = &self.links[at as usize];
         let connection = &mut self.connections[at as usize];
-        // The stream's position within a request does not matter: all bytes are alike.
-        while connection.unsent_bytes > 0 && !link.is_dead() {
-            let length = (self.request.len() as u64).min(connection.unsent_bytes) as usize;
-            match rustix::io::write(&link.io, &self.request[..length]) {
-                Ok(count) => connection.unsent_bytes -= count as u64,
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return self.blocked.push_back(at),
-                Err(error) => return self.give_up(at, error),
+        // Where in a request the stream stands does not matter: all bytes are alike.
+        let length = connection.unsent_bytes.min(self.fill.len() as u64).min(LATER_WRITE_BYTES_MAX) as usize;
+        match rustix::io::write(&link.io, &self.fill[..length]) {
+            Ok(count) => connection.unsent_bytes -= count as u64,
+            Err(Errno::AGAIN | Errno::INTR) => {
+                // Another's turn, so that each is tried once in the pause.
+                self.blocked.rotate_left(1);
+                self.retry_at = now + self.retry_ticks / self.blocked.len() as u64;
             }
+            Err(error) => {
+                link.fail(Class::of(&error.into()));
+                connection.unsent_bytes = 0;
+            }
+        }
+        if connection.unsent_bytes == 0 {
+            self.blocked.pop_front();
         }
     }
 }

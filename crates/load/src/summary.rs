@@ -5,9 +5,10 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use stats::Histogram;
 
+use crate::class::Class;
 use crate::clock::Clock;
 use crate::config::{LoadConfig, Pacing, Roles};
-use crate::record::Record;
+use crate::record::{Link, Record};
 use crate::report::{Errors, LoadReport, Measured, Outstanding, Sample};
 
 /// What the process used.
@@ -59,6 +60,29 @@ pub fn samples(clock: &Clock, window: &Range<u64>, records: &[(u32, Vec<Record>)
     // Each client's are in order already, which this sort makes use of.
     samples.sort_by_key(|sample| sample.planned_ns);
     samples
+}
+
+/// Why requests were not answered, over the whole trial: by what became of their connection, sent or not; a timeout
+/// where the connection is well. A connection that failed when nothing was wanted of it, then or later, counts once.
+pub fn errors(links: &[Link], records: &[(u32, Vec<Record>)]) -> Errors {
+    let mut errors = Errors::default();
+    let mut idle: Vec<Option<Class>> = links.iter().map(Link::failure).collect();
+    for (first, records) in records {
+        for record in records.iter().filter(|record| record.complete.load(Relaxed) == 0) {
+            let connection = (first + record.connection) as usize;
+            match links[connection].failure() {
+                Some(class) => {
+                    errors.count(class, 1);
+                    idle[connection] = None;
+                }
+                None if record.sent.load(Relaxed) != 0 => errors.count(Class::Timeout, 1),
+                // The client did not get round to it: no failure of the server's.
+                None => {}
+            }
+        }
+    }
+    idle.into_iter().flatten().for_each(|class| errors.count(class, 1));
+    errors
 }
 
 /// The distribution of one difference over `samples`, which are in order of planned time; those without it are left out.
@@ -113,12 +137,10 @@ pub struct Facts<'a> {
     pub connect_ns: u64,
     /// The measured window, in ticks.
     pub window: Range<u64>,
-    /// The end of the drain, in ticks.
-    pub drained: u64,
     /// What the process used in the window.
     pub usage: Usage,
-    /// What went wrong, but for requests that were not answered.
-    pub errors: Errors,
+    /// All connections, for what became of them.
+    pub links: &'a [Link],
 }
 
 impl Facts<'_> {
@@ -142,7 +164,6 @@ impl Facts<'_> {
             all().filter(is).count() as u64
         };
         let count = |is: &dyn Fn(&Record) -> bool| all().filter(|record| is(record)).count() as f64;
-        let after_drain = outstanding(u64::MAX);
         LoadReport {
             clock: self.clock.facts(),
             pacing: self.pacing,
@@ -159,9 +180,9 @@ impl Facts<'_> {
             outstanding: Outstanding {
                 at_start: outstanding(self.window.start),
                 at_end: outstanding(self.window.end),
-                after_drain,
+                after_drain: outstanding(u64::MAX),
             },
-            errors: Errors { timeout: self.errors.timeout + after_drain, ..self.errors },
+            errors: errors(self.links, records),
             lag: measured(samples, window_ns, lag_ns),
             service: measured(samples, window_ns, service_ns),
             response: measured(samples, window_ns, response_ns),
@@ -175,6 +196,27 @@ impl Facts<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn failures_are_counted_by_what_became_of_the_connection() {
+        let links: Vec<_> = (0..4).map(|_| Link::new(std::fs::File::open("/dev/null").unwrap().into())).collect();
+        links[1].fail(Class::Reset);
+        links[2].fail(Class::Wrong);
+        // Two clients with two connections each: (connection, sent, complete).
+        let records = |all: &[(u32, u64, u64)]| {
+            let record = |&(connection, sent, complete): &(u32, u64, u64)| {
+                let record = Record::new(1, connection);
+                record.sent.store(sent, Relaxed);
+                record.complete.store(complete, Relaxed);
+                record
+            };
+            all.iter().map(record).collect::<Vec<_>>()
+        };
+        let first = records(&[(0, 2, 3), (0, 2, 0), (1, 2, 3), (1, 2, 0), (1, 0, 0)]);
+        let second = records(&[(0, 2, 3), (1, 2, 3), (1, 0, 0)]);
+        let errors = errors(&links, &[(0, first), (2, second)]);
+        assert_eq!(errors, Errors { timeout: 1, reset: 2, wrong: 1, ..Errors::default() });
+    }
 
     fn sample(planned_ns: i64, service_ns: Option<i64>) -> Sample {
         let sent_ns = planned_ns + 10;

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use load::config::{ClockChoice, Pacing, Phases, Roles, Schedule};
 use load::{Event, LoadConfig, LoadError, Outcome, Sample};
@@ -120,10 +120,44 @@ fn a_server_that_dies_ends_the_run_early_and_is_counted() {
     let target = server(|stream| answer(stream, |number| (number < 2).then_some(RESPONSE)));
     let mut config = config(target);
     config.phases.measure_ns = 3_000_000_000;
+    let started = Instant::now();
     let Outcome { report, samples } = run(&config);
-    assert_eq!(report.errors.short + report.errors.reset, 10, "{:?}", report.errors);
-    assert!(report.completed < 20);
+    assert!(started.elapsed() < Duration::from_secs(2), "neither the window nor the drain is waited for");
+    let failed = report.errors.short + report.errors.reset;
+    assert_eq!(failed, report.errors.total(), "{:?}", report.errors);
+    // Each connection serves one request of the trial; the others of the window fail, sent or not.
+    assert!(report.completed <= 10);
+    assert!(failed >= report.planned - report.completed, "{report:?}");
     assert!(samples.iter().any(|sample| sample.sent_ns == Sample::NEVER), "nothing is sent to the dead");
+}
+
+#[test]
+fn requests_lost_with_their_connection_are_not_waited_for() {
+    // Every connection's third request is left unanswered and its fourth ends the connection: some are outstanding then.
+    let target =
+        server(|stream| answer(stream, |number| (number < 3).then_some(if number < 2 { RESPONSE } else { 1 })));
+    for roles in [Roles::OneLoop, Roles::TwoThreads] {
+        let mut config = LoadConfig { roles, ..config(target) };
+        config.phases.drain_ns = 60_000_000_000;
+        let started = Instant::now();
+        let Outcome { report, .. } = run(&config);
+        assert!(started.elapsed() < Duration::from_secs(30), "the drain has nothing to wait for");
+        assert!(report.errors.short > 0, "mid-response: {:?}", report.errors);
+        assert_eq!(report.errors.timeout, 0, "{:?}", report.errors);
+    }
+}
+
+#[test]
+fn a_run_that_is_far_too_fast_ends_with_its_drain() {
+    let target = server(honest);
+    for roles in [Roles::OneLoop, Roles::TwoThreads] {
+        let mut config = LoadConfig { roles, rate_per_s: 10_000_000.0, ..config(target) };
+        config.phases.drain_ns = 50_000_000;
+        let Outcome { report, .. } = run(&config);
+        assert!(report.sent < report.planned);
+        assert!(report.rate_sent_per_s < report.rate_asked_per_s);
+        assert_eq!(report.errors.total(), report.outstanding.after_drain, "{:?}", report.errors);
+    }
 }
 
 #[test]
@@ -183,6 +217,9 @@ fn nonsense_is_refused_before_anything_is_connected() {
         LoadConfig { clients: 11, ..config(address) },
         LoadConfig { rate_per_s: 0.0, ..config(address) },
         LoadConfig { rate_per_s: f64::NAN, ..config(address) },
+        LoadConfig { cpus: vec![1023], ..config(address) },
+        LoadConfig { service: ServiceSpec::Fixed { request_bytes: 0, response_bytes: 1 }, ..config(address) },
+        LoadConfig { rate_per_s: 1e15, ..config(address) },
     ] {
         assert!(matches!(load::run(&wrong, &mut |_| ()), Err(LoadError::Config(_))), "{wrong:?}");
     }

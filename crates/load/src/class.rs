@@ -1,0 +1,108 @@
+//! Why a connection, or a request, failed: one class for each count of [`Errors`].
+
+use std::io;
+
+use rustix::io::Errno;
+
+use crate::report::Errors;
+
+/// The classes of httperf, and two of size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Class {
+    /// No answer in time.
+    Timeout = 1,
+    /// ECONNREFUSED.
+    Refused,
+    /// ECONNRESET, EPIPE, or an end of the stream when nothing was owed.
+    Reset,
+    /// EMFILE, ENFILE.
+    NoDescriptors,
+    /// EADDRNOTAVAIL.
+    NoAddresses,
+    /// The connection ended before the response did.
+    Short,
+    /// More bytes came than were asked for.
+    Wrong,
+    /// Any other system error.
+    Other,
+}
+
+impl Class {
+    /// Every class; the one at `at` is `at + 1` as a number, and 0 is none.
+    pub const ALL: [Self; 8] = [
+        Self::Timeout,
+        Self::Refused,
+        Self::Reset,
+        Self::NoDescriptors,
+        Self::NoAddresses,
+        Self::Short,
+        Self::Wrong,
+        Self::Other,
+    ];
+
+    /// The class of a system error.
+    pub fn of(error: &io::Error) -> Self {
+        match Errno::from_io_error(error) {
+            // EAGAIN is what a blocking socket's own timeout gives.
+            Some(Errno::TIMEDOUT | Errno::AGAIN) => Self::Timeout,
+            Some(Errno::CONNREFUSED) => Self::Refused,
+            Some(Errno::CONNRESET | Errno::PIPE) => Self::Reset,
+            Some(Errno::MFILE | Errno::NFILE) => Self::NoDescriptors,
+            Some(Errno::ADDRNOTAVAIL) => Self::NoAddresses,
+            _ if error.kind() == io::ErrorKind::TimedOut => Self::Timeout,
+            _ if error.kind() == io::ErrorKind::UnexpectedEof => Self::Short,
+            _ => Self::Other,
+        }
+    }
+
+    /// The name in reports, as in [`Errors::by_class`].
+    pub fn name(self) -> &'static str {
+        let mut one = Errors::default();
+        one.count(self, 1);
+        one.by_class().into_iter().find(|&(_, count)| count > 0).map_or("", |(name, _)| name)
+    }
+}
+
+impl Errors {
+    /// Counts `count` failures of a class.
+    pub fn count(&mut self, class: Class, count: u64) {
+        let counter = match class {
+            Class::Timeout => &mut self.timeout,
+            Class::Refused => &mut self.refused,
+            Class::Reset => &mut self.reset,
+            Class::NoDescriptors => &mut self.no_descriptors,
+            Class::NoAddresses => &mut self.no_addresses,
+            Class::Short => &mut self.short,
+            Class::Wrong => &mut self.wrong,
+            Class::Other => &mut self.other,
+        };
+        *counter += count;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_class_has_its_number_its_name_and_its_count() {
+        for (at, class) in Class::ALL.into_iter().enumerate() {
+            assert_eq!(class as usize, at + 1);
+            assert_eq!(class.name(), Errors::default().by_class()[at].0);
+            let mut errors = Errors::default();
+            errors.count(class, 3);
+            assert_eq!(errors.total(), 3);
+        }
+    }
+
+    #[test]
+    fn system_errors_fall_into_their_classes() {
+        let of = |errno: Errno| Class::of(&errno.into());
+        assert_eq!(of(Errno::CONNREFUSED), Class::Refused);
+        assert_eq!(of(Errno::PIPE), Class::Reset);
+        assert_eq!(of(Errno::NFILE), Class::NoDescriptors);
+        assert_eq!(of(Errno::HOSTUNREACH), Class::Other);
+        assert_eq!(Class::of(&io::ErrorKind::UnexpectedEof.into()), Class::Short);
+    }
+}
