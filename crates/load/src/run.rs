@@ -233,9 +233,9 @@ fn divide(config: &LoadConfig) -> Result<Vec<Client>, LoadError> {
 fn draw(config: &LoadConfig, clock: &Clock, clients: &mut [Client]) -> u64 {
     let rate_per_s = config.rate_per_s / f64::from(config.clients);
     for (number, client) in clients.iter_mut().enumerate() {
-        let seed = config.seed.wrapping_add(number as u64);
         let connections = client.links.len() as u32;
-        let planned = schedule::planned(config.schedule, rate_per_s, &config.phases, connections, seed);
+        let planned =
+            schedule::planned(config.schedule, rate_per_s, &config.phases, connections, config.seed, number as u32);
         client.records.extend(planned.map(|planned| Record::new(clock.ticks(planned.at_ns), planned.connection)));
     }
     // Known only now that the drawing is done.

@@ -24,16 +24,19 @@ pub fn count(rate_per_s: f64, phases: &Phases) -> u64 {
     slots.ramp + slots.level
 }
 
-/// All requests of one client in order of time. The same arguments give the same requests.
+/// All requests of one client in order of time. The same arguments give the same requests; each client has a stream of
+/// its own of the generator, which does not overlap with another's.
 pub fn planned(
     schedule: Schedule,
     rate_per_s: f64,
     phases: &Phases,
     connections: u32,
     seed: u64,
+    client: u32,
 ) -> impl Iterator<Item = Planned> + use<> {
     let slots = Slots::new(rate_per_s, phases);
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    (0..client).for_each(|_| random.jump());
     (0..slots.ramp + slots.level).map(move |slot| {
         let (start, end) = (slots.start_ns(slot), slots.start_ns(slot + 1));
         let at_ns = match schedule {
@@ -108,7 +111,7 @@ mod tests {
             rate in 1.0f64..20_000.0, ramp in 0u64..2_000, hold in 0u64..500, measure in 1u64..1_000, seed: u64,
         ) {
             let phases = phases(ramp, hold, measure);
-            let all: Vec<_> = planned(Schedule::SlotRandom, rate, &phases, 7, seed).collect();
+            let all: Vec<_> = planned(Schedule::SlotRandom, rate, &phases, 7, seed, 0).collect();
             prop_assert_eq!(all.len() as u64, count(rate, &phases));
             let slots = Slots::new(rate, &phases);
             for (slot, request) in all.iter().enumerate() {
@@ -135,8 +138,10 @@ mod tests {
     #[test]
     fn the_same_seed_gives_the_same_requests() {
         let phases = phases(100, 0, 500);
-        let all = |seed| planned(Schedule::SlotRandom, 1_000.0, &phases, 50, seed).collect::<Vec<_>>();
-        assert_eq!(all(1), all(1));
-        assert_ne!(all(1), all(2));
+        let all = |seed, client| planned(Schedule::SlotRandom, 1_000.0, &phases, 50, seed, client).collect::<Vec<_>>();
+        assert_eq!(all(1, 0), all(1, 0));
+        assert_ne!(all(1, 0), all(2, 0));
+        assert_ne!(all(1, 1), all(1, 0));
+        assert_ne!(all(1, 1), all(2, 0));
     }
 }
