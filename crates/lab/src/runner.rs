@@ -117,6 +117,9 @@ struct Account {
     load: Option<LoadReport>,
 }
 
+/// Where in the account a mark goes.
+type Place = fn(&mut Account) -> &mut Option<Snapshot>;
+
 impl Account {
     fn counters(&self) -> Option<ServerCounters> {
         Some(ServerCounters::between(self.ready.as_ref()?, self.start.as_ref()?, self.end.as_ref()?))
@@ -148,7 +151,7 @@ fn run_trial(
     let connect_max = Duration::from_nanos(trial.load.timeout_ns) + CLIENT_PATIENCE;
     let mut deadline = Instant::now() + connect_max;
     // When to mark the server next: at the window's start, then at its end.
-    let mut marks: Vec<(Instant, fn(&mut Account) -> &mut Option<Snapshot>)> = Vec::new();
+    let mut marks: Vec<(Instant, Place)> = Vec::new();
     loop {
         let now = Instant::now();
         if options.stop.load(Relaxed) {

@@ -42,11 +42,11 @@ pub fn write(path: &Path, samples: &[Sample], parameters: &[(&str, String)]) -> 
     let mut writer = SerializedFileWriter::new(file, schema, Arc::new(properties)).with_context(place)?;
     for rows in samples.chunks(ROWS_PER_GROUP) {
         let mut group = writer.next_row_group().with_context(place)?;
-        let columns: [&dyn Fn(&Sample) -> Option<i64>; 4] = [
-            &|sample| Some(sample.planned_ns),
-            &|sample| (sample.sent_ns != Sample::NEVER).then_some(sample.sent_ns),
-            &|sample| (sample.complete_ns != Sample::NEVER).then_some(sample.complete_ns),
-            &|sample| Some(i64::from(sample.connection)),
+        let columns: [fn(&Sample) -> Option<i64>; 4] = [
+            |sample| Some(sample.planned_ns),
+            |sample| (sample.sent_ns != Sample::NEVER).then_some(sample.sent_ns),
+            |sample| (sample.complete_ns != Sample::NEVER).then_some(sample.complete_ns),
+            |sample| Some(i64::from(sample.connection)),
         ];
         for column in columns {
             let mut writer = group.next_column()?.expect("as many columns as the schema has");

@@ -5,8 +5,18 @@ use clap::{Parser, Subcommand};
 use crate::commands;
 
 /// Compare ways of building a network server under your traffic
+///
+/// muxbench runs one workload against servers that differ only in how they are built (processes, threads, select,
+/// poll, epoll), and says which is best, by how much, and how sure it is.
 #[derive(Debug, Parser)]
-#[command(name = "muxbench", version, propagate_version = true, max_term_width = 120)]
+#[command(name = "muxbench", version, propagate_version = true, max_term_width = 100)]
+#[command(after_help = "Examples:
+  muxbench compare                                  # five architectures, a minute
+  muxbench compare --connections 1000,5000 --rate 8000 --request 1B --response 1B
+  muxbench run experiments/kawai2008-http.toml --quick
+  muxbench report                                   # the newest run again
+
+Exit codes: 0 done; 1 failed; 2 usage; 3 no valid trial; 130 stopped, finish it with --resume")]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -16,5 +26,13 @@ pub struct Cli {
 /// The commands, in the order of the help.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    Compare(commands::compare::Args),
+    Run(commands::run::Args),
+    Plan(commands::plan::Args),
+    Report(commands::report::Args),
+    List(commands::list::Args),
     Serve(commands::serve::Args),
+    Load(commands::load::Args),
+    Completions(commands::docs::CompletionsArgs),
+    Man(commands::docs::ManArgs),
 }

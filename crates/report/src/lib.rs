@@ -1,1 +1,20 @@
-//! report
+//! What a run looks like. Reads nothing but [`lab::record::Run`], which the store gives.
+//!
+//! # Layout
+//! - [`summary`]: the figures of each architecture under each workload, merged over repeats, and their order
+//! - [`sentence`]: which is best, by how much, how sure
+//! - [`terminal`], [`csv`], [`json`]: three ways to show it; [`plan`]: a plan before it is run
+//! - [`format`]: numbers and units
+
+pub mod csv;
+pub mod format;
+pub mod json;
+pub mod plan;
+pub mod sentence;
+pub mod summary;
+pub mod terminal;
+
+pub use summary::Summary;
+
+#[cfg(test)]
+mod made_up;

@@ -18,6 +18,14 @@ pub struct Architecture {
 }
 
 impl Architecture {
+    /// One line on how it is built.
+    pub fn about(&self) -> String {
+        match self.mechanism {
+            None => self.model.about.to_owned(),
+            Some(mechanism) => format!("{}: {}", self.model.about, mechanism.about),
+        }
+    }
+
     /// Every architecture that the tables can build, in the tables' order.
     pub fn all() -> Vec<Self> {
         let mut all = Vec::new();

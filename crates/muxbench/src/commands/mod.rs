@@ -1,5 +1,12 @@
 //! One file for each thing that muxbench can do: its flags, and how it is done.
 
+pub mod compare;
+pub mod docs;
+pub mod list;
+pub mod load;
+pub mod plan;
+pub mod report;
+pub mod run;
 pub mod serve;
 
 use std::process::ExitCode;
@@ -9,6 +16,14 @@ use crate::cli::Command;
 /// Does what was asked for.
 pub fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Serve(args) => serve::run(args),
+        Command::Compare(args) => compare::run(args),
+        Command::Run(args) => run::run(&args),
+        Command::Plan(args) => plan::run(&args),
+        Command::Report(args) => report::run(&args),
+        Command::List(args) => list::run(&args),
+        Command::Serve(args) => serve::run(&args),
+        Command::Load(args) => load::run(&args),
+        Command::Completions(args) => docs::completions(&args),
+        Command::Man(args) => docs::man(&args),
     }
 }

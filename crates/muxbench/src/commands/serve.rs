@@ -1,6 +1,6 @@
 //! `muxbench serve`: one server, until it is told to stop.
 
-use std::io::{BufRead, Write};
+use std::io::BufRead;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::mpsc;
@@ -14,7 +14,9 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use wire::ServiceSpec;
 
-use crate::units;
+use lab::units::{Cpus, Size};
+
+use crate::output;
 
 /// Run one server until SIGTERM or Ctrl-C, then print its counters
 #[derive(Debug, clap::Args)]
@@ -26,17 +28,17 @@ pub struct Args {
     #[arg(long, default_value = "epoll", value_name = "ARCH")]
     arch: Architecture,
     /// Size of a request
-    #[arg(long, default_value = "128B", value_name = "SIZE", value_parser = units::size)]
-    request: u32,
+    #[arg(long, default_value = "128B", value_name = "SIZE")]
+    request: Size,
     /// Size of a response
-    #[arg(long, default_value = "10KiB", value_name = "SIZE", value_parser = units::size)]
-    response: u32,
+    #[arg(long, default_value = "10KiB", value_name = "SIZE")]
+    response: Size,
     /// Address to listen on; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     listen: SocketAddr,
     /// CPUs to run on, as in 0-1,3
-    #[arg(long, value_name = "CPUS", value_parser = units::cpus)]
-    cpus: Option<units::Cpus>,
+    #[arg(long, value_name = "CPUS")]
+    cpus: Option<Cpus>,
     /// Connections to have room for; the next one is refused
     #[arg(long, default_value_t = 20_000, value_name = "N")]
     connections_max: u32,
@@ -56,12 +58,12 @@ enum Message {
 }
 
 /// Serves until stopped.
-pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     end_with_parent()?;
     let (sender, messages) = mpsc::channel();
     listen_to_signals(sender.clone())?;
     if !args.control {
-        return by_hand(&args, &messages);
+        return by_hand(args, &messages);
     }
     listen_to_input(sender)?;
     match controlled(&messages) {
@@ -77,7 +79,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 fn by_hand(args: &Args, messages: &mpsc::Receiver<Message>) -> anyhow::Result<ExitCode> {
     let config = ServeConfig {
         architecture: args.arch,
-        service: ServiceSpec::Fixed { request_bytes: args.request, response_bytes: args.response },
+        service: ServiceSpec::Fixed { request_bytes: args.request.0, response_bytes: args.response.0 },
         listen: args.listen,
         cpus: args.cpus.clone().map(|cpus| cpus.0).unwrap_or_default(),
         connections_max: args.connections_max,
@@ -87,11 +89,12 @@ fn by_hand(args: &Args, messages: &mpsc::Receiver<Message>) -> anyhow::Result<Ex
     if args.json {
         say(&Event::Ready { address: server.address(), snapshot: ready.clone() });
     } else {
-        let ServiceSpec::Fixed { request_bytes, response_bytes } = config.service;
         anstream::println!(
-            "{} listens on {} (fixed: {request_bytes} B -> {response_bytes} B); stop it with Ctrl-C",
+            "{} listens on {} (fixed: {} -> {}); stop it with Ctrl-C",
             config.architecture,
-            server.address()
+            server.address(),
+            args.request,
+            args.response
         );
     }
     wait_for_stop(&server, messages)?;
@@ -101,7 +104,7 @@ fn by_hand(args: &Args, messages: &mpsc::Receiver<Message>) -> anyhow::Result<Ex
         say(&Event::Mark { snapshot: end });
     } else {
         let counters = ServerCounters::between(&ready, &ready, &end);
-        anstream::println!("{}", serde_json::to_string_pretty(&counters.totals)?);
+        output::print_json(&counters.totals)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -137,8 +140,7 @@ fn controlled(messages: &mpsc::Receiver<Message>) -> anyhow::Result<()> {
 
 /// One line of JSON. Whoever does not read it any more will soon stop us.
 fn say(event: &Event) {
-    let line = serde_json::to_string(event).expect("plain data serialises");
-    let _ = writeln!(io::stdout().lock(), "{line}");
+    let _ = output::print_line(event);
 }
 
 /// SIGTERM when the parent goes, so that a server never outlives what started it.

@@ -1,0 +1,160 @@
+//! `muxbench compare`: the main job. Flags make an experiment; the rest is as for a file.
+
+use std::num::NonZeroU32;
+use std::process::ExitCode;
+
+use ::load::config::{ClockChoice, Pacing, Roles};
+use lab::experiment::{Experiment, List};
+use lab::presets;
+use lab::units::{Cpus, Rate, Size, Time};
+use server::Architecture;
+
+use crate::{execution, output};
+
+/// Run one workload against several architectures and say which is best
+///
+/// Without flags: mp, mt, select, poll and epoll, 400 and 2 000 connections, 128 B -> 10 KiB at 2 000 requests/s, three
+/// interleaved repeats, in under a minute.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  muxbench compare
+  muxbench compare --arch epoll,mt --connections 10000 --rate 500,2000 --measure 10s --repeats 5
+  muxbench compare --request 1B --response 1B --rate 8000 --json > result.json
+  muxbench compare --measure 1min --print-experiment > mine.toml    # the same as a file, to keep")]
+pub struct Args {
+    /// Architectures: MODEL[/MECHANISM], several with commas, or `all`; see `muxbench list`
+    #[arg(long, value_name = "ARCH", value_delimiter = ',')]
+    arch: Vec<String>,
+    /// Connections held open, several with commas
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    connections: Vec<NonZeroU32>,
+    /// Requests a second, several with commas
+    #[arg(long, value_name = "RATE", value_delimiter = ',')]
+    rate: Vec<Rate>,
+    /// Size of a request
+    #[arg(long, value_name = "SIZE")]
+    request: Option<Size>,
+    /// Size of a response
+    #[arg(long, value_name = "SIZE")]
+    response: Option<Size>,
+    /// How often each trial is run
+    #[arg(long, value_name = "N")]
+    repeats: Option<NonZeroU32>,
+    /// Seed of everything random: the order of trials, the schedules
+    #[arg(long, value_name = "SEED")]
+    seed: Option<u64>,
+
+    /// The rate grows exponentially to its target for so long
+    #[arg(long, value_name = "TIME", help_heading = "Phases")]
+    ramp: Option<Time>,
+    /// The rate is held for so long before measuring
+    #[arg(long, value_name = "TIME", help_heading = "Phases")]
+    hold: Option<Time>,
+    /// Requests planned in this time are the result
+    #[arg(long, value_name = "TIME", help_heading = "Phases")]
+    measure: Option<Time>,
+    /// At most this long is waited for the last responses
+    #[arg(long, value_name = "TIME", help_heading = "Phases")]
+    drain: Option<Time>,
+
+    /// CPUs of the server, as in 0-1,3 [default: one half]
+    #[arg(long, value_name = "CPUS", help_heading = "Placement")]
+    server_cpus: Option<Cpus>,
+    /// CPUs of the client [default: the other half]
+    #[arg(long, value_name = "CPUS", help_heading = "Placement")]
+    client_cpus: Option<Cpus>,
+
+    #[command(flatten)]
+    client: ClientArgs,
+    #[command(flatten)]
+    execution: execution::Args,
+    /// Print the experiment that these flags make, as a file for `muxbench run`, and do nothing
+    #[arg(long)]
+    print_experiment: bool,
+}
+
+/// Flags of the client, for `compare` and `load`.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Client")]
+pub struct ClientArgs {
+    /// How a sender waits for the next planned time: auto, yield, spin, sleep-spin [default: auto]
+    #[arg(long, value_name = "PACING", value_parser = named::<Pacing>)]
+    pub pacing: Option<Pacing>,
+    /// Send and receive in one loop or two threads: auto, one-loop, two-threads [default: auto]
+    #[arg(long, value_name = "ROLES", value_parser = named::<Roles>)]
+    pub roles: Option<Roles>,
+    /// Independent clients, which divide connections and rate [default: 1]
+    #[arg(long, value_name = "N")]
+    pub clients: Option<NonZeroU32>,
+    /// Clock of timestamps: auto, tsc, monotonic [default: auto]
+    #[arg(long, value_name = "CLOCK", value_parser = named::<ClockChoice>)]
+    pub clock: Option<ClockChoice>,
+    /// A connection that takes longer to be made and served fails the trial [default: 10s]
+    #[arg(long, value_name = "TIME")]
+    pub timeout: Option<Time>,
+}
+
+/// Reads a name as experiment files have it. The error lists the names there are.
+fn named<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
+    serde_json::from_value(text.into()).map_err(|error: serde_json::Error| error.to_string())
+}
+
+impl ClientArgs {
+    /// Puts what was said in place of what was there.
+    pub fn apply(&self, client: &mut lab::experiment::Client) {
+        set(&mut client.pacing, self.pacing);
+        set(&mut client.roles, self.roles);
+        set(&mut client.clients, self.clients);
+        set(&mut client.clock, self.clock);
+        set(&mut client.timeout, self.timeout);
+    }
+}
+
+fn set<T>(place: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *place = value;
+    }
+}
+
+fn set_list<T>(place: &mut List<T>, values: Vec<T>) {
+    if !values.is_empty() {
+        place.0 = values;
+    }
+}
+
+/// Compares.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if args.execution.is_resume() {
+        return execution::resume(&args.execution);
+    }
+    let mut experiment = presets::find("compare").expect("it is in the table").experiment();
+    set_list(&mut experiment.architectures, architectures(&args.arch)?);
+    set_list(&mut experiment.workload.connections, args.connections);
+    set_list(&mut experiment.workload.rate, args.rate);
+    set(&mut experiment.workload.request, args.request);
+    set(&mut experiment.workload.response, args.response);
+    set(&mut experiment.repeats, args.repeats);
+    set(&mut experiment.seed, args.seed);
+    set(&mut experiment.phases.ramp, args.ramp);
+    set(&mut experiment.phases.hold, args.hold);
+    set(&mut experiment.phases.measure, args.measure);
+    set(&mut experiment.phases.drain, args.drain);
+    experiment.placement.server = args.server_cpus;
+    experiment.placement.client = args.client_cpus;
+    args.client.apply(&mut experiment.client);
+    // Through the file's own checks: a list with a value twice is as wrong here as there.
+    let text = toml::to_string(&experiment)?;
+    let experiment = Experiment::parse(&text, "flags")?;
+    if args.print_experiment {
+        output::print(&text)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    execution::start(&experiment, &args.execution)
+}
+
+fn architectures(names: &[String]) -> anyhow::Result<Vec<Architecture>> {
+    if names == ["all"] {
+        return Ok(Architecture::all());
+    }
+    Ok(names.iter().map(|name| name.parse()).collect::<Result<_, _>>()?)
+}

@@ -1,0 +1,50 @@
+//! `muxbench list`: the tables.
+
+use std::fmt::Write;
+use std::process::ExitCode;
+
+use lab::presets::PRESETS;
+use serde_json::{Value, json};
+use server::Architecture;
+use server::mechanism::MECHANISMS;
+use server::model::MODELS;
+use wire::SERVICES;
+
+use crate::output;
+
+/// List architectures, models, mechanisms, services and presets
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints them.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let sections: [(&str, Vec<(String, String)>); 5] = [
+        ("architectures", Architecture::all().iter().map(|row| (row.to_string(), row.about())).collect()),
+        ("models", MODELS.iter().map(|row| (row.name.into(), row.about.into())).collect()),
+        ("mechanisms", MECHANISMS.iter().map(|row| (row.name.into(), row.about.into())).collect()),
+        ("services", SERVICES.iter().map(|row| (row.name.into(), row.about.into())).collect()),
+        ("presets", PRESETS.iter().map(|preset| (preset.name.into(), preset.experiment().about)).collect()),
+    ];
+    if args.json {
+        let rows = |rows: &[(String, String)]| -> Vec<Value> {
+            rows.iter().map(|(name, about)| json!({"name": name, "about": about})).collect()
+        };
+        let all: serde_json::Map<String, Value> =
+            sections.iter().map(|(name, section)| ((*name).to_owned(), rows(section).into())).collect();
+        output::print_json(&all)?;
+    } else {
+        let mut text = String::new();
+        for (name, rows) in sections {
+            writeln!(text, "{name}")?;
+            for (name, about) in rows {
+                writeln!(text, "  {name:20} {about}")?;
+            }
+        }
+        output::print(&text)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,171 @@
+//! `muxbench load`: one client, against a server that is there already.
+
+use std::fmt::Write;
+use std::io::{self, BufRead};
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use ::load::config::{LoadConfig, Phases, Schedule};
+use ::load::{Event, LoadReport, Outcome};
+use anyhow::Context;
+use lab::record::VerdictKind;
+use lab::units::{Cpus, Rate, Size, Time};
+use lab::{experiment, verdict};
+use report::{format, sentence};
+use wire::ServiceSpec;
+
+use crate::commands::compare::ClientArgs;
+use crate::{execution, output};
+
+/// Load a server that is already there, and print what the client measured
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  muxbench load --target 127.0.0.1:7007 --connections 400 --rate 2000
+  muxbench load --target 127.0.0.1:7007 --request 1B --response 1B --rate 8000 --cpus 1 --samples lag.parquet")]
+pub struct Args {
+    /// The server's address
+    #[arg(long, value_name = "ADDRESS", required_unless_present = "control")]
+    target: Option<SocketAddr>,
+    /// Connections held open
+    #[arg(long, value_name = "N", default_value = "400")]
+    connections: NonZeroU32,
+    /// Requests a second
+    #[arg(long, value_name = "RATE", default_value = "2000")]
+    rate: Rate,
+    /// Size of a request
+    #[arg(long, value_name = "SIZE", default_value = "128B")]
+    request: Size,
+    /// Size of a response
+    #[arg(long, value_name = "SIZE", default_value = "10KiB")]
+    response: Size,
+    /// The rate grows exponentially to its target for so long
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    ramp: Time,
+    /// The rate is held for so long before measuring
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    hold: Time,
+    /// Requests planned in this time are the result
+    #[arg(long, value_name = "TIME", default_value = "5s")]
+    measure: Time,
+    /// At most this long is waited for the last responses
+    #[arg(long, value_name = "TIME", default_value = "2s")]
+    drain: Time,
+    /// CPUs of the client, as in 0-1,3
+    #[arg(long, value_name = "CPUS")]
+    cpus: Option<Cpus>,
+    /// Seed of the schedule
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    client: ClientArgs,
+    /// Write the raw samples to this Parquet file
+    #[arg(long, value_name = "FILE")]
+    samples: Option<PathBuf>,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+    /// Take the configuration as a line on standard input, and say what happens in JSON lines
+    #[arg(long, hide = true)]
+    control: bool,
+}
+
+/// Loads.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if args.control { controlled(args) } else { by_hand(args) }
+}
+
+/// Started by a runner.
+fn controlled(args: &Args) -> anyhow::Result<ExitCode> {
+    let mut line = String::new();
+    io::stdin().lock().read_line(&mut line)?;
+    let config: LoadConfig = serde_json::from_str(&line).context("the configuration on standard input")?;
+    // When nobody listens any more we are about to be killed.
+    let outcome = load(&config, args, &mut |event| drop(output::print_line(&event)));
+    let (last, code) = match outcome {
+        Ok(report) => (Event::Finished { report: Box::new(report) }, ExitCode::SUCCESS),
+        Err(error) => (Event::Failed { reason: format!("{error:#}") }, ExitCode::FAILURE),
+    };
+    output::print_line(&last)?;
+    Ok(code)
+}
+
+/// Started by a user.
+fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
+    let mut client = experiment::Client::default();
+    args.client.apply(&mut client);
+    let config = LoadConfig {
+        target: args.target.context("--target: where is the server?")?,
+        service: ServiceSpec::Fixed { request_bytes: args.request.0, response_bytes: args.response.0 },
+        connections: args.connections.get(),
+        rate_per_s: args.rate.0,
+        schedule: Schedule::SlotRandom,
+        phases: Phases {
+            ramp_ns: args.ramp.0,
+            hold_ns: args.hold.0,
+            measure_ns: args.measure.0,
+            drain_ns: args.drain.0,
+        },
+        pacing: client.pacing,
+        roles: client.roles,
+        clients: client.clients.get(),
+        cpus: args.cpus.clone().map(|cpus| cpus.0).unwrap_or_default(),
+        clock: client.clock,
+        seed: args.seed,
+        timeout_ns: client.timeout.0,
+    };
+    let mut shown = String::new();
+    let report = load(&config, args, &mut |event| {
+        if let Event::Progress { phase, sent, completed, .. } = event
+            && phase != shown
+        {
+            anstream::eprintln!("{phase}: {sent} sent, {completed} completed so far");
+            shown = phase;
+        }
+    })?;
+    let verdict = verdict::judge(&report);
+    if args.json {
+        output::print_json(&serde_json::json!({"config": config, "report": report, "verdict": verdict}))?;
+    } else {
+        output::print(&text(&report, &verdict))?;
+    }
+    Ok(if verdict.kind == VerdictKind::Valid { ExitCode::SUCCESS } else { ExitCode::from(execution::NO_VALID_TRIAL) })
+}
+
+fn load(config: &LoadConfig, args: &Args, on_event: &mut dyn FnMut(Event)) -> anyhow::Result<LoadReport> {
+    let Outcome { report, samples } = ::load::run(config, on_event)?;
+    if let Some(path) = &args.samples {
+        let parameters = [("muxbench", env!("CARGO_PKG_VERSION").to_owned()), ("load", serde_json::to_string(config)?)];
+        lab::samples::write(path, &samples, &parameters)?;
+    }
+    Ok(report)
+}
+
+fn text(report: &LoadReport, verdict: &lab::record::Verdict) -> String {
+    let mut text = format!(
+        "{:14} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}  (µs)\n",
+        "", "p1", "p25", "p50", "p75", "p99", "p99.9", "max"
+    );
+    for (name, measured) in
+        [("lag", &report.lag), ("service time", &report.service), ("response time", &report.response)]
+    {
+        let d = &measured.distribution;
+        let _ = write!(text, "{name:14}");
+        for ns in [d.p1_ns, d.p25_ns, d.p50_ns, d.p75_ns, d.p99_ns, d.p999_ns, d.max_ns] {
+            let _ = write!(text, " {:>9}", format::us(ns as f64));
+        }
+        text.push('\n');
+    }
+    let _ = writeln!(
+        text,
+        "{} of {} requests completed, {} of {} requests/s, {} errors",
+        report.completed,
+        report.planned,
+        format::digits(report.rate_achieved_per_s),
+        format::digits(report.rate_asked_per_s),
+        report.errors.total()
+    );
+    let _ = writeln!(text, "{}: {}", sentence::name(verdict.kind), verdict.reason);
+    text
+}

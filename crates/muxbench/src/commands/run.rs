@@ -1,0 +1,64 @@
+//! `muxbench run`: an experiment from a file.
+
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use lab::experiment::Experiment;
+use lab::presets::{self, PRESETS};
+
+use crate::execution;
+
+/// Run an experiment file, or a preset by its name
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  muxbench run experiments/smoke.toml
+  muxbench run kawai2008-http --quick      # the paper's 45 configurations in minutes
+  muxbench run --resume                    # finish the newest run")]
+pub struct Args {
+    #[command(flatten)]
+    pub experiment: ExperimentArgs,
+    #[command(flatten)]
+    execution: execution::Args,
+}
+
+/// Which experiment, at which scale.
+#[derive(Debug, clap::Args)]
+pub struct ExperimentArgs {
+    /// An experiment file, or a preset's name
+    #[arg(value_name = "FILE")]
+    file: Option<String>,
+    /// At the scale of the file's [quick] table: the same matrix, shorter
+    #[arg(long)]
+    quick: bool,
+}
+
+impl ExperimentArgs {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// When it is not there, or anything in it is wrong.
+    pub fn read(&self) -> anyhow::Result<Experiment> {
+        let names = || PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>().join(", ");
+        let Some(file) = &self.file else { bail!("name an experiment file, or a preset: {}", names()) };
+        let experiment = match presets::find(file) {
+            Some(preset) => preset.experiment(),
+            None => {
+                let text = std::fs::read_to_string(file)
+                    .with_context(|| format!("{file}: no such file, nor a preset; presets: {}", names()))?;
+                Experiment::parse(&text, file)?
+            }
+        };
+        if self.quick && experiment.quick.is_none() {
+            bail!("{file}: has no [quick] table; add one with ramp, hold, measure, drain or repeats");
+        }
+        Ok(if self.quick { experiment.quick() } else { experiment })
+    }
+}
+
+/// Runs.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if args.execution.is_resume() {
+        return execution::resume(&args.execution);
+    }
+    execution::start(&args.experiment.read()?, &args.execution)
+}

@@ -1,0 +1,170 @@
+//! A plan becomes a run, is stored as it goes, and is shown: what `compare` and `run` share.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context, bail};
+use lab::experiment::Experiment;
+use lab::host::Host;
+use lab::plan::{Plan, plan};
+use lab::record::{RunHeader, VerdictKind};
+use lab::runner::{self, Ended};
+use lab::store::{self, Store};
+
+use crate::output;
+use crate::progress::Progress;
+
+/// No trial is valid: the run is done, and its figures are not to be believed.
+pub const NO_VALID_TRIAL: u8 = 3;
+/// Stopped by a signal, as shells have it.
+const STOPPED: u8 = 130;
+
+/// Flags of commands that run something.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Results")]
+pub struct Args {
+    /// Folder for the results [default: results/TIME-NAME]
+    #[arg(long, value_name = "FOLDER")]
+    output: Option<PathBuf>,
+    /// Finish a stopped run: its folder, or the newest one; other flags are taken from there
+    #[arg(long, value_name = "FOLDER", num_args = 0..=1)]
+    resume: Option<Option<PathBuf>>,
+    /// Print the whole result as JSON
+    #[arg(long)]
+    json: bool,
+    /// Say nothing while it runs
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+impl Args {
+    /// Whether an earlier run is to be finished instead of making a new one.
+    pub fn is_resume(&self) -> bool {
+        self.resume.is_some()
+    }
+}
+
+/// Plans `experiment` for this host.
+///
+/// # Errors
+/// When it cannot be placed here.
+pub fn plan_here(experiment: &Experiment) -> anyhow::Result<(Plan, Host)> {
+    let host = Host::this();
+    let plan = plan(experiment, &host).map_err(anyhow::Error::msg)?;
+    Ok((plan, host))
+}
+
+/// Runs an experiment from the beginning.
+///
+/// # Errors
+/// When nothing of it can be run here, or it cannot be stored.
+pub fn start(experiment: &Experiment, args: &Args) -> anyhow::Result<ExitCode> {
+    experiment.check().map_err(anyhow::Error::msg)?;
+    let (plan, host) = plan_here(experiment)?;
+    if let Some(trial) = plan.trials.first().filter(|_| plan.trials.iter().all(|trial| !trial.impossible.is_empty())) {
+        bail!("nothing of this can be run here:\n{}", trial.impossible.join("\n"));
+    }
+    let time = now();
+    let name = format!("{}-{}", time.replace([':', '-'], "").trim_end_matches('Z'), plan.experiment);
+    let folder = args.output.clone().unwrap_or_else(|| Path::new("results").join(&name));
+    let header = RunHeader {
+        name: folder.file_name().map_or(name, |name| name.to_string_lossy().into_owned()),
+        muxbench: env!("CARGO_PKG_VERSION").to_owned(),
+        command: std::env::args().collect(),
+        started_at: time,
+        experiment: plan.experiment,
+        seed: plan.seed,
+        trials: plan.trials,
+        host: host.facts,
+        placement: plan.placement,
+    };
+    let store = Store::create(&folder, &header)?;
+    execute(&folder, store, &header, &[], args)
+}
+
+/// Finishes a stopped run.
+///
+/// # Errors
+/// When there is none, or another process is at it.
+pub fn resume(args: &Args) -> anyhow::Result<ExitCode> {
+    let folder = match args.resume.clone().flatten() {
+        Some(folder) => folder,
+        None => store::latest(Path::new("results"))?,
+    };
+    let (store, run) = Store::resume(&folder)?;
+    for (fact, before, now) in differences(&run.header.host, &Host::this().facts) {
+        anstream::eprintln!(
+            "muxbench: this host differs from that of the run's beginning: {fact}: {before}, now {now}"
+        );
+    }
+    execute(&folder, store, &run.header, &run.records, args)
+}
+
+/// Facts that are not the same, of those that do not change by themselves.
+fn differences(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Vec<(String, String, String)> {
+    const FLEETING: &[&str] = &["load average", "steal ticks", "memory available bytes"];
+    let absent = "absent".to_owned();
+    before
+        .iter()
+        .filter(|(fact, _)| !FLEETING.contains(&fact.as_str()))
+        .map(|(fact, value)| (fact.clone(), value.clone(), now.get(fact).unwrap_or(&absent).clone()))
+        .filter(|(_, before, now)| before != now)
+        .collect()
+}
+
+/// UTC to the second, RFC 3339.
+fn now() -> String {
+    let now = jiff::Timestamp::now();
+    now.round(jiff::Unit::Second).unwrap_or(now).to_string()
+}
+
+fn execute(
+    folder: &Path,
+    store: Store,
+    header: &RunHeader,
+    done: &[lab::record::TrialRecord],
+    args: &Args,
+) -> anyhow::Result<ExitCode> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, stop.clone()).context("cannot listen to signals")?;
+    }
+    let is_done = |index| done.iter().any(|record| record.trial.index == index);
+    let to_run: Vec<_> =
+        header.trials.iter().filter(|trial| trial.impossible.is_empty() && !is_done(trial.index)).collect();
+    let mut progress = (!args.quiet).then(|| Progress::new(&to_run));
+    let options = runner::Options {
+        program: std::env::current_exe()
+            .context("cannot find our own binary, which servers and clients are run from")?,
+        stop: &stop,
+    };
+    let ended = runner::run(header, done, &store, &options, &mut |event| {
+        if let Some(progress) = &mut progress {
+            progress.on(&event);
+        }
+    });
+    if let Some(progress) = progress {
+        progress.end();
+    }
+    let ended = ended?;
+    drop(store);
+    let run = store::read(folder)?;
+    if args.json {
+        output::print_json(&report::json::of(&run))?;
+    } else {
+        output::print(&report::terminal::render(&run, output::width()))?;
+        output::print(&format!("Results: {}\n", folder.display()))?;
+    }
+    if ended == Ended::Stopped {
+        anstream::eprintln!(
+            "muxbench: stopped; what is finished is kept. Finish it with: muxbench run --resume {}",
+            folder.display()
+        );
+        return Ok(ExitCode::from(STOPPED));
+    }
+    let any_valid = run.records.iter().any(|record| record.verdict.kind == VerdictKind::Valid);
+    Ok(if any_valid { ExitCode::SUCCESS } else { ExitCode::from(NO_VALID_TRIAL) })
+}

@@ -1,0 +1,42 @@
+//! Standard output.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+/// Columns of the terminal; of a file or a pipe, enough for a whole table.
+pub fn width() -> usize {
+    match rustix::termios::tcgetwinsize(io::stdout()) {
+        Ok(size) if size.ws_col > 0 => size.ws_col.into(),
+        _ => 160,
+    }
+}
+
+/// Prints text that is complete with its line ends. Whoever closes the pipe has read enough.
+///
+/// # Errors
+/// Any other error of writing.
+pub fn print(text: &str) -> anyhow::Result<()> {
+    match anstream::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => Ok(result?),
+    }
+}
+
+/// Prints a value as indented JSON.
+///
+/// # Errors
+/// Errors of writing.
+pub fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
+    print(&(serde_json::to_string_pretty(value)? + "\n"))
+}
+
+/// Prints a value as one line of JSON, at once.
+///
+/// # Errors
+/// When nobody reads any more.
+pub fn print_line(value: &impl Serialize) -> anyhow::Result<()> {
+    let mut output = io::stdout().lock();
+    writeln!(output, "{}", serde_json::to_string(value)?)?;
+    Ok(output.flush()?)
+}

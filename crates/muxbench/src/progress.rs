@@ -1,0 +1,77 @@
+//! What is seen while a run runs: one line that is drawn anew on a terminal; a line for each trial elsewhere.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use lab::plan::duration_ns;
+use lab::record::{Trial, TrialRecord};
+use lab::runner::Event;
+
+/// Shows a run's progress on standard error.
+pub struct Progress {
+    bar: ProgressBar,
+    is_terminal: bool,
+    total: usize,
+    finished: usize,
+    current: String,
+    /// What the trials that are still to be run will take, in nanoseconds.
+    left_ns: u64,
+}
+
+impl Progress {
+    /// For these trials, which are all to be run.
+    pub fn new(trials: &[&Trial]) -> Self {
+        let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
+        let target = if is_terminal { ProgressDrawTarget::stderr_with_hz(4) } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(Some(trials.len() as u64), target);
+        let style = ProgressStyle::with_template("{pos}/{len} [{wide_bar}] {msg}").expect("the template is valid");
+        bar.set_style(style.progress_chars("=> "));
+        let left_ns = trials.iter().map(|trial| duration_ns(trial)).sum();
+        Self { bar, is_terminal, total: trials.len(), finished: 0, current: String::new(), left_ns }
+    }
+
+    /// Takes notice of an event.
+    pub fn on(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Started { trial } => {
+                let workload = &trial.workload;
+                self.current =
+                    format!("{} {} conn {} req/s", trial.architecture, workload.connections, workload.rate_per_s);
+                self.show("starting");
+            }
+            Event::Load(load::Event::Connecting { done, total }) => self.show(&format!("connected {done}/{total}")),
+            Event::Load(load::Event::Progress { phase, sent, .. }) => self.show(&format!("{phase}, {sent} sent")),
+            Event::Load(_) => {}
+            Event::Finished { record } => self.finished(record),
+        }
+    }
+
+    fn show(&self, what: &str) {
+        let left = humane(Duration::from_nanos(self.left_ns));
+        self.bar.set_message(format!("{}: {what}; {left} left", self.current));
+    }
+
+    fn finished(&mut self, record: &TrialRecord) {
+        self.finished += 1;
+        self.left_ns = self.left_ns.saturating_sub(duration_ns(&record.trial));
+        self.bar.inc(1);
+        if !self.is_terminal {
+            let verdict = report::sentence::name(record.verdict.kind);
+            let left = humane(Duration::from_nanos(self.left_ns));
+            anstream::eprintln!("{}/{} {}: {verdict}; {left} left", self.finished, self.total, self.current);
+        }
+    }
+
+    /// Takes the line away.
+    pub fn end(self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// Whole seconds, or minutes from two on.
+fn humane(time: Duration) -> String {
+    match time.as_secs() {
+        seconds if seconds < 120 => format!("{seconds} s"),
+        seconds => format!("{} min", seconds.div_ceil(60)),
+    }
+}

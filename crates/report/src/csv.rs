@@ -1,0 +1,127 @@
+//! One row a trial, with every parameter and figure.
+
+use lab::record::{Run, TrialRecord};
+use serde::Serialize;
+use stats::Distribution;
+
+use crate::sentence;
+
+#[derive(Serialize)]
+struct Row {
+    trial: u32,
+    repeat: u32,
+    architecture: String,
+    connections: u32,
+    rate_asked_per_s: f64,
+    request_bytes: u32,
+    response_bytes: u32,
+    ramp_ns: u64,
+    hold_ns: u64,
+    measure_ns: u64,
+    drain_ns: u64,
+    seed: u64,
+    started_at: String,
+    verdict: &'static str,
+    reason: String,
+    rate_achieved_per_s: Option<f64>,
+    planned: Option<u64>,
+    completed: Option<u64>,
+    errors: Option<u64>,
+    service_p1_ns: Option<u64>,
+    service_p25_ns: Option<u64>,
+    service_p50_ns: Option<u64>,
+    service_p75_ns: Option<u64>,
+    service_p99_ns: Option<u64>,
+    service_p999_ns: Option<u64>,
+    service_max_ns: Option<u64>,
+    service_mean_ns: Option<f64>,
+    service_stddev_ns: Option<f64>,
+    lag_p50_ns: Option<u64>,
+    lag_p99_ns: Option<u64>,
+    lag_max_ns: Option<u64>,
+    response_p50_ns: Option<u64>,
+    response_p99_ns: Option<u64>,
+    server_requests: Option<u64>,
+    server_cpu_ns: Option<u64>,
+    server_switches: Option<u64>,
+    server_syscalls: Option<u64>,
+    memory_user_bytes_per_connection: Option<f64>,
+    memory_kernel_bytes_per_connection: Option<f64>,
+}
+
+/// All finished trials, with a heading.
+///
+/// # Errors
+/// None that is known: everything is held in memory.
+pub fn of(run: &Run) -> anyhow::Result<String> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    for record in &run.records {
+        writer.serialize(row(record))?;
+    }
+    Ok(String::from_utf8(writer.into_inner()?)?)
+}
+
+fn row(record: &TrialRecord) -> Row {
+    let trial = &record.trial;
+    let wire::ServiceSpec::Fixed { request_bytes, response_bytes } = trial.workload.service;
+    let phases = trial.workload.phases;
+    let load = record.load.as_ref();
+    let server = record.server.as_ref();
+    let service = |figure: fn(&Distribution) -> u64| load.map(|load| figure(&load.service.distribution));
+    let lag = |figure: fn(&Distribution) -> u64| load.map(|load| figure(&load.lag.distribution));
+    let response = |figure: fn(&Distribution) -> u64| load.map(|load| figure(&load.response.distribution));
+    Row {
+        trial: trial.index,
+        repeat: trial.repeat,
+        architecture: trial.architecture.to_string(),
+        connections: trial.workload.connections,
+        rate_asked_per_s: trial.workload.rate_per_s,
+        request_bytes,
+        response_bytes,
+        ramp_ns: phases.ramp_ns,
+        hold_ns: phases.hold_ns,
+        measure_ns: phases.measure_ns,
+        drain_ns: phases.drain_ns,
+        seed: trial.load.seed,
+        started_at: record.started_at.clone(),
+        verdict: sentence::name(record.verdict.kind),
+        reason: record.verdict.reason.clone(),
+        rate_achieved_per_s: load.map(|load| load.rate_achieved_per_s),
+        planned: load.map(|load| load.planned),
+        completed: load.map(|load| load.completed),
+        errors: load.map(|load| load.errors.total()),
+        service_p1_ns: service(|d| d.p1_ns),
+        service_p25_ns: service(|d| d.p25_ns),
+        service_p50_ns: service(|d| d.p50_ns),
+        service_p75_ns: service(|d| d.p75_ns),
+        service_p99_ns: service(|d| d.p99_ns),
+        service_p999_ns: service(|d| d.p999_ns),
+        service_max_ns: service(|d| d.max_ns),
+        service_mean_ns: load.map(|load| load.service.distribution.mean_ns),
+        service_stddev_ns: load.map(|load| load.service.distribution.stddev_ns),
+        lag_p50_ns: lag(|d| d.p50_ns),
+        lag_p99_ns: lag(|d| d.p99_ns),
+        lag_max_ns: lag(|d| d.max_ns),
+        response_p50_ns: response(|d| d.p50_ns),
+        response_p99_ns: response(|d| d.p99_ns),
+        server_requests: server.map(|server| server.totals.requests),
+        server_cpu_ns: server.map(|server| server.totals.cpu_ns()),
+        server_switches: server.map(|server| server.totals.switches()),
+        server_syscalls: server.map(|server| server.totals.syscalls()),
+        memory_user_bytes_per_connection: server.map(|server| server.memory_user_bytes_per_connection),
+        memory_kernel_bytes_per_connection: server.map(|server| server.memory_kernel_bytes_per_connection),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_for_each_trial() {
+        let run = crate::made_up::run();
+        let text = of(&run).unwrap();
+        assert_eq!(text.lines().count(), run.records.len() + 1);
+        insta::assert_snapshot!(text.lines().take(2).collect::<Vec<_>>().join("\n"));
+    }
+}

@@ -1,0 +1,49 @@
+//! Numbers and units, three significant digits unless whole.
+
+/// Nanoseconds as microseconds.
+pub fn us(ns: f64) -> String {
+    digits(ns / 1e3)
+}
+
+/// A time in the unit that suits it.
+pub fn time(ns: f64) -> String {
+    match ns {
+        ns if ns < 1e6 => format!("{} µs", us(ns)),
+        ns if ns < 1e9 => format!("{} ms", digits(ns / 1e6)),
+        ns if ns < 120e9 => format!("{} s", digits(ns / 1e9)),
+        ns => format!("{:.0} min", ns / 60e9),
+    }
+}
+
+/// Bytes in the unit that suits them.
+pub fn bytes(bytes: f64) -> String {
+    match bytes {
+        bytes if bytes.abs() < 1024.0 => format!("{bytes:.0} B"),
+        bytes if bytes.abs() < 1024.0 * 1024.0 => format!("{} KiB", digits(bytes / 1024.0)),
+        bytes => format!("{} MiB", digits(bytes / 1024.0 / 1024.0)),
+    }
+}
+
+/// Three significant digits; whole numbers from 100 on.
+pub fn digits(value: f64) -> String {
+    match value.abs() {
+        size if size >= 99.95 => format!("{value:.0}"),
+        size if size >= 9.995 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_digits() {
+        let shown: Vec<String> = [0.0, 0.123, 9.99, 9.999, 12.34, 99.96, 1234.5].map(digits).into();
+        assert_eq!(shown, ["0.00", "0.12", "9.99", "10.0", "12.3", "100", "1234"]);
+        assert_eq!(time(1_500.0), "1.50 µs");
+        assert_eq!(time(2_500_000.0), "2.50 ms");
+        assert_eq!(time(600e9), "10 min");
+        assert_eq!(bytes(10_240.0), "10.0 KiB");
+    }
+}

@@ -1,0 +1,152 @@
+//! A run that never was, for tests of how runs are shown.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use lab::record::{Run, RunHeader, Trial, TrialRecord, Verdict, VerdictKind, Workload};
+use load::config::{ClockChoice, LoadConfig, Pacing, Phases, Roles, Schedule};
+use load::report::{ClockFacts, Errors, LoadReport, Measured, Outstanding};
+use server::counters::Totals;
+use server::{ServeConfig, ServerCounters};
+use stats::Histogram;
+use wire::ServiceSpec;
+
+fn measured(around_ns: u64) -> Measured {
+    let histogram: Histogram = (0..200).map(|at| around_ns * (900 + at) / 1000).collect();
+    Measured { distribution: histogram.distribution(), p50_by_tenth_ns: [around_ns; 10], histogram }
+}
+
+fn trial(index: u32, repeat: u32, architecture: &str, connections: u32) -> Trial {
+    let service = ServiceSpec::Fixed { request_bytes: 128, response_bytes: 10_240 };
+    let phases = Phases { ramp_ns: 1, hold_ns: 2, measure_ns: 1_000_000_000, drain_ns: 3 };
+    let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    let architecture = architecture.parse().unwrap();
+    Trial {
+        index,
+        repeat,
+        architecture,
+        workload: Workload {
+            service: service.clone(),
+            connections,
+            rate_per_s: 200.0,
+            schedule: Schedule::SlotRandom,
+            phases,
+        },
+        serve: ServeConfig {
+            architecture,
+            service: service.clone(),
+            listen: address,
+            cpus: vec![0],
+            connections_max: connections,
+        },
+        load: LoadConfig {
+            target: address,
+            service,
+            connections,
+            rate_per_s: 200.0,
+            schedule: Schedule::SlotRandom,
+            phases,
+            pacing: Pacing::Auto,
+            roles: Roles::Auto,
+            clients: 1,
+            cpus: vec![1],
+            clock: ClockChoice::Auto,
+            seed: 7,
+            timeout_ns: 1,
+        },
+        impossible: Vec::new(),
+    }
+}
+
+fn record(trial: &Trial, service_ns: u64, verdict: VerdictKind, reason: &str) -> TrialRecord {
+    TrialRecord {
+        trial: trial.clone(),
+        started_at: "2026-01-01T00:00:00Z".into(),
+        elapsed_ns: 2_000_000_000,
+        load: Some(LoadReport {
+            clock: ClockFacts { source: "tsc".into(), reason: "made up".into(), frequency_hz: 1e9, drift_ppm: 0.0 },
+            pacing: Pacing::Spin,
+            roles: Roles::OneLoop,
+            connections: trial.workload.connections,
+            connect_ns: 1,
+            window_ns: 1_000_000_000,
+            rate_asked_per_s: 200.0,
+            planned: 200,
+            sent: 200,
+            completed: 200,
+            rate_achieved_per_s: 199.0,
+            rate_sent_per_s: 200.0,
+            outstanding: Outstanding::default(),
+            errors: Errors::default(),
+            lag: measured(300),
+            service: measured(service_ns),
+            response: measured(service_ns + 300),
+            memory_bytes_per_connection: 48.0,
+            cpu_ns: 1,
+            involuntary_switches: 0,
+        }),
+        server: Some(ServerCounters {
+            window_ns: 1_000_000_000,
+            connections: trial.workload.connections.into(),
+            memory_user_bytes_per_connection: 160.0,
+            memory_kernel_bytes_per_connection: 6_000.0,
+            totals: Totals {
+                requests: 200,
+                cpu_user_ns: 400_000,
+                cpu_system_ns: 2_000_000,
+                voluntary_switches: 190,
+                involuntary_switches: 2,
+                syscalls: BTreeMap::from([("read".into(), 200), ("write".into(), 200), ("wait".into(), 200)]),
+                ..Totals::default()
+            },
+        }),
+        verdict: Verdict { kind: verdict, reason: reason.into() },
+    }
+}
+
+/// Two workloads, three repeats of four architectures: one is best, one is practically as good, one is slower, and one
+/// is saturated under the second workload; one repeat was not run, one architecture cannot be.
+pub(crate) fn run() -> Run {
+    let mut trials = Vec::new();
+    let mut records = Vec::new();
+    for connections in [400, 30_000] {
+        for repeat in 0..3 {
+            for (architecture, service_ns) in [("epoll", 40_000), ("mt", 40_400), ("poll", 90_000), ("mp", 70_000)] {
+                let mut trial = trial(trials.len() as u32, repeat, architecture, connections);
+                let service_ns = service_ns + u64::from(repeat) * 100;
+                if architecture == "mp" && connections == 30_000 {
+                    trial.impossible =
+                        vec!["workload.connections: 30000 needs 30256 processes, the limit is 100".into()];
+                } else if architecture == "poll" && connections == 30_000 {
+                    records.push(record(
+                        &trial,
+                        service_ns * 50,
+                        VerdictKind::Saturated,
+                        "120 of 200 requests/s answered",
+                    ));
+                } else if !(architecture == "mt" && repeat == 2) {
+                    records.push(record(&trial, service_ns, VerdictKind::Valid, ""));
+                }
+                trials.push(trial);
+            }
+        }
+    }
+    Run {
+        header: RunHeader {
+            name: "20260101T000000-made-up".into(),
+            muxbench: "0.1.0".into(),
+            command: vec!["muxbench".into(), "compare".into()],
+            started_at: "2026-01-01T00:00:00Z".into(),
+            experiment: "made-up".into(),
+            seed: 1,
+            trials,
+            host: BTreeMap::from([
+                ("cpu".into(), "A Processor".into()),
+                ("kernel".into(), "6.1 #1".into()),
+                ("network".into(), "loopback".into()),
+            ]),
+            placement: "server on CPU 0, client on CPU 1: disjoint".into(),
+        },
+        records,
+    }
+}

@@ -1,0 +1,51 @@
+//! A plan, before it is run.
+
+use comfy_table::{Table, presets};
+use lab::plan::{Plan, duration_ns};
+
+use crate::format;
+use crate::terminal::wrap;
+
+/// Every trial in order, how long it takes, and why one cannot be run here.
+pub fn render(plan: &Plan, width: usize) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(["trial", "repeat", "architecture", "connections", "req/s", "time"]);
+    for trial in &plan.trials {
+        table.add_row([
+            trial.index.to_string(),
+            trial.repeat.to_string(),
+            trial.architecture.to_string(),
+            trial.workload.connections.to_string(),
+            trial.workload.rate_per_s.to_string(),
+            if trial.impossible.is_empty() { format::time(duration_ns(trial) as f64) } else { "impossible".into() },
+        ]);
+    }
+    let mut text: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
+    // Repeats of a configuration share their reasons.
+    let mut reasons: Vec<String> = plan
+        .trials
+        .iter()
+        .flat_map(|trial| trial.impossible.iter().map(move |reason| format!("{}: {reason}", trial.architecture)))
+        .collect();
+    reasons.sort();
+    reasons.dedup();
+    let impossible = plan.trials.iter().filter(|trial| !trial.impossible.is_empty()).count();
+    text.push(String::new());
+    if impossible > 0 {
+        text.push(format!("{impossible} trials are impossible here and will not be run:"));
+        text.extend(reasons.iter().map(|reason| wrap(&format!("  {reason}"), width)));
+        text.push(String::new());
+    }
+    text.push(wrap(
+        &format!(
+            "{}: {} trials, about {}, seed {}. {}.",
+            plan.experiment,
+            plan.trials.len() - impossible,
+            format::time(plan.duration_ns() as f64),
+            plan.seed,
+            plan.placement
+        ),
+        width,
+    ));
+    text.join("\n") + "\n"
+}

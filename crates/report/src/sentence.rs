@@ -1,0 +1,115 @@
+//! The plain sentence: which is best for this traffic, by how much, how sure.
+
+use lab::record::VerdictKind;
+
+use crate::format;
+use crate::summary::{Comparison, MARGIN, Row, Summary};
+
+/// One sentence for the whole run.
+pub fn overall(summary: &Summary) -> String {
+    let best: Vec<(&Comparison, Vec<&str>)> = summary
+        .comparisons
+        .iter()
+        .filter(|comparison| comparison.rows.first().is_some_and(Row::is_ranked))
+        .map(|comparison| (comparison, equals_of_best(comparison)))
+        .collect();
+    if best.is_empty() {
+        return "No architecture can be called best: no trial is valid.".into();
+    }
+    // Architectures that are best, or not told apart from the best, under every workload that has a ranking.
+    let everywhere: Vec<&str> =
+        best[0].1.iter().copied().filter(|name| best.iter().all(|(_, equals)| equals.contains(name))).collect();
+    let unranked = match summary.comparisons.len() - best.len() {
+        0 => String::new(),
+        count => format!(" ({count} of {} workloads have no valid trial)", summary.comparisons.len()),
+    };
+    if everywhere.is_empty() {
+        let each: Vec<String> = best
+            .iter()
+            .map(|(comparison, equals)| format!("{} at {}", equals.join(" or "), place(comparison)))
+            .collect();
+        return format!("It depends on the traffic: {}{unranked}.", each.join("; "));
+    }
+    let under = if best.len() == 1 { "for this traffic" } else { "under every workload tried" };
+    match everywhere.as_slice() {
+        [one] => format!("Best {under}: {one}{unranked}."),
+        several => format!("Best {under}: {}, which these repeats do not tell apart{unranked}.", several.join(", ")),
+    }
+}
+
+/// One or two sentences for a workload.
+pub fn of(comparison: &Comparison) -> String {
+    let ranked: Vec<&Row> = comparison.rows.iter().filter(|row| row.is_ranked()).collect();
+    let others: Vec<String> = comparison
+        .rows
+        .iter()
+        .filter(|row| !row.is_ranked())
+        .map(|row| format!("{} ({})", row.architecture, if row.repeats == 0 { "not run" } else { name(row.verdict) }))
+        .collect();
+    let unranked = if others.is_empty() { String::new() } else { format!(" Not ranked: {}.", others.join(", ")) };
+    let Some(best) = ranked.first() else {
+        return format!("At {}: nothing to rank.{unranked}", place(comparison));
+    };
+    let p50 = best.service.map_or_else(String::new, |service| format::time(service.p50_ns as f64));
+    let compared: Vec<String> = ranked[1..].iter().map(|row| against_best(row)).collect();
+    let compared = if compared.is_empty() { String::new() } else { format!("; {}", compared.join(", ")) };
+    let tail = tail(&ranked);
+    let place = place(comparison);
+    format!("At {place}, {} is best: median service time {p50}{compared}.{tail}{unranked}", best.architecture)
+}
+
+fn place(comparison: &Comparison) -> String {
+    format!("{} connections and {} requests/s", comparison.connections, comparison.rate_per_s)
+}
+
+fn against_best(row: &Row) -> String {
+    let Some(ratio) = row.ratio else { return row.architecture.clone() };
+    let name = &row.architecture;
+    match ratio.interval {
+        None => format!("{name} {:.2}x (one repeat: no interval)", ratio.ratio),
+        Some(_) if ratio.is_practically_one(MARGIN) => format!("{name} no practical difference"),
+        Some(interval) if !ratio.differs_from_one() => {
+            format!("{name} not told apart ({:.2}x to {:.2}x)", interval.low, interval.high)
+        }
+        Some(interval) => format!("{name} {:.2}x ({:.2} to {:.2})", ratio.ratio, interval.low, interval.high),
+    }
+}
+
+/// The best, and those whose difference from it makes no practical difference or is not shown by the repeats.
+fn equals_of_best(comparison: &Comparison) -> Vec<&str> {
+    let is_equal = |(at, row): &(usize, &Row)| {
+        *at == 0
+            || row.ratio.is_some_and(|ratio| {
+                ratio.is_practically_one(MARGIN) || (ratio.interval.is_some() && !ratio.differs_from_one())
+            })
+    };
+    let ranked = comparison.rows.iter().filter(|row| row.is_ranked()).enumerate();
+    ranked.filter(is_equal).map(|(_, row)| row.architecture.as_str()).collect()
+}
+
+/// Says so when another architecture has a clearly better 99th percentile than the one with the best median.
+fn tail(ranked: &[&Row]) -> String {
+    let p99 = |row: &Row| row.service.map_or(u64::MAX, |service| service.p99_ns);
+    let Some(least) = ranked.iter().min_by_key(|row| p99(row)) else { return String::new() };
+    if (p99(least) as f64) < p99(ranked[0]) as f64 * (1.0 - 2.0 * MARGIN) {
+        format!(
+            " Its 99th percentile, {}, is not the least: {} has {}.",
+            format::time(p99(ranked[0]) as f64),
+            least.architecture,
+            format::time(p99(least) as f64)
+        )
+    } else {
+        String::new()
+    }
+}
+
+/// A verdict as it is written everywhere.
+pub fn name(verdict: VerdictKind) -> &'static str {
+    match verdict {
+        VerdictKind::Valid => "valid",
+        VerdictKind::Saturated => "saturated",
+        VerdictKind::ClientLimited => "client-limited",
+        VerdictKind::Unsteady => "unsteady",
+        VerdictKind::Failed => "failed",
+    }
+}

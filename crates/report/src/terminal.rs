@@ -1,0 +1,201 @@
+//! Tables for a terminal.
+
+use comfy_table::{Cell, CellAlignment, Table, presets};
+use lab::record::Run;
+
+use crate::summary::{Comparison, Row, Summary};
+use crate::{format, sentence};
+
+/// A column: its heading, how important it is (0: always shown), and its text.
+struct Column {
+    heading: &'static str,
+    rank: u8,
+    text: fn(&Row) -> String,
+}
+
+/// In order from left to right.
+const COLUMNS: &[Column] = &[
+    Column { heading: "architecture", rank: 0, text: |row| row.architecture.clone() },
+    Column { heading: "vs best", rank: 0, text: versus_best },
+    Column { heading: "p1 µs", rank: 4, text: |row| service(row, |d| d.p1_ns) },
+    Column { heading: "p25 µs", rank: 4, text: |row| service(row, |d| d.p25_ns) },
+    Column { heading: "p50 µs", rank: 0, text: |row| service(row, |d| d.p50_ns) },
+    Column { heading: "p75 µs", rank: 4, text: |row| service(row, |d| d.p75_ns) },
+    Column { heading: "p99 µs", rank: 0, text: |row| service(row, |d| d.p99_ns) },
+    Column { heading: "lag p99 µs", rank: 2, text: |row| row.lag.map_or(none(), |lag| format::us(lag.p99_ns as f64)) },
+    Column { heading: "req/s", rank: 1, text: |row| row.rate_achieved_per_s.map_or(none(), format::digits) },
+    Column { heading: "CPU µs/req", rank: 1, text: |row| cost(row, |c| format::us(c.cpu_ns_per_request)) },
+    Column { heading: "switches/req", rank: 3, text: |row| cost(row, |c| format::digits(c.switches_per_request)) },
+    Column {
+        heading: "user+kernel/conn",
+        rank: 2,
+        text: |row| {
+            cost(row, |c| {
+                let user = format::bytes(c.memory_user_bytes_per_connection);
+                format!("{user} + {}", format::bytes(c.memory_kernel_bytes_per_connection))
+            })
+        },
+    },
+    Column { heading: "verdict", rank: 0, text: verdict },
+];
+
+fn none() -> String {
+    "-".into()
+}
+
+fn service(row: &Row, figure: fn(&stats::Distribution) -> u64) -> String {
+    row.service.as_ref().map_or(none(), |service| format::us(figure(service) as f64))
+}
+
+fn cost(row: &Row, figure: fn(&crate::summary::Cost) -> String) -> String {
+    row.cost.as_ref().map_or(none(), figure)
+}
+
+fn versus_best(row: &Row) -> String {
+    match row.ratio {
+        None => none(),
+        Some(ratio) => match ratio.interval {
+            None => format!("{:.2}", ratio.ratio),
+            Some(interval) => format!("{:.2} ({:.2}-{:.2})", ratio.ratio, interval.low, interval.high),
+        },
+    }
+}
+
+fn verdict(row: &Row) -> String {
+    match row.repeats {
+        0 => "not run".into(),
+        repeats => format!("{} {}/{repeats}", sentence::name(row.verdict), row.repeats_valid),
+    }
+}
+
+/// The whole report, at most `width` columns wide where that is possible.
+pub fn render(run: &Run, width: usize) -> String {
+    let summary = Summary::of(run);
+    let mut text = String::new();
+    let mut line = |line: &str| {
+        text.push_str(line);
+        text.push('\n');
+    };
+    for comparison in &summary.comparisons {
+        let Comparison { connections, rate_per_s, sizes, rows } = comparison;
+        line(&format!("{connections} connections, {rate_per_s} requests/s, {sizes}"));
+        let (table, dropped) = table(rows, width);
+        line(&table);
+        if !dropped.is_empty() {
+            line(&wrap(&format!("(too narrow for: {}; see --json)", dropped.join(", ")), width));
+        }
+        for row in rows {
+            for reason in &row.reasons {
+                line(&wrap(&format!("{} {}: {reason}", row.architecture, sentence::name(row.verdict)), width));
+            }
+            for reason in &row.missing {
+                line(&wrap(&format!("{}: {reason}", row.architecture), width));
+            }
+        }
+        line(&wrap(&sentence::of(comparison), width));
+        line("");
+    }
+    line(&wrap(&sentence::overall(&summary), width));
+    line("");
+    line(&wrap(&about(run, &summary), width));
+    text
+}
+
+fn table(rows: &[Row], width: usize) -> (String, Vec<&'static str>) {
+    let build = |rank_max: u8| {
+        let shown = || COLUMNS.iter().filter(|column| column.rank <= rank_max);
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING).set_header(shown().map(|column| column.heading));
+        for row in rows {
+            table.add_row(shown().map(|column| Cell::new((column.text)(row))));
+        }
+        for (at, column) in table.column_iter_mut().enumerate() {
+            column.set_padding((if at == 0 { 0 } else { 1 }, 1));
+            if at > 0 {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        table
+    };
+    let fits = |table: &Table| table.lines().all(|line| line.trim_end().chars().count() <= width);
+    let rank_max = (0..=4).rev().find(|&rank| fits(&build(rank))).unwrap_or(0);
+    let table: Vec<String> = build(rank_max).lines().map(|line| line.trim_end().to_owned()).collect();
+    let dropped = COLUMNS.iter().filter(|column| column.rank > rank_max).map(|column| column.heading).collect();
+    (table.join("\n"), dropped)
+}
+
+/// How the figures came to be.
+fn about(run: &Run, summary: &Summary) -> String {
+    let header = &run.header;
+    let fact = |name: &str| header.host.get(name).map_or("unknown", String::as_str);
+    let kernel = fact("kernel").split_whitespace().next().unwrap_or("unknown");
+    let possible = header.trials.iter().filter(|trial| trial.impossible.is_empty()).count();
+    let client = run.records.iter().find_map(|record| record.load.as_ref()).map_or_else(String::new, |load| {
+        let roles = serde_json::to_value(load.roles).unwrap_or_default();
+        let pacing = serde_json::to_value(load.pacing).unwrap_or_default();
+        let words = (roles.as_str().unwrap_or_default(), pacing.as_str().unwrap_or_default());
+        format!("Client: {}, pacing {}, clock {}.\n", words.0, words.1, load.clock.source)
+    });
+    format!(
+        "Service time runs from the request's write to the last byte of its response; \"vs best\" is {}, with {}; \
+         p1 to p99 are of all repeats together.\n\
+         Memory: the server's user memory, and the host's kernel memory for both ends of a connection.\n\
+         Host: {}, Linux {kernel}, {}. Network: {}.\n\
+         {client}\
+         Run {} ({} of {possible} trials, seed {}), muxbench {}: {}",
+        summary.metric,
+        summary.interval_method,
+        fact("cpu"),
+        header.placement,
+        fact("network"),
+        header.name,
+        run.records.len(),
+        header.seed,
+        header.muxbench,
+        header.command.join(" ")
+    )
+}
+
+/// Breaks lines between words. A word that is longer than a line stays whole, to be copied.
+pub(crate) fn wrap(text: &str, width: usize) -> String {
+    let mut lines = Vec::new();
+    for paragraph in text.lines() {
+        let mut line = String::new();
+        for word in paragraph.split(' ') {
+            if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > width {
+                lines.push(std::mem::take(&mut line));
+            }
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+        lines.push(line);
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::made_up;
+
+    #[test]
+    fn a_run_in_full() {
+        insta::assert_snapshot!(render(&made_up::run(), 160));
+    }
+
+    #[test]
+    fn a_narrow_terminal_gets_fewer_columns() {
+        let text = render(&made_up::run(), 80);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn a_run_that_has_just_begun() {
+        let mut run = made_up::run();
+        run.records.clear();
+        insta::assert_snapshot!(render(&run, 100));
+    }
+}
