@@ -1,6 +1,7 @@
 //! One trial's load, from connecting to the report.
 
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -73,12 +74,14 @@ pub enum Event {
 }
 
 /// What a load leaves.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Outcome {
     /// The summary.
     pub report: LoadReport,
     /// Every request of the measured window, by planned time.
     pub samples: Vec<Sample>,
+    /// The connections, still open, so that the server can be asked what it used with all of them there.
+    pub connections: Vec<OwnedFd>,
 }
 
 /// One client: its share of the connections and of the requests.
@@ -157,7 +160,7 @@ pub fn run(config: &LoadConfig, on_event: &mut dyn FnMut(Event)) -> Result<Outco
     let samples = summary::samples(&clock, &window, &records);
     let facts = summary::Facts { config, roles, pacing, clock: &clock, connect_ns, window, usage, links: &links };
     let report = facts.report(&records, &samples, bytes_per_connection());
-    Ok(Outcome { report, samples })
+    Ok(Outcome { report, samples, connections: links.into_iter().map(|link| link.io).collect() })
 }
 
 /// Starts a role's thread on its CPU.

@@ -81,8 +81,8 @@ pub struct Cost {
     pub syscalls_per_request: f64,
     /// User memory a connection, in bytes.
     pub memory_user_bytes_per_connection: f64,
-    /// Kernel memory of the host a connection, in bytes.
-    pub memory_kernel_bytes_per_connection: f64,
+    /// Kernel memory of the host a connection, in bytes; `None` where what else the host did hides it.
+    pub memory_kernel_bytes_per_connection: Option<f64>,
 }
 
 impl Summary {
@@ -187,8 +187,8 @@ fn cost(counters: &[&ServerCounters]) -> Option<Cost> {
         cpu_ns_per_request: sum(|c| c.totals.cpu_ns()) / requests,
         switches_per_request: sum(|c| c.totals.switches()) / requests,
         syscalls_per_request: sum(|c| c.totals.syscalls()) / requests,
-        memory_user_bytes_per_connection: mean(|c| c.memory_user_bytes_per_connection),
-        memory_kernel_bytes_per_connection: mean(|c| c.memory_kernel_bytes_per_connection),
+        memory_user_bytes_per_connection: median(|c| c.memory_user_bytes_per_connection),
+        memory_kernel_bytes_per_connection: (kernel_bytes > 0.0).then_some(kernel_bytes),
     })
 }
 

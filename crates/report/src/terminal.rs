@@ -32,7 +32,7 @@ const COLUMNS: &[Column] = &[
         text: |row| {
             cost(row, |c| {
                 let user = format::bytes(c.memory_user_bytes_per_connection);
-                format!("{user} + {}", format::bytes(c.memory_kernel_bytes_per_connection))
+                format!("{user} + {}", c.memory_kernel_bytes_per_connection.map_or("?".into(), format::bytes))
             })
         },
     },
@@ -139,7 +139,8 @@ fn about(run: &Run, summary: &Summary) -> String {
     format!(
         "Service time runs from the request's write to the last byte of its response; \"vs best\" is {}, with {}; \
          p1 to p99 are of all repeats together.\n\
-         Memory: the server's user memory, and the host's kernel memory for both ends of a connection.\n\
+         Memory: the server's user memory, and the host's kernel memory for both ends of a connection \
+         (?: hidden by what else the host did).\n\
          Host: {}, Linux {kernel}, {}. Network: {}.\n\
          {client}\
          Run {} ({} of {possible} trials, seed {}), muxbench {}: {}",

@@ -83,12 +83,19 @@ fn controlled(args: &Args) -> anyhow::Result<ExitCode> {
     let config: LoadConfig = serde_json::from_str(&line).context("the configuration on standard input")?;
     // When nobody listens any more we are about to be killed.
     let outcome = load(&config, args, &mut |event| drop(output::print_line(&event)));
-    let (last, code) = match outcome {
-        Ok(report) => (Event::Finished { report: Box::new(report) }, ExitCode::SUCCESS),
-        Err(error) => (Event::Failed { reason: format!("{error:#}") }, ExitCode::FAILURE),
-    };
-    output::print_line(&last)?;
-    Ok(code)
+    match outcome {
+        Ok(Outcome { report, connections, .. }) => {
+            output::print_line(&Event::Finished { report: Box::new(report) })?;
+            // Until the runner has asked the server what all these connections cost.
+            io::stdin().lock().read_line(&mut line)?;
+            drop(connections);
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(error) => {
+            output::print_line(&Event::Failed { reason: format!("{error:#}") })?;
+            Ok(ExitCode::FAILURE)
+        }
+    }
 }
 
 /// Started by a user.
@@ -116,7 +123,7 @@ fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
         timeout_ns: client.timeout.0,
     };
     let mut shown = String::new();
-    let report = load(&config, args, &mut |event| {
+    let Outcome { report, .. } = load(&config, args, &mut |event| {
         if let Event::Progress { phase, sent, completed, .. } = event
             && phase != shown
         {
@@ -133,13 +140,13 @@ fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(if verdict.kind == VerdictKind::Valid { ExitCode::SUCCESS } else { ExitCode::from(execution::NO_VALID_TRIAL) })
 }
 
-fn load(config: &LoadConfig, args: &Args, on_event: &mut dyn FnMut(Event)) -> anyhow::Result<LoadReport> {
-    let Outcome { report, samples } = ::load::run(config, on_event)?;
+fn load(config: &LoadConfig, args: &Args, on_event: &mut dyn FnMut(Event)) -> anyhow::Result<Outcome> {
+    let outcome = ::load::run(config, on_event)?;
     if let Some(path) = &args.samples {
         let parameters = [("muxbench", env!("CARGO_PKG_VERSION").to_owned()), ("load", serde_json::to_string(config)?)];
-        lab::samples::write(path, &samples, &parameters)?;
+        lab::samples::write(path, &outcome.samples, &parameters)?;
     }
-    Ok(report)
+    Ok(outcome)
 }
 
 fn text(report: &LoadReport, verdict: &lab::record::Verdict) -> String {
