@@ -180,8 +180,10 @@ fn row(architecture: String, records: Vec<&TrialRecord>, missing: Vec<String>) -
 
 fn cost(counters: &[&ServerCounters]) -> Option<Cost> {
     let sum = |figure: fn(&ServerCounters) -> u64| counters.iter().map(|c| figure(c)).sum::<u64>() as f64;
-    let mean =
-        |figure: fn(&ServerCounters) -> f64| counters.iter().map(|c| figure(c)).sum::<f64>() / counters.len() as f64;
+    let median = |figure: fn(&ServerCounters) -> f64| {
+        interval::median(&counters.iter().map(|c| figure(c)).collect::<Vec<_>>()).unwrap_or(0.0)
+    };
+    let kernel_bytes = median(|c| c.memory_kernel_bytes_per_connection);
     let requests = sum(|c| c.totals.requests);
     (requests > 0.0).then(|| Cost {
         cpu_ns_per_request: sum(|c| c.totals.cpu_ns()) / requests,
