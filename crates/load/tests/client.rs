@@ -68,7 +68,7 @@ fn every_shape_and_pacing_sends_all_and_receives_all() {
         for pacing in [Pacing::Yield, Pacing::Spin, Pacing::SleepSpin, Pacing::Auto] {
             for clients in [1, 3] {
                 let config = LoadConfig { roles, pacing, clients, ..config(target) };
-                let Outcome { report, samples } = run(&config);
+                let Outcome { report, samples, .. } = run(&config);
                 let what = format!("{roles:?} {pacing:?} {clients}: {report:?}");
                 assert_eq!(report.errors.total(), 0, "{what}");
                 assert_eq!((report.planned, report.sent, report.completed), (180, 180, 180), "{what}");
@@ -93,7 +93,7 @@ fn several_requests_may_be_outstanding_on_one_connection() {
             Some(RESPONSE)
         });
     });
-    let Outcome { report, samples } = run(&LoadConfig { connections: 1, ..config(target) });
+    let Outcome { report, samples, .. } = run(&LoadConfig { connections: 1, ..config(target) });
     assert_eq!(report.sent, 180, "planned times are never skipped");
     assert!(report.completed >= 170, "{report:?}");
     assert!(report.outstanding.at_end >= 40, "{:?}", report.outstanding);
@@ -108,7 +108,7 @@ fn what_is_not_answered_by_the_end_of_the_drain_is_a_timeout() {
     let target = server(|stream| answer(stream, |number| Some(if number == 0 { RESPONSE } else { 0 })));
     let mut config = config(target);
     config.phases.drain_ns = 50_000_000;
-    let Outcome { report, samples } = run(&config);
+    let Outcome { report, samples, .. } = run(&config);
     assert_eq!((report.sent, report.completed), (180, 0));
     assert_eq!(report.errors.timeout, report.outstanding.after_drain);
     assert!(report.errors.timeout >= 180);
@@ -121,7 +121,7 @@ fn a_server_that_dies_ends_the_run_early_and_is_counted() {
     let mut config = config(target);
     config.phases.measure_ns = 3_000_000_000;
     let started = Instant::now();
-    let Outcome { report, samples } = run(&config);
+    let Outcome { report, samples, .. } = run(&config);
     assert!(started.elapsed() < Duration::from_secs(2), "neither the window nor the drain is waited for");
     let failed = report.errors.short + report.errors.reset;
     assert_eq!(failed, report.errors.total(), "{:?}", report.errors);

@@ -1,0 +1,306 @@
+//! Benches: what the project promises of itself, as ratios measured side by side, or percentiles.
+//!
+//! The machines that these run on are shared and noisy: every figure is the median of several rounds, with the least
+//! and the most beside it.
+
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use load::config::{ClockChoice, LoadConfig, Pacing, Phases, Roles, Schedule};
+use load::{Sample, closed, summary};
+use wire::ServiceSpec;
+
+use crate::check::root;
+
+/// The CPUs of servers and of clients.
+const SERVER_CPU: &str = "0";
+const CLIENT_CPU: usize = 1;
+const CONNECTIONS: u32 = 400;
+
+/// Measure what muxbench promises of itself
+#[derive(Debug, clap::Subcommand)]
+pub enum Bench {
+    /// Highest closed rate of each architecture against the C reference server, A B A B
+    Server {
+        /// Rounds of each pair
+        #[arg(long, default_value_t = 5)]
+        rounds: usize,
+        /// Architectures, with commas
+        #[arg(long, value_delimiter = ',', default_value = "epoll,poll,select,mt,mp")]
+        arch: Vec<String>,
+    },
+    /// Lag at 8 000 requests/s over 400 connections, 1 B -> 1 B, against epoll
+    Lag {
+        /// Rounds of 5 s
+        #[arg(long, default_value_t = 5)]
+        rounds: usize,
+    },
+    /// User memory a connection, in the client and in event-driven servers
+    Memory,
+    /// Time to summarise 5 million samples
+    Summary,
+    /// All of them
+    All,
+}
+
+/// Runs a bench, in a release build.
+///
+/// # Errors
+/// When something cannot be built or started.
+pub fn run(bench: &Bench) -> anyhow::Result<()> {
+    if cfg!(debug_assertions) {
+        let status = Command::new(env!("CARGO"))
+            .args(["run", "--quiet", "--release", "--package", "xtask", "--"])
+            .args(std::env::args_os().skip(1))
+            .current_dir(root())
+            .status()?;
+        if !status.success() {
+            bail!("the release build's bench failed ({status})");
+        }
+        return Ok(());
+    }
+    match bench {
+        Bench::Server { rounds, arch } => servers(*rounds, arch),
+        Bench::Lag { rounds } => lag(*rounds),
+        Bench::Memory => memory(),
+        Bench::Summary => summarise(),
+        Bench::All => {
+            summarise()?;
+            memory()?;
+            lag(5)?;
+            servers(5, &["epoll", "poll", "select", "mt", "mp"].map(String::from))
+        }
+    }
+}
+
+/// The median of several, and the least and the most.
+struct Spread {
+    values: Vec<f64>,
+}
+
+impl Spread {
+    fn of(mut values: Vec<f64>) -> Self {
+        values.sort_by(f64::total_cmp);
+        Self { values }
+    }
+
+    fn median(&self) -> f64 {
+        stats::interval::median(&self.values).unwrap_or(f64::NAN)
+    }
+}
+
+impl std::fmt::Display for Spread {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let ends = self.values.first().zip(self.values.last());
+        let (least, most) = ends.unwrap_or((&f64::NAN, &f64::NAN));
+        write!(f, "{:.3} ({least:.3} to {most:.3})", self.median())
+    }
+}
+
+/// A server process that is killed when dropped.
+struct Server {
+    process: Child,
+    address: SocketAddr,
+}
+
+impl Server {
+    /// Starts `command`, which listens on the port that it is given.
+    fn start(command: impl FnOnce(u16) -> Command) -> anyhow::Result<Self> {
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let mut command = command(port);
+        let process = command.stdout(Stdio::null()).spawn().with_context(|| format!("cannot start {command:?}"))?;
+        let server = Self { process, address };
+        let started = Instant::now();
+        while TcpStream::connect(address).is_err() {
+            if started.elapsed() > Duration::from_secs(5) {
+                bail!("{command:?} does not listen");
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(server)
+    }
+
+    fn ours(architecture: &str, service: &ServiceSpec) -> anyhow::Result<Self> {
+        let ServiceSpec::Fixed { request_bytes, response_bytes } = service;
+        let binary = muxbench()?;
+        Self::start(|port| {
+            let mut command = Command::new(binary);
+            command.args(["serve", "--arch", architecture, "--cpus", SERVER_CPU]);
+            command.args(["--listen", &format!("127.0.0.1:{port}")]);
+            command.args(["--request", &format!("{request_bytes}B"), "--response", &format!("{response_bytes}B")]);
+            command
+        })
+    }
+
+    fn reference(binary: &Path, architecture: &str, service: &ServiceSpec) -> anyhow::Result<Self> {
+        let ServiceSpec::Fixed { request_bytes, response_bytes } = service;
+        Self::start(|port| {
+            let mut command = Command::new("taskset");
+            command.args(["-c", SERVER_CPU]).arg(binary).arg(architecture);
+            command.args([port.to_string(), request_bytes.to_string(), response_bytes.to_string()]);
+            command
+        })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        // Children of a reference server end when their connections do; the next one is not to share its CPU with them.
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Builds our binary, and says where it is.
+fn muxbench() -> anyhow::Result<PathBuf> {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["build", "--release", "--quiet", "--package", "muxbench", "--message-format", "json"]);
+    let output = command.current_dir(root()).stderr(Stdio::inherit()).output()?;
+    let lines = BufReader::new(output.stdout.as_slice()).lines().map_while(Result::ok);
+    lines
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(&line).ok())
+        .filter_map(|message| Some(PathBuf::from(message["executable"].as_str()?)))
+        .find(|path| path.ends_with("muxbench"))
+        .context("muxbench does not build")
+}
+
+/// Builds the C reference server.
+fn reference() -> anyhow::Result<PathBuf> {
+    let binary = root().join("target/refserver");
+    let source = root().join("xtask/reference/refserver.c");
+    let status = Command::new("cc").args(["-O2", "-pthread", "-o"]).arg(&binary).arg(source).status();
+    if !status.context("cannot run cc; install a C compiler")?.success() {
+        bail!("the reference server does not build");
+    }
+    Ok(binary)
+}
+
+fn config(target: SocketAddr, service: &ServiceSpec) -> LoadConfig {
+    LoadConfig {
+        target,
+        service: service.clone(),
+        connections: CONNECTIONS,
+        rate_per_s: 8_000.0,
+        schedule: Schedule::SlotRandom,
+        phases: Phases {
+            ramp_ns: 500_000_000,
+            hold_ns: 500_000_000,
+            measure_ns: 4_000_000_000,
+            drain_ns: 1_000_000_000,
+        },
+        pacing: Pacing::Auto,
+        roles: Roles::Auto,
+        clients: 1,
+        cpus: vec![CLIENT_CPU],
+        clock: ClockChoice::Auto,
+        seed: 1,
+        timeout_ns: 10_000_000_000,
+    }
+}
+
+fn servers(rounds: usize, architectures: &[String]) -> anyhow::Result<()> {
+    let reference = reference()?;
+    println!(
+        "closed rate, muxbench / C reference, {CONNECTIONS} connections, median of {rounds} rounds (least to most)"
+    );
+    for (request_bytes, response_bytes) in [(1, 1), (128, 10_240)] {
+        let service = ServiceSpec::Fixed { request_bytes, response_bytes };
+        for architecture in architectures {
+            let mut ratios = Vec::new();
+            for _ in 0..rounds {
+                let rate = |server: Server| -> anyhow::Result<f64> {
+                    let config = config(server.address, &service);
+                    let report = closed::drive(&config, Duration::from_millis(300), Duration::from_millis(1_200))?;
+                    Ok(report.rate_per_s())
+                };
+                let ours = rate(Server::ours(architecture, &service)?)?;
+                let theirs = rate(Server::reference(&reference, architecture, &service)?)?;
+                ratios.push(ours / theirs);
+            }
+            println!("  {architecture:8} {request_bytes:4} B -> {response_bytes:5} B  {}", Spread::of(ratios));
+        }
+    }
+    println!("  to reach: 0.95");
+    Ok(())
+}
+
+fn lag(rounds: usize) -> anyhow::Result<()> {
+    let service = ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
+    let (mut p50s, mut p99s) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        let server = Server::ours("epoll", &service)?;
+        let outcome = load::run(&config(server.address, &service), &mut |_| ())?;
+        p50s.push(outcome.report.lag.distribution.p50_ns as f64 / 1e3);
+        p99s.push(outcome.report.lag.distribution.p99_ns as f64 / 1e3);
+    }
+    println!("lag in µs at 8000 requests/s, {CONNECTIONS} connections, 1 B -> 1 B, epoll, median of {rounds} rounds");
+    println!("  p50 {}  to reach: at most 0.5", Spread::of(p50s));
+    println!("  p99 {}  to reach: at most 20", Spread::of(p99s));
+    Ok(())
+}
+
+fn memory() -> anyhow::Result<()> {
+    let folder = std::env::temp_dir().join(format!("muxbench-bench-{}", std::process::id()));
+    let output = Command::new(muxbench()?)
+        .args([
+            "compare",
+            "--arch",
+            "select,poll,epoll",
+            "--connections",
+            "5000",
+            "--repeats",
+            "1",
+            "--json",
+            "--quiet",
+        ])
+        .arg("--output")
+        .arg(&folder)
+        .output()?;
+    let removed = std::fs::remove_dir_all(&folder);
+    let result: serde_json::Value =
+        serde_json::from_slice(&output.stdout).with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
+    removed?;
+    println!("user memory a connection in bytes, 5000 connections");
+    for trial in result["trials"].as_array().context("no trials")? {
+        println!(
+            "  {:7} server {:.0} (to reach: at most 512), client {:.0} (to reach: at most 256)",
+            trial["trial"]["architecture"].as_str().unwrap_or_default(),
+            trial["server"]["memory_user_bytes_per_connection"].as_f64().unwrap_or(f64::NAN),
+            trial["load"]["memory_bytes_per_connection"].as_f64().unwrap_or(f64::NAN),
+        );
+    }
+    Ok(())
+}
+
+fn summarise() -> anyhow::Result<()> {
+    const SAMPLES: i64 = 5_000_000;
+    const LIMIT_S: f64 = 2.0;
+    let samples: Vec<Sample> = (0..SAMPLES)
+        .map(|at| {
+            // A multiplicative hash spreads service times over three decades.
+            let spread = (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44;
+            let planned_ns = at * 125_000;
+            let sent_ns = planned_ns + (spread & 0xff) as i64;
+            Sample { planned_ns, sent_ns, complete_ns: sent_ns + 20_000 + spread as i64, connection: at as u32 % 400 }
+        })
+        .collect();
+    let window_ns = SAMPLES as u64 * 125_000;
+    let mut shares = Vec::new();
+    for _ in 0..5 {
+        let started = Instant::now();
+        for difference in [summary::lag_ns, summary::service_ns, summary::response_ns] {
+            let measured = summary::measured(&samples, window_ns, difference);
+            anyhow::ensure!(measured.distribution.count == SAMPLES as u64);
+        }
+        shares.push(started.elapsed().as_secs_f64() / LIMIT_S);
+    }
+    println!("5 million samples summarised (lag, service, response time), as a share of the {LIMIT_S} s allowed");
+    println!("  {}  to reach: at most 1", Spread::of(shares));
+    Ok(())
+}

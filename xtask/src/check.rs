@@ -1,0 +1,39 @@
+//! Everything that has to pass before a change is merged.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, bail};
+
+/// Runs all steps in order; the first that fails ends it.
+///
+/// # Errors
+/// Which step failed, and how to run it alone.
+pub fn all() -> anyhow::Result<()> {
+    cargo(&["fmt", "--all", "--check"])?;
+    cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])?;
+    cargo(&["test", "--workspace", "--locked"])?;
+    cargo(&["doc", "--workspace", "--no-deps", "--document-private-items", "--locked"])
+}
+
+fn cargo(arguments: &[&str]) -> anyhow::Result<()> {
+    let step = format!("cargo {}", arguments.join(" "));
+    println!("== {step}");
+    let status = Command::new(env!("CARGO"))
+        .args(arguments)
+        .current_dir(root())
+        .env("RUSTDOCFLAGS", "-D warnings")
+        // A changed text is to fail, not to be written down as right.
+        .env("INSTA_UPDATE", "no")
+        .status()
+        .with_context(|| format!("cannot run `{step}`"))?;
+    if !status.success() {
+        bail!("`{step}` failed ({status})");
+    }
+    Ok(())
+}
+
+/// The workspace's folder.
+pub fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is in the workspace")
+}

@@ -1,0 +1,114 @@
+//! What the tree promises, checked.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
+fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        if path.is_dir() && !path.ends_with("target") {
+            found.extend(files(&path, extension));
+        } else if path.extension().is_some_and(|it| it == extension) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn crates_depend_only_as_the_architecture_says() {
+    // What each may depend on, of our own crates, for anything but tests.
+    let allowed: BTreeMap<&str, &[&str]> = BTreeMap::from([
+        ("wire", [].as_slice()),
+        ("stats", &[]),
+        ("server", &["wire"]),
+        ("load", &["wire", "stats"]),
+        ("lab", &["server", "load", "wire", "stats"]),
+        ("report", &["lab", "server", "load", "wire", "stats"]),
+        ("muxbench", &["report", "lab", "server", "load", "wire", "stats"]),
+        ("xtask", &["load", "wire", "stats"]),
+    ]);
+    for (name, allowed_for_it) in &allowed {
+        let folder = if *name == "xtask" { root().join("xtask") } else { root().join("crates").join(name) };
+        let manifest: toml::Table = fs::read_to_string(folder.join("Cargo.toml")).unwrap().parse().unwrap();
+        for dependency in manifest["dependencies"].as_table().unwrap().keys() {
+            let ours = allowed.contains_key(dependency.as_str());
+            assert!(!ours || allowed_for_it.contains(&dependency.as_str()), "{name} must not depend on {dependency}");
+        }
+    }
+    let crates = fs::read_dir(root().join("crates")).unwrap().count();
+    assert_eq!(crates + 1, allowed.len(), "every crate has its row above");
+}
+
+#[test]
+fn every_mechanism_s_file_is_in_the_table() {
+    let folder = root().join("crates/server/src/mechanism");
+    let mut from_files: Vec<String> = files(&folder, "rs")
+        .iter()
+        .map(|path| path.file_stem().unwrap().to_string_lossy().replace('_', "-"))
+        .filter(|name| name != "mod" && name != "tests")
+        .collect();
+    from_files.sort();
+    let mut from_table: Vec<&str> = server::mechanism::MECHANISMS.iter().map(|row| row.name).collect();
+    from_table.sort_unstable();
+    assert_eq!(from_files, from_table);
+}
+
+#[test]
+fn every_experiment_file_is_a_preset_that_plans() {
+    let files = files(&root().join("experiments"), "toml");
+    assert_eq!(files.len(), lab::presets::PRESETS.len());
+    for path in files {
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        let experiment = lab::presets::find(&name).unwrap_or_else(|| panic!("{name} is not in PRESETS")).experiment();
+        lab::plan::plan(&experiment, &lab::host::Host::this()).unwrap();
+    }
+}
+
+#[test]
+fn models_and_services_have_unique_documented_names() {
+    let rows = server::model::MODELS.iter().map(|row| (row.name, row.about));
+    let rows: Vec<_> = rows.chain(wire::SERVICES.iter().map(|row| (row.name, row.about))).collect();
+    for (at, (name, about)) in rows.iter().enumerate() {
+        assert!(!about.is_empty(), "{name}");
+        assert!(rows[..at].iter().all(|(earlier, _)| earlier != name), "{name} is there twice");
+    }
+}
+
+#[test]
+fn every_architecture_s_name_reads_back() {
+    for architecture in server::Architecture::all() {
+        assert_eq!(architecture.to_string().parse(), Ok(architecture));
+    }
+    assert_eq!("sped/epoll".parse(), "epoll".parse::<server::Architecture>());
+}
+
+#[test]
+fn unsafe_stays_where_system_calls_are() {
+    let allowed = [
+        "crates/load/src/clock.rs",
+        "crates/load/src/progress.rs",
+        "crates/load/src/summary.rs",
+        "crates/lab/src/child.rs",
+        "crates/muxbench/tests/common/mod.rs",
+        "crates/server/src/mechanism/epoll.rs",
+        "crates/server/src/mechanism/poll.rs",
+        "crates/server/src/mechanism/select.rs",
+        "crates/server/src/network/blocking.rs",
+        "crates/server/src/usage.rs",
+        "crates/server/src/workers.rs",
+        "xtask/tests/tidy.rs",
+    ];
+    for path in files(&root().join("crates"), "rs").into_iter().chain(files(&root().join("xtask"), "rs")) {
+        let name = path.strip_prefix(root()).unwrap().to_string_lossy().into_owned();
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(!text.contains("unsafe {") || allowed.contains(&name.as_str()), "{name} has unsafe code");
+    }
+}
