@@ -25,7 +25,7 @@ const STOPPED: u8 = 130;
 /// Flags of commands that run something.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Results")]
-pub struct Args {
+pub struct ExecutionArgs {
     /// Folder for the results [default: results/TIME-NAME]
     #[arg(long, value_name = "FOLDER")]
     output: Option<PathBuf>,
@@ -40,7 +40,7 @@ pub struct Args {
     quiet: bool,
 }
 
-impl Args {
+impl ExecutionArgs {
     /// Whether an earlier run is to be finished instead of making a new one.
     pub fn is_resume(&self) -> bool {
         self.resume.is_some()
@@ -61,7 +61,7 @@ pub fn plan_here(experiment: &Experiment) -> anyhow::Result<(Plan, Host)> {
 ///
 /// # Errors
 /// When nothing of it can be run here, or it cannot be stored.
-pub fn start(experiment: &Experiment, args: &Args) -> anyhow::Result<ExitCode> {
+pub fn start(experiment: &Experiment, args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
     experiment.check().map_err(anyhow::Error::msg)?;
     let (plan, host) = plan_here(experiment)?;
     if let Some(trial) = plan.trials.first().filter(|_| plan.trials.iter().all(|trial| !trial.impossible.is_empty())) {
@@ -89,7 +89,7 @@ pub fn start(experiment: &Experiment, args: &Args) -> anyhow::Result<ExitCode> {
 ///
 /// # Errors
 /// When there is none, or another process is at it.
-pub fn resume(args: &Args) -> anyhow::Result<ExitCode> {
+pub fn resume(args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
     let folder = match args.resume.clone().flatten() {
         Some(folder) => folder,
         None => store::latest(Path::new("results"))?,
@@ -126,7 +126,7 @@ fn execute(
     store: Store,
     header: &RunHeader,
     done: &[lab::record::TrialRecord],
-    args: &Args,
+    args: &ExecutionArgs,
 ) -> anyhow::Result<ExitCode> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {

@@ -67,7 +67,7 @@ pub struct Args {
     #[command(flatten)]
     client: ClientArgs,
     #[command(flatten)]
-    execution: execution::Args,
+    execution: execution::ExecutionArgs,
     /// Print the experiment that these flags make, as a file for `muxbench run`, and do nothing
     #[arg(long)]
     print_experiment: bool,

@@ -18,7 +18,7 @@ pub struct Args {
     #[command(flatten)]
     pub experiment: ExperimentArgs,
     #[command(flatten)]
-    execution: execution::Args,
+    execution: execution::ExecutionArgs,
 }
 
 /// Which experiment, at which scale.

@@ -1,0 +1,341 @@
+//! The whole tool, driven as a user would.
+
+mod common;
+
+use std::path::Path;
+use std::process::{Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use common::{children_of, eventually, is_alive, muxbench};
+use rustix::process::{Pid, Signal};
+use serde_json::Value;
+
+/// A comparison of a second or two.
+const SMALL: &[&str] = &[
+    "compare",
+    "--arch",
+    "epoll,mt",
+    "--connections",
+    "20",
+    "--rate",
+    "500",
+    "--request",
+    "1B",
+    "--response",
+    "100B",
+    "--ramp",
+    "50ms",
+    "--hold",
+    "50ms",
+    "--measure",
+    "200ms",
+    "--drain",
+    "5s",
+    "--repeats",
+    "2",
+];
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Runs in `folder`; panics with everything it said unless it exits with `code`.
+fn run(folder: &Path, arguments: &[&str], code: i32) -> Output {
+    let output = muxbench().args(arguments).current_dir(folder).output().unwrap();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{out}\n{err}");
+    output
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(&output.stdout)))
+}
+
+#[test]
+fn compare_prints_a_table_that_the_store_alone_gives_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = run(folder.path(), SMALL, 0);
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(out.contains("20 connections, 500 requests/s, 1B -> 100B"), "{out}");
+    for word in ["epoll", "mt", "p50 µs", "lag p99 µs", "CPU µs/req", "switches/req", "verdict", "seed 1", "Best "] {
+        assert!(out.contains(word), "{word}: {out}");
+    }
+    assert_eq!(err.lines().count(), 4, "a line of progress for each trial: {err}");
+    let again = text(&run(folder.path(), &["report"], 0).stdout);
+    assert!(out.starts_with(&again), "{out}\n{again}");
+
+    let whole = json(&run(folder.path(), &["report", "--json"], 0));
+    assert_eq!(whole["trials"].as_array().unwrap().len(), 4);
+    for trial in whole["trials"].as_array().unwrap() {
+        assert_eq!(trial["load"]["planned"], 100, "200 ms at 500 a second");
+        assert_eq!(trial["load"]["connections"], 20);
+        let counters = &trial["server"]["totals"];
+        assert!(counters["requests"].as_u64().unwrap() >= 100, "{counters}");
+        assert_eq!(trial["server"]["connections"], 20);
+    }
+    let csv = text(&run(folder.path(), &["report", "--csv"], 0).stdout);
+    assert_eq!(csv.lines().count(), 5);
+
+    let results = std::fs::read_dir(folder.path().join("results")).unwrap().next().unwrap().unwrap().path();
+    for trial in 0..4 {
+        let samples = lab::samples::read(&lab::store::samples_path(&results, trial)).unwrap();
+        assert_eq!(samples.len(), 100);
+        assert!(
+            samples.iter().all(|sample| sample.planned_ns <= sample.sent_ns && sample.sent_ns < sample.complete_ns)
+        );
+    }
+    assert_eq!(std::fs::read_dir(results.join("samples")).unwrap().count(), 4, "no draft is left");
+}
+
+/// Keeps a CPU busy with several threads until dropped, so that a server there gets a small share of it.
+struct Hogs(Arc<AtomicBool>);
+
+impl Hogs {
+    fn on_cpu(cpu: usize) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        for _ in 0..8 {
+            let stop = stop.clone();
+            std::thread::spawn(move || {
+                let mut set = rustix::thread::CpuSet::new();
+                set.set(cpu);
+                rustix::thread::sched_setaffinity(None, &set).unwrap();
+                while !stop.load(Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        Self(stop)
+    }
+}
+
+impl Drop for Hogs {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+#[test]
+fn an_overloaded_server_is_saturated_and_not_ranked() {
+    let folder = tempfile::tempdir().unwrap();
+    let hogs = Hogs::on_cpu(0);
+    let output = muxbench()
+        .args(["compare", "--arch", "select", "--connections", "400", "--rate", "20000", "--ramp", "100ms", "--json"])
+        .args(["--hold", "200ms", "--measure", "500ms", "--drain", "100ms", "--repeats", "1", "--server-cpus", "0"])
+        .args(["--timeout", "60s"])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    drop(hogs);
+    let result = json(&output);
+    assert_eq!(result["trials"][0]["verdict"]["kind"], "saturated", "{}", result["trials"][0]["verdict"]);
+    assert_eq!(result["summary"]["comparisons"][0]["rows"][0]["ratio"], Value::Null);
+    assert_eq!(output.status.code(), Some(3), "nothing valid");
+}
+
+#[test]
+fn an_experiment_file_is_planned_and_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let experiment = text(&run(folder.path(), &[SMALL, &["--print-experiment"]].concat(), 0).stdout);
+    std::fs::write(folder.path().join("mine.toml"), experiment.replace("\"compare\"", "\"mine\"")).unwrap();
+    let plan = json(&run(folder.path(), &["plan", "mine.toml", "--json"], 0));
+    assert_eq!(plan["trials"].as_array().unwrap().len(), 4);
+    let table = text(&run(folder.path(), &["plan", "mine.toml"], 0).stdout);
+    assert!(table.contains("mine: 4 trials, about"), "{table}");
+    run(folder.path(), &["run", "mine.toml", "--quiet", "--output", "here"], 0);
+    assert!(folder.path().join("here/run.json").exists());
+    run(folder.path(), &["run", "mine.toml", "--output", "here"], 1);
+    let schema = json(&run(folder.path(), &["plan", "--schema"], 0));
+    assert!(schema["properties"]["workload"].is_object());
+}
+
+#[test]
+fn mistakes_are_told_before_anything_starts() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("bad.toml"), "name = \"x\"\narchitectures = \"epol\"\n").unwrap();
+    let told: &[(&[&str], i32, &str)] = &[
+        (&["run", "bad.toml"], 1, "bad.toml:2: unknown architecture `epol`"),
+        (&["run", "absent.toml"], 1, "absent.toml: no such file, nor a preset"),
+        (&["run"], 1, "name an experiment file"),
+        (&["run", "smoke", "--quick"], 1, "has no [quick] table"),
+        (&["run", "--resume"], 1, "results: no run is there"),
+        (&["report"], 1, "no run is there"),
+        (&["compare", "--arch", "nonsense"], 1, "unknown architecture `nonsense`"),
+        (&["compare", "--arch", "mt,mt"], 1, "\"mt\" appears twice"),
+        (&["compare", "--request", "128"], 2, "write it like 128B"),
+        (&["compare", "--measure", "10"], 2, "write it like 30s"),
+        (&["compare", "--measure", "0"], 1, "measures nothing"),
+        (&["compare", "--rate", "0"], 2, "rate above 0"),
+        (&["compare", "--connections", "0"], 2, "0"),
+        (&["compare", "--server-cpus", "4000"], 1, "CPU 4000 is not among those"),
+        (&["compare", "--connections", "4000000000"], 1, "nothing of this can be run here"),
+        (&["compare", "--pacing", "fast"], 2, "expected one of `auto`"),
+        (&["serve", "--listen", "192.0.2.1:1"], 1, "cannot listen on 192.0.2.1:1"),
+        (&["load", "--target", "127.0.0.1:1"], 1, "is the server running there?"),
+        (&["load"], 2, "--target"),
+    ];
+    for (arguments, code, words) in told {
+        let output = run(folder.path(), arguments, *code);
+        assert!(text(&output.stderr).contains(words), "{arguments:?}: {}", text(&output.stderr));
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+    assert!(!folder.path().join("results").exists(), "nothing was started");
+}
+
+/// Everything that a process started, and what that started.
+fn descendants(pid: Pid) -> Vec<Pid> {
+    let children = children_of(pid);
+    children.iter().flat_map(|&child| descendants(child)).chain(children.clone()).collect()
+}
+
+/// Starts a long comparison with processes for connections, and waits until it has finished a trial and is in another.
+fn start_long(folder: &Path) -> (std::process::Child, Vec<Pid>) {
+    let child = muxbench()
+        .args([
+            "compare",
+            "--arch",
+            "mp,epoll",
+            "--connections",
+            "10",
+            "--rate",
+            "200",
+            "--ramp",
+            "0",
+            "--hold",
+            "50ms",
+        ])
+        .args(["--measure", "400ms", "--repeats", "4", "--output", "long", "--quiet"])
+        .current_dir(folder)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let long = folder.join("long");
+    eventually("a trial is finished", || lab::store::read(&long).is_ok_and(|run| !run.records.is_empty()));
+    let pid = Pid::from_child(&child);
+    let mut processes = Vec::new();
+    eventually("processes of another trial", || {
+        processes = descendants(pid);
+        processes.len() >= 2
+    });
+    (child, processes)
+}
+
+#[test]
+fn a_run_that_is_stopped_or_killed_keeps_what_it_finished_and_is_resumed() {
+    for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut child, processes) = start_long(folder.path());
+        rustix::process::kill_process(Pid::from_child(&child), signal).unwrap();
+        let status = child.wait().unwrap();
+        assert_eq!(status.code(), (signal != Signal::KILL).then_some(130), "{signal:?}: {status}");
+        eventually("nothing outlives it", || !processes.iter().any(|&process| is_alive(process)));
+        let finished = lab::store::read(&folder.path().join("long")).unwrap().records.len();
+        assert!((1..8).contains(&finished), "{finished}");
+        run(folder.path(), &["run", "--resume", "long", "--quiet"], 0);
+        let run = lab::store::read(&folder.path().join("long")).unwrap();
+        assert_eq!(run.records.len(), 8);
+    }
+}
+
+#[test]
+fn a_server_killed_mid_trial_costs_the_trial_not_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = muxbench()
+        .args(["compare", "--arch", "epoll", "--connections", "10", "--rate", "200", "--ramp", "0", "--hold", "200ms"])
+        .args(["--measure", "1s", "--repeats", "2", "--output", "run", "--quiet"])
+        .current_dir(folder.path())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let is_server = |pid: &Pid| {
+        let arguments = std::fs::read(format!("/proc/{}/cmdline", pid.as_raw_pid())).unwrap_or_default();
+        text(&arguments).contains("serve")
+    };
+    let mut server = None;
+    eventually("both processes run", || {
+        let children = children_of(Pid::from_child(&child));
+        server = children.iter().copied().find(is_server);
+        children.len() == 2
+    });
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    rustix::process::kill_process(server.unwrap(), Signal::KILL).unwrap();
+    assert!(child.wait().unwrap().success());
+    let records = lab::store::read(&folder.path().join("run")).unwrap().records;
+    let verdicts: Vec<_> = records.iter().map(|record| record.verdict.kind).collect();
+    assert_eq!(verdicts, [lab::record::VerdictKind::Failed, lab::record::VerdictKind::Valid], "{records:?}");
+}
+
+#[test]
+fn serve_and_load_work_by_hand() {
+    let serve = common::Serve::start("poll".parse().unwrap(), 128, 10_240);
+    let folder = tempfile::tempdir().unwrap();
+    let samples = folder.path().join("samples.parquet");
+    let output = muxbench()
+        .args([
+            "load",
+            "--target",
+            &serve.address.to_string(),
+            "--connections",
+            "20",
+            "--rate",
+            "500",
+            "--ramp",
+            "50ms",
+        ])
+        .args(["--hold", "50ms", "--measure", "400ms", "--drain", "5s", "--samples"])
+        .arg(&samples)
+        .output()
+        .unwrap();
+    let out = text(&output.stdout);
+    assert!(out.contains("200 of 200 requests completed"), "{out}{}", text(&output.stderr));
+    assert_eq!(lab::samples::read(&samples).unwrap().len(), 200);
+    let (_, totals) = serve.stop();
+    // Each connection's first request verifies it.
+    assert!(totals["requests"].as_u64().unwrap() >= 220, "{totals}");
+}
+
+#[test]
+fn a_client_with_other_sizes_is_found_out_before_the_ramp() {
+    let serve = common::Serve::start("epoll".parse().unwrap(), 128, 100);
+    let output = muxbench()
+        .args(["load", "--target", &serve.address.to_string(), "--request", "128B", "--response", "200B"])
+        .args(["--connections", "5", "--timeout", "200ms"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        text(&output.stderr).contains("does the server speak this service")
+            || text(&output.stderr).contains("the server did not answer"),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+#[test]
+fn every_command_has_help_completions_and_a_manual_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let commands = ["compare", "run", "plan", "report", "list", "serve", "load", "completions", "man"];
+    let help = text(&run(folder.path(), &["--help"], 0).stdout);
+    for command in commands {
+        assert!(help.contains(command));
+        assert!(text(&run(folder.path(), &[command, "--help"], 0).stdout).contains("Usage:"));
+        assert!(text(&run(folder.path(), &["man", command], 0).stdout).contains(".TH"));
+    }
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(text(&run(folder.path(), &["completions", shell], 0).stdout).contains("compare"));
+    }
+    let list = text(&run(folder.path(), &["list"], 0).stdout);
+    for architecture in server::Architecture::all() {
+        assert!(list.contains(&architecture.to_string()));
+    }
+    json(&run(folder.path(), &["list", "--json"], 0));
+}
+
+#[test]
+fn a_closed_pipe_is_no_error() {
+    let mut child = muxbench().arg("list").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
