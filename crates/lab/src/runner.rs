@@ -15,8 +15,10 @@ use crate::record::{RunHeader, Trial, TrialRecord, Verdict, VerdictKind};
 use crate::store::Store;
 use crate::verdict;
 
-/// The server is marked this long before the window begins, so that marking does not fall into it.
-const MARK_LEAD_NS_MAX: u64 = 300_000_000;
+/// The server is marked this long before the window begins, so that marking does not fall into it...
+const MARK_LEAD_NS: u64 = 200_000_000;
+/// ...and so much longer for each connection, which may be a process to ask: seen to take 20 to 40 µs.
+const MARK_LEAD_NS_PER_CONNECTION: u64 = 50_000;
 /// How often the stop flag is looked at.
 const LOOK: Duration = Duration::from_millis(200);
 /// What a server may take to start, and to answer a mark: ten thousand processes are asked for theirs.
@@ -146,7 +148,9 @@ fn run_trial(
 
     let phases = trial.workload.phases;
     let to_window_ns = phases.ramp_ns + phases.hold_ns;
-    let mark_ns = to_window_ns - MARK_LEAD_NS_MAX.min(phases.hold_ns / 2);
+    // Not before the rate is held, if that is long enough.
+    let lead_ns = MARK_LEAD_NS + MARK_LEAD_NS_PER_CONNECTION * u64::from(trial.workload.connections);
+    let mark_ns = to_window_ns - lead_ns.min(phases.hold_ns * 9 / 10);
     // Until the client has connected, its own timeouts hold; this is for one that hangs.
     let connect_max = Duration::from_nanos(trial.load.timeout_ns) + CLIENT_PATIENCE;
     let mut deadline = Instant::now() + connect_max;
