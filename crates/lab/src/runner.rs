@@ -89,7 +89,10 @@ pub fn run(
             return Ok(Ended::Stopped);
         }
         let verdict = match (&outcome, &account.load) {
-            (Ok(()), Some(report)) => verdict::judge(report),
+            (Ok(()), Some(report)) => {
+                let counters = account.counters();
+                verdict::judge(report, counters.as_ref().map(|counters| (counters, cpus_at_once(trial))))
+            }
             (Ok(()), None) => Verdict { kind: VerdictKind::Failed, reason: "the client gave no account".into() },
             (Err(error), _) => Verdict { kind: VerdictKind::Failed, reason: format!("{error:#}") },
         };
@@ -108,6 +111,11 @@ pub fn run(
         on_event(Event::Finished { record: &record });
     }
     Ok(Ended::Complete)
+}
+
+/// CPUs that the trial's server can use at once.
+fn cpus_at_once(trial: &Trial) -> usize {
+    if trial.architecture.model.multiplexes { 1 } else { trial.serve.cpus.len().max(1) }
 }
 
 /// What both sides said, as far as they came.

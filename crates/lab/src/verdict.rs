@@ -1,9 +1,10 @@
-//! What may be believed of a trial, from the client's account of it.
+//! What may be believed of a trial, from the client's account of it and the server's counters.
 //!
 //! Thresholds leave room for what a shared machine does to a healthy trial: a neighbour that takes the CPU for some
 //! milliseconds must not turn it into another. What is looked for are limits, which show over the whole window.
 
 use load::LoadReport;
+use server::ServerCounters;
 
 use crate::record::{Verdict, VerdictKind};
 
@@ -24,14 +25,18 @@ const SAMPLES_MIN: u64 = 20;
 /// Of this share of requests, an answer may be missing, on a server that is not saturated.
 const TIMEOUT_SHARE_MAX: f64 = 0.001;
 
-/// Judges a trial.
-pub fn judge(report: &LoadReport) -> Verdict {
+/// What a request costs a server is taken to hold for more of them once it is this busy: batching has had its effect.
+const BUSY_SHARE_MIN: f64 = 0.8;
+
+/// Judges a trial. `server` is what the server counted and the CPUs that it can use at once, if it is ours.
+pub fn judge(report: &LoadReport, server: Option<(&ServerCounters, usize)>) -> Verdict {
     let verdict = |kind, reason| Verdict { kind, reason };
     if let Some(reason) = failure(report) {
         return verdict(VerdictKind::Failed, reason);
     }
     // What piles up at the server is the server's, even when the client is late as well: its lateness may follow.
-    if let Some(reason) = saturation(report) {
+    let beyond = || server.and_then(|(counters, cpus)| beyond_capacity(report, counters, cpus));
+    if let Some(reason) = saturation(report).or_else(beyond) {
         return verdict(VerdictKind::Saturated, reason);
     }
     if let Some(reason) = client_limit(report) {
@@ -99,6 +104,27 @@ fn saturation(report: &LoadReport) -> Option<String> {
     })
 }
 
+/// Where the client was late too, nothing piles up at the server. It is beyond its capacity all the same when, at what a
+/// request cost it, the rate asked for would take more CPU time than there is.
+fn beyond_capacity(report: &LoadReport, counters: &ServerCounters, cpus: usize) -> Option<String> {
+    let requests = counters.totals.requests as f64;
+    if report.rate_achieved_per_s >= RATE_SHARE_MIN * report.rate_asked_per_s || requests == 0.0 {
+        return None;
+    }
+    let busy = counters.totals.cpu_ns() as f64 / counters.window_ns as f64 / cpus as f64;
+    let needed = counters.totals.cpu_ns() as f64 / requests * report.rate_asked_per_s / 1e9;
+    (busy >= BUSY_SHARE_MIN && needed > cpus as f64).then(|| {
+        format!(
+            "{:.0} of {:.0} requests/s answered with the server's CPUs {:.0} % busy: for all it would need {needed:.1} CPUs \
+             and has {cpus}; the client was late as well (lag p99 {:.1} ms)",
+            report.rate_achieved_per_s,
+            report.rate_asked_per_s,
+            100.0 * busy,
+            report.lag.distribution.p99_ns as f64 / 1e6
+        )
+    })
+}
+
 fn client_limit(report: &LoadReport) -> Option<String> {
     let interval_ns = 1e9 / report.rate_asked_per_s;
     let p50_ns = report.lag.distribution.p50_ns;
@@ -158,7 +184,7 @@ mod tests {
     fn kind(change: impl FnOnce(&mut LoadReport)) -> VerdictKind {
         let mut report = healthy();
         change(&mut report);
-        judge(&report).kind
+        judge(&report, None).kind
     }
 
     #[test]
@@ -201,6 +227,25 @@ mod tests {
     }
 
     #[test]
+    fn a_server_beyond_its_capacity_is_saturated_though_the_client_is_late_too() {
+        let mut report = healthy();
+        report.rate_asked_per_s = 2_000.0;
+        report.lag = measured([100_000_000; 10]);
+        let counters = |busy: f64| {
+            let mut counters = ServerCounters { window_ns: 1_000_000_000, ..ServerCounters::default() };
+            counters.totals.requests = 1_000;
+            counters.totals.cpu_system_ns = (busy * 1e9) as u64;
+            counters
+        };
+        assert_eq!(judge(&report, Some((&counters(0.9), 1))).kind, VerdictKind::Saturated);
+        assert_eq!(judge(&report, Some((&counters(0.3), 1))).kind, VerdictKind::ClientLimited, "it had time to spare");
+        assert_eq!(judge(&report, Some((&counters(0.9), 2))).kind, VerdictKind::ClientLimited, "on one of two CPUs");
+        report.rate_asked_per_s = 1_000.0;
+        report.lag = measured([200; 10]);
+        assert_eq!(judge(&report, Some((&counters(0.99), 1))).kind, VerdictKind::Valid, "busy, and keeps up");
+    }
+
+    #[test]
     fn errors_and_too_little_fail() {
         assert_eq!(kind(|r| r.errors.reset = 1), VerdictKind::Failed);
         assert_eq!(kind(|r| r.errors.wrong = 1), VerdictKind::Failed);
@@ -212,7 +257,7 @@ mod tests {
     fn reasons_carry_the_numbers() {
         let mut report = healthy();
         report.outstanding = Outstanding { at_start: 50, at_end: 400, after_drain: 7 };
-        let reason = judge(&report).reason;
+        let reason = judge(&report, None).reason;
         assert!(reason.contains("50 -> 400") && reason.contains("7 after the drain"), "{reason}");
     }
 }

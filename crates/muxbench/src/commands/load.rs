@@ -131,7 +131,7 @@ fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
             shown = phase;
         }
     })?;
-    let verdict = verdict::judge(&report);
+    let verdict = verdict::judge(&report, None);
     if args.json {
         output::print_json(&serde_json::json!({"config": config, "report": report, "verdict": verdict}))?;
     } else {
