@@ -4,7 +4,7 @@
 //! - [`summary`]: the figures of each architecture under each workload, merged over repeats, and their order
 //! - [`sentence`]: which is best, by how much, how sure
 //! - [`terminal`], [`csv`], [`json`]: three ways to show it; [`plan`]: a plan before it is run
-//! - [`format`]: numbers and units
+//! - [`mod@format`]: numbers and units
 
 pub mod csv;
 pub mod format;

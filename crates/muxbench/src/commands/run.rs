@@ -27,7 +27,7 @@ pub struct ExperimentArgs {
     /// An experiment file, or a preset's name
     #[arg(value_name = "FILE")]
     file: Option<String>,
-    /// At the scale of the file's [quick] table: the same matrix, shorter
+    /// At the scale of the file's `quick` table: the same matrix, shorter
     #[arg(long)]
     quick: bool,
 }
