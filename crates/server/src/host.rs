@@ -94,8 +94,9 @@ impl Server {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Everything it counted so far.
+    /// Everything it counted so far, at one instant as nearly as possible.
     pub fn snapshot(&self) -> Snapshot {
+        let _precedence = usage::Precedence::take();
         let workers = &self.shared.workers;
         let mut totals = workers.totals();
         usage::add_to(&mut totals, workers);
