@@ -95,7 +95,7 @@ impl<E: DeserializeOwned> Child<E> {
     }
 
     /// How it ended, and what it complained of.
-    fn last_words(&mut self) -> String {
+    pub(crate) fn last_words(&mut self) -> String {
         let status = self.end();
         // Its standard error closed with it; the thread that reads it needs a moment.
         thread::sleep(Duration::from_millis(20));
@@ -132,5 +132,52 @@ impl<E> Drop for Child<E> {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Child<u32> {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        Child::start("the shell", command, &42).unwrap()
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(60)
+    }
+
+    #[test]
+    fn it_is_configured_hears_and_answers() {
+        let mut child = shell("cat");
+        assert_eq!(child.next(soon()).unwrap(), Some(42));
+        child.say("43").unwrap();
+        assert_eq!(child.next(soon()).unwrap(), Some(43));
+        assert_eq!(child.next(Instant::now()).unwrap(), None, "nobody waits longer than told");
+        assert!(child.end().contains("exit status: 0"), "it ends with its input");
+        assert!(child.say("44").is_err());
+    }
+
+    #[test]
+    fn how_it_went_wrong_is_told() {
+        let mut child = shell("read line; echo 'no memory' >&2; exit 7");
+        let error = child.next(soon()).unwrap_err().to_string();
+        assert!(error.contains("the shell ended") && error.contains('7') && error.contains("no memory"), "{error}");
+        let error = format!("{:#}", shell("read line; echo nonsense").next(soon()).unwrap_err());
+        assert!(error.contains("not understood: nonsense"), "{error}");
+        let nothing = Child::<u32>::start("nothing", Command::new("/nonexistent"), &1);
+        assert!(nothing.err().unwrap().to_string().contains("/nonexistent"));
+    }
+
+    #[test]
+    fn it_does_not_outlive_us() {
+        let mut child = shell("echo $$; exec sleep 1000");
+        let pid = child.next(soon()).unwrap().unwrap();
+        let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
+        assert!(rustix::process::test_kill_process(pid).is_ok());
+        drop(child);
+        assert!(rustix::process::test_kill_process(pid).is_err());
     }
 }

@@ -11,6 +11,7 @@ use serde::de::{IntoDeserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use server::Architecture;
 
+pub use crate::mistake::ExperimentError;
 use crate::units::{Cpus, Rate, Size, Time};
 
 /// An experiment: architectures × connections × rates × repeats.
@@ -167,34 +168,14 @@ fn two_seconds() -> Time {
     Time(2_000_000_000)
 }
 
-/// An error of an experiment file: file, line, what is wrong there.
-#[derive(Debug, thiserror::Error)]
-#[error("{file}:{line}: {message}{shown}")]
-pub struct ExperimentError {
-    file: String,
-    line: usize,
-    message: String,
-    shown: String,
-}
-
 impl Experiment {
     /// Reads an experiment file.
     ///
     /// # Errors
     /// The first thing wrong in it: syntax, an unknown key, a value without its unit, an impossible number.
     pub fn parse(text: &str, file: &str) -> Result<Self, ExperimentError> {
-        let experiment: Self = toml::from_str(text).map_err(|error| {
-            let at = error.span().map_or(0, |span| span.start.min(text.len()));
-            let line = text[..at].matches('\n').count() + 1;
-            let shown = text.lines().nth(line - 1).map(|shown| format!("\n  {}", shown.trim())).unwrap_or_default();
-            ExperimentError { file: file.to_owned(), line, message: error.message().trim().replace('\n', ": "), shown }
-        })?;
-        experiment.check().map_err(|message| ExperimentError {
-            file: file.to_owned(),
-            line: 1,
-            message,
-            shown: String::new(),
-        })?;
+        let experiment: Self = toml::from_str(text).map_err(|error| ExperimentError::parsing(file, text, &error))?;
+        experiment.check().map_err(|message| ExperimentError::checking(file, text, message))?;
         Ok(experiment)
     }
 
@@ -370,7 +351,9 @@ measure = "1s"
             ("rate = [100, 200.5]", "rate = [100, 0]"),
             ("rate = [100, 200.5]", "rate = nan"),
             ("rate = [100, 200.5]", "rate = \"fast\""),
+            ("rate = [100, 200.5]", "rate = true"),
             ("request = \"1B\"", "request = 1"),
+            ("request = \"1B\"", ""),
             ("request = \"1B\"", "request = \"1\""),
             ("request = \"1B\"", "request = \"0B\""),
             ("measure = \"1s\"", "measure = \"1 parsec\""),
@@ -379,7 +362,10 @@ measure = "1s"
             ("\"epoll\"", "\"mt/epoll\""),
             ("name = \"x\"", "name = \"../x\""),
             ("name = \"x\"", "name = \"x\"\nrepeats = 0"),
+            ("name = \"x\"", "name = \"x\"\nseed = -1"),
             ("[phases]", "[phases"),
+            ("[phases]", "[client]\nclients = 11\n[phases]"),
+            ("[phases]", "[faces]"),
         ];
         let messages: Vec<String> = wrong
             .iter()

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 
 use rustix::process::{Resource, getrlimit};
 
@@ -40,7 +41,7 @@ impl Host {
             tasks_max: tasks_max(),
             mappings_max: number("/proc/sys/vm/max_map_count").unwrap_or(65_530),
             ports,
-            memory_bytes: meminfo_bytes("MemAvailable:").unwrap_or(u64::MAX),
+            memory_bytes: memory_bytes(),
             facts: facts(&allowed),
         }
     }
@@ -60,6 +61,12 @@ fn meminfo_bytes(name: &str) -> Option<u64> {
     Some(kib * 1024)
 }
 
+/// What is available, or the cgroup's limit if that is less. It is too generous by what the cgroup uses already, much of
+/// which is page cache that gives way.
+fn memory_bytes() -> u64 {
+    [meminfo_bytes("MemAvailable:"), cgroup_memory_max()].into_iter().flatten().min().unwrap_or(u64::MAX)
+}
+
 fn allowed_cpus() -> Vec<usize> {
     let set = rustix::thread::sched_getaffinity(None).unwrap_or_default();
     (0..rustix::thread::CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect()
@@ -76,14 +83,38 @@ fn cores(allowed: &[usize]) -> Vec<Vec<usize>> {
     cores.into_values().collect()
 }
 
-/// The cgroup's limit of tasks, of this process's group or the nearest above that has one.
-fn cgroup_tasks_max() -> Option<u64> {
+/// The least limit that this process's cgroup, or one above it, sets: in the file `name` of version 2, or in `name_v1` of
+/// version 1's `controller`.
+fn cgroup_limit(controller: &str, name: &str, name_v1: &str) -> Option<u64> {
     let own = read("/proc/self/cgroup")?;
-    let path = own.lines().find_map(|line| line.strip_prefix("0::"))?;
-    std::path::Path::new(path)
-        .ancestors()
-        .filter_map(|group| number(&format!("/sys/fs/cgroup{}/pids.max", group.display())))
+    own.lines()
+        .filter_map(|line| {
+            let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+            let (folder, name) = match controllers {
+                "" => (String::new(), name),
+                _ if controllers.split(',').any(|one| one == controller) => (format!("/{controller}"), name_v1),
+                _ => return None,
+            };
+            let groups = Path::new(path).ancestors();
+            groups.filter_map(|group| number(&format!("/sys/fs/cgroup{folder}{}/{name}", group.display()))).min()
+        })
         .min()
+}
+
+fn cgroup_tasks_max() -> Option<u64> {
+    cgroup_limit("pids", "pids.max", "pids.max")
+}
+
+fn cgroup_memory_max() -> Option<u64> {
+    // Version 1 says "no limit" with the largest number of pages.
+    cgroup_limit("memory", "memory.max", "memory.limit_in_bytes").filter(|bytes| *bytes < 1 << 60)
+}
+
+/// Whether this runs in a container, by what container engines leave behind.
+fn container() -> Option<String> {
+    let engine = [("/.dockerenv", "docker"), ("/run/.containerenv", "podman")];
+    let left = engine.iter().find(|(path, _)| Path::new(path).exists()).map(|(_, name)| (*name).to_owned());
+    left.or_else(|| read("/run/systemd/container"))
 }
 
 fn tasks_max() -> (u64, String) {
@@ -118,13 +149,18 @@ fn facts(allowed: &[usize]) -> BTreeMap<String, String> {
         ("host name", Some(uname.nodename().to_string_lossy().into_owned())),
         ("cpu", of_cpu("model name")),
         ("cpus allowed", Some(crate::units::Cpus(allowed.to_vec()).to_string())),
+        ("cores", Some(format!("{:?}", cores(allowed)))),
         ("smt", read("/sys/devices/system/cpu/smt/active").map(|on| if on == "1" { "on" } else { "off" }.to_owned())),
         ("governor", read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")),
         ("cpufreq driver", read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver")),
+        ("boost", read("/sys/devices/system/cpu/cpufreq/boost")),
         ("turbo disabled", read("/sys/devices/system/cpu/intel_pstate/no_turbo")),
         ("cpuidle driver", read("/sys/devices/system/cpu/cpuidle/current_driver")),
         ("clocksource", read("/sys/devices/system/clocksource/clocksource0/current_clocksource")),
         ("invariant tsc", Some((has("constant_tsc") && has("nonstop_tsc")).to_string())),
+        ("container", container()),
+        ("cgroup memory max bytes", cgroup_memory_max().map(|bytes| bytes.to_string())),
+        ("cgroup tasks max", cgroup_tasks_max().map(|tasks| tasks.to_string())),
         ("hypervisor", Some(has("hypervisor").to_string())),
         ("steal ticks", steal),
         ("memory bytes", meminfo_bytes("MemTotal:").map(|bytes| bytes.to_string())),

@@ -1,7 +1,8 @@
 //! Experiment → plan → run → store.
 //!
 //! # Layout
-//! - [`experiment`]: what the user says; [`units`]: sizes, times, rates, CPUs; [`presets`]: experiments in the binary
+//! - [`experiment`]: what the user says, and (`mistake`) what is wrong with it;
+//!   [`units`]: sizes, times, rates, CPUs; [`presets`]: experiments in the binary
 //! - [`mod@plan`]: the explicit list of trials; [`host`] and [`placement`]: what it is checked against, and where it runs
 //! - [`runner`]: runs the trials, each in processes of its own (`child`)
 //! - [`store`]: a run's folder; [`samples`]: its columnar files
@@ -10,6 +11,7 @@
 mod child;
 pub mod experiment;
 pub mod host;
+mod mistake;
 pub mod placement;
 pub mod plan;
 pub mod presets;

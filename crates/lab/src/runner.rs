@@ -96,7 +96,10 @@ pub fn run(
             (Ok(()), None) => Verdict { kind: VerdictKind::Failed, reason: "the client gave no account".into() },
             (Err(error), _) => Verdict { kind: VerdictKind::Failed, reason: format!("{error:#}") },
         };
-        if draft.exists() {
+        if account.load.is_none() {
+            // A client that did not get to its report did not get to the end of its samples.
+            let _ = std::fs::remove_file(&draft);
+        } else if draft.exists() {
             std::fs::rename(&draft, &samples).with_context(|| format!("{}", samples.display()))?;
         }
         let record = TrialRecord {
@@ -172,7 +175,8 @@ fn run_trial(
         }
         if now >= deadline {
             client.kill();
-            bail!("the client took longer than it may: it hangs, or the machine is overloaded");
+            let words = client.last_words();
+            bail!("the client took longer than it may: it hangs, or the machine is overloaded ({words})");
         }
         if let Some((_, place)) = marks.pop_if(|(at, _)| now >= *at) {
             *place(account) = Some(mark(&mut server)?);
@@ -213,7 +217,10 @@ fn server_says(server: &mut Child<ServerEvent>) -> anyhow::Result<ServerEvent> {
     match server.next(Instant::now() + SERVER_PATIENCE)? {
         Some(ServerEvent::Failed { reason }) => bail!("the server: {reason}"),
         Some(event) => Ok(event),
-        None => bail!("the server says nothing for {} s", SERVER_PATIENCE.as_secs()),
+        None => {
+            server.kill();
+            bail!("the server says nothing for {} s ({})", SERVER_PATIENCE.as_secs(), server.last_words())
+        }
     }
 }
 

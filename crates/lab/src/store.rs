@@ -31,10 +31,13 @@ impl Store {
     /// Begins a run in a new folder.
     ///
     /// # Errors
-    /// When the folder is there already, or cannot be made.
+    /// When the folder is there already and not empty, or cannot be made.
     pub fn create(folder: &Path, header: &RunHeader) -> anyhow::Result<Self> {
         if folder.join("run.json").exists() {
             bail!("{}: a run is there already; name another folder, or finish it with --resume", folder.display());
+        }
+        if fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some()) {
+            bail!("{}: the folder is not empty; name one that is, or is not there yet", folder.display());
         }
         let place = || format!("{}: cannot make the run's folder", folder.display());
         fs::create_dir_all(folder.join("samples")).with_context(place)?;
@@ -53,8 +56,10 @@ impl Store {
     /// # Errors
     /// When it is not there, damaged, or being written by another process.
     pub fn resume(folder: &Path) -> anyhow::Result<(Self, Run)> {
-        let run = read(folder)?;
+        header(folder)?;
         let lock = lock(folder)?;
+        // Not before: who held the lock may have committed a trial.
+        let run = read(folder)?;
         let database = open_database(folder)?;
         Ok((Self { folder: folder.to_owned(), database, _lock: lock }, run))
     }
@@ -105,12 +110,7 @@ pub fn samples_path(folder: &Path, trial: u32) -> PathBuf {
 /// # Errors
 /// When it is not there, or damaged.
 pub fn read(folder: &Path) -> anyhow::Result<Run> {
-    let path = folder.join("run.json");
-    let text = fs::read_to_string(&path).with_context(|| {
-        format!("{}: no run is there; name a folder that `compare` or `run` made", folder.display())
-    })?;
-    let header: RunHeader = serde_json::from_str(&text)
-        .with_context(|| format!("{}: not written by this version, or damaged", path.display()))?;
+    let header = header(folder)?;
     let place = || format!("{}: the database is damaged", folder.join("muxbench.db").display());
     let database = open_database(folder)?;
     let mut rows = database.prepare("SELECT record FROM trials ORDER BY trial").with_context(place)?;
@@ -121,6 +121,14 @@ pub fn read(folder: &Path) -> anyhow::Result<Run> {
         .collect::<anyhow::Result<Vec<TrialRecord>>>()
         .with_context(place)?;
     Ok(Run { header, records })
+}
+
+fn header(folder: &Path) -> anyhow::Result<RunHeader> {
+    let path = folder.join("run.json");
+    let text = fs::read_to_string(&path).with_context(|| {
+        format!("{}: no run is there; name a folder that `compare` or `run` made", folder.display())
+    })?;
+    serde_json::from_str(&text).with_context(|| format!("{}: not written by this version, or damaged", path.display()))
 }
 
 fn open_database(folder: &Path) -> anyhow::Result<Connection> {
@@ -214,6 +222,9 @@ mod tests {
         store.commit(&record(&header, 0)).unwrap();
         assert_eq!(read(&folder).unwrap().records.len(), 3);
         assert!(Store::create(&folder, &header).unwrap_err().to_string().contains("--resume"));
+        let other = tempfile::tempdir().unwrap();
+        fs::write(other.path().join("thesis.tex"), "").unwrap();
+        assert!(Store::create(other.path(), &header).unwrap_err().to_string().contains("not empty"));
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! Values with units, as users write them: `128B`, `10KiB`, `30s`, `50us`, `0-1,3`.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::str::FromStr;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Why a value is not what it should be: what it is, and what it should look like.
@@ -160,6 +162,33 @@ impl fmt::Display for Cpus {
     }
 }
 
+/// Reads a text, or a number without its unit, which fails with the same words unless it needs none.
+struct TextVisitor<T>(PhantomData<T>);
+
+impl<T: FromStr<Err = UnitError>> Visitor<'_> for TextVisitor<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text with a unit")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<T, E> {
+        text.parse().map_err(E::custom)
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<T, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<T, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<T, E> {
+        self.visit_str(&number.to_string())
+    }
+}
+
 /// Serialises as it is written, and reads back with the same error as a flag gives.
 macro_rules! as_text {
     ($type:ident, $title:literal, $pattern:literal) => {
@@ -171,7 +200,7 @@ macro_rules! as_text {
 
         impl<'de> Deserialize<'de> for $type {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+                deserializer.deserialize_any(TextVisitor(PhantomData))
             }
         }
 

@@ -1,0 +1,71 @@
+//! What is wrong in an experiment file: file, line, key, value, remedy.
+
+use std::ops::Range;
+
+use toml::de::{DeTable, DeValue};
+
+/// An error of an experiment file: its place, what is wrong there, and the line itself.
+#[derive(Debug, thiserror::Error)]
+#[error("{file}:{line}: {message}{shown}")]
+pub struct ExperimentError {
+    file: String,
+    line: usize,
+    message: String,
+    shown: String,
+}
+
+/// What serde says it expected, and what that is in an experiment file.
+const EXPECTED: &[(&str, &str)] = &[
+    ("expected a nonzero u32", "write a whole number above 0"),
+    ("expected u64", "write a whole number, 0 or above"),
+    ("expected f64", "write a number, like 2000"),
+];
+
+impl ExperimentError {
+    /// What the parser found.
+    pub(crate) fn parsing(file: &str, text: &str, error: &toml::de::Error) -> Self {
+        let mut message = error.message().trim().replace('\n', ": ");
+        for (words, remedy) in EXPECTED {
+            message = message.replace(words, remedy);
+        }
+        let at = error.span();
+        let key = at.as_ref().and_then(|at| {
+            keys(text).into_iter().find(|(_, place)| place.start <= at.start && at.end <= place.end).map(|(key, _)| key)
+        });
+        if let Some(key) = key {
+            message = format!("{key}: {message}");
+        }
+        Self::at(file, text, at.map_or(0, |at| at.start), message)
+    }
+
+    /// What a check of the whole found: `message` begins with the key.
+    pub(crate) fn checking(file: &str, text: &str, message: String) -> Self {
+        let place = keys(text).into_iter().find(|(key, _)| message.split(':').next() == Some(key));
+        Self::at(file, text, place.map_or(0, |(_, place)| place.start), message)
+    }
+
+    fn at(file: &str, text: &str, at: usize, message: String) -> Self {
+        let line = text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
+        let shown = text.lines().nth(line - 1).map(|shown| format!("\n  {}", shown.trim())).unwrap_or_default();
+        Self { file: file.to_owned(), line, message, shown }
+    }
+}
+
+/// Every key that has a value, as `workload.rate`, and where the two stand.
+fn keys(text: &str) -> Vec<(String, Range<usize>)> {
+    fn collect(table: &DeTable<'_>, prefix: &str, found: &mut Vec<(String, Range<usize>)>) {
+        for (key, value) in table {
+            let name = format!("{prefix}{}", key.get_ref());
+            match value.get_ref() {
+                DeValue::Table(inner) => collect(inner, &format!("{name}."), found),
+                _ => found.push((name, key.span().start..value.span().end)),
+            }
+        }
+    }
+    let mut found = Vec::new();
+    // What does not parse has no keys: the parser's own message stands alone.
+    if let Ok(table) = DeTable::parse(text) {
+        collect(table.get_ref(), "", &mut found);
+    }
+    found
+}
