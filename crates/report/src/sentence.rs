@@ -19,10 +19,13 @@ pub fn overall(summary: &Summary) -> String {
     // Architectures that are best, or not told apart from the best, under every workload that has a ranking.
     let everywhere: Vec<&str> =
         best[0].1.iter().copied().filter(|name| best.iter().all(|(_, equals)| equals.contains(name))).collect();
-    let unranked = match summary.comparisons.len() - best.len() {
+    let mut unranked = match summary.comparisons.len() - best.len() {
         0 => String::new(),
         count => format!(" ({count} of {} workloads have no valid trial)", summary.comparisons.len()),
     };
+    if best.iter().any(|(comparison, _)| has_no_interval(comparison)) {
+        unranked.push_str(" (by single repeats, which do not say how sure that is; see --repeats)");
+    }
     if everywhere.is_empty() {
         let each: Vec<String> = best
             .iter()
@@ -55,7 +58,14 @@ pub fn of(comparison: &Comparison) -> String {
     let compared = if compared.is_empty() { String::new() } else { format!("; {}", compared.join(", ")) };
     let tail = tail(&ranked);
     let place = place(comparison);
-    format!("At {place}, {} is best: median service time {p50}{compared}.{tail}{unranked}", best.architecture)
+    let is_best = match (ranked.len(), equals_of_best(comparison).len()) {
+        (1, _) => "is the only one ranked",
+        _ if has_no_interval(comparison) => "has the least median",
+        (_, 1) => "is best",
+        // It may be chance that this one came out first.
+        _ => "has the least median, though not all others are told apart from it",
+    };
+    format!("At {place}, {} {is_best}: service time p50 {p50}{compared}.{tail}{unranked}", best.architecture)
 }
 
 fn place(comparison: &Comparison) -> String {
@@ -73,6 +83,11 @@ fn against_best(row: &Row) -> String {
         }
         Some(interval) => format!("{name} {:.2}x ({:.2} to {:.2})", ratio.ratio, interval.low, interval.high),
     }
+}
+
+/// Whether there were too few repeats to say how sure anything is.
+fn has_no_interval(comparison: &Comparison) -> bool {
+    comparison.rows.iter().any(|row| row.ratio.is_some_and(|ratio| ratio.interval.is_none()))
 }
 
 /// The best, and those whose difference from it makes no practical difference or is not shown by the repeats.
