@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use toml::de::{DeTable, DeValue};
 
-/// An error of an experiment file: its place, what is wrong there, and the line itself.
+/// An error of an experiment file: its place, what is wrong there, and below it the key and the line itself.
 #[derive(Debug, thiserror::Error)]
 #[error("{file}:{line}: {message}{shown}")]
 pub struct ExperimentError {
@@ -32,21 +32,20 @@ impl ExperimentError {
         let key = at.as_ref().and_then(|at| {
             keys(text).into_iter().find(|(_, place)| place.start <= at.start && at.end <= place.end).map(|(key, _)| key)
         });
-        if let Some(key) = key {
-            message = format!("{key}: {message}");
-        }
-        Self::at(file, text, at.map_or(0, |at| at.start), message)
+        let key = key.map(|key| format!("{key}: ")).unwrap_or_default();
+        Self::at(file, text, at.map_or(0, |at| at.start), message, &key)
     }
 
     /// What a check of the whole found: `message` begins with the key.
     pub(crate) fn checking(file: &str, text: &str, message: String) -> Self {
         let place = keys(text).into_iter().find(|(key, _)| message.split(':').next() == Some(key));
-        Self::at(file, text, place.map_or(0, |(_, place)| place.start), message)
+        Self::at(file, text, place.map_or(0, |(_, place)| place.start), message, "")
     }
 
-    fn at(file: &str, text: &str, at: usize, message: String) -> Self {
+    /// `key` goes before the line that is shown, unless the message names it.
+    fn at(file: &str, text: &str, at: usize, message: String, key: &str) -> Self {
         let line = text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
-        let shown = text.lines().nth(line - 1).map(|shown| format!("\n  {}", shown.trim())).unwrap_or_default();
+        let shown = text.lines().nth(line - 1).map(|shown| format!("\n  {key}{}", shown.trim())).unwrap_or_default();
         Self { file: file.to_owned(), line, message, shown }
     }
 }
