@@ -97,13 +97,13 @@ fn compare_prints_a_table_that_the_store_alone_gives_again() {
     assert_eq!(std::fs::read_dir(results.join("samples")).unwrap().count(), 4, "no draft is left");
 }
 
-/// Keeps a CPU busy with several threads until dropped, so that a server there gets a small share of it.
+/// Keeps a CPU busy with many threads until dropped, so that a server there gets a very small share of it.
 struct Hogs(Arc<AtomicBool>);
 
 impl Hogs {
     fn on_cpu(cpu: usize) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        for _ in 0..8 {
+        for _ in 0..64 {
             let stop = stop.clone();
             std::thread::spawn(move || {
                 let mut set = rustix::thread::CpuSet::new();
