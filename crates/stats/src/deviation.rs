@@ -1,0 +1,178 @@
+//! How far sends are from a perfectly even sequence, as kawai2006 measures it (its Table 5): the sequence starts where
+//! it fits the sends best, so a client that is late by the same time always is not held to be uneven.
+
+use serde::{Deserialize, Serialize};
+
+use crate::interval::median;
+
+/// How far each send is from where an even sequence has it, in nanoseconds, in the order of sending; positive is late.
+///
+/// For sends t_1 to t_n in ascending order, and an interval d, the sequence is
+/// t*_i = mean(t) - (n - 1) d / 2 + (i - 1) d. Its mean is that of the sends, so the deviations' mean is 0.
+/// `sent_ns` may be in any order.
+pub fn deviations_ns(sent_ns: &[i64], interval_ns: f64) -> Vec<f64> {
+    let mut sorted = sent_ns.to_vec();
+    sorted.sort_unstable();
+    let Some(&first) = sorted.first() else { return Vec::new() };
+    // Against the sequence that starts at the first send. That differs from t* by a constant, so taking away the mean
+    // leaves the same; and it does so among small numbers, where a sum of times would lose the microseconds.
+    let mut deviations: Vec<f64> =
+        sorted.iter().enumerate().map(|(i, &sent)| (sent - first) as f64 - i as f64 * interval_ns).collect();
+    let mean = mean(&deviations);
+    deviations.iter_mut().for_each(|deviation| *deviation -= mean);
+    deviations
+}
+
+/// Send deviations in figures.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Deviation {
+    /// Number of sends.
+    pub count: u64,
+    /// Standard deviation in nanoseconds, of these sends and not an estimate for others (divisor n).
+    pub stddev_ns: f64,
+    /// Median in nanoseconds.
+    pub median_ns: f64,
+    /// Largest in nanoseconds, signed as in kawai2006's Table 5: the latest send's.
+    pub max_ns: f64,
+    /// Smallest in nanoseconds, signed: the earliest send's.
+    pub min_ns: f64,
+    /// Share of the sends at most 1 µs away from the median; kawai2006 claims more than 0.9.
+    pub within_1us_of_median: f64,
+}
+
+impl Deviation {
+    /// Of deviations in nanoseconds, in any order; `None` when there are none.
+    pub fn of(deviations_ns: &[f64]) -> Option<Self> {
+        let median_ns = median(deviations_ns)?;
+        let count = deviations_ns.len() as f64;
+        let mean = mean(deviations_ns);
+        let squares: f64 = deviations_ns.iter().map(|deviation| (deviation - mean).powi(2)).sum();
+        let near = deviations_ns.iter().filter(|&deviation| (deviation - median_ns).abs() <= 1_000.0).count();
+        Some(Self {
+            count: deviations_ns.len() as u64,
+            stddev_ns: (squares / count).sqrt(),
+            median_ns,
+            max_ns: deviations_ns.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            min_ns: deviations_ns.iter().copied().fold(f64::INFINITY, f64::min),
+            within_1us_of_median: near as f64 / count,
+        })
+    }
+}
+
+/// The cumulative distribution in so many points, for a figure: (deviation in nanoseconds, share of the sends up to it).
+/// The shares are equally spaced from 0, at the smallest deviation, to 1, at the largest. Each deviation is one that
+/// occurred. Empty when there are no deviations, or fewer than the two points that the ends need.
+pub fn cdf(deviations_ns: &[f64], points: usize) -> Vec<(f64, f64)> {
+    let mut sorted = deviations_ns.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    if sorted.is_empty() || points < 2 {
+        return Vec::new();
+    }
+    let share = |point: usize| point as f64 / (points - 1) as f64;
+    (0..points)
+        .map(|point| (sorted[(share(point) * (sorted.len() - 1) as f64).round() as usize], share(point)))
+        .collect()
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn deviations_are_those_of_the_definition(
+            sent in prop::collection::vec(0i64..1_000_000_000, 1..200), interval in 1.0f64..1e7,
+        ) {
+            let mut sorted = sent.clone();
+            sorted.sort_unstable();
+            let n = sorted.len() as f64;
+            let mean = sorted.iter().map(|&t| t as f64).sum::<f64>() / n;
+            let deviations = deviations_ns(&sent, interval);
+            prop_assert_eq!(deviations.len(), sent.len());
+            for (i, deviation) in deviations.iter().enumerate() {
+                let even = mean - (n - 1.0) * interval / 2.0 + i as f64 * interval;
+                prop_assert!((deviation - (sorted[i] as f64 - even)).abs() < 1e-3);
+            }
+            prop_assert!((deviations.iter().sum::<f64>() / n).abs() < 1e-3);
+        }
+
+        #[test]
+        fn when_it_all_began_does_not_matter(
+            jitter in prop::collection::vec(0i64..5_000, 1..200), start in 0i64..1_000_000_000_000,
+        ) {
+            let sent: Vec<i64> = jitter.iter().enumerate().map(|(i, jitter)| i as i64 * 20_000 + jitter).collect();
+            let later: Vec<i64> = sent.iter().map(|sent| sent + start).collect();
+            prop_assert_eq!(deviations_ns(&sent, 20_000.0), deviations_ns(&later, 20_000.0));
+        }
+
+        #[test]
+        fn the_figures_are_those_of_the_sorted_values(values in prop::collection::vec(-5_000.0f64..5_000.0, 1..200)) {
+            let figures = Deviation::of(&values).unwrap();
+            let mut sorted = values.clone();
+            sorted.sort_unstable_by(f64::total_cmp);
+            let n = sorted.len() as f64;
+            prop_assert_eq!(figures.count, sorted.len() as u64);
+            prop_assert_eq!((figures.min_ns, figures.max_ns), (sorted[0], sorted[sorted.len() - 1]));
+            prop_assert_eq!(figures.median_ns, (sorted[(sorted.len() - 1) / 2] + sorted[sorted.len() / 2]) / 2.0);
+            let mean = sorted.iter().sum::<f64>() / n;
+            let variance = sorted.iter().map(|v| v * v).sum::<f64>() / n - mean * mean;
+            prop_assert!((figures.stddev_ns.powi(2) - variance).abs() < 1e-3);
+            let from = sorted.partition_point(|&v| v - figures.median_ns < -1_000.0);
+            let to = sorted.partition_point(|&v| v - figures.median_ns <= 1_000.0);
+            prop_assert_eq!(figures.within_1us_of_median, (to - from) as f64 / n);
+        }
+
+        #[test]
+        fn the_distribution_ascends_from_the_smallest_to_the_largest(
+            values in prop::collection::vec(-5_000.0f64..5_000.0, 1..200), points in 2usize..300,
+        ) {
+            let cdf = cdf(&values, points);
+            let figures = Deviation::of(&values).unwrap();
+            prop_assert_eq!(cdf.len(), points);
+            prop_assert_eq!(cdf[0], (figures.min_ns, 0.0));
+            prop_assert_eq!(cdf[points - 1], (figures.max_ns, 1.0));
+            prop_assert!(cdf.is_sorted());
+            let n = values.len() as f64;
+            for (value, share) in cdf {
+                // All values differ here, so one rank more or less is all that rounding can do.
+                let up_to = values.iter().filter(|&&v| v <= value).count() as f64 / n;
+                prop_assert!((up_to - share).abs() <= 1.5 / n + 1e-9, "{share} at {value}, counted {up_to}");
+            }
+        }
+    }
+
+    #[test]
+    fn one_late_send_of_four() {
+        // Sent at 0, 10, 26, 30 µs; the mean is 16.5, so the even sequence is 1.5, 11.5, 21.5, 31.5.
+        let deviations = deviations_ns(&[26_000, 0, 30_000, 10_000], 10_000.0);
+        assert_eq!(deviations, [-1_500.0, -1_500.0, 4_500.0, -1_500.0]);
+        let figures = Deviation::of(&deviations).unwrap();
+        assert_eq!((figures.median_ns, figures.min_ns, figures.max_ns), (-1_500.0, -1_500.0, 4_500.0));
+        assert_eq!(figures.within_1us_of_median, 0.75);
+        assert!((figures.stddev_ns - 6_750_000.0f64.sqrt()).abs() < 1e-9);
+        assert_eq!(cdf(&deviations, 3), [(-1_500.0, 0.0), (-1_500.0, 0.5), (4_500.0, 1.0)]);
+    }
+
+    #[test]
+    fn a_long_run_far_from_zero_keeps_the_nanoseconds() {
+        let start = 1_000_000_000_000;
+        let count = 1_000_000;
+        let sent: Vec<i64> = (0..count).map(|i| start + i * 1_000_000 + i % 2).collect();
+        let deviations = deviations_ns(&sent, 1_000_000.0);
+        assert!(deviations.iter().enumerate().all(|(i, d)| (d - ((i % 2) as f64 - 0.5)).abs() < 1e-3));
+        assert!((deviations.iter().sum::<f64>() / count as f64).abs() < 1e-6);
+    }
+
+    #[test]
+    fn nothing_sent_has_no_figures() {
+        assert!(deviations_ns(&[], 1.0).is_empty() && cdf(&[], 10).is_empty() && cdf(&[1.0], 1).is_empty());
+        assert_eq!(Deviation::of(&[]), None);
+        assert_eq!(deviations_ns(&[7], 1.0), [0.0]);
+    }
+}
