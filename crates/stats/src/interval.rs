@@ -34,15 +34,8 @@ impl Ratio {
     pub fn of(values: &[f64], base: &[f64], seed: u64) -> Option<Self> {
         let divisor = median(base).filter(|&m| m > 0.0)?;
         let ratio = median(values)? / divisor;
-        let interval = (values.len() >= 2 && base.len() >= 2).then(|| {
-            let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-            let mut ratios: Vec<f64> = (0..RESAMPLES)
-                .map(|_| resampled_median(values, &mut random) / resampled_median(base, &mut random))
-                .collect();
-            ratios.sort_unstable_by(f64::total_cmp);
-            let tail = RESAMPLES * 25 / 1000;
-            Interval { low: ratios[tail - 1], high: ratios[RESAMPLES - tail] }
-        });
+        let interval = (values.len() >= 2 && base.len() >= 2)
+            .then(|| bootstrap(seed, |random| resampled_median(values, random) / resampled_median(base, random)));
         Some(Self { ratio, interval })
     }
 
@@ -57,6 +50,47 @@ impl Ratio {
     }
 }
 
+/// One architecture's figure by itself.
+///
+/// With 2 to 5 repeats the interval goes from the least value to the largest, so it misses the true median when all are
+/// on one side of it: it holds the truth in 0.5, 0.75, 0.875 and 0.9375 of cases, not in 0.95, whatever the noise.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    /// The median over repeats.
+    pub value: f64,
+    /// Its 95 % interval, by a percentile bootstrap of the median; `None` with fewer than two repeats.
+    pub interval: Option<Interval>,
+}
+
+impl Estimate {
+    /// Of one value a repeat, all in the same unit. `seed` makes it repeatable. `None` of nothing.
+    pub fn of(values: &[f64], seed: u64) -> Option<Self> {
+        let value = median(values)?;
+        let interval = (values.len() >= 2).then(|| bootstrap(seed, |random| resampled_median(values, random)));
+        Some(Self { value, interval })
+    }
+}
+
+/// What [`coverage`] gives for 2 to 10 repeats.
+const COVERAGE: [f64; 9] = [0.67, 0.90, 0.93, 0.97, 0.96, 0.96, 0.96, 0.97, 0.96];
+
+/// Share of cases in which the interval of a [`Ratio`] from so many repeats on both sides holds the true ratio. A 95 %
+/// interval should in 0.95 of them, but resamples of a few repeats cannot go beyond the extremes of those few, and an
+/// interval that is too narrow sees differences where there are none.
+///
+/// Found by simulation: 20 000 cases for each number of repeats, all values log-normal with a standard deviation of 5 %,
+/// the true ratio 1, the interval that of [`Ratio::of`]; rounded, their standard error being at most 0.0034. It is within
+/// 0.015 of that with a standard deviation of 50 %, since the interval follows the order of the values, not their
+/// distances; and 2 and 3 repeats can be reckoned: their interval goes from extreme to extreme, so it fails when the two
+/// sides do not overlap, in 1/3 and 1/10 of cases. From 5 repeats on it is a little too wide rather than too narrow; for
+/// 11 to 30 it is 0.97, and the figure for 10 is given. With fewer repeats than two there is no interval: 0.
+///
+/// It holds for sides that are equally noisy. It is less when one side is known better than the other, by less noise or
+/// more repeats; with one side known exactly it is that of an [`Estimate`].
+pub fn coverage(repeats: usize) -> f64 {
+    repeats.checked_sub(2).map_or(0.0, |from_two| COVERAGE[from_two.min(COVERAGE.len() - 1)])
+}
+
 /// The median, halfway between the middle two of an even number; `None` of nothing.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
@@ -69,6 +103,15 @@ pub fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
+/// The middle 95 % of what `draw` gives from resamples.
+fn bootstrap(seed: u64, mut draw: impl FnMut(&mut Xoshiro256PlusPlus) -> f64) -> Interval {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut drawn: Vec<f64> = (0..RESAMPLES).map(|_| draw(&mut random)).collect();
+    drawn.sort_unstable_by(f64::total_cmp);
+    let tail = RESAMPLES * 25 / 1000;
+    Interval { low: drawn[tail - 1], high: drawn[RESAMPLES - tail] }
+}
+
 fn resampled_median(values: &[f64], random: &mut Xoshiro256PlusPlus) -> f64 {
     let resample: Vec<f64> = values.iter().map(|_| values[random.random_range(0..values.len())]).collect();
     median(&resample).expect("at least two values")
@@ -76,6 +119,8 @@ fn resampled_median(values: &[f64], random: &mut Xoshiro256PlusPlus) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::f64::consts::TAU;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -94,6 +139,67 @@ mod tests {
             prop_assert!(interval.low <= ratio.ratio * 1.000_001 && ratio.ratio <= interval.high * 1.000_001);
             prop_assert_eq!(Ratio::of(&values, &base, 1), Some(ratio), "the same seed gives the same interval");
         }
+
+        #[test]
+        fn an_estimate_is_a_median_and_the_middle_of_the_medians_of_resamples(
+            values in prop::collection::vec(1.0f64..1e6, 2..10), seed: u64,
+        ) {
+            let estimate = Estimate::of(&values, seed).unwrap();
+            prop_assert_eq!(Some(estimate.value), median(&values));
+            let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+            let medians: Vec<f64> = (0..RESAMPLES).map(|_| resampled_median(&values, &mut random)).collect();
+            let interval = estimate.interval.unwrap();
+            for (outside, of) in [
+                (medians.iter().filter(|&&m| m < interval.low).count(), "below"),
+                (medians.iter().filter(|&&m| m > interval.high).count(), "above"),
+            ] {
+                prop_assert!(outside * 1000 < RESAMPLES * 25, "{} {}", outside, of);
+            }
+            prop_assert!(medians.iter().filter(|&&m| m <= interval.low).count() * 1000 >= RESAMPLES * 25);
+            prop_assert!(medians.iter().filter(|&&m| m >= interval.high).count() * 1000 >= RESAMPLES * 25);
+        }
+    }
+
+    /// One value a repeat, whose logarithms are normal (Box and Muller's transform) with standard deviation `sigma`.
+    fn noisy(repeats: usize, sigma: f64, random: &mut Xoshiro256PlusPlus) -> Vec<f64> {
+        let mut normal = || (-2.0 * (1.0 - random.random::<f64>()).ln()).sqrt() * (TAU * random.random::<f64>()).cos();
+        (0..repeats).map(|_| (sigma * normal()).exp()).collect()
+    }
+
+    /// How often the interval of a ratio, and that of an estimate, held the truth, 1.
+    fn simulated_coverage(repeats: usize, cases: u64) -> (f64, f64) {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(repeats as u64);
+        let (mut ratios, mut estimates) = (0, 0);
+        for case in 0..cases {
+            let (values, base) = (noisy(repeats, 0.05, &mut random), noisy(repeats, 0.05, &mut random));
+            ratios += u64::from(!Ratio::of(&values, &base, case).unwrap().differs_from_one());
+            let interval = Estimate::of(&values, case).unwrap().interval.unwrap();
+            estimates += u64::from(interval.low <= 1.0 && 1.0 <= interval.high);
+        }
+        (ratios as f64 / cases as f64, estimates as f64 / cases as f64)
+    }
+
+    /// With few cases, to be quick; the documentation says how many the table rests on.
+    #[test]
+    fn the_coverage_is_that_of_the_simulation() {
+        for repeats in 2..=10 {
+            let (ratio, estimate) = simulated_coverage(repeats, 200);
+            assert!((ratio - coverage(repeats)).abs() < 0.06, "{repeats}: {ratio}, not {}", coverage(repeats));
+            if repeats <= 5 {
+                let reckoned = 1.0 - 0.5f64.powi(repeats as i32 - 1);
+                assert!((estimate - reckoned).abs() < 0.06, "{repeats}: {estimate}, not {reckoned}");
+            }
+        }
+        assert_eq!((coverage(0), coverage(1), coverage(1_000)), (0.0, 0.0, coverage(10)));
+    }
+
+    #[test]
+    fn an_estimate_is_the_median() {
+        assert_eq!(Estimate::of(&[], 1), None);
+        assert_eq!(Estimate::of(&[7.0], 1), Some(Estimate { value: 7.0, interval: None }));
+        // Few enough that the interval is from the least to the largest.
+        let three = Estimate { value: 2.0, interval: Some(Interval { low: 1.0, high: 4.0 }) };
+        assert_eq!(Estimate::of(&[4.0, 1.0, 2.0], 1), Some(three));
     }
 
     #[test]

@@ -6,4 +6,4 @@ pub mod interval;
 
 pub use deviation::Deviation;
 pub use histogram::{Distribution, Histogram};
-pub use interval::{Interval, Ratio};
+pub use interval::{Estimate, Interval, Ratio};
