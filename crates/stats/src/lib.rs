@@ -1,9 +1,15 @@
 //! Pure functions over measurements.
 
 pub mod deviation;
+pub mod fit;
 pub mod histogram;
 pub mod interval;
+pub mod significance;
+pub mod steadiness;
 
 pub use deviation::Deviation;
+pub use fit::sends_against_plan;
 pub use histogram::{Distribution, Histogram};
 pub use interval::{Estimate, Interval, Ratio};
+pub use significance::TestResult;
+pub use steadiness::{ChangePoint, change_point, trend};

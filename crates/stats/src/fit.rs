@@ -1,0 +1,249 @@
+//! Whether the load that was sent is the load that was planned.
+
+use crate::significance::{TestResult, kolmogorov_tail};
+
+/// Spans are compared over at least this time. kawai2008 claims a 99th percentile of lag of about 20 µs; a tenth of a
+/// span is then at least that.
+const SPAN_NS_MIN: f64 = 200_000.0;
+
+/// What is nearer than this, the lag that kawai2008 claims, is not told apart.
+const CELL_NS_MIN: f64 = 20_000.0;
+
+/// With fewer spans on either side the distribution that p comes from is not near.
+const SPANS_MIN: usize = 20;
+
+/// Goodness of fit of the sends to their plan: a two-sample Kolmogorov-Smirnov test (Smirnov 1939) between the times
+/// that k consecutive requests take in the plan and in what was sent, for requests planned `interval_ns` apart on
+/// average. Both lists may be in any order.
+///
+/// - k is the smallest number of requests that take at least 200 µs on average. Only every k-th request ends a span and
+///   begins the next, so no two spans share a part.
+/// - Where k is more than 1, spans of k + 1 are tested as well, since bunches of a size that divides k leave the spans
+///   of k as they are, but none divides both. The larger difference of the two counts, and its p is doubled for the
+///   choice.
+/// - Spans are told apart in cells of a tenth of their mean, and at least 20 µs, around the multiples of the cell. So
+///   neither lag below the resolution that kawai2008 claims nor, in a constant schedule, where all spans are equal,
+///   a nanosecond is held against the sends.
+///
+/// `statistic` and `effect` are both D, the largest difference between the shares of spans up to any length: 0 when the
+/// sends are the plan, 1 when no span is as planned. `count` is the number of spans sent. p is that of the asymptotic
+/// Kolmogorov distribution for independent samples. These are not independent: each sent span follows a planned one, so
+/// D is smaller than between two plans of the same kind, and cells make ties; a small p is the surer for both. `None`
+/// with fewer than 20 spans on either side, or when the interval is not positive.
+///
+/// A delay that is always the same does not show, nor do requests that are missing at the end only; lag and counts show
+/// those.
+pub fn sends_against_plan(planned_ns: &[i64], sent_ns: &[i64], interval_ns: f64) -> Option<TestResult> {
+    if !(interval_ns > 0.0 && interval_ns.is_finite()) {
+        return None;
+    }
+    let (planned, sent) = (sorted(planned_ns), sorted(sent_ns));
+    let k = (SPAN_NS_MIN / interval_ns).ceil().max(1.0) as usize;
+    let mut compared = Vec::with_capacity(2);
+    for requests in k..=if k == 1 { 1 } else { k.saturating_add(1) } {
+        let cell_ns = (requests as f64 * interval_ns / 10.0).max(CELL_NS_MIN);
+        let (plan, actual) = (spans(&planned, requests, cell_ns), spans(&sent, requests, cell_ns));
+        if plan.len().min(actual.len()) < SPANS_MIN {
+            return None;
+        }
+        compared.push((difference(&plan, &actual), plan.len() as f64, actual.len()));
+    }
+    let (d, plan, actual) = compared.iter().copied().max_by(|a, b| a.0.total_cmp(&b.0))?;
+    let size = plan * actual as f64 / (plan + actual as f64);
+    Some(TestResult {
+        name: "Kolmogorov-Smirnov test of sends against plan".to_owned(),
+        statistic: d,
+        p_value: (kolmogorov_tail(size.sqrt() * d) * compared.len() as f64).min(1.0),
+        effect: d,
+        count: actual as u64,
+    })
+}
+
+fn sorted<T: Ord + Copy>(values: &[T]) -> Vec<T> {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable();
+    sorted
+}
+
+/// The cells of the times that every so many requests take, ascending.
+fn spans(times_ns: &[i64], requests: usize, cell_ns: f64) -> Vec<i64> {
+    let ends: Vec<i64> = times_ns.iter().copied().step_by(requests).collect();
+    let cells = ends.windows(2).map(|pair| (pair[1].saturating_sub(pair[0]) as f64 / cell_ns).round() as i64);
+    sorted(&cells.collect::<Vec<_>>())
+}
+
+/// The largest difference between the shares of two ascending samples up to any value.
+fn difference(a: &[i64], b: &[i64]) -> f64 {
+    let (mut i, mut j, mut largest) = (0, 0, 0.0f64);
+    while i < a.len() && j < b.len() {
+        let value = a[i].min(b[j]);
+        i += a[i..].iter().take_while(|&&other| other == value).count();
+        j += b[j..].iter().take_while(|&&other| other == value).count();
+        largest = largest.max((i as f64 / a.len() as f64 - j as f64 / b.len() as f64).abs());
+    }
+    largest
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rand::{RngExt, SeedableRng};
+    use rand_xoshiro::Xoshiro256PlusPlus;
+
+    use super::*;
+
+    const RATES: [f64; 3] = [125.0, 2_000.0, 50_000.0];
+
+    fn interval_ns(rate: f64) -> f64 {
+        1e9 / rate
+    }
+
+    /// Sends as planned, in three schedules of the same rate: constant; one at random in each interval; Poisson.
+    fn plans(rate: f64, count: usize, random: &mut Xoshiro256PlusPlus) -> [(&'static str, Vec<i64>); 3] {
+        let interval = interval_ns(rate);
+        let constant = (0..count).map(|i| (i as f64 * interval) as i64).collect();
+        let slots = (0..count).map(|i| ((i as f64 + random.random::<f64>()) * interval) as i64).collect();
+        let mut now = 0.0;
+        let poisson = (0..count).map(|_| {
+            now -= (1.0 - random.random::<f64>()).ln() * interval;
+            now as i64
+        });
+        let poisson = poisson.collect();
+        [("constant", constant), ("slot-random", slots), ("poisson", poisson)]
+    }
+
+    /// Every plan at every rate, and what becomes of it.
+    fn each(alter: impl Fn(&[i64], f64, &mut Xoshiro256PlusPlus) -> Vec<i64>, check: impl Fn(&TestResult) -> bool) {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
+        for rate in RATES {
+            for (name, planned) in plans(rate, 20_000, &mut random) {
+                let sent = alter(&planned, interval_ns(rate), &mut random);
+                let result = sends_against_plan(&planned, &sent, interval_ns(rate)).unwrap();
+                assert!(check(&result), "{name} at {rate}/s: {result:?}");
+            }
+        }
+    }
+
+    /// All that is due up to a multiple of so many intervals is held until then.
+    fn bunched(planned: &[i64], interval_ns: f64, intervals: f64) -> Vec<i64> {
+        let bunch_ns = interval_ns * intervals;
+        planned.iter().map(|&planned| ((planned as f64 / bunch_ns).ceil() * bunch_ns) as i64).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn the_difference_is_that_of_the_definition(
+            a in prop::collection::vec(0i64..20, 1..60), b in prop::collection::vec(0i64..20, 1..60),
+        ) {
+            let share = |of: &[i64], value| of.iter().filter(|&&v| v <= value).count() as f64 / of.len() as f64;
+            let expected = (0..20).map(|value| (share(&a, value) - share(&b, value)).abs()).fold(0.0, f64::max);
+            prop_assert_eq!(difference(&sorted(&a), &sorted(&b)), expected);
+        }
+
+        #[test]
+        fn the_result_is_that_of_the_definition(
+            planned in prop::collection::vec(0i64..100_000_000, 70..200),
+            sent in prop::collection::vec(0i64..100_000_000, 70..200), interval in 80_000.0f64..1e6,
+        ) {
+            let k = (1..).find(|&k| f64::from(k) * interval >= 200_000.0).unwrap();
+            let mut expected = (0.0, 0.0);
+            for requests in if k == 1 { vec![1] } else { vec![k, k + 1] } {
+                let cell = f64::max(f64::from(requests) * interval / 10.0, 20_000.0);
+                let requests = requests as usize;
+                let cells = |times: &[i64]| -> Vec<f64> {
+                    let times = sorted(times);
+                    (requests..times.len())
+                        .step_by(requests)
+                        .map(|i| ((times[i] - times[i - requests]) as f64 / cell).round())
+                        .collect()
+                };
+                let (a, b) = (cells(&planned), cells(&sent));
+                if a.len().min(b.len()) < 20 {
+                    prop_assert_eq!(sends_against_plan(&planned, &sent, interval), None);
+                    return Ok(());
+                }
+                let (n, m) = (a.len() as f64, b.len() as f64);
+                for &value in a.iter().chain(&b) {
+                    let share = |of: &[f64]| of.iter().filter(|&&v| v <= value).count() as f64 / of.len() as f64;
+                    let d = (share(&a) - share(&b)).abs();
+                    if d > expected.0 {
+                        let p = kolmogorov_tail(d * (n * m / (n + m)).sqrt()) * if k == 1 { 1.0 } else { 2.0 };
+                        expected = (d, p.min(1.0));
+                    }
+                }
+            }
+            let result = sends_against_plan(&planned, &sent, interval).unwrap();
+            prop_assert!((result.statistic - expected.0).abs() < 1e-12);
+            prop_assert!((result.p_value - expected.1).abs() < 1e-9, "{result:?} or {expected:?}");
+            prop_assert_eq!(result.effect, result.statistic);
+        }
+
+        #[test]
+        fn bunches_of_any_size_show(size in 2i64..60, rate in 5_000u32..80_000) {
+            let interval = interval_ns(f64::from(rate));
+            let planned: Vec<i64> = (0..20_000).map(|i| (i as f64 * interval) as i64).collect();
+            let sent: Vec<i64> = (0..20_000).map(|i| ((i - i % size) as f64 * interval) as i64).collect();
+            let result = sends_against_plan(&planned, &sent, interval).unwrap();
+            // Smaller bunches delay by less than what is told apart.
+            if (size - 1) as f64 * interval > 60_000.0 {
+                prop_assert!(result.effect > 0.05 && result.p_value < 1e-3, "{:?}", result);
+            }
+        }
+    }
+
+    #[test]
+    fn the_plan_itself_fits_in_any_order() {
+        each(
+            |planned, _, _| planned.iter().rev().copied().collect(),
+            |result| result.effect == 0.0 && result.p_value == 1.0,
+        );
+        each(|planned, _, _| planned.iter().map(|t| t + 3_000_000).collect(), |result| result.effect == 0.0);
+    }
+
+    #[test]
+    fn bunches_do_not_fit() {
+        each(
+            |planned, interval_ns, _| bunched(planned, interval_ns, 10.0),
+            |result| result.effect > 0.2 && result.p_value < 1e-6,
+        );
+    }
+
+    #[test]
+    fn jitter_below_what_is_told_apart_fits() {
+        each(
+            |planned, _, random| planned.iter().map(|t| t + random.random_range(0..=5_000)).collect(),
+            |result| result.effect < 0.1,
+        );
+    }
+
+    #[test]
+    fn requests_that_were_never_sent_show() {
+        each(
+            |planned, _, random| planned.iter().copied().filter(|_| random.random::<f64>() > 0.2).collect(),
+            |result| result.effect > 0.05 && result.p_value < 1e-3,
+        );
+    }
+
+    #[test]
+    fn half_the_spans_halved_is_a_difference_of_a_half() {
+        // 30 spans of 1 ms; the sends' are 1 ms and 2 ms by turns.
+        let planned: Vec<i64> = (0..31).map(|i| i * 1_000_000).collect();
+        let sent: Vec<i64> = (0..31).map(|i| (i + i / 2) * 1_000_000).collect();
+        let result = sends_against_plan(&planned, &sent, 1e6).unwrap();
+        assert_eq!((result.statistic, result.effect, result.count), (0.5, 0.5, 30));
+        // The square root of 15, halved, is 1.94.
+        assert!((result.p_value - 0.00111).abs() < 1e-4, "{result:?}");
+    }
+
+    #[test]
+    fn too_few_spans_cannot_be_tested() {
+        let times: Vec<i64> = (0..21).map(|i| i * 1_000_000).collect();
+        assert!(sends_against_plan(&times, &times, 1e6).is_some());
+        assert_eq!(sends_against_plan(&times, &times[1..], 1e6), None);
+        assert_eq!(sends_against_plan(&times[1..], &times, 1e6), None);
+        assert_eq!(sends_against_plan(&times, &[], 1e6), None);
+        for interval in [0.0, -1.0, f64::NAN, f64::INFINITY, f64::MIN_POSITIVE] {
+            assert_eq!(sends_against_plan(&times, &times, interval), None);
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Whether a figure stayed the same while it was measured. The values are the medians of equal consecutive parts of the
+//! measured window, in order, about 20 of them.
+//!
+//! Both tests look only at which of two values is larger, so a burst that falls in a part or two does not decide,
+//! however large it is. They look at different things: [`trend`] at a rise or fall that goes on, [`change_point`] at one
+//! shift from a level to another. Either finds some of what the other is for.
+
+use serde::{Deserialize, Serialize};
+
+use crate::interval::median;
+use crate::significance::{TestResult, normal_two_sided};
+
+/// With fewer values neither approximation of p is good.
+const COUNT_MIN: usize = 8;
+
+/// A shift of level, and where it is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ChangePoint {
+    /// The test's result.
+    pub result: TestResult,
+    /// Number of values before the shift. Also given when `result` says that there is likely none.
+    pub at: usize,
+}
+
+/// Mann-Kendall test for a monotone trend (Mann 1945, Kendall 1975), two-sided by the normal approximation, corrected
+/// for ties and for continuity.
+///
+/// `statistic` is S, the pairs that rise less those that fall. `effect` is the change over the window relative to the
+/// median, as the median slope of all pairs (Theil 1950, Sen 1968) predicts it: 0.1 is a rise by 10 %. `None` with fewer
+/// than 8 values, or when one is not finite, or the median is not positive.
+pub fn trend(values: &[f64]) -> Option<TestResult> {
+    let level = level(values)?;
+    let n = values.len() as f64;
+    let s: i64 = pairs(values).map(|(_, earlier, later)| rise(earlier, later)).sum();
+
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    // 18 times the variance of S over the orders of n values, of which t are equal.
+    let spread = |t: f64| t * (t - 1.0) * (2.0 * t + 5.0);
+    let ties: f64 = sorted.chunk_by(|a, b| a == b).map(|equal| spread(equal.len() as f64)).sum();
+    let variance = (spread(n) - ties) / 18.0;
+    // S moves in steps of 2 around 0; half a step towards 0 makes up for that. All equal: no variance, and S is 0.
+    let p_value = if s == 0 { 1.0 } else { normal_two_sided((s.abs() - 1) as f64 / variance.sqrt()) };
+
+    let slopes: Vec<f64> = pairs(values).map(|(distance, earlier, later)| (later - earlier) / distance).collect();
+    let effect = median(&slopes)? * (n - 1.0) / level;
+    let name = "Mann-Kendall trend test".to_owned();
+    Some(TestResult { name, statistic: s as f64, p_value, effect, count: values.len() as u64 })
+}
+
+/// Pettitt's test for one shift of level (Pettitt 1979, "A non-parametric approach to the change-point problem"), with
+/// his approximation of p, 2 exp(-6 K² / (n³ + n²)), which is good up to a half and at most 1.
+///
+/// `statistic` is K. `effect` is the median after the shift relative to that before it, less 1: 0.1 is a rise by 10 %.
+/// `None` with fewer than 8 values, or when one is not finite, or the median before the shift is not positive.
+pub fn change_point(values: &[f64]) -> Option<ChangePoint> {
+    level(values)?;
+    let n = values.len() as f64;
+    let (mut at, mut k) = (1, -1);
+    let mut u: i64 = 0;
+    for t in 1..values.len() {
+        // The value that joins those before is now compared with all others the other way round.
+        u += values.iter().map(|&other| rise(values[t - 1], other)).sum::<i64>();
+        if u.abs() > k {
+            (at, k) = (t, u.abs());
+        }
+    }
+    let statistic = k as f64;
+    let p_value = (2.0 * (-6.0 * statistic * statistic / (n * n * n + n * n)).exp()).min(1.0);
+    let (before, after) = values.split_at(at);
+    let effect = median(after)? / median(before).filter(|&m| m > 0.0)? - 1.0;
+    let name = "Pettitt change-point test".to_owned();
+    Some(ChangePoint { result: TestResult { name, statistic, p_value, effect, count: values.len() as u64 }, at })
+}
+
+/// The median, if the values can be tested.
+fn level(values: &[f64]) -> Option<f64> {
+    let usable = values.len() >= COUNT_MIN && values.iter().all(|value| value.is_finite());
+    median(values).filter(|&m| usable && m > 0.0)
+}
+
+/// All pairs: how far apart they are, the earlier value, the later one.
+fn pairs(values: &[f64]) -> impl Iterator<Item = (f64, f64, f64)> + '_ {
+    (0..values.len()).flat_map(move |i| (i + 1..values.len()).map(move |j| ((j - i) as f64, values[i], values[j])))
+}
+
+/// 1 for a rise, -1 for a fall, 0 for a tie.
+fn rise(earlier: f64, later: f64) -> i64 {
+    i64::from(later > earlier) - i64::from(later < earlier)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Few distinct values, so that there are ties.
+    fn values() -> impl Strategy<Value = Vec<f64>> {
+        prop::collection::vec((1u32..12).prop_map(f64::from), 8..30)
+    }
+
+    /// A figure that wavers by 2 % around a level.
+    fn steady() -> Vec<f64> {
+        (0..20).map(|i| 100.0 + [0.0, 1.5, -1.0, 0.5, -1.5][i * 7 % 5] + 0.01 * [3.0, 1.0, 4.0, 2.0][i % 4]).collect()
+    }
+
+    fn sign(x: f64) -> f64 {
+        if x == 0.0 { 0.0 } else { x.signum() }
+    }
+
+    proptest! {
+        #[test]
+        fn the_trend_is_that_of_the_definition(values in values()) {
+            let n = values.len();
+            let (mut s, mut slopes, mut ties) = (0.0, Vec::new(), BTreeMap::<u64, f64>::new());
+            for j in 0..n {
+                *ties.entry(values[j] as u64).or_default() += 1.0;
+                for i in 0..j {
+                    s += sign(values[j] - values[i]);
+                    slopes.push((values[j] - values[i]) / (j - i) as f64);
+                }
+            }
+            let n = n as f64;
+            let mut variance = n * (n - 1.0) * (2.0 * n + 5.0) / 18.0;
+            for t in ties.values() {
+                variance -= t * (t - 1.0) * (2.0 * t + 5.0) / 18.0;
+            }
+            let z = if s == 0.0 { 0.0 } else { (s - sign(s)) / variance.sqrt() };
+            let effect = median(&slopes).unwrap() * (n - 1.0) / median(&values).unwrap();
+
+            let result = trend(&values).unwrap();
+            prop_assert_eq!(result.statistic, s);
+            prop_assert!((result.p_value - normal_two_sided(z)).abs() < 1e-9);
+            prop_assert!((result.effect - effect).abs() < 1e-9);
+            prop_assert_eq!(result.count, values.len() as u64);
+        }
+
+        #[test]
+        fn the_change_point_is_that_of_the_definition(values in values()) {
+            let n = values.len();
+            let u = |t: usize| -> f64 {
+                (0..t).flat_map(|i| (t..n).map(move |j| (i, j))).map(|(i, j)| sign(values[i] - values[j])).sum()
+            };
+            let k = (1..n).map(|t| u(t).abs()).fold(0.0, f64::max);
+            let at = (1..n).find(|&t| u(t).abs() == k).unwrap();
+            let p = (2.0 * f64::exp(-6.0 * k * k / (n.pow(3) + n.pow(2)) as f64)).min(1.0);
+
+            let found = change_point(&values).unwrap();
+            prop_assert_eq!(found.result.statistic, k);
+            prop_assert_eq!(found.at, at);
+            prop_assert!((found.result.p_value - p).abs() < 1e-9);
+            let effect = median(&values[at..]).unwrap() / median(&values[..at]).unwrap() - 1.0;
+            prop_assert!((found.result.effect - effect).abs() < 1e-9);
+        }
+
+        #[test]
+        fn the_reverse_has_the_opposite_trend(values in values()) {
+            let reversed: Vec<f64> = values.iter().rev().copied().collect();
+            let (there, back) = (trend(&values).unwrap(), trend(&reversed).unwrap());
+            prop_assert_eq!(there.statistic, -back.statistic);
+            prop_assert_eq!(there.p_value, back.p_value);
+            prop_assert!((there.effect + back.effect).abs() < 1e-9);
+        }
+
+        #[test]
+        fn neither_depends_on_the_unit(values in values(), scale in 1e-3f64..1e9) {
+            let scaled: Vec<f64> = values.iter().map(|value| value * scale).collect();
+            let (one, other) = (trend(&values).unwrap(), trend(&scaled).unwrap());
+            prop_assert!(one.p_value == other.p_value && (one.effect - other.effect).abs() < 1e-9);
+            let (one, other) = (change_point(&values).unwrap(), change_point(&scaled).unwrap());
+            prop_assert!(one.at == other.at && (one.result.effect - other.result.effect).abs() < 1e-9);
+        }
+
+        #[test]
+        fn a_burst_in_two_parts_does_not_decide(a in 0usize..20, b in 0usize..20, factor in 2.0f64..1e6) {
+            let mut values = steady();
+            values[a] *= factor;
+            values[b] *= factor;
+            prop_assert!(trend(&values).unwrap().p_value > 0.05);
+            prop_assert!(change_point(&values).unwrap().result.p_value > 0.05);
+        }
+    }
+
+    #[test]
+    fn a_rise_is_a_trend() {
+        // S = 28 of 28 pairs, its variance 8 * 7 * 21 / 18, z = 27 / 8.083.
+        let result = trend(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]).unwrap();
+        assert_eq!((result.statistic, result.count), (28.0, 8));
+        assert!((result.p_value - 0.000_836_5).abs() < 1e-6, "{result:?}");
+        assert!((result.effect - 7.0 / 4.5).abs() < 1e-12);
+        // Four ties of two: S = 24, its variance (1176 - 4 * 18) / 18, z = 23 / 7.832.
+        let tied = trend(&[1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 4.0, 4.0]).unwrap();
+        assert_eq!(tied.statistic, 24.0);
+        assert!((tied.p_value - 0.003_316).abs() < 1e-5, "{tied:?}");
+    }
+
+    #[test]
+    fn a_step_is_a_change_point() {
+        let values = [vec![1.0; 10], vec![2.0; 10]].concat();
+        let found = change_point(&values).unwrap();
+        assert_eq!((found.at, found.result.statistic, found.result.effect), (10, 100.0, 1.0));
+        assert!((found.result.p_value - 2.0 * (-60_000.0f64 / 8_400.0).exp()).abs() < 1e-12);
+    }
+
+    #[test]
+    fn what_is_steady_is_neither() {
+        for values in [steady(), vec![5.0; 20]] {
+            let (trend, shift) = (trend(&values).unwrap(), change_point(&values).unwrap().result);
+            assert!(trend.p_value > 0.05 && trend.effect.abs() < 0.05, "{trend:?}");
+            assert!(shift.p_value > 0.05 && shift.effect.abs() < 0.05, "{shift:?}");
+        }
+        assert_eq!(trend(&[5.0; 20]).unwrap().p_value, 1.0);
+    }
+
+    #[test]
+    fn what_cannot_be_tested_is_not() {
+        let infinite = [1.0, 2.0, 3.0, 4.0, f64::INFINITY, 6.0, 7.0, 8.0];
+        for values in [&[1.0; 7][..], &[0.0; 8], &infinite, &infinite.map(|v| v - f64::INFINITY)] {
+            assert_eq!((trend(values), change_point(values)), (None, None), "{values:?}");
+        }
+    }
+}
