@@ -10,8 +10,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use load::config::{ClockChoice, LoadConfig, Pacing, Phases, Roles, Schedule};
-use load::{Sample, closed, summary};
+use load::config::{LoadConfig, Phases, Timestamps};
+use load::{Sample, closed, cost, summary};
 use wire::ServiceSpec;
 
 use crate::check::root;
@@ -43,6 +43,12 @@ pub enum Bench {
     Memory,
     /// Time to summarise 5 million samples
     Summary,
+    /// What the kernel's timestamps cost the client a request
+    Timestamps {
+        /// Rounds of each pair
+        #[arg(long, default_value_t = 15)]
+        rounds: usize,
+    },
     /// All of them
     All,
 }
@@ -68,9 +74,11 @@ pub fn run(bench: &Bench) -> anyhow::Result<()> {
         Bench::Lag { rounds } => lag(*rounds),
         Bench::Memory => memory(),
         Bench::Summary => summarise(),
+        Bench::Timestamps { rounds } => timestamps(*rounds),
         Bench::All => {
             summarise()?;
             memory()?;
+            timestamps(15)?;
             lag(5)?;
             servers(5, &["epoll", "poll", "select", "mt", "mp"].map(String::from))
         }
@@ -183,24 +191,16 @@ fn reference() -> anyhow::Result<PathBuf> {
 
 fn config(target: SocketAddr, service: &ServiceSpec) -> LoadConfig {
     LoadConfig {
-        target,
-        service: service.clone(),
         connections: CONNECTIONS,
         rate_per_s: 8_000.0,
-        schedule: Schedule::SlotRandom,
         phases: Phases {
             ramp_ns: 500_000_000,
             hold_ns: 500_000_000,
             measure_ns: 4_000_000_000,
             drain_ns: 1_000_000_000,
         },
-        pacing: Pacing::Auto,
-        roles: Roles::Auto,
-        clients: 1,
         cpus: vec![CLIENT_CPU],
-        clock: ClockChoice::Auto,
-        seed: 1,
-        timeout_ns: 10_000_000_000,
+        ..LoadConfig::new(target, service.clone())
     }
 }
 
@@ -242,6 +242,21 @@ fn lag(rounds: usize) -> anyhow::Result<()> {
     println!("lag in µs at 8000 requests/s, {CONNECTIONS} connections, 1 B -> 1 B, epoll, median of {rounds} rounds");
     println!("  p50 {}  to reach: at most 0.5", Spread::of(p50s));
     println!("  p99 {}  to reach: at most 20", Spread::of(p99s));
+    Ok(())
+}
+
+fn timestamps(rounds: usize) -> anyhow::Result<()> {
+    const REQUESTS: usize = 20_000;
+    let (mut more_us, mut ratios) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        let without_ns = cost::per_request_ns(Timestamps::Client, REQUESTS, Some(CLIENT_CPU))?;
+        let with_ns = cost::per_request_ns(Timestamps::Kernel, REQUESTS, Some(CLIENT_CPU))?;
+        more_us.push((with_ns - without_ns) / 1e3);
+        ratios.push(with_ns / without_ns);
+    }
+    println!("a request of the client with the kernel's timestamps and without, median of {rounds} rounds");
+    println!("  with / without {}", Spread::of(ratios));
+    println!("  µs more {}  to reach: less than 1.5", Spread::of(more_us));
     Ok(())
 }
 
@@ -287,7 +302,13 @@ fn summarise() -> anyhow::Result<()> {
             let spread = (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44;
             let planned_ns = at * 125_000;
             let sent_ns = planned_ns + (spread & 0xff) as i64;
-            Sample { planned_ns, sent_ns, complete_ns: sent_ns + 20_000 + spread as i64, connection: at as u32 % 400 }
+            Sample {
+                planned_ns,
+                sent_ns,
+                complete_ns: sent_ns + 20_000 + spread as i64,
+                connection: at as u32 % 400,
+                ..Sample::UNKNOWN
+            }
         })
         .collect();
     let window_ns = SAMPLES as u64 * 125_000;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
 
-use load::config::{ClockChoice, Pacing, Roles, Schedule};
+use load::config::{Choice, ClockChoice, Pacing, Roles, Schedule, Timestamps};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::{F64Deserializer, I64Deserializer, SeqAccessDeserializer, StrDeserializer};
 use serde::de::{IntoDeserializer, SeqAccess, Visitor};
@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use server::Architecture;
 
 pub use crate::mistake::ExperimentError;
-use crate::units::{Cpus, Rate, Size, Time};
+use crate::units::{Cpus, Rate, Share, Size, Time};
 
 /// An experiment: architectures × connections × rates × repeats.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -66,6 +66,16 @@ pub struct Workload {
     #[serde(default = "slot_random")]
     #[schemars(with = "ScheduleName")]
     pub schedule: Schedule,
+    /// The share of the connections that requests are sent on: a fixed subset, drawn by the seed.
+    #[serde(default = "all", skip_serializing_if = "is_all")]
+    pub active: List<Share>,
+    /// Connections held open besides, that nothing is sent on.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub idle: u32,
+    /// How a request's connection is chosen among the active ones: uniform, or zipf:EXPONENT.
+    #[serde(default, skip_serializing_if = "is_uniform")]
+    #[schemars(with = "String")]
+    pub choice: Choice,
 }
 
 /// A service's name.
@@ -107,6 +117,9 @@ pub struct Client {
     /// The clock of timestamps.
     #[schemars(with = "ClockName")]
     pub clock: ClockChoice,
+    /// Who takes timestamps: the client alone, or the kernel too.
+    #[schemars(with = "TimestampsName")]
+    pub timestamps: Timestamps,
     /// A connection that takes longer than this to be made and served fails the trial.
     pub timeout: Time,
 }
@@ -118,6 +131,7 @@ impl Default for Client {
             roles: Roles::Auto,
             clients: one(),
             clock: ClockChoice::Auto,
+            timestamps: Timestamps::Client,
             timeout: Time(10_000_000_000),
         }
     }
@@ -158,6 +172,22 @@ pub struct Quick {
 
 fn one() -> NonZeroU32 {
     NonZeroU32::MIN
+}
+
+fn all() -> List<Share> {
+    List(vec![Share(1.0)])
+}
+
+fn is_all(active: &List<Share>) -> bool {
+    *active == all()
+}
+
+fn is_zero(count: &u32) -> bool {
+    *count == 0
+}
+
+fn is_uniform(choice: &Choice) -> bool {
+    *choice == Choice::Uniform
 }
 
 fn slot_random() -> Schedule {
@@ -305,10 +335,11 @@ macro_rules! names_for_the_schema {
 }
 
 names_for_the_schema! {
-    ScheduleName: "slot-random";
+    ScheduleName: "slot-random" "constant" "poisson";
     PacingName: "auto" "yield" "spin" "sleep-spin";
     RolesName: "auto" "one-loop" "two-threads";
     ClockName: "auto" "tsc" "monotonic";
+    TimestampsName: "client" "kernel";
 }
 
 #[cfg(test)]
@@ -364,6 +395,12 @@ measure = "1s"
             ("name = \"x\"", "name = \"x\"\nrepeats = 0"),
             ("name = \"x\"", "name = \"x\"\nseed = -1"),
             ("[phases]", "[phases"),
+            ("[phases]", "active = 0\n[phases]"),
+            ("[phases]", "active = [\"1/64\", \"150%\"]\n[phases]"),
+            ("[phases]", "idle = -1\n[phases]"),
+            ("[phases]", "choice = \"pareto\"\n[phases]"),
+            ("[phases]", "schedule = \"random\"\n[phases]"),
+            ("[phases]", "[client]\ntimestamps = \"hardware\"\n[phases]"),
             ("[phases]", "[client]\nclients = 11\n[phases]"),
             ("[phases]", "[faces]"),
         ];

@@ -25,8 +25,8 @@ const TASKS_BESIDE: u64 = 256;
 const MAPPINGS_PER_THREAD: u64 = 2;
 /// Mappings of a process besides its threads'.
 const MAPPINGS_BESIDE: u64 = 512;
-/// Memory of a planned request: its record, its sample, and what summarising takes.
-const BYTES_PER_REQUEST: u64 = 96;
+/// Memory of a planned request: its record, its sample, and what summarising takes; with the kernel's timestamps 40 more.
+const BYTES_PER_REQUEST: u64 = 176;
 /// Memory of a connection in bytes, both its ends and the kernel's part, rounded up from what was seen at 400 and 2 000
 /// connections on Linux 6: 7 kB in an event loop, 48 kB with a thread, 200 kB with a process.
 fn bytes_per_connection(per_connection: PerConnection) -> u64 {
@@ -64,7 +64,7 @@ impl Plan {
 
 /// How long a trial will take, roughly, in nanoseconds.
 pub fn duration_ns(trial: &Trial) -> u64 {
-    trial.workload.phases.sending_ns() + OVERHEAD_NS + u64::from(trial.workload.connections) * CONNECT_NS
+    trial.workload.phases.sending_ns() + OVERHEAD_NS + u64::from(trial.load.connections_and_idle()) * CONNECT_NS
 }
 
 /// Makes a plan for `host`.
@@ -79,23 +79,17 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
         // All configurations once, in random order, then all once more: nothing is run in blocks.
         let mut round = Vec::new();
         for connections in experiment.workload.connections.0.iter().map(|connections| connections.get()) {
-            for rate_per_s in experiment.workload.rate.0.iter().map(|rate| rate.0) {
-                for &architecture in &experiment.architectures.0 {
-                    round.push((connections, rate_per_s, architecture));
+            for active in experiment.workload.active.0.iter().map(|share| share.0) {
+                for rate_per_s in experiment.workload.rate.0.iter().map(|rate| rate.0) {
+                    for &architecture in &experiment.architectures.0 {
+                        round.push((workload(experiment, connections, active, rate_per_s), architecture));
+                    }
                 }
             }
         }
         round.shuffle(&mut order);
-        for (connections, rate_per_s, architecture) in round {
-            trials.push(trial(
-                experiment,
-                &placement,
-                trials.len() as u32,
-                repeat,
-                connections,
-                rate_per_s,
-                architecture,
-            ));
+        for (workload, architecture) in round {
+            trials.push(trial(experiment, &placement, trials.len() as u32, repeat, workload, architecture));
         }
     }
     for trial in &mut trials {
@@ -104,62 +98,74 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
     Ok(Plan { experiment: experiment.name.clone(), seed: experiment.seed, placement: placement.sentence, trials })
 }
 
+fn workload(experiment: &Experiment, connections: u32, active: f64, rate_per_s: f64) -> Workload {
+    let traffic = &experiment.workload;
+    Workload {
+        service: ServiceSpec::Fixed { request_bytes: traffic.request.0, response_bytes: traffic.response.0 },
+        connections,
+        rate_per_s,
+        schedule: traffic.schedule,
+        active,
+        idle: traffic.idle,
+        choice: traffic.choice,
+        phases: Phases {
+            ramp_ns: experiment.phases.ramp.0,
+            hold_ns: experiment.phases.hold.0,
+            measure_ns: experiment.phases.measure.0,
+            drain_ns: experiment.phases.drain.0,
+        },
+    }
+}
+
 fn trial(
     experiment: &Experiment,
     placement: &placement::Placement,
     index: u32,
     repeat: u32,
-    connections: u32,
-    rate_per_s: f64,
+    workload: Workload,
     architecture: Architecture,
 ) -> Trial {
-    let service = ServiceSpec::Fixed {
-        request_bytes: experiment.workload.request.0,
-        response_bytes: experiment.workload.response.0,
-    };
-    let phases = Phases {
-        ramp_ns: experiment.phases.ramp.0,
-        hold_ns: experiment.phases.hold.0,
-        measure_ns: experiment.phases.measure.0,
-        drain_ns: experiment.phases.drain.0,
-    };
     let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let workload =
-        Workload { service: service.clone(), connections, rate_per_s, schedule: experiment.workload.schedule, phases };
-    let serve = ServeConfig {
-        architecture,
-        service: service.clone(),
-        listen: any_port,
-        cpus: placement.server.clone(),
-        // The client's, and some to spare, so that the limit under test is the system's and not ours.
-        connections_max: connections + 16,
-    };
+    let client = &experiment.client;
     let load = LoadConfig {
-        target: any_port,
-        service,
-        connections,
-        rate_per_s,
-        schedule: experiment.workload.schedule,
-        phases,
-        pacing: match experiment.client.pacing {
+        connections: workload.connections,
+        idle: workload.idle,
+        active: workload.active,
+        choice: workload.choice,
+        rate_per_s: workload.rate_per_s,
+        schedule: workload.schedule,
+        phases: workload.phases,
+        pacing: match client.pacing {
             // A client that spins would keep the server from their CPU.
             Pacing::Auto if placement.is_shared() => Pacing::SleepSpin,
             pacing => pacing,
         },
-        roles: experiment.client.roles,
-        clients: experiment.client.clients.get(),
+        roles: client.roles,
+        clients: client.clients.get(),
         cpus: placement.client.clone(),
-        clock: experiment.client.clock,
+        clock: client.clock,
+        timestamps: client.timestamps,
         // The same for all architectures of one comparison: they see the same requests at the same times.
-        seed: trial_seed(experiment.seed, connections, rate_per_s, repeat),
-        timeout_ns: experiment.client.timeout.0,
+        seed: trial_seed(experiment.seed, &workload, repeat),
+        timeout_ns: client.timeout.0,
+        ..LoadConfig::new(any_port, workload.service.clone())
+    };
+    let serve = ServeConfig {
+        architecture,
+        service: workload.service.clone(),
+        listen: any_port,
+        cpus: placement.server.clone(),
+        // The client's, and some to spare, so that the limit under test is the system's and not ours.
+        connections_max: load.connections_and_idle().saturating_add(16),
     };
     Trial { index, repeat, architecture, workload, serve, load, impossible: Vec::new() }
 }
 
-fn trial_seed(seed: u64, connections: u32, rate_per_s: f64, repeat: u32) -> u64 {
+fn trial_seed(seed: u64, workload: &Workload, repeat: u32) -> u64 {
+    let Workload { connections, rate_per_s, active, idle, .. } = workload;
+    let numbers = [u64::from(*connections), rate_per_s.to_bits(), active.to_bits(), u64::from(*idle), repeat.into()];
     // SplitMix64's finaliser (Steele, Lea and Flood 2014) mixes each number in.
-    [u64::from(connections), rate_per_s.to_bits(), u64::from(repeat)].into_iter().fold(seed, |mixed, number| {
+    numbers.into_iter().fold(seed, |mixed, number| {
         let mut z = (mixed ^ number).wrapping_add(0x9e37_79b9_7f4a_7c15);
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -169,13 +175,14 @@ fn trial_seed(seed: u64, connections: u32, rate_per_s: f64, repeat: u32) -> u64 
 
 /// Every reason why a trial cannot be run on `host`.
 fn impossible(trial: &Trial, host: &Host) -> Vec<String> {
-    let connections = u64::from(trial.workload.connections);
+    let connections = u64::from(trial.load.connections_and_idle());
     let model = trial.architecture.model;
     let mut reasons = Vec::new();
     let mut need = |what: &str, needed: u64, limit: u64, limit_name: &str, remedy: &str| {
         if needed > limit {
             reasons.push(format!(
-                "workload.connections: {connections} needs {needed} {what}, {limit_name} is {limit}; lower it, or {remedy}"
+                "workload.connections: {connections}{} needs {needed} {what}, {limit_name} is {limit}; lower it, or {remedy}",
+                if trial.workload.idle > 0 { " (idle ones included)" } else { "" }
             ));
         }
     };
@@ -194,7 +201,7 @@ fn impossible(trial: &Trial, host: &Host) -> Vec<String> {
             need("processes", connections + TASKS_BESIDE, *tasks_max, tasks_limit, "raise that limit");
         }
     }
-    let requests = load::schedule::count(trial.workload.rate_per_s, &trial.workload.phases);
+    let requests = load::schedule::count_max(&trial.load);
     let memory_bytes = requests
         .saturating_mul(BYTES_PER_REQUEST)
         .saturating_add(connections * bytes_per_connection(model.per_connection));
@@ -230,8 +237,9 @@ mod tests {
 
     fn line(trial: &Trial) -> String {
         let Trial { index, repeat, architecture, workload, impossible, .. } = trial;
-        let Workload { connections, rate_per_s, .. } = workload;
-        format!("{index} repeat {repeat}: {architecture} {connections} x {rate_per_s}/s {impossible:?}")
+        let Workload { connections, rate_per_s, active, .. } = workload;
+        let active = crate::units::Share(*active);
+        format!("{index} repeat {repeat}: {architecture} {connections} x {rate_per_s}/s active {active} {impossible:?}")
     }
 
     #[test]
@@ -260,8 +268,10 @@ mod tests {
             let experiment = preset.experiment();
             let plan = plan(&experiment, &host()).unwrap();
             let workload = &experiment.workload;
-            let configurations =
-                workload.connections.0.len() * workload.rate.0.len() * experiment.architectures.0.len();
+            let configurations = workload.connections.0.len()
+                * workload.active.0.len()
+                * workload.rate.0.len()
+                * experiment.architectures.0.len();
             assert_eq!(plan.trials.len(), configurations * experiment.repeats.get() as usize, "{}", preset.name);
             assert!(plan.trials.iter().all(|trial| trial.impossible.is_empty()), "{}", preset.name);
         }

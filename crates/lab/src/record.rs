@@ -1,7 +1,7 @@
 //! What is stored of a run: plain data, serialised as JSON.
 
 use load::LoadReport;
-use load::config::{LoadConfig, Phases, Schedule};
+use load::config::{Choice, LoadConfig, Phases, Schedule};
 use serde::{Deserialize, Serialize};
 use server::{Architecture, ServeConfig, ServerCounters};
 use wire::ServiceSpec;
@@ -17,6 +17,12 @@ pub struct Workload {
     pub rate_per_s: f64,
     /// When they are sent.
     pub schedule: Schedule,
+    /// The share of the connections that they are sent on.
+    pub active: f64,
+    /// Connections held open besides, that nothing is sent on.
+    pub idle: u32,
+    /// How a request's connection is chosen among the active ones.
+    pub choice: Choice,
     /// How long each phase lasts.
     pub phases: Phases,
 }
@@ -57,6 +63,13 @@ pub struct TrialRecord {
     pub verdict: Verdict,
 }
 
+impl Verdict {
+    /// Of a trial that could not be finished.
+    pub fn failed(reason: impl Into<String>) -> Self {
+        Self { kind: VerdictKind::Failed, reason: reason.into(), checks: Vec::new() }
+    }
+}
+
 /// What may be believed of a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
@@ -64,6 +77,44 @@ pub struct Verdict {
     pub kind: VerdictKind,
     /// One sentence with the numbers that decided it.
     pub reason: String,
+    /// Every check that was made, in the order in which they decide; none where there was nothing to check.
+    pub checks: Vec<Check>,
+}
+
+/// One thing that a trial must fulfil to be believed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Check {
+    /// What is looked at.
+    pub name: String,
+    /// What was found.
+    pub value: f64,
+    /// What it is held against.
+    pub limit: f64,
+    /// On which side of the limit it has to be.
+    pub bound: Bound,
+    /// The unit of both; empty for a share or a count.
+    pub unit: String,
+    /// The test's p-value, where it is one: the check only fails if that is below [`Check::P_VALUE_MIN`], too.
+    pub p_value: Option<f64>,
+    /// Whether the trial fulfils it.
+    pub passed: bool,
+    /// What the trial is if it does not.
+    pub decides: VerdictKind,
+}
+
+impl Check {
+    /// What a test finds by chance less often than this is not taken for chance.
+    pub const P_VALUE_MIN: f64 = 0.01;
+}
+
+/// A side of a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Bound {
+    /// The limit or more.
+    AtLeast,
+    /// The limit or less.
+    AtMost,
 }
 
 /// The classes of verdicts. Only `valid` trials are ranked.
@@ -76,7 +127,7 @@ pub enum VerdictKind {
     Saturated,
     /// The client could not keep up with its schedule.
     ClientLimited,
-    /// The measured window was not steady.
+    /// The server's times changed within the measured window, so that no figure stands for the whole of it.
     Unsteady,
     /// The trial did not finish, or its figures cannot be believed.
     Failed,

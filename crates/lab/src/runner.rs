@@ -11,7 +11,7 @@ use server::control::Event as ServerEvent;
 use server::{ServerCounters, Snapshot};
 
 use crate::child::Child;
-use crate::record::{RunHeader, Trial, TrialRecord, Verdict, VerdictKind};
+use crate::record::{RunHeader, Trial, TrialRecord, Verdict};
 use crate::store::Store;
 use crate::verdict;
 
@@ -93,8 +93,8 @@ pub fn run(
                 let counters = account.counters();
                 verdict::judge(report, counters.as_ref().map(|counters| (counters, cpus_at_once(trial))))
             }
-            (Ok(()), None) => Verdict { kind: VerdictKind::Failed, reason: "the client gave no account".into() },
-            (Err(error), _) => Verdict { kind: VerdictKind::Failed, reason: format!("{error:#}") },
+            (Ok(()), None) => Verdict::failed("the client gave no account"),
+            (Err(error), _) => Verdict::failed(format!("{error:#}")),
         };
         if account.load.is_none() {
             // A client that did not get to its report did not get to the end of its samples.
@@ -160,7 +160,7 @@ fn run_trial(
     let phases = trial.workload.phases;
     let to_window_ns = phases.ramp_ns + phases.hold_ns;
     // Not before the rate is held, if that is long enough.
-    let lead_ns = MARK_LEAD_NS + MARK_LEAD_NS_PER_CONNECTION * u64::from(trial.workload.connections);
+    let lead_ns = MARK_LEAD_NS + MARK_LEAD_NS_PER_CONNECTION * u64::from(trial.load.connections_and_idle());
     let mark_ns = to_window_ns - lead_ns.min(phases.hold_ns * 9 / 10);
     // Until the client has connected, its own timeouts hold; this is for one that hangs.
     let connect_max = Duration::from_nanos(trial.load.timeout_ns) + CLIENT_PATIENCE;

@@ -1,8 +1,9 @@
 //! Raw samples in a columnar file (Parquet), which pandas, polars and DuckDB read.
 //!
 //! Columns, all of 64-bit integers: `planned_ns`, `sent_ns` (null: never sent), `complete_ns` (null: never answered),
-//! in nanoseconds after the measured window began, and `connection`. The file's key-value metadata holds every
-//! parameter of the trial.
+//! in nanoseconds after the measured window began, and `connection`; then what the kernel's timestamps say, null where they
+//! do not: `scheduler_ns`, `driver_ns`, `arrived_ns`, of the same zero, and the length `hardware_service_ns`. The file's
+//! key-value metadata holds every parameter of the trial.
 
 use std::fs::File;
 use std::path::Path;
@@ -11,17 +12,50 @@ use std::sync::Arc;
 use anyhow::Context;
 use load::Sample;
 use parquet::basic::{Compression, ZstdLevel};
+use parquet::column::reader::get_typed_column_reader;
 use parquet::data_type::Int64Type;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::SerializedFileWriter;
-use parquet::record::RowAccessor;
 use parquet::schema::parser::parse_message_type;
 
 const SCHEMA: &str = "message samples {
     required int64 planned_ns; optional int64 sent_ns; optional int64 complete_ns; required int64 connection;
+    optional int64 scheduler_ns; optional int64 driver_ns; optional int64 arrived_ns;
+    optional int64 hardware_service_ns;
 }";
+
+/// A column's value in a row; `None` is null.
+type Column = fn(&Sample) -> Option<i64>;
+
+/// In the order of the schema.
+const COLUMNS: [Column; 8] = [
+    |sample| Some(sample.planned_ns),
+    |sample| known(sample.sent_ns),
+    |sample| known(sample.complete_ns),
+    |sample| Some(i64::from(sample.connection)),
+    |sample| known(sample.scheduler_ns),
+    |sample| known(sample.driver_ns),
+    |sample| known(sample.arrived_ns),
+    |sample| known(sample.hardware_service_ns),
+];
+
+/// Where the values of a column go, in the order of the schema.
+const PLACES: [fn(&mut Sample, i64); 8] = [
+    |sample, value| sample.planned_ns = value,
+    |sample, value| sample.sent_ns = value,
+    |sample, value| sample.complete_ns = value,
+    |sample, value| sample.connection = value as u32,
+    |sample, value| sample.scheduler_ns = value,
+    |sample, value| sample.driver_ns = value,
+    |sample, value| sample.arrived_ns = value,
+    |sample, value| sample.hardware_service_ns = value,
+];
+
+fn known(ns: i64) -> Option<i64> {
+    (ns != Sample::NEVER).then_some(ns)
+}
 
 /// Rows that are held in memory at once.
 const ROWS_PER_GROUP: usize = 1 << 20;
@@ -42,13 +76,7 @@ pub fn write(path: &Path, samples: &[Sample], parameters: &[(&str, String)]) -> 
     let mut writer = SerializedFileWriter::new(file, schema, Arc::new(properties)).with_context(place)?;
     for rows in samples.chunks(ROWS_PER_GROUP) {
         let mut group = writer.next_row_group().with_context(place)?;
-        let columns: [fn(&Sample) -> Option<i64>; 4] = [
-            |sample| Some(sample.planned_ns),
-            |sample| (sample.sent_ns != Sample::NEVER).then_some(sample.sent_ns),
-            |sample| (sample.complete_ns != Sample::NEVER).then_some(sample.complete_ns),
-            |sample| Some(i64::from(sample.connection)),
-        ];
-        for column in columns {
+        for column in COLUMNS {
             let mut writer = group.next_column()?.expect("as many columns as the schema has");
             let values: Vec<i64> = rows.iter().filter_map(column).collect();
             let is_there: Vec<i16> = rows.iter().map(|row| i16::from(column(row).is_some())).collect();
@@ -68,18 +96,32 @@ pub fn write(path: &Path, samples: &[Sample], parameters: &[(&str, String)]) -> 
 pub fn read(path: &Path) -> anyhow::Result<Vec<Sample>> {
     let place = || format!("reading samples from {}", path.display());
     let reader = SerializedFileReader::new(File::open(path).with_context(place)?).with_context(place)?;
-    let rows = reader.get_row_iter(None).with_context(place)?;
-    rows.map(|row| {
-        let row = row.with_context(place)?;
-        let optional = |column| if row.is_null(column)? { Ok(Sample::NEVER) } else { row.get_long(column) };
-        Ok(Sample {
-            planned_ns: row.get_long(0).with_context(place)?,
-            sent_ns: optional(1).with_context(place)?,
-            complete_ns: optional(2).with_context(place)?,
-            connection: row.get_long(3).with_context(place)? as u32,
-        })
-    })
-    .collect()
+    let mut samples = Vec::new();
+    for group in 0..reader.num_row_groups() {
+        let group = reader.get_row_group(group).with_context(place)?;
+        anyhow::ensure!(group.num_columns() == PLACES.len(), "{}: not the samples of a trial", path.display());
+        let rows = group.metadata().num_rows() as usize;
+        let first = samples.len();
+        samples.resize(first + rows, Sample::UNKNOWN);
+        for (number, set) in PLACES.into_iter().enumerate() {
+            let column = group.get_column_reader(number).with_context(place)?;
+            let mut column = get_typed_column_reader::<Int64Type>(column);
+            // A column without nulls says nothing of which values are there.
+            let (mut values, mut is_there) = (Vec::with_capacity(rows), Vec::new());
+            let mut read = 0;
+            while read < rows {
+                let (records, ..) =
+                    column.read_records(rows - read, Some(&mut is_there), None, &mut values).with_context(place)?;
+                anyhow::ensure!(records > 0, "{}: the file ends too soon", path.display());
+                read += records;
+            }
+            let there = |row: &usize| is_there.get(*row).is_none_or(|&level| level == 1);
+            for (row, value) in (0..rows).filter(there).zip(values) {
+                set(&mut samples[first + row], value);
+            }
+        }
+    }
+    Ok(samples)
 }
 
 #[cfg(test)]
@@ -93,7 +135,9 @@ mod tests {
                 planned_ns: at * 1000,
                 sent_ns: if at % 13 == 0 { Sample::NEVER } else { at * 1000 + 7 },
                 complete_ns: if at % 5 == 0 { Sample::NEVER } else { at * 1000 + 50_000 },
+                driver_ns: if at % 3 == 0 { Sample::NEVER } else { at * 1000 + 8 },
                 connection: (at % 7) as u32,
+                ..Sample::UNKNOWN
             })
             .collect();
         let folder = tempfile::tempdir().unwrap();

@@ -10,7 +10,7 @@ use rusqlite::{Connection, params};
 use crate::record::{Run, RunHeader, TrialRecord};
 
 /// Changes when an older muxbench could not read the database.
-const SCHEMA_VERSION: i64 = 1;
+const SCHEMA_VERSION: i64 = 2;
 
 const SCHEMA: &str = "CREATE TABLE trials (
     trial INTEGER PRIMARY KEY, architecture TEXT NOT NULL, connections INTEGER NOT NULL, rate_per_s REAL NOT NULL,
@@ -174,7 +174,7 @@ pub fn latest(results: &Path) -> anyhow::Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Verdict, VerdictKind};
+    use crate::record::Verdict;
 
     fn header() -> RunHeader {
         let experiment = crate::presets::find("smoke").unwrap().experiment();
@@ -199,7 +199,7 @@ mod tests {
             elapsed_ns: 1,
             load: None,
             server: None,
-            verdict: Verdict { kind: VerdictKind::Failed, reason: "made up".into() },
+            verdict: Verdict::failed("made up"),
         }
     }
 

@@ -29,6 +29,10 @@ pub struct Time(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate(pub f64);
 
+/// A share above 0, at most 1, as in `1/16`, `6.25%` or `0.0625`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Share(pub f64);
+
 /// A list of CPUs, as in `0-1,3`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cpus(pub Vec<usize>);
@@ -107,6 +111,26 @@ impl Rate {
     }
 }
 
+impl FromStr for Share {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let number = |part: &str| part.trim().parse::<f64>().ok().filter(|number| number.is_finite());
+        let share = match text.split_once('/') {
+            Some((part, whole)) => number(part).zip(number(whole)).map(|(part, whole)| part / whole),
+            None => match text.trim().strip_suffix('%') {
+                Some(percent) => number(percent).map(|percent| percent / 100.0),
+                None => number(text),
+            },
+        };
+        share.filter(|&share| share > 0.0 && share <= 1.0).map(Self).ok_or_else(|| UnitError {
+            text: text.to_owned(),
+            what: "share above 0 and at most 1",
+            example: "1/16, 6.25% or 0.0625",
+        })
+    }
+}
+
 impl FromStr for Cpus {
     type Err = UnitError;
 
@@ -146,6 +170,18 @@ impl fmt::Display for Time {
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whole = 1.0 / self.0;
+        match whole.round() {
+            1.0 if self.0 == 1.0 => f.write_str("1"),
+            // Only where it reads back as the same.
+            part if part < 1e6 && 1.0 / part == self.0 => write!(f, "1/{part}"),
+            _ => write!(f, "{}", self.0),
+        }
     }
 }
 
@@ -218,6 +254,7 @@ macro_rules! as_text {
 
 as_text!(Size, "Size", r"^[0-9]+(\.[0-9]+)? *(B|KiB|MiB|GiB|kB|MB|GB)$");
 as_text!(Time, "Time", r"^(0|[0-9]+(\.[0-9]+)? *(ns|us|µs|ms|s|min|h))$");
+as_text!(Share, "Share", r"^([0-9.]+ */ *[0-9.]+|[0-9.]+ *%?)$");
 as_text!(Cpus, "Cpus", r"^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$");
 
 impl Serialize for Rate {
@@ -252,7 +289,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_shown_reads_back(bytes in 1u32.., ns in 0u64..1_000_000_000_000_000, cpus in prop::collection::btree_set(0usize..200, 1..20)) {
+        fn what_is_shown_reads_back(bytes in 1u32.., ns in 0u64..1_000_000_000_000_000, cpus in prop::collection::btree_set(0usize..200, 1..20), share in 1e-9f64..=1.0, whole in 1u32..100_000) {
+            for share in [share, 1.0 / f64::from(whole)] {
+                prop_assert_eq!(Share(share).to_string().parse(), Ok(Share(share)));
+            }
             prop_assert_eq!(Size(bytes).to_string().parse(), Ok(Size(bytes)));
             prop_assert_eq!(Time(ns).to_string().parse(), Ok(Time(ns)));
             let cpus = Cpus(cpus.into_iter().collect());
@@ -261,7 +301,7 @@ mod tests {
 
         #[test]
         fn nothing_panics(text in ".*") {
-            let _ = (text.parse::<Size>(), text.parse::<Time>(), text.parse::<Rate>(), text.parse::<Cpus>());
+            let _ = (text.parse::<Size>(), text.parse::<Time>(), text.parse::<Rate>(), text.parse::<Share>(), text.parse::<Cpus>());
         }
     }
 
@@ -274,6 +314,14 @@ mod tests {
         assert_eq!("10min".parse(), Ok(Time(600_000_000_000)));
         assert_eq!("0".parse(), Ok(Time(0)));
         assert_eq!("0-1,3".parse(), Ok(Cpus(vec![0, 1, 3])));
+        for share in ["1/64", "1.5625%", "0.015625", "2/128"] {
+            assert_eq!(share.parse(), Ok(Share(1.0 / 64.0)), "{share}");
+        }
+        assert_eq!(Share(1.0 / 64.0).to_string(), "1/64");
+        assert_eq!((Share(1.0).to_string(), Share(0.3).to_string()), ("1".into(), "0.3".into()));
+        for wrong in ["", "0", "-1", "2", "1/0", "0/4", "nan", "150%", "1/2/3", "x"] {
+            assert!(wrong.parse::<Share>().is_err(), "{wrong}");
+        }
         for wrong in ["", "128", "0B", "-1B", "1.5B", "5GiB", "128 b", "KiB"] {
             assert!(wrong.parse::<Size>().is_err(), "{wrong}");
         }

@@ -1,145 +1,188 @@
 //! What may be believed of a trial, from the client's account of it and the server's counters.
 //!
-//! Thresholds leave room for what a shared machine does to a healthy trial: a neighbour that takes the CPU for some
-//! milliseconds must not turn it into another. What is looked for are limits, which show over the whole window.
+//! A verdict is a list of checks, each with what was found and its limit; the first that fails decides. Limits leave room
+//! for what a shared machine does to a healthy trial: a neighbour that takes the CPU for some milliseconds must not turn
+//! it into another. What is looked for shows over the whole window.
 
 use load::LoadReport;
+use load::config::Transport;
+use load::report::PARTS;
 use server::ServerCounters;
+use stats::{TestResult, steadiness};
 
-use crate::record::{Verdict, VerdictKind};
+use crate::record::{Bound, Check, Verdict, VerdictKind};
 
-/// A server keeps up when it answers at least this share of the rate asked for.
+/// A server keeps up when it answers at least this share of the rate asked for, and so does a client that sends it.
 const RATE_SHARE_MIN: f64 = 0.98;
 /// Requests pile up when more than this share of those planned are added to the outstanding over the window.
 const PILE_UP_SHARE_MAX: f64 = 0.02;
-/// Service time grows without end when its median in each of the last three tenths is this many times that of the first.
+/// So many requests may be on either side of an edge of the window: at a low rate they are a large share.
+const EDGE_REQUESTS: f64 = 10.0;
+/// Service time grows without end when its median in each of the last parts is this many times that of the first...
 const SERVICE_GROWTH_MAX: f64 = 3.0;
-/// A queue that grows shows in medians of at least this, in nanoseconds; less is noise of the machine.
-const SERVICE_GROWTH_FLOOR_NS: u64 = 1_000_000;
+/// ...over so many parts...
+const SERVICE_GROWTH_PARTS: usize = PARTS * 3 / 10;
+/// ...and at least this, in nanoseconds; less is noise of the machine.
+const SERVICE_GROWTH_FLOOR_NS: f64 = 1_000_000.0;
 /// The client keeps up while the median lag stays below this share of the interval between requests...
 const LAG_SHARE_MAX: f64 = 0.5;
 /// ...or below this, in nanoseconds: five times the paper's p99 (kawai2008 section 5.3).
-const LAG_P50_MAX_NS: u64 = 100_000;
+const LAG_P50_NS: f64 = 100_000.0;
+/// Sends follow their plan while the distributions of the times between them are at most this far apart. A client whose
+/// p99 of lag is 20 us stays below a tenth at all rates (stats::fit).
+const FIT_DISTANCE_MAX: f64 = 0.15;
 /// With fewer samples there are no quartiles worth the name.
-const SAMPLES_MIN: u64 = 20;
+const SAMPLES_MIN: f64 = 20.0;
 /// Of this share of requests, an answer may be missing, on a server that is not saturated.
 const TIMEOUT_SHARE_MAX: f64 = 0.001;
-
 /// What a request costs a server is taken to hold for more of them once it is this busy: batching has had its effect.
 const BUSY_SHARE_MIN: f64 = 0.8;
+/// A window is steady while the median service time changes by at most this share over it. What wakes and sleeps on a
+/// virtual machine was seen to move it by a quarter.
+const SERVICE_CHANGE_MAX: f64 = 0.5;
 
 /// Judges a trial. `server` is what the server counted and the CPUs that it can use at once, if it is ours.
 pub fn judge(report: &LoadReport, server: Option<(&ServerCounters, usize)>) -> Verdict {
-    let verdict = |kind, reason| Verdict { kind, reason };
-    if let Some(reason) = failure(report) {
-        return verdict(VerdictKind::Failed, reason);
-    }
-    // What piles up at the server is the server's, even when the client is late as well: its lateness may follow.
-    let beyond = || server.and_then(|(counters, cpus)| beyond_capacity(report, counters, cpus));
-    if let Some(reason) = saturation(report).or_else(beyond) {
-        return verdict(VerdictKind::Saturated, reason);
-    }
-    if let Some(reason) = client_limit(report) {
-        return verdict(VerdictKind::ClientLimited, reason);
-    }
-    let timeouts = report.errors.timeout as f64 / report.planned.max(1) as f64;
-    if timeouts > TIMEOUT_SHARE_MAX {
-        return verdict(
-            VerdictKind::Failed,
-            format!("{} of {} requests were not answered", report.errors.timeout, report.planned),
-        );
-    }
-    verdict(
-        VerdictKind::Valid,
-        format!(
+    let checks: Vec<Check> = [
+        failures(report),
+        // What piles up at the server is the server's, even when the client is late as well: its lateness may follow.
+        saturation(report),
+        server.and_then(|(counters, cpus)| beyond_capacity(report, counters, cpus)).into_iter().collect(),
+        client_limits(report),
+        vec![unanswered(report)],
+        steadiness(report),
+    ]
+    .concat();
+    let Some(first) = checks.iter().find(|check| !check.passed) else {
+        let reason = format!(
             "{} requests, {:.1} % of the rate asked, lag p99 {:.1} us",
             report.completed,
             100.0 * report.rate_achieved_per_s / report.rate_asked_per_s,
             report.lag.distribution.p99_ns as f64 / 1e3
-        ),
-    )
+        );
+        return Verdict { kind: VerdictKind::Valid, reason, checks };
+    };
+    let kind = first.decides;
+    let failed = checks.iter().filter(|check| !check.passed && check.decides == kind);
+    let reason = failed.map(words).collect::<Vec<_>>().join("; ");
+    Verdict { kind, reason, checks }
 }
 
-fn failure(report: &LoadReport) -> Option<String> {
-    let errors: Vec<String> = report
-        .errors
-        .by_class()
-        .into_iter()
-        .filter(|&(class, count)| count > 0 && class != "timeout")
-        .map(|(class, count)| format!("{count} {class}"))
-        .collect();
-    if !errors.is_empty() {
-        return Some(format!("errors: {}", errors.join(", ")));
-    }
-    (report.planned < SAMPLES_MIN).then(|| {
-        format!("{} requests in the window, at least {SAMPLES_MIN} are needed; measure longer", report.planned)
-    })
+/// A check that failed, with its numbers.
+fn words(check: &Check) -> String {
+    let number = |value: f64| match value.abs() {
+        size if size >= 100.0 || value.fract() == 0.0 => format!("{value:.0}"),
+        size if size >= 1.0 => format!("{value:.1}"),
+        _ => format!("{value:.3}"),
+    };
+    let side = match check.bound {
+        Bound::AtLeast => "at least",
+        Bound::AtMost => "at most",
+    };
+    let unit = if check.unit.is_empty() { String::new() } else { format!(" {}", check.unit) };
+    let p_value = check.p_value.map(|p| format!(" (p {p:.1e})")).unwrap_or_default();
+    format!("{}: {}{unit}{p_value}, not {side} {}", check.name, number(check.value), number(check.limit))
 }
 
-fn saturation(report: &LoadReport) -> Option<String> {
-    let planned = report.planned as f64;
-    let piled_up = report.outstanding.at_end.saturating_sub(report.outstanding.at_start);
-    // A few requests are always under way: half of the connections' worth of noise would be too much, a handful is not.
-    let piles_up = piled_up as f64 > (planned * PILE_UP_SHARE_MAX).max(10.0);
-    // At a low rate one request more or less at the window's edges is a large share.
-    let short = report.rate_achieved_per_s < RATE_SHARE_MIN * report.rate_sent_per_s.min(report.rate_asked_per_s)
-        && piled_up > 10;
-    let medians = report.service.p50_by_tenth_ns;
-    let (first, last) = (medians[0].max(1), medians[9]);
-    let grows =
-        medians[7..].iter().all(|&p50| p50 > SERVICE_GROWTH_FLOOR_NS && p50 as f64 > SERVICE_GROWTH_MAX * first as f64);
-    let unanswered = report.outstanding.after_drain as f64 > (planned * PILE_UP_SHARE_MAX).max(10.0);
-    (piles_up || short || grows || unanswered).then(|| {
-        format!(
-            "{:.0} of {:.0} requests/s answered; outstanding {} -> {} over the window, {} after the drain; \
-             median service time {:.1} -> {:.1} ms from its first tenth to its last",
-            report.rate_achieved_per_s,
-            report.rate_asked_per_s,
-            report.outstanding.at_start,
-            report.outstanding.at_end,
-            report.outstanding.after_drain,
-            first as f64 / 1e6,
-            last as f64 / 1e6,
-        )
-    })
+/// A check of one number.
+fn check(name: &str, value: f64, bound: Bound, limit: f64, unit: &str, decides: VerdictKind) -> Check {
+    let passed = match bound {
+        Bound::AtLeast => value >= limit,
+        Bound::AtMost => value <= limit,
+    };
+    let (name, unit) = (name.to_owned(), unit.to_owned());
+    Check { name, value, limit, bound, unit, p_value: None, passed, decides }
 }
 
-/// Where the client was late too, nothing piles up at the server. It is beyond its capacity all the same when, at what a
-/// request cost it, the rate asked for would take more CPU time than there is.
-fn beyond_capacity(report: &LoadReport, counters: &ServerCounters, cpus: usize) -> Option<String> {
+/// A check of a test's effect, which fails only if that is no chance either.
+fn test(what: &str, result: &TestResult, limit: f64, decides: VerdictKind) -> Check {
+    let name = format!("{what} ({})", result.name);
+    let check = check(&name, result.effect.abs(), Bound::AtMost, limit, "", decides);
+    let passed = check.passed || result.p_value >= Check::P_VALUE_MIN;
+    Check { p_value: Some(result.p_value), passed, ..check }
+}
+
+fn failures(report: &LoadReport) -> Vec<Check> {
+    let errors = |(class, count): (&str, u64)| {
+        check(&format!("errors of class {class}"), count as f64, Bound::AtMost, 0.0, "", VerdictKind::Failed)
+    };
+    let classes = report.errors.by_class().into_iter().filter(|(class, _)| *class != "timeout").map(errors);
+    let enough =
+        check("requests in the window", report.planned as f64, Bound::AtLeast, SAMPLES_MIN, "", VerdictKind::Failed);
+    classes.chain([enough]).collect()
+}
+
+fn saturation(report: &LoadReport) -> Vec<Check> {
+    use VerdictKind::Saturated;
+    let window_s = report.window_ns as f64 / 1e9;
+    let some = (report.planned as f64 * PILE_UP_SHARE_MAX).max(EDGE_REQUESTS);
+    let piled_up = report.outstanding.at_end as f64 - report.outstanding.at_start as f64;
+    let due_per_s = report.rate_sent_per_s.min(report.rate_asked_per_s);
+    let answered_min = RATE_SHARE_MIN * due_per_s - EDGE_REQUESTS / window_s;
+    let medians = report.service.p50_by_part_ns.map(|ns| ns as f64);
+    let last = medians[PARTS - SERVICE_GROWTH_PARTS..].iter().copied().fold(f64::INFINITY, f64::min);
+    let grown_ns = (SERVICE_GROWTH_MAX * medians[0].max(medians[1])).max(SERVICE_GROWTH_FLOOR_NS);
+    let unanswered = report.outstanding.after_drain as f64;
+    vec![
+        check("requests answered", report.rate_achieved_per_s, Bound::AtLeast, answered_min, "a second", Saturated),
+        check("requests added to the outstanding over the window", piled_up, Bound::AtMost, some, "", Saturated),
+        check("requests unanswered after the drain", unanswered, Bound::AtMost, some, "", Saturated),
+        check("median service time to the end", last / 1e6, Bound::AtMost, grown_ns / 1e6, "ms", Saturated),
+    ]
+}
+
+/// A server without CPU to spare, which could not have served the rate asked for whatever the client did. A client that
+/// is late sends its requests in bursts, which a server serves more cheaply one by one than they would come on time; so
+/// this holds all the more for a client that is not late.
+fn beyond_capacity(report: &LoadReport, counters: &ServerCounters, cpus: usize) -> Option<Check> {
     let requests = counters.totals.requests as f64;
     if report.rate_achieved_per_s >= RATE_SHARE_MIN * report.rate_asked_per_s || requests == 0.0 {
         return None;
     }
     let busy = counters.totals.cpu_ns() as f64 / counters.window_ns as f64 / cpus as f64;
     let needed = counters.totals.cpu_ns() as f64 / requests * report.rate_asked_per_s / 1e9;
-    (busy >= BUSY_SHARE_MIN && needed > cpus as f64).then(|| {
-        format!(
-            "{:.0} of {:.0} requests/s answered with the server's CPUs {:.0} % busy: for all it would need {needed:.1} CPUs \
-             and has {cpus}; the client was late as well (lag p99 {:.1} ms)",
-            report.rate_achieved_per_s,
-            report.rate_asked_per_s,
-            100.0 * busy,
-            report.lag.distribution.p99_ns as f64 / 1e6
-        )
+    (busy >= BUSY_SHARE_MIN).then(|| {
+        check("CPUs that the server needs for the rate", needed, Bound::AtMost, cpus as f64, "", VerdictKind::Saturated)
     })
 }
 
-fn client_limit(report: &LoadReport) -> Option<String> {
+fn client_limits(report: &LoadReport) -> Vec<Check> {
+    use VerdictKind::ClientLimited;
+    let window_s = report.window_ns as f64 / 1e9;
     let interval_ns = 1e9 / report.rate_asked_per_s;
-    let p50_ns = report.lag.distribution.p50_ns;
-    let late = p50_ns > LAG_P50_MAX_NS && p50_ns as f64 > LAG_SHARE_MAX * interval_ns;
-    let behind = report.rate_sent_per_s < RATE_SHARE_MIN * report.planned as f64 * 1e9 / report.window_ns as f64
-        && report.lag.p50_by_tenth_ns[9] > LAG_P50_MAX_NS;
-    (late || behind).then(|| {
-        format!(
-            "{:.0} of {:.0} requests/s sent in time; lag p50 {:.1} us, p99 {:.1} us: the client could not keep its schedule",
-            report.rate_sent_per_s,
-            report.rate_asked_per_s,
-            p50_ns as f64 / 1e3,
-            report.lag.distribution.p99_ns as f64 / 1e3
-        )
-    })
+    let lag_us = report.lag.distribution.p50_ns as f64 / 1e3;
+    let lag_us_max = LAG_P50_NS.max(LAG_SHARE_MAX * interval_ns) / 1e3;
+    let sent_min = (RATE_SHARE_MIN * report.planned as f64 - EDGE_REQUESTS) / window_s;
+    let mut checks = vec![
+        check("median lag", lag_us, Bound::AtMost, lag_us_max, "us", ClientLimited),
+        check("requests sent in time", report.rate_sent_per_s, Bound::AtLeast, sent_min, "a second", ClientLimited),
+    ];
+    let fit = report.fit.as_ref();
+    checks.extend(fit.map(|fit| test("distance of the sends from their plan", fit, FIT_DISTANCE_MAX, ClientLimited)));
+    checks
+}
+
+fn unanswered(report: &LoadReport) -> Check {
+    let share = report.errors.timeout as f64 / report.planned.max(1) as f64;
+    let limit = match report.transport {
+        Transport::Tcp => TIMEOUT_SHARE_MAX,
+        // Responses are matched in order: one that is lost gives its place to the next.
+        Transport::Udp => 0.0,
+    };
+    check("share of requests that were not answered", share, Bound::AtMost, limit, "", VerdictKind::Failed)
+}
+
+/// Two tests of the medians of the window's parts, of which one looks for a drift and one for a step.
+fn steadiness(report: &LoadReport) -> Vec<Check> {
+    let medians: Vec<f64> = report.service.p50_by_part_ns.iter().filter(|&&ns| ns > 0).map(|&ns| ns as f64).collect();
+    let tests = [
+        ("trend of the median service time over the window", steadiness::trend(&medians)),
+        ("shift of the median service time in the window", steadiness::change_point(&medians).map(|it| it.result)),
+    ];
+    let of = |(what, result): (&str, Option<TestResult>)| {
+        result.map(|result| test(what, &result, SERVICE_CHANGE_MAX, VerdictKind::Unsteady))
+    };
+    tests.into_iter().filter_map(of).collect()
 }
 
 #[cfg(test)]
@@ -150,9 +193,11 @@ mod tests {
 
     use super::*;
 
+    /// Medians of tenths of the window, two parts each.
     fn measured(tenths_ns: [u64; 10]) -> Measured {
         let histogram: Histogram = tenths_ns.iter().flat_map(|&ns| [ns; 10]).collect();
-        Measured { distribution: histogram.distribution(), p50_by_tenth_ns: tenths_ns, histogram }
+        let p50_by_part_ns = std::array::from_fn(|part| tenths_ns[part * 10 / PARTS]);
+        Measured { distribution: histogram.distribution(), p50_by_part_ns, histogram }
     }
 
     /// A healthy trial of 1 000 requests in a second.
@@ -161,7 +206,9 @@ mod tests {
             clock: ClockFacts { source: "tsc".into(), reason: String::new(), frequency_hz: 1e9, drift_ppm: 0.0 },
             pacing: Pacing::Spin,
             roles: Roles::OneLoop,
+            transport: Transport::Tcp,
             connections: 10,
+            idle: 0,
             connect_ns: 0,
             window_ns: 1_000_000_000,
             rate_asked_per_s: 1_000.0,
@@ -175,10 +222,16 @@ mod tests {
             lag: measured([200; 10]),
             service: measured([50_000; 10]),
             response: measured([50_200; 10]),
+            fit: Some(fit(0.02, 1.0)),
+            kernel: None,
             memory_bytes_per_connection: 48.0,
             cpu_ns: 0,
             involuntary_switches: 0,
         }
+    }
+
+    fn fit(effect: f64, p_value: f64) -> TestResult {
+        TestResult { name: "a test".into(), statistic: effect, p_value, effect, count: 1_000 }
     }
 
     fn kind(change: impl FnOnce(&mut LoadReport)) -> VerdictKind {
@@ -194,7 +247,7 @@ mod tests {
             kind(|r| r.lag = measured([200, 200, 200, 9_000_000, 200, 200, 200, 200, 200, 200])),
             VerdictKind::Valid
         );
-        assert_eq!(kind(|r| r.service.p50_by_tenth_ns[9] = 8_000_000), VerdictKind::Valid, "one tenth is no trend");
+        assert_eq!(kind(|r| r.service.p50_by_part_ns[19] = 8_000_000), VerdictKind::Valid, "one part is no trend");
         assert_eq!(kind(|r| r.outstanding.at_end = 9), VerdictKind::Valid);
     }
 
@@ -221,7 +274,7 @@ mod tests {
         let behind = |r: &mut LoadReport| {
             r.rate_sent_per_s = 900.0;
             r.rate_achieved_per_s = 899.0;
-            r.lag.p50_by_tenth_ns[9] = 100_000_000;
+            r.lag.p50_by_part_ns[19] = 100_000_000;
         };
         assert_eq!(kind(behind), VerdictKind::ClientLimited);
     }
@@ -258,6 +311,58 @@ mod tests {
         let mut report = healthy();
         report.outstanding = Outstanding { at_start: 50, at_end: 400, after_drain: 7 };
         let reason = judge(&report, None).reason;
-        assert!(reason.contains("50 -> 400") && reason.contains("7 after the drain"), "{reason}");
+        assert_eq!(reason, "requests added to the outstanding over the window: 350, not at most 20");
+    }
+
+    #[test]
+    fn sends_that_do_not_follow_their_plan_are_the_client_s() {
+        assert_eq!(kind(|r| r.fit = Some(fit(0.4, 1e-9))), VerdictKind::ClientLimited);
+        assert_eq!(kind(|r| r.fit = Some(fit(0.4, 0.2))), VerdictKind::Valid, "it may be chance");
+        assert_eq!(kind(|r| r.fit = Some(fit(0.1, 1e-9))), VerdictKind::Valid, "too little to matter");
+        assert_eq!(kind(|r| r.fit = None), VerdictKind::Valid, "too few to say");
+    }
+
+    #[test]
+    fn a_server_that_slows_down_is_unsteady() {
+        let slower = |factor: u64| {
+            move |r: &mut LoadReport| {
+                let tenths =
+                    std::array::from_fn(|tenth| 50_000 + 100 * tenth as u64 * if tenth < 5 { 1 } else { factor });
+                r.service = measured(tenths);
+            }
+        };
+        assert_eq!(kind(slower(1)), VerdictKind::Valid, "a trend of 2 % is none that matters");
+        assert_eq!(kind(slower(100)), VerdictKind::Unsteady);
+        let step = [50, 51, 50, 49, 50, 90, 91, 90, 89, 90].map(|us| us * 1_000);
+        let mut report = healthy();
+        report.service = measured(step);
+        let verdict = judge(&report, None);
+        assert_eq!(verdict.kind, VerdictKind::Unsteady);
+        assert!(verdict.reason.contains("Pettitt change-point test): 0.800 (p "), "{}", verdict.reason);
+    }
+
+    #[test]
+    fn datagrams_that_are_lost_fail_the_trial() {
+        let one = |r: &mut LoadReport| r.errors.timeout = 1;
+        assert_eq!(kind(one), VerdictKind::Valid);
+        let mut report = healthy();
+        report.transport = Transport::Udp;
+        one(&mut report);
+        assert_eq!(judge(&report, None).kind, VerdictKind::Failed);
+    }
+
+    #[test]
+    fn every_verdict_lists_every_check_with_its_limit() {
+        let checks = judge(&healthy(), None).checks;
+        let shown: Vec<String> = checks
+            .iter()
+            .map(|c| format!("{}: {} {:?} {} {} -> {:?}", c.name, c.value, c.bound, c.limit, c.unit, c.decides))
+            .collect();
+        insta::assert_snapshot!(shown.join("\n"));
+        assert!(checks.iter().all(|check| check.passed));
+        let mut names: Vec<&str> = checks.iter().map(|check| check.name.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), checks.len());
     }
 }

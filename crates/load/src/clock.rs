@@ -9,6 +9,8 @@
 use std::thread;
 use std::time::Duration;
 
+use rustix::time::ClockId;
+
 use crate::config::ClockChoice;
 use crate::error::LoadError;
 use crate::report::ClockFacts;
@@ -39,7 +41,44 @@ enum Source {
 #[derive(Clone, Copy, Debug)]
 struct Anchor {
     ticks: u64,
-    monotonic_ns: u64,
+    kernel_ns: u64,
+}
+
+/// The wall clock (CLOCK_REALTIME), which the kernel's timestamps are of, in ticks of ours. Its pace is adjusted while it
+/// runs, so the two are compared again and again over a trial.
+#[derive(Clone, Debug, Default)]
+pub struct Wall {
+    anchors: Vec<Anchor>,
+}
+
+/// The wall clock's pace may be adjusted by at most so much (adjtimex(2): 500 parts per million, and 10 % of a tick)...
+const WALL_PACE_MAX: f64 = 0.001;
+/// ...and a reading may be off by this, in nanoseconds. What differs by more is a step.
+const WALL_READING_NS: f64 = 20_000.0;
+
+impl Wall {
+    /// Compares once more. At least two comparisons are needed, in order, around all that is converted.
+    pub fn compare(&mut self, clock: &Clock) {
+        self.anchors.push(Anchor::read(clock.source, ClockId::Realtime));
+    }
+
+    /// Ticks at a wall time in nanoseconds.
+    pub fn ticks(&self, wall_ns: u64) -> u64 {
+        let after = self.anchors.partition_point(|anchor| anchor.kernel_ns <= wall_ns).clamp(1, self.anchors.len() - 1);
+        let (from, to) = (self.anchors[after - 1], self.anchors[after]);
+        let pace = (to.ticks - from.ticks) as f64 / (to.kernel_ns as f64 - from.kernel_ns as f64);
+        let ahead = (wall_ns as i64 - from.kernel_ns as i64) as f64 * pace;
+        from.ticks.wrapping_add_signed(ahead.round() as i64)
+    }
+
+    /// Whether it was set to another time meanwhile: then nothing that it says can be converted.
+    pub fn stepped(&self, clock: &Clock) -> bool {
+        self.anchors.windows(2).any(|pair| {
+            let ours_ns = clock.between_ns(pair[0].ticks, pair[1].ticks) as f64;
+            let walls_ns = pair[1].kernel_ns as f64 - pair[0].kernel_ns as f64;
+            walls_ns <= 0.0 || (walls_ns - ours_ns).abs() > ours_ns * WALL_PACE_MAX + WALL_READING_NS
+        })
+    }
 }
 
 impl Clock {
@@ -54,13 +93,13 @@ impl Clock {
             (ClockChoice::Auto, false) => (Source::Monotonic, "no invariant TSC"),
             (ClockChoice::Tsc, false) => return Err(LoadError::NoTsc),
         };
-        let first = Anchor::read(source);
+        let first = Anchor::read(source, ClockId::Monotonic);
         if source == Source::Monotonic {
             return Ok(Self { source, reason, anchor: first, ticks_per_ns: 1.0 });
         }
         thread::sleep(CALIBRATION);
-        let anchor = Anchor::read(source);
-        let ticks_per_ns = (anchor.ticks - first.ticks) as f64 / (anchor.monotonic_ns - first.monotonic_ns) as f64;
+        let anchor = Anchor::read(source, ClockId::Monotonic);
+        let ticks_per_ns = (anchor.ticks - first.ticks) as f64 / (anchor.kernel_ns - first.kernel_ns) as f64;
         Ok(Self { source, reason, anchor, ticks_per_ns })
     }
 
@@ -84,14 +123,14 @@ impl Clock {
 
     /// CLOCK_MONOTONIC, in nanoseconds, at `ticks`.
     pub fn monotonic_ns(&self, ticks: u64) -> u64 {
-        self.anchor.monotonic_ns.wrapping_add_signed(self.between_ns(self.anchor.ticks, ticks))
+        self.anchor.kernel_ns.wrapping_add_signed(self.between_ns(self.anchor.ticks, ticks))
     }
 
     /// Compares once more with the kernel's clock.
     pub fn facts(&self) -> ClockFacts {
-        let end = Anchor::read(self.source);
-        let elapsed_ns = (end.monotonic_ns - self.anchor.monotonic_ns) as f64;
-        let drift_ns = self.monotonic_ns(end.ticks) as f64 - end.monotonic_ns as f64;
+        let end = Anchor::read(self.source, ClockId::Monotonic);
+        let elapsed_ns = (end.kernel_ns - self.anchor.kernel_ns) as f64;
+        let drift_ns = self.monotonic_ns(end.ticks) as f64 - end.kernel_ns as f64;
         ClockFacts {
             source: match self.source {
                 Source::Tsc => "tsc",
@@ -110,26 +149,26 @@ impl Source {
     fn ticks(self) -> u64 {
         match self {
             Self::Tsc => read_tsc(),
-            Self::Monotonic => monotonic_ns(),
+            Self::Monotonic => kernel_ns(ClockId::Monotonic),
         }
     }
 }
 
 impl Anchor {
-    /// Both clocks at one instant, as nearly as a few tries allow.
-    fn read(source: Source) -> Self {
+    /// Our clock and one of the kernel's at one instant, as nearly as a few tries allow.
+    fn read(source: Source, clock: ClockId) -> Self {
         let bracket = || {
             let before = source.ticks();
-            let monotonic_ns = monotonic_ns();
+            let kernel_ns = kernel_ns(clock);
             let after = source.ticks();
-            (after - before, Self { ticks: before + (after - before) / 2, monotonic_ns })
+            (after - before, Self { ticks: before + (after - before) / 2, kernel_ns })
         };
         (0..READINGS).map(|_| bracket()).min_by_key(|&(width, _)| width).expect("at least one reading").1
     }
 }
 
-fn monotonic_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+fn kernel_ns(clock: ClockId) -> u64 {
+    let now = rustix::time::clock_gettime(clock);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
@@ -177,5 +216,32 @@ mod tests {
             assert!(back.abs_diff(ns) <= 1, "{ns} came back as {back}");
         }
         assert!(clock.between_ns(5_000_000, 0) < 0);
+    }
+
+    #[test]
+    fn wall_times_convert_along_a_clock_whose_pace_changes() {
+        let anchor = |ticks, kernel_ns| Anchor { ticks, kernel_ns };
+        let wall = Wall { anchors: vec![anchor(1_000, 100_000), anchor(3_000, 101_000), anchor(6_000, 102_000)] };
+        let shown = [99_500, 100_000, 100_500, 101_000, 101_500, 102_500].map(|ns| wall.ticks(ns));
+        assert_eq!(shown, [0, 1_000, 2_000, 3_000, 4_500, 7_500]);
+    }
+
+    #[test]
+    fn a_step_of_the_wall_clock_is_noticed() {
+        let clock = Clock::calibrate(ClockChoice::Monotonic).unwrap();
+        let wall = |second_ns| Wall {
+            anchors: vec![
+                Anchor { ticks: 0, kernel_ns: 5_000_000_000 },
+                Anchor { ticks: 1_000_000_000, kernel_ns: second_ns },
+            ],
+        };
+        assert!(!wall(6_000_400_000).stepped(&clock));
+        assert!(wall(6_010_000_000).stepped(&clock));
+        assert!(wall(4_000_000_000).stepped(&clock));
+        let mut wall = Wall::default();
+        wall.compare(&clock);
+        thread::sleep(Duration::from_millis(5));
+        wall.compare(&clock);
+        assert!(!wall.stepped(&clock), "{wall:?}");
     }
 }

@@ -1,6 +1,8 @@
 //! What the load generator is asked to do, as plain data with every default made explicit.
 
+use std::fmt;
 use std::net::SocketAddr;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use wire::ServiceSpec;
@@ -10,10 +12,19 @@ use wire::ServiceSpec;
 pub struct LoadConfig {
     /// The server's address.
     pub target: SocketAddr,
+    /// How requests get there.
+    pub transport: Transport,
     /// The service spoken, with its sizes.
     pub service: ServiceSpec,
-    /// Connections held open for the whole trial, over all threads.
+    /// Connections held open for the whole trial, over all clients, that requests may be sent on.
     pub connections: u32,
+    /// Connections held open besides, on which nothing is sent after they were verified.
+    pub idle: u32,
+    /// The share of `connections` that requests are sent on (kawai2006 section 3.1.1), above 0, at most 1: a fixed subset,
+    /// drawn by the seed.
+    pub active: f64,
+    /// How a request's connection is chosen among the active ones.
+    pub choice: Choice,
     /// Requests a second while held and measured, over all threads.
     pub rate_per_s: f64,
     /// When each request is sent.
@@ -30,10 +41,64 @@ pub struct LoadConfig {
     pub cpus: Vec<usize>,
     /// The clock to take timestamps from.
     pub clock: ClockChoice,
+    /// Who takes timestamps.
+    pub timestamps: Timestamps,
     /// Seed of the schedule and of the choice of connections.
     pub seed: u64,
     /// A connection attempt, or its first response, that takes longer than this is a timeout.
     pub timeout_ns: u64,
+}
+
+impl LoadConfig {
+    /// The traffic of `muxbench load` without flags, over TCP: 400 connections, 2 000 requests a second for 5 s.
+    pub fn new(target: SocketAddr, service: ServiceSpec) -> Self {
+        Self {
+            target,
+            transport: Transport::Tcp,
+            service,
+            connections: 400,
+            idle: 0,
+            active: 1.0,
+            choice: Choice::Uniform,
+            rate_per_s: 2_000.0,
+            schedule: Schedule::SlotRandom,
+            phases: Phases {
+                ramp_ns: 1_000_000_000,
+                hold_ns: 1_000_000_000,
+                measure_ns: 5_000_000_000,
+                drain_ns: 2_000_000_000,
+            },
+            pacing: Pacing::Auto,
+            roles: Roles::Auto,
+            clients: 1,
+            cpus: Vec::new(),
+            clock: ClockChoice::Auto,
+            timestamps: Timestamps::Client,
+            seed: 1,
+            timeout_ns: 10_000_000_000,
+        }
+    }
+
+    /// Time between two requests at the target rate, in nanoseconds.
+    pub fn interval_ns(&self) -> f64 {
+        1e9 / self.rate_per_s
+    }
+
+    /// All connections, idle ones included.
+    pub fn connections_and_idle(&self) -> u32 {
+        self.connections.saturating_add(self.idle)
+    }
+}
+
+/// How requests get to the server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Transport {
+    /// A stream for each connection.
+    #[default]
+    Tcp,
+    /// A connected socket for each connection; a request and a response are one datagram each.
+    Udp,
 }
 
 /// How long each phase of a trial lasts, in nanoseconds.
@@ -62,6 +127,61 @@ impl Phases {
 pub enum Schedule {
     /// One request in each slot of `1/rate`, uniformly placed inside it (kawai2008 section 4.1.1).
     SlotRandom,
+    /// One request every `1/rate` (kawai2006 section 4.1).
+    Constant,
+    /// A Poisson process: gaps are exponential, so that requests come in clumps as independent users' do.
+    Poisson,
+}
+
+/// How a request's connection is chosen among the active ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Choice {
+    /// Each is as likely as any other (kawai2008, kawai2006).
+    #[default]
+    Uniform,
+    /// The `k`th most popular is chosen with a probability proportional to `1/k^exponent`. Which one that is, the seed says.
+    Zipf {
+        /// Above 0.
+        exponent: f64,
+    },
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Uniform => f.write_str("uniform"),
+            Self::Zipf { exponent } => write!(f, "zipf:{exponent}"),
+        }
+    }
+}
+
+impl FromStr for Choice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let exponent = match text.split_once(':') {
+            None if text == "uniform" => return Ok(Self::Uniform),
+            None if text == "zipf" => Some(1.0),
+            Some(("zipf", exponent)) => exponent.parse().ok(),
+            _ => None,
+        };
+        match exponent {
+            Some(exponent) if exponent > 0.0 && f64::is_finite(exponent) => Ok(Self::Zipf { exponent }),
+            _ => Err(format!("`{text}` is no choice of connections; write uniform, zipf (exponent 1) or zipf:0.8")),
+        }
+    }
+}
+
+impl Serialize for Choice {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Choice {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
 }
 
 /// How a sender waits for a planned time.
@@ -101,4 +221,32 @@ pub enum ClockChoice {
     Tsc,
     /// `clock_gettime(CLOCK_MONOTONIC)`.
     Monotonic,
+}
+
+/// Who takes timestamps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Timestamps {
+    /// The client: t2 and t3.
+    #[default]
+    Client,
+    /// The client, and the kernel too (`SO_TIMESTAMPING`): when a request was handed to the scheduler and to the driver
+    /// (t2k), and when its response arrived (t3k).
+    Kernel,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_read_as_they_are_written() {
+        for choice in [Choice::Uniform, Choice::Zipf { exponent: 1.0 }, Choice::Zipf { exponent: 0.8 }] {
+            assert_eq!(choice.to_string().parse(), Ok(choice));
+        }
+        assert_eq!("zipf".parse(), Ok(Choice::Zipf { exponent: 1.0 }));
+        for wrong in ["", "pareto", "zipf:", "zipf:0", "zipf:-1", "zipf:nan", "uniform:1"] {
+            assert!(wrong.parse::<Choice>().is_err(), "{wrong}");
+        }
+    }
 }

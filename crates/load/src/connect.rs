@@ -1,7 +1,7 @@
 //! Connections, each verified: established, and served one whole response.
 
-use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use rustix::process::{Resource, Rlimit};
 use wire::ServiceSpec;
 
 use crate::class::Class;
-use crate::config::LoadConfig;
+use crate::config::{LoadConfig, Transport};
 use crate::error::LoadError;
 
 /// Connections in progress at once: few enough for any server's backlog.
@@ -19,7 +19,7 @@ const WINDOW: u32 = 128;
 /// How often progress is reported.
 const PROGRESS: Duration = Duration::from_millis(200);
 
-/// Opens and verifies all of `config.connections`; `progress` is told how many are done.
+/// Opens and verifies all of `config`'s connections, idle ones included; `progress` is told how many are done.
 ///
 /// # Errors
 /// The first connection that cannot be made or is not served: a trial with fewer would be another trial.
@@ -29,40 +29,66 @@ pub fn connect(config: &LoadConfig, progress: &mut dyn FnMut(u32)) -> Result<Vec
     let request = vec![0; request_bytes as usize];
     let mut response = vec![0; response_bytes as usize];
     let timeout = Duration::from_nanos(config.timeout_ns);
-    let mut streams: Vec<TcpStream> = Vec::with_capacity(config.connections as usize);
+    let total = config.connections_and_idle();
+    let mut streams: Vec<OwnedFd> = Vec::with_capacity(total as usize);
     let mut reported = Instant::now();
-    while (streams.len() as u32) < config.connections {
+    while (streams.len() as u32) < total {
         let verified = streams.len();
-        let target = (verified as u32 + WINDOW).min(config.connections) as usize;
+        let target = (verified as u32 + WINDOW).min(total) as usize;
         while streams.len() < target {
             let stream = open(config, timeout, &request).map_err(|error| failed(config, streams.len(), error))?;
             streams.push(stream);
         }
-        for (number, stream) in streams.iter_mut().enumerate().skip(verified) {
-            verify(stream, &mut response).map_err(|error| failed(config, number, error))?;
+        for (number, stream) in streams.iter().enumerate().skip(verified) {
+            verify(stream, config.transport, &mut response).map_err(|error| failed(config, number, error))?;
         }
         if reported.elapsed() >= PROGRESS {
             reported = Instant::now();
             progress(streams.len() as u32);
         }
     }
-    Ok(streams.into_iter().map(OwnedFd::from).collect())
+    Ok(streams)
 }
 
-fn open(config: &LoadConfig, timeout: Duration, request: &[u8]) -> io::Result<TcpStream> {
-    let mut stream = TcpStream::connect_timeout(&config.target, timeout)?;
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(timeout))?;
-    stream.set_write_timeout(Some(timeout))?;
-    stream.write_all(request)?;
-    // A reset at the end leaves no connection in TIME_WAIT, so that the next trial finds the ports free.
-    sockopt::set_socket_linger(&stream, Some(Duration::ZERO))?;
-    Ok(stream)
+/// A connection with its first request sent.
+fn open(config: &LoadConfig, timeout: Duration, request: &[u8]) -> io::Result<OwnedFd> {
+    let socket: OwnedFd = match config.transport {
+        Transport::Tcp => {
+            let stream = TcpStream::connect_timeout(&config.target, timeout)?;
+            stream.set_nodelay(true)?;
+            // A reset at the end leaves no connection in TIME_WAIT, so that the next trial finds the ports free.
+            sockopt::set_socket_linger(&stream, Some(Duration::ZERO))?;
+            stream.into()
+        }
+        Transport::Udp => {
+            let any: IpAddr =
+                if config.target.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+            let socket = UdpSocket::bind((any, 0))?;
+            socket.connect(config.target)?;
+            socket.into()
+        }
+    };
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(timeout))?;
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(timeout))?;
+    let mut rest = request;
+    while !rest.is_empty() {
+        rest = &rest[rustix::io::write(&socket, rest)?..];
+    }
+    Ok(socket)
 }
 
-fn verify(stream: &mut TcpStream, response: &mut [u8]) -> io::Result<()> {
-    stream.read_exact(response)?;
-    stream.set_nonblocking(true)
+/// Waits for the first response.
+fn verify(socket: &OwnedFd, transport: Transport, response: &mut [u8]) -> io::Result<()> {
+    let mut rest = &mut *response;
+    while !rest.is_empty() {
+        let count = rustix::io::read(socket, &mut *rest)?;
+        // A datagram is a whole response, or none.
+        if count == 0 || (transport == Transport::Udp && count != rest.len()) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        rest = &mut rest[count..];
+    }
+    Ok(rustix::io::ioctl_fionbio(socket, true)?)
 }
 
 fn failed(config: &LoadConfig, index: usize, error: io::Error) -> LoadError {
@@ -76,7 +102,7 @@ fn failed(config: &LoadConfig, index: usize, error: io::Error) -> LoadError {
     };
     LoadError::Connect {
         number: index as u32 + 1,
-        total: config.connections,
+        total: config.connections_and_idle(),
         target: config.target.to_string(),
         class: class.name(),
         error,

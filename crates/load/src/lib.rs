@@ -7,24 +7,31 @@
 //! - `connect`: connections, each verified; `class`: the ways in which one fails
 //! - `record`: memory set aside for requests; `progress`: how far they are; `placement`: CPUs, and what `auto` stands for
 //! - `send`, `receive`: the two roles; `open`: the open loop, in one thread or two
+//! - `stamps`: the kernel's timestamps; [`interface`]: the interface that requests leave by
 //! - `summary`: from records to samples and figures
 //! - [`closed`]: a closed loop that finds a server's highest rate
+//! - [`cost`]: what a request costs the client
+//! - [`reflector`]: a server that holds each response for a known time, to calibrate the client against
 
 mod class;
 pub mod clock;
 pub mod closed;
 pub mod config;
 mod connect;
+pub mod cost;
 pub mod error;
+pub mod interface;
 mod open;
 mod placement;
 mod progress;
 mod receive;
 mod record;
+pub mod reflector;
 pub mod report;
 mod run;
 pub mod schedule;
 mod send;
+mod stamps;
 pub mod summary;
 
 pub use config::LoadConfig;

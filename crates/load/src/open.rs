@@ -62,8 +62,8 @@ pub fn one_loop(
             idle(clock, pacing, sender, receiver, now);
         }
         receiver.wait(&mut events, 0);
-        for connection in events.connections() {
-            receiver.handle(connection);
+        for event in events.iter() {
+            receiver.handle(event);
             if sender.is_due(clock.now()) {
                 sender.send();
             }
@@ -144,8 +144,8 @@ pub fn receive_loop(clock: &Clock, until: &Until<'_>, receiver: &mut Receiver<'_
     let mut events = Events::new();
     loop {
         receiver.wait(&mut events, SLEEP_MS);
-        for connection in events.connections() {
-            receiver.handle(connection);
+        for event in events.iter() {
+            receiver.handle(event);
         }
         if receiver.alive() == 0 {
             // Nobody is left to send to.

@@ -13,6 +13,7 @@ use crate::clock::Clock;
 use crate::error::LoadError;
 use crate::progress::Progress;
 use crate::record::{Head, Link, Record};
+use crate::stamps::Stamper;
 
 /// Most bytes taken by one read.
 const READ_BYTES: usize = 64 << 10;
@@ -28,10 +29,10 @@ impl Events {
         Self(Vec::with_capacity(EVENTS_MAX))
     }
 
-    /// The connections, by number.
+    /// Each connection's number, and what it is ready for.
     #[inline]
-    pub fn connections(&self) -> impl Iterator<Item = usize> {
-        self.0.iter().map(|event| event.data.u64() as usize)
+    pub fn iter(&self) -> impl Iterator<Item = (usize, EventFlags)> {
+        self.0.iter().map(|event| (event.data.u64() as usize, event.flags))
     }
 }
 
@@ -46,6 +47,8 @@ pub struct Receiver<'a> {
     inbox: Vec<u8>,
     alive: usize,
     progress: &'a Progress,
+    /// Where the kernel's timestamps are asked for.
+    stamper: Option<Stamper<'a>>,
 }
 
 /// What the receive role keeps of a connection.
@@ -70,6 +73,7 @@ impl<'a> Receiver<'a> {
         links: &'a [Link],
         response_bytes: u32,
         progress: &'a Progress,
+        stamper: Option<Stamper<'a>>,
     ) -> Result<Self, LoadError> {
         let failed = |error: Errno| LoadError::System { what: "epoll of the client", error: error.into() };
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(failed)?;
@@ -86,6 +90,7 @@ impl<'a> Receiver<'a> {
             inbox: Vec::with_capacity(READ_BYTES),
             alive: links.len(),
             progress,
+            stamper,
         })
     }
 
@@ -113,9 +118,21 @@ impl<'a> Receiver<'a> {
 
     /// Reads from a connection that is ready.
     #[inline]
-    pub fn handle(&mut self, index: usize) {
+    pub fn handle(&mut self, (index, flags): (usize, EventFlags)) {
         self.inbox.clear();
-        match rustix::io::read(&self.links[index].io, spare_capacity(&mut self.inbox)) {
+        let link = &self.links[index];
+        let read = match &mut self.stamper {
+            None => rustix::io::read(&link.io, spare_capacity(&mut self.inbox)),
+            Some(stamper) => {
+                let stamped =
+                    flags.contains(EventFlags::ERR) && stamper.take(link.io.as_fd(), index, link, self.records);
+                if stamped && !flags.contains(EventFlags::IN) {
+                    return;
+                }
+                stamper.read(link.io.as_fd(), &mut self.inbox)
+            }
+        };
+        match read {
             // t3: right after the read that may complete a response.
             Ok(count) if count > 0 => self.received(index, count as u64, self.clock.now()),
             Ok(_) => {
@@ -136,7 +153,10 @@ impl<'a> Receiver<'a> {
         while connection.received_bytes >= self.response_bytes
             && let Some(record) = connection.head.take(link, self.records)
         {
-            record.complete.store(now, Relaxed);
+            self.records[record].complete.store(now, Relaxed);
+            if let Some(stamper) = &self.stamper {
+                stamper.arrived(record);
+            }
             connection.received_bytes -= self.response_bytes;
             completed += 1;
         }

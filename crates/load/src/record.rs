@@ -89,15 +89,15 @@ impl Tail {
 pub struct Head(u32);
 
 impl Head {
-    /// Takes the oldest request that was not taken yet.
+    /// Takes the oldest request that was not taken yet: its index among the records.
     #[inline]
-    pub fn take<'r>(&mut self, link: &Link, records: &'r [Record]) -> Option<&'r Record> {
+    pub fn take(&mut self, link: &Link, records: &[Record]) -> Option<usize> {
         let id = self.peek(link, records);
         if id == NONE {
             return None;
         }
         self.0 = id;
-        Some(&records[id as usize - 1])
+        Some(id as usize - 1)
     }
 
     /// Whether a request waits for its response.
@@ -141,11 +141,11 @@ mod tests {
         for index in 0..4 {
             tails[index % 2].push(&links[index % 2], &records, index);
         }
-        assert_eq!(heads[1].take(&links[1], &records).unwrap().planned, 1);
+        assert_eq!(heads[1].take(&links[1], &records), Some(1));
         tails[1].push(&links[1], &records, 5);
-        assert_eq!(heads[1].take(&links[1], &records).unwrap().planned, 3);
-        assert_eq!(heads[1].take(&links[1], &records).unwrap().planned, 5);
+        assert_eq!(heads[1].take(&links[1], &records), Some(3));
+        assert_eq!(heads[1].take(&links[1], &records), Some(5));
         assert!(heads[1].take(&links[1], &records).is_none());
-        assert_eq!(heads[0].take(&links[0], &records).unwrap().planned, 0);
+        assert_eq!(heads[0].take(&links[0], &records), Some(0));
     }
 }

@@ -1,9 +1,10 @@
 //! What came of a trial on the client's side, as plain data.
 
 use serde::{Deserialize, Serialize};
-use stats::{Distribution, Histogram};
+use stats::{Distribution, Histogram, TestResult};
 
-use crate::config::{Pacing, Roles};
+use crate::config::{Pacing, Roles, Transport};
+use crate::interface::Hardware;
 
 /// One request of the measured window. Times are integer nanoseconds after the start of that window, on one clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +15,14 @@ pub struct Sample {
     pub sent_ns: i64,
     /// t3: taken when the whole response had been read; [`Sample::NEVER`] if it did not come.
     pub complete_ns: i64,
+    /// When the kernel handed the request to the scheduler; [`Sample::NEVER`] where this and the following are not known.
+    pub scheduler_ns: i64,
+    /// t2k: when the kernel handed it to the driver.
+    pub driver_ns: i64,
+    /// t3k: when the response's last packet arrived in the kernel.
+    pub arrived_ns: i64,
+    /// How long it took as the interface's own clock has it, from wire to wire.
+    pub hardware_service_ns: i64,
     /// Which connection, from 0.
     pub connection: u32,
 }
@@ -21,6 +30,18 @@ pub struct Sample {
 impl Sample {
     /// The completion time of a response that never came.
     pub const NEVER: i64 = i64::MAX;
+
+    /// One of which nothing is known.
+    pub const UNKNOWN: Self = Self {
+        planned_ns: 0,
+        sent_ns: Self::NEVER,
+        complete_ns: Self::NEVER,
+        scheduler_ns: Self::NEVER,
+        driver_ns: Self::NEVER,
+        arrived_ns: Self::NEVER,
+        hardware_service_ns: Self::NEVER,
+        connection: 0,
+    };
 }
 
 /// What the client saw of one trial.
@@ -32,8 +53,12 @@ pub struct LoadReport {
     pub pacing: Pacing,
     /// The roles that were used, never `auto`.
     pub roles: Roles,
-    /// Connections established and served once before the ramp.
+    /// How requests got to the server.
+    pub transport: Transport,
+    /// Connections established and served once before the ramp, that requests may be sent on.
     pub connections: u32,
+    /// Connections established and served once besides, and silent since.
+    pub idle: u32,
     /// Time to connect and verify all of them, in nanoseconds.
     pub connect_ns: u64,
     /// Length of the measured window, in nanoseconds.
@@ -61,6 +86,10 @@ pub struct LoadReport {
     pub service: Measured,
     /// t3 − t1.
     pub response: Measured,
+    /// Whether the sends followed their plan; `None` with too few to say.
+    pub fit: Option<TestResult>,
+    /// What the kernel's timestamps say; `None` when they were not asked for.
+    pub kernel: Option<KernelReport>,
     /// User memory the client set aside per connection, in bytes (connection state, not samples).
     pub memory_bytes_per_connection: f64,
     /// CPU time of the client's process in the window, in nanoseconds.
@@ -74,10 +103,38 @@ pub struct LoadReport {
 pub struct Measured {
     /// Quantiles and moments.
     pub distribution: Distribution,
-    /// Median in each tenth of the window, in nanoseconds, by planned time; 0 where a tenth has no sample.
-    pub p50_by_tenth_ns: [u64; 10],
+    /// Median in each of [`PARTS`] equal parts of the window, in nanoseconds, by planned time; 0 where one has no sample.
+    pub p50_by_part_ns: [u64; PARTS],
     /// The whole histogram.
     pub histogram: Histogram,
+}
+
+/// Parts that a window is looked at in: enough for a test of its steadiness.
+pub const PARTS: usize = 20;
+
+/// What the kernel saw of the requests of the window.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct KernelReport {
+    /// The interface that requests left by.
+    pub interface: String,
+    /// Whether that takes timestamps of its own.
+    pub hardware: Hardware,
+    /// From t2 to the scheduler.
+    pub to_scheduler: Measured,
+    /// t2k − t2: from the client's timestamp to the driver.
+    pub to_driver: Measured,
+    /// t3 − t3k: from the response's arrival to the client's timestamp.
+    pub from_arrival: Measured,
+    /// t3k − t2k: service time as the kernel saw it.
+    pub service: Measured,
+    /// Service time as the interface saw it, from wire to wire.
+    pub hardware_service: Option<Measured>,
+    /// Requests sent for which no t2k came.
+    pub unstamped_sent: u64,
+    /// Responses completed for which no t3k came.
+    pub unstamped_arrived: u64,
+    /// The wall clock, which the kernel's stamps are of, was set during the trial: nothing could be converted.
+    pub wall_clock_stepped: bool,
 }
 
 /// Requests in flight over the window.

@@ -1,7 +1,7 @@
 //! One trial's load, from connecting to the report.
 
 use std::ops::Range;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use wire::ServiceSpec;
 
-use crate::clock::Clock;
-use crate::config::{LoadConfig, Roles};
+use crate::clock::{Clock, Wall};
+use crate::config::{LoadConfig, Roles, Timestamps, Transport};
 use crate::error::LoadError;
+use crate::interface::{self, Hardware};
 use crate::open::{self, Until};
 use crate::placement::{self, Pinned};
 use crate::progress::Progress;
@@ -19,13 +20,16 @@ use crate::receive::{self, Receiver};
 use crate::record::{Link, Record};
 use crate::report::{LoadReport, Sample};
 use crate::send::{self, Sender};
-use crate::summary::{self, Usage};
+use crate::stamps::{self, Stamp, Stamper};
+use crate::summary::{self, Recorded, Usage};
 use crate::{connect, schedule};
 
 /// Between the moment that everything is ready and the beginning of the ramp.
 const LEAD_NS: u64 = 5_000_000;
-/// How often progress is reported.
+/// How often progress is reported, and our clock compared with the wall's.
 const PROGRESS_NS: u64 = 500_000_000;
+/// What one datagram holds: 65 535 bytes less the headers of IP and UDP.
+const DATAGRAM_BYTES_MAX: u32 = 65_507;
 
 /// What happens while a load runs; also what a `load` process says, one JSON object a line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -87,7 +91,12 @@ pub struct Outcome {
 /// One client: its share of the connections and of the requests.
 struct Client {
     records: Vec<Record>,
+    /// One for each record, where the kernel's timestamps are asked for.
+    stamps: Vec<Stamp>,
+    /// Its connections: those that requests may be sent on, then idle ones.
     links: Range<usize>,
+    /// How many of these requests may be sent on.
+    connections: u32,
     progress: Progress,
     /// Its threads are to end.
     stop: AtomicBool,
@@ -104,29 +113,35 @@ pub fn run(config: &LoadConfig, on_event: &mut dyn FnMut(Event)) -> Result<Outco
     let _ = rustix::thread::set_current_timer_slack(Some(std::num::NonZeroU64::MIN));
     let clock = Clock::calibrate(config.clock)?;
 
-    let total = config.connections;
+    let total = config.connections_and_idle();
     let started = Instant::now();
     let sockets = connect::connect(config, &mut |done| on_event(Event::Connecting { done, total }))?;
+    let interface = match config.timestamps {
+        Timestamps::Client => None,
+        Timestamps::Kernel => Some(Stamping::switch_on(config, &sockets)?),
+    };
     let links: Vec<Link> = sockets.into_iter().map(Link::new).collect();
     let connect_ns = started.elapsed().as_nanos() as u64;
     on_event(Event::Connected { connections: total, elapsed_ns: connect_ns });
 
     let mut clients = divide(config)?;
-    let ServiceSpec::Fixed { request_bytes, response_bytes } = config.service;
+    let ServiceSpec::Fixed { response_bytes, .. } = config.service;
     let start = draw(config, &clock, &mut clients);
-    let at = |ns: u64| start + clock.ticks(ns as f64);
-    let phases = config.phases;
-    let window = at(phases.ramp_ns + phases.hold_ns)..at(phases.sending_ns());
-    let drained = at(phases.sending_ns() + phases.drain_ns);
+    let window = window(config, &clock, start);
+    let drained = window.end + clock.ticks(config.phases.drain_ns as f64);
     on_event(Event::Started { start_ns: clock.monotonic_ns(start) });
 
+    let mut wall = Wall::default();
+    wall.compare(&clock);
     let usage = thread::scope(|scope| {
         let spawn = || -> Result<Vec<_>, LoadError> {
             let mut threads = Vec::new();
             for (number, client) in clients.iter().enumerate() {
                 let links = &links[client.links.clone()];
-                let mut sender = Sender::new(clock, &client.records, links, request_bytes, &client.progress);
-                let mut receiver = Receiver::new(clock, &client.records, links, response_bytes, &client.progress)?;
+                let (records, progress) = (&client.records, &client.progress);
+                let stamper = interface.is_some().then(|| Stamper::new(config, &client.stamps, links.len()));
+                let mut sender = Sender::new(clock, records, links, config, progress);
+                let mut receiver = Receiver::new(clock, records, links, response_bytes, progress, stamper)?;
                 let until = Until { drained, stop: &client.stop, progress: &client.progress };
                 let cpu = |thread: usize| config.cpus.get(thread % config.cpus.len().max(1)).copied();
                 match roles {
@@ -152,15 +167,44 @@ pub fn run(config: &LoadConfig, on_event: &mut dyn FnMut(Event)) -> Result<Outco
         let threads = spawn().inspect_err(stop)?;
         // This thread wakes now and then, and is to disturb the client then and not the server. If it cannot, so be it.
         let _pinned = Pinned::to(&config.cpus);
-        Ok(watch(config, &clock, start, &window, &clients, &threads, on_event))
+        Ok(watch(config, &clock, start, &clients, &threads, &mut wall, on_event))
     })?;
+    wall.compare(&clock);
 
-    let records: Vec<(u32, Vec<Record>)> =
-        clients.into_iter().map(|client| (client.links.start as u32, client.records)).collect();
-    let samples = summary::samples(&clock, &window, &records);
-    let facts = summary::Facts { config, roles, pacing, clock: &clock, connect_ns, window, usage, links: &links };
+    let wall = Some(wall).filter(|wall| !wall.stepped(&clock));
+    let kernel = interface.map(|Stamping { interface, hardware }| summary::KernelFacts {
+        interface,
+        hardware,
+        wall_clock_stepped: wall.is_none(),
+    });
+    let records: Vec<Recorded> = clients
+        .into_iter()
+        .map(|Client { links, records, stamps, .. }| Recorded { first: links.start as u32, records, stamps })
+        .collect();
+    let samples = summary::samples(&clock, wall.as_ref(), &window, &records);
+    let facts =
+        summary::Facts { config, roles, pacing, clock: &clock, connect_ns, window, usage, links: &links, kernel };
     let report = facts.report(&records, &samples, bytes_per_connection());
     Ok(Outcome { report, samples, connections: links.into_iter().map(|link| link.io).collect() })
+}
+
+/// The interface that the kernel's timestamps were switched on for.
+struct Stamping {
+    interface: String,
+    hardware: Hardware,
+}
+
+impl Stamping {
+    fn switch_on(config: &LoadConfig, sockets: &[OwnedFd]) -> Result<Self, LoadError> {
+        let failed =
+            |error| LoadError::System { what: "timestamps: the kernel gives none (use --timestamps client)", error };
+        let interface = interface::towards(config.target).map_err(failed)?;
+        let hardware = interface::hardware(&interface);
+        for socket in sockets {
+            stamps::switch_on(socket.as_fd(), hardware == Hardware::On).map_err(failed)?;
+        }
+        Ok(Self { interface, hardware })
+    }
 }
 
 /// Starts a role's thread on its CPU.
@@ -198,12 +242,18 @@ fn validate(config: &LoadConfig) -> Result<(), LoadError> {
     if request_bytes == 0 || response_bytes == 0 {
         return wrong("service: a request and a response have at least one byte");
     }
+    if config.transport == Transport::Udp && request_bytes.max(response_bytes) > DATAGRAM_BYTES_MAX {
+        return wrong("transport: a datagram holds at most 65507 bytes; lower the sizes, or use tcp");
+    }
+    if !(config.active > 0.0 && config.active <= 1.0) {
+        return wrong("active: a share of the connections, above 0 and at most 1");
+    }
     // Each on its own: of several, the kernel takes those that it can.
     for &cpu in &config.cpus {
         Pinned::to(&[cpu])?;
     }
     // Records are numbered with 32 bits, of which 0 is none.
-    if schedule::count(config.rate_per_s / f64::from(config.clients), &config.phases) >= u64::from(u32::MAX) {
+    if schedule::count_max(config) >= u64::from(u32::MAX) {
         return wrong(
             "rate: more than 4 294 967 294 requests for one client; lower it, or the duration, or take more clients",
         );
@@ -214,17 +264,25 @@ fn validate(config: &LoadConfig) -> Result<(), LoadError> {
 /// Each client's share, with memory for its records set aside.
 fn divide(config: &LoadConfig) -> Result<Vec<Client>, LoadError> {
     let clients = u64::from(config.clients);
-    let requests = schedule::count(config.rate_per_s / clients as f64, &config.phases);
-    let share = |number: u64| (u64::from(config.connections) * number / clients) as usize;
+    let requests = schedule::count_max(config) as usize;
+    let share = |total: u32, number: u64| (u64::from(total) * number / clients) as usize;
     (0..clients)
         .map(|number| {
             let mut records = Vec::new();
-            records
-                .try_reserve_exact(requests as usize)
-                .map_err(|_| LoadError::Memory { requests: requests * clients, bytes: size_of::<Record>() })?;
+            let mut stamps = Vec::new();
+            let stamped = if config.timestamps == Timestamps::Kernel { requests } else { 0 };
+            records.try_reserve_exact(requests).and_then(|()| stamps.try_reserve_exact(stamped)).map_err(|_| {
+                LoadError::Memory {
+                    requests: requests as u64 * clients,
+                    bytes: size_of::<Record>() + size_of::<Stamp>(),
+                }
+            })?;
+            let first = |number| share(config.connections, number) + share(config.idle, number);
             Ok(Client {
                 records,
-                links: share(number)..share(number + 1),
+                stamps,
+                links: first(number)..first(number + 1),
+                connections: (share(config.connections, number + 1) - share(config.connections, number)) as u32,
                 progress: Progress::default(),
                 stop: AtomicBool::new(false),
             })
@@ -234,12 +292,12 @@ fn divide(config: &LoadConfig) -> Result<Vec<Client>, LoadError> {
 
 /// Draws every client's schedule, which also touches all memory for records; answers the tick at which the ramp begins.
 fn draw(config: &LoadConfig, clock: &Clock, clients: &mut [Client]) -> u64 {
-    let rate_per_s = config.rate_per_s / f64::from(config.clients);
     for (number, client) in clients.iter_mut().enumerate() {
-        let connections = client.links.len() as u32;
-        let planned =
-            schedule::planned(config.schedule, rate_per_s, &config.phases, connections, config.seed, number as u32);
+        let planned = schedule::planned(config, client.connections, number as u32);
         client.records.extend(planned.map(|planned| Record::new(clock.ticks(planned.at_ns), planned.connection)));
+        if config.timestamps == Timestamps::Kernel {
+            client.stamps.resize_with(client.records.len(), Stamp::default);
+        }
     }
     // Known only now that the drawing is done.
     let start = clock.now() + clock.ticks(LEAD_NS as f64);
@@ -249,17 +307,24 @@ fn draw(config: &LoadConfig, clock: &Clock, clients: &mut [Client]) -> u64 {
     start
 }
 
+/// The measured window, in ticks, of a trial whose ramp begins at `start`.
+fn window(config: &LoadConfig, clock: &Clock, start: u64) -> Range<u64> {
+    let at = |ns: u64| start + clock.ticks(ns as f64);
+    at(config.phases.ramp_ns + config.phases.hold_ns)..at(config.phases.sending_ns())
+}
+
 /// Sleeps through the trial, and wakes to report progress and to take the process's usage at the window's edges.
 fn watch(
     config: &LoadConfig,
     clock: &Clock,
     start: u64,
-    window: &Range<u64>,
     clients: &[Client],
     threads: &[thread::ScopedJoinHandle<'_, ()>],
+    wall: &mut Wall,
     on_event: &mut dyn FnMut(Event),
 ) -> Usage {
     let phases = config.phases;
+    let window = window(config, clock, start);
     let edges = [
         ("ramp", phases.ramp_ns),
         ("hold", phases.ramp_ns + phases.hold_ns),
@@ -280,6 +345,7 @@ fn watch(
         let elapsed_ns = clock.between_ns(start, now).max(0) as u64;
         if elapsed_ns >= next_ns {
             next_ns = elapsed_ns + PROGRESS_NS;
+            wall.compare(clock);
             let sum = |figure: fn(&Progress) -> u64| clients.iter().map(|client| figure(&client.progress)).sum();
             let phase = edges.iter().find(|(_, end_ns)| elapsed_ns < *end_ns).map_or("drain", |(phase, _)| phase);
             on_event(Event::Progress {

@@ -1,9 +1,11 @@
 //! When each request is sent: drawn in full before the trial, so that nothing is left to chance or time on the send path.
 
+use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
+use rand_distr::{Distribution, Exp1, Zipf};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::config::{Phases, Schedule};
+use crate::config::{Choice, LoadConfig, Phases, Schedule};
 
 /// The ramp begins at this fraction of the target rate, but not below one request a second. kawai2008 section 5.1 says
 /// that the rate grows exponentially and not from where; a thousandth makes three decades.
@@ -18,32 +20,84 @@ pub struct Planned {
     pub connection: u32,
 }
 
-/// How many requests [`planned`] gives.
-pub fn count(rate_per_s: f64, phases: &Phases) -> u64 {
-    let slots = Slots::new(rate_per_s, phases);
-    slots.ramp + slots.level
+/// At most how many requests [`planned`] gives one of `clients` clients. Of a Poisson process, whose count is random, this is
+/// ten standard deviations above the mean.
+pub fn count_max(config: &LoadConfig) -> u64 {
+    let slots = Slots::new(config.rate_per_s / f64::from(config.clients), &config.phases);
+    match config.schedule {
+        Schedule::SlotRandom | Schedule::Constant => slots.count(),
+        Schedule::Poisson => slots.count() + (10.0 * (slots.count() as f64).sqrt()) as u64 + 10,
+    }
 }
 
-/// All requests of one client in order of time. The same arguments give the same requests; each client has a stream of
-/// its own of the generator, which does not overlap with another's.
-pub fn planned(
-    schedule: Schedule,
-    rate_per_s: f64,
-    phases: &Phases,
-    connections: u32,
-    seed: u64,
-    client: u32,
-) -> impl Iterator<Item = Planned> + use<> {
-    let slots = Slots::new(rate_per_s, phases);
-    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+/// All requests of one of `config`'s clients, which has `connections` of the connections, in order of time. The same
+/// arguments give the same requests; each client has a stream of its own of the generator, which does not overlap with
+/// another's.
+pub fn planned(config: &LoadConfig, connections: u32, client: u32) -> impl Iterator<Item = Planned> + use<> {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(config.seed);
     (0..client).for_each(|_| random.jump());
-    (0..slots.ramp + slots.level).map(move |slot| {
-        let (start, end) = (slots.start_ns(slot), slots.start_ns(slot + 1));
+    let mut choose = Chooser::new(config.active, config.choice, connections, &mut random);
+    let slots = Slots::new(config.rate_per_s / f64::from(config.clients), &config.phases);
+    let schedule = config.schedule;
+    // Clients at constant intervals take turns.
+    let turn = f64::from(client) / f64::from(config.clients);
+    let mut arrived = 0.0;
+    let mut slot = 0;
+    std::iter::from_fn(move || {
         let at_ns = match schedule {
-            Schedule::SlotRandom => start + (end - start) * random.random::<f64>(),
+            Schedule::SlotRandom => {
+                let (start, end) = (slots.start_ns(slot as f64), slots.start_ns((slot + 1) as f64));
+                start + (end - start) * random.random::<f64>()
+            }
+            Schedule::Constant => slots.start_ns(slot as f64 + turn),
+            // A Poisson process of rate 1 in the time that the slots count: one of the rate asked for in ours.
+            Schedule::Poisson => {
+                let gap: f64 = Exp1.sample(&mut random);
+                arrived += gap;
+                slots.start_ns(arrived)
+            }
         };
-        Planned { at_ns, connection: random.random_range(0..connections) }
+        slot += 1;
+        let is_over = match schedule {
+            Schedule::SlotRandom | Schedule::Constant => slot > slots.count(),
+            Schedule::Poisson => arrived >= slots.count() as f64,
+        };
+        (!is_over).then(|| Planned { at_ns, connection: choose.next(&mut random) })
     })
+}
+
+/// Which connection a request is sent on.
+struct Chooser {
+    /// The active connections; of a Zipf distribution, the most popular first.
+    active: Vec<u32>,
+    zipf: Option<Zipf<f64>>,
+}
+
+impl Chooser {
+    fn new(active: f64, choice: Choice, connections: u32, random: &mut Xoshiro256PlusPlus) -> Self {
+        let mut all: Vec<u32> = (0..connections).collect();
+        all.shuffle(random);
+        all.truncate(active_count(active, connections) as usize);
+        let zipf = match choice {
+            Choice::Uniform => None,
+            // Both are in range: there is at least one connection, and the configuration was checked.
+            Choice::Zipf { exponent } => Zipf::new(all.len() as f64, exponent).ok(),
+        };
+        Self { active: all, zipf }
+    }
+
+    fn next(&mut self, random: &mut Xoshiro256PlusPlus) -> u32 {
+        let at = match &self.zipf {
+            None => random.random_range(0..self.active.len()),
+            Some(zipf) => zipf.sample(random) as usize - 1,
+        };
+        self.active[at]
+    }
+}
+
+/// How many of `connections` are active: at least one, and rounded to the nearest.
+pub fn active_count(active: f64, connections: u32) -> u32 {
+    ((f64::from(connections) * active).round() as u32).clamp(1, connections.max(1))
 }
 
 /// Time cut into slots, each for one request.
@@ -80,12 +134,18 @@ impl Slots {
         }
     }
 
-    /// When a slot begins, in nanoseconds: in the ramp where the integral of the rate reaches its number.
-    fn start_ns(&self, slot: u64) -> f64 {
-        if slot >= self.ramp {
-            return self.ramp_ns + (slot - self.ramp) as f64 * self.interval_ns;
+    fn count(&self) -> u64 {
+        self.ramp + self.level
+    }
+
+    /// When a slot begins, in nanoseconds: in the ramp where the integral of the rate reaches its number. Between whole
+    /// numbers it is a time inside the slot.
+    fn start_ns(&self, slot: f64) -> f64 {
+        let ramp = self.ramp as f64;
+        if slot >= ramp {
+            return self.ramp_ns + (slot - ramp) * self.interval_ns;
         }
-        let requests = slot as f64 / self.initial_per_ns;
+        let requests = slot / self.initial_per_ns;
         if self.growth > 1e-9 {
             self.ramp_ns / self.growth * (requests * self.growth / self.ramp_ns).ln_1p()
         } else {
@@ -105,40 +165,113 @@ mod tests {
         Phases { ramp_ns: ns(ramp_ms), hold_ns: ns(hold_ms), measure_ns: ns(measure_ms), drain_ns: 0 }
     }
 
+    fn config(schedule: Schedule, rate_per_s: f64, phases: Phases) -> LoadConfig {
+        let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
+        LoadConfig { schedule, rate_per_s, phases, ..LoadConfig::new("127.0.0.1:0".parse().unwrap(), service) }
+    }
+
+    fn all(config: &LoadConfig, connections: u32, client: u32) -> Vec<Planned> {
+        planned(config, connections, client).collect()
+    }
+
     proptest! {
         #[test]
         fn each_slot_holds_one_request(
             rate in 1.0f64..20_000.0, ramp in 0u64..2_000, hold in 0u64..500, measure in 1u64..1_000, seed: u64,
         ) {
-            let phases = phases(ramp, hold, measure);
-            let all: Vec<_> = planned(Schedule::SlotRandom, rate, &phases, 7, seed, 0).collect();
-            prop_assert_eq!(all.len() as u64, count(rate, &phases));
-            let slots = Slots::new(rate, &phases);
-            for (slot, request) in all.iter().enumerate() {
-                let (start, end) = (slots.start_ns(slot as u64), slots.start_ns(slot as u64 + 1));
-                prop_assert!(start <= request.at_ns && request.at_ns <= end, "slot {slot}: {start}..{end}: {request:?}");
-                prop_assert!(request.connection < 7);
+            for schedule in [Schedule::SlotRandom, Schedule::Constant] {
+                let config = LoadConfig { seed, ..config(schedule, rate, phases(ramp, hold, measure)) };
+                let all = all(&config, 7, 0);
+                prop_assert_eq!(all.len() as u64, count_max(&config));
+                let slots = Slots::new(rate, &config.phases);
+                for (slot, request) in all.iter().enumerate() {
+                    let (start, end) = (slots.start_ns(slot as f64), slots.start_ns((slot + 1) as f64));
+                    prop_assert!(start <= request.at_ns && request.at_ns <= end, "{slot}: {start}..{end}: {request:?}");
+                    prop_assert!(request.connection < 7);
+                }
+                let expected = rate * (hold + measure) as f64 / 1e3;
+                let level = all.len() as u64 - slots.ramp;
+                prop_assert!((level as f64 - expected).abs() <= 0.5 + 1e-6, "{level} after the ramp, not {expected}");
             }
-            let expected = rate * (hold + measure) as f64 / 1e3;
-            let level = all.len() as u64 - slots.ramp;
-            prop_assert!((level as f64 - expected).abs() <= 0.5 + 1e-6, "{level} after the ramp, not {expected}");
         }
 
         #[test]
         fn the_ramp_s_slots_shorten_to_the_interval(rate in 100.0f64..20_000.0, ramp in 100u64..5_000) {
             let slots = Slots::new(rate, &phases(ramp, 0, 0));
-            let lengths: Vec<_> = (0..slots.ramp.saturating_sub(1)).map(|i| slots.start_ns(i + 1) - slots.start_ns(i)).collect();
+            let starts: Vec<_> = (0..slots.ramp).map(|slot| slots.start_ns(slot as f64)).collect();
+            let lengths: Vec<_> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
             prop_assert!(lengths.windows(2).all(|pair| pair[1] <= pair[0] * (1.0 + 1e-6)));
             if let Some(last) = lengths.last() {
                 prop_assert!(*last >= slots.interval_ns * 0.999);
             }
         }
+
+        #[test]
+        fn a_poisson_process_is_in_order_and_as_many_as_room_is_made_for(
+            rate in 1.0f64..20_000.0, ramp in 0u64..500, measure in 1u64..500, seed: u64,
+        ) {
+            let config = LoadConfig { seed, ..config(Schedule::Poisson, rate, phases(ramp, 0, measure)) };
+            let all = all(&config, 7, 0);
+            prop_assert!(all.len() as u64 <= count_max(&config));
+            prop_assert!(all.windows(2).all(|pair| pair[0].at_ns <= pair[1].at_ns));
+        }
+
+        #[test]
+        fn only_the_active_share_is_used(connections in 1u32..500, n in 1u32..100, seed: u64) {
+            let share = 1.0 / f64::from(n);
+            let config = LoadConfig { seed, active: share, ..config(Schedule::SlotRandom, 20_000.0, phases(0, 0, 500)) };
+            let mut used: Vec<u32> = all(&config, connections, 0).iter().map(|request| request.connection).collect();
+            used.sort_unstable();
+            used.dedup();
+            let expected = active_count(share, connections);
+            prop_assert!(used.len() as u32 <= expected && used.iter().all(|&connection| connection < connections));
+            // With twenty or more for each, none stays without.
+            if expected * 20 <= 10_000 {
+                prop_assert_eq!(used.len() as u32, expected);
+            }
+        }
+    }
+
+    #[test]
+    fn poisson_gaps_are_exponential() {
+        let config = config(Schedule::Poisson, 1_000.0, phases(0, 0, 100_000));
+        let gaps: Vec<f64> = all(&config, 1, 0).windows(2).map(|pair| pair[1].at_ns - pair[0].at_ns).collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        assert!((mean / 1e6 - 1.0).abs() < 0.02, "{mean}");
+        // P(gap > k * mean) = e^-k.
+        for k in [0.5, 1.0, 2.0] {
+            let share = gaps.iter().filter(|&&gap| gap > k * 1e6).count() as f64 / gaps.len() as f64;
+            assert!((share - f64::exp(-k)).abs() < 0.01, "{k}: {share}");
+        }
+    }
+
+    #[test]
+    fn constant_clients_take_turns() {
+        let config = LoadConfig { clients: 4, ..config(Schedule::Constant, 4_000.0, phases(0, 0, 10)) };
+        let mut times: Vec<f64> = (0..4).flat_map(|client| all(&config, 1, client)).map(|p| p.at_ns).collect();
+        times.sort_unstable_by(f64::total_cmp);
+        assert_eq!(times.len(), 40);
+        assert!(times.windows(2).all(|pair| (pair[1] - pair[0] - 250_000.0).abs() < 1e-3), "{times:?}");
+    }
+
+    #[test]
+    fn zipf_s_shares_fall_with_the_rank() {
+        let choice = Choice::Zipf { exponent: 1.0 };
+        let config = LoadConfig { choice, ..config(Schedule::Constant, 100_000.0, phases(0, 0, 1_000)) };
+        let mut counts = [0u32; 10];
+        all(&config, 10, 0).iter().for_each(|request| counts[request.connection as usize] += 1);
+        counts.sort_unstable_by(|a, b| b.cmp(a));
+        // The tenth harmonic number is 2.929.
+        for (rank, count) in counts.into_iter().enumerate() {
+            let expected = 100_000.0 / 2.929 / (rank + 1) as f64;
+            assert!((f64::from(count) / expected - 1.0).abs() < 0.05, "rank {rank}: {count}, not {expected}");
+        }
     }
 
     #[test]
     fn the_same_seed_gives_the_same_requests() {
-        let phases = phases(100, 0, 500);
-        let all = |seed, client| planned(Schedule::SlotRandom, 1_000.0, &phases, 50, seed, client).collect::<Vec<_>>();
+        let base = LoadConfig { clients: 2, ..config(Schedule::SlotRandom, 1_000.0, phases(100, 0, 500)) };
+        let all = |seed, client| all(&LoadConfig { seed, ..base.clone() }, 50, client);
         assert_eq!(all(1, 0), all(1, 0));
         assert_ne!(all(1, 0), all(2, 0));
         assert_ne!(all(1, 1), all(1, 0));

@@ -7,6 +7,7 @@ use rustix::io::Errno;
 
 use crate::class::Class;
 use crate::clock::Clock;
+use crate::config::{LoadConfig, Transport};
 use crate::progress::Progress;
 use crate::record::{Link, Record, Tail};
 
@@ -24,6 +25,8 @@ pub struct Sender<'a> {
     connections: Vec<Connection>,
     /// Connections with unsent bytes, oldest first. Room for all is set aside.
     blocked: VecDeque<u32>,
+    /// Most bytes offered to a later write.
+    later_bytes_max: u64,
     retry_at: u64,
     retry_ticks: u64,
     next: usize,
@@ -32,7 +35,7 @@ pub struct Sender<'a> {
 
 /// Most bytes of a request offered to the first write: what a socket's buffer may take at once.
 const FIRST_WRITE_BYTES_MAX: u32 = 1 << 20;
-/// Most bytes offered to a later write, which must not keep a due request waiting for long.
+/// Most bytes offered to a later write on a stream, which must not keep a due request waiting for long.
 const LATER_WRITE_BYTES_MAX: u64 = 64 << 10;
 
 /// What the send role keeps of a connection.
@@ -52,9 +55,10 @@ impl<'a> Sender<'a> {
         clock: Clock,
         records: &'a [Record],
         links: &'a [Link],
-        request_bytes: u32,
+        config: &LoadConfig,
         progress: &'a Progress,
     ) -> Self {
+        let wire::ServiceSpec::Fixed { request_bytes, .. } = config.service;
         Self {
             clock,
             records,
@@ -63,6 +67,10 @@ impl<'a> Sender<'a> {
             fill: vec![0x5a; request_bytes.min(FIRST_WRITE_BYTES_MAX) as usize],
             connections: vec![Connection::default(); links.len()],
             blocked: VecDeque::with_capacity(links.len()),
+            later_bytes_max: match config.transport {
+                Transport::Tcp => LATER_WRITE_BYTES_MAX,
+                Transport::Udp => request_bytes.into(),
+            },
             retry_at: 0,
             retry_ticks: clock.ticks(RETRY_NS),
             next: 0,
@@ -141,7 +149,7 @@ impl<'a> Sender<'a> {
         let link = &self.links[at as usize];
         let connection = &mut self.connections[at as usize];
         // Where in a request the stream stands does not matter: all bytes are alike.
-        let length = connection.unsent_bytes.min(self.fill.len() as u64).min(LATER_WRITE_BYTES_MAX) as usize;
+        let length = connection.unsent_bytes.min(self.fill.len() as u64).min(self.later_bytes_max) as usize;
         match rustix::io::write(&link.io, &self.fill[..length]) {
             Ok(count) => connection.unsent_bytes -= count as u64,
             Err(Errno::AGAIN | Errno::INTR) => {

@@ -1,15 +1,17 @@
 //! From records to samples, and from samples to the report. Runs after the trial.
 
 use std::ops::Range;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use stats::Histogram;
+use stats::{Histogram, TestResult};
 
 use crate::class::Class;
-use crate::clock::Clock;
+use crate::clock::{Clock, Wall};
 use crate::config::{LoadConfig, Pacing, Roles};
+use crate::interface::Hardware;
 use crate::record::{Link, Record};
-use crate::report::{Errors, LoadReport, Measured, Outstanding, Sample};
+use crate::report::{Errors, KernelReport, LoadReport, Measured, Outstanding, PARTS, Sample};
+use crate::stamps::Stamp;
 
 /// What the process used.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,19 +45,44 @@ impl Usage {
     }
 }
 
-/// The requests planned in `window`, by planned time. `records` holds each client's first connection and its requests.
-pub fn samples(clock: &Clock, window: &Range<u64>, records: &[(u32, Vec<Record>)]) -> Vec<Sample> {
+/// What one client leaves.
+#[derive(Debug)]
+pub struct Recorded {
+    /// The number of its first connection.
+    pub first: u32,
+    /// Its requests.
+    pub records: Vec<Record>,
+    /// What the kernel says of each; empty when it was not asked.
+    pub stamps: Vec<Stamp>,
+}
+
+/// The requests planned in `window`, by planned time. Without the wall clock the kernel's timestamps are left out.
+pub fn samples(clock: &Clock, wall: Option<&Wall>, window: &Range<u64>, recorded: &[Recorded]) -> Vec<Sample> {
     let time = |ticks: u64| if ticks == 0 { Sample::NEVER } else { clock.between_ns(window.start, ticks) };
-    let mut samples: Vec<Sample> = records
+    let kernel = |stamp: Option<&Stamp>, which: fn(&Stamp) -> &AtomicU64| match (wall, stamp.map(which)) {
+        (Some(wall), Some(ns)) if ns.load(Relaxed) != 0 => time(wall.ticks(ns.load(Relaxed))),
+        _ => Sample::NEVER,
+    };
+    let sample = |first: u32, record: &Record, stamp: Option<&Stamp>| Sample {
+        planned_ns: clock.between_ns(window.start, record.planned),
+        sent_ns: time(record.sent.load(Relaxed)),
+        complete_ns: time(record.complete.load(Relaxed)),
+        scheduler_ns: kernel(stamp, |stamp| &stamp.scheduler),
+        driver_ns: kernel(stamp, |stamp| &stamp.driver),
+        arrived_ns: kernel(stamp, |stamp| &stamp.arrived),
+        hardware_service_ns: stamp.map_or(Sample::NEVER, |stamp| {
+            match (stamp.hardware_sent.load(Relaxed), stamp.hardware_arrived.load(Relaxed)) {
+                (0, _) | (_, 0) => Sample::NEVER,
+                (sent, arrived) => arrived as i64 - sent as i64,
+            }
+        }),
+        connection: first + record.connection,
+    };
+    let mut samples: Vec<Sample> = recorded
         .iter()
-        .flat_map(|(first, records)| records.iter().map(move |record| (first, record)))
-        .filter(|(_, record)| window.contains(&record.planned))
-        .map(|(first, record)| Sample {
-            planned_ns: clock.between_ns(window.start, record.planned),
-            sent_ns: time(record.sent.load(Relaxed)),
-            complete_ns: time(record.complete.load(Relaxed)),
-            connection: first + record.connection,
-        })
+        .flat_map(|client| client.records.iter().enumerate().map(move |(at, record)| (client, at, record)))
+        .filter(|(_, _, record)| window.contains(&record.planned))
+        .map(|(client, at, record)| sample(client.first, record, client.stamps.get(at)))
         .collect();
     // Each client's are in order already, which this sort makes use of.
     samples.sort_by_key(|sample| sample.planned_ns);
@@ -64,10 +91,10 @@ pub fn samples(clock: &Clock, window: &Range<u64>, records: &[(u32, Vec<Record>)
 
 /// Why requests were not answered, over the whole trial: by what became of their connection, sent or not; a timeout
 /// where the connection is well. A connection that failed when nothing was wanted of it, then or later, counts once.
-pub fn errors(links: &[Link], records: &[(u32, Vec<Record>)]) -> Errors {
+pub fn errors(links: &[Link], recorded: &[Recorded]) -> Errors {
     let mut errors = Errors::default();
     let mut idle: Vec<Option<Class>> = links.iter().map(Link::failure).collect();
-    for (first, records) in records {
+    for Recorded { first, records, .. } in recorded {
         for record in records.iter().filter(|record| record.complete.load(Relaxed) == 0) {
             let connection = (first + record.connection) as usize;
             match links[connection].failure() {
@@ -88,12 +115,13 @@ pub fn errors(links: &[Link], records: &[(u32, Vec<Record>)]) -> Errors {
 /// The distribution of one difference over `samples`, which are in order of planned time; those without it are left out.
 pub fn measured(samples: &[Sample], window_ns: u64, difference: impl Fn(&Sample) -> Option<i64>) -> Measured {
     let mut histogram = Histogram::new();
-    let mut p50_by_tenth_ns = [0; 10];
+    let mut p50_by_part_ns = [0; PARTS];
     let mut rest = samples;
-    let mut values = Vec::with_capacity(samples.len() / 10 + 1);
-    for (tenth, p50_ns) in p50_by_tenth_ns.iter_mut().enumerate() {
-        let end_ns = (window_ns * (tenth as u64 + 1) / 10) as i64;
-        let count = if tenth == 9 { rest.len() } else { rest.partition_point(|sample| sample.planned_ns < end_ns) };
+    let mut values = Vec::with_capacity(samples.len() / PARTS + 1);
+    for (part, p50_ns) in p50_by_part_ns.iter_mut().enumerate() {
+        let end_ns = (window_ns * (part as u64 + 1) / PARTS as u64) as i64;
+        let count =
+            if part == PARTS - 1 { rest.len() } else { rest.partition_point(|sample| sample.planned_ns < end_ns) };
         let (these, others) = rest.split_at(count);
         rest = others;
         values.clear();
@@ -105,22 +133,66 @@ pub fn measured(samples: &[Sample], window_ns: u64, difference: impl Fn(&Sample)
             *p50_ns = *values.select_nth_unstable(middle).1;
         }
     }
-    Measured { distribution: histogram.distribution(), p50_by_tenth_ns, histogram }
+    Measured { distribution: histogram.distribution(), p50_by_part_ns, histogram }
+}
+
+/// `later` − `earlier`, where both are known.
+fn between(earlier: i64, later: i64) -> Option<i64> {
+    (earlier != Sample::NEVER && later != Sample::NEVER).then(|| later - earlier)
 }
 
 /// t2 − t1.
 pub fn lag_ns(sample: &Sample) -> Option<i64> {
-    (sample.sent_ns != Sample::NEVER).then(|| sample.sent_ns - sample.planned_ns)
+    between(sample.planned_ns, sample.sent_ns)
 }
 
 /// t3 − t2.
 pub fn service_ns(sample: &Sample) -> Option<i64> {
-    (sample.complete_ns != Sample::NEVER).then(|| sample.complete_ns - sample.sent_ns)
+    between(sample.sent_ns, sample.complete_ns)
 }
 
 /// t3 − t1.
 pub fn response_ns(sample: &Sample) -> Option<i64> {
-    (sample.complete_ns != Sample::NEVER).then(|| sample.complete_ns - sample.planned_ns)
+    between(sample.planned_ns, sample.complete_ns)
+}
+
+/// How the kernel's timestamps were taken.
+#[derive(Debug)]
+pub struct KernelFacts {
+    /// The interface that requests left by.
+    pub interface: String,
+    /// Whether that takes timestamps of its own.
+    pub hardware: Hardware,
+    /// The wall clock was set during the trial.
+    pub wall_clock_stepped: bool,
+}
+
+impl KernelFacts {
+    fn report(&self, samples: &[Sample], window_ns: u64) -> KernelReport {
+        let count = |is: fn(&Sample) -> bool| samples.iter().filter(|sample| is(sample)).count() as u64;
+        let hardware = measured(samples, window_ns, |sample| between(0, sample.hardware_service_ns));
+        KernelReport {
+            interface: self.interface.clone(),
+            hardware: self.hardware,
+            to_scheduler: measured(samples, window_ns, |sample| between(sample.sent_ns, sample.scheduler_ns)),
+            to_driver: measured(samples, window_ns, |sample| between(sample.sent_ns, sample.driver_ns)),
+            from_arrival: measured(samples, window_ns, |sample| between(sample.arrived_ns, sample.complete_ns)),
+            service: measured(samples, window_ns, |sample| between(sample.driver_ns, sample.arrived_ns)),
+            hardware_service: (hardware.distribution.count > 0).then_some(hardware),
+            unstamped_sent: count(|sample| sample.sent_ns != Sample::NEVER && sample.driver_ns == Sample::NEVER),
+            unstamped_arrived: count(|sample| {
+                sample.complete_ns != Sample::NEVER && sample.arrived_ns == Sample::NEVER
+            }),
+            wall_clock_stepped: self.wall_clock_stepped,
+        }
+    }
+}
+
+/// Whether the requests were sent as they were planned.
+fn fit(samples: &[Sample], interval_ns: f64) -> Option<TestResult> {
+    let planned: Vec<i64> = samples.iter().map(|sample| sample.planned_ns).collect();
+    let sent: Vec<i64> = samples.iter().map(|sample| sample.sent_ns).filter(|&ns| ns != Sample::NEVER).collect();
+    stats::fit::sends_against_plan(&planned, &sent, interval_ns)
 }
 
 /// What a report is made of besides the records.
@@ -141,19 +213,16 @@ pub struct Facts<'a> {
     pub usage: Usage,
     /// All connections, for what became of them.
     pub links: &'a [Link],
+    /// How the kernel's timestamps were taken; `None` when they were not asked for.
+    pub kernel: Option<KernelFacts>,
 }
 
 impl Facts<'_> {
-    /// The report on `samples`; `records` also tells of requests outside the window.
-    pub fn report(
-        &self,
-        records: &[(u32, Vec<Record>)],
-        samples: &[Sample],
-        memory_bytes_per_connection: f64,
-    ) -> LoadReport {
+    /// The report on `samples`; `recorded` also tells of requests outside the window.
+    pub fn report(&self, recorded: &[Recorded], samples: &[Sample], memory_bytes_per_connection: f64) -> LoadReport {
         let window_ns = self.config.phases.measure_ns;
         let window_s = window_ns as f64 / 1e9;
-        let all = || records.iter().flat_map(|(_, records)| records);
+        let all = || recorded.iter().flat_map(|client| &client.records);
         let in_window = |tick: u64| self.window.contains(&tick);
         // Sent before `tick`, and not completed by then.
         let outstanding = |tick: u64| {
@@ -168,7 +237,9 @@ impl Facts<'_> {
             clock: self.clock.facts(),
             pacing: self.pacing,
             roles: self.roles,
+            transport: self.config.transport,
             connections: self.config.connections,
+            idle: self.config.idle,
             connect_ns: self.connect_ns,
             window_ns,
             rate_asked_per_s: self.config.rate_per_s,
@@ -182,10 +253,12 @@ impl Facts<'_> {
                 at_end: outstanding(self.window.end),
                 after_drain: outstanding(u64::MAX),
             },
-            errors: errors(self.links, records),
+            errors: errors(self.links, recorded),
             lag: measured(samples, window_ns, lag_ns),
             service: measured(samples, window_ns, service_ns),
             response: measured(samples, window_ns, response_ns),
+            fit: fit(samples, self.config.interval_ns()),
+            kernel: self.kernel.as_ref().map(|kernel| kernel.report(samples, window_ns)),
             memory_bytes_per_connection,
             cpu_ns: self.usage.cpu_ns,
             involuntary_switches: self.usage.involuntary_switches,
@@ -214,23 +287,30 @@ mod tests {
         };
         let first = records(&[(0, 2, 3), (0, 2, 0), (1, 2, 3), (1, 2, 0), (1, 0, 0)]);
         let second = records(&[(0, 2, 3), (1, 2, 3), (1, 0, 0)]);
-        let errors = errors(&links, &[(0, first), (2, second)]);
+        let client = |first, records| Recorded { first, records, stamps: Vec::new() };
+        let errors = errors(&links, &[client(0, first), client(2, second)]);
         assert_eq!(errors, Errors { timeout: 1, reset: 2, wrong: 1, ..Errors::default() });
     }
 
     fn sample(planned_ns: i64, service_ns: Option<i64>) -> Sample {
         let sent_ns = planned_ns + 10;
-        Sample { planned_ns, sent_ns, complete_ns: service_ns.map_or(Sample::NEVER, |s| sent_ns + s), connection: 0 }
+        Sample {
+            planned_ns,
+            sent_ns,
+            complete_ns: service_ns.map_or(Sample::NEVER, |service_ns| sent_ns + service_ns),
+            ..Sample::UNKNOWN
+        }
     }
 
     #[test]
-    fn differences_and_tenths() {
+    fn differences_and_parts() {
         // One a microsecond for 100 µs; the second half takes twice as long; one never comes.
         let samples: Vec<_> =
             (0..100).map(|at| sample(at * 1_000, (at != 30).then_some(if at < 50 { 100 } else { 200 }))).collect();
         let service = measured(&samples, 100_000, service_ns);
         assert_eq!(service.distribution.count, 99);
-        assert_eq!(service.p50_by_tenth_ns, [100, 100, 100, 100, 100, 200, 200, 200, 200, 200]);
+        assert_eq!(service.p50_by_part_ns[..10], [100; 10]);
+        assert_eq!(service.p50_by_part_ns[10..], [200; 10]);
         assert_eq!(measured(&samples, 100_000, lag_ns).distribution.p99_ns, 10);
         assert_eq!(measured(&samples, 100_000, response_ns).distribution.max_ns, 210);
     }
@@ -239,6 +319,6 @@ mod tests {
     fn nothing_measured_is_nothing_shown() {
         let nothing = measured(&[], 1_000, lag_ns);
         assert_eq!(nothing.distribution.count, 0);
-        assert_eq!(nothing.p50_by_tenth_ns, [0; 10]);
+        assert_eq!(nothing.p50_by_part_ns, [0; PARTS]);
     }
 }

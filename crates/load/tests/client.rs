@@ -5,7 +5,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use load::config::{ClockChoice, Pacing, Phases, Roles, Schedule};
+use load::config::{Choice, Pacing, Phases, Roles, Schedule, Timestamps, Transport};
+use load::interface::Hardware;
+use load::reflector::Reflector;
 use load::{Event, LoadConfig, LoadError, Outcome, Sample};
 use wire::ServiceSpec;
 
@@ -39,21 +41,17 @@ fn answer(mut stream: TcpStream, response: impl Fn(u32) -> Option<usize>) {
     }
 }
 
+fn service() -> ServiceSpec {
+    ServiceSpec::Fixed { request_bytes: REQUEST as u32, response_bytes: RESPONSE as u32 }
+}
+
 fn config(target: SocketAddr) -> LoadConfig {
     LoadConfig {
-        target,
-        service: ServiceSpec::Fixed { request_bytes: REQUEST as u32, response_bytes: RESPONSE as u32 },
         connections: 10,
         rate_per_s: 600.0,
-        schedule: Schedule::SlotRandom,
         phases: Phases { ramp_ns: 50_000_000, hold_ns: 50_000_000, measure_ns: 300_000_000, drain_ns: 20_000_000_000 },
-        pacing: Pacing::Auto,
-        roles: Roles::Auto,
-        clients: 1,
-        cpus: vec![],
-        clock: ClockChoice::Auto,
-        seed: 1,
         timeout_ns: 5_000_000_000,
+        ..LoadConfig::new(target, service())
     }
 }
 
@@ -224,4 +222,96 @@ fn nonsense_is_refused_before_anything_is_connected() {
     ] {
         assert!(matches!(load::run(&wrong, &mut |_| ()), Err(LoadError::Config(_))), "{wrong:?}");
     }
+}
+
+/// The wall clock is compared with ours to some tens of nanoseconds; on a busy machine, a reading may be off by more.
+const CLOCKS_NS: i64 = 50_000;
+
+#[test]
+fn the_kernel_s_timestamps_lie_between_ours() {
+    for transport in [Transport::Tcp, Transport::Udp] {
+        for (roles, clients) in [(Roles::OneLoop, 1), (Roles::TwoThreads, 2)] {
+            let reflector = Reflector::start(transport, &service(), None, || Duration::ZERO).unwrap();
+            let timestamps = Timestamps::Kernel;
+            let config = LoadConfig { transport, roles, clients, timestamps, ..config(reflector.address()) };
+            let Outcome { report, samples, .. } = run(&config);
+            assert_eq!((report.completed, report.errors.total()), (180, 0), "{transport:?} {roles:?}: {report:?}");
+            let kernel = report.kernel.unwrap();
+            assert!(!kernel.wall_clock_stepped);
+            assert_eq!(kernel.hardware, Hardware::None, "{}", kernel.interface);
+            assert_eq!((kernel.unstamped_sent, kernel.unstamped_arrived), (0, 0), "{transport:?} {roles:?}");
+            assert_eq!(kernel.service.distribution.count, 180);
+            for sample in samples {
+                let times =
+                    [sample.sent_ns, sample.scheduler_ns, sample.driver_ns, sample.arrived_ns, sample.complete_ns];
+                assert!(
+                    times.windows(2).all(|pair| pair[0] <= pair[1] + CLOCKS_NS),
+                    "{transport:?} {roles:?}: {sample:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn what_the_kernel_is_not_asked_it_does_not_say() {
+    let Outcome { report, samples, .. } = run(&config(server(honest)));
+    assert!(report.kernel.is_none());
+    assert!(samples.iter().all(|sample| sample.driver_ns == Sample::NEVER && sample.arrived_ns == Sample::NEVER));
+}
+
+#[test]
+fn a_hold_is_measured_at_least_whole() {
+    for transport in [Transport::Tcp, Transport::Udp] {
+        let hold = Duration::from_millis(2);
+        let reflector = Reflector::start(transport, &service(), None, move || hold).unwrap();
+        let Outcome { report, samples, .. } = run(&LoadConfig { transport, ..config(reflector.address()) });
+        assert_eq!((report.completed, report.errors.total()), (180, 0));
+        assert!(samples.iter().all(|sample| sample.complete_ns - sample.sent_ns >= 2_000_000));
+        let held_ns = reflector.stop().unwrap();
+        assert!(held_ns.len() >= 180 && held_ns.iter().all(|&ns| ns >= 2_000_000));
+    }
+}
+
+#[test]
+fn a_port_where_nobody_is_refuses_datagrams() {
+    let nobody = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let config = LoadConfig { transport: Transport::Udp, ..config(nobody) };
+    let Err(error @ LoadError::Connect { .. }) = load::run(&config, &mut |_| ()) else { panic!() };
+    assert!(error.to_string().contains("refused"), "{error}");
+    let config = LoadConfig { service: ServiceSpec::Fixed { request_bytes: 70_000, response_bytes: 1 }, ..config };
+    let error = load::run(&config, &mut |_| ()).unwrap_err().to_string();
+    assert!(error.contains("65507"), "{error}");
+}
+
+#[test]
+fn idle_connections_are_served_once_and_then_silent() {
+    let reflector = Reflector::start(Transport::Tcp, &service(), None, || Duration::ZERO).unwrap();
+    for clients in [1, 3] {
+        let config = LoadConfig { idle: 20, clients, ..config(reflector.address()) };
+        let Outcome { report, samples, connections } = run(&config);
+        assert_eq!((report.connections, report.idle, connections.len()), (10, 20, 30));
+        assert_eq!((report.completed, report.errors.total()), (180, 0));
+        let mut used: Vec<u32> = samples.iter().map(|sample| sample.connection).collect();
+        used.sort_unstable();
+        used.dedup();
+        assert_eq!(used.len(), 10, "{used:?}");
+    }
+}
+
+#[test]
+fn a_share_of_connections_is_active_and_the_same_for_each_seed() {
+    let target = server(honest);
+    let used = |active, choice, seed| {
+        let config = LoadConfig { active, choice, seed, schedule: Schedule::Constant, ..config(target) };
+        let mut used: Vec<u32> = run(&config).samples.iter().map(|sample| sample.connection).collect();
+        used.sort_unstable();
+        used.dedup();
+        used
+    };
+    let three = used(0.3, Choice::Uniform, 1);
+    assert_eq!(three.len(), 3);
+    assert_eq!(three, used(0.3, Choice::Uniform, 1));
+    assert_eq!(used(1.0 / 64.0, Choice::Zipf { exponent: 1.0 }, 1).len(), 1, "never none");
+    assert!(load::run(&LoadConfig { active: 0.0, ..config(target) }, &mut |_| ()).is_err());
 }

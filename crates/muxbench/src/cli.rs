@@ -16,7 +16,7 @@ use crate::commands;
   muxbench run experiments/kawai2008-http.toml --quick
   muxbench report                                   # the newest run again
 
-Exit codes: 0 done; 1 failed; 2 usage; 3 no valid trial; 130 stopped, finish it with --resume")]
+Exit codes: 0 done; 1 failed; 2 usage; 3 no valid trial, or with --strict not every one; 130 stopped, finish it with --resume")]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]

@@ -32,6 +32,9 @@ pub struct ExecutionArgs {
     /// Finish a stopped run: its folder, or the newest one; other flags are taken from there
     #[arg(long, value_name = "FOLDER", num_args = 0..=1)]
     resume: Option<Option<PathBuf>>,
+    /// Exit with 3 unless every trial is valid
+    #[arg(long)]
+    strict: bool,
     /// Print the whole result as JSON
     #[arg(long)]
     json: bool,
@@ -165,6 +168,7 @@ fn execute(
         );
         return Ok(ExitCode::from(STOPPED));
     }
-    let any_valid = run.records.iter().any(|record| record.verdict.kind == VerdictKind::Valid);
-    Ok(if any_valid { ExitCode::SUCCESS } else { ExitCode::from(NO_VALID_TRIAL) })
+    let valid = run.records.iter().filter(|record| record.verdict.kind == VerdictKind::Valid).count();
+    let needed = if args.strict { run.header.trials.len() } else { 1 };
+    Ok(if valid >= needed { ExitCode::SUCCESS } else { ExitCode::from(NO_VALID_TRIAL) })
 }

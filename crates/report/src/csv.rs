@@ -1,6 +1,8 @@
 //! One row a trial, with every parameter and figure.
 
 use lab::record::{Run, TrialRecord};
+use load::config::Schedule;
+use load::report::{KernelReport, Measured};
 use serde::Serialize;
 use stats::Distribution;
 
@@ -12,6 +14,10 @@ struct Row {
     repeat: u32,
     architecture: String,
     connections: u32,
+    active: f64,
+    idle: u32,
+    choice: String,
+    schedule: Schedule,
     rate_asked_per_s: f64,
     request_bytes: u32,
     response_bytes: u32,
@@ -41,6 +47,12 @@ struct Row {
     lag_max_ns: Option<u64>,
     response_p50_ns: Option<u64>,
     response_p99_ns: Option<u64>,
+    to_driver_p50_ns: Option<u64>,
+    to_driver_p99_ns: Option<u64>,
+    from_arrival_p50_ns: Option<u64>,
+    from_arrival_p99_ns: Option<u64>,
+    kernel_service_p50_ns: Option<u64>,
+    kernel_service_p99_ns: Option<u64>,
     server_requests: Option<u64>,
     server_cpu_ns: Option<u64>,
     server_switches: Option<u64>,
@@ -70,11 +82,18 @@ fn row(record: &TrialRecord) -> Row {
     let service = |figure: fn(&Distribution) -> u64| load.map(|load| figure(&load.service.distribution));
     let lag = |figure: fn(&Distribution) -> u64| load.map(|load| figure(&load.lag.distribution));
     let response = |figure: fn(&Distribution) -> u64| load.map(|load| figure(&load.response.distribution));
+    let kernel = |time: fn(&KernelReport) -> &Measured, figure: fn(&Distribution) -> u64| {
+        Some(figure(&time(load?.kernel.as_ref()?).distribution))
+    };
     Row {
         trial: trial.index,
         repeat: trial.repeat,
         architecture: trial.architecture.to_string(),
         connections: trial.workload.connections,
+        active: trial.workload.active,
+        idle: trial.workload.idle,
+        choice: trial.workload.choice.to_string(),
+        schedule: trial.workload.schedule,
         rate_asked_per_s: trial.workload.rate_per_s,
         request_bytes,
         response_bytes,
@@ -104,6 +123,12 @@ fn row(record: &TrialRecord) -> Row {
         lag_max_ns: lag(|d| d.max_ns),
         response_p50_ns: response(|d| d.p50_ns),
         response_p99_ns: response(|d| d.p99_ns),
+        to_driver_p50_ns: kernel(|k| &k.to_driver, |d| d.p50_ns),
+        to_driver_p99_ns: kernel(|k| &k.to_driver, |d| d.p99_ns),
+        from_arrival_p50_ns: kernel(|k| &k.from_arrival, |d| d.p50_ns),
+        from_arrival_p99_ns: kernel(|k| &k.from_arrival, |d| d.p99_ns),
+        kernel_service_p50_ns: kernel(|k| &k.service, |d| d.p50_ns),
+        kernel_service_p99_ns: kernel(|k| &k.service, |d| d.p99_ns),
         server_requests: server.map(|server| server.totals.requests),
         server_cpu_ns: server.map(|server| server.totals.cpu_ns()),
         server_switches: server.map(|server| server.totals.switches()),

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use lab::record::{Run, RunHeader, Trial, TrialRecord, Verdict, VerdictKind, Workload};
-use load::config::{ClockChoice, LoadConfig, Pacing, Phases, Roles, Schedule};
-use load::report::{ClockFacts, Errors, LoadReport, Measured, Outstanding};
+use load::config::{Choice, LoadConfig, Pacing, Phases, Roles, Schedule, Transport};
+use load::report::{ClockFacts, Errors, LoadReport, Measured, Outstanding, PARTS};
 use server::counters::Totals;
 use server::{ServeConfig, ServerCounters};
 use stats::Histogram;
@@ -13,7 +13,7 @@ use wire::ServiceSpec;
 
 fn measured(around_ns: u64) -> Measured {
     let histogram: Histogram = (0..200).map(|at| around_ns * (900 + at) / 1000).collect();
-    Measured { distribution: histogram.distribution(), p50_by_tenth_ns: [around_ns; 10], histogram }
+    Measured { distribution: histogram.distribution(), p50_by_part_ns: [around_ns; PARTS], histogram }
 }
 
 fn trial(index: u32, repeat: u32, architecture: &str, connections: u32) -> Trial {
@@ -21,17 +21,21 @@ fn trial(index: u32, repeat: u32, architecture: &str, connections: u32) -> Trial
     let phases = Phases { ramp_ns: 1, hold_ns: 2, measure_ns: 1_000_000_000, drain_ns: 3 };
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
     let architecture = architecture.parse().unwrap();
+    let workload = Workload {
+        service: service.clone(),
+        connections,
+        rate_per_s: 200.0,
+        schedule: Schedule::SlotRandom,
+        active: 1.0,
+        idle: 0,
+        choice: Choice::Uniform,
+        phases,
+    };
     Trial {
         index,
         repeat,
         architecture,
-        workload: Workload {
-            service: service.clone(),
-            connections,
-            rate_per_s: 200.0,
-            schedule: Schedule::SlotRandom,
-            phases,
-        },
+        workload,
         serve: ServeConfig {
             architecture,
             service: service.clone(),
@@ -40,19 +44,13 @@ fn trial(index: u32, repeat: u32, architecture: &str, connections: u32) -> Trial
             connections_max: connections,
         },
         load: LoadConfig {
-            target: address,
-            service,
             connections,
             rate_per_s: 200.0,
-            schedule: Schedule::SlotRandom,
             phases,
-            pacing: Pacing::Auto,
-            roles: Roles::Auto,
-            clients: 1,
             cpus: vec![1],
-            clock: ClockChoice::Auto,
             seed: 7,
             timeout_ns: 1,
+            ..LoadConfig::new(address, service)
         },
         impossible: Vec::new(),
     }
@@ -67,7 +65,9 @@ fn record(trial: &Trial, service_ns: u64, verdict: VerdictKind, reason: &str) ->
             clock: ClockFacts { source: "tsc".into(), reason: "made up".into(), frequency_hz: 1e9, drift_ppm: 0.0 },
             pacing: Pacing::Spin,
             roles: Roles::OneLoop,
+            transport: Transport::Tcp,
             connections: trial.workload.connections,
+            idle: 0,
             connect_ns: 1,
             window_ns: 1_000_000_000,
             rate_asked_per_s: 200.0,
@@ -81,6 +81,8 @@ fn record(trial: &Trial, service_ns: u64, verdict: VerdictKind, reason: &str) ->
             lag: measured(300),
             service: measured(service_ns),
             response: measured(service_ns + 300),
+            fit: None,
+            kernel: None,
             memory_bytes_per_connection: 48.0,
             cpu_ns: 1,
             involuntary_switches: 0,
@@ -100,7 +102,7 @@ fn record(trial: &Trial, service_ns: u64, verdict: VerdictKind, reason: &str) ->
                 ..Totals::default()
             },
         }),
-        verdict: Verdict { kind: verdict, reason: reason.into() },
+        verdict: Verdict { kind: verdict, reason: reason.into(), checks: Vec::new() },
     }
 }
 

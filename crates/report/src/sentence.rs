@@ -1,6 +1,7 @@
 //! The plain sentence: which is best for this traffic, by how much, how sure.
 
 use lab::record::VerdictKind;
+use lab::units::Share;
 
 use crate::format;
 use crate::summary::{Comparison, MARGIN, Row, Summary};
@@ -69,7 +70,15 @@ pub fn of(comparison: &Comparison) -> String {
 }
 
 fn place(comparison: &Comparison) -> String {
-    format!("{} connections and {} requests/s", comparison.connections, comparison.rate_per_s)
+    let workload = &comparison.workload;
+    let mut connections = format!("{} connections", workload.connections);
+    if workload.active < 1.0 {
+        connections.push_str(&format!(" ({} active)", Share(workload.active)));
+    }
+    if workload.idle > 0 {
+        connections.push_str(&format!(", {} idle ones", workload.idle));
+    }
+    format!("{connections} and {} requests/s", workload.rate_per_s)
 }
 
 fn against_best(row: &Row) -> String {

@@ -1,10 +1,12 @@
 //! The figures of each architecture under each workload: histograms merged over repeats, percentiles never averaged.
 
-use lab::record::{Run, TrialRecord, VerdictKind};
-use lab::units::Size;
+use lab::record::{Run, TrialRecord, VerdictKind, Workload};
+use lab::units::{Share, Size};
+use load::config::{Choice, Schedule};
+use load::report::{KernelReport, Measured};
 use serde::Serialize;
 use server::ServerCounters;
-use stats::{Distribution, Histogram, Ratio, interval};
+use stats::{Distribution, Estimate, Histogram, Ratio, interval};
 
 /// What rows are ranked by.
 pub const METRIC: &str = "median service time";
@@ -19,6 +21,9 @@ pub struct Summary {
     pub metric: &'static str,
     /// How intervals are found.
     pub interval_method: &'static str,
+    /// In what share of cases an interval from so many repeats really holds the truth, by simulation; `None` when nothing
+    /// was repeated.
+    pub interval_coverage: Option<f64>,
     /// The margin of "no practical difference".
     pub margin: f64,
     /// One comparison for each workload, by connections and rate.
@@ -28,12 +33,10 @@ pub struct Summary {
 /// All architectures under one workload.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
-    /// Connections held open.
-    pub connections: u32,
-    /// Requests a second.
-    pub rate_per_s: f64,
-    /// Sizes, as in `128B -> 10KiB`.
-    pub sizes: String,
+    /// The traffic.
+    pub workload: Workload,
+    /// It in words, as in `400 connections, 2000 requests/s, 128B -> 10KiB`.
+    pub title: String,
     /// Valid ones first, best first; then the others.
     pub rows: Vec<Row>,
 }
@@ -61,6 +64,12 @@ pub struct Row {
     pub response: Option<Distribution>,
     /// The mean over repeats, in requests a second.
     pub rate_achieved_per_s: Option<f64>,
+    /// Median service time over valid repeats, in nanoseconds, with its interval.
+    pub service_p50_ns: Option<Estimate>,
+    /// Its 99th percentile likewise.
+    pub service_p99_ns: Option<Estimate>,
+    /// What the kernel's timestamps say; `None` when they were not asked for.
+    pub kernel: Option<Kernel>,
     /// What a request cost the server; `None` when it did not say.
     pub cost: Option<Cost>,
     /// Median service time against the best; `None` for rows that are not ranked.
@@ -68,6 +77,27 @@ pub struct Row {
     /// Median service time of each valid repeat, in nanoseconds.
     #[serde(skip)]
     p50s_ns: Vec<f64>,
+}
+
+/// What the kernel's timestamps say, over all repeats.
+#[derive(Clone, Debug, Serialize)]
+pub struct Kernel {
+    /// The interface that requests left by.
+    pub interface: String,
+    /// Whether that takes timestamps of its own.
+    pub hardware: load::interface::Hardware,
+    /// From t2 to the scheduler.
+    pub to_scheduler: Distribution,
+    /// t2k − t2.
+    pub to_driver: Distribution,
+    /// t3 − t3k.
+    pub from_arrival: Distribution,
+    /// t3k − t2k.
+    pub service: Distribution,
+    /// Service time as the interface saw it.
+    pub hardware_service: Option<Distribution>,
+    /// Share of requests for which a stamp is missing.
+    pub unstamped: f64,
 }
 
 /// What the server's counters say, over all repeats.
@@ -88,30 +118,36 @@ pub struct Cost {
 impl Summary {
     /// Summarises a run, finished or not.
     pub fn of(run: &Run) -> Self {
-        let mut workloads: Vec<(u32, f64)> = Vec::new();
+        let mut workloads: Vec<&Workload> = Vec::new();
         for trial in &run.header.trials {
-            let workload = (trial.workload.connections, trial.workload.rate_per_s);
-            if !workloads.contains(&workload) {
-                workloads.push(workload);
+            if !workloads.contains(&&trial.workload) {
+                workloads.push(&trial.workload);
             }
         }
-        workloads.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        workloads.sort_by(|a, b| {
+            (a.connections, a.idle)
+                .cmp(&(b.connections, b.idle))
+                .then(b.active.total_cmp(&a.active))
+                .then(a.rate_per_s.total_cmp(&b.rate_per_s))
+        });
+        let comparisons: Vec<Comparison> = workloads.into_iter().map(|workload| comparison(run, workload)).collect();
+        let repeats = comparisons.iter().flat_map(|comparison| &comparison.rows).filter(|row| row.is_ranked());
         Self {
             metric: METRIC,
             interval_method: interval::METHOD,
+            interval_coverage: repeats
+                .map(|row| row.repeats_valid)
+                .min()
+                .filter(|&repeats| repeats >= 2)
+                .map(interval::coverage),
             margin: MARGIN,
-            comparisons: workloads.into_iter().map(|(connections, rate)| comparison(run, connections, rate)).collect(),
+            comparisons,
         }
     }
 }
 
-fn comparison(run: &Run, connections: u32, rate_per_s: f64) -> Comparison {
-    let trials: Vec<_> = run
-        .header
-        .trials
-        .iter()
-        .filter(|trial| trial.workload.connections == connections && trial.workload.rate_per_s == rate_per_s)
-        .collect();
+fn comparison(run: &Run, workload: &Workload) -> Comparison {
+    let trials: Vec<_> = run.header.trials.iter().filter(|trial| trial.workload == *workload).collect();
     let mut architectures: Vec<String> = Vec::new();
     for trial in &trials {
         let name = trial.architecture.to_string();
@@ -133,16 +169,38 @@ fn comparison(run: &Run, connections: u32, rate_per_s: f64) -> Comparison {
             });
             let mut missing: Vec<String> = missing.collect();
             missing.dedup();
-            row(architecture, done.into_iter().filter_map(|(_, record)| record).collect(), missing)
+            let records: Vec<_> = done.into_iter().filter_map(|(_, record)| record).collect();
+            row(architecture, &records, missing, run.header.seed)
         })
         .collect();
     rank(&mut rows, run.header.seed);
-    let wire::ServiceSpec::Fixed { request_bytes, response_bytes } = trials[0].workload.service;
-    let sizes = format!("{} -> {}", Size(request_bytes), Size(response_bytes));
-    Comparison { connections, rate_per_s, sizes, rows }
+    Comparison { workload: workload.clone(), title: title(workload), rows }
 }
 
-fn row(architecture: String, records: Vec<&TrialRecord>, missing: Vec<String>) -> Row {
+/// A workload in words; what is as usual is left out.
+fn title(workload: &Workload) -> String {
+    let wire::ServiceSpec::Fixed { request_bytes, response_bytes } = workload.service;
+    let mut words = vec![format!("{} connections", workload.connections)];
+    if workload.active < 1.0 {
+        words.push(format!("{} of them active", Share(workload.active)));
+    }
+    if workload.idle > 0 {
+        words.push(format!("{} idle ones besides", workload.idle));
+    }
+    if workload.choice != Choice::Uniform {
+        words.push(format!("chosen by {}", workload.choice));
+    }
+    words.push(format!("{} requests/s", workload.rate_per_s));
+    match workload.schedule {
+        Schedule::SlotRandom => {}
+        Schedule::Constant => words.push("at constant intervals".into()),
+        Schedule::Poisson => words.push("as a Poisson process".into()),
+    }
+    words.push(format!("{} -> {}", Size(request_bytes), Size(response_bytes)));
+    words.join(", ")
+}
+
+fn row(architecture: String, records: &[&TrialRecord], missing: Vec<String>, seed: u64) -> Row {
     let loads = || records.iter().filter_map(|record| record.load.as_ref());
     let merged = |figure: fn(&load::LoadReport) -> &load::report::Measured| {
         let mut histogram = Histogram::new();
@@ -150,6 +208,11 @@ fn row(architecture: String, records: Vec<&TrialRecord>, missing: Vec<String>) -
         (histogram.count() > 0).then(|| histogram.distribution())
     };
     let valid = |record: &&&TrialRecord| record.verdict.kind == VerdictKind::Valid;
+    let of_each = |figure: fn(&Distribution) -> u64| -> Vec<f64> {
+        let loads = records.iter().filter(valid).filter_map(|record| record.load.as_ref());
+        loads.map(|load| figure(&load.service.distribution) as f64).collect()
+    };
+    let p50s_ns = of_each(|service| service.p50_ns);
     let mut reasons: Vec<String> = records
         .iter()
         .filter(|record| record.verdict.kind != VerdictKind::Valid)
@@ -168,14 +231,35 @@ fn row(architecture: String, records: Vec<&TrialRecord>, missing: Vec<String>) -
         rate_achieved_per_s: (loads().count() > 0)
             .then(|| loads().map(|load| load.rate_achieved_per_s).sum::<f64>() / loads().count() as f64),
         cost: cost(&records.iter().filter_map(|record| record.server.as_ref()).collect::<Vec<_>>()),
+        service_p50_ns: Estimate::of(&p50s_ns, seed),
+        service_p99_ns: Estimate::of(&of_each(|service| service.p99_ns), seed),
+        kernel: kernel(&loads().filter_map(|load| load.kernel.as_ref()).collect::<Vec<_>>()),
         ratio: None,
-        p50s_ns: records
-            .iter()
-            .filter(valid)
-            .filter_map(|record| Some(record.load.as_ref()?.service.distribution.p50_ns as f64))
-            .collect(),
+        p50s_ns,
         architecture,
     }
+}
+
+fn kernel(reports: &[&KernelReport]) -> Option<Kernel> {
+    let first = reports.first()?;
+    let merged = |figure: fn(&KernelReport) -> Option<&Measured>| {
+        let mut histogram = Histogram::new();
+        reports.iter().filter_map(|report| figure(report)).for_each(|measured| histogram.merge(&measured.histogram));
+        histogram.distribution()
+    };
+    let hardware = merged(|report| report.hardware_service.as_ref());
+    let missing = reports.iter().map(|report| report.unstamped_sent.max(report.unstamped_arrived)).sum::<u64>() as f64;
+    let stamped = merged(|report| Some(&report.service));
+    Some(Kernel {
+        interface: first.interface.clone(),
+        hardware: first.hardware,
+        to_scheduler: merged(|report| Some(&report.to_scheduler)),
+        to_driver: merged(|report| Some(&report.to_driver)),
+        from_arrival: merged(|report| Some(&report.from_arrival)),
+        service: stamped,
+        hardware_service: (hardware.count > 0).then_some(hardware),
+        unstamped: missing / (missing + stamped.count as f64).max(1.0),
+    })
 }
 
 fn cost(counters: &[&ServerCounters]) -> Option<Cost> {

@@ -2,6 +2,7 @@
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use lab::record::Run;
+use load::interface::Hardware;
 
 use crate::summary::{Comparison, Row, Summary};
 use crate::{format, sentence};
@@ -77,12 +78,15 @@ pub fn render(run: &Run, width: usize) -> String {
         text.push('\n');
     };
     for comparison in &summary.comparisons {
-        let Comparison { connections, rate_per_s, sizes, rows } = comparison;
-        line(&format!("{connections} connections, {rate_per_s} requests/s, {sizes}"));
+        let Comparison { title, rows, .. } = comparison;
+        line(title);
         let (table, dropped) = table(rows, width);
         line(&table);
         if !dropped.is_empty() {
             line(&wrap(&format!("(too narrow for: {}; see --json)", dropped.join(", ")), width));
+        }
+        if let Some(table) = kernel(rows) {
+            line(&table);
         }
         for row in rows {
             for reason in &row.reasons {
@@ -101,6 +105,46 @@ pub fn render(run: &Run, width: usize) -> String {
     text
 }
 
+/// What the kernel's timestamps say, next to the client's; `None` when they were not asked for.
+fn kernel(rows: &[Row]) -> Option<String> {
+    let headings = [
+        "architecture",
+        "t2k-t2 p50 µs",
+        "p99",
+        "t3-t3k p50 µs",
+        "p99",
+        "service time p50 µs: client",
+        "kernel",
+        "hardware",
+        "no stamp",
+    ];
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(headings);
+    for (row, kernel) in rows.iter().filter_map(|row| Some((row, row.kernel.as_ref()?))) {
+        let us = |ns: u64| format::us(ns as f64);
+        let cells = [
+            row.architecture.clone(),
+            us(kernel.to_driver.p50_ns),
+            us(kernel.to_driver.p99_ns),
+            us(kernel.from_arrival.p50_ns),
+            us(kernel.from_arrival.p99_ns),
+            service(row, |d| d.p50_ns),
+            us(kernel.service.p50_ns),
+            kernel.hardware_service.map_or_else(none, |hardware| us(hardware.p50_ns)),
+            format!("{:.2} %", 100.0 * kernel.unstamped),
+        ];
+        table.add_row(cells);
+    }
+    align(&mut table);
+    let first = rows.iter().find_map(|row| row.kernel.as_ref())?;
+    let hardware = match first.hardware {
+        Hardware::None => "has no hardware timestamps",
+        Hardware::Off => "has hardware timestamps, which are switched off (hwstamp_ctl -t 1 -r 1)",
+        Hardware::On => "takes hardware timestamps",
+    };
+    Some(format!("As the kernel saw it, on the interface {}, which {hardware}:\n{}", first.interface, trim(&table)))
+}
+
 fn table(rows: &[Row], width: usize) -> (String, Vec<&'static str>) {
     let build = |rank_max: u8| {
         let shown = || COLUMNS.iter().filter(|column| column.rank <= rank_max);
@@ -109,19 +153,28 @@ fn table(rows: &[Row], width: usize) -> (String, Vec<&'static str>) {
         for row in rows {
             table.add_row(shown().map(|column| Cell::new((column.text)(row))));
         }
-        for (at, column) in table.column_iter_mut().enumerate() {
-            column.set_padding((if at == 0 { 0 } else { 1 }, 1));
-            if at > 0 {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
+        align(&mut table);
         table
     };
     let fits = |table: &Table| table.lines().all(|line| line.trim_end().chars().count() <= width);
     let rank_max = (0..=4).rev().find(|&rank| fits(&build(rank))).unwrap_or(0);
-    let table: Vec<String> = build(rank_max).lines().map(|line| line.trim_end().to_owned()).collect();
     let dropped = COLUMNS.iter().filter(|column| column.rank > rank_max).map(|column| column.heading).collect();
-    (table.join("\n"), dropped)
+    (trim(&build(rank_max)), dropped)
+}
+
+/// The first column to the left, numbers to the right.
+fn align(table: &mut Table) {
+    for (at, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((if at == 0 { 0 } else { 1 }, 1));
+        if at > 0 {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+}
+
+/// A table's lines without blanks at their ends.
+fn trim(table: &Table) -> String {
+    table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
 /// How the figures came to be.
@@ -136,8 +189,13 @@ fn about(run: &Run, summary: &Summary) -> String {
         let words = (roles.as_str().unwrap_or_default(), pacing.as_str().unwrap_or_default());
         format!("Client: {}, pacing {}, clock {}.\n", words.0, words.1, load.clock.source)
     });
+    let coverage = match summary.interval_coverage {
+        Some(coverage) => format!(" (from so few repeats it holds the truth in {:.0} % of cases)", 100.0 * coverage),
+        None => String::new(),
+    };
+    let coverage = if summary.interval_coverage.is_some_and(|share| share < 0.95) { coverage } else { String::new() };
     format!(
-        "Service time runs from the request's write to the last byte of its response; \"vs best\" is {}, with {}; \
+        "Service time runs from the request's write to the last byte of its response; \"vs best\" is {}, with {}{coverage}; \
          p1 to p99 are of all repeats together.\n\
          Memory: the server's user memory, and the host's kernel memory for both ends of a connection \
          (?: hidden by what else the host did).\n\

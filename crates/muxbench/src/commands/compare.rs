@@ -3,10 +3,10 @@
 use std::num::NonZeroU32;
 use std::process::ExitCode;
 
-use ::load::config::{ClockChoice, Pacing, Roles};
+use ::load::config::{Choice, ClockChoice, Pacing, Roles, Schedule, Timestamps};
 use lab::experiment::{Experiment, List};
 use lab::presets;
-use lab::units::{Cpus, Rate, Size, Time};
+use lab::units::{Cpus, Rate, Share, Size, Time};
 use server::Architecture;
 
 use crate::{execution, output};
@@ -20,6 +20,8 @@ use crate::{execution, output};
   muxbench compare
   muxbench compare --arch epoll,mt --connections 10000 --rate 500,2000 --measure 10s --repeats 5
   muxbench compare --request 1B --response 1B --rate 8000 --json > result.json
+  muxbench compare --connections 10000 --active 1/64,1 --idle 5000      # locality (kawai2006)
+  muxbench compare --timestamps kernel --strict      # proof of sending; only valid trials will do
   muxbench compare --measure 1min --print-experiment > mine.toml    # the same as a file, to keep")]
 pub struct Args {
     /// Architectures: MODEL[/MECHANISM], several with commas, or `all`; see `muxbench list`
@@ -37,6 +39,18 @@ pub struct Args {
     /// Size of a response
     #[arg(long, value_name = "SIZE")]
     response: Option<Size>,
+    /// When requests are sent: slot-random, constant, poisson [default: slot-random]
+    #[arg(long, value_name = "SCHEDULE", value_parser = named::<Schedule>)]
+    schedule: Option<Schedule>,
+    /// Share of the connections that requests are sent on, as in 1/16 or 6.25%, several with commas
+    #[arg(long, value_name = "SHARE", value_delimiter = ',')]
+    active: Vec<Share>,
+    /// Connections held open besides, that nothing is sent on
+    #[arg(long, value_name = "N")]
+    idle: Option<u32>,
+    /// How a request's connection is chosen: uniform, zipf (exponent 1), zipf:0.8 [default: uniform]
+    #[arg(long, value_name = "CHOICE")]
+    choice: Option<Choice>,
     /// How often each trial is run
     #[arg(long, value_name = "N")]
     repeats: Option<NonZeroU32>,
@@ -89,13 +103,16 @@ pub struct ClientArgs {
     /// Clock of timestamps: auto, tsc, monotonic [default: auto]
     #[arg(long, value_name = "CLOCK", value_parser = named::<ClockChoice>)]
     pub clock: Option<ClockChoice>,
+    /// Who takes timestamps: client; kernel, which proves when a request left [default: client]
+    #[arg(long, value_name = "WHO", value_parser = named::<Timestamps>)]
+    pub timestamps: Option<Timestamps>,
     /// A connection that takes longer to be made and served fails the trial [default: 10s]
     #[arg(long, value_name = "TIME")]
     pub timeout: Option<Time>,
 }
 
 /// Reads a name as experiment files have it. The error lists the names there are.
-fn named<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
+pub fn named<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
     serde_json::from_value(text.into()).map_err(|error: serde_json::Error| error.to_string())
 }
 
@@ -106,6 +123,7 @@ impl ClientArgs {
         set(&mut client.roles, self.roles);
         set(&mut client.clients, self.clients);
         set(&mut client.clock, self.clock);
+        set(&mut client.timestamps, self.timestamps);
         set(&mut client.timeout, self.timeout);
     }
 }
@@ -133,6 +151,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     set_list(&mut experiment.workload.rate, args.rate);
     set(&mut experiment.workload.request, args.request);
     set(&mut experiment.workload.response, args.response);
+    set(&mut experiment.workload.schedule, args.schedule);
+    set_list(&mut experiment.workload.active, args.active);
+    set(&mut experiment.workload.idle, args.idle);
+    set(&mut experiment.workload.choice, args.choice);
     set(&mut experiment.repeats, args.repeats);
     set(&mut experiment.seed, args.seed);
     set(&mut experiment.phases.ramp, args.ramp);

@@ -7,30 +7,47 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use ::load::config::{LoadConfig, Phases, Schedule};
+use ::load::config::{Choice, LoadConfig, Phases, Schedule, Transport};
+use ::load::report::Measured;
 use ::load::{Event, LoadReport, Outcome};
 use anyhow::Context;
 use lab::record::VerdictKind;
-use lab::units::{Cpus, Rate, Size, Time};
+use lab::units::{Cpus, Rate, Share, Size, Time};
 use lab::{experiment, verdict};
 use report::{format, sentence};
 use wire::ServiceSpec;
 
-use crate::commands::compare::ClientArgs;
+use crate::commands::compare::{ClientArgs, named};
 use crate::{execution, output};
 
 /// Load a server that is already there, and print what the client measured
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   muxbench load --target 127.0.0.1:7007 --connections 400 --rate 2000
-  muxbench load --target 127.0.0.1:7007 --request 1B --response 1B --rate 8000 --cpus 1 --samples lag.parquet")]
+  muxbench load --target 127.0.0.1:7007 --request 1B --response 1B --rate 8000 --cpus 1 --samples lag.parquet
+  muxbench load --target 127.0.0.1:7007 --schedule poisson --active 1/16 --timestamps kernel")]
 pub struct Args {
     /// The server's address
     #[arg(long, value_name = "ADDRESS", required_unless_present = "control")]
     target: Option<SocketAddr>,
+    /// How requests get there: tcp; udp, one datagram each way
+    #[arg(long, value_name = "TRANSPORT", default_value = "tcp", value_parser = named::<Transport>)]
+    transport: Transport,
     /// Connections held open
     #[arg(long, value_name = "N", default_value = "400")]
     connections: NonZeroU32,
+    /// Connections held open besides, that nothing is sent on
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    idle: u32,
+    /// Share of the connections that requests are sent on, as in 1/16 or 6.25%
+    #[arg(long, value_name = "SHARE", default_value = "1")]
+    active: Share,
+    /// How a request's connection is chosen: uniform, zipf (exponent 1), zipf:0.8
+    #[arg(long, value_name = "CHOICE", default_value = "uniform")]
+    choice: Choice,
+    /// When requests are sent: slot-random, constant, poisson
+    #[arg(long, value_name = "SCHEDULE", default_value = "slot-random", value_parser = named::<Schedule>)]
+    schedule: Schedule,
     /// Requests a second
     #[arg(long, value_name = "RATE", default_value = "2000")]
     rate: Rate,
@@ -102,12 +119,16 @@ fn controlled(args: &Args) -> anyhow::Result<ExitCode> {
 fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
     let mut client = experiment::Client::default();
     args.client.apply(&mut client);
+    let target = args.target.context("--target: where is the server?")?;
+    let service = ServiceSpec::Fixed { request_bytes: args.request.0, response_bytes: args.response.0 };
     let config = LoadConfig {
-        target: args.target.context("--target: where is the server?")?,
-        service: ServiceSpec::Fixed { request_bytes: args.request.0, response_bytes: args.response.0 },
+        transport: args.transport,
         connections: args.connections.get(),
+        idle: args.idle,
+        active: args.active.0,
+        choice: args.choice,
         rate_per_s: args.rate.0,
-        schedule: Schedule::SlotRandom,
+        schedule: args.schedule,
         phases: Phases {
             ramp_ns: args.ramp.0,
             hold_ns: args.hold.0,
@@ -119,8 +140,10 @@ fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
         clients: client.clients.get(),
         cpus: args.cpus.clone().map(|cpus| cpus.0).unwrap_or_default(),
         clock: client.clock,
+        timestamps: client.timestamps,
         seed: args.seed,
         timeout_ns: client.timeout.0,
+        ..LoadConfig::new(target, service)
     };
     let mut shown = String::new();
     let Outcome { report, .. } = load(&config, args, &mut |event| {
@@ -151,18 +174,33 @@ fn load(config: &LoadConfig, args: &Args, on_event: &mut dyn FnMut(Event)) -> an
 
 fn text(report: &LoadReport, verdict: &lab::record::Verdict) -> String {
     let mut text = format!(
-        "{:14} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}  (µs)\n",
+        "{:25} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}  (µs)\n",
         "", "p1", "p25", "p50", "p75", "p99", "p99.9", "max"
     );
-    for (name, measured) in
-        [("lag", &report.lag), ("service time", &report.service), ("response time", &report.response)]
-    {
+    let mut line = |name: &str, measured: &Measured| {
         let d = &measured.distribution;
-        let _ = write!(text, "{name:14}");
+        let _ = write!(text, "{name:25}");
         for ns in [d.p1_ns, d.p25_ns, d.p50_ns, d.p75_ns, d.p99_ns, d.p999_ns, d.max_ns] {
             let _ = write!(text, " {:>9}", format::us(ns as f64));
         }
         text.push('\n');
+    };
+    line("lag", &report.lag);
+    line("service time", &report.service);
+    line("response time", &report.response);
+    if let Some(kernel) = &report.kernel {
+        line("t2 to scheduler", &kernel.to_scheduler);
+        line("t2 to driver (t2k)", &kernel.to_driver);
+        line("arrival (t3k) to t3", &kernel.from_arrival);
+        line("service time, kernel's", &kernel.service);
+        if let Some(hardware) = &kernel.hardware_service {
+            line("service time, interface's", hardware);
+        }
+        let _ = writeln!(
+            text,
+            "kernel timestamps on {}: {} requests and {} responses without",
+            kernel.interface, kernel.unstamped_sent, kernel.unstamped_arrived
+        );
     }
     let _ = writeln!(
         text,

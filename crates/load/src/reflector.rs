@@ -1,0 +1,268 @@
+//! A server that holds each response for a time that is known, which the client must then measure.
+//!
+//! It is no architecture under test: one thread that never sleeps, so that what it adds to a hold is a few microseconds
+//! and the same at every hold. What it really held, from the end of the read to the beginning of the write, it logs.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::io::Errno;
+use wire::ServiceSpec;
+
+use crate::config::Transport;
+use crate::error::LoadError;
+use crate::placement::Pinned;
+
+/// The listener's, or the only datagram socket's, place among those watched.
+const FIRST: u64 = u64::MAX;
+
+/// A running reflector. Dropping it ends it.
+#[derive(Debug)]
+pub struct Reflector {
+    address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<io::Result<Vec<u64>>>>,
+}
+
+impl Reflector {
+    /// Listens on a free port of 127.0.0.1 and reflects on the CPU `cpu`, if any is named. `hold` gives each request's
+    /// time in turn; responses of one connection keep their order, so that one may be held longer for those before it.
+    ///
+    /// # Errors
+    /// When it cannot listen, or the CPU is not ours to use.
+    pub fn start(
+        transport: Transport,
+        service: &ServiceSpec,
+        cpu: Option<usize>,
+        hold: impl FnMut() -> Duration + Send + 'static,
+    ) -> Result<Self, LoadError> {
+        let failed = |error| LoadError::System { what: "the reflector", error };
+        let (first, address) = match transport {
+            Transport::Tcp => {
+                let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
+                listener.set_nonblocking(true).map_err(failed)?;
+                let address = listener.local_addr().map_err(failed)?;
+                (First::Listener(listener), address)
+            }
+            Transport::Udp => {
+                let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
+                socket.set_nonblocking(true).map_err(failed)?;
+                let address = socket.local_addr().map_err(failed)?;
+                (First::Datagrams(socket), address)
+            }
+        };
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut reflecting = Reflecting::new(first, service, hold).map_err(failed)?;
+        let stopped = stop.clone();
+        let _pinned = Pinned::to(cpu.as_slice())?;
+        let thread = thread::Builder::new()
+            .name("reflector".into())
+            .spawn(move || reflecting.run(&stopped).map(|()| reflecting.held_ns))
+            .map_err(failed)?;
+        Ok(Self { address, stop, thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Ends it; answers how long it really held each request, in nanoseconds, in the order of the answers.
+    ///
+    /// # Errors
+    /// What went wrong in it.
+    pub fn stop(mut self) -> Result<Vec<u64>, LoadError> {
+        self.stop.store(true, Relaxed);
+        let thread = self.thread.take().expect("it is joined only once");
+        let result = thread.join().unwrap_or_else(|_| Err(io::Error::other("it panicked")));
+        result.map_err(|error| LoadError::System { what: "the reflector", error })
+    }
+}
+
+impl Drop for Reflector {
+    fn drop(&mut self) {
+        self.stop.store(true, Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+enum First {
+    Listener(TcpListener),
+    Datagrams(UdpSocket),
+}
+
+/// A connection, by its number among the streams, or its address.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Peer {
+    Stream(usize),
+    Address(SocketAddr),
+}
+
+struct Stream {
+    io: OwnedFd,
+    /// Bytes of a request that is not whole yet.
+    received_bytes: usize,
+}
+
+struct Reflecting<H> {
+    first: First,
+    epoll: OwnedFd,
+    request_bytes: usize,
+    response: Vec<u8>,
+    hold: H,
+    streams: Vec<Option<Stream>>,
+    /// When the last response of a connection is due.
+    last_due: HashMap<Peer, Instant>,
+    /// What is held: when it is due, in which order it came, when, and whose it is.
+    held: BinaryHeap<Reverse<(Instant, u64, Instant, Peer)>>,
+    arrived: u64,
+    held_ns: Vec<u64>,
+    inbox: Vec<u8>,
+}
+
+impl<H: FnMut() -> Duration> Reflecting<H> {
+    fn new(first: First, service: &ServiceSpec, hold: H) -> io::Result<Self> {
+        let ServiceSpec::Fixed { request_bytes, response_bytes } = *service;
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let descriptor = match &first {
+            First::Listener(listener) => listener.as_fd(),
+            First::Datagrams(socket) => socket.as_fd(),
+        };
+        epoll::add(&epoll, descriptor, EventData::new_u64(FIRST), EventFlags::IN)?;
+        Ok(Self {
+            first,
+            epoll,
+            request_bytes: request_bytes as usize,
+            response: vec![0x5a; response_bytes as usize],
+            hold,
+            streams: Vec::new(),
+            last_due: HashMap::new(),
+            held: BinaryHeap::new(),
+            arrived: 0,
+            held_ns: Vec::new(),
+            inbox: Vec::with_capacity(64 << 10),
+        })
+    }
+
+    fn run(&mut self, stop: &AtomicBool) -> io::Result<()> {
+        let mut events = Vec::with_capacity(256);
+        while !stop.load(Relaxed) {
+            self.release(stop)?;
+            events.clear();
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&Timespec::default())) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            for event in &events {
+                match (event.data.u64(), &self.first) {
+                    (FIRST, First::Listener(_)) => self.accept()?,
+                    (FIRST, First::Datagrams(_)) => self.receive_datagrams()?,
+                    (at, _) => self.receive(at as usize),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn accept(&mut self) -> io::Result<()> {
+        let First::Listener(listener) = &self.first else { return Ok(()) };
+        loop {
+            match listener.accept() {
+                Ok((stream, _)) => {
+                    stream.set_nodelay(true)?;
+                    stream.set_nonblocking(true)?;
+                    let data = EventData::new_u64(self.streams.len() as u64);
+                    epoll::add(&self.epoll, &stream, data, EventFlags::IN)?;
+                    self.streams.push(Some(Stream { io: TcpStream::into(stream), received_bytes: 0 }));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn receive(&mut self, at: usize) {
+        let Some(stream) = &mut self.streams[at] else { return };
+        self.inbox.clear();
+        match rustix::io::read(&stream.io, spare_capacity(&mut self.inbox)) {
+            Ok(count) if count > 0 => {
+                let now = Instant::now();
+                stream.received_bytes += count;
+                let requests = stream.received_bytes / self.request_bytes;
+                stream.received_bytes %= self.request_bytes;
+                (0..requests).for_each(|_| self.keep(Peer::Stream(at), now));
+            }
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            // It ended, in order or not: what is held for it goes nowhere.
+            _ => self.streams[at] = None,
+        }
+    }
+
+    fn receive_datagrams(&mut self) -> io::Result<()> {
+        self.inbox.resize(self.inbox.capacity(), 0);
+        loop {
+            let First::Datagrams(socket) = &self.first else { return Ok(()) };
+            match socket.recv_from(&mut self.inbox) {
+                Ok((_, from)) => self.keep(Peer::Address(from), Instant::now()),
+                // Of a port that was closed.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn keep(&mut self, peer: Peer, now: Instant) {
+        let earliest = self.last_due.get(&peer).copied().unwrap_or(now);
+        let due = earliest.max(now + (self.hold)());
+        self.last_due.insert(peer, due);
+        self.held.push(Reverse((due, self.arrived, now, peer)));
+        self.arrived += 1;
+    }
+
+    /// Answers all that is due.
+    fn release(&mut self, stop: &AtomicBool) -> io::Result<()> {
+        while let Some(&Reverse((due, _, arrived, peer))) = self.held.peek() {
+            let now = Instant::now();
+            if now < due {
+                return Ok(());
+            }
+            self.held.pop();
+            self.held_ns.push((now - arrived).as_nanos() as u64);
+            self.answer(peer, stop);
+        }
+        Ok(())
+    }
+
+    fn answer(&self, peer: Peer, stop: &AtomicBool) {
+        let mut rest = &self.response[..];
+        while !rest.is_empty() && !stop.load(Relaxed) {
+            let written = match (peer, &self.first) {
+                (Peer::Stream(at), _) => match &self.streams[at] {
+                    Some(stream) => rustix::io::write(&stream.io, rest).map_err(io::Error::from),
+                    None => return,
+                },
+                (Peer::Address(to), First::Datagrams(socket)) => socket.send_to(rest, to),
+                (Peer::Address(_), First::Listener(_)) => return,
+            };
+            match written {
+                Ok(count) => rest = &rest[count..],
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+                // The connection's end will be read.
+                Err(_) => return,
+            }
+        }
+    }
+}

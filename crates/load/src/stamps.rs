@@ -1,0 +1,331 @@
+//! Kernel timestamps (`SO_TIMESTAMPING`): the proof that a request left when the client says so.
+//!
+//! The kernel puts two stamps of each write on the socket's error queue: when the packet was handed to the scheduler
+//! (qdisc), and when to the driver. `OPT_ID` numbers them: on a stream by the offset of the write's last byte after the
+//! option was set, with datagrams by how many went before (Documentation/networking/timestamping.rst). All requests of a
+//! trial have one size, so a number names a request, and the connection's chain of records gives it in order. A stamp
+//! that does not come (two writes that became one packet have one) leaves its request without one and shifts no other.
+//! The stamp of what arrived comes with the read itself.
+//!
+//! The error queue makes epoll report the socket, so it is emptied at once, by the receive role.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use rustix::io::Errno;
+
+use crate::config::{LoadConfig, Transport};
+use crate::record::{Head, Link, Record};
+
+/// Stamps taken from the error queue at once: a request's two. While there are more, epoll says so.
+const BATCH: usize = 2;
+/// Room for a message's stamps (three times and a header) and its number (an extended error and an address).
+const CONTROL_BYTES: usize = 192;
+
+/// What an extended error with a stamp is about (linux/errqueue.h): the driver, the scheduler.
+const SCM_TSTAMP_SND: u32 = 0;
+const SCM_TSTAMP_SCHED: u32 = 1;
+
+/// Kinds of stamps of what is sent, each in the order of the requests: to the scheduler, to the driver, to the wire.
+const KINDS: usize = 3;
+
+/// One request's stamps, in nanoseconds of the wall clock, the last two of the interface's own clock; 0 where there is none.
+#[derive(Debug, Default)]
+pub struct Stamp {
+    /// Handed to the scheduler.
+    pub scheduler: AtomicU64,
+    /// Handed to the driver: t2k.
+    pub driver: AtomicU64,
+    /// The response's last packet arrived: t3k.
+    pub arrived: AtomicU64,
+    /// The request left the interface.
+    pub hardware_sent: AtomicU64,
+    /// The response's last packet reached the interface.
+    pub hardware_arrived: AtomicU64,
+}
+
+/// Asks for a socket's stamps, numbered from its next write.
+///
+/// # Errors
+/// When the kernel has none.
+pub fn switch_on(io: BorrowedFd<'_>, hardware: bool) -> io::Result<()> {
+    let software = libc::SOF_TIMESTAMPING_TX_SCHED
+        | libc::SOF_TIMESTAMPING_TX_SOFTWARE
+        | libc::SOF_TIMESTAMPING_RX_SOFTWARE
+        | libc::SOF_TIMESTAMPING_SOFTWARE
+        | libc::SOF_TIMESTAMPING_OPT_ID
+        | libc::SOF_TIMESTAMPING_OPT_TSONLY;
+    let both = libc::SOF_TIMESTAMPING_TX_HARDWARE
+        | libc::SOF_TIMESTAMPING_RX_HARDWARE
+        | libc::SOF_TIMESTAMPING_RAW_HARDWARE
+        | libc::SOF_TIMESTAMPING_OPT_TX_SWHW;
+    let flags: u32 = if hardware { software | both } else { software };
+    // SAFETY: the option's value is the integer that is pointed to, with its size.
+    let result = unsafe {
+        libc::setsockopt(
+            io.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_TIMESTAMPING,
+            (&raw const flags).cast(),
+            size_of_val(&flags) as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// What the receive role keeps to read stamps.
+pub struct Stamper<'a> {
+    /// One for each record.
+    stamps: &'a [Stamp],
+    /// By how much the number of a stamp grows with each request.
+    step: u32,
+    connections: Vec<Connection>,
+    control: Vec<[u64; CONTROL_BYTES / 8]>,
+    /// What came with the last read.
+    last: Message,
+}
+
+/// Which request of a connection was stamped last, by each kind.
+type Connection = [Cursor; KINDS];
+
+#[derive(Clone, Default)]
+struct Cursor {
+    head: Head,
+    /// What the next stamp's number counts from.
+    number: u32,
+}
+
+impl<'a> Stamper<'a> {
+    /// For one client's `connections`.
+    pub fn new(config: &LoadConfig, stamps: &'a [Stamp], connections: usize) -> Self {
+        let wire::ServiceSpec::Fixed { request_bytes, .. } = config.service;
+        Self {
+            stamps,
+            step: match config.transport {
+                Transport::Tcp => request_bytes,
+                Transport::Udp => 1,
+            },
+            connections: vec![Connection::default(); connections],
+            control: vec![[0; CONTROL_BYTES / 8]; BATCH],
+            last: Message::default(),
+        }
+    }
+
+    /// Reads into an empty `inbox` as `read` does, and keeps what the kernel says of the last packet for [`Stamper::arrived`].
+    #[inline]
+    pub fn read(&mut self, io: BorrowedFd<'_>, inbox: &mut Vec<u8>) -> Result<usize, Errno> {
+        let space = inbox.spare_capacity_mut();
+        let mut parts = libc::iovec { iov_base: space.as_mut_ptr().cast(), iov_len: space.len() };
+        let mut header = header(&mut self.control[0]);
+        header.msg_iov = &raw mut parts;
+        header.msg_iovlen = 1;
+        // SAFETY: the header points to buffers that live through the call, with their lengths.
+        let count = unsafe { libc::recvmsg(io.as_raw_fd(), &raw mut header, libc::MSG_DONTWAIT) };
+        if count < 0 {
+            return Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO));
+        }
+        self.last = Message::parse(&self.control[0][..header.msg_controllen / 8]);
+        // SAFETY: the kernel has written so many bytes into the spare capacity of a vector that is empty.
+        unsafe { inbox.set_len(count as usize) };
+        Ok(count as usize)
+    }
+
+    /// Notes that the response to a request was completed by the last read.
+    #[inline]
+    pub fn arrived(&self, record: usize) {
+        self.stamps[record].arrived.store(self.last.software_ns, Relaxed);
+        self.stamps[record].hardware_arrived.store(self.last.hardware_ns, Relaxed);
+    }
+
+    /// Empties a socket's error queue; answers whether there was anything.
+    #[inline]
+    pub fn take(&mut self, io: BorrowedFd<'_>, connection: usize, link: &Link, records: &[Record]) -> bool {
+        // SAFETY: zeros are a valid header without buffers.
+        let mut messages: [libc::mmsghdr; BATCH] = unsafe { MaybeUninit::zeroed().assume_init() };
+        for (message, control) in messages.iter_mut().zip(&mut self.control) {
+            message.msg_hdr = header(control);
+        }
+        let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+        // SAFETY: as many headers as are said, each with a control buffer that lives through the call.
+        let count =
+            unsafe { libc::recvmmsg(io.as_raw_fd(), messages.as_mut_ptr(), BATCH as u32, flags as _, ptr::null_mut()) };
+        let count = usize::try_from(count).unwrap_or(0);
+        let mut taken = [Message::default(); BATCH];
+        for (taken, (message, control)) in taken.iter_mut().zip(messages.iter().zip(&self.control)).take(count) {
+            *taken = Message::parse(&control[..message.msg_hdr.msg_controllen / 8]);
+        }
+        taken[..count].iter().for_each(|message| self.sent(message, connection, link, records));
+        count > 0
+    }
+
+    fn sent(&mut self, message: &Message, connection: usize, link: &Link, records: &[Record]) {
+        let Some((kind, number)) = message.sent else { return };
+        let cursor = &mut self.connections[connection][kind];
+        // Numbers are of last bytes, from 0, on a stream, and of datagrams, from 0; they wrap, and two that follow each
+        // other are never half of that apart. What is behind is of a retransmission: the first time is what counts.
+        let ahead = number.wrapping_add(1).wrapping_sub(cursor.number);
+        // What is between is of a write that a full socket cut short: the rest will have the request's last byte.
+        if ahead > u32::MAX / 2 || !ahead.is_multiple_of(self.step) {
+            return;
+        }
+        cursor.number = cursor.number.wrapping_add(ahead);
+        let Some(record) = (0..ahead / self.step).map_while(|_| cursor.head.take(link, records)).last() else { return };
+        let stamp = &self.stamps[record];
+        let (place, ns) = match kind {
+            Message::SCHEDULER => (&stamp.scheduler, message.software_ns),
+            Message::DRIVER => (&stamp.driver, message.software_ns),
+            _ => (&stamp.hardware_sent, message.hardware_ns),
+        };
+        place.store(ns, Relaxed);
+    }
+}
+
+/// An empty header with room for control messages.
+fn header(control: &mut [u64; CONTROL_BYTES / 8]) -> libc::msghdr {
+    // SAFETY: zeros are a valid header without buffers.
+    let mut header: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
+    header.msg_control = control.as_mut_ptr().cast();
+    header.msg_controllen = CONTROL_BYTES as _;
+    header
+}
+
+/// What the kernel says beside a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Message {
+    software_ns: u64,
+    hardware_ns: u64,
+    /// Of what was sent: the kind, and the number.
+    sent: Option<(usize, u32)>,
+}
+
+impl Message {
+    const SCHEDULER: usize = 0;
+    const DRIVER: usize = 1;
+    const WIRE: usize = 2;
+
+    /// Reads control messages: each a length, a level and a type, then its data, and room up to the next word.
+    fn parse(control: &[u64]) -> Self {
+        const HEADER_WORDS: usize = 2;
+        let mut message = Self::default();
+        let mut rest = control;
+        while let [length, kind, ..] = *rest {
+            let (level, kind) = (kind as u32 as i32, (kind >> 32) as i32);
+            let words = (length as usize).div_ceil(8);
+            if words < HEADER_WORDS || words > rest.len() {
+                break;
+            }
+            let data = &rest[HEADER_WORDS..words];
+            let time_ns = |at: usize| data[at].wrapping_mul(1_000_000_000).wrapping_add(data[at + 1]);
+            match (level, kind) {
+                // Three times, each seconds and nanoseconds: software, one that is no longer used, hardware.
+                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) if data.len() >= 6 => {
+                    message.software_ns = time_ns(0);
+                    message.hardware_ns = time_ns(4);
+                }
+                (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR) if data.len() >= 2 => {
+                    // sock_extended_err (linux/errqueue.h): errno, then bytes origin, type and code; info; data.
+                    let (origin, info, number) = ((data[0] >> 32) as u8, data[1] as u32, (data[1] >> 32) as u32);
+                    message.sent = match (origin, info) {
+                        (libc::SO_EE_ORIGIN_TIMESTAMPING, SCM_TSTAMP_SCHED) => Some((Self::SCHEDULER, number)),
+                        (libc::SO_EE_ORIGIN_TIMESTAMPING, SCM_TSTAMP_SND) => Some((Self::DRIVER, number)),
+                        _ => None,
+                    };
+                }
+                _ => {}
+            }
+            rest = &rest[words..];
+        }
+        // The driver's stamp and the wire's say the same of themselves; only one of the two has the interface's time.
+        if let Some((kind @ Self::DRIVER, _)) = &mut message.sent
+            && message.hardware_ns != 0
+        {
+            *kind = Self::WIRE;
+        }
+        message
+    }
+}
+
+#[cfg(all(test, target_endian = "little", target_pointer_width = "64"))]
+mod tests {
+    use std::os::fd::OwnedFd;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::record::Tail;
+
+    /// A control message as the kernel lays it out.
+    fn control(level: i32, kind: i32, data: &[u64]) -> Vec<u64> {
+        let head = [16 + 8 * data.len() as u64, u64::from(level as u32) | (kind as u64) << 32];
+        [&head, data].concat()
+    }
+
+    fn stamp(info: u32, number: u32, software: (u64, u64), hardware: (u64, u64)) -> Vec<u64> {
+        let times = [software.0, software.1, 0, 0, hardware.0, hardware.1];
+        let error = [
+            u64::from(libc::ENOMSG as u32) | u64::from(libc::SO_EE_ORIGIN_TIMESTAMPING) << 32,
+            u64::from(info) | u64::from(number) << 32,
+            0,
+            0,
+        ];
+        [control(libc::SOL_SOCKET, libc::SCM_TIMESTAMPING, &times), control(libc::SOL_IP, libc::IP_RECVERR, &error)]
+            .concat()
+    }
+
+    #[test]
+    fn stamps_of_each_kind_are_read() {
+        let read = |info, hardware| Message::parse(&stamp(info, 7, (1, 5), hardware));
+        let software_ns = 1_000_000_005;
+        let of = |kind, hardware_ns| Message { software_ns, hardware_ns, sent: Some((kind, 7)) };
+        assert_eq!(read(SCM_TSTAMP_SCHED, (0, 0)), of(Message::SCHEDULER, 0));
+        assert_eq!(read(SCM_TSTAMP_SND, (0, 0)), of(Message::DRIVER, 0));
+        assert_eq!(read(SCM_TSTAMP_SND, (2, 3)), of(Message::WIRE, 2_000_000_003));
+        assert_eq!(read(2, (0, 0)), Message { software_ns, hardware_ns: 0, sent: None });
+        assert_eq!(Message::parse(&[]), Message::default());
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_that_a_kernel_could_say_panics(words: Vec<u64>) {
+            Message::parse(&words);
+        }
+
+        /// Whatever stamps are lost or come twice, each that comes goes to its own request.
+        #[test]
+        fn every_stamp_finds_its_request(
+            bytes in 1u32..100_000, start in prop::sample::select(vec![0u32, u32::MAX - 250_000, u32::MAX]),
+            which in prop::collection::vec((0u32..40, any::<bool>()), 0..60),
+        ) {
+            let records: Vec<Record> = (0..40).map(|at| Record::new(at, 0)).collect();
+            let link = Link::new(OwnedFd::from(std::fs::File::open("/dev/null").unwrap()));
+            let mut tail = Tail::default();
+            (0..40).for_each(|at| tail.push(&link, &records, at));
+            let stamps: Vec<Stamp> = (0..40).map(|_| Stamp::default()).collect();
+            let cursor = Cursor { number: start, ..Cursor::default() };
+            let connections = vec![std::array::from_fn(|_| cursor.clone())];
+            let mut stamper = Stamper { stamps: &stamps, step: bytes, connections, control: vec![], last: Message::default() };
+            let mut expected = [0u64; 40];
+            let mut latest = None;
+            for (request, of_a_whole) in which {
+                // Of the request's last byte, or of one before.
+                let number = start.wrapping_add(bytes * (request + 1)).wrapping_sub(if of_a_whole { 1 } else { 2 });
+                let ns = 1 + u64::from(request);
+                let message = Message { software_ns: ns, hardware_ns: 0, sent: Some((Message::DRIVER, number)) };
+                stamper.sent(&message, 0, &link, &records);
+                if (of_a_whole || bytes == 1) && latest.is_none_or(|latest| latest < request) {
+                    // With one byte a request, the byte before is the last of the request before.
+                    let of = if of_a_whole { Some(request) } else { request.checked_sub(1) };
+                    if let Some(of) = of.filter(|&of| latest.is_none_or(|latest| latest < of)) {
+                        expected[of as usize] = ns;
+                        latest = Some(of);
+                    }
+                }
+            }
+            let found: Vec<u64> = stamps.iter().map(|stamp| stamp.driver.load(Relaxed)).collect();
+            prop_assert_eq!(found, expected);
+        }
+    }
+}
