@@ -95,6 +95,14 @@ fn compare_prints_a_table_that_the_store_alone_gives_again() {
         );
     }
     assert_eq!(std::fs::read_dir(results.join("samples")).unwrap().count(), 4, "no draft is left");
+    for trial in 0..4 {
+        let log = std::fs::read_to_string(lab::store::histograms_path(&results, trial)).unwrap();
+        assert!(log.contains(" 20 connections, 500 requests/s, repeat "), "{log}");
+        for time in ["lag", "service", "response"] {
+            assert!(log.contains(&format!("\nTag={time},0.000,0.200,")), "{log}");
+        }
+    }
+    assert_eq!(std::fs::read_dir(results.join("histograms")).unwrap().count(), 4, "no draft is left");
 }
 
 /// Keeps a CPU busy with many threads until dropped, so that a server there gets a very small share of it.
