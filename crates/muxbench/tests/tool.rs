@@ -105,6 +105,47 @@ fn compare_prints_a_table_that_the_store_alone_gives_again() {
     assert_eq!(std::fs::read_dir(results.join("histograms")).unwrap().count(), 4, "no draft is left");
 }
 
+#[test]
+fn two_runs_are_lined_up() {
+    let folder = tempfile::tempdir().unwrap();
+    measure(folder.path(), &[SMALL, &["--output", "a", "--quiet"]].concat());
+    let longer = [&SMALL[..2], &["epoll,select"], &SMALL[3..], &["--measure", "300ms", "--output", "b", "--quiet"]];
+    let longer = longer.concat();
+    let at = longer.iter().position(|argument| *argument == "--measure").unwrap();
+    measure(folder.path(), &[&longer[..at], &longer[at + 2..]].concat());
+
+    let same = json(&run(folder.path(), &["report", "a", "a", "--json"], 0));
+    let pairs = same["pairs"].as_array().unwrap();
+    assert_eq!(pairs.len(), 2);
+    for pair in pairs {
+        assert_eq!(pair["phases_b"], Value::Null);
+        let valid = pair["a"]["repeats_valid"].as_u64().unwrap();
+        assert_eq!(pair["a"], pair["b"]);
+        for figure in ["service_p50", "service_p99"] {
+            match valid {
+                // The machine was busy.
+                0 => assert_eq!(pair[figure], Value::Null),
+                _ => assert_eq!(pair[figure]["ratio"], 1.0),
+            }
+        }
+    }
+    assert_eq!(same["host_differences"].as_array().unwrap().len(), 0, "{}", same["host_differences"]);
+    assert_eq!((&same["only_a"], &same["only_b"]), (&Value::Array(vec![]), &Value::Array(vec![])));
+
+    let text_of_both = text(&run(folder.path(), &["report", "a", "b"], 0).stdout);
+    for words in
+        ["A: a, muxbench", "B: b, muxbench", "Only in A: mt at 20 ", "Only in B: select at ", "The phases differ"]
+    {
+        assert!(text_of_both.contains(words), "{words}: {text_of_both}");
+    }
+    let csv = text(&run(folder.path(), &["report", "a", "b", "--csv"], 0).stdout);
+    assert_eq!(csv.lines().map(|line| line.split_once(',').unwrap().0).collect::<Vec<_>>(), ["runs", "both", "a", "b"]);
+    let error = text(&run(folder.path(), &["report", "a", "b", "a"], 1).stderr);
+    assert!(error.contains("3 runs are given; name one to print it, or two"), "{error}");
+    let error = text(&run(folder.path(), &["report", "a", "absent"], 1).stderr);
+    assert!(error.contains("absent: no run is there"), "{error}");
+}
+
 /// The Python interpreter that has the public tools. `cargo xtask test` says where; a test run by itself has it prepared.
 fn python() -> PathBuf {
     if let Some(interpreter) = std::env::var_os("MUXBENCH_PYTHON") {
