@@ -5,18 +5,21 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
+use crate::python;
+
 /// Runs all steps in order; the first that fails ends it.
 ///
 /// # Errors
 /// Which step failed, and how to run it alone.
 pub fn all() -> anyhow::Result<()> {
-    cargo(&["fmt", "--all", "--check"])?;
-    cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])?;
-    cargo(&["test", "--workspace", "--locked"])?;
-    cargo(&["doc", "--workspace", "--no-deps", "--document-private-items", "--locked"])
+    cargo(&["fmt", "--all", "--check"], None)?;
+    cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"], None)?;
+    let interpreter = python::prepare()?;
+    cargo(&["test", "--workspace", "--locked"], Some(&interpreter))?;
+    cargo(&["doc", "--workspace", "--no-deps", "--document-private-items", "--locked"], None)
 }
 
-fn cargo(arguments: &[&str]) -> anyhow::Result<()> {
+fn cargo(arguments: &[&str], interpreter: Option<&Path>) -> anyhow::Result<()> {
     let step = format!("cargo {}", arguments.join(" "));
     println!("== {step}");
     let status = Command::new(env!("CARGO"))
@@ -25,6 +28,7 @@ fn cargo(arguments: &[&str]) -> anyhow::Result<()> {
         .env("RUSTDOCFLAGS", "-D warnings")
         // A changed text is to fail, not to be written down as right.
         .env("INSTA_UPDATE", "no")
+        .envs(interpreter.map(|interpreter| (python::VARIABLE, interpreter)))
         .status()
         .with_context(|| format!("cannot run `{step}`"))?;
     if !status.success() {

@@ -1,7 +1,8 @@
-//! What developers run: `cargo xtask test`, `cargo xtask bench`.
+//! What developers run: `cargo xtask test`, `cargo xtask bench`, `cargo xtask python`.
 
 mod bench;
 mod check;
+mod python;
 
 use std::process::ExitCode;
 
@@ -12,6 +13,8 @@ use clap::Parser;
 enum Command {
     /// Format, lints, all tests, documentation: what has to pass before anything is merged
     Test,
+    /// The Python environment that tests read results with: makes target/python if need be, prints its interpreter
+    Python,
     #[command(subcommand)]
     Bench(bench::Bench),
 }
@@ -19,6 +22,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Command::parse() {
         Command::Test => check::all(),
+        Command::Python => python::prepare().map(|interpreter| println!("{}", interpreter.display())),
         Command::Bench(bench) => bench::run(&bench),
     };
     match result {

@@ -1,8 +1,10 @@
 //! A run's folder: `run.json` (what was planned, on which host), `muxbench.db` (a row and a record for each finished
-//! trial), `samples/NNNN.parquet` (its raw samples). Each trial is committed as it ends.
+//! trial), `samples/NNNN.parquet` (its raw samples), `histograms/NNNN.hlog` (its histograms, for HdrHistogram's tools).
+//! Each trial is committed as it ends.
 
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use rusqlite::{Connection, params};
@@ -75,6 +77,8 @@ impl Store {
     /// When the disk is full or the database is locked.
     pub fn commit(&self, record: &TrialRecord) -> anyhow::Result<()> {
         let trial = &record.trial;
+        // First: what is in the database is whole.
+        self.write_histograms(record)?;
         let verdict = serde_json::to_value(record.verdict.kind)?;
         let load = record.load.as_ref();
         self.database
@@ -98,11 +102,47 @@ impl Store {
             .with_context(|| format!("{}: cannot commit trial {}", self.folder.display(), trial.index))?;
         Ok(())
     }
+
+    /// Under another name first, so that a log is whole, or not there. A trial whose client gave no account has none.
+    fn write_histograms(&self, record: &TrialRecord) -> anyhow::Result<()> {
+        let trial = &record.trial;
+        let path = histograms_path(&self.folder, trial.index);
+        let Some(load) = &record.load else {
+            // One may be left of an attempt that was killed before it was committed.
+            let _ = fs::remove_file(path);
+            return Ok(());
+        };
+        let place = || format!("{}: cannot write the histograms; is the disk full?", path.display());
+        let comment = format!(
+            "muxbench trial {}: {}, {} connections, {} requests/s, repeat {}",
+            trial.index, trial.architecture, trial.workload.connections, trial.workload.rate_per_s, trial.repeat
+        );
+        // The trial's start: nobody has recorded when by the calendar its window began.
+        let start: jiff::Timestamp = record.started_at.parse().with_context(place)?;
+        let window = Duration::from_nanos(load.window_ns);
+        let histograms = [
+            ("lag", &load.lag.histogram),
+            ("service", &load.service.histogram),
+            ("response", &load.response.histogram),
+        ];
+        let mut log = Vec::new();
+        stats::log::write_log(&mut log, &comment, start.into(), window, &histograms).with_context(place)?;
+        let draft = path.with_extension("part");
+        // Here, for a run that an earlier version began has no such folder.
+        fs::create_dir_all(self.folder.join("histograms")).with_context(place)?;
+        fs::write(&draft, &log).with_context(place)?;
+        fs::rename(&draft, &path).with_context(place)
+    }
 }
 
 /// Where a trial's samples are.
 pub fn samples_path(folder: &Path, trial: u32) -> PathBuf {
     folder.join(format!("samples/{trial:04}.parquet"))
+}
+
+/// Where a trial's histograms are.
+pub fn histograms_path(folder: &Path, trial: u32) -> PathBuf {
+    folder.join(format!("histograms/{trial:04}.hlog"))
 }
 
 /// Reads a run, finished or not.
@@ -225,6 +265,19 @@ mod tests {
         let other = tempfile::tempdir().unwrap();
         fs::write(other.path().join("thesis.tex"), "").unwrap();
         assert!(Store::create(other.path(), &header).unwrap_err().to_string().contains("not empty"));
+    }
+
+    #[test]
+    fn a_trial_without_an_account_leaves_no_histograms_of_an_earlier_attempt() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("run");
+        let header = header();
+        let store = Store::create(&folder, &header).unwrap();
+        let left = histograms_path(&folder, 1);
+        fs::create_dir_all(left.parent().unwrap()).unwrap();
+        fs::write(&left, "").unwrap();
+        store.commit(&record(&header, 1)).unwrap();
+        assert!(!left.exists());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -95,6 +95,110 @@ fn compare_prints_a_table_that_the_store_alone_gives_again() {
         );
     }
     assert_eq!(std::fs::read_dir(results.join("samples")).unwrap().count(), 4, "no draft is left");
+    for trial in 0..4 {
+        let log = std::fs::read_to_string(lab::store::histograms_path(&results, trial)).unwrap();
+        assert!(log.contains(" 20 connections, 500 requests/s, repeat "), "{log}");
+        for time in ["lag", "service", "response"] {
+            assert!(log.contains(&format!("\nTag={time},0.000,0.200,")), "{log}");
+        }
+    }
+    assert_eq!(std::fs::read_dir(results.join("histograms")).unwrap().count(), 4, "no draft is left");
+}
+
+#[test]
+fn two_runs_are_lined_up() {
+    let folder = tempfile::tempdir().unwrap();
+    measure(folder.path(), &[SMALL, &["--output", "a", "--quiet"]].concat());
+    let longer = [&SMALL[..2], &["epoll,select"], &SMALL[3..], &["--measure", "300ms", "--output", "b", "--quiet"]];
+    let longer = longer.concat();
+    let at = longer.iter().position(|argument| *argument == "--measure").unwrap();
+    measure(folder.path(), &[&longer[..at], &longer[at + 2..]].concat());
+
+    let same = json(&run(folder.path(), &["report", "a", "a", "--json"], 0));
+    let pairs = same["pairs"].as_array().unwrap();
+    assert_eq!(pairs.len(), 2);
+    for pair in pairs {
+        assert_eq!(pair["phases_b"], Value::Null);
+        let valid = pair["a"]["repeats_valid"].as_u64().unwrap();
+        assert_eq!(pair["a"], pair["b"]);
+        for figure in ["service_p50", "service_p99"] {
+            match valid {
+                // The machine was busy.
+                0 => assert_eq!(pair[figure], Value::Null),
+                _ => assert_eq!(pair[figure]["ratio"], 1.0),
+            }
+        }
+    }
+    assert_eq!(same["host_differences"].as_array().unwrap().len(), 0, "{}", same["host_differences"]);
+    assert_eq!((&same["only_a"], &same["only_b"]), (&Value::Array(vec![]), &Value::Array(vec![])));
+
+    let text_of_both = text(&run(folder.path(), &["report", "a", "b"], 0).stdout);
+    for words in
+        ["A: a, muxbench", "B: b, muxbench", "Only in A: mt at 20 ", "Only in B: select at ", "The phases differ"]
+    {
+        assert!(text_of_both.contains(words), "{words}: {text_of_both}");
+    }
+    let csv = text(&run(folder.path(), &["report", "a", "b", "--csv"], 0).stdout);
+    assert_eq!(csv.lines().map(|line| line.split_once(',').unwrap().0).collect::<Vec<_>>(), ["runs", "both", "a", "b"]);
+    let error = text(&run(folder.path(), &["report", "a", "b", "a"], 1).stderr);
+    assert!(error.contains("3 runs are given; name one to print it, or two"), "{error}");
+    let error = text(&run(folder.path(), &["report", "a", "absent"], 1).stderr);
+    assert!(error.contains("absent: no run is there"), "{error}");
+}
+
+/// The Python interpreter that has the public tools. `cargo xtask test` says where; a test run by itself has it prepared.
+fn python() -> PathBuf {
+    if let Some(interpreter) = std::env::var_os("MUXBENCH_PYTHON") {
+        return interpreter.into();
+    }
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let output = std::process::Command::new(cargo).args(["xtask", "python"]).current_dir(folder).output();
+    let output = output.expect("MUXBENCH_PYTHON is not set, and cargo cannot be run: run `cargo xtask test`");
+    let said = text(&output.stderr);
+    assert!(output.status.success(), "cannot prepare Python; run `cargo xtask test` to see it by itself: {said}");
+    text(&output.stdout).trim().into()
+}
+
+#[test]
+fn the_public_tools_read_samples_and_histograms_as_reported() {
+    let interpreter = python();
+    let folder = tempfile::tempdir().unwrap();
+    measure(folder.path(), &[SMALL, &["--output", "here", "--quiet"]].concat());
+    let report = json(&run(folder.path(), &["report", "here", "--json"], 0));
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/read_results.py");
+    let output = std::process::Command::new(&interpreter).arg(script).arg("here").current_dir(folder.path()).output();
+    let output = output
+        .unwrap_or_else(|error| panic!("MUXBENCH_PYTHON, {}: {error}; run `cargo xtask test`", interpreter.display()));
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let read = json(&output);
+    let trials = report["trials"].as_array().unwrap();
+    assert_eq!(trials.len(), 4);
+    for tool in ["duckdb", "polars", "hdrhistogram"] {
+        assert_eq!(read[tool].as_object().unwrap().len(), trials.len(), "{tool}: a file for each trial");
+    }
+    for (index, trial) in trials.iter().enumerate() {
+        let file = format!("{index:04}");
+        assert_eq!(read["polars"][&file]["rows"], trial["load"]["planned"]);
+        assert_eq!(read["duckdb"][&file]["parameters"]["connections"], 20);
+        for time in ["lag", "service", "response"] {
+            let reported = &trial["load"][time]["distribution"];
+            for tool in ["duckdb", "polars", "hdrhistogram"] {
+                let read = &read[tool][&file]["times"][time];
+                assert_eq!(read["count"], reported["count"], "{tool}, trial {index}, {time}");
+                for figure in ["p50_ns", "max_ns"] {
+                    let (read, reported) = (read[figure].as_f64().unwrap(), reported[figure].as_f64().unwrap());
+                    // Samples are exact, a histogram's values are up to 0.1 % above; two histograms are the same.
+                    let apart = if tool == "hdrhistogram" { 0.0 } else { reported * 0.001 + 1.0 };
+                    let told = format!("{tool}, trial {index}, {time} {figure}: {read}, reported {reported}");
+                    assert!((read - reported).abs() <= apart, "{told}");
+                }
+            }
+            let interval = &read["hdrhistogram"][&file]["times"][time];
+            assert_eq!(interval["window_ms"].as_f64().unwrap().round(), 200.0);
+            assert!(interval["start_ms"].as_f64().unwrap() > 1.7e12, "by the calendar: {interval}");
+        }
+    }
 }
 
 /// Keeps a CPU busy with many threads until dropped, so that a server there gets a very small share of it.

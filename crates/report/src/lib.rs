@@ -4,6 +4,7 @@
 //! - [`summary`]: the figures of each architecture under each workload, merged over repeats, and their order
 //! - [`sentence`]: which is best, by how much, how sure
 //! - [`terminal`], [`csv`], [`json`]: three ways to show it; [`plan`]: a plan before it is run
+//! - [`versus`]: two runs side by side
 //! - [`mod@format`]: numbers and units
 
 pub mod csv;
@@ -13,8 +14,10 @@ pub mod plan;
 pub mod sentence;
 pub mod summary;
 pub mod terminal;
+pub mod versus;
 
 pub use summary::Summary;
+pub use versus::Versus;
 
 #[cfg(test)]
 mod made_up;

@@ -6,6 +6,7 @@ pub mod histogram;
 pub mod interval;
 pub mod significance;
 pub mod steadiness;
+pub mod log;
 
 pub use deviation::Deviation;
 pub use fit::sends_against_plan;

@@ -1,0 +1,674 @@
+//! Two runs side by side, of two kernels or two versions say: the same trials of both, B against A.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use comfy_table::{Cell, CellAlignment, Table, presets};
+use lab::record::{Run, RunHeader, Trial, TrialRecord, VerdictKind, Workload};
+use lab::units::Size;
+use load::config::Phases;
+use serde::Serialize;
+use server::Architecture;
+use stats::{Ratio, interval};
+
+use crate::summary::MARGIN;
+use crate::terminal::wrap;
+use crate::{format, json, sentence};
+
+/// Two runs, compared.
+#[derive(Clone, Debug, Serialize)]
+pub struct Versus {
+    /// As [`json::FORMAT`].
+    pub format: u32,
+    /// How intervals are found.
+    pub interval_method: &'static str,
+    /// The margin of "no practical difference".
+    pub margin: f64,
+    /// The run that is compared with.
+    pub a: Side,
+    /// The run that is compared.
+    pub b: Side,
+    /// What differs between the hosts, but for what differs from one moment to the next.
+    pub host_differences: Vec<Difference>,
+    /// The findings in a sentence.
+    pub sentence: String,
+    /// Trials that both have, by connections, rate and architecture.
+    pub pairs: Vec<Pair>,
+    /// Trials that only A has.
+    pub only_a: Vec<Planned>,
+    /// Trials that only B has.
+    pub only_b: Vec<Planned>,
+}
+
+/// Which run it is, and how it came to be.
+#[derive(Clone, Debug, Serialize)]
+pub struct Side {
+    /// The run's name.
+    pub name: String,
+    /// The version of muxbench that ran it.
+    pub muxbench: String,
+    /// The command that reproduces it.
+    pub command: Vec<String>,
+    /// When it began, RFC 3339 in UTC.
+    pub started_at: String,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Where the server and the client were placed.
+    pub placement: String,
+}
+
+/// A fact that is not the same on both hosts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// Its name.
+    pub fact: String,
+    /// On A's host; `absent` if nothing is known.
+    pub a: String,
+    /// On B's host, likewise.
+    pub b: String,
+}
+
+/// An architecture under a workload.
+#[derive(Clone, Debug, Serialize)]
+pub struct Planned {
+    /// The architecture's name.
+    pub architecture: String,
+    /// The traffic.
+    pub workload: Workload,
+}
+
+/// An architecture under the same workload in both runs.
+#[derive(Clone, Debug, Serialize)]
+pub struct Pair {
+    /// The architecture's name.
+    pub architecture: String,
+    /// The traffic, in A.
+    pub workload: Workload,
+    /// B's phases, where they are not A's; all else of the workload is the same.
+    pub phases_b: Option<Phases>,
+    /// What A found.
+    pub a: Figures,
+    /// What B found.
+    pub b: Figures,
+    /// Median service time, B against A; `None` unless both have a valid repeat.
+    pub service_p50: Option<Against>,
+    /// 99th percentile of service time, likewise.
+    pub service_p99: Option<Against>,
+}
+
+/// What one run found for a pair.
+#[derive(Clone, Debug, Serialize)]
+pub struct Figures {
+    /// Repeats that are finished. Only the valid ones are compared.
+    pub repeats: usize,
+    /// How many of them are valid.
+    pub repeats_valid: usize,
+    /// The others.
+    pub not_valid: Vec<NotValid>,
+    /// Why there are not more repeats: they cannot be run there, or have not been yet.
+    pub missing: Vec<String>,
+    /// Median service time, the median over valid repeats, in nanoseconds.
+    pub service_p50_ns: Option<f64>,
+    /// 99th percentile of service time, likewise.
+    pub service_p99_ns: Option<f64>,
+}
+
+/// A finished repeat that is not compared.
+#[derive(Clone, Debug, Serialize)]
+pub struct NotValid {
+    /// Which repeat, from 0.
+    pub repeat: u32,
+    /// Its verdict.
+    pub verdict: VerdictKind,
+    /// Why.
+    pub reason: String,
+}
+
+/// How much larger a figure is in B than in A.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Against {
+    /// The ratio of medians over valid repeats, B against A, and its interval.
+    #[serde(flatten)]
+    pub ratio: Ratio,
+    /// What that means.
+    pub finding: Finding,
+}
+
+/// What a ratio means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Finding {
+    /// B takes longer: the interval is above 1.
+    Longer,
+    /// B takes less: the interval is below 1.
+    Shorter,
+    /// The whole interval is within the margin.
+    NoPracticalDifference,
+    /// The interval includes 1.
+    NotToldApart,
+    /// One of the two has fewer than two valid repeats.
+    NoInterval,
+}
+
+impl Finding {
+    fn of(ratio: &Ratio) -> Self {
+        match ratio.interval {
+            None => Self::NoInterval,
+            Some(_) if ratio.is_practically_one(MARGIN) => Self::NoPracticalDifference,
+            Some(_) if !ratio.differs_from_one() => Self::NotToldApart,
+            Some(interval) if interval.low > 1.0 => Self::Longer,
+            Some(_) => Self::Shorter,
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Self::Longer => "B longer",
+            Self::Shorter => "B shorter",
+            Self::NoPracticalDifference => "no practical difference",
+            Self::NotToldApart => "not told apart",
+            Self::NoInterval => "no interval",
+        }
+    }
+}
+
+impl Versus {
+    /// Lines up two runs, finished or not. Trials are the same when architecture and workload are, or all of the workload
+    /// but its phases.
+    pub fn of(a: &Run, b: &Run) -> Self {
+        let (mut rest_a, mut rest_b) = (groups(a), groups(b));
+        let mut pairs: Vec<Pair> = Vec::new();
+        let is_same: [fn(&Workload, &Workload) -> bool; 2] =
+            [|a, b| a == b, |a, b| *a == Workload { phases: a.phases, ..b.clone() }];
+        for is_same in is_same {
+            rest_a.retain(|of_a| {
+                let matches =
+                    |of_b: &Group<'_>| of_a.architecture == of_b.architecture && is_same(of_a.workload, of_b.workload);
+                let found = rest_b.iter().position(matches);
+                pairs.extend(found.map(|at| pair(a, b, of_a, &rest_b.remove(at))));
+                found.is_none()
+            });
+        }
+        pairs.sort_by(|x, y| order(&x.workload, &y.workload).then(x.architecture.cmp(&y.architecture)));
+        let host_differences = differences(&a.header.host, &b.header.host).into_iter();
+        Self {
+            format: json::FORMAT,
+            interval_method: interval::METHOD,
+            margin: MARGIN,
+            a: side(&a.header),
+            b: side(&b.header),
+            host_differences: host_differences.map(|(fact, a, b)| Difference { fact, a, b }).collect(),
+            sentence: sentence_of(&pairs),
+            pairs,
+            only_a: planned(&rest_a),
+            only_b: planned(&rest_b),
+        }
+    }
+}
+
+/// The repeats of one architecture under one workload.
+struct Group<'a> {
+    architecture: Architecture,
+    workload: &'a Workload,
+    trials: Vec<&'a Trial>,
+}
+
+fn groups(run: &Run) -> Vec<Group<'_>> {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    for trial in &run.header.trials {
+        let (architecture, workload) = (trial.architecture, &trial.workload);
+        match groups.iter_mut().find(|group| group.architecture == architecture && group.workload == workload) {
+            Some(group) => group.trials.push(trial),
+            None => groups.push(Group { architecture, workload, trials: vec![trial] }),
+        }
+    }
+    groups
+}
+
+fn order(a: &Workload, b: &Workload) -> std::cmp::Ordering {
+    a.connections.cmp(&b.connections).then(a.rate_per_s.total_cmp(&b.rate_per_s))
+}
+
+fn planned(groups: &[Group<'_>]) -> Vec<Planned> {
+    let one =
+        |group: &Group<'_>| Planned { architecture: group.architecture.to_string(), workload: group.workload.clone() };
+    let mut planned: Vec<Planned> = groups.iter().map(one).collect();
+    planned.sort_by(|x, y| order(&x.workload, &y.workload).then(x.architecture.cmp(&y.architecture)));
+    planned
+}
+
+fn side(header: &RunHeader) -> Side {
+    Side {
+        name: header.name.clone(),
+        muxbench: header.muxbench.clone(),
+        command: header.command.clone(),
+        started_at: header.started_at.clone(),
+        seed: header.seed,
+        placement: header.placement.clone(),
+    }
+}
+
+/// Facts that change from one moment to the next, and say nothing of the host.
+const FLEETING: &[&str] = &["load average", "steal ticks", "memory available bytes"];
+
+/// Facts that differ: name, on A, on B.
+fn differences(a: &BTreeMap<String, String>, b: &BTreeMap<String, String>) -> Vec<(String, String, String)> {
+    let names: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+    let of = |facts: &BTreeMap<String, String>, name| facts.get(name).map_or("absent", String::as_str).to_owned();
+    names
+        .into_iter()
+        .filter(|name| !FLEETING.contains(&name.as_str()) && a.get(*name) != b.get(*name))
+        .map(|name| (name.clone(), of(a, name), of(b, name)))
+        .collect()
+}
+
+fn pair(a: &Run, b: &Run, of_a: &Group<'_>, of_b: &Group<'_>) -> Pair {
+    let (records_a, records_b) = (records(a, of_a), records(b, of_b));
+    let against = |figure: fn(&stats::Distribution) -> u64| {
+        let ratio = Ratio::of(&valid_ns(&records_b, figure), &valid_ns(&records_a, figure), a.header.seed)?;
+        Some(Against { ratio, finding: Finding::of(&ratio) })
+    };
+    Pair {
+        architecture: of_a.architecture.to_string(),
+        workload: of_a.workload.clone(),
+        phases_b: Some(of_b.workload.phases).filter(|phases| *phases != of_a.workload.phases),
+        a: figures(of_a, &records_a),
+        b: figures(of_b, &records_b),
+        service_p50: against(|service| service.p50_ns),
+        service_p99: against(|service| service.p99_ns),
+    }
+}
+
+fn records<'a>(run: &'a Run, group: &Group<'_>) -> Vec<&'a TrialRecord> {
+    let is_of_group = |record: &&TrialRecord| group.trials.iter().any(|trial| trial.index == record.trial.index);
+    run.records.iter().filter(is_of_group).collect()
+}
+
+/// A figure of each valid repeat, in nanoseconds.
+fn valid_ns(records: &[&TrialRecord], figure: fn(&stats::Distribution) -> u64) -> Vec<f64> {
+    let valid = records.iter().filter(|record| record.verdict.kind == VerdictKind::Valid);
+    valid.filter_map(|record| Some(figure(&record.load.as_ref()?.service.distribution) as f64)).collect()
+}
+
+fn figures(group: &Group<'_>, records: &[&TrialRecord]) -> Figures {
+    let not_valid = records.iter().filter(|record| record.verdict.kind != VerdictKind::Valid);
+    let not_valid: Vec<NotValid> = not_valid
+        .map(|record| NotValid {
+            repeat: record.trial.repeat,
+            verdict: record.verdict.kind,
+            reason: record.verdict.reason.clone(),
+        })
+        .collect();
+    let is_done = |trial: &&&Trial| records.iter().any(|record| record.trial.index == trial.index);
+    let missing = group.trials.iter().filter(|trial| !is_done(trial)).map(|trial| match trial.impossible.as_slice() {
+        [] => "not run yet".to_owned(),
+        reasons => reasons.join("; "),
+    });
+    let mut missing: Vec<String> = missing.collect();
+    missing.dedup();
+    Figures {
+        repeats: records.len(),
+        repeats_valid: records.len() - not_valid.len(),
+        not_valid,
+        missing,
+        service_p50_ns: interval::median(&valid_ns(records, |service| service.p50_ns)),
+        service_p99_ns: interval::median(&valid_ns(records, |service| service.p99_ns)),
+    }
+}
+
+fn sentence_of(pairs: &[Pair]) -> String {
+    let found = |finding| {
+        pairs.iter().filter(|pair| pair.service_p50.is_some_and(|against| against.finding == finding)).count()
+    };
+    let compared = pairs.iter().filter(|pair| pair.service_p50.is_some()).count();
+    if compared == 0 {
+        return "Nothing can be compared: no trial is valid in both runs.".into();
+    }
+    let counts = [
+        (found(Finding::Longer), "longer"),
+        (found(Finding::Shorter), "shorter"),
+        (found(Finding::NoPracticalDifference), "without practical difference"),
+        (found(Finding::NotToldApart), "not told apart"),
+        (found(Finding::NoInterval), "without interval (see --repeats)"),
+        (pairs.len() - compared, "not compared"),
+    ];
+    let counts: Vec<String> =
+        counts.iter().filter(|(count, _)| *count > 0).map(|(count, words)| format!("{count} {words}")).collect();
+    format!("Median service time of B against A, of {} in both: {}.", pairs.len(), counts.join(", "))
+}
+
+/// A column: its heading, how important it is (0: always shown), and its text.
+struct Column {
+    heading: &'static str,
+    rank: u8,
+    text: fn(&Pair) -> String,
+}
+
+/// In order from left to right.
+const COLUMNS: &[Column] = &[
+    Column { heading: "architecture", rank: 0, text: |pair| pair.architecture.clone() },
+    Column { heading: "A p50 µs", rank: 1, text: |pair| us(pair.a.service_p50_ns) },
+    Column { heading: "B p50 µs", rank: 1, text: |pair| us(pair.b.service_p50_ns) },
+    Column { heading: "p50 B/A", rank: 0, text: |pair| ratio(pair.service_p50) },
+    Column { heading: "p50 finding", rank: 0, text: |pair| finding(pair.service_p50) },
+    Column { heading: "A p99 µs", rank: 3, text: |pair| us(pair.a.service_p99_ns) },
+    Column { heading: "B p99 µs", rank: 3, text: |pair| us(pair.b.service_p99_ns) },
+    Column { heading: "p99 B/A", rank: 2, text: |pair| ratio(pair.service_p99) },
+    Column { heading: "p99 finding", rank: 4, text: |pair| finding(pair.service_p99) },
+    Column { heading: "A valid", rank: 2, text: |pair| format!("{}/{}", pair.a.repeats_valid, pair.a.repeats) },
+    Column { heading: "B valid", rank: 2, text: |pair| format!("{}/{}", pair.b.repeats_valid, pair.b.repeats) },
+];
+
+fn us(ns: Option<f64>) -> String {
+    ns.map_or("-".into(), format::us)
+}
+
+fn ratio(against: Option<Against>) -> String {
+    let Some(Against { ratio, .. }) = against else { return "-".into() };
+    match ratio.interval {
+        None => format!("{:.2}", ratio.ratio),
+        Some(interval) => format!("{:.2} ({:.2}-{:.2})", ratio.ratio, interval.low, interval.high),
+    }
+}
+
+fn finding(against: Option<Against>) -> String {
+    against.map_or("not compared", |against| against.finding.words()).into()
+}
+
+/// The comparison as text, at most `width` columns wide where that is possible.
+pub fn render(versus: &Versus, width: usize) -> String {
+    let prose = |line: String| wrap(&line, width);
+    let mut lines: Vec<String> = Vec::new();
+    for (letter, Side { name, muxbench, command, started_at, seed, .. }) in [("A", &versus.a), ("B", &versus.b)] {
+        let command = command.join(" ");
+        lines.push(prose(format!("{letter}: {name}, muxbench {muxbench}, began {started_at}, seed {seed}: {command}")));
+    }
+    lines.push(String::new());
+
+    let workloads: Vec<&Workload> = versus.pairs.iter().map(|pair| &pair.workload).collect();
+    for pairs in by_workload(&versus.pairs) {
+        let (workload, phases_b) = (&pairs[0].workload, &pairs[0].phases_b);
+        lines.push(prose(heading(workload, &workloads)));
+        if let Some(phases_b) = phases_b {
+            lines.push(prose(format!("The phases differ: A {}; B {}.", phases(&workload.phases), phases(phases_b))));
+        }
+        let (table, dropped) = table(&pairs, width);
+        lines.extend(table);
+        if !dropped.is_empty() {
+            lines.push(prose(format!("(too narrow for: {}; see --json)", dropped.join(", "))));
+        }
+        for pair in pairs {
+            for (letter, figures) in [("A", &pair.a), ("B", &pair.b)] {
+                let told = not_compared(figures).map(|why| format!("{} in {letter}: {why}", pair.architecture));
+                lines.extend(told.map(prose));
+            }
+        }
+        lines.push(String::new());
+    }
+
+    for (letter, only) in [("A", &versus.only_a), ("B", &versus.only_b)] {
+        if !only.is_empty() {
+            let workloads: Vec<&Workload> = only.iter().map(|planned| &planned.workload).collect();
+            let one = |it: &Planned| format!("{} at {}", it.architecture, heading(&it.workload, &workloads));
+            lines.push(prose(format!("Only in {letter}: {}.", only.iter().map(one).collect::<Vec<_>>().join("; "))));
+        }
+    }
+    lines.push(prose(versus.sentence.clone()));
+    lines.push(String::new());
+
+    if versus.host_differences.is_empty() {
+        lines.push(prose("The hosts do not differ in any fact that is recorded.".into()));
+    } else {
+        lines.push("The hosts differ:".into());
+        let told = versus.host_differences.iter().map(|it| format!("{}: A {}; B {}", it.fact, it.a, it.b));
+        lines.extend(told.map(prose));
+    }
+    if versus.a.placement != versus.b.placement {
+        lines.push(prose(format!("Placement differs: A {}; B {}.", versus.a.placement, versus.b.placement)));
+    }
+    if versus.a.muxbench != versus.b.muxbench {
+        let (a, b) = (&versus.a.muxbench, &versus.b.muxbench);
+        lines.push(prose(format!("muxbench differs: A {a}, B {b}; CHANGELOG.md says what changes measurements.")));
+    }
+    lines.push(prose(format!(
+        "Service times are medians over valid repeats; \"B/A\" is B's against A's, with {}; within {:.0} % it makes no \
+         practical difference.",
+        versus.interval_method,
+        versus.margin * 100.0
+    )));
+    lines.join("\n") + "\n"
+}
+
+/// Pairs of one workload, and of one difference in phases, together.
+fn by_workload(pairs: &[Pair]) -> Vec<Vec<&Pair>> {
+    let mut groups: Vec<Vec<&Pair>> = Vec::new();
+    for pair in pairs {
+        let is_same =
+            |group: &&mut Vec<&Pair>| group[0].workload == pair.workload && group[0].phases_b == pair.phases_b;
+        match groups.iter_mut().find(is_same) {
+            Some(group) => group.push(pair),
+            None => groups.push(vec![pair]),
+        }
+    }
+    groups
+}
+
+/// Which repeats of one side are not compared, and why.
+fn not_compared(figures: &Figures) -> impl Iterator<Item = String> + '_ {
+    // The same of several repeats is said once.
+    let mut told: Vec<(VerdictKind, &str, Vec<String>)> = Vec::new();
+    for NotValid { repeat, verdict, reason } in &figures.not_valid {
+        match told.iter_mut().find(|(kind, why, _)| kind == verdict && why == reason) {
+            Some((_, _, repeats)) => repeats.push(repeat.to_string()),
+            None => told.push((*verdict, reason, vec![repeat.to_string()])),
+        }
+    }
+    let told = told.into_iter().map(|(verdict, reason, repeats)| {
+        let word = if repeats.len() == 1 { "repeat" } else { "repeats" };
+        format!("{word} {} {}: {reason}", repeats.join(", "), sentence::name(verdict))
+    });
+    told.chain(figures.missing.iter().cloned())
+}
+
+fn sizes(workload: &Workload) -> String {
+    let wire::ServiceSpec::Fixed { request_bytes, response_bytes } = workload.service;
+    format!("{} -> {}", Size(request_bytes), Size(response_bytes))
+}
+
+fn place(workload: &Workload) -> String {
+    format!("{} connections, {} requests/s, {}", workload.connections, workload.rate_per_s, sizes(workload))
+}
+
+/// What tells a workload from the others: where connections, rate and sizes do not, the fields that differ.
+fn heading(workload: &Workload, all: &[&Workload]) -> String {
+    let fields = |workload: &Workload| match serde_json::to_value(workload) {
+        Ok(serde_json::Value::Object(fields)) => fields,
+        _ => serde_json::Map::new(),
+    };
+    let (place_here, own) = (place(workload), fields(workload));
+    let others: Vec<_> = all.iter().filter(|other| place(other) == place_here).map(|other| fields(other)).collect();
+    let differing = own.iter().filter(|(name, value)| others.iter().any(|other| other.get(*name) != Some(*value)));
+    let differing = differing.map(|(name, value)| format!(", {name} {value}"));
+    place_here + &differing.collect::<String>()
+}
+
+fn phases(phases: &Phases) -> String {
+    let named = [
+        ("ramp", phases.ramp_ns),
+        ("hold", phases.hold_ns),
+        ("measure", phases.measure_ns),
+        ("drain", phases.drain_ns),
+    ];
+    named.map(|(name, ns)| format!("{name} {}", format::time(ns as f64))).join(", ")
+}
+
+fn table(pairs: &[&Pair], width: usize) -> (Vec<String>, Vec<&'static str>) {
+    let build = |rank_max: u8| {
+        let shown = || COLUMNS.iter().filter(|column| column.rank <= rank_max);
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING).set_header(shown().map(|column| column.heading));
+        for pair in pairs {
+            table.add_row(shown().map(|column| Cell::new((column.text)(pair))));
+        }
+        for (at, column) in table.column_iter_mut().enumerate() {
+            column.set_padding((if at == 0 { 0 } else { 1 }, 1));
+            if at > 0 {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<String>>()
+    };
+    let fits = |lines: &[String]| lines.iter().all(|line| line.chars().count() <= width);
+    let rank_max = (0..=4).rev().find(|&rank| fits(&build(rank))).unwrap_or(0);
+    let dropped = COLUMNS.iter().filter(|column| column.rank > rank_max).map(|column| column.heading).collect();
+    (build(rank_max), dropped)
+}
+
+#[derive(Serialize)]
+struct CsvRow {
+    runs: &'static str,
+    architecture: String,
+    connections: u32,
+    rate_per_s: f64,
+    sizes: String,
+    phases_differ: bool,
+    repeats_a: Option<usize>,
+    repeats_valid_a: Option<usize>,
+    repeats_b: Option<usize>,
+    repeats_valid_b: Option<usize>,
+    service_p50_a_ns: Option<f64>,
+    service_p50_b_ns: Option<f64>,
+    service_p50_ratio: Option<f64>,
+    service_p50_ratio_low: Option<f64>,
+    service_p50_ratio_high: Option<f64>,
+    service_p50_finding: Option<Finding>,
+    service_p99_a_ns: Option<f64>,
+    service_p99_b_ns: Option<f64>,
+    service_p99_ratio: Option<f64>,
+    service_p99_ratio_low: Option<f64>,
+    service_p99_ratio_high: Option<f64>,
+    service_p99_finding: Option<Finding>,
+    workload: String,
+}
+
+impl CsvRow {
+    fn new(runs: &'static str, architecture: &str, workload: &Workload, pair: Option<&Pair>) -> anyhow::Result<Self> {
+        let (a, b) = (pair.map(|pair| &pair.a), pair.map(|pair| &pair.b));
+        let p50 = pair.and_then(|pair| pair.service_p50);
+        let p99 = pair.and_then(|pair| pair.service_p99);
+        let low = |against: Option<Against>| Some(against?.ratio.interval?.low);
+        let high = |against: Option<Against>| Some(against?.ratio.interval?.high);
+        Ok(Self {
+            runs,
+            architecture: architecture.to_owned(),
+            connections: workload.connections,
+            rate_per_s: workload.rate_per_s,
+            sizes: sizes(workload),
+            phases_differ: pair.is_some_and(|pair| pair.phases_b.is_some()),
+            repeats_a: a.map(|a| a.repeats),
+            repeats_valid_a: a.map(|a| a.repeats_valid),
+            repeats_b: b.map(|b| b.repeats),
+            repeats_valid_b: b.map(|b| b.repeats_valid),
+            service_p50_a_ns: a.and_then(|a| a.service_p50_ns),
+            service_p50_b_ns: b.and_then(|b| b.service_p50_ns),
+            service_p50_ratio: p50.map(|p50| p50.ratio.ratio),
+            service_p50_ratio_low: low(p50),
+            service_p50_ratio_high: high(p50),
+            service_p50_finding: p50.map(|p50| p50.finding),
+            service_p99_a_ns: a.and_then(|a| a.service_p99_ns),
+            service_p99_b_ns: b.and_then(|b| b.service_p99_ns),
+            service_p99_ratio: p99.map(|p99| p99.ratio.ratio),
+            service_p99_ratio_low: low(p99),
+            service_p99_ratio_high: high(p99),
+            service_p99_finding: p99.map(|p99| p99.finding),
+            workload: serde_json::to_string(workload)?,
+        })
+    }
+}
+
+/// The comparison as CSV: a row for each architecture under each workload, in `both` runs or only in `a` or `b`.
+///
+/// # Errors
+/// None that is known: everything is held in memory.
+pub fn csv(versus: &Versus) -> anyhow::Result<String> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    for pair in &versus.pairs {
+        writer.serialize(CsvRow::new("both", &pair.architecture, &pair.workload, Some(pair))?)?;
+    }
+    for (runs, only) in [("a", &versus.only_a), ("b", &versus.only_b)] {
+        for planned in only {
+            writer.serialize(CsvRow::new(runs, &planned.architecture, &planned.workload, None)?)?;
+        }
+    }
+    Ok(String::from_utf8(writer.into_inner()?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::made_up;
+
+    #[test]
+    fn two_runs_in_full() {
+        insta::assert_snapshot!(render(&Versus::of(&made_up::run(), &made_up::other_run()), 160));
+    }
+
+    #[test]
+    fn a_narrow_terminal_gets_fewer_columns() {
+        let text = render(&Versus::of(&made_up::run(), &made_up::other_run()), 80);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn two_runs_as_csv() {
+        insta::assert_snapshot!(csv(&Versus::of(&made_up::run(), &made_up::other_run())).unwrap());
+    }
+
+    #[test]
+    fn a_run_is_as_long_as_itself() {
+        let run = made_up::run();
+        let versus = Versus::of(&run, &run);
+        assert!(versus.only_a.is_empty() && versus.only_b.is_empty() && versus.host_differences.is_empty());
+        assert_eq!(versus.pairs.len(), 8);
+        for pair in &versus.pairs {
+            assert_eq!(pair.phases_b, None);
+            assert_eq!(pair.service_p50.is_some(), pair.a.repeats_valid > 0);
+            for against in [pair.service_p50, pair.service_p99].into_iter().flatten() {
+                assert_eq!(against.ratio.ratio, 1.0);
+                assert_eq!(against.finding, Finding::NoPracticalDifference);
+            }
+        }
+    }
+
+    #[test]
+    fn one_valid_repeat_gives_a_ratio_and_no_finding() {
+        let mut run = made_up::run();
+        run.records.retain(|record| record.trial.repeat == 0);
+        let versus = Versus::of(&made_up::run(), &run);
+        let against = versus.pairs[0].service_p50.unwrap();
+        assert_eq!((against.ratio.interval, against.finding), (None, Finding::NoInterval));
+        run.records.clear();
+        let versus = Versus::of(&made_up::run(), &run);
+        assert!(versus.sentence.contains("Nothing can be compared"), "{}", versus.sentence);
+    }
+
+    #[test]
+    fn traffic_that_differs_in_more_than_its_phases_is_not_lined_up() {
+        let (a, mut b) = (made_up::run(), made_up::run());
+        for trial in &mut b.header.trials {
+            trial.workload.rate_per_s += 1.0;
+        }
+        let versus = Versus::of(&a, &b);
+        assert_eq!((versus.pairs.len(), versus.only_a.len(), versus.only_b.len()), (0, 8, 8));
+    }
+
+    #[test]
+    fn facts_that_differ() {
+        let facts = |facts: &[(&str, &str)]| facts.iter().map(|&(name, it)| (name.into(), it.into())).collect();
+        let a = facts(&[("cpu", "x"), ("kernel", "6.1"), ("load average", "1"), ("smt", "on")]);
+        let b = facts(&[("cpu", "x"), ("kernel", "6.12"), ("load average", "2"), ("boost", "1")]);
+        let told = |name: &str, a: &str, b: &str| (name.to_owned(), a.to_owned(), b.to_owned());
+        let expected = [told("boost", "absent", "1"), told("kernel", "6.1", "6.12"), told("smt", "on", "absent")];
+        assert_eq!(differences(&a, &b), expected);
+    }
+}
