@@ -5,6 +5,7 @@
 //!   [`units`]: sizes, times, rates, CPUs; [`presets`]: experiments in the binary
 //! - [`mod@plan`]: the explicit list of trials; [`host`] and [`placement`]: what it is checked against, and where it runs
 //! - [`runner`]: runs the trials, each in processes of its own (`child`)
+//! - `probe`: what only the kernel itself can say
 //! - [`store`]: a run's folder; [`samples`]: its columnar files
 //! - [`record`]: what is stored, as plain data; [`verdict`]: what may be believed
 
@@ -15,6 +16,7 @@ mod mistake;
 pub mod placement;
 pub mod plan;
 pub mod presets;
+mod probe;
 pub mod record;
 pub mod runner;
 pub mod samples;
