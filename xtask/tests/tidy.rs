@@ -98,6 +98,7 @@ fn unsafe_stays_where_system_calls_are() {
         "crates/load/src/stamps.rs",
         "crates/load/src/summary.rs",
         "crates/lab/src/child.rs",
+        "crates/lab/src/probe.rs",
         "crates/muxbench/tests/common/mod.rs",
         "crates/server/src/mechanism/epoll.rs",
         "crates/server/src/mechanism/poll.rs",

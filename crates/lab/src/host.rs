@@ -1,10 +1,20 @@
 //! What is known of this host: facts that are stored with every run, and limits that plans are checked against.
 
-use std::collections::BTreeMap;
+use load::interface::{self, Hardware};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::process::{Resource, getrlimit};
+
+use crate::probe;
+
+/// Facts that change by themselves. Stamps are among them because a busy host may not begin to stamp in the time given.
+const FLEETING: &[&str] = &["kernel timestamps", "load average", "memory available bytes", "steal ticks"];
+
+/// How long planning waits for the kernel's stamps, which usually come at once.
+const STAMPS_PATIENCE: Duration = Duration::from_millis(8);
 
 /// The host, as a planner sees it. Plain data, so that tests can make one up.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,6 +57,18 @@ impl Host {
     }
 }
 
+/// Facts that differ between two hosts, or between two times of one, of those that do not change by themselves: each
+/// with its value before and now, "absent" where there is none.
+pub fn differences(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Vec<(String, String, String)> {
+    let names: BTreeSet<&String> = before.keys().chain(now.keys()).collect();
+    let value = |facts: &BTreeMap<String, String>, name| facts.get(name).map_or("absent", String::as_str).to_owned();
+    names
+        .into_iter()
+        .filter(|name| !FLEETING.contains(&name.as_str()) && before.get(*name) != now.get(*name))
+        .map(|name| (name.clone(), value(before, name), value(now, name)))
+        .collect()
+}
+
 fn read(path: &str) -> Option<String> {
     fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
 }
@@ -83,22 +105,54 @@ fn cores(allowed: &[usize]) -> Vec<Vec<usize>> {
     cores.into_values().collect()
 }
 
-/// The least limit that this process's cgroup, or one above it, sets: in the file `name` of version 2, or in `name_v1` of
-/// version 1's `controller`.
-fn cgroup_limit(controller: &str, name: &str, name_v1: &str) -> Option<u64> {
+/// The least limit that this process's cgroup, or one above it, sets. `limit` reads it from a group's folder of
+/// `controller`, whose files have other names in version 1.
+fn cgroup_least<T: Ord>(controller: &str, limit: impl Fn(&str, Version) -> Option<T>) -> Option<T> {
     let own = read("/proc/self/cgroup")?;
     own.lines()
         .filter_map(|line| {
             let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
-            let (folder, name) = match controllers {
-                "" => (String::new(), name),
-                _ if controllers.split(',').any(|one| one == controller) => (format!("/{controller}"), name_v1),
+            let (folder, version) = match controllers {
+                "" => (String::new(), Version::Two),
+                _ if controllers.split(',').any(|one| one == controller) => (format!("/{controller}"), Version::One),
                 _ => return None,
             };
             let groups = Path::new(path).ancestors();
-            groups.filter_map(|group| number(&format!("/sys/fs/cgroup{folder}{}/{name}", group.display()))).min()
+            groups.filter_map(|group| limit(&format!("/sys/fs/cgroup{folder}{}", group.display()), version)).min()
         })
         .min()
+}
+
+/// Of the cgroup interface.
+#[derive(Clone, Copy)]
+enum Version {
+    One,
+    Two,
+}
+
+fn cgroup_limit(controller: &str, name: &str, name_v1: &str) -> Option<u64> {
+    cgroup_least(controller, |group, version| match version {
+        Version::One => number(&format!("{group}/{name_v1}")),
+        Version::Two => number(&format!("{group}/{name}")),
+    })
+}
+
+/// CPU time that may be used, in thousandths of a CPU.
+fn cgroup_milli_cpus_max() -> Option<u64> {
+    cgroup_least("cpu", |group, version| {
+        let (quota, period) = match version {
+            Version::One => {
+                // Without a limit the quota is -1, which is no number here.
+                (number(&format!("{group}/cpu.cfs_quota_us"))?, number(&format!("{group}/cpu.cfs_period_us"))?)
+            }
+            Version::Two => {
+                let max = read(&format!("{group}/cpu.max"))?;
+                let (quota, period) = max.split_once(' ')?;
+                (quota.parse().ok()?, period.parse().ok()?)
+            }
+        };
+        (quota * 1000).checked_div(period)
+    })
 }
 
 fn cgroup_tasks_max() -> Option<u64> {
@@ -150,16 +204,24 @@ fn facts(allowed: &[usize]) -> BTreeMap<String, String> {
         ("cpu", of_cpu("model name")),
         ("cpus allowed", Some(crate::units::Cpus(allowed.to_vec()).to_string())),
         ("cores", Some(format!("{:?}", cores(allowed)))),
+        ("cpus online", read("/sys/devices/system/cpu/online")),
+        ("cpus isolated", read("/sys/devices/system/cpu/isolated")),
+        ("cpus nohz_full", read("/sys/devices/system/cpu/nohz_full")),
         ("smt", read("/sys/devices/system/cpu/smt/active").map(|on| if on == "1" { "on" } else { "off" }.to_owned())),
-        ("governor", read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")),
+        ("governor", of_all(allowed, "cpufreq/scaling_governor")),
         ("cpufreq driver", read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver")),
         ("boost", read("/sys/devices/system/cpu/cpufreq/boost")),
         ("turbo disabled", read("/sys/devices/system/cpu/intel_pstate/no_turbo")),
         ("cpuidle driver", read("/sys/devices/system/cpu/cpuidle/current_driver")),
+        ("cpuidle governor", read("/sys/devices/system/cpu/cpuidle/current_governor")),
+        ("cpuidle states", idle_states(allowed)),
+        ("timer slack ns", rustix::thread::current_timer_slack().ok().map(|ns| ns.to_string())),
         ("clocksource", read("/sys/devices/system/clocksource/clocksource0/current_clocksource")),
+        ("clocksources", read("/sys/devices/system/clocksource/clocksource0/available_clocksource")),
         ("invariant tsc", Some((has("constant_tsc") && has("nonstop_tsc")).to_string())),
         ("container", container()),
         ("cgroup memory max bytes", cgroup_memory_max().map(|bytes| bytes.to_string())),
+        ("cgroup cpus max", cgroup_milli_cpus_max().map(|milli| format!("{}.{:03}", milli / 1000, milli % 1000))),
         ("cgroup tasks max", cgroup_tasks_max().map(|tasks| tasks.to_string())),
         ("hypervisor", Some(has("hypervisor").to_string())),
         ("steal ticks", steal),
@@ -170,25 +232,70 @@ fn facts(allowed: &[usize]) -> BTreeMap<String, String> {
         ("processes max", Some(limit(Resource::Nproc))),
         ("threads-max", read("/proc/sys/kernel/threads-max")),
         ("pid_max", read("/proc/sys/kernel/pid_max")),
+        ("max_map_count", read("/proc/sys/vm/max_map_count")),
         ("somaxconn", read("/proc/sys/net/core/somaxconn")),
+        ("tcp_max_syn_backlog", read("/proc/sys/net/ipv4/tcp_max_syn_backlog")),
         ("port range", read("/proc/sys/net/ipv4/ip_local_port_range").map(|range| range.replace('\t', "-"))),
         ("io_uring disabled", read("/proc/sys/kernel/io_uring_disabled")),
-        ("mitigations", Some(mitigations())),
+        ("io_uring", Some(probe::io_uring().map_or_else(|error| format!("refused: {error}"), |()| "allowed".into()))),
+        ("kernel timestamps", Some(kernel_timestamps(STAMPS_PATIENCE))),
+        ("hardware timestamps", Some(hardware_timestamps())),
+        ("mitigations", Some(vulnerabilities("Mitigation"))),
+        ("vulnerable", Some(vulnerabilities("Vulnerable"))),
         ("network", Some("loopback: requests and responses do not pass a network interface".to_owned())),
     ];
     facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
-/// Vulnerabilities that are mitigated here, by name.
-fn mitigations() -> String {
-    let Ok(entries) = fs::read_dir("/sys/devices/system/cpu/vulnerabilities") else { return "unknown".into() };
-    let mut names: Vec<String> = entries
-        .flatten()
-        .filter(|entry| fs::read_to_string(entry.path()).is_ok_and(|text| text.starts_with("Mitigation")))
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+/// What the file `name` says of all `cpus`, each value once.
+fn of_all(cpus: &[usize], name: &str) -> Option<String> {
+    let values = cpus.iter().filter_map(|cpu| read(&format!("/sys/devices/system/cpu/cpu{cpu}/{name}")));
+    let values: Vec<String> = values.collect::<BTreeSet<_>>().into_iter().collect();
+    (!values.is_empty()).then(|| values.join(" "))
+}
+
+/// Idle states of the first CPU that are not turned off, with the time that leaving each takes: `POLL 0 us, C1 2 us`.
+fn idle_states(allowed: &[usize]) -> Option<String> {
+    let folder = format!("/sys/devices/system/cpu/cpu{}/cpuidle", allowed.first()?);
+    let states: Vec<String> = (0..)
+        .map(|number| format!("{folder}/state{number}"))
+        .map_while(|state| Some((read(&format!("{state}/name"))?, state)))
+        .filter(|(_, state)| number(&format!("{state}/disable")) != Some(1))
+        .filter_map(|(name, state)| Some(format!("{name} {} us", number(&format!("{state}/latency"))?)))
         .collect();
-    names.sort();
-    if names.is_empty() { "none".into() } else { names.join(" ") }
+    (!states.is_empty()).then(|| states.join(", "))
+}
+
+/// Whether the kernel stamps packets on loopback, as far as it shows within `patience`.
+pub(crate) fn kernel_timestamps(patience: Duration) -> String {
+    match load::stamps_on_loopback(patience) {
+        Ok(load::Stamped { sent: true, received: true }) => "sent and received".into(),
+        Ok(load::Stamped { sent: true, .. }) => "sent only".into(),
+        Ok(load::Stamped { received: true, .. }) => "received only".into(),
+        Ok(_) => format!("none within {} ms", patience.as_millis()),
+        Err(error) => format!("refused: {error}"),
+    }
+}
+
+/// Interfaces that stamp packets with a clock of their own.
+fn hardware_timestamps() -> String {
+    let interfaces = fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
+    let interfaces = interfaces.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    words(interfaces.filter(|name| interface::hardware(name) != Hardware::None))
+}
+
+/// Vulnerabilities of which the kernel says what begins with `state`, by name.
+fn vulnerabilities(state: &str) -> String {
+    let Ok(entries) = fs::read_dir("/sys/devices/system/cpu/vulnerabilities") else { return "unknown".into() };
+    let entries = entries.flatten();
+    let entries = entries.filter(|entry| fs::read_to_string(entry.path()).is_ok_and(|text| text.starts_with(state)));
+    words(entries.map(|entry| entry.file_name().to_string_lossy().into_owned()))
+}
+
+/// In order, or `none`.
+fn words(words: impl Iterator<Item = String>) -> String {
+    let words: Vec<String> = words.collect::<BTreeSet<_>>().into_iter().collect();
+    if words.is_empty() { "none".into() } else { words.join(" ") }
 }
 
 #[cfg(test)]
@@ -201,5 +308,19 @@ mod tests {
         assert!(host.cores.iter().flatten().count() >= 1);
         assert!(host.descriptors_max > 0 && host.tasks_max.0 > 0 && host.ports > 0 && host.memory_bytes > 0);
         assert!(host.facts.contains_key("kernel") && host.facts.contains_key("cpus allowed"));
+    }
+
+    #[test]
+    fn differences_show_what_came_and_what_went() {
+        let facts = |facts: &[(&str, &str)]| -> BTreeMap<String, String> {
+            facts.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+        };
+        let before = facts(&[("governor", "performance"), ("kernel", "6.1"), ("steal ticks", "1"), ("smt", "on")]);
+        let now = facts(&[("container", "docker"), ("kernel", "6.1"), ("steal ticks", "2"), ("smt", "off")]);
+        let expected = [("container", "absent", "docker"), ("governor", "performance", "absent"), ("smt", "on", "off")];
+        let found = differences(&before, &now);
+        let found: Vec<_> = found.iter().map(|(name, a, b)| (name.as_str(), a.as_str(), b.as_str())).collect();
+        assert_eq!(found, expected);
+        assert_eq!(differences(&now, &now), []);
     }
 }

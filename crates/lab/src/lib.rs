@@ -4,17 +4,20 @@
 //! - [`experiment`]: what the user says, and (`mistake`) what is wrong with it;
 //!   [`units`]: sizes, times, rates, CPUs; [`presets`]: experiments in the binary
 //! - [`mod@plan`]: the explicit list of trials; [`host`] and [`placement`]: what it is checked against, and where it runs
+//! - [`doctor`]: what of this host disturbs results, and what mends it; `probe`: what only the kernel itself can say
 //! - [`runner`]: runs the trials, each in processes of its own (`child`)
 //! - [`store`]: a run's folder; [`samples`]: its columnar files
 //! - [`record`]: what is stored, as plain data; [`verdict`]: what may be believed
 
 mod child;
+pub mod doctor;
 pub mod experiment;
 pub mod host;
 mod mistake;
 pub mod placement;
 pub mod plan;
 pub mod presets;
+mod probe;
 pub mod record;
 pub mod runner;
 pub mod samples;

@@ -38,3 +38,4 @@ pub use config::LoadConfig;
 pub use error::LoadError;
 pub use report::{LoadReport, Sample};
 pub use run::{Event, Outcome, run};
+pub use stamps::{Stamped, on_loopback as stamps_on_loopback};

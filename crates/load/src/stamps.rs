@@ -11,9 +11,11 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd};
-use std::ptr;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+use std::{ptr, thread};
 
 use rustix::io::Errno;
 
@@ -114,23 +116,12 @@ impl<'a> Stamper<'a> {
         }
     }
 
-    /// Reads into an empty `inbox` as `read` does, and keeps what the kernel says of the last packet for [`Stamper::arrived`].
+    /// Reads into an empty `inbox` as `read` does, and keeps what the kernel says of the last packet for
+    /// [`Stamper::arrived`].
     #[inline]
     pub fn read(&mut self, io: BorrowedFd<'_>, inbox: &mut Vec<u8>) -> Result<usize, Errno> {
-        let space = inbox.spare_capacity_mut();
-        let mut parts = libc::iovec { iov_base: space.as_mut_ptr().cast(), iov_len: space.len() };
-        let mut header = header(&mut self.control[0]);
-        header.msg_iov = &raw mut parts;
-        header.msg_iovlen = 1;
-        // SAFETY: the header points to buffers that live through the call, with their lengths.
-        let count = unsafe { libc::recvmsg(io.as_raw_fd(), &raw mut header, libc::MSG_DONTWAIT) };
-        if count < 0 {
-            return Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO));
-        }
-        self.last = Message::parse(&self.control[0][..header.msg_controllen / 8]);
-        // SAFETY: the kernel has written so many bytes into the spare capacity of a vector that is empty.
-        unsafe { inbox.set_len(count as usize) };
-        Ok(count as usize)
+        self.last = receive(io, 0, inbox, &mut self.control[0])?;
+        Ok(inbox.len())
     }
 
     /// Notes that the response to a request was completed by the last read.
@@ -180,6 +171,69 @@ impl<'a> Stamper<'a> {
             _ => (&stamp.hardware_sent, message.hardware_ns),
         };
         place.store(ns, Relaxed);
+    }
+}
+
+/// Receives into an empty `inbox`; answers what the kernel says beside.
+#[inline]
+fn receive(
+    io: BorrowedFd<'_>,
+    flags: i32,
+    inbox: &mut Vec<u8>,
+    control: &mut [u64; CONTROL_BYTES / 8],
+) -> Result<Message, Errno> {
+    let space = inbox.spare_capacity_mut();
+    let mut parts = libc::iovec { iov_base: space.as_mut_ptr().cast(), iov_len: space.len() };
+    let mut header = header(control);
+    header.msg_iov = &raw mut parts;
+    header.msg_iovlen = 1;
+    // SAFETY: the header points to buffers that live through the call, with their lengths.
+    let count = unsafe { libc::recvmsg(io.as_raw_fd(), &raw mut header, flags | libc::MSG_DONTWAIT) };
+    if count < 0 {
+        return Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO));
+    }
+    // SAFETY: the kernel has written so many bytes into the spare capacity of a vector that is empty.
+    unsafe { inbox.set_len(count as usize) };
+    Ok(Message::parse(&control[..header.msg_controllen / 8]))
+}
+
+/// Which of a packet's two moments the kernel has stamped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamped {
+    /// As it was handed to the driver.
+    pub sent: bool,
+    /// As it arrived.
+    pub received: bool,
+}
+
+/// Tries: sends packets to itself over loopback until both moments are stamped or `patience` ends. The kernel switches
+/// stamps on in the background when a first socket asks, so that the first packets may have none.
+///
+/// # Errors
+/// When sockets or the option are refused.
+pub fn on_loopback(patience: Duration) -> io::Result<Stamped> {
+    const BETWEEN_PACKETS: Duration = Duration::from_micros(500);
+    let receiver = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let sender = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    sender.connect(receiver.local_addr()?)?;
+    switch_on(sender.as_fd(), false)?;
+    switch_on(receiver.as_fd(), false)?;
+    let started = Instant::now();
+    let mut stamped = Stamped::default();
+    let mut control = [0; CONTROL_BYTES / 8];
+    loop {
+        sender.send(&[0])?;
+        for (socket, flags, seen) in
+            [(&sender, libc::MSG_ERRQUEUE, &mut stamped.sent), (&receiver, 0, &mut stamped.received)]
+        {
+            while let Ok(message) = receive(socket.as_fd(), flags, &mut Vec::with_capacity(1), &mut control) {
+                *seen |= message.software_ns != 0;
+            }
+        }
+        if stamped.sent && stamped.received || started.elapsed() > patience {
+            return Ok(stamped);
+        }
+        thread::sleep(BETWEEN_PACKETS);
     }
 }
 
@@ -273,6 +327,11 @@ mod tests {
         ];
         [control(libc::SOL_SOCKET, libc::SCM_TIMESTAMPING, &times), control(libc::SOL_IP, libc::IP_RECVERR, &error)]
             .concat()
+    }
+
+    #[test]
+    fn loopback_stamps_what_is_sent_and_what_arrives() {
+        assert_eq!(on_loopback(Duration::from_secs(20)).unwrap(), Stamped { sent: true, received: true });
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! A plan becomes a run, is stored as it goes, and is shown: what `compare` and `run` share.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -8,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, bail};
 use lab::experiment::Experiment;
-use lab::host::Host;
+use lab::host::{Host, differences};
 use lab::plan::{Plan, plan};
 use lab::record::{RunHeader, VerdictKind};
 use lab::runner::{self, Ended};
@@ -104,18 +103,6 @@ pub fn resume(args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
         );
     }
     execute(&folder, store, &run.header, &run.records, args)
-}
-
-/// Facts that are not the same, of those that do not change by themselves.
-fn differences(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Vec<(String, String, String)> {
-    const FLEETING: &[&str] = &["load average", "steal ticks", "memory available bytes"];
-    let absent = "absent".to_owned();
-    before
-        .iter()
-        .filter(|(fact, _)| !FLEETING.contains(&fact.as_str()))
-        .map(|(fact, value)| (fact.clone(), value.clone(), now.get(fact).unwrap_or(&absent).clone()))
-        .filter(|(_, before, now)| before != now)
-        .collect()
 }
 
 /// UTC to the second, RFC 3339.

@@ -428,7 +428,7 @@ fn a_client_with_other_sizes_is_found_out_before_the_ramp() {
 #[test]
 fn every_command_has_help_completions_and_a_manual_page() {
     let folder = tempfile::tempdir().unwrap();
-    let commands = ["compare", "run", "plan", "report", "list", "serve", "load", "completions", "man"];
+    let commands = ["compare", "run", "plan", "report", "list", "doctor", "serve", "load", "completions", "man"];
     let help = text(&run(folder.path(), &["--help"], 0).stdout);
     for command in commands {
         assert!(help.contains(command));
@@ -443,6 +443,50 @@ fn every_command_has_help_completions_and_a_manual_page() {
         assert!(list.contains(&architecture.to_string()));
     }
     json(&run(folder.path(), &["list", "--json"], 0));
+}
+
+#[test]
+fn the_doctor_has_a_finding_for_everything_that_disturbs() {
+    const SUBJECTS: &[&str] = &[
+        "clock source",
+        "invariant TSC",
+        "governor",
+        "turbo",
+        "SMT",
+        "C-states",
+        "mitigations",
+        "timer slack",
+        "descriptors",
+        "processes and threads",
+        "vm.max_map_count",
+        "backlog",
+        "port range",
+        "io_uring",
+        "kernel timestamps",
+        "hardware timestamps",
+        "placement",
+        "hypervisor",
+        "steal time",
+        "neighbours' load",
+        "pauses",
+        "container",
+        "cgroup limits",
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let said = text(&run(folder.path(), &["doctor"], 0).stdout);
+    let findings = json(&run(folder.path(), &["doctor", "--json"], 0));
+    let findings = findings.as_array().unwrap();
+    for subject in SUBJECTS {
+        assert!(said.contains(subject), "{subject}: {said}");
+        let finding =
+            findings.iter().find(|finding| finding["name"] == *subject).unwrap_or_else(|| panic!("{subject}"));
+        for word in ["value", "effect"] {
+            assert!(!finding[word].as_str().unwrap().is_empty(), "{word}: {finding}");
+        }
+        assert!(finding["remedy"].is_string(), "{finding}");
+        assert!(["good", "beware", "unknown"].contains(&finding["state"].as_str().unwrap()), "{finding}");
+    }
+    assert_eq!(findings.len(), SUBJECTS.len(), "{findings:?}");
 }
 
 #[test]

@@ -1,13 +1,15 @@
-//! What a run looks like. Reads nothing but [`lab::record::Run`], which the store gives.
+//! What a run looks like. Reads nothing but plain data: [`lab::record::Run`], which the store gives, plans and findings.
 //!
 //! # Layout
 //! - [`summary`]: the figures of each architecture under each workload, merged over repeats, and their order
 //! - [`sentence`]: which is best, by how much, how sure
 //! - [`terminal`], [`csv`], [`json`]: three ways to show it; [`plan`]: a plan before it is run
 //! - [`versus`]: two runs side by side
+//! - [`doctor`]: what is the matter with a host
 //! - [`mod@format`]: numbers and units
 
 pub mod csv;
+pub mod doctor;
 pub mod format;
 pub mod json;
 pub mod plan;

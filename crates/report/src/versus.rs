@@ -1,6 +1,5 @@
 //! Two runs side by side, of two kernels or two versions say: the same trials of both, B against A.
 
-use std::collections::{BTreeMap, BTreeSet};
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use lab::record::{Run, RunHeader, Trial, TrialRecord, VerdictKind, Workload};
@@ -189,7 +188,7 @@ impl Versus {
             });
         }
         pairs.sort_by(|x, y| order(&x.workload, &y.workload).then(x.architecture.cmp(&y.architecture)));
-        let host_differences = differences(&a.header.host, &b.header.host).into_iter();
+        let host_differences = lab::host::differences(&a.header.host, &b.header.host).into_iter();
         Self {
             format: json::FORMAT,
             interval_method: interval::METHOD,
@@ -245,20 +244,6 @@ fn side(header: &RunHeader) -> Side {
         seed: header.seed,
         placement: header.placement.clone(),
     }
-}
-
-/// Facts that change from one moment to the next, and say nothing of the host.
-const FLEETING: &[&str] = &["load average", "steal ticks", "memory available bytes"];
-
-/// Facts that differ: name, on A, on B.
-fn differences(a: &BTreeMap<String, String>, b: &BTreeMap<String, String>) -> Vec<(String, String, String)> {
-    let names: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
-    let of = |facts: &BTreeMap<String, String>, name| facts.get(name).map_or("absent", String::as_str).to_owned();
-    names
-        .into_iter()
-        .filter(|name| !FLEETING.contains(&name.as_str()) && a.get(*name) != b.get(*name))
-        .map(|name| (name.clone(), of(a, name), of(b, name)))
-        .collect()
 }
 
 fn pair(a: &Run, b: &Run, of_a: &Group<'_>, of_b: &Group<'_>) -> Pair {
@@ -669,6 +654,6 @@ mod tests {
         let b = facts(&[("cpu", "x"), ("kernel", "6.12"), ("load average", "2"), ("boost", "1")]);
         let told = |name: &str, a: &str, b: &str| (name.to_owned(), a.to_owned(), b.to_owned());
         let expected = [told("boost", "absent", "1"), told("kernel", "6.1", "6.12"), told("smt", "on", "absent")];
-        assert_eq!(differences(&a, &b), expected);
+        assert_eq!(lab::host::differences(&a, &b), expected);
     }
 }

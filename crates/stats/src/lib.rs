@@ -4,9 +4,9 @@ pub mod deviation;
 pub mod fit;
 pub mod histogram;
 pub mod interval;
+pub mod log;
 pub mod significance;
 pub mod steadiness;
-pub mod log;
 
 pub use deviation::Deviation;
 pub use fit::sends_against_plan;

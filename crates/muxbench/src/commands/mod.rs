@@ -2,6 +2,7 @@
 
 pub mod compare;
 pub mod docs;
+pub mod doctor;
 pub mod list;
 pub mod load;
 pub mod plan;
@@ -21,6 +22,7 @@ pub fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Plan(args) => plan::run(&args),
         Command::Report(args) => report::run(&args),
         Command::List(args) => list::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Load(args) => load::run(&args),
         Command::Completions(args) => docs::completions(&args),

@@ -1,0 +1,643 @@
+//! The table of checks.
+//!
+//! A remedy is a command, which begins with a small letter and can be copied whole, or a sentence that says what to do.
+
+use super::noise::Pauses;
+use super::{Finding, Sight, State};
+use crate::experiment::Placement;
+use crate::placement::place;
+use crate::units::Cpus;
+
+/// What is looked at, why, and how.
+#[derive(Debug)]
+pub struct CheckRow {
+    /// As the reader sees it, and JSON has it.
+    pub name: &'static str,
+    /// What it does to results.
+    pub effect: &'static str,
+    /// Looks.
+    pub examine: fn(&Sight) -> Seen,
+}
+
+impl CheckRow {
+    /// Looks, and says all of it.
+    pub fn finding(&self, sight: &Sight) -> Finding {
+        let Seen { value, state, remedy } = (self.examine)(sight);
+        Finding { name: self.name.to_owned(), value, state, effect: self.effect.to_owned(), remedy }
+    }
+}
+
+/// What one look has found.
+#[derive(Debug)]
+pub struct Seen {
+    value: String,
+    state: State,
+    remedy: String,
+}
+
+fn good(value: impl Into<String>) -> Seen {
+    Seen { value: value.into(), state: State::Good, remedy: String::new() }
+}
+
+fn beware(value: impl Into<String>, remedy: impl Into<String>) -> Seen {
+    Seen { value: value.into(), state: State::Beware, remedy: remedy.into() }
+}
+
+fn unknown(value: impl Into<String>, remedy: impl Into<String>) -> Seen {
+    Seen { value: value.into(), state: State::Unknown, remedy: remedy.into() }
+}
+
+/// What the hypervisor hides cannot be mended from within.
+fn hidden() -> Seen {
+    unknown(
+        "hidden by the hypervisor",
+        "Repeat more (--repeats 10), and compare only runs of one session on one virtual machine",
+    )
+}
+
+/// Fewer than `wanted` limits experiments, though plans say exactly which.
+fn at_least(number: u64, wanted: u64, about: &str, remedy: impl Into<String>) -> Seen {
+    let value = if number == u64::MAX { "unlimited".into() } else { number.to_string() };
+    let value = format!("{value}{about}");
+    if number >= wanted { good(value) } else { beware(format!("{value}, {wanted} are wanted"), remedy) }
+}
+
+/// A pause from which on it shows: several times the service time of a small request.
+const PAUSE_LONG_NS: u64 = 200_000;
+/// Share of a CPU's time from which on it shows in medians.
+const SHARE_HIGH: f64 = 0.01;
+/// Share of a CPU's time that a host at rest may use, with what the kernel's coarse ticks add.
+const BUSY_HIGH: f64 = 0.03;
+/// Wake-up time from which on idle states show beside a service time of some 50 us.
+const IDLE_EXIT_HIGH_US: u64 = 10;
+/// A timer's default.
+const SLACK_DEFAULT_NS: u64 = 50_000;
+/// What the kernel allows by default since 5.4; a burst of connections beyond it waits a second for its SYN to be sent again.
+const BACKLOG: u64 = 4_096;
+/// Clocks that are read without a system call.
+const CLOCKS_OF_USER_SPACE: &[&str] = &["tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter"];
+/// The kernel's default range.
+const PORTS: u64 = 28_232;
+
+/// In the order of the report: what decides most often comes first.
+pub const CHECKS: &[CheckRow] = &[
+    CheckRow {
+        name: "hypervisor",
+        effect: "A hypervisor decides when virtual CPUs run, shares caches and memory bandwidth with strangers, and makes \
+                 interrupts and wake-ups dearer: absolute times are this machine's only.",
+        examine: |sight| match sight.fact("hypervisor") {
+            Some("true") => beware(
+                "yes, this is a virtual machine",
+                "Repeat more (--repeats 10), look at medians and intervals rather than tails, or use a machine without one",
+            ),
+            // Only x86 processors have a flag for it.
+            _ if sight.fact("machine").is_some_and(|machine| machine != "x86_64") => {
+                unknown("this processor does not say", "Look for it with systemd-detect-virt")
+            }
+            _ => good("none"),
+        },
+    },
+    CheckRow {
+        name: "steal time",
+        effect: "Time in which a virtual CPU was ready to run and the hypervisor ran something else: all requests under way \
+                 on it wait.",
+        examine: steal,
+    },
+    CheckRow {
+        name: "pauses",
+        effect: "A thread that only reads the clock was kept from running so long: so is a server, and every request it has \
+                 waits. Pauses make the tail (p99, lag p99), and above a percent or so the median.",
+        examine: pauses,
+    },
+    CheckRow {
+        name: "neighbours' load",
+        effect: "Other programs on the CPUs of server and client take their time and their caches: service times grow, and \
+                 the client is late.",
+        examine: neighbours,
+    },
+    CheckRow {
+        name: "placement",
+        effect: "Server and client get cores of their own, siblings kept together. With one core they disturb each other; \
+                 with two, interrupts and other programs must run on one of theirs.",
+        examine: placement,
+    },
+    CheckRow {
+        name: "SMT",
+        effect: "Threads on two siblings of a core share its units and its caches: each is slower when the other works.",
+        examine: |sight| match sight.fact("smt") {
+            _ if sight.is_virtual() && sight.fact("smt") != Some("on") => hidden(),
+            Some("on") => beware("on", "echo off | sudo tee /sys/devices/system/cpu/smt/control"),
+            Some(off) => good(off),
+            None => unknown("the kernel does not say", ""),
+        },
+    },
+    CheckRow {
+        name: "governor",
+        effect: "A governor that follows the load runs the CPUs slower when they are mostly idle: latency then falls as the \
+                 rate rises, and architectures that sleep more look worse.",
+        examine: |sight| match (sight.fact("governor"), sight.is_virtual()) {
+            (Some("performance"), _) => good("performance"),
+            (Some(other), _) => {
+                beware(other, "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor")
+            }
+            (None, true) => hidden(),
+            (None, false) => {
+                unknown("no cpufreq driver", "Choose the firmware's performance profile, which decides instead")
+            }
+        },
+    },
+    CheckRow {
+        name: "turbo",
+        effect: "The frequency depends on temperature and on how many cores work: the first trials are faster than the last \
+                 ones, and one busy core faster than many.",
+        examine: |sight| match (sight.fact("turbo disabled"), sight.fact("boost"), sight.is_virtual()) {
+            (Some("1"), _, _) | (None, Some("0"), _) => good("off"),
+            (Some(_), _, _) => beware("on", "echo 1 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo"),
+            (_, Some(_), _) => beware("on", "echo 0 | sudo tee /sys/devices/system/cpu/cpufreq/boost"),
+            (None, None, true) => hidden(),
+            (None, None, false) => unknown("no switch", "Turn it off in the firmware, if it is there"),
+        },
+    },
+    CheckRow {
+        name: "C-states",
+        effect: "Waking from a deep idle state takes its exit latency, tens to hundreds of microseconds, and goes onto \
+                 requests after an idle moment: low rates look slow.",
+        examine: idle_states,
+    },
+    CheckRow {
+        name: "clock source",
+        effect: "Times that the kernel gives are read from it. Some sources need a system call or an access to a slow device \
+                 for each reading, a microsecond or more.",
+        examine: clock_source,
+    },
+    CheckRow {
+        name: "invariant TSC",
+        effect: "The client stamps requests with the processor's counter where it runs at one rate in all states; else with \
+                 the kernel's clock, which takes longer to read.",
+        examine: |sight| match (sight.fact("invariant tsc"), sight.fact("machine")) {
+            (Some("true"), _) => good("yes"),
+            (_, Some(machine)) if machine != "x86_64" => good(format!("none on {machine}: the kernel's clock is used")),
+            _ if sight.is_virtual() => beware("no", "Start the guest with it (QEMU: -cpu host,migratable=no,+invtsc)"),
+            _ => beware("no", "Use a processor that has it, to tell apart what differs by less than a microsecond"),
+        },
+    },
+    CheckRow {
+        name: "timer slack",
+        effect: "A timed wait may end so much later than asked. The client sets 1 ns for itself; servers keep what they \
+                 inherit, as in production.",
+        examine: |sight| match sight.fact("timer slack ns").and_then(|slack| slack.parse::<u64>().ok()) {
+            Some(slack_ns) if slack_ns > SLACK_DEFAULT_NS => beware(
+                format!("{}, more than the kernel's default", time(slack_ns as f64)),
+                format!("echo {SLACK_DEFAULT_NS} > /proc/$$/timerslack_ns"),
+            ),
+            Some(slack_ns) => good(time(slack_ns as f64)),
+            None => unknown("the kernel does not say", ""),
+        },
+    },
+    CheckRow {
+        name: "mitigations",
+        effect: "Mitigations make system calls and switches dearer, and so favour architectures with fewer of them. Results \
+                 from hosts with different ones are not comparable.",
+        examine: mitigations,
+    },
+    CheckRow {
+        name: "descriptors",
+        effect: "A process has a descriptor for each connection, so the hard limit limits connections.",
+        examine: |sight| {
+            let remedy = "sudo prlimit --pid $$ --nofile=1048576:1048576";
+            at_least(sight.host.descriptors_max, sight.host.ports, " (hard limit)", remedy)
+        },
+    },
+    CheckRow {
+        name: "processes and threads",
+        effect: "mp and mt have a process or a thread for each connection, so this limits their connections.",
+        examine: |sight| {
+            let (limit, name) = &sight.host.tasks_max;
+            let remedy = match name.as_str() {
+                "kernel.threads-max" => "sudo sysctl kernel.threads-max=200000",
+                "kernel.pid_max" => "sudo sysctl kernel.pid_max=4194304",
+                name if name.contains("cgroup") => "Raise the cgroup's pids.max (systemd: TasksMax=infinity)",
+                _ => "sudo prlimit --pid $$ --nproc=unlimited",
+            };
+            at_least(*limit, sight.host.ports, &format!(", by {name}"), remedy)
+        },
+    },
+    CheckRow {
+        name: "vm.max_map_count",
+        effect: "Each thread's stack is two mappings, so this limits the connections of mt.",
+        examine: |sight| {
+            let remedy = "sudo sysctl vm.max_map_count=262144";
+            at_least(sight.host.mappings_max, 2 * sight.host.ports, "", remedy)
+        },
+    },
+    CheckRow {
+        name: "backlog",
+        effect: "Connections beyond the accept queue (somaxconn) or the queue of handshakes (tcp_max_syn_backlog) are dropped, \
+                 and tried again after a second: connecting takes long, or fails.",
+        examine: backlog,
+    },
+    CheckRow {
+        name: "port range",
+        effect: "Each connection from one address to another takes a port here, so this limits connections.",
+        examine: |sight| {
+            let range = sight.fact("port range").map(|range| format!(" ({range})")).unwrap_or_default();
+            let remedy = "sudo sysctl net.ipv4.ip_local_port_range=\"1024 65535\"";
+            at_least(sight.host.ports, PORTS, &range, remedy)
+        },
+    },
+    CheckRow {
+        name: "io_uring",
+        effect: "Where io_uring is refused, architectures built on it cannot be measured; others are not affected.",
+        examine: io_uring,
+    },
+    CheckRow {
+        name: "kernel timestamps",
+        effect: "Stamps of packets as they leave and enter tell the network stack's time from the server's; without them \
+                 only times of user space are known.",
+        examine: |sight| match sight.fact("kernel timestamps") {
+            Some(value @ "sent and received") => good(format!("{value}, tried on loopback")),
+            Some(value) => beware(value, "Use a kernel that has SO_TIMESTAMPING; sandboxes such as gVisor do not"),
+            None => unknown("not tried", ""),
+        },
+    },
+    CheckRow {
+        name: "hardware timestamps",
+        effect: "An interface with a clock of its own stamps packets at the wire. Loopback, which all trials use, has none \
+                 and needs none.",
+        examine: |sight| match sight.fact("hardware timestamps") {
+            Some("none") => good("no interface has them"),
+            Some(interfaces) => good(interfaces),
+            None => unknown("not tried", ""),
+        },
+    },
+    CheckRow {
+        name: "container",
+        effect: "Containers add little to a system call on loopback, but their limits and filters apply, and neighbours do \
+                 not show in their process list.",
+        examine: |sight| good(sight.fact("container").unwrap_or("none that shows")),
+    },
+    CheckRow {
+        name: "cgroup limits",
+        effect: "A limit of CPU time stops all threads for the rest of each period, mostly 100 ms, once it is used up. Limits \
+                 of memory and tasks limit connections.",
+        examine: cgroup,
+    },
+];
+
+fn steal(sight: &Sight) -> Seen {
+    let (Some(share), Some(since_boot)) = (sight.noise.steal, sight.noise.steal_since_boot) else {
+        return unknown("the kernel does not say", "");
+    };
+    let value =
+        format!("{} of {}, {} since boot", percent(share), time(sight.noise.window_ns as f64), percent(since_boot));
+    let remedy = "Use a machine with CPUs of its own, or repeat more (--repeats 10) at another time of day";
+    match sight.is_virtual() {
+        _ if share.max(since_boot) >= SHARE_HIGH => beware(value, remedy),
+        true if since_boot == 0.0 => {
+            unknown("none, or not reported by the hypervisor", "Look at the pauses, which show it all the same")
+        }
+        _ => good(value),
+    }
+}
+
+fn pauses(sight: &Sight) -> Seen {
+    let mut all = sight.noise.pauses.clone();
+    all.sort_by_key(|pauses| std::cmp::Reverse(pauses.longest_ns));
+    let about = |pauses: &Pauses| {
+        format!(
+            "CPU {}: longest {}, {} of {:.0} ms taken away, preempted {}",
+            pauses.cpu,
+            time(pauses.longest_ns as f64),
+            percent(pauses.share()),
+            pauses.spun_ns as f64 / 1e6,
+            times(pauses.preempted),
+        )
+    };
+    let Some(worst) = all.first() else { return unknown("no CPU could be watched", "") };
+    let value = some_of(all.iter().map(about));
+    if worst.longest_ns < PAUSE_LONG_NS && all.iter().all(|pauses| pauses.share() < SHARE_HIGH) {
+        return good(value);
+    }
+    let is_others = all.iter().any(|pauses| pauses.preempted > 0);
+    let remedy = match (is_others, sight.is_virtual()) {
+        (true, false) => "Stop other programs (top shows them), or keep them off these CPUs",
+        (true, true) => {
+            "Stop other programs (top shows them); what remains is the hypervisor's: repeat more (--repeats 10) and look \
+             at medians"
+        }
+        (false, true) => "Repeat more (--repeats 10) and look at medians: these pauses are the hypervisor's",
+        (false, false) => "Boot with isolcpus=2-7 nohz_full=2-7 (for example) and run under taskset -c 2-7",
+    };
+    beware(value, remedy)
+}
+
+fn neighbours(sight: &Sight) -> Seen {
+    let mut busy = sight.noise.busy.clone();
+    busy.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let Some(worst) = busy.first() else { return unknown("the kernel does not say", "") };
+    let cpus = some_of(busy.iter().map(|(cpu, share)| format!("CPU {cpu} {} busy", percent(*share))));
+    let load = sight.fact("load average").map(|load| load.split(' ').take(3).collect::<Vec<_>>().join(" "));
+    let value = format!("{cpus}; load average {}", load.as_deref().unwrap_or("unknown"));
+    if worst.1 < BUSY_HIGH {
+        return good(value);
+    }
+    beware(value, "Stop what `top` shows, or move it to other CPUs (sudo taskset -a -c -p CPUS PID)")
+}
+
+fn placement(sight: &Sight) -> Seen {
+    let cores = &sight.host.cores;
+    let allowed = Cpus(cores.concat());
+    let online = sight.fact("cpus online").unwrap_or_default();
+    let count = if cores.len() == 1 { "1 core".to_owned() } else { format!("{} cores", cores.len()) };
+    let mut value = format!("{count}, CPUs {allowed}");
+    if let Some(siblings) = cores.iter().find(|core| core.len() > 1) {
+        value += &format!(", {} to a core", siblings.len());
+    }
+    if let Ok(placement) = place(cores, &Placement::default()) {
+        value += &format!("; {}", placement.sentence);
+    }
+    for (name, fact) in [("isolated", "cpus isolated"), ("without tick", "cpus nohz_full")] {
+        if let Some(cpus) = sight.fact(fact).filter(|cpus| *cpus != "(null)") {
+            value += &format!("; {name} {cpus}");
+        }
+    }
+    if online.parse() == Ok(allowed) || online.is_empty() {
+        if cores.len() > 2 {
+            return good(value);
+        }
+        return beware(value, "Use a machine with four cores or more, and stop what else runs on this one");
+    }
+    value += &format!("; online are {online}");
+    if cores.len() > 2 { good(value) } else { beware(value, format!("taskset -c {online} muxbench compare")) }
+}
+
+fn idle_states(sight: &Sight) -> Seen {
+    let driver = sight.fact("cpuidle driver").unwrap_or("no driver");
+    let Some(states) = sight.fact("cpuidle states") else {
+        return if sight.is_virtual() { hidden() } else { unknown(driver, "Turn deep C-states off in the firmware") };
+    };
+    let exits = states.split(", ").filter_map(|state| state.split(' ').rev().nth(1)?.parse::<u64>().ok());
+    let value = format!("{driver}: {states}");
+    if exits.max().unwrap_or(0) >= IDLE_EXIT_HIGH_US {
+        return beware(value, format!("sudo cpupower idle-set -D {IDLE_EXIT_HIGH_US}"));
+    }
+    if sight.is_virtual() {
+        return unknown(
+            format!("{value}; those of the real CPU are hidden by the hypervisor"),
+            "Measure at several rates: what is slower at a low rate than at a high one is the time of waking up",
+        );
+    }
+    good(value)
+}
+
+fn clock_source(sight: &Sight) -> Seen {
+    let Some(source) = sight.fact("clocksource") else { return unknown("the kernel does not say", "") };
+    let reading_ns = sight.noise.pauses.iter().map(|pauses| pauses.reading_ns).reduce(f64::min);
+    let value = reading_ns.map_or(source.to_owned(), |ns| format!("{source}, {} a reading", time(ns)));
+    if CLOCKS_OF_USER_SPACE.contains(&source) {
+        return good(value);
+    }
+    let others = sight.fact("clocksources").unwrap_or_default();
+    match CLOCKS_OF_USER_SPACE.iter().find(|clock| others.split_whitespace().any(|other| other == **clock)) {
+        Some(better) => beware(
+            value,
+            format!("echo {better} | sudo tee /sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        ),
+        None => {
+            beware(value, "Boot with tsc=reliable if the processor's TSC is invariant, and look why the kernel left it")
+        }
+    }
+}
+
+fn mitigations(sight: &Sight) -> Seen {
+    let on = sight.fact("mitigations").unwrap_or("unknown");
+    match sight.fact("vulnerable") {
+        Some("none") => good(format!("on: {on}; nothing is left vulnerable")),
+        None | Some("unknown") => unknown("the kernel does not say", ""),
+        Some(vulnerable) => beware(
+            format!("on: {on}; left vulnerable: {vulnerable}"),
+            "Compare only with runs whose stored facts have the same ones; boot with mitigations=auto and update the \
+             microcode to have all",
+        ),
+    }
+}
+
+fn backlog(sight: &Sight) -> Seen {
+    let number = |name| sight.fact(name).and_then(|number| number.parse::<u64>().ok());
+    let (Some(accept), Some(syn)) = (number("somaxconn"), number("tcp_max_syn_backlog")) else {
+        return unknown("the kernel does not say", "");
+    };
+    let value = format!("somaxconn {accept}, tcp_max_syn_backlog {syn}");
+    // With SYN cookies, the default, handshakes beyond their queue still succeed: only the accept queue drops.
+    if accept >= BACKLOG { good(value) } else { beware(value, format!("sudo sysctl net.core.somaxconn={BACKLOG}")) }
+}
+
+fn io_uring(sight: &Sight) -> Seen {
+    let disabled = sight.fact("io_uring disabled");
+    let sysctl = disabled.map_or(String::new(), |value| format!(" (kernel.io_uring_disabled = {value})"));
+    match sight.fact("io_uring") {
+        Some("allowed") => good(format!("allowed{sysctl}")),
+        Some(refused) => beware(
+            format!("{refused}{sysctl}"),
+            match disabled {
+                Some("1" | "2") => "sudo sysctl kernel.io_uring_disabled=0",
+                _ if sight.fact("container").is_some() => {
+                    "Start the container without the filter that refuses it (docker: --security-opt seccomp=unconfined)"
+                }
+                _ => "Use a kernel built with CONFIG_IO_URING, and no filter (seccomp) that refuses it",
+            },
+        ),
+        None => unknown("not tried", ""),
+    }
+}
+
+fn cgroup(sight: &Sight) -> Seen {
+    let limits = ["cgroup cpus max", "cgroup memory max bytes", "cgroup tasks max"];
+    let set: Vec<String> = limits
+        .iter()
+        .filter_map(|name| Some(format!("{} {}", name.trim_start_matches("cgroup "), sight.fact(name)?)))
+        .collect();
+    let value = if set.is_empty() { "none".to_owned() } else { set.join(", ") };
+    if sight.fact("cgroup cpus max").is_none() {
+        return good(value);
+    }
+    beware(value, "Start it without a limit of CPU time (docker: without --cpus; systemd: CPUQuota= left empty)")
+}
+
+/// The first few.
+fn some_of(all: impl ExactSizeIterator<Item = String>) -> String {
+    const SHOWN: usize = 4;
+    let more = all.len().saturating_sub(SHOWN);
+    let mut shown: Vec<String> = all.take(SHOWN).collect();
+    if more > 0 {
+        shown.push(format!("{more} more with less"));
+    }
+    shown.join("; ")
+}
+
+fn times(count: u64) -> String {
+    match count {
+        0 => "never".into(),
+        1 => "once".into(),
+        count => format!("{count} times"),
+    }
+}
+
+fn percent(share: f64) -> String {
+    match share * 100.0 {
+        zero if zero <= 0.0 => "0 %".into(),
+        small if small < 0.01 => "< 0.01 %".into(),
+        small if small < 10.0 => format!("{small:.2} %"),
+        large => format!("{large:.0} %"),
+    }
+}
+
+fn time(ns: f64) -> String {
+    match ns {
+        ns if ns < 1e3 => format!("{ns:.0} ns"),
+        ns if ns < 1e6 => format!("{:.1} µs", ns / 1e3),
+        ns if ns < 1e9 => format!("{:.2} ms", ns / 1e6),
+        ns => format!("{:.2} s", ns / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::super::{Noise, findings};
+    use super::*;
+    use crate::host::Host;
+
+    fn sight(facts: &[(&str, &str)], limit: u64, share: f64) -> Sight {
+        let facts: BTreeMap<String, String> =
+            facts.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let pauses = |cpu| Pauses {
+            cpu,
+            spun_ns: 200_000_000,
+            longest_ns: (share * 1e8) as u64,
+            away_ns: (share * 2e8) as u64,
+            preempted: 0,
+            reading_ns: 25.0,
+        };
+        Sight {
+            host: Host {
+                cores: if share > 0.0 { vec![vec![0, 1]] } else { (0..8).map(|cpu| vec![cpu]).collect() },
+                descriptors_max: limit,
+                tasks_max: (limit, "kernel.pid_max".into()),
+                mappings_max: limit,
+                ports: PORTS.min(limit * 10),
+                memory_bytes: 1 << 30,
+                facts,
+            },
+            noise: Noise {
+                window_ns: 1_200_000_000,
+                busy: (0..8).map(|cpu| (cpu, share)).collect(),
+                steal: Some(share),
+                steal_since_boot: Some(share),
+                pauses: (0..8).map(pauses).collect(),
+            },
+        }
+    }
+
+    /// As one would have it.
+    fn quiet() -> Sight {
+        let facts = [
+            ("boost", "0"),
+            ("clocksource", "tsc"),
+            ("cpuidle driver", "intel_idle"),
+            ("cpuidle states", "POLL 0 us, C1 2 us"),
+            ("cpus online", "0-7"),
+            ("governor", "performance"),
+            ("hardware timestamps", "eth0"),
+            ("hypervisor", "false"),
+            ("invariant tsc", "true"),
+            ("io_uring", "allowed"),
+            ("kernel timestamps", "sent and received"),
+            ("mitigations", "spectre_v2"),
+            ("smt", "off"),
+            ("somaxconn", "4096"),
+            ("tcp_max_syn_backlog", "4096"),
+            ("timer slack ns", "50000"),
+            ("vulnerable", "none"),
+        ];
+        sight(&facts, 1 << 20, 0.0)
+    }
+
+    /// Everything is the matter with it.
+    fn bad() -> Sight {
+        let facts = [
+            ("boost", "1"),
+            ("cgroup cpus max", "1.500"),
+            ("clocksource", "hpet"),
+            ("clocksources", "tsc hpet"),
+            ("cpuidle driver", "acpi_idle"),
+            ("cpuidle states", "POLL 0 us, C1 2 us, C6 133 us"),
+            ("cpus online", "0-7"),
+            ("governor", "powersave"),
+            ("hardware timestamps", "none"),
+            ("hypervisor", "true"),
+            ("invariant tsc", "false"),
+            ("io_uring", "refused: Operation not permitted (os error 1)"),
+            ("io_uring disabled", "2"),
+            ("kernel timestamps", "none within 300 ms"),
+            ("mitigations", "none"),
+            ("smt", "on"),
+            ("somaxconn", "128"),
+            ("tcp_max_syn_backlog", "128"),
+            ("timer slack ns", "100000000"),
+            ("vulnerable", "meltdown"),
+        ];
+        sight(&facts, 1024, 0.2)
+    }
+
+    /// Says nothing of itself.
+    fn mute() -> Sight {
+        let mut mute = sight(&[], 1 << 20, 0.0);
+        mute.noise = Noise::default();
+        mute
+    }
+
+    #[test]
+    fn every_row_has_a_name_of_its_own_and_an_effect() {
+        let names: BTreeSet<&str> = CHECKS.iter().map(|row| row.name).collect();
+        assert_eq!(names.len(), CHECKS.len());
+        for row in CHECKS {
+            assert!(row.effect.ends_with('.') && row.effect.starts_with(char::is_alphabetic), "{}", row.name);
+        }
+    }
+
+    #[test]
+    fn a_remedy_is_a_command_or_says_what_to_do() {
+        const COMMANDS: &[&str] = &["echo", "sudo", "taskset"];
+        const VERBS: &[&str] =
+            &["Boot", "Choose", "Compare", "Look", "Measure", "Raise", "Repeat", "Start", "Stop", "Turn", "Use"];
+        let mut mute_guest = mute();
+        mute_guest.host.facts.insert("hypervisor".into(), "true".into());
+        for finding in [quiet(), bad(), mute(), mute_guest].iter().flat_map(findings) {
+            let first = finding.remedy.split(' ').next().unwrap();
+            let is_known = COMMANDS.contains(&first) || VERBS.contains(&first);
+            assert!(is_known || finding.remedy.is_empty() && finding.state != State::Beware, "{finding:?}");
+            assert!(!finding.value.is_empty() && !finding.remedy.ends_with('.'), "{finding:?}");
+        }
+    }
+
+    #[test]
+    fn a_quiet_host_is_good_and_a_bad_one_is_not() {
+        for finding in findings(&quiet()) {
+            assert_eq!(finding.state, State::Good, "{finding:?}");
+        }
+        // Neither disturbs by itself.
+        let harmless = ["port range", "hardware timestamps", "container"];
+        for finding in findings(&bad()).iter().filter(|finding| !harmless.contains(&finding.name.as_str())) {
+            assert_eq!(finding.state, State::Beware, "{finding:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        assert_eq!([0.0, 0.00001, 0.0123, 0.5].map(percent), ["0 %", "< 0.01 %", "1.23 %", "50 %"]);
+        assert_eq!([25.0, 1_500.0, 2e6, 1.2e9].map(time), ["25 ns", "1.5 µs", "2.00 ms", "1.20 s"]);
+        assert_eq!(some_of((0..6).map(|number| number.to_string())), "0; 1; 2; 3; 2 more with less");
+    }
+}

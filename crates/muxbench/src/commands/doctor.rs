@@ -1,0 +1,35 @@
+//! `muxbench doctor`: what of this host disturbs results.
+
+use std::io::{IsTerminal, stderr};
+use std::process::ExitCode;
+
+use crate::output;
+
+/// Say what of this host disturbs results, how, and what mends it
+///
+/// Takes somewhat more than a second, in which the host is best left alone. Findings are advice: the exit code is 0
+/// whatever they are.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  muxbench doctor                                   # what to beware of comes first
+  taskset -c 2-7 muxbench doctor                    # of these CPUs only
+  muxbench doctor --json | jq '.[] | select(.state == \"beware\") | .remedy'")]
+pub struct Args {
+    /// Print JSON: every finding with its state, effect and remedy
+    #[arg(long)]
+    json: bool,
+}
+
+/// Examines and prints.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if stderr().is_terminal() {
+        anstream::eprintln!("measuring...");
+    }
+    let findings = lab::doctor::examine();
+    if args.json {
+        output::print_json(&findings)?;
+    } else {
+        output::print(&report::doctor::render(&findings, output::width()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,95 @@
+//! What is the matter with a host, for a terminal.
+
+use std::fmt::Write;
+
+use lab::doctor::{Finding, State};
+
+use crate::terminal::wrap;
+
+/// Prose is hard to read in longer lines.
+const WIDTH_MAX: usize = 100;
+
+/// What to beware of comes first, each with its effect and its remedy; then what the host does not say; then the rest.
+pub fn render(findings: &[Finding], width: usize) -> String {
+    let width = width.min(WIDTH_MAX);
+    let name_width = findings.iter().map(|finding| finding.name.chars().count()).max().unwrap_or(0);
+    let mut text = String::new();
+    for (state, heading) in [(State::Beware, "Beware"), (State::Unknown, "Unknown"), (State::Good, "Good")] {
+        let group: Vec<&Finding> = findings.iter().filter(|finding| finding.state == state).collect();
+        if group.is_empty() {
+            continue;
+        }
+        let gap = if text.is_empty() { "" } else { "\n" };
+        let _ = writeln!(text, "{gap}{heading} ({})", group.len());
+        for finding in group {
+            text += &hanging(&format!("  {:name_width$}  ", finding.name), &finding.value, width);
+            if state == State::Good {
+                continue;
+            }
+            let margin = " ".repeat(4);
+            text += &hanging(&margin, &finding.effect, width);
+            let remedy = &finding.remedy;
+            if !remedy.is_empty() {
+                // A command stays whole, to be copied.
+                let is_sentence = remedy.starts_with(char::is_uppercase);
+                text += &hanging(&format!("{margin}-> "), remedy, if is_sentence { width } else { usize::MAX });
+            }
+        }
+    }
+    text
+}
+
+/// `text` after `lead`, its further lines below its first one.
+fn hanging(lead: &str, text: &str, width: usize) -> String {
+    let margin = lead.chars().count();
+    let wrapped = wrap(text, width.saturating_sub(margin).max(20));
+    let lines = wrapped.lines().enumerate();
+    lines
+        .map(|(at, line)| if at == 0 { format!("{lead}{line}\n") } else { format!("{:margin$}{line}\n", "") })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn findings() -> Vec<Finding> {
+        let finding = |name: &str, value: &str, state, effect: &str, remedy: &str| Finding {
+            name: name.into(),
+            value: value.into(),
+            state,
+            effect: effect.into(),
+            remedy: remedy.into(),
+        };
+        vec![
+            finding("clock source", "tsc, 25 ns a reading", State::Good, "Times are read from it.", ""),
+            finding(
+                "governor",
+                "powersave",
+                State::Beware,
+                "A governor that follows the load runs the CPUs slower when they are mostly idle: latency then falls as the \
+                 rate rises.",
+                "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",
+            ),
+            finding("SMT", "hidden by the hypervisor", State::Unknown, "Siblings share a core.", "Repeat more"),
+            finding("turbo", "no switch", State::Unknown, "The frequency depends on temperature.", ""),
+            finding(
+                "mitigations",
+                "on: retbleed spec_store_bypass spectre_v1 spectre_v2; nothing is left vulnerable",
+                State::Good,
+                "System calls are dearer.",
+                "",
+            ),
+        ]
+    }
+
+    #[test]
+    fn what_to_beware_of_comes_first() {
+        insta::assert_snapshot!(render(&findings(), 160));
+    }
+
+    #[test]
+    fn a_narrow_terminal() {
+        insta::assert_snapshot!(render(&findings(), 60));
+    }
+}
