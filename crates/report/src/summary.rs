@@ -178,7 +178,7 @@ fn comparison(run: &Run, workload: &Workload) -> Comparison {
 }
 
 /// A workload in words; what is as usual is left out.
-fn title(workload: &Workload) -> String {
+pub(crate) fn title(workload: &Workload) -> String {
     let wire::ServiceSpec::Fixed { request_bytes, response_bytes } = workload.service;
     let mut words = vec![format!("{} connections", workload.connections)];
     if workload.active < 1.0 {

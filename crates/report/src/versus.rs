@@ -1,15 +1,13 @@
 //! Two runs side by side, of two kernels or two versions say: the same trials of both, B against A.
 
-
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use lab::record::{Run, RunHeader, Trial, TrialRecord, VerdictKind, Workload};
-use lab::units::Size;
 use load::config::Phases;
 use serde::Serialize;
 use server::Architecture;
 use stats::{Ratio, interval};
 
-use crate::summary::MARGIN;
+use crate::summary::{MARGIN, title};
 use crate::terminal::wrap;
 use crate::{format, json, sentence};
 
@@ -369,10 +367,9 @@ pub fn render(versus: &Versus, width: usize) -> String {
     }
     lines.push(String::new());
 
-    let workloads: Vec<&Workload> = versus.pairs.iter().map(|pair| &pair.workload).collect();
     for pairs in by_workload(&versus.pairs) {
         let (workload, phases_b) = (&pairs[0].workload, &pairs[0].phases_b);
-        lines.push(prose(heading(workload, &workloads)));
+        lines.push(prose(title(workload)));
         if let Some(phases_b) = phases_b {
             lines.push(prose(format!("The phases differ: A {}; B {}.", phases(&workload.phases), phases(phases_b))));
         }
@@ -392,8 +389,7 @@ pub fn render(versus: &Versus, width: usize) -> String {
 
     for (letter, only) in [("A", &versus.only_a), ("B", &versus.only_b)] {
         if !only.is_empty() {
-            let workloads: Vec<&Workload> = only.iter().map(|planned| &planned.workload).collect();
-            let one = |it: &Planned| format!("{} at {}", it.architecture, heading(&it.workload, &workloads));
+            let one = |it: &Planned| format!("{} at {}", it.architecture, title(&it.workload));
             lines.push(prose(format!("Only in {letter}: {}.", only.iter().map(one).collect::<Vec<_>>().join("; "))));
         }
     }
@@ -454,28 +450,6 @@ fn not_compared(figures: &Figures) -> impl Iterator<Item = String> + '_ {
     told.chain(figures.missing.iter().cloned())
 }
 
-fn sizes(workload: &Workload) -> String {
-    let wire::ServiceSpec::Fixed { request_bytes, response_bytes } = workload.service;
-    format!("{} -> {}", Size(request_bytes), Size(response_bytes))
-}
-
-fn place(workload: &Workload) -> String {
-    format!("{} connections, {} requests/s, {}", workload.connections, workload.rate_per_s, sizes(workload))
-}
-
-/// What tells a workload from the others: where connections, rate and sizes do not, the fields that differ.
-fn heading(workload: &Workload, all: &[&Workload]) -> String {
-    let fields = |workload: &Workload| match serde_json::to_value(workload) {
-        Ok(serde_json::Value::Object(fields)) => fields,
-        _ => serde_json::Map::new(),
-    };
-    let (place_here, own) = (place(workload), fields(workload));
-    let others: Vec<_> = all.iter().filter(|other| place(other) == place_here).map(|other| fields(other)).collect();
-    let differing = own.iter().filter(|(name, value)| others.iter().any(|other| other.get(*name) != Some(*value)));
-    let differing = differing.map(|(name, value)| format!(", {name} {value}"));
-    place_here + &differing.collect::<String>()
-}
-
 fn phases(phases: &Phases) -> String {
     let named = [
         ("ramp", phases.ramp_ns),
@@ -512,9 +486,7 @@ fn table(pairs: &[&Pair], width: usize) -> (Vec<String>, Vec<&'static str>) {
 struct CsvRow {
     runs: &'static str,
     architecture: String,
-    connections: u32,
-    rate_per_s: f64,
-    sizes: String,
+    traffic: String,
     phases_differ: bool,
     repeats_a: Option<usize>,
     repeats_valid_a: Option<usize>,
@@ -545,9 +517,7 @@ impl CsvRow {
         Ok(Self {
             runs,
             architecture: architecture.to_owned(),
-            connections: workload.connections,
-            rate_per_s: workload.rate_per_s,
-            sizes: sizes(workload),
+            traffic: title(workload),
             phases_differ: pair.is_some_and(|pair| pair.phases_b.is_some()),
             repeats_a: a.map(|a| a.repeats),
             repeats_valid_a: a.map(|a| a.repeats_valid),
