@@ -5,10 +5,12 @@
 //!   [`units`]: sizes, times, rates, CPUs; [`presets`]: experiments in the binary
 //! - [`mod@plan`]: the explicit list of trials; [`host`] and [`placement`]: what it is checked against, and where it runs
 //! - [`doctor`]: what of this host disturbs results, and what mends it; `probe`: what only the kernel itself can say
+//! - [`calibration`]: the client against times that are known
 //! - [`runner`]: runs the trials, each in processes of its own (`child`)
 //! - [`store`]: a run's folder; [`samples`]: its columnar files
 //! - [`record`]: what is stored, as plain data; [`verdict`]: what may be believed
 
+pub mod calibration;
 mod child;
 pub mod doctor;
 pub mod experiment;

@@ -26,12 +26,21 @@ use crate::placement::Pinned;
 /// The listener's, or the only datagram socket's, place among those watched.
 const FIRST: u64 = u64::MAX;
 
+/// One request that was held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Whose it was, in the order in which the peers came: that of the client's connections.
+    pub peer: u32,
+    /// For how long, in nanoseconds.
+    pub held_ns: u64,
+}
+
 /// A running reflector. Dropping it ends it.
 #[derive(Debug)]
 pub struct Reflector {
     address: SocketAddr,
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<io::Result<Vec<u64>>>>,
+    thread: Option<JoinHandle<io::Result<Vec<Held>>>>,
 }
 
 impl Reflector {
@@ -67,7 +76,7 @@ impl Reflector {
         let _pinned = Pinned::to(cpu.as_slice())?;
         let thread = thread::Builder::new()
             .name("reflector".into())
-            .spawn(move || reflecting.run(&stopped).map(|()| reflecting.held_ns))
+            .spawn(move || reflecting.run(&stopped).map(|()| reflecting.log))
             .map_err(failed)?;
         Ok(Self { address, stop, thread: Some(thread) })
     }
@@ -77,11 +86,11 @@ impl Reflector {
         self.address
     }
 
-    /// Ends it; answers how long it really held each request, in nanoseconds, in the order of the answers.
+    /// Ends it; answers how long it really held each request, in the order of the answers.
     ///
     /// # Errors
     /// What went wrong in it.
-    pub fn stop(mut self) -> Result<Vec<u64>, LoadError> {
+    pub fn stop(mut self) -> Result<Vec<Held>, LoadError> {
         self.stop.store(true, Relaxed);
         let thread = self.thread.take().expect("it is joined only once");
         let result = thread.join().unwrap_or_else(|_| Err(io::Error::other("it panicked")));
@@ -103,13 +112,6 @@ enum First {
     Datagrams(UdpSocket),
 }
 
-/// A connection, by its number among the streams, or its address.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Peer {
-    Stream(usize),
-    Address(SocketAddr),
-}
-
 struct Stream {
     io: OwnedFd,
     /// Bytes of a request that is not whole yet.
@@ -123,12 +125,15 @@ struct Reflecting<H> {
     response: Vec<u8>,
     hold: H,
     streams: Vec<Option<Stream>>,
-    /// When the last response of a connection is due.
-    last_due: HashMap<Peer, Instant>,
+    /// Peers that send datagrams, by number and the other way round.
+    addresses: Vec<SocketAddr>,
+    numbers: HashMap<SocketAddr, usize>,
+    /// When each peer's last response is due.
+    last_due: Vec<Option<Instant>>,
     /// What is held: when it is due, in which order it came, when, and whose it is.
-    held: BinaryHeap<Reverse<(Instant, u64, Instant, Peer)>>,
+    held: BinaryHeap<Reverse<(Instant, u64, Instant, usize)>>,
     arrived: u64,
-    held_ns: Vec<u64>,
+    log: Vec<Held>,
     inbox: Vec<u8>,
 }
 
@@ -148,10 +153,12 @@ impl<H: FnMut() -> Duration> Reflecting<H> {
             response: vec![0x5a; response_bytes as usize],
             hold,
             streams: Vec::new(),
-            last_due: HashMap::new(),
+            addresses: Vec::new(),
+            numbers: HashMap::new(),
+            last_due: Vec::new(),
             held: BinaryHeap::new(),
             arrived: 0,
-            held_ns: Vec::new(),
+            log: Vec::new(),
             inbox: Vec::with_capacity(64 << 10),
         })
     }
@@ -202,7 +209,7 @@ impl<H: FnMut() -> Duration> Reflecting<H> {
                 stream.received_bytes += count;
                 let requests = stream.received_bytes / self.request_bytes;
                 stream.received_bytes %= self.request_bytes;
-                (0..requests).for_each(|_| self.keep(Peer::Stream(at), now));
+                (0..requests).for_each(|_| self.keep(at, now));
             }
             Err(Errno::AGAIN | Errno::INTR) => {}
             // It ended, in order or not: what is held for it goes nowhere.
@@ -215,7 +222,14 @@ impl<H: FnMut() -> Duration> Reflecting<H> {
         loop {
             let First::Datagrams(socket) = &self.first else { return Ok(()) };
             match socket.recv_from(&mut self.inbox) {
-                Ok((_, from)) => self.keep(Peer::Address(from), Instant::now()),
+                Ok((_, from)) => {
+                    let now = Instant::now();
+                    let peer = *self.numbers.entry(from).or_insert_with(|| {
+                        self.addresses.push(from);
+                        self.addresses.len() - 1
+                    });
+                    self.keep(peer, now);
+                }
                 // Of a port that was closed.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
@@ -224,10 +238,13 @@ impl<H: FnMut() -> Duration> Reflecting<H> {
         }
     }
 
-    fn keep(&mut self, peer: Peer, now: Instant) {
-        let earliest = self.last_due.get(&peer).copied().unwrap_or(now);
+    fn keep(&mut self, peer: usize, now: Instant) {
+        if self.last_due.len() <= peer {
+            self.last_due.resize(peer + 1, None);
+        }
+        let earliest = self.last_due[peer].unwrap_or(now);
         let due = earliest.max(now + (self.hold)());
-        self.last_due.insert(peer, due);
+        self.last_due[peer] = Some(due);
         self.held.push(Reverse((due, self.arrived, now, peer)));
         self.arrived += 1;
     }
@@ -240,22 +257,21 @@ impl<H: FnMut() -> Duration> Reflecting<H> {
                 return Ok(());
             }
             self.held.pop();
-            self.held_ns.push((now - arrived).as_nanos() as u64);
+            self.log.push(Held { peer: peer as u32, held_ns: (now - arrived).as_nanos() as u64 });
             self.answer(peer, stop);
         }
         Ok(())
     }
 
-    fn answer(&self, peer: Peer, stop: &AtomicBool) {
+    fn answer(&self, peer: usize, stop: &AtomicBool) {
         let mut rest = &self.response[..];
         while !rest.is_empty() && !stop.load(Relaxed) {
-            let written = match (peer, &self.first) {
-                (Peer::Stream(at), _) => match &self.streams[at] {
+            let written = match &self.first {
+                First::Listener(_) => match &self.streams[peer] {
                     Some(stream) => rustix::io::write(&stream.io, rest).map_err(io::Error::from),
                     None => return,
                 },
-                (Peer::Address(to), First::Datagrams(socket)) => socket.send_to(rest, to),
-                (Peer::Address(_), First::Listener(_)) => return,
+                First::Datagrams(socket) => socket.send_to(rest, self.addresses[peer]),
             };
             match written {
                 Ok(count) => rest = &rest[count..],

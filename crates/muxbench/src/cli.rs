@@ -31,6 +31,7 @@ pub enum Command {
     Plan(commands::plan::Args),
     Report(commands::report::Args),
     List(commands::list::Args),
+    Calibrate(commands::calibrate::Args),
     Doctor(commands::doctor::Args),
     Serve(commands::serve::Args),
     Load(commands::load::Args),

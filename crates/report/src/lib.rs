@@ -6,8 +6,10 @@
 //! - [`terminal`], [`csv`], [`json`]: three ways to show it; [`plan`]: a plan before it is run
 //! - [`versus`]: two runs side by side
 //! - [`doctor`]: what is the matter with a host
+//! - [`calibration`]: what the client recovered of known times
 //! - [`mod@format`]: numbers and units
 
+pub mod calibration;
 pub mod csv;
 pub mod doctor;
 pub mod format;

@@ -122,6 +122,12 @@ impl<'de> Deserialize<'de> for Histogram {
     }
 }
 
+/// The value that the fraction `q` of sorted values do not exceed; `None` of nothing.
+pub fn quantile<T: Copy>(sorted: &[T], q: f64) -> Option<T> {
+    let rank = (q * sorted.len() as f64).ceil().max(1.0) as usize;
+    sorted.get(rank.min(sorted.len()).checked_sub(1)?).copied()
+}
+
 /// Quantiles and moments of a measured time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Distribution {
@@ -153,19 +159,21 @@ mod tests {
 
     use super::*;
 
-    /// A quantile by its definition.
-    fn quantile(sorted: &[u64], q: f64) -> u64 {
-        let rank = (q * sorted.len() as f64).ceil().max(1.0) as usize;
-        sorted[rank - 1]
-    }
-
     proptest! {
+        #[test]
+        fn a_quantile_is_the_least_value_that_enough_do_not_exceed(mut values in prop::collection::vec(0u64..50, 1..60), q in 0.0f64..=1.0) {
+            values.sort_unstable();
+            let enough = |limit: u64| values.iter().filter(|&&v| v <= limit).count() as f64 >= q * values.len() as f64 - 1e-9;
+            let expected = values.iter().copied().find(|&v| enough(v)).unwrap();
+            prop_assert_eq!(quantile(&values, q), Some(expected));
+        }
+
         #[test]
         fn quantiles_are_those_of_the_sorted_values(mut values in prop::collection::vec(1u64..10_000_000_000, 1..500)) {
             let histogram: Histogram = values.iter().copied().collect();
             values.sort_unstable();
             for q in [0.01, 0.25, 0.5, 0.75, 0.99, 0.999, 1.0] {
-                let (exact, ours) = (quantile(&values, q), histogram.quantile(q));
+                let (exact, ours) = (quantile(&values, q).unwrap(), histogram.quantile(q));
                 prop_assert!(ours.abs_diff(exact) as f64 <= exact as f64 * 0.001 + 1.0, "q {q}: {ours}, exactly {exact}");
             }
         }

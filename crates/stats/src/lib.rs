@@ -10,7 +10,7 @@ pub mod steadiness;
 
 pub use deviation::Deviation;
 pub use fit::sends_against_plan;
-pub use histogram::{Distribution, Histogram};
+pub use histogram::{Distribution, Histogram, quantile};
 pub use interval::{Estimate, Interval, Ratio};
 pub use significance::TestResult;
 pub use steadiness::{ChangePoint, change_point, trend};

@@ -1,5 +1,6 @@
 //! One file for each thing that muxbench can do: its flags, and how it is done.
 
+pub mod calibrate;
 pub mod compare;
 pub mod docs;
 pub mod doctor;
@@ -22,6 +23,7 @@ pub fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Plan(args) => plan::run(&args),
         Command::Report(args) => report::run(&args),
         Command::List(args) => list::run(&args),
+        Command::Calibrate(args) => calibrate::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Load(args) => load::run(&args),

@@ -1,0 +1,319 @@
+//! The client against servers that hold each response for a time that is known: what it measures, against the truth.
+//!
+//! The reflector logs how long it really held each request, so each request's service time has a known part. The rest is
+//! the way there and back, which a server that holds nothing (the null server) shows alone. What of the rest is more, or
+//! less, than there is the client's error: its median is the bias, its quantiles the spread.
+
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use load::config::Transport;
+use load::reflector::{Held, Reflector};
+use load::report::Sample;
+use load::{LoadConfig, Outcome};
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use stats::{Estimate, quantile};
+
+/// A hold is recovered when the bias is at most this, in nanoseconds...
+const BIAS_NS_MAX: f64 = 2_000.0;
+/// ...or this share of it: 5 µs of 1 ms.
+const BIAS_SHARE_MAX: f64 = 0.005;
+
+/// How long a reflector holds requests.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Hold {
+    /// The mean, in nanoseconds; 0 is the null server.
+    pub mean_ns: u64,
+    /// The law.
+    pub law: Law,
+}
+
+/// What holds are drawn from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Law {
+    /// All the same.
+    Fixed,
+    /// Any time from half the mean to one and a half.
+    Uniform,
+    /// As the service of a queue is often taken to be.
+    Exponential,
+}
+
+impl Law {
+    /// Its name in flags and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fixed => "fixed",
+            Self::Uniform => "uniform",
+            Self::Exponential => "exponential",
+        }
+    }
+}
+
+impl Hold {
+    /// A generator of holds; the same seed gives the same.
+    fn draws(self, seed: u64) -> impl FnMut() -> Duration + Send + 'static {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        move || {
+            let unit: f64 = random.random();
+            let factor = match self.law {
+                Law::Fixed => 1.0,
+                Law::Uniform => 0.5 + unit,
+                Law::Exponential => -(1.0 - unit).ln(),
+            };
+            Duration::from_nanos((self.mean_ns as f64 * factor) as u64)
+        }
+    }
+}
+
+/// What is to be done.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The holds besides none.
+    pub holds: Vec<Hold>,
+    /// Each of them, and the null server, once a round.
+    pub rounds: u32,
+    /// The CPU of the reflector, which never sleeps.
+    pub server_cpu: usize,
+    /// The client; its target is filled in.
+    pub load: LoadConfig,
+}
+
+/// What the client recovered.
+#[derive(Clone, Debug, Serialize)]
+pub struct Calibration {
+    /// How requests went.
+    pub transport: Transport,
+    /// Requests a second.
+    pub rate_per_s: f64,
+    /// Connections they went on.
+    pub connections: u32,
+    /// The client's roles and pacing, as in `one-loop, spin`.
+    pub client: String,
+    /// Each hold once a round.
+    pub rounds: u32,
+    /// The null server first, then the holds in order.
+    pub conditions: Vec<Condition>,
+}
+
+/// One hold.
+#[derive(Clone, Debug, Serialize)]
+pub struct Condition {
+    /// What was asked of the reflector.
+    pub hold: Hold,
+    /// Requests measured, in all rounds.
+    pub count: u64,
+    /// Median of what it really held, in nanoseconds.
+    pub held_p50_ns: f64,
+    /// Median service time, in nanoseconds.
+    pub service_p50_ns: f64,
+    /// 99th percentile of the lag, in nanoseconds.
+    pub lag_p99_ns: f64,
+    /// By the client's timestamps.
+    pub client: Recovered,
+    /// By the kernel's, if they were asked for.
+    pub kernel: Option<Recovered>,
+    /// What the bias may be, in nanoseconds, either way.
+    pub bias_ns_max: f64,
+}
+
+/// A hold as some timestamps have it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Recovered {
+    /// Median service time less the null server's way there and back, in nanoseconds.
+    pub p50_ns: f64,
+    /// The error's median: over rounds, each against the null server of the same round, in nanoseconds.
+    pub bias_ns: Estimate,
+    /// The error's 1st, 25th, 75th and 99th percentile around that, over all requests, in nanoseconds.
+    pub spread_ns: [f64; 4],
+}
+
+impl Condition {
+    /// Whether the bias is as small as it has to be.
+    pub fn is_recovered(&self) -> bool {
+        self.client.bias_ns.value.abs() <= self.bias_ns_max
+    }
+}
+
+/// One request: what of its service time is known to be the hold, and the whole of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Request {
+    held_ns: f64,
+    client_ns: f64,
+    kernel_ns: Option<f64>,
+}
+
+/// One hold in one round.
+struct Trial {
+    requests: Vec<Request>,
+    lag_p99_ns: f64,
+    client: String,
+}
+
+/// Calibrates; `on_trial` is told of each trial before it starts: its number from 0, of how many, and its hold.
+///
+/// # Errors
+/// When the client or the reflector cannot be run, or requests were lost.
+pub fn calibrate(settings: &Settings, on_trial: &mut dyn FnMut(usize, usize, Hold)) -> anyhow::Result<Calibration> {
+    let null = Hold { mean_ns: 0, law: Law::Fixed };
+    let holds: Vec<Hold> = [null].into_iter().chain(settings.holds.iter().copied()).collect();
+    let total = holds.len() * settings.rounds as usize;
+    // By hold, then by round.
+    let mut trials: Vec<Vec<Trial>> = holds.iter().map(|_| Vec::new()).collect();
+    for round in 0..settings.rounds {
+        for (at, &hold) in holds.iter().enumerate() {
+            on_trial(round as usize * holds.len() + at, total, hold);
+            trials[at].push(trial(settings, hold, u64::from(round))?);
+        }
+    }
+    let conditions = holds.iter().zip(&trials).map(|(&hold, of_it)| condition(settings, hold, of_it, &trials[0]));
+    Ok(Calibration {
+        transport: settings.load.transport,
+        rate_per_s: settings.load.rate_per_s,
+        connections: settings.load.connections,
+        client: trials[0].first().map(|trial| trial.client.clone()).unwrap_or_default(),
+        rounds: settings.rounds,
+        conditions: conditions.collect(),
+    })
+}
+
+fn trial(settings: &Settings, hold: Hold, round: u64) -> anyhow::Result<Trial> {
+    let LoadConfig { transport, service, .. } = &settings.load;
+    let seed = settings.load.seed.wrapping_add(round);
+    let reflector = Reflector::start(*transport, service, Some(settings.server_cpu), hold.draws(seed))?;
+    let config = LoadConfig { target: reflector.address(), seed, ..settings.load.clone() };
+    let Outcome { report, samples, connections } = load::run(&config, &mut |_| ())?;
+    // Only now does the reflector see their ends.
+    let held = reflector.stop()?;
+    drop(connections);
+    ensure!(report.errors.total() == 0, "the null server and its like must not fail: {:?}", report.errors);
+    let word = |value: serde_json::Result<serde_json::Value>| {
+        value.ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+    };
+    Ok(Trial {
+        requests: matched(&samples, &held).context("a reflector's log does not match the client's")?,
+        lag_p99_ns: report.lag.distribution.p99_ns as f64,
+        client: format!("{}, {}", word(serde_json::to_value(report.roles)), word(serde_json::to_value(report.pacing))),
+    })
+}
+
+/// Each sample with its own hold. Nothing is sent after the window, so that a connection's samples are its last requests.
+fn matched(samples: &[Sample], held: &[Held]) -> Option<Vec<Request>> {
+    let peers = 1 + held.iter().map(|held| held.peer).max()? as usize;
+    let mut holds: Vec<Vec<u64>> = vec![Vec::new(); peers];
+    held.iter().for_each(|held| holds[held.peer as usize].push(held.held_ns));
+    let mut requests = Vec::with_capacity(samples.len());
+    for sample in samples.iter().rev() {
+        let kernel = sample.driver_ns != Sample::NEVER && sample.arrived_ns != Sample::NEVER;
+        requests.push(Request {
+            held_ns: holds.get_mut(sample.connection as usize)?.pop()? as f64,
+            client_ns: (sample.complete_ns - sample.sent_ns) as f64,
+            kernel_ns: kernel.then(|| (sample.arrived_ns - sample.driver_ns) as f64),
+        });
+    }
+    Some(requests)
+}
+
+fn condition(settings: &Settings, hold: Hold, trials: &[Trial], null: &[Trial]) -> Condition {
+    let all = || trials.iter().flat_map(|trial| &trial.requests);
+    let recovered = |time: fn(&Request) -> Option<f64>| recovered(trials, null, time, settings.load.seed);
+    let has_kernel = all().any(|request| request.kernel_ns.is_some());
+    let lags: Vec<f64> = trials.iter().map(|trial| trial.lag_p99_ns).collect();
+    Condition {
+        hold,
+        count: all().count() as u64,
+        held_p50_ns: median(all().map(|request| request.held_ns)),
+        service_p50_ns: median(all().map(|request| request.client_ns)),
+        lag_p99_ns: median(lags.into_iter()),
+        client: recovered(|request| Some(request.client_ns)),
+        kernel: has_kernel.then(|| recovered(|request| request.kernel_ns)),
+        bias_ns_max: BIAS_NS_MAX.max(BIAS_SHARE_MAX * hold.mean_ns as f64),
+    }
+}
+
+fn recovered(trials: &[Trial], null: &[Trial], time: fn(&Request) -> Option<f64>, seed: u64) -> Recovered {
+    let rest = |trial: &Trial| -> Vec<f64> {
+        trial.requests.iter().filter_map(|request| Some(time(request)? - request.held_ns)).collect()
+    };
+    // The way there and back of the same round: a machine's pace changes from minute to minute.
+    let ways_ns: Vec<f64> = null.iter().map(|null| median(rest(null).into_iter())).collect();
+    let biases_ns: Vec<f64> =
+        trials.iter().zip(&ways_ns).map(|(trial, way_ns)| median(rest(trial).into_iter()) - way_ns).collect();
+    let mut errors_ns: Vec<f64> = trials
+        .iter()
+        .zip(ways_ns.iter().zip(&biases_ns))
+        .flat_map(|(trial, (way_ns, bias_ns))| rest(trial).into_iter().map(move |ns| ns - way_ns - bias_ns))
+        .collect();
+    errors_ns.sort_unstable_by(f64::total_cmp);
+    let times = trials.iter().zip(&ways_ns);
+    let recovered = times.flat_map(|(trial, way_ns)| trial.requests.iter().filter_map(time).map(move |ns| ns - way_ns));
+    Recovered {
+        p50_ns: median(recovered),
+        bias_ns: Estimate::of(&biases_ns, seed).unwrap_or(Estimate { value: f64::NAN, interval: None }),
+        spread_ns: [0.01, 0.25, 0.75, 0.99].map(|q| quantile(&errors_ns, q).unwrap_or(f64::NAN)),
+    }
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut sorted: Vec<f64> = values.collect();
+    sorted.sort_unstable_by(f64::total_cmp);
+    quantile(&sorted, 0.5).unwrap_or(f64::NAN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(connection: u32, service_ns: i64) -> Sample {
+        Sample { sent_ns: 0, complete_ns: service_ns, connection, ..Sample::UNKNOWN }
+    }
+
+    #[test]
+    fn samples_find_their_holds_from_the_end() {
+        let held = |peer, held_ns| Held { peer, held_ns };
+        // Two connections, each verified first; answers are in another order than requests.
+        let log = [held(0, 1), held(1, 2), held(1, 10), held(0, 20), held(1, 30)];
+        let samples = [sample(0, 120), sample(1, 110), sample(1, 130)];
+        let requests = matched(&samples, &log).unwrap();
+        let found: Vec<(f64, f64)> = requests.iter().map(|request| (request.held_ns, request.client_ns)).collect();
+        assert_eq!(found, [(30.0, 130.0), (10.0, 110.0), (20.0, 120.0)]);
+        assert_eq!(matched(&[sample(2, 1)], &log), None, "a connection that the reflector does not know");
+    }
+
+    /// A client that measures `wrong_ns` too much of a hold, on a way of 5 µs that wavers by 1 µs.
+    fn made_up(held_ns: f64, wrong_ns: f64) -> Vec<Trial> {
+        let request = |at: u32| {
+            let client_ns = 5_000.0 + held_ns + wrong_ns + f64::from(at % 11) * 200.0 - 1_000.0;
+            Request { held_ns, client_ns, kernel_ns: None }
+        };
+        let trial = || Trial { requests: (0..1_100).map(request).collect(), lag_p99_ns: 0.0, client: String::new() };
+        (0..3).map(|_| trial()).collect()
+    }
+
+    #[test]
+    fn an_error_of_the_client_is_its_bias() {
+        let null = made_up(0.0, 0.0);
+        for wrong_ns in [0.0, 3_000.0, -3_000.0] {
+            let found = recovered(&made_up(100_000.0, wrong_ns), &null, |request| Some(request.client_ns), 1);
+            assert_eq!(found.bias_ns.value, wrong_ns);
+            assert_eq!(found.p50_ns, 100_000.0 + wrong_ns);
+            assert_eq!(found.spread_ns, [-1_000.0, -600.0, 600.0, 1_000.0]);
+        }
+    }
+
+    #[test]
+    fn holds_are_drawn_from_their_laws() {
+        for law in [Law::Fixed, Law::Uniform, Law::Exponential] {
+            let mut draw = Hold { mean_ns: 100_000, law }.draws(1);
+            let drawn: Vec<f64> = (0..20_000).map(|_| draw().as_nanos() as f64).collect();
+            let mean = drawn.iter().sum::<f64>() / drawn.len() as f64;
+            assert!((mean / 100_000.0 - 1.0).abs() < 0.03, "{law:?}: {mean}");
+            let most = drawn.iter().copied().fold(0.0, f64::max);
+            assert_eq!(law == Law::Exponential, most > 150_000.0, "{law:?}: {most}");
+        }
+    }
+}

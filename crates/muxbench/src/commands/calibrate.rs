@@ -1,0 +1,113 @@
+//! `muxbench calibrate`: what the client measures of times that are known.
+
+use std::io::{IsTerminal, stderr};
+use std::num::NonZeroU32;
+use std::process::ExitCode;
+
+use ::load::LoadConfig;
+use ::load::config::{Phases, Transport};
+use anyhow::bail;
+use lab::calibration::{self, Hold, Law, Settings};
+use lab::host::Host;
+use lab::units::{Cpus, Rate, Time};
+use lab::{experiment, placement};
+use wire::ServiceSpec;
+
+use crate::commands::compare::{ClientArgs, named};
+use crate::{execution, output};
+
+/// Measure known times with the client, and print its bias and spread
+///
+/// The client runs against a null server and against servers that hold each response for a known time. What it recovers of
+/// these times says how far its figures can be trusted on this machine.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  muxbench calibrate                                   # 0, 100 us and 1 ms, half a minute
+  muxbench calibrate --hold 50us,200us --law exponential --rounds 9
+  muxbench calibrate --transport udp --timestamps kernel --json")]
+pub struct Args {
+    /// Mean times to hold responses for, several with commas
+    #[arg(long, value_name = "TIME", value_delimiter = ',', default_value = "100us,1ms")]
+    hold: Vec<Time>,
+    /// What holds are drawn from: fixed, uniform, exponential, several with commas
+    #[arg(long, value_name = "LAW", value_delimiter = ',', default_value = "fixed,exponential", value_parser = named::<Law>)]
+    law: Vec<Law>,
+    /// Rounds; each has every hold once, and the null server
+    #[arg(long, value_name = "N", default_value = "5")]
+    rounds: NonZeroU32,
+    /// How requests get there: tcp, udp
+    #[arg(long, value_name = "TRANSPORT", default_value = "tcp", value_parser = named::<Transport>)]
+    transport: Transport,
+    /// Connections
+    #[arg(long, value_name = "N", default_value = "16")]
+    connections: NonZeroU32,
+    /// Requests a second
+    #[arg(long, value_name = "RATE", default_value = "1000")]
+    rate: Rate,
+    /// How long each hold is measured in each round
+    #[arg(long, value_name = "TIME", default_value = "800ms")]
+    measure: Time,
+    /// CPU of the server [default: the first]
+    #[arg(long, value_name = "CPUS", help_heading = "Placement")]
+    server_cpus: Option<Cpus>,
+    /// CPUs of the client [default: the other half]
+    #[arg(long, value_name = "CPUS", help_heading = "Placement")]
+    client_cpus: Option<Cpus>,
+    #[command(flatten)]
+    client: ClientArgs,
+    /// Exit with 3 unless every hold is recovered within the bias allowed
+    #[arg(long)]
+    strict: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Say nothing while it runs
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// Calibrates.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let wish = experiment::Placement { server: args.server_cpus.clone(), client: args.client_cpus.clone() };
+    let placed = placement::place(&Host::this().cores, &wish).map_err(anyhow::Error::msg)?;
+    if placed.is_shared() {
+        bail!("placement: {}; the server that holds responses never sleeps, give each side its own", placed.sentence);
+    }
+    let mut client = experiment::Client::default();
+    args.client.apply(&mut client);
+    let any = "127.0.0.1:0".parse()?;
+    let load = LoadConfig {
+        transport: args.transport,
+        connections: args.connections.get(),
+        rate_per_s: args.rate.0,
+        phases: Phases { ramp_ns: 0, hold_ns: 200_000_000, measure_ns: args.measure.0, drain_ns: 2_000_000_000 },
+        pacing: client.pacing,
+        roles: client.roles,
+        clients: client.clients.get(),
+        cpus: placed.client,
+        clock: client.clock,
+        timestamps: client.timestamps,
+        timeout_ns: client.timeout.0,
+        ..LoadConfig::new(any, ServiceSpec::Fixed { request_bytes: 128, response_bytes: 128 })
+    };
+    let holds = args.hold.iter().flat_map(|hold| args.law.iter().map(|&law| Hold { mean_ns: hold.0, law }));
+    let settings = Settings { holds: holds.collect(), rounds: args.rounds.get(), server_cpu: placed.server[0], load };
+    let shows = !args.quiet && stderr().is_terminal();
+    let calibration = calibration::calibrate(&settings, &mut |at, total, hold| {
+        if shows {
+            let left_s = (total - at) as u64 * (args.measure.0 + 300_000_000) / 1_000_000_000;
+            let mean = Time(hold.mean_ns);
+            anstream::eprint!("\r{} of {total}: hold {mean} {}, {left_s} s left   ", at + 1, hold.law.name());
+        }
+    })?;
+    if shows {
+        anstream::eprint!("\r{:60}\r", "");
+    }
+    if args.json {
+        output::print_json(&calibration)?;
+    } else {
+        output::print(&report::calibration::render(&calibration, output::width()))?;
+    }
+    let recovered = calibration.conditions.iter().all(calibration::Condition::is_recovered);
+    Ok(if args.strict && !recovered { ExitCode::from(execution::NO_VALID_TRIAL) } else { ExitCode::SUCCESS })
+}
