@@ -42,17 +42,13 @@ const BUSY_SHARE_MIN: f64 = 0.8;
 const SERVICE_CHANGE_MAX: f64 = 0.5;
 
 /// Judges a trial. `server` is what the server counted and the CPUs that it can use at once, if it is ours.
-pub fn judge(report: &LoadReport, server: Option<(&ServerCounters, usize)>) -> Verdict {
-    let checks: Vec<Check> = [
-        failures(report),
-        // What piles up at the server is the server's, even when the client is late as well: its lateness may follow.
-        saturation(report),
-        server.and_then(|(counters, cpus)| beyond_capacity(report, counters, cpus)).into_iter().collect(),
-        client_limits(report),
-        vec![unanswered(report)],
-        steadiness(report),
-    ]
-    .concat();
+pub fn judge(report: &LoadReport, server: Server<'_>) -> Verdict {
+    let saturation = saturation(report, server);
+    let client = client_limits(report);
+    // When both are in want, it is the server that is too slow only if it is known to have no CPU to spare: what a late
+    // client sends in bursts, and does not get to read, looks like a pile at the server.
+    let (first, second) = if is_busy(server) { (saturation, client) } else { (client, saturation) };
+    let checks = [failures(report), first, second, vec![unanswered(report)], steadiness(report)].concat();
     let Some(first) = checks.iter().find(|check| !check.passed) else {
         let reason = format!(
             "{} requests, {:.1} % of the rate asked, lag p99 {:.1} us",
@@ -112,7 +108,17 @@ fn failures(report: &LoadReport) -> Vec<Check> {
     classes.chain([enough]).collect()
 }
 
-fn saturation(report: &LoadReport) -> Vec<Check> {
+/// What a server used and the CPUs that it has, if it is ours.
+type Server<'a> = Option<(&'a ServerCounters, usize)>;
+
+/// Whether a server is known to have hardly any CPU to spare.
+fn is_busy(server: Server<'_>) -> bool {
+    server.is_some_and(|(counters, cpus)| {
+        counters.totals.cpu_ns() as f64 >= BUSY_SHARE_MIN * counters.window_ns as f64 * cpus as f64
+    })
+}
+
+fn saturation(report: &LoadReport, server: Server<'_>) -> Vec<Check> {
     use VerdictKind::Saturated;
     let window_s = report.window_ns as f64 / 1e9;
     let some = (report.planned as f64 * PILE_UP_SHARE_MAX).max(EDGE_REQUESTS);
@@ -123,12 +129,14 @@ fn saturation(report: &LoadReport) -> Vec<Check> {
     let last = medians[PARTS - SERVICE_GROWTH_PARTS..].iter().copied().fold(f64::INFINITY, f64::min);
     let grown_ns = (SERVICE_GROWTH_MAX * medians[0].max(medians[1])).max(SERVICE_GROWTH_FLOOR_NS);
     let unanswered = report.outstanding.after_drain as f64;
-    vec![
+    let mut checks = vec![
         check("requests answered", report.rate_achieved_per_s, Bound::AtLeast, answered_min, "a second", Saturated),
         check("requests added to the outstanding over the window", piled_up, Bound::AtMost, some, "", Saturated),
         check("requests unanswered after the drain", unanswered, Bound::AtMost, some, "", Saturated),
         check("median service time to the end", last / 1e6, Bound::AtMost, grown_ns / 1e6, "ms", Saturated),
-    ]
+    ];
+    checks.extend(server.and_then(|(counters, cpus)| beyond_capacity(report, counters, cpus)));
+    checks
 }
 
 /// A server without CPU to spare, which could not have served the rate asked for whatever the client did. A client that
@@ -139,9 +147,8 @@ fn beyond_capacity(report: &LoadReport, counters: &ServerCounters, cpus: usize) 
     if report.rate_achieved_per_s >= RATE_SHARE_MIN * report.rate_asked_per_s || requests == 0.0 {
         return None;
     }
-    let busy = counters.totals.cpu_ns() as f64 / counters.window_ns as f64 / cpus as f64;
     let needed = counters.totals.cpu_ns() as f64 / requests * report.rate_asked_per_s / 1e9;
-    (busy >= BUSY_SHARE_MIN).then(|| {
+    is_busy(Some((counters, cpus))).then(|| {
         check("CPUs that the server needs for the rate", needed, Bound::AtMost, cpus as f64, "", VerdictKind::Saturated)
     })
 }
@@ -262,7 +269,16 @@ mod tests {
             kind_of(r);
             r.lag = measured([5_000_000; 10]);
         };
-        assert_eq!(kind(late_as_well), VerdictKind::Saturated);
+        let mut both = healthy();
+        late_as_well(&mut both);
+        let busy = |share: f64| ServerCounters {
+            window_ns: 1_000_000_000,
+            totals: server::counters::Totals { cpu_system_ns: (share * 1e9) as u64, ..Default::default() },
+            ..Default::default()
+        };
+        assert_eq!(judge(&both, Some((&busy(0.9), 1))).kind, VerdictKind::Saturated);
+        assert_eq!(judge(&both, Some((&busy(0.2), 1))).kind, VerdictKind::ClientLimited, "it had time to spare");
+        assert_eq!(judge(&both, None).kind, VerdictKind::ClientLimited, "nobody is blamed without a proof");
         let growing = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10].map(|ms| ms * 1_000_000);
         assert_eq!(kind(|r| r.service = measured(growing)), VerdictKind::Saturated);
         assert_eq!(kind(|r| r.outstanding.after_drain = 100), VerdictKind::Saturated);

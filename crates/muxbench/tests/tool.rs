@@ -4,8 +4,8 @@ mod common;
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use common::{children_of, eventually, is_alive, muxbench};
 use rustix::process::{Pid, Signal};
@@ -201,6 +201,13 @@ fn the_public_tools_read_samples_and_histograms_as_reported() {
     }
 }
 
+/// Held by tests that take a whole CPU, or need one.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Keeps a CPU busy with many threads until dropped, so that a server there gets a very small share of it.
 struct Hogs(Arc<AtomicBool>);
 
@@ -231,19 +238,160 @@ impl Drop for Hogs {
 #[test]
 fn an_overloaded_server_is_saturated_and_not_ranked() {
     let folder = tempfile::tempdir().unwrap();
+    let _alone = alone();
     let hogs = Hogs::on_cpu(0);
     let output = muxbench()
-        .args(["compare", "--arch", "select", "--connections", "400", "--rate", "20000", "--ramp", "100ms", "--json"])
-        .args(["--hold", "200ms", "--measure", "500ms", "--drain", "100ms", "--repeats", "1", "--server-cpus", "0"])
-        .args(["--timeout", "60s"])
+        .args(["compare", "--arch", "select", "--connections", "100", "--rate", "1000", "--ramp", "100ms", "--json"])
+        .args(["--response", "512KiB", "--hold", "200ms", "--measure", "1s", "--drain", "100ms", "--repeats", "1"])
+        .args(["--server-cpus", "0", "--timeout", "60s"])
         .current_dir(folder.path())
         .output()
         .unwrap();
     drop(hogs);
     let result = json(&output);
-    assert_eq!(result["trials"][0]["verdict"]["kind"], "saturated", "{}", result["trials"][0]["verdict"]);
+    let verdict = &result["trials"][0]["verdict"];
+    assert_eq!(check(verdict, "requests answered")["passed"], false, "{verdict}");
+    // Unless the client was late too, and the server, which was kept from its CPU, cannot be shown to be at fault.
+    let late = |check: &Value| check["decides"] == "client-limited" && check["passed"] == false;
+    let expected = if verdict["checks"].as_array().unwrap().iter().any(late) { "client-limited" } else { "saturated" };
+    assert_eq!(verdict["kind"], expected, "{verdict}");
     assert_eq!(result["summary"]["comparisons"][0]["rows"][0]["ratio"], Value::Null);
     assert_eq!(output.status.code(), Some(3), "nothing valid");
+}
+
+#[test]
+fn a_client_starved_of_cpu_is_the_limit_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let _alone = alone();
+    let hogs = Hogs::on_cpu(1);
+    let output = muxbench()
+        .args(["compare", "--arch", "epoll", "--connections", "50", "--rate", "2000", "--ramp", "0", "--json"])
+        .args(["--hold", "200ms", "--measure", "1s", "--drain", "5s", "--repeats", "1", "--server-cpus", "0"])
+        .args(["--client-cpus", "1", "--timeout", "60s", "--strict"])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    drop(hogs);
+    let verdict = &json(&output)["trials"][0]["verdict"];
+    assert_eq!(verdict["kind"], "client-limited", "{verdict}");
+    assert_eq!(output.status.code(), Some(3));
+}
+
+/// A check of a verdict, by a word of its name.
+fn check<'a>(verdict: &'a Value, word: &str) -> &'a Value {
+    let checks = verdict["checks"].as_array().unwrap();
+    checks.iter().find(|check| check["name"].as_str().unwrap().contains(word)).unwrap_or_else(|| panic!("{verdict}"))
+}
+
+#[test]
+fn a_schedule_that_is_violated_is_found_out() {
+    let serve = common::Serve::start("epoll".parse().unwrap(), 128, 128);
+    let child = muxbench()
+        .args(["load", "--target", &serve.address.to_string(), "--response", "128B", "--schedule", "constant"])
+        .args(["--connections", "10", "--rate", "1000", "--ramp", "0", "--hold", "100ms", "--measure", "2s", "--json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pid = Pid::from_child(&child);
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = stop.clone();
+    // The client is halted for 30 ms of every 60: it sends 30 requests at once when it goes on.
+    let violate = std::thread::spawn(move || {
+        for signal in [Signal::STOP, Signal::CONT].into_iter().cycle() {
+            if stopped.load(Relaxed) {
+                return rustix::process::kill_process(pid, Signal::CONT);
+            }
+            let _ = rustix::process::kill_process(pid, signal);
+            std::thread::sleep(std::time::Duration::from_millis(30));
+        }
+        Ok(())
+    });
+    let output = child.wait_with_output().unwrap();
+    stop.store(true, Relaxed);
+    let _ = violate.join().unwrap();
+    let result = json(&output);
+    let fit = check(&result["verdict"], "distance of the sends from their plan");
+    assert_eq!(fit["passed"], false, "{}", result["verdict"]);
+    assert!(fit["value"].as_f64() > fit["limit"].as_f64() && fit["p_value"].as_f64() < Some(0.01), "{fit}");
+    assert_eq!(result["verdict"]["kind"], "client-limited", "{}", result["verdict"]);
+    assert_eq!(output.status.code(), Some(3));
+}
+
+#[test]
+fn strict_takes_nothing_but_valid_trials() {
+    let folder = tempfile::tempdir().unwrap();
+    // One of the two workloads cannot be run anywhere.
+    let arguments = [SMALL, &["--connections", "20,4000000000", "--output", "run"]].concat();
+    let arguments: Vec<&str> =
+        arguments.iter().enumerate().filter(|(at, _)| !(3..5).contains(at)).map(|(_, it)| *it).collect();
+    measure(folder.path(), &arguments);
+    run(folder.path(), &["run", "--resume", "run", "--quiet", "--strict"], 3);
+}
+
+#[test]
+fn the_kernel_proves_that_requests_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = measure(folder.path(), &[SMALL, &["--timestamps", "kernel", "--output", "run"]].concat());
+    let table = text(&output.stdout);
+    assert!(table.contains("As the kernel saw it, on the interface lo, which has no hardware timestamps"), "{table}");
+    let whole = json(&run(folder.path(), &["report", "run", "--json"], 0));
+    for trial in whole["trials"].as_array().unwrap() {
+        let kernel = &trial["load"]["kernel"];
+        assert_eq!((&kernel["unstamped_sent"], &kernel["unstamped_arrived"]), (&0.into(), &0.into()), "{trial}");
+        assert_eq!(kernel["service"]["distribution"]["count"], 100);
+    }
+    let samples = lab::samples::read(&lab::store::samples_path(&folder.path().join("run"), 0)).unwrap();
+    assert!(
+        samples.iter().all(|sample| sample.driver_ns != load::Sample::NEVER && sample.arrived_ns > sample.driver_ns)
+    );
+}
+
+#[test]
+fn locality_and_schedules_are_flags() {
+    let folder = tempfile::tempdir().unwrap();
+    let more =
+        ["--active", "1/4,1", "--idle", "30", "--choice", "zipf:0.8", "--schedule", "poisson", "--output", "run"];
+    let out = text(&measure(folder.path(), &[SMALL, &more].concat()).stdout);
+    let title = "20 connections, 1/4 of them active, 30 idle ones besides, chosen by zipf:0.8, 500 requests/s, as a Poisson \
+                 process, 1B -> 100B";
+    assert!(out.contains(title), "{out}");
+    let store = lab::store::read(&folder.path().join("run")).unwrap();
+    assert_eq!(store.records.len(), 8);
+    for record in store.records {
+        let samples =
+            lab::samples::read(&lab::store::samples_path(&folder.path().join("run"), record.trial.index)).unwrap();
+        let mut used: Vec<u32> = samples.iter().map(|sample| sample.connection).collect();
+        used.sort_unstable();
+        used.dedup();
+        let active = if record.trial.workload.active < 1.0 { 5 } else { 20 };
+        assert!(used.len() <= active && used.len() > active / 2, "{used:?}");
+        assert_eq!(record.server.unwrap().connections, 50, "idle ones are held too");
+    }
+}
+
+#[test]
+fn calibrate_recovers_what_was_held() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["calibrate", "--rounds", "2", "--measure", "150ms", "--hold", "20ms", "--law", "fixed,uniform"];
+    for more in [["--transport", "tcp"].as_slice(), &["--transport", "udp", "--timestamps", "kernel"]] {
+        let found = json(&run(folder.path(), &[&arguments, more, &["--json", "--rate", "500"]].concat(), 0));
+        let conditions = found["conditions"].as_array().unwrap();
+        assert_eq!(conditions.len(), 3);
+        assert_eq!(conditions[0]["client"]["bias_ns"]["value"], 0.0, "against itself");
+        for condition in &conditions[1..] {
+            assert_eq!(condition["count"], 150, "75 in each round");
+            let ns = |value: &Value| value.as_f64().unwrap();
+            // A busy machine only adds to a hold, and to what is measured of it.
+            assert!(ns(&condition["held_p50_ns"]) > 15e6, "{condition}");
+            assert!(ns(&condition["service_p50_ns"]) >= ns(&condition["held_p50_ns"]), "{condition}");
+            assert_eq!(condition["kernel"].is_object(), more.contains(&"kernel"));
+        }
+    }
+    let table = text(&run(folder.path(), &[&arguments, ["--rate", "500"].as_slice()].concat(), 0).stdout);
+    assert!(table.contains("bias µs") && table.contains("20.0 ms uniform"), "{table}");
+    let shared = run(folder.path(), &["calibrate", "--server-cpus", "0", "--client-cpus", "0"], 1);
+    assert!(text(&shared.stderr).contains("give each side its own"));
 }
 
 #[test]
@@ -282,6 +430,9 @@ fn mistakes_are_told_before_anything_starts() {
         (&["compare", "--connections", "0"], 2, "0"),
         (&["compare", "--server-cpus", "4000"], 1, "CPU 4000 is not among those"),
         (&["compare", "--connections", "4000000000"], 1, "nothing of this can be run here"),
+        (&["compare", "--active", "2"], 2, "write it like 1/16"),
+        (&["compare", "--choice", "pareto"], 2, "write uniform, zipf"),
+        (&["compare", "--schedule", "random"], 2, "expected one of `slot-random`"),
         (&["compare", "--pacing", "fast"], 2, "expected one of `auto`"),
         (&["serve", "--listen", "192.0.2.1:1"], 1, "cannot listen on 192.0.2.1:1"),
         (&["load", "--target", "127.0.0.1:1"], 1, "is the server running there?"),
@@ -428,7 +579,8 @@ fn a_client_with_other_sizes_is_found_out_before_the_ramp() {
 #[test]
 fn every_command_has_help_completions_and_a_manual_page() {
     let folder = tempfile::tempdir().unwrap();
-    let commands = ["compare", "run", "plan", "report", "list", "doctor", "serve", "load", "completions", "man"];
+    let commands =
+        ["compare", "calibrate", "run", "plan", "report", "list", "doctor", "serve", "load", "completions", "man"];
     let help = text(&run(folder.path(), &["--help"], 0).stdout);
     for command in commands {
         assert!(help.contains(command));

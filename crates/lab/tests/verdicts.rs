@@ -1,0 +1,100 @@
+//! Each verdict as a real client gives it of a server that misbehaves in a known way.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use lab::record::VerdictKind;
+use lab::verdict::judge;
+use load::LoadConfig;
+use load::config::{Phases, Transport};
+use load::reflector::Reflector;
+use wire::ServiceSpec;
+
+const CONNECTIONS: u32 = 20;
+/// Low enough for holds that are long against what a busy machine adds to them.
+const RATE_PER_S: u32 = 200;
+const INTERVAL_NS: u64 = 1_000_000_000 / RATE_PER_S as u64;
+/// Before the window and in it.
+const HOLD_REQUESTS: u32 = 40;
+const MEASURED_REQUESTS: u32 = 400;
+
+/// A reflector never sleeps: two at once would keep each other from their CPUs.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// A load on a server that holds the `n`th request, verifying ones included, for `hold(n)`.
+fn verdict(transport: Transport, hold: impl Fn(u32) -> Duration + Send + 'static) -> lab::record::Verdict {
+    let service = ServiceSpec::Fixed { request_bytes: 8, response_bytes: 8 };
+    let mut number = 0;
+    let hold = move || {
+        number += 1;
+        hold(number - 1)
+    };
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let reflector = Reflector::start(transport, &service, None, hold).unwrap();
+    let config = LoadConfig {
+        transport,
+        connections: CONNECTIONS,
+        rate_per_s: RATE_PER_S.into(),
+        phases: Phases {
+            ramp_ns: 0,
+            hold_ns: u64::from(HOLD_REQUESTS) * INTERVAL_NS,
+            measure_ns: u64::from(MEASURED_REQUESTS) * INTERVAL_NS,
+            drain_ns: 1_000_000_000,
+        },
+        ..LoadConfig::new(reflector.address(), service)
+    };
+    let report = load::run(&config, &mut |_| ()).unwrap().report;
+    judge(&report, None)
+}
+
+/// The number of the first request of the window's second half.
+const HALF_WAY: u32 = CONNECTIONS + HOLD_REQUESTS + MEASURED_REQUESTS / 2;
+
+/// That the check fails, and that it decides unless the client was late besides, as it may be on a busy machine.
+fn assert_unsteady(found: &lab::record::Verdict, check: &str) {
+    assert!(found.checks.iter().any(|it| !it.passed && it.name.contains(check)), "{check}: {}", words(found));
+    let late = found.checks.iter().any(|it| !it.passed && it.decides == VerdictKind::ClientLimited);
+    let expected = if late { VerdictKind::ClientLimited } else { VerdictKind::Unsteady };
+    assert_eq!(found.kind, expected, "{}", words(found));
+}
+
+#[test]
+fn a_server_that_slows_half_way_is_unsteady() {
+    for transport in [Transport::Tcp, Transport::Udp] {
+        let found = verdict(transport, |number| Duration::from_millis(if number < HALF_WAY { 30 } else { 60 }));
+        assert_unsteady(&found, "Pettitt");
+    }
+}
+
+#[test]
+fn a_server_that_slows_little_by_little_is_unsteady() {
+    let found = verdict(Transport::Tcp, |number| Duration::from_micros(30_000 + 120 * u64::from(number)));
+    assert_unsteady(&found, "Mann-Kendall");
+}
+
+#[test]
+fn a_server_that_keeps_its_pace_is_steady() {
+    let found = verdict(Transport::Tcp, |_| Duration::from_millis(30));
+    let unsteady = found.checks.iter().any(|check| !check.passed && check.decides == VerdictKind::Unsteady);
+    assert!(!unsteady, "{}", words(&found));
+}
+
+#[test]
+fn a_server_that_stops_answering_is_saturated() {
+    let found = verdict(Transport::Tcp, |number| Duration::from_secs(if number < HALF_WAY { 0 } else { 60 }));
+    let saturated = found.checks.iter().filter(|check| !check.passed && check.decides == VerdictKind::Saturated);
+    let names: Vec<&str> = saturated.map(|check| check.name.as_str()).collect();
+    assert!(names.contains(&"requests unanswered after the drain"), "{}", words(&found));
+    assert!(matches!(found.kind, VerdictKind::Saturated | VerdictKind::ClientLimited), "{}", words(&found));
+}
+
+/// The verdict and the checks that tests are about, short enough to read.
+fn words(found: &lab::record::Verdict) -> String {
+    let checks = found.checks.iter().filter(|check| check.value != 0.0).map(|check| {
+        format!(
+            "{}: {} {:?} {} p {:?} passed {}",
+            check.name, check.value, check.bound, check.limit, check.p_value, check.passed
+        )
+    });
+    format!("{:?}\n{}", found.kind, checks.collect::<Vec<_>>().join("\n"))
+}
