@@ -163,7 +163,7 @@ fn table(rows: &[Row], width: usize) -> (String, Vec<&'static str>) {
 }
 
 /// The first column to the left, numbers to the right.
-fn align(table: &mut Table) {
+pub(crate) fn align(table: &mut Table) {
     for (at, column) in table.column_iter_mut().enumerate() {
         column.set_padding((if at == 0 { 0 } else { 1 }, 1));
         if at > 0 {
@@ -173,7 +173,7 @@ fn align(table: &mut Table) {
 }
 
 /// A table's lines without blanks at their ends.
-fn trim(table: &Table) -> String {
+pub(crate) fn trim(table: &Table) -> String {
     table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
