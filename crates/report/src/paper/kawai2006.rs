@@ -13,7 +13,7 @@ use lab::units::Share;
 use load::config::{Choice, Schedule};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use stats::Histogram;
+use stats::{Deviation, Histogram, interval};
 use wire::ServiceSpec;
 
 use super::Tables;
@@ -97,6 +97,18 @@ struct Worst {
     published: BTreeMap<String, f64>,
     /// The trial with the largest standard deviation; `None` when no trial counts.
     here: Option<TrialDeviation>,
+    /// All its trials that count: one pause of the host makes the worst, and says nothing of the others.
+    all: All,
+}
+
+/// The trials of an architecture that count for Table 5.
+#[derive(Debug, Default, Serialize)]
+struct All {
+    trials: usize,
+    /// The median over them of their standard deviations.
+    stddev_us_median: Option<f64>,
+    /// The median over them of the share of sends at most 1 µs from the median.
+    within_1us_of_median_median: Option<f64>,
 }
 
 /// A row of the file of Tables 3 and 4.
@@ -231,14 +243,18 @@ impl Kawai2006 {
         let column = |architecture: &str| {
             published.iter().filter_map(|(statistic, row)| Some((statistic.clone(), *row.get(architecture)?))).collect()
         };
-        let mut worst =
-            ARCHITECTURES.map(|architecture| Worst { architecture, published: column(architecture), here: None });
+        let mut worst = ARCHITECTURES.map(|architecture| Worst {
+            architecture,
+            published: column(architecture),
+            here: None,
+            all: All::default(),
+        });
         let counts = |record: &&TrialRecord| {
             let TrialRecord { trial, verdict, .. } = record;
             let is_even = trial.workload.schedule == Schedule::Constant;
             is_even && verdict.kind == VerdictKind::Valid && is_of_matrix(&trial.workload)
         };
-        let (mut counted, mut samples_missing) = (0, Vec::new());
+        let (mut counted, mut samples_missing) = (Vec::new(), Vec::new());
         for record in run.records.iter().filter(counts) {
             let architecture = record.trial.architecture.to_string();
             let Some(worst) = worst.iter_mut().find(|worst| worst.architecture == architecture) else { continue };
@@ -247,11 +263,20 @@ impl Kawai2006 {
                 samples_missing.push(format!("trial {}, {architecture}: {why}", deviation.trial));
                 continue;
             }
-            counted += 1;
+            counted.extend(deviation.figures.map(|figures| (worst.architecture, figures)));
             let stddev_ns = |it: &TrialDeviation| it.figures.map_or(0.0, |figures| figures.stddev_ns);
             if worst.here.as_ref().is_none_or(|here| stddev_ns(&deviation) > stddev_ns(here)) {
                 worst.here = Some(deviation);
             }
+        }
+        for Worst { architecture, all, .. } in &mut worst {
+            let median = |figure: fn(&Deviation) -> f64| {
+                let these = counted.iter().filter(|(of, _)| of == architecture);
+                interval::median(&these.map(|(_, figures)| figure(figures)).collect::<Vec<_>>())
+            };
+            all.trials = counted.iter().filter(|(of, _)| of == architecture).count();
+            all.stddev_us_median = median(|figures| figures.stddev_ns / 1e3);
+            all.within_1us_of_median_median = median(|figures| figures.within_1us_of_median);
         }
         service_time.iter_mut().for_each(|cell| cell.fill(run));
         Ok(Self {
@@ -263,7 +288,7 @@ impl Kawai2006 {
             schedules,
             service_time,
             send_deviation: worst.into(),
-            deviation_trials: (counted, of_matrix),
+            deviation_trials: (counted.len(), of_matrix),
             samples_missing,
         })
     }
@@ -319,6 +344,13 @@ impl Kawai2006 {
             self.here_row("  its connections", |it| Some(it.workload.connections.to_string())),
             self.here_row("  its active share", |it| Some(Share(it.workload.active).to_string())),
             self.here_row("  its requests/s", |it| Some(it.workload.rate_per_s.to_string())),
+            self.deviation_row("all trials that count", "here", |worst| Some(worst.all.trials.to_string())),
+            self.deviation_row("  median of their standard deviations", "here", |worst| {
+                worst.all.stddev_us_median.map(format::significant)
+            }),
+            self.deviation_row("  median of their shares within ±1 µs, %", "here", |worst| {
+                worst.all.within_1us_of_median_median.map(|share| format::significant(share * 100.0))
+            }),
         ]);
         rows
     }
@@ -429,8 +461,8 @@ impl Tables for Kawai2006 {
         let (counted, of_matrix) = self.deviation_trials;
         let mut notes = vec![
             format!(
-                "Of {counted} trials that are valid and at constant intervals; the run has {of_matrix} of the paper's \
-                 matrix."
+                "Only trials count that are valid and at constant intervals: {counted} of the {of_matrix} that the run has \
+                 of the paper's matrix. A pause of the host makes the worst trial; the medians over all are without it."
             ),
             "The paper (section 5.2) has more than 90 % of select's and poll's sends, and most of the others', within \
              ±1 µs."
