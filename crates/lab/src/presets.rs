@@ -18,7 +18,7 @@ macro_rules! presets {
 }
 
 /// Every preset there is.
-pub const PRESETS: &[Preset] = presets!["compare" "smoke" "kawai2008-http" "kawai2008-minimised"];
+pub const PRESETS: &[Preset] = presets!["compare" "smoke" "kawai2006" "kawai2008-http" "kawai2008-minimised"];
 
 /// The preset of that name.
 pub fn find(name: &str) -> Option<&'static Preset> {

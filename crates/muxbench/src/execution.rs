@@ -147,6 +147,10 @@ fn execute(
     } else {
         output::print(&report::terminal::render(&run, output::width()))?;
         output::print(&format!("Results: {}\n", folder.display()))?;
+        if let Some(paper) = report::paper::find(&header.experiment) {
+            let (folder, name) = (folder.display(), paper.name);
+            output::print(&format!("Its tables as the paper has them: muxbench report {folder} --paper {name}\n"))?;
+        }
     }
     if ended == Ended::Stopped {
         anstream::eprintln!(

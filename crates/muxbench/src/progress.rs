@@ -6,6 +6,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lab::plan::duration_ns;
 use lab::record::{Trial, TrialRecord};
 use lab::runner::Event;
+use lab::units::Share;
 
 /// Shows a run's progress on standard error.
 pub struct Progress {
@@ -35,8 +36,12 @@ impl Progress {
         match event {
             Event::Started { trial } => {
                 let workload = &trial.workload;
-                self.current =
-                    format!("{} {} conn {} req/s", trial.architecture, workload.connections, workload.rate_per_s);
+                let active = match workload.active {
+                    1.0 => String::new(),
+                    active => format!(" {} active", Share(active)),
+                };
+                let (connections, rate) = (workload.connections, workload.rate_per_s);
+                self.current = format!("{} {connections} conn{active} {rate} req/s", trial.architecture);
                 self.show("starting");
             }
             Event::Load(load::Event::Connecting { done, total }) => self.show(&format!("connected {done}/{total}")),

@@ -146,6 +146,78 @@ fn two_runs_are_lined_up() {
     assert!(error.contains("absent: no run is there"), "{error}");
 }
 
+#[test]
+fn send_deviations_come_from_the_stored_samples() {
+    let folder = tempfile::tempdir().unwrap();
+    let even = [SMALL, &["--schedule", "constant", "--output", "even", "--quiet"]].concat();
+    measure(folder.path(), &even);
+    let report = ["report", "even", "--send-deviation"];
+    let deviations = json(&run(folder.path(), &[&report[..], &["--json"]].concat(), 0));
+    let trials = deviations["trials"].as_array().unwrap();
+    assert_eq!(trials.len(), 4);
+    for trial in trials {
+        assert_eq!(trial["workload"]["schedule"], "constant");
+        assert_eq!(trial["interval_ns"], 2e6, "500 a second");
+        let figures = &trial["figures"];
+        assert_eq!((&figures["count"], &trial["unsent"]), (&100.into(), &0.into()));
+        let [min, median, max] = ["min_ns", "median_ns", "max_ns"].map(|name| figures[name].as_f64().unwrap());
+        assert!(min <= median && median <= max && min <= 0.0 && 0.0 <= max, "their mean is 0: {figures}");
+        let cdf = trial["cdf"].as_array().unwrap();
+        assert_eq!(cdf.len(), 101);
+        let ends = [&cdf[0], &cdf[100]].map(|point| point["deviation_ns"].as_f64().unwrap());
+        assert_eq!(ends, [min, max]);
+        assert!((0.0..=1.0).contains(&figures["within_1us_of_median"].as_f64().unwrap()));
+    }
+    let said = text(&run(folder.path(), &report, 0).stdout);
+    assert!(said.contains("stddev µs") && !said.contains("presumes constant intervals"), "{said}");
+
+    std::fs::remove_file(lab::store::samples_path(&folder.path().join("even"), 2)).unwrap();
+    let said = text(&run(folder.path(), &report, 0).stdout);
+    assert!(said.contains("0002.parquet"), "what is missing is named: {said}");
+    let csv = text(&run(folder.path(), &[&report[..], &["--csv"]].concat(), 0).stdout);
+    assert_eq!(csv.lines().count(), 5);
+
+    let told: &[(&[&str], i32, &str)] = &[
+        (&["report", "even", "--paper", "kawai2006"], 1, "no trial of this run has a workload of kawai2006"),
+        (&["report", "even", "--paper", "nonsense"], 2, "[possible values: kawai2006]"),
+        (&["report", "even", "--paper", "kawai2006", "--send-deviation"], 2, "cannot be used with"),
+        (&["report", "even", "even", "--paper", "kawai2006"], 2, "are of one run, and two are given"),
+        (&["report", "even", "even", "--send-deviation"], 2, "are of one run, and two are given"),
+    ];
+    for (arguments, code, words) in told {
+        let error = text(&run(folder.path(), arguments, *code).stderr);
+        assert!(error.contains(words), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn a_paper_s_experiment_ends_in_the_paper_s_tables() {
+    let folder = tempfile::tempdir().unwrap();
+    let experiment = lab::presets::find("kawai2006").unwrap().text;
+    let one = experiment
+        .replace("[400, 2000, 10000]", "400")
+        .replace("[\"1\", \"1/4\", \"1/16\", \"1/64\"]", "\"1\"")
+        .replace("[125, 500, 2000]", "500")
+        .replace("[\"mp\", \"mt\", \"select\", \"poll\", \"epoll\"]", "\"epoll\"")
+        .replace("measure = \"2s\"", "measure = \"200ms\"");
+    std::fs::write(folder.path().join("one.toml"), one).unwrap();
+    let said = text(&measure(folder.path(), &["run", "one.toml", "--quick", "--quiet", "--output", "here"]).stdout);
+    assert!(said.ends_with("as the paper has them: muxbench report here --paper kawai2006\n"), "{said}");
+    let report = ["report", "here", "--paper", "kawai2006"];
+    let tables = json(&run(folder.path(), &[&report[..], &["--json"]].concat(), 0));
+    let cells = tables["service_time"].as_array().unwrap();
+    assert_eq!(cells.len(), 90);
+    let finished: Vec<&Value> = cells.iter().filter(|cell| !cell["here"].is_null()).collect();
+    assert_eq!(finished.len(), 1);
+    // On a busy machine the trial is not valid, and then has no times.
+    let here = &finished[0]["here"];
+    assert_eq!(here["times"].is_object(), here["verdict"] == "valid", "{here}");
+    let said = text(&run(folder.path(), &report, 0).stdout);
+    for words in ["Table 3.", "Table 4.", "Table 5.", "Figure 2.", "0.565/0.563/0.126"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+}
+
 /// The Python interpreter that has the public tools. `cargo xtask test` says where; a test run by itself has it prepared.
 fn python() -> PathBuf {
     if let Some(interpreter) = std::env::var_os("MUXBENCH_PYTHON") {

@@ -33,6 +33,18 @@ pub fn digits(value: f64) -> String {
     }
 }
 
+/// Three significant digits down to four decimals; whole numbers from 100 on. So papers print them, but for the limit.
+pub fn significant(value: f64) -> String {
+    let decimals = |size: f64| (2.0 - size.log10().floor()).clamp(0.0, 4.0) as usize;
+    let size = value.abs();
+    if size == 0.0 {
+        return "0".into();
+    }
+    // Rounding may lead to one digit more before the point.
+    let rounded: f64 = format!("{size:.*}", decimals(size)).parse().unwrap_or(size);
+    format!("{value:.*}", decimals(rounded.max(1e-4)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -41,6 +53,8 @@ mod tests {
     fn three_digits() {
         let shown: Vec<String> = [0.0, 0.123, 9.99, 9.999, 12.34, 99.96, 1234.5].map(digits).into();
         assert_eq!(shown, ["0.00", "0.12", "9.99", "10.0", "12.3", "100", "1234"]);
+        let shown: Vec<String> = [0.0, 0.12, -0.0571, 0.99961, 9.996, 99.96, 1234.5, 1e-9].map(significant).into();
+        assert_eq!(shown, ["0", "0.120", "-0.0571", "1.00", "10.0", "100", "1234", "0.0000"]);
         assert_eq!(time(1_500.0), "1.50 µs");
         assert_eq!(time(2_500_000.0), "2.50 ms");
         assert_eq!(time(600e9), "10 min");

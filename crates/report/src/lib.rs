@@ -5,15 +5,18 @@
 //! - [`sentence`]: which is best, by how much, how sure
 //! - [`terminal`], [`csv`], [`json`]: three ways to show it; [`plan`]: a plan before it is run
 //! - [`versus`]: two runs side by side
+//! - [`deviation`]: how evenly each trial's requests were sent; [`paper`]: a run in the layout of a paper's tables
 //! - [`doctor`]: what is the matter with a host
 //! - [`calibration`]: what the client recovered of known times
 //! - [`mod@format`]: numbers and units
 
 pub mod calibration;
 pub mod csv;
+pub mod deviation;
 pub mod doctor;
 pub mod format;
 pub mod json;
+pub mod paper;
 pub mod plan;
 pub mod sentence;
 pub mod summary;

@@ -153,6 +153,49 @@ pub(crate) fn run() -> Run {
     }
 }
 
+/// Some of kawai2006's matrix: two workloads of Table 3 and one of Table 4, one repeat of its architectures. `poll` is
+/// saturated under one of them, `mp` was not run there, and of one `mt` no samples are left.
+pub(crate) fn kawai2006_run() -> Run {
+    let mut run = run();
+    run.header.trials.clear();
+    run.records.clear();
+    run.header.experiment = "kawai2006".into();
+    run.header.name = "20260101T000000-kawai2006".into();
+    let workloads = [(400, 1.0, 125.0), (10_000, 1.0, 2_000.0), (10_000, 1.0 / 64.0, 2_000.0)];
+    for (connections, active, rate_per_s) in workloads {
+        let architectures = [("mp", 44), ("mt", 42), ("select", 100), ("poll", 110), ("epoll", 40)];
+        for (architecture, service_us) in architectures {
+            let mut trial = trial(run.header.trials.len() as u32, 0, architecture, connections);
+            trial.workload.active = active;
+            trial.workload.rate_per_s = rate_per_s;
+            trial.workload.schedule = Schedule::Constant;
+            let is_busiest = connections == 10_000 && active == 1.0;
+            let verdict = match architecture {
+                "poll" if is_busiest => VerdictKind::Saturated,
+                _ => VerdictKind::Valid,
+            };
+            if !(architecture == "mp" && is_busiest) {
+                let scanned = if service_us < 100 { 1 } else { u64::from(connections) / 400 };
+                run.records.push(record(&trial, service_us * scanned * 1_000, verdict, "made up"));
+            }
+            run.header.trials.push(trial);
+        }
+    }
+    run
+}
+
+/// When the requests of its trials were sent: at the rate asked, a few late, the more the later the trial. One trial's
+/// samples are missing.
+pub(crate) fn sends_of(run: &Run) -> impl FnMut(u32) -> anyhow::Result<Vec<i64>> {
+    let rates: BTreeMap<u32, f64> =
+        run.header.trials.iter().map(|trial| (trial.index, trial.workload.rate_per_s)).collect();
+    move |trial| {
+        anyhow::ensure!(trial != 6, "reading samples from samples/0006.parquet: no such file");
+        let late_ns = |at: i64| if at % 20 == 7 { 5_000 * i64::from(trial + 1) } else { at % 3 * 100 };
+        Ok((0..200).map(|at| (at as f64 * 1e9 / rates[&trial]) as i64 + late_ns(at)).collect())
+    }
+}
+
 /// The same on another host with another kernel: `epoll` as before, `mt` a third slower, `poll` faster but at times not,
 /// `mp` of one repeat and not in the second workload, which is measured twice as long, `select` besides.
 pub(crate) fn other_run() -> Run {

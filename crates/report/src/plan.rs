@@ -2,6 +2,7 @@
 
 use comfy_table::{Table, presets};
 use lab::plan::{Plan, duration_ns};
+use lab::units::Share;
 
 use crate::format;
 use crate::terminal::wrap;
@@ -9,13 +10,15 @@ use crate::terminal::wrap;
 /// Every trial in order, how long it takes, and why one cannot be run here.
 pub fn render(plan: &Plan, width: usize) -> String {
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(["trial", "repeat", "architecture", "connections", "req/s", "time"]);
+    let headings = ["trial", "repeat", "architecture", "connections", "active", "req/s", "time"];
+    table.load_style(presets::NOTHING).set_header(headings);
     for trial in &plan.trials {
         table.add_row([
             trial.index.to_string(),
             trial.repeat.to_string(),
             trial.architecture.to_string(),
             trial.workload.connections.to_string(),
+            Share(trial.workload.active).to_string(),
             trial.workload.rate_per_s.to_string(),
             if trial.impossible.is_empty() { format::time(duration_ns(trial) as f64) } else { "impossible".into() },
         ]);

@@ -13,6 +13,7 @@ use crate::execution;
 #[command(after_help = "Examples:
   muxbench run experiments/smoke.toml
   muxbench run kawai2008-http --quick      # the paper's 45 configurations in minutes
+  muxbench run kawai2006 --quick           # locality; `report --paper kawai2006` prints the paper's tables
   muxbench run --resume                    # finish the newest run")]
 pub struct Args {
     #[command(flatten)]

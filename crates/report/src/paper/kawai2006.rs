@@ -1,0 +1,613 @@
+//! E. Kawai and S. Yamaguchi, "An Implementation of a Benchmark Tool Considering Communication Locality" (2006, in
+//! Japanese): Tables 3 and 4, service time; Table 5 and Figure 2, how evenly requests are sent.
+//!
+//! The published values are in two files beside this one, as printed there: `kawai2006-service-time.csv` (Tables 3 and 4)
+//! and `kawai2006-send-deviation.csv` (Table 5). Figure 2 is a drawing without numbers.
+
+use std::collections::BTreeMap;
+
+use anyhow::bail;
+use comfy_table::{Cell as TableCell, Table, presets};
+use lab::record::{Run, Trial, TrialRecord, VerdictKind, Workload};
+use lab::units::Share;
+use load::config::{Choice, Schedule};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use stats::{Deviation, Histogram, interval};
+use wire::ServiceSpec;
+
+use super::Tables;
+use crate::deviation::{SHARES, SendsOf, TrialDeviation, percent};
+use crate::terminal::{align, trim, wrap};
+use crate::{format, json, sentence};
+
+const SERVICE_TIME: &str = include_str!("kawai2006-service-time.csv");
+const SEND_DEVIATION: &str = include_str!("kawai2006-send-deviation.csv");
+
+/// In the order of the paper's columns.
+const ARCHITECTURES: [&str; 5] = ["mp", "mt", "select", "poll", "epoll"];
+
+/// The paper's Table 2.
+const SERVICE: ServiceSpec = ServiceSpec::Fixed { request_bytes: 128, response_bytes: 10_240 };
+
+/// The paper's Table 1, and section 5.
+const HARDWARE: &str = "a server with two Pentium III of 800 MHz, five client hosts, gigabit Ethernet, Linux 2.6.15, 3 min \
+                        measured";
+
+/// A run in the layout of Tables 3, 4 and 5.
+#[derive(Debug, Serialize)]
+pub struct Kawai2006 {
+    /// As [`json::FORMAT`].
+    format: u32,
+    paper: &'static str,
+    /// What the published values were measured on.
+    published_on: &'static str,
+    run: String,
+    /// What ours were measured on.
+    here_on: String,
+    /// The schedules of the trials that are shown; the paper's is `constant`.
+    schedules: Vec<Schedule>,
+    /// Tables 3 and 4, in their order.
+    service_time: Vec<Cell>,
+    /// Table 5, in its order.
+    send_deviation: Vec<Worst>,
+    /// Valid trials at constant intervals whose samples are read, and all trials of the paper's matrix in this run.
+    deviation_trials: (usize, usize),
+    /// Samples that cannot be read, and why.
+    samples_missing: Vec<String>,
+}
+
+/// Service time in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+struct Times {
+    mean_ms: f64,
+    median_ms: f64,
+    stddev_ms: f64,
+}
+
+/// An architecture under a workload, of Table 3 or 4.
+#[derive(Debug, Serialize)]
+struct Cell {
+    table: u8,
+    active: f64,
+    connections: u32,
+    rate_per_s: f64,
+    architecture: String,
+    published: Times,
+    /// `None`: nothing of this is finished in the run.
+    here: Option<Here>,
+}
+
+/// What the run has of a cell.
+#[derive(Debug, Serialize)]
+struct Here {
+    /// The worst of its repeats'.
+    verdict: VerdictKind,
+    repeats: usize,
+    repeats_valid: usize,
+    /// Over the valid repeats; `None` when there are none.
+    times: Option<Times>,
+}
+
+/// A column of Table 5.
+#[derive(Debug, Serialize)]
+struct Worst {
+    architecture: &'static str,
+    /// By the name of the statistic: `stddev_us`, `median_us`, `max_us`.
+    published: BTreeMap<String, f64>,
+    /// The trial with the largest standard deviation; `None` when no trial counts.
+    here: Option<TrialDeviation>,
+    /// All its trials that count: one pause of the host makes the worst, and says nothing of the others.
+    all: All,
+}
+
+/// The trials of an architecture that count for Table 5.
+#[derive(Debug, Default, Serialize)]
+struct All {
+    trials: usize,
+    /// The median over them of their standard deviations.
+    stddev_us_median: Option<f64>,
+    /// The median over them of the share of sends at most 1 µs from the median.
+    within_1us_of_median_median: Option<f64>,
+}
+
+/// A row of the file of Tables 3 and 4.
+#[derive(Deserialize)]
+struct ServiceTimeRow {
+    active_ratio: String,
+    connections: u32,
+    rate_per_s: f64,
+    architecture: String,
+    mean_ms: f64,
+    median_ms: f64,
+    stddev_ms: f64,
+}
+
+/// Every published cell of Tables 3 and 4, with nothing of a run yet.
+fn published_service_time() -> Vec<Cell> {
+    let mut reader = csv::Reader::from_reader(SERVICE_TIME.as_bytes());
+    let cell = |row: ServiceTimeRow| {
+        let active = row.active_ratio.parse::<Share>().expect("a test reads every row").0;
+        Cell {
+            table: if active == 1.0 { 3 } else { 4 },
+            active,
+            connections: row.connections,
+            rate_per_s: row.rate_per_s,
+            architecture: row.architecture,
+            published: Times { mean_ms: row.mean_ms, median_ms: row.median_ms, stddev_ms: row.stddev_ms },
+            here: None,
+        }
+    };
+    reader.deserialize().map(|row| cell(row.expect("a test reads every row"))).collect()
+}
+
+/// Every published value of Table 5: by statistic, then by architecture.
+fn published_send_deviation() -> BTreeMap<String, BTreeMap<String, f64>> {
+    let mut reader = csv::Reader::from_reader(SEND_DEVIATION.as_bytes());
+    let row = |mut row: BTreeMap<String, String>| {
+        let statistic = row.remove("statistic").expect("a test reads every row");
+        let number = |(architecture, text): (String, String)| (architecture, text.parse().expect("likewise"));
+        (statistic, row.into_iter().map(number).collect())
+    };
+    reader.deserialize().map(|record| row(record.expect("a test reads every row"))).collect()
+}
+
+/// Whether a trial has the paper's traffic, in all but the three parameters of its matrix, the schedule and the phases.
+fn is_traffic_of_the_paper(workload: &Workload) -> bool {
+    workload.service == SERVICE && workload.idle == 0 && workload.choice == Choice::Uniform
+}
+
+impl Cell {
+    fn is_of(&self, trial: &Trial) -> bool {
+        let workload = &trial.workload;
+        is_traffic_of_the_paper(workload)
+            && (workload.connections, workload.active, workload.rate_per_s)
+                == (self.connections, self.active, self.rate_per_s)
+            && trial.architecture.to_string() == self.architecture
+    }
+
+    fn fill(&mut self, run: &Run) {
+        let records: Vec<&TrialRecord> = run.records.iter().filter(|record| self.is_of(&record.trial)).collect();
+        let Some(verdict) = records.iter().map(|record| record.verdict.kind).max() else { return };
+        let mut histogram = Histogram::new();
+        let valid = records.iter().filter(|record| record.verdict.kind == VerdictKind::Valid);
+        let loads: Vec<_> = valid.filter_map(|record| record.load.as_ref()).collect();
+        loads.iter().for_each(|load| histogram.merge(&load.service.histogram));
+        let all = histogram.distribution();
+        let times = (all.count > 0).then_some(Times {
+            mean_ms: all.mean_ns / 1e6,
+            median_ms: all.p50_ns as f64 / 1e6,
+            stddev_ms: all.stddev_ns / 1e6,
+        });
+        self.here = Some(Here { verdict, repeats: records.len(), repeats_valid: loads.len(), times });
+    }
+
+    /// What this run has to show for it.
+    fn text_here(&self) -> String {
+        match &self.here {
+            None => "-".into(),
+            Some(Here { times: Some(times), repeats, repeats_valid, .. }) if repeats == repeats_valid => times.text(),
+            Some(Here { times: Some(times), repeats, repeats_valid, .. }) => {
+                format!("{} ({repeats_valid} of {repeats})", times.text())
+            }
+            Some(here) => sentence::name(here.verdict).into(),
+        }
+    }
+}
+
+impl Times {
+    /// In the order of the paper's cells.
+    fn named(self) -> [(&'static str, f64); 3] {
+        [("mean_ms", self.mean_ms), ("median_ms", self.median_ms), ("stddev_ms", self.stddev_ms)]
+    }
+
+    fn text(self) -> String {
+        self.named().map(|(_, ms)| format::significant(ms)).join("/")
+    }
+}
+
+impl Kawai2006 {
+    /// Lines a run up with the paper.
+    ///
+    /// # Errors
+    /// When no trial of the run has a workload of Tables 3 or 4.
+    pub fn of(run: &Run, sends_of: &mut SendsOf<'_>) -> anyhow::Result<Self> {
+        let mut service_time = published_service_time();
+        let shown = |trial: &&Trial| service_time.iter().any(|cell| cell.is_of(trial));
+        let trials: Vec<&Trial> = run.header.trials.iter().filter(shown).collect();
+        if trials.is_empty() {
+            bail!(
+                "{}: no trial of this run has a workload of kawai2006 (128B -> 10KiB; 400, 2000 or 10000 connections, all \
+                 of them active, or 1/4, 1/16 or 1/64 of 10000; 125, 500 or 2000 requests/s); make one with \
+                 `muxbench run kawai2006 --quick`",
+                run.header.name
+            );
+        }
+        let mut schedules: Vec<Schedule> = Vec::new();
+        for trial in &trials {
+            if !schedules.contains(&trial.workload.schedule) {
+                schedules.push(trial.workload.schedule);
+            }
+        }
+        let here_on = here_on(run, trials[0]);
+
+        // The matrix has more workloads than Tables 3 and 4 show; the paper took Table 5 from all of them.
+        let is_of_matrix = |workload: &Workload| {
+            is_traffic_of_the_paper(workload)
+                && service_time.iter().any(|cell| cell.connections == workload.connections)
+                && service_time.iter().any(|cell| cell.active == workload.active)
+                && service_time.iter().any(|cell| cell.rate_per_s == workload.rate_per_s)
+        };
+        let of_matrix = run.header.trials.iter().filter(|trial| is_of_matrix(&trial.workload)).count();
+        let published = published_send_deviation();
+        let column = |architecture: &str| {
+            published.iter().filter_map(|(statistic, row)| Some((statistic.clone(), *row.get(architecture)?))).collect()
+        };
+        let mut worst = ARCHITECTURES.map(|architecture| Worst {
+            architecture,
+            published: column(architecture),
+            here: None,
+            all: All::default(),
+        });
+        let counts = |record: &&TrialRecord| {
+            let TrialRecord { trial, verdict, .. } = record;
+            let is_even = trial.workload.schedule == Schedule::Constant;
+            is_even && verdict.kind == VerdictKind::Valid && is_of_matrix(&trial.workload)
+        };
+        let (mut counted, mut samples_missing) = (Vec::new(), Vec::new());
+        for record in run.records.iter().filter(counts) {
+            let architecture = record.trial.architecture.to_string();
+            let Some(worst) = worst.iter_mut().find(|worst| worst.architecture == architecture) else { continue };
+            let deviation = TrialDeviation::of(record, sends_of);
+            if let Some(why) = &deviation.missing {
+                samples_missing.push(format!("trial {}, {architecture}: {why}", deviation.trial));
+                continue;
+            }
+            counted.extend(deviation.figures.map(|figures| (worst.architecture, figures)));
+            let stddev_ns = |it: &TrialDeviation| it.figures.map_or(0.0, |figures| figures.stddev_ns);
+            if worst.here.as_ref().is_none_or(|here| stddev_ns(&deviation) > stddev_ns(here)) {
+                worst.here = Some(deviation);
+            }
+        }
+        for Worst { architecture, all, .. } in &mut worst {
+            let median = |figure: fn(&Deviation) -> f64| {
+                let these = counted.iter().filter(|(of, _)| of == architecture);
+                interval::median(&these.map(|(_, figures)| figure(figures)).collect::<Vec<_>>())
+            };
+            all.trials = counted.iter().filter(|(of, _)| of == architecture).count();
+            all.stddev_us_median = median(|figures| figures.stddev_ns / 1e3);
+            all.within_1us_of_median_median = median(|figures| figures.within_1us_of_median);
+        }
+        service_time.iter_mut().for_each(|cell| cell.fill(run));
+        Ok(Self {
+            format: json::FORMAT,
+            paper: "kawai2006",
+            published_on: HARDWARE,
+            run: run.header.name.clone(),
+            here_on,
+            schedules,
+            service_time,
+            send_deviation: worst.into(),
+            deviation_trials: (counted.len(), of_matrix),
+            samples_missing,
+        })
+    }
+
+    /// Table 3 or 4, two rows a workload.
+    fn service_time_rows(&self, table: u8) -> Vec<Row> {
+        let cells: Vec<&Cell> = self.service_time.iter().filter(|cell| cell.table == table).collect();
+        let workload = |cell: &Cell| (cell.active, cell.connections, cell.rate_per_s);
+        let mut rows = Vec::new();
+        for cells in cells.chunk_by(|a, b| workload(a) == workload(b)) {
+            let of = |architecture: &&str| cells.iter().find(|cell| cell.architecture == *architecture);
+            let first = match table {
+                3 => cells[0].connections.to_string(),
+                _ => Share(cells[0].active).to_string(),
+            };
+            let rate = cells[0].rate_per_s.to_string();
+            rows.push(Row {
+                lead: vec![first, rate, "here".into()],
+                cells: ARCHITECTURES.iter().map(|it| of(it).map_or("-".into(), |cell| cell.text_here())).collect(),
+            });
+            rows.push(Row {
+                lead: vec![String::new(), String::new(), "paper".into()],
+                cells: ARCHITECTURES.iter().map(|it| of(it).map_or("-".into(), |it| it.published.text())).collect(),
+            });
+        }
+        rows
+    }
+
+    fn deviation_row(&self, name: &str, whose: &str, text: impl Fn(&Worst) -> Option<String>) -> Row {
+        Row {
+            lead: vec![name.into(), whose.into()],
+            cells: self.send_deviation.iter().map(|worst| text(worst).unwrap_or("-".into())).collect(),
+        }
+    }
+
+    fn here_row(&self, name: &str, text: fn(&TrialDeviation) -> Option<String>) -> Row {
+        self.deviation_row(name, "here", |worst| text(worst.here.as_ref()?))
+    }
+
+    /// Table 5, and what else is known of its trials.
+    fn send_deviation_rows(&self) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for Statistic { name, key, here_us } in STATISTICS {
+            let here = |worst: &Worst| here_us(worst.here.as_ref()?).map(format::significant);
+            let paper = |worst: &Worst| worst.published.get(*key).copied().map(format::significant);
+            rows.push(self.deviation_row(name, "here", here));
+            rows.push(self.deviation_row("", "paper", paper));
+        }
+        let within = |it: &TrialDeviation| Some(format::significant(it.figures?.within_1us_of_median * 100.0));
+        rows.extend([
+            self.here_row("within ±1 µs of the median, %", within),
+            self.here_row("trial", |it| Some(it.trial.to_string())),
+            self.here_row("  its connections", |it| Some(it.workload.connections.to_string())),
+            self.here_row("  its active share", |it| Some(Share(it.workload.active).to_string())),
+            self.here_row("  its requests/s", |it| Some(it.workload.rate_per_s.to_string())),
+            self.deviation_row("all trials that count", "here", |worst| Some(worst.all.trials.to_string())),
+            self.deviation_row("  median of their standard deviations", "here", |worst| {
+                worst.all.stddev_us_median.map(format::significant)
+            }),
+            self.deviation_row("  median of their shares within ±1 µs, %", "here", |worst| {
+                worst.all.within_1us_of_median_median.map(|share| format::significant(share * 100.0))
+            }),
+        ]);
+        rows
+    }
+
+    /// Figure 2 in numbers.
+    fn distribution_rows(&self) -> Vec<Row> {
+        let at = |(at, share): (usize, &f64)| Row {
+            lead: vec![percent(*share)],
+            cells: (self.send_deviation.iter())
+                .map(|worst| worst.here.as_ref().and_then(|here| here.tails.get(at)))
+                .map(|point| point.map_or("-".into(), |point| format::significant(point.deviation_ns / 1e3)))
+                .collect(),
+        };
+        SHARES.iter().enumerate().map(at).collect()
+    }
+}
+
+/// A statistic of Table 5.
+struct Statistic {
+    name: &'static str,
+    /// Its name in the published values.
+    key: &'static str,
+    here_us: fn(&TrialDeviation) -> Option<f64>,
+}
+
+/// In the order of Table 5.
+const STATISTICS: &[Statistic] = &[
+    Statistic { name: "standard deviation", key: "stddev_us", here_us: |it| Some(it.figures?.stddev_ns / 1e3) },
+    Statistic { name: "median", key: "median_us", here_us: |it| Some(it.figures?.median_ns / 1e3) },
+    Statistic { name: "max", key: "max_us", here_us: |it| Some(it.figures?.max_ns / 1e3) },
+];
+
+/// What the run was measured on, next to [`HARDWARE`].
+fn here_on(run: &Run, trial: &Trial) -> String {
+    let fact = |name: &str| run.header.host.get(name).map_or("unknown", String::as_str);
+    let kernel = fact("kernel").split_whitespace().next().unwrap_or("unknown");
+    format!(
+        "{}, Linux {kernel}, network: {}, {}, {} measured",
+        fact("cpu"),
+        fact("network"),
+        run.header.placement,
+        format::time(trial.workload.phases.measure_ns as f64)
+    )
+}
+
+/// A row of a table that has a column for each architecture.
+struct Row {
+    lead: Vec<String>,
+    cells: Vec<String>,
+}
+
+/// The table; where it is wider than `width`, several ones below each other, each of some architectures.
+fn table(lead: &[&str], rows: &[Row], width: usize) -> String {
+    let part = |from: usize, to: usize| {
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING).set_header(lead.iter().chain(&ARCHITECTURES[from..to]));
+        for row in rows {
+            table.add_row(row.lead.iter().chain(&row.cells[from..to]).map(TableCell::new));
+        }
+        align(&mut table);
+        trim(&table)
+    };
+    let parts = |columns: usize| -> Vec<String> {
+        let starts = (0..ARCHITECTURES.len()).step_by(columns);
+        starts.map(|from| part(from, (from + columns).min(ARCHITECTURES.len()))).collect()
+    };
+    let fits = |parts: &[String]| parts.iter().flat_map(|part| part.lines()).all(|line| line.chars().count() <= width);
+    let fitting = (2..=ARCHITECTURES.len()).rev().map(parts).find(|parts| fits(parts));
+    fitting.unwrap_or_else(|| parts(1)).join("\n\n")
+}
+
+impl Tables for Kawai2006 {
+    fn render(&self, width: usize) -> String {
+        let prose = |text: &str| wrap(text, width);
+        let mut parts = vec![prose(&format!(
+            "kawai2006: E. Kawai and S. Yamaguchi, \"An Implementation of a Benchmark Tool Considering Communication \
+             Locality\" (2006).\n\
+             paper: {HARDWARE}.\n\
+             here: {}; run {}.\n\
+             The hardware differs, so compare how times change along rows and columns, not how long they are.",
+            self.here_on, self.run
+        ))];
+        let service_time = [(3, "every connection active", "connections"), (4, "10000 connections", "active")];
+        for (number, what, first) in service_time {
+            let caption = format!("Table {number}. Service time, {what}: mean/median/standard deviation in ms");
+            let rows = self.service_time_rows(number);
+            parts.push(format!("{}\n{}", prose(&caption), table(&[first, "requests/s", ""], &rows, width)));
+        }
+        let mut notes = Vec::new();
+        if self.service_time.iter().any(|cell| cell.here.is_none()) {
+            notes.push("-: this run has no such trial, or has not finished it.".to_owned());
+        }
+        if self.service_time.iter().any(|cell| cell.here.as_ref().is_some_and(|here| here.times.is_none())) {
+            notes.push(
+                "A word in place of figures is a trial's verdict: its figures are not to be believed, and \
+                        `muxbench report` says why."
+                    .to_owned(),
+            );
+        }
+        if self.schedules.iter().any(|schedule| *schedule != Schedule::Constant) {
+            notes.push("The paper sends at constant intervals; trials of this run do not (see --schedule).".to_owned());
+        }
+        if !notes.is_empty() {
+            parts.push(prose(&notes.join("\n")));
+        }
+
+        let caption = "Table 5. Send deviation in µs, of each architecture's trial with the largest standard deviation";
+        let (counted, of_matrix) = self.deviation_trials;
+        let mut notes = vec![
+            format!(
+                "Only trials count that are valid and at constant intervals: {counted} of the {of_matrix} that the run has \
+                 of the paper's matrix. A pause of the host makes the worst trial; the medians over all are without it."
+            ),
+            "The paper (section 5.2) has more than 90 % of select's and poll's sends, and most of the others', within \
+             ±1 µs."
+                .into(),
+        ];
+        notes.extend(self.samples_missing.iter().cloned());
+        parts.push(format!(
+            "{}\n{}\n{}",
+            prose(caption),
+            table(&["", ""], &self.send_deviation_rows(), width),
+            prose(&notes.join("\n"))
+        ));
+        let caption = "Figure 2. The same trials' deviations in µs: so many of the sends deviate by at most this \
+                       (the paper has a drawing only)";
+        parts.push(format!("{}\n{}", prose(caption), table(&["share"], &self.distribution_rows(), width)));
+        parts.join("\n\n") + "\n"
+    }
+
+    fn json(&self) -> Value {
+        serde_json::to_value(self).expect("all keys are text")
+    }
+
+    fn csv(&self) -> anyhow::Result<String> {
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        let heading = "table,architecture,connections,active,rate_per_s,verdict,statistic,here,paper";
+        writer.write_record(heading.split(','))?;
+        let number = |number: Option<f64>| number.map_or(String::new(), |number| number.to_string());
+        for cell in &self.service_time {
+            let times = cell.here.as_ref().and_then(|here| here.times);
+            let verdict = cell.here.as_ref().map_or("", |here| sentence::name(here.verdict));
+            let published = cell.published.named();
+            let ours = times.map(Times::named);
+            for (at, (name, value)) in published.into_iter().enumerate() {
+                writer.write_record([
+                    &cell.table.to_string(),
+                    &cell.architecture,
+                    &cell.connections.to_string(),
+                    &cell.active.to_string(),
+                    &cell.rate_per_s.to_string(),
+                    verdict,
+                    name,
+                    &number(ours.map(|ours| ours[at].1)),
+                    &value.to_string(),
+                ])?;
+            }
+        }
+        for worst in &self.send_deviation {
+            let here = worst.here.as_ref();
+            let of_workload = |text: fn(&Workload) -> String| here.map_or(String::new(), |it| text(&it.workload));
+            for Statistic { key, here_us, .. } in STATISTICS {
+                writer.write_record([
+                    "5",
+                    worst.architecture,
+                    &of_workload(|it| it.connections.to_string()),
+                    &of_workload(|it| it.active.to_string()),
+                    &of_workload(|it| it.rate_per_s.to_string()),
+                    here.map_or("", |it| sentence::name(it.verdict)),
+                    key,
+                    &number(here.and_then(here_us)),
+                    &number(worst.published.get(*key).copied()),
+                ])?;
+            }
+        }
+        Ok(String::from_utf8(writer.into_inner()?)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::made_up;
+
+    fn here() -> Kawai2006 {
+        let run = made_up::kawai2006_run();
+        Kawai2006::of(&run, &mut made_up::sends_of(&run)).unwrap()
+    }
+
+    #[test]
+    fn every_published_value_finds_its_place_as_it_is_printed_there() {
+        let tables = here();
+        let rows = [tables.service_time_rows(3), tables.service_time_rows(4)];
+        assert_eq!([rows[0].len(), rows[1].len()], [18, 18], "9 workloads each, here and in the paper");
+        let mut lines = SERVICE_TIME.lines().skip(1);
+        for row in rows.iter().flatten().filter(|row| row.lead[2] == "paper") {
+            for (architecture, cell) in ARCHITECTURES.iter().zip(&row.cells) {
+                let fields: Vec<&str> = lines.next().unwrap().split(',').collect();
+                assert_eq!((fields[3], fields[4..].join("/")), (*architecture, cell.clone()));
+            }
+        }
+        assert_eq!(lines.next(), None);
+
+        let rows = tables.send_deviation_rows();
+        let printed: Vec<String> =
+            rows.iter().filter(|row| row.lead[1] == "paper").map(|row| row.cells.join(",")).collect();
+        let published: Vec<&str> = SEND_DEVIATION.lines().skip(1).map(|line| line.split_once(',').unwrap().1).collect();
+        assert_eq!(printed, published);
+        assert_eq!(SEND_DEVIATION.lines().next().unwrap(), format!("statistic,{}", ARCHITECTURES.join(",")));
+    }
+
+    #[test]
+    fn the_experiment_has_every_published_workload() {
+        let experiment = lab::presets::find("kawai2006").unwrap().experiment();
+        for cell in published_service_time() {
+            assert!(experiment.workload.connections.0.iter().any(|it| it.get() == cell.connections));
+            assert!(experiment.workload.active.0.iter().any(|it| it.0 == cell.active));
+            assert!(experiment.workload.rate.0.iter().any(|it| it.0 == cell.rate_per_s));
+            assert!(experiment.architectures.0.iter().any(|it| it.to_string() == cell.architecture));
+        }
+        assert_eq!(experiment.workload.schedule, Schedule::Constant);
+        let (request, response) = (experiment.workload.request.0, experiment.workload.response.0);
+        assert_eq!(SERVICE, ServiceSpec::Fixed { request_bytes: request, response_bytes: response });
+    }
+
+    #[test]
+    fn the_tables_in_full() {
+        insta::assert_snapshot!(here().render(160));
+    }
+
+    #[test]
+    fn a_narrow_terminal_gets_some_architectures_at_a_time() {
+        let text = here().render(80);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn what_is_not_valid_is_never_shown_as_if_it_were() {
+        let tables = here();
+        for cell in &tables.service_time {
+            let times = cell.here.as_ref().and_then(|here| here.times);
+            let is_valid = cell.here.as_ref().is_some_and(|here| here.repeats_valid > 0);
+            assert_eq!(times.is_some(), is_valid);
+        }
+        assert!(tables.send_deviation.iter().flat_map(|it| &it.here).all(|it| it.verdict == VerdictKind::Valid));
+        let csv = tables.csv().unwrap();
+        assert_eq!(csv.lines().count(), 1 + 18 * 5 * 3 + 5 * 3);
+        assert!(csv.lines().any(|line| line.contains(",saturated,mean_ms,,")), "{csv}");
+        assert_eq!(tables.json()["service_time"].as_array().unwrap().len(), 90);
+    }
+
+    #[test]
+    fn a_run_of_other_traffic_is_an_error() {
+        let run = made_up::run();
+        let mut sends_of = |_| -> anyhow::Result<Vec<i64>> { unreachable!() };
+        let error = Kawai2006::of(&run, &mut sends_of).unwrap_err().to_string();
+        assert!(error.contains("no trial of this run has a workload of kawai2006"), "{error}");
+    }
+}
