@@ -8,6 +8,7 @@
 //! - [`calibration`]: the client against times that are known
 //! - [`runner`]: runs the trials, each in processes of its own (`child`)
 //! - [`store`]: a run's folder; [`samples`]: its columnar files
+//! - `ticks`: the kernel's account of each CPU's time
 //! - [`record`]: what is stored, as plain data; [`verdict`]: what may be believed
 
 pub mod calibration;
@@ -24,5 +25,6 @@ pub mod record;
 pub mod runner;
 pub mod samples;
 pub mod store;
+mod ticks;
 pub mod units;
 pub mod verdict;

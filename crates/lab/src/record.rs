@@ -59,6 +59,9 @@ pub struct TrialRecord {
     pub load: Option<LoadReport>,
     /// The server's account; `None` if it gave none.
     pub server: Option<ServerCounters>,
+    /// The share of the server's CPUs that others than it took during the window; `None` where that is not known, or the
+    /// client was on them too.
+    pub cpu_taken_by_others: Option<f64>,
     /// What may be believed.
     pub verdict: Verdict,
 }
@@ -104,7 +107,7 @@ pub struct Check {
 
 impl Check {
     /// What a test finds by chance less often than this is not taken for chance.
-    pub const P_VALUE_MIN: f64 = 0.01;
+    pub const P_VALUE_MIN: f64 = 0.001;
 }
 
 /// A side of a limit.
@@ -127,7 +130,7 @@ pub enum VerdictKind {
     Saturated,
     /// The client could not keep up with its schedule.
     ClientLimited,
-    /// The server's times changed within the measured window, so that no figure stands for the whole of it.
+    /// The measured window was not one steady state: the server's times changed within it, or others took its CPUs.
     Unsteady,
     /// The trial did not finish, or its figures cannot be believed.
     Failed,

@@ -13,7 +13,8 @@ use server::{ServerCounters, Snapshot};
 use crate::child::Child;
 use crate::record::{RunHeader, Trial, TrialRecord, Verdict};
 use crate::store::Store;
-use crate::verdict;
+use crate::ticks::{self, Ticks};
+use crate::verdict::{self, ServerSide};
 
 /// The server is marked this long before the window begins, so that marking does not fall into it...
 const MARK_LEAD_NS: u64 = 200_000_000;
@@ -91,7 +92,12 @@ pub fn run(
         let verdict = match (&outcome, &account.load) {
             (Ok(()), Some(report)) => {
                 let counters = account.counters();
-                verdict::judge(report, counters.as_ref().map(|counters| (counters, cpus_at_once(trial))))
+                let server = counters.as_ref().map(|counters| ServerSide {
+                    counters,
+                    cpus: cpus_at_once(trial),
+                    taken: account.cpu_taken_by_others(trial),
+                });
+                verdict::judge(report, server.as_ref())
             }
             (Ok(()), None) => Verdict::failed("the client gave no account"),
             (Err(error), _) => Verdict::failed(format!("{error:#}")),
@@ -107,6 +113,7 @@ pub fn run(
             started_at,
             elapsed_ns: started.elapsed().as_nanos() as u64,
             server: account.counters(),
+            cpu_taken_by_others: account.cpu_taken_by_others(trial),
             load: account.load,
             verdict,
         };
@@ -125,17 +132,33 @@ fn cpus_at_once(trial: &Trial) -> usize {
 #[derive(Default)]
 struct Account {
     ready: Option<Snapshot>,
-    start: Option<Snapshot>,
-    end: Option<Snapshot>,
+    start: Option<Mark>,
+    end: Option<Mark>,
     load: Option<LoadReport>,
 }
 
+/// The state of things at an edge of the window.
+struct Mark {
+    server: Snapshot,
+    ticks: Vec<Ticks>,
+}
+
 /// Where in the account a mark goes.
-type Place = fn(&mut Account) -> &mut Option<Snapshot>;
+type Place = fn(&mut Account) -> &mut Option<Mark>;
 
 impl Account {
     fn counters(&self) -> Option<ServerCounters> {
-        Some(ServerCounters::between(self.ready.as_ref()?, self.start.as_ref()?, self.end.as_ref()?))
+        Some(ServerCounters::between(self.ready.as_ref()?, &self.start.as_ref()?.server, &self.end.as_ref()?.server))
+    }
+
+    fn cpu_taken_by_others(&self, trial: &Trial) -> Option<f64> {
+        let counters = self.counters()?;
+        let cpus = &trial.serve.cpus;
+        if cpus.is_empty() || trial.load.cpus.is_empty() || cpus.iter().any(|cpu| trial.load.cpus.contains(cpu)) {
+            return None;
+        }
+        let ours = counters.totals.cpu_ns() as f64 / counters.window_ns as f64 / cpus.len() as f64;
+        ticks::taken_by_others(&self.start.as_ref()?.ticks, &self.end.as_ref()?.ticks, cpus, ours)
     }
 }
 
@@ -225,10 +248,10 @@ fn server_says(server: &mut Child<ServerEvent>) -> anyhow::Result<ServerEvent> {
 }
 
 /// Asks the server for its counters.
-fn mark(server: &mut Child<ServerEvent>) -> anyhow::Result<Snapshot> {
+fn mark(server: &mut Child<ServerEvent>) -> anyhow::Result<Mark> {
     server.say("mark")?;
     match server_says(server)? {
-        ServerEvent::Mark { snapshot } => Ok(snapshot),
+        ServerEvent::Mark { snapshot } => Ok(Mark { server: snapshot, ticks: Ticks::read() }),
         _ => bail!("the server did not count"),
     }
 }

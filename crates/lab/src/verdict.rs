@@ -42,14 +42,37 @@ const BUSY_SHARE_MIN: f64 = 0.8;
 /// trials, three changed by more than chance allows, and by at most a tenth.
 const SERVICE_CHANGE_MAX: f64 = 0.25;
 
-/// Judges a trial. `server` is what the server counted and the CPUs that it can use at once, if it is ours.
-pub fn judge(report: &LoadReport, server: Server<'_>) -> Verdict {
+/// Of the server's CPUs, others may take this share.
+const TAKEN_SHARE_MAX: f64 = 0.25;
+
+/// What is known of a server that is ours.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerSide<'a> {
+    /// What it counted.
+    pub counters: &'a ServerCounters,
+    /// CPUs that it can use at once.
+    pub cpus: usize,
+    /// The share of its CPUs that others took, where that is known.
+    pub taken: Option<f64>,
+}
+
+impl ServerSide<'_> {
+    /// Whether it had hardly any CPU to spare.
+    fn is_busy(&self) -> bool {
+        let cpu_ns = self.counters.totals.cpu_ns() as f64;
+        cpu_ns >= BUSY_SHARE_MIN * self.counters.window_ns as f64 * self.cpus as f64
+    }
+}
+
+/// Judges a trial; with what is known of the server, if it is ours.
+pub fn judge(report: &LoadReport, server: Option<&ServerSide<'_>>) -> Verdict {
     let saturation = saturation(report, server);
     let client = client_limits(report);
     // When both are in want, it is the server that is too slow only if it is known to have no CPU to spare: what a late
     // client sends in bursts, and does not get to read, looks like a pile at the server.
-    let (first, second) = if is_busy(server) { (saturation, client) } else { (client, saturation) };
-    let checks = [failures(report), first, second, vec![unanswered(report)], steadiness(report)].concat();
+    let (first, second) =
+        if server.is_some_and(ServerSide::is_busy) { (saturation, client) } else { (client, saturation) };
+    let checks = [failures(report), first, second, vec![unanswered(report)], steadiness(report, server)].concat();
     let Some(first) = checks.iter().find(|check| !check.passed) else {
         let reason = format!(
             "{} requests, {:.1} % of the rate asked, lag p99 {:.1} us",
@@ -109,17 +132,7 @@ fn failures(report: &LoadReport) -> Vec<Check> {
     classes.chain([enough]).collect()
 }
 
-/// What a server used and the CPUs that it has, if it is ours.
-type Server<'a> = Option<(&'a ServerCounters, usize)>;
-
-/// Whether a server is known to have hardly any CPU to spare.
-fn is_busy(server: Server<'_>) -> bool {
-    server.is_some_and(|(counters, cpus)| {
-        counters.totals.cpu_ns() as f64 >= BUSY_SHARE_MIN * counters.window_ns as f64 * cpus as f64
-    })
-}
-
-fn saturation(report: &LoadReport, server: Server<'_>) -> Vec<Check> {
+fn saturation(report: &LoadReport, server: Option<&ServerSide<'_>>) -> Vec<Check> {
     use VerdictKind::Saturated;
     let window_s = report.window_ns as f64 / 1e9;
     let some = (report.planned as f64 * PILE_UP_SHARE_MAX).max(EDGE_REQUESTS);
@@ -136,21 +149,29 @@ fn saturation(report: &LoadReport, server: Server<'_>) -> Vec<Check> {
         check("requests unanswered after the drain", unanswered, Bound::AtMost, some, "", Saturated),
         check("median service time to the end", last / 1e6, Bound::AtMost, grown_ns / 1e6, "ms", Saturated),
     ];
-    checks.extend(server.and_then(|(counters, cpus)| beyond_capacity(report, counters, cpus)));
+    checks.extend(server.and_then(|server| beyond_capacity(report, server)));
     checks
 }
 
 /// A server without CPU to spare, which could not have served the rate asked for whatever the client did. A client that
 /// is late sends its requests in bursts, which a server serves more cheaply one by one than they would come on time; so
 /// this holds all the more for a client that is not late.
-fn beyond_capacity(report: &LoadReport, counters: &ServerCounters, cpus: usize) -> Option<Check> {
+fn beyond_capacity(report: &LoadReport, server: &ServerSide<'_>) -> Option<Check> {
+    let ServerSide { counters, cpus, .. } = server;
     let requests = counters.totals.requests as f64;
     if report.rate_achieved_per_s >= RATE_SHARE_MIN * report.rate_asked_per_s || requests == 0.0 {
         return None;
     }
     let needed = counters.totals.cpu_ns() as f64 / requests * report.rate_asked_per_s / 1e9;
-    is_busy(Some((counters, cpus))).then(|| {
-        check("CPUs that the server needs for the rate", needed, Bound::AtMost, cpus as f64, "", VerdictKind::Saturated)
+    server.is_busy().then(|| {
+        check(
+            "CPUs that the server needs for the rate",
+            needed,
+            Bound::AtMost,
+            *cpus as f64,
+            "",
+            VerdictKind::Saturated,
+        )
     })
 }
 
@@ -180,8 +201,9 @@ fn unanswered(report: &LoadReport) -> Check {
     check("share of requests that were not answered", share, Bound::AtMost, limit, "", VerdictKind::Failed)
 }
 
-/// Two tests of the medians of the window's parts, of which one looks for a drift and one for a step.
-fn steadiness(report: &LoadReport) -> Vec<Check> {
+/// Two tests of the medians of the window's parts, of which one looks for a drift and one for a step; and whether the server
+/// had its CPUs to itself, without which it may be steadily slow.
+fn steadiness(report: &LoadReport, server: Option<&ServerSide<'_>>) -> Vec<Check> {
     let medians: Vec<f64> = report.service.p50_by_part_ns.iter().filter(|&&ns| ns > 0).map(|&ns| ns as f64).collect();
     let tests = [
         ("trend of the median service time over the window", steadiness::trend(&medians)),
@@ -190,7 +212,11 @@ fn steadiness(report: &LoadReport) -> Vec<Check> {
     let of = |(what, result): (&str, Option<TestResult>)| {
         result.map(|result| test(what, &result, SERVICE_CHANGE_MAX, VerdictKind::Unsteady))
     };
-    tests.into_iter().filter_map(of).collect()
+    let taken = server.and_then(|server| server.taken).map(|taken| {
+        let name = "share of the server's CPUs taken by others";
+        check(name, taken, Bound::AtMost, TAKEN_SHARE_MAX, "", VerdictKind::Unsteady)
+    });
+    tests.into_iter().filter_map(of).chain(taken).collect()
 }
 
 #[cfg(test)]
@@ -242,6 +268,10 @@ mod tests {
         TestResult { name: "a test".into(), statistic: effect, p_value, effect, count: 1_000 }
     }
 
+    fn side(counters: &ServerCounters, cpus: usize) -> ServerSide<'_> {
+        ServerSide { counters, cpus, taken: None }
+    }
+
     fn kind(change: impl FnOnce(&mut LoadReport)) -> VerdictKind {
         let mut report = healthy();
         change(&mut report);
@@ -255,7 +285,11 @@ mod tests {
             kind(|r| r.lag = measured([200, 200, 200, 9_000_000, 200, 200, 200, 200, 200, 200])),
             VerdictKind::Valid
         );
-        assert_eq!(kind(|r| r.service.p50_by_part_ns[19] = 8_000_000), VerdictKind::Valid, "one part is no trend");
+        assert_eq!(
+            kind(|r| r.service.p50_by_part_ns[PARTS - 1] = 8_000_000),
+            VerdictKind::Valid,
+            "one part is no trend"
+        );
         assert_eq!(kind(|r| r.outstanding.at_end = 9), VerdictKind::Valid);
     }
 
@@ -277,8 +311,8 @@ mod tests {
             totals: server::counters::Totals { cpu_system_ns: (share * 1e9) as u64, ..Default::default() },
             ..Default::default()
         };
-        assert_eq!(judge(&both, Some((&busy(0.9), 1))).kind, VerdictKind::Saturated);
-        assert_eq!(judge(&both, Some((&busy(0.2), 1))).kind, VerdictKind::ClientLimited, "it had time to spare");
+        assert_eq!(judge(&both, Some(&side(&busy(0.9), 1))).kind, VerdictKind::Saturated);
+        assert_eq!(judge(&both, Some(&side(&busy(0.2), 1))).kind, VerdictKind::ClientLimited, "it had time to spare");
         assert_eq!(judge(&both, None).kind, VerdictKind::ClientLimited, "nobody is blamed without a proof");
         let growing = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10].map(|ms| ms * 1_000_000);
         assert_eq!(kind(|r| r.service = measured(growing)), VerdictKind::Saturated);
@@ -291,7 +325,7 @@ mod tests {
         let behind = |r: &mut LoadReport| {
             r.rate_sent_per_s = 900.0;
             r.rate_achieved_per_s = 899.0;
-            r.lag.p50_by_part_ns[19] = 100_000_000;
+            r.lag.p50_by_part_ns[PARTS - 1] = 100_000_000;
         };
         assert_eq!(kind(behind), VerdictKind::ClientLimited);
     }
@@ -307,12 +341,20 @@ mod tests {
             counters.totals.cpu_system_ns = (busy * 1e9) as u64;
             counters
         };
-        assert_eq!(judge(&report, Some((&counters(0.9), 1))).kind, VerdictKind::Saturated);
-        assert_eq!(judge(&report, Some((&counters(0.3), 1))).kind, VerdictKind::ClientLimited, "it had time to spare");
-        assert_eq!(judge(&report, Some((&counters(0.9), 2))).kind, VerdictKind::ClientLimited, "on one of two CPUs");
+        assert_eq!(judge(&report, Some(&side(&counters(0.9), 1))).kind, VerdictKind::Saturated);
+        assert_eq!(
+            judge(&report, Some(&side(&counters(0.3), 1))).kind,
+            VerdictKind::ClientLimited,
+            "it had time to spare"
+        );
+        assert_eq!(
+            judge(&report, Some(&side(&counters(0.9), 2))).kind,
+            VerdictKind::ClientLimited,
+            "on one of two CPUs"
+        );
         report.rate_asked_per_s = 1_000.0;
         report.lag = measured([200; 10]);
-        assert_eq!(judge(&report, Some((&counters(0.99), 1))).kind, VerdictKind::Valid, "busy, and keeps up");
+        assert_eq!(judge(&report, Some(&side(&counters(0.99), 1))).kind, VerdictKind::Valid, "busy, and keeps up");
     }
 
     #[test]
@@ -356,6 +398,16 @@ mod tests {
         let verdict = judge(&report, None);
         assert_eq!(verdict.kind, VerdictKind::Unsteady);
         assert!(verdict.reason.contains("Pettitt change-point test): 0.800 (p "), "{}", verdict.reason);
+    }
+
+    #[test]
+    fn a_server_whose_cpu_others_take_is_not_believed() {
+        let counters = ServerCounters { window_ns: 1_000_000_000, ..ServerCounters::default() };
+        let of = |taken| judge(&healthy(), Some(&ServerSide { taken, ..side(&counters, 1) })).kind;
+        assert_eq!(
+            [of(None), of(Some(0.1)), of(Some(0.6))],
+            [VerdictKind::Valid, VerdictKind::Valid, VerdictKind::Unsteady]
+        );
     }
 
     #[test]

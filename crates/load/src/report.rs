@@ -110,7 +110,7 @@ pub struct Measured {
 }
 
 /// Parts that a window is looked at in: enough for a test of its steadiness.
-pub const PARTS: usize = 20;
+pub const PARTS: usize = 32;
 
 /// What the kernel saw of the requests of the window.
 #[derive(Clone, Debug, Serialize, Deserialize)]

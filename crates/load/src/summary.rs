@@ -309,8 +309,8 @@ mod tests {
             (0..100).map(|at| sample(at * 1_000, (at != 30).then_some(if at < 50 { 100 } else { 200 }))).collect();
         let service = measured(&samples, 100_000, service_ns);
         assert_eq!(service.distribution.count, 99);
-        assert_eq!(service.p50_by_part_ns[..10], [100; 10]);
-        assert_eq!(service.p50_by_part_ns[10..], [200; 10]);
+        assert_eq!(service.p50_by_part_ns[..PARTS / 2], [100; PARTS / 2]);
+        assert_eq!(service.p50_by_part_ns[PARTS / 2..], [200; PARTS / 2]);
         assert_eq!(measured(&samples, 100_000, lag_ns).distribution.p99_ns, 10);
         assert_eq!(measured(&samples, 100_000, response_ns).distribution.max_ns, 210);
     }

@@ -323,6 +323,7 @@ fn an_overloaded_server_is_saturated_and_not_ranked() {
     let result = json(&output);
     let verdict = &result["trials"][0]["verdict"];
     assert_eq!(check(verdict, "requests answered")["passed"], false, "{verdict}");
+    assert_eq!(check(verdict, "taken by others")["passed"], false, "{verdict}");
     // Unless the client was late too, and the server, which was kept from its CPU, cannot be shown to be at fault.
     let late = |check: &Value| check["decides"] == "client-limited" && check["passed"] == false;
     let expected = if verdict["checks"].as_array().unwrap().iter().any(late) { "client-limited" } else { "saturated" };

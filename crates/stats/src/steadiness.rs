@@ -1,5 +1,5 @@
 //! Whether a figure stayed the same while it was measured. The values are the medians of equal consecutive parts of the
-//! measured window, in order, about 20 of them.
+//! measured window, in order, some tens of them.
 //!
 //! Both tests look only at which of two values is larger, so a burst that falls in a part or two does not decide,
 //! however large it is. They look at different things: [`trend`] at a rise or fall that goes on, [`change_point`] at one

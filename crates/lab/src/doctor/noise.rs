@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 
+use crate::ticks::Ticks;
+
 /// How long we sleep while the load of others is measured. The kernel counts in ticks of 1 to 10 ms.
 const WINDOW: Duration = Duration::from_secs(1);
 
@@ -117,54 +119,9 @@ fn preemptions() -> u64 {
     count.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
 }
 
-/// A line of /proc/stat: the kernel's account of a CPU's time, or of all CPUs' together.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Ticks {
-    cpu: Option<usize>,
-    busy: u64,
-    steal: u64,
-    all: u64,
-}
-
-impl Ticks {
-    fn read() -> Vec<Self> {
-        fs::read_to_string("/proc/stat").unwrap_or_default().lines().filter_map(Self::parse).collect()
-    }
-
-    fn parse(line: &str) -> Option<Self> {
-        let mut words = line.split_whitespace();
-        let name = words.next()?.strip_prefix("cpu")?;
-        let cpu = if name.is_empty() { None } else { Some(name.parse().ok()?) };
-        let ticks: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
-        // A guest's time, which follows, is counted in user and nice already.
-        let [user, nice, system, idle, iowait, irq, softirq, steal, ..] = ticks[..] else { return None };
-        let busy = user + nice + system + irq + softirq;
-        Some(Self { cpu, busy, steal, all: busy + idle + iowait + steal })
-    }
-
-    /// The kernel's counts may go back a little.
-    fn since(self, earlier: Self) -> Self {
-        Self {
-            cpu: self.cpu,
-            busy: self.busy.saturating_sub(earlier.busy),
-            steal: self.steal.saturating_sub(earlier.steal),
-            all: self.all.saturating_sub(earlier.all),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_kernel_s_account_is_read() {
-        let line = "cpu1 10 20 30 400 5 6 7 8 9 10";
-        assert_eq!(Ticks::parse(line), Some(Ticks { cpu: Some(1), busy: 73, steal: 8, all: 486 }));
-        assert_eq!(Ticks::parse("cpu  1 1 1 1 1 1 1 1 0 0").unwrap().cpu, None);
-        assert_eq!(Ticks::parse("intr 1 2 3"), None);
-        assert_eq!(Ticks::parse("cpu0 1 2"), None);
-    }
 
     #[test]
     fn what_is_heard_adds_up() {
