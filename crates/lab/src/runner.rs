@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use load::LoadReport;
+use load::{LoadConfig, LoadReport};
+use serde::{Deserialize, Serialize};
 use server::control::Event as ServerEvent;
 use server::{ServerCounters, Snapshot};
 
@@ -51,6 +52,15 @@ pub enum Event<'a> {
         /// It.
         record: &'a TrialRecord,
     },
+}
+
+/// What a `load` process is told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LoadOrder {
+    /// What to do.
+    pub config: LoadConfig,
+    /// The trial that it is for, which goes with its samples.
+    pub trial: Trial,
 }
 
 /// How a run ended.
@@ -177,8 +187,9 @@ fn run_trial(
 
     let mut command = Command::new(&options.program);
     command.args(["load", "--control", "--samples"]).arg(samples);
-    let configuration = load::LoadConfig { target: address, ..trial.load.clone() };
-    let mut client: Child<load::Event> = Child::start("the client", command, &configuration)?;
+    let config = LoadConfig { target: address, ..trial.load.clone() };
+    let order = LoadOrder { config, trial: trial.clone() };
+    let mut client: Child<load::Event> = Child::start("the client", command, &order)?;
 
     let phases = trial.workload.phases;
     let to_window_ns = phases.ramp_ns + phases.hold_ns;

@@ -26,7 +26,7 @@ def with_duckdb(path):
         query = f"select count({end}), quantile_disc({end} - {begin}, 0.5), max({end} - {begin}) from read_parquet(?)"
         count, p50_ns, max_ns = duckdb.execute(query, [str(path)]).fetchone()
         times[name] = {"count": count, "p50_ns": p50_ns, "max_ns": max_ns}
-    query = "select decode(value) from parquet_kv_metadata(?) where decode(key) = 'load'"
+    query = "select decode(value) from parquet_kv_metadata(?) where decode(key) = 'trial'"
     (parameters,) = duckdb.execute(query, [str(path)]).fetchone()
     return {"times": times, "parameters": json.loads(parameters)}
 

@@ -8,6 +8,8 @@ use serde::Serialize;
 use server::ServerCounters;
 use stats::{Distribution, Estimate, Histogram, Ratio, interval};
 
+use crate::sentence;
+
 /// What rows are ranked by.
 pub const METRIC: &str = "median service time";
 
@@ -46,9 +48,10 @@ pub struct Comparison {
 pub struct Row {
     /// Its name.
     pub architecture: String,
-    /// The worst verdict of its repeats. Only `valid` rows are ranked.
+    /// `valid` when most of its repeats are, and the others are not by the server's doing; else the worst of them. Only
+    /// `valid` rows are ranked, by their valid repeats alone.
     pub verdict: VerdictKind,
-    /// Why, if it is not valid.
+    /// Why repeats are not valid, each with its verdict.
     pub reasons: Vec<String>,
     /// Repeats that are finished, and how many of them are valid.
     pub repeats: usize,
@@ -200,30 +203,48 @@ pub(crate) fn title(workload: &Workload) -> String {
     words.join(", ")
 }
 
-fn row(architecture: String, records: &[&TrialRecord], missing: Vec<String>, seed: u64) -> Row {
+/// The verdict of all repeats together. What befell a minority of them by the machine's doing (the client was late, or the
+/// window not steady) is told, and the others stand; what a server itself does wrong even once, it does.
+fn verdict(kinds: &[VerdictKind]) -> VerdictKind {
+    use VerdictKind::{ClientLimited, Unsteady, Valid};
+    let valid = kinds.iter().filter(|kind| **kind == Valid).count();
+    let by_the_machine = kinds.iter().filter(|kind| matches!(kind, ClientLimited | Unsteady)).count();
+    if valid > by_the_machine && valid + by_the_machine == kinds.len() {
+        return Valid;
+    }
+    kinds.iter().copied().max().unwrap_or(VerdictKind::Failed)
+}
+
+fn row(architecture: String, finished: &[&TrialRecord], missing: Vec<String>, seed: u64) -> Row {
+    let verdict = verdict(&finished.iter().map(|record| record.verdict.kind).collect::<Vec<_>>());
+    let valid = |record: &&TrialRecord| record.verdict.kind == VerdictKind::Valid;
+    let mut records = finished.to_vec();
+    if verdict == VerdictKind::Valid {
+        // Figures that are ranked are of valid repeats alone.
+        records.retain(valid);
+    }
     let loads = || records.iter().filter_map(|record| record.load.as_ref());
     let merged = |figure: fn(&load::LoadReport) -> &load::report::Measured| {
         let mut histogram = Histogram::new();
         loads().for_each(|load| histogram.merge(&figure(load).histogram));
         (histogram.count() > 0).then(|| histogram.distribution())
     };
-    let valid = |record: &&&TrialRecord| record.verdict.kind == VerdictKind::Valid;
     let of_each = |figure: fn(&Distribution) -> u64| -> Vec<f64> {
-        let loads = records.iter().filter(valid).filter_map(|record| record.load.as_ref());
+        let loads = records.iter().copied().filter(valid).filter_map(|record| record.load.as_ref());
         loads.map(|load| figure(&load.service.distribution) as f64).collect()
     };
     let p50s_ns = of_each(|service| service.p50_ns);
-    let mut reasons: Vec<String> = records
+    let mut reasons: Vec<String> = finished
         .iter()
-        .filter(|record| record.verdict.kind != VerdictKind::Valid)
-        .map(|record| record.verdict.reason.clone())
+        .filter(|record| !valid(record))
+        .map(|record| format!("{}: {}", sentence::name(record.verdict.kind), record.verdict.reason))
         .collect();
     reasons.dedup();
     Row {
-        verdict: records.iter().map(|record| record.verdict.kind).max().unwrap_or(VerdictKind::Failed),
+        verdict,
         reasons,
-        repeats: records.len(),
-        repeats_valid: records.iter().filter(valid).count(),
+        repeats: finished.len(),
+        repeats_valid: finished.iter().copied().filter(valid).count(),
         missing,
         service: merged(|load| &load.service),
         lag: merged(|load| &load.lag),
@@ -279,7 +300,7 @@ fn cost(counters: &[&ServerCounters]) -> Option<Cost> {
 }
 
 impl Row {
-    /// Whether it may be compared with others: something is finished, and all of that is valid.
+    /// Whether it may be compared with others.
     pub fn is_ranked(&self) -> bool {
         self.repeats > 0 && self.verdict == VerdictKind::Valid
     }
@@ -292,5 +313,39 @@ fn rank(rows: &mut [Row], seed: u64) {
     let Some(best) = rows.first().filter(|row| row.is_ranked()).map(|row| row.p50s_ns.clone()) else { return };
     for row in rows.iter_mut().filter(|row| row.is_ranked()) {
         row.ratio = Ratio::of(&row.p50s_ns, &best, seed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use VerdictKind::*;
+
+    #[test]
+    fn a_minority_that_the_machine_spoilt_is_left_out_and_a_server_s_fault_is_not() {
+        assert_eq!(verdict(&[Valid, Valid, Valid]), Valid);
+        assert_eq!(verdict(&[Valid, Unsteady, Valid]), Valid);
+        assert_eq!(verdict(&[Valid, Unsteady, ClientLimited]), Unsteady);
+        assert_eq!(verdict(&[Valid, Unsteady]), Unsteady, "a half is no minority");
+        assert_eq!(verdict(&[Valid, Valid, Saturated]), Saturated);
+        assert_eq!(verdict(&[Valid, Valid, Valid, Failed]), Failed);
+        assert_eq!(verdict(&[ClientLimited]), ClientLimited);
+        assert_eq!(verdict(&[]), Failed);
+    }
+
+    #[test]
+    fn figures_of_a_ranked_row_are_of_its_valid_repeats() {
+        let mut run = crate::made_up::run();
+        let row =
+            |run: &Run| Summary::of(run).comparisons[0].rows.iter().find(|row| row.architecture == "epoll").cloned();
+        let before = row(&run).unwrap();
+        let spoilt = run.records.iter_mut().find(|record| record.trial.architecture.to_string() == "epoll").unwrap();
+        spoilt.verdict.kind = Unsteady;
+        spoilt.verdict.reason = "a neighbour".into();
+        let after = row(&run).unwrap();
+        assert!(after.is_ranked());
+        assert_eq!((after.repeats, after.repeats_valid), (3, 2));
+        assert_eq!(after.service.unwrap().count, before.service.unwrap().count * 2 / 3);
+        assert_eq!(after.reasons, ["unsteady: a neighbour"]);
     }
 }

@@ -90,7 +90,7 @@ pub fn render(run: &Run, width: usize) -> String {
         }
         for row in rows {
             for reason in &row.reasons {
-                line(&wrap(&format!("{} {}: {reason}", row.architecture, sentence::name(row.verdict)), width));
+                line(&wrap(&format!("{} {reason}", row.architecture), width));
             }
             for reason in &row.missing {
                 line(&wrap(&format!("{}: {reason}", row.architecture), width));

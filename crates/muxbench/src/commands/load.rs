@@ -11,7 +11,8 @@ use ::load::config::{Choice, LoadConfig, Phases, Schedule, Transport};
 use ::load::report::Measured;
 use ::load::{Event, LoadReport, Outcome};
 use anyhow::Context;
-use lab::record::VerdictKind;
+use lab::record::{Trial, VerdictKind};
+use lab::runner::LoadOrder;
 use lab::units::{Cpus, Rate, Share, Size, Time};
 use lab::{experiment, verdict};
 use report::{format, sentence};
@@ -97,9 +98,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 fn controlled(args: &Args) -> anyhow::Result<ExitCode> {
     let mut line = String::new();
     io::stdin().lock().read_line(&mut line)?;
-    let config: LoadConfig = serde_json::from_str(&line).context("the configuration on standard input")?;
+    let LoadOrder { config, trial } = serde_json::from_str(&line).context("the order on standard input")?;
     // When nobody listens any more we are about to be killed.
-    let outcome = load(&config, args, &mut |event| drop(output::print_line(&event)));
+    let outcome = load(&config, Some(&trial), args, &mut |event| drop(output::print_line(&event)));
     match outcome {
         Ok(Outcome { report, connections, .. }) => {
             output::print_line(&Event::Finished { report: Box::new(report) })?;
@@ -146,7 +147,7 @@ fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
         ..LoadConfig::new(target, service)
     };
     let mut shown = String::new();
-    let Outcome { report, .. } = load(&config, args, &mut |event| {
+    let Outcome { report, .. } = load(&config, None, args, &mut |event| {
         if let Event::Progress { phase, sent, completed, .. } = event
             && phase != shown
         {
@@ -163,10 +164,20 @@ fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(if verdict.kind == VerdictKind::Valid { ExitCode::SUCCESS } else { ExitCode::from(execution::NO_VALID_TRIAL) })
 }
 
-fn load(config: &LoadConfig, args: &Args, on_event: &mut dyn FnMut(Event)) -> anyhow::Result<Outcome> {
+fn load(
+    config: &LoadConfig,
+    trial: Option<&Trial>,
+    args: &Args,
+    on_event: &mut dyn FnMut(Event),
+) -> anyhow::Result<Outcome> {
     let outcome = ::load::run(config, on_event)?;
     if let Some(path) = &args.samples {
-        let parameters = [("muxbench", env!("CARGO_PKG_VERSION").to_owned()), ("load", serde_json::to_string(config)?)];
+        let mut parameters =
+            vec![("muxbench", env!("CARGO_PKG_VERSION").to_owned()), ("load", serde_json::to_string(config)?)];
+        if let Some(trial) = trial {
+            parameters.push(("architecture", trial.architecture.to_string()));
+            parameters.push(("trial", serde_json::to_string(trial)?));
+        }
         lab::samples::write(path, &outcome.samples, &parameters)?;
     }
     Ok(outcome)
