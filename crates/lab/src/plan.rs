@@ -201,6 +201,9 @@ fn impossible(trial: &Trial, host: &Host) -> Vec<String> {
             need("processes", connections + TASKS_BESIDE, *tasks_max, tasks_limit, "raise that limit");
         }
     }
+    if let Err(reason) = trial.architecture.can_run() {
+        reasons.push(format!("architectures: {}: {reason}", trial.architecture));
+    }
     let requests = load::schedule::count_max(&trial.load);
     let memory_bytes = requests
         .saturating_mul(BYTES_PER_REQUEST)

@@ -1,6 +1,7 @@
 //! Architecture names: `MODEL[:THREADS][/MECHANISM]`.
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,8 @@ use crate::model::{self, ModelRow};
 pub struct Architecture {
     /// Its row of [`model::MODELS`].
     pub model: &'static ModelRow,
+    /// How many threads or processes it has; `None` where the model takes no number, or its own default is meant.
+    pub threads: Option<NonZeroU32>,
     /// Its row of [`mechanism::MECHANISMS`]; `None` for models that block instead of multiplexing.
     pub mechanism: Option<&'static MechanismRow>,
 }
@@ -26,14 +29,29 @@ impl Architecture {
         }
     }
 
-    /// Every architecture that the tables can build, in the tables' order.
+    /// What it needs of the kernel, besides what every Linux has; empty for most.
+    pub fn needs(&self) -> String {
+        let needs = [self.model.needs, self.mechanism.map_or("", |row| row.needs)];
+        needs.into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join("; ")
+    }
+
+    /// Whether it can run here.
+    ///
+    /// # Errors
+    /// Why not, and what may help.
+    pub fn can_run(&self) -> Result<(), String> {
+        (self.model.can_run)()?;
+        self.mechanism.map_or(Ok(()), |row| (row.can_run)())
+    }
+
+    /// Every architecture that the tables can build, in the tables' order, each model with its own number of threads.
     pub fn all() -> Vec<Self> {
         let mut all = Vec::new();
         for model in model::MODELS {
             if model.multiplexes {
-                all.extend(mechanism::MECHANISMS.iter().map(|row| Self { model, mechanism: Some(row) }));
+                all.extend(mechanism::MECHANISMS.iter().map(|row| Self { model, threads: None, mechanism: Some(row) }));
             } else {
-                all.push(Self { model, mechanism: None });
+                all.push(Self { model, threads: None, mechanism: None });
             }
         }
         all
@@ -42,11 +60,12 @@ impl Architecture {
 
 impl fmt::Display for Architecture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let threads = self.threads.map(|threads| format!(":{threads}")).unwrap_or_default();
         match self.mechanism {
-            None => f.pad(self.model.name),
+            None => f.pad(&format!("{}{threads}", self.model.name)),
             // The mechanism alone is the short name of the single-threaded event-driven model.
             Some(mechanism) if self.model.name == "sped" => f.pad(mechanism.name),
-            Some(mechanism) => f.pad(&format!("{}/{}", self.model.name, mechanism.name)),
+            Some(mechanism) => f.pad(&format!("{}{threads}/{}", self.model.name, mechanism.name)),
         }
     }
 }
@@ -80,14 +99,28 @@ impl FromStr for Architecture {
             None if mechanism::find(name).is_some() => ("sped", Some(name)),
             None => (name, None),
         };
+        let (model_name, threads) = match model_name.split_once(':') {
+            Some((model, threads)) => {
+                let threads = threads.parse().map_err(|_| {
+                    unknown(format!(
+                        "`{threads}` is no number of threads; write a whole number above 0, as in {model}:4"
+                    ))
+                })?;
+                (model, Some(threads))
+            }
+            None => (model_name, None),
+        };
         let model = model::find(model_name).ok_or_else(|| unknown(format!("no model `{model_name}`")))?;
+        if threads.is_some() && !model.takes_threads {
+            return Err(unknown(format!("`{model_name}` takes no number of threads")));
+        }
         let mechanism = match (model.multiplexes, mechanism_name) {
             (false, None) => None,
             (false, Some(_)) => return Err(unknown(format!("`{model_name}` blocks, it takes no mechanism"))),
             (true, None) => Some(mechanism::find("epoll").expect("epoll is in the table")),
             (true, Some(m)) => Some(mechanism::find(m).ok_or_else(|| unknown(format!("no mechanism `{m}`")))?),
         };
-        Ok(Self { model, mechanism })
+        Ok(Self { model, threads, mechanism })
     }
 }
 

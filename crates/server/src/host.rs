@@ -1,6 +1,7 @@
 //! Starts and stops a server in this process.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -16,6 +17,9 @@ use crate::model::PerConnection;
 use crate::network::Stage;
 use crate::workers::Workers;
 use crate::{socket, usage};
+
+/// Threads that may count for themselves where connections have none of their own: a runtime's.
+const THREADS_MAX: u32 = 256;
 
 /// A server that runs in threads (and, for `mp`, children) of this process.
 pub struct Server {
@@ -55,8 +59,12 @@ impl Server {
         let model = config.architecture.model;
         let (listener, address) = socket::listen(config.listen, model.multiplexes)
             .map_err(failed(format_args!("cannot listen on {}", config.listen), "choose another address or port"))?;
-        let workers = if model.per_connection == PerConnection::Nothing { 0 } else { config.connections_max as usize };
-        let workers = Workers::new(workers).map_err(failed("no memory for counters", "lower the connections"))?;
+        let workers = match model.per_connection {
+            PerConnection::Nothing => THREADS_MAX.max(config.architecture.threads.map_or(0, NonZeroU32::get)),
+            PerConnection::Thread | PerConnection::Process => config.connections_max,
+        };
+        let workers =
+            Workers::new(workers as usize).map_err(failed("no memory for counters", "lower the connections"))?;
         let stop = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|e| failed("cannot create an eventfd", "raise the limit of descriptors (ulimit -n)")(e.into()))?;
         let shared = Arc::new(Shared { listener, stop, workers });
@@ -75,6 +83,7 @@ impl Server {
                         stop: shared.stop.as_fd(),
                         workers: &shared.workers,
                         service: &config.service,
+                        threads: config.architecture.threads,
                         connections_max: config.connections_max as usize,
                     };
                     (config.architecture.model.run)(&stage, config.architecture.mechanism)

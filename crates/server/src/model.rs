@@ -14,8 +14,14 @@ pub struct ModelRow {
     pub about: &'static str,
     /// Whether one thread serves many connections, and so needs a mechanism. Its listener does not block then.
     pub multiplexes: bool,
+    /// Whether its name may say how many threads or processes it has, as in `mt-pool:64`.
+    pub takes_threads: bool,
     /// What each connection takes besides a descriptor of the server's process.
     pub per_connection: PerConnection,
+    /// What it needs of the kernel, besides what every Linux has; empty for most.
+    pub needs: &'static str,
+    /// Whether it can run here; if not, why, and what may help.
+    pub can_run: fn() -> Result<(), String>,
     /// Runs the server in the calling thread until it is stopped.
     pub run: fn(&Stage<'_>, Option<&'static MechanismRow>) -> io::Result<()>,
 }
@@ -37,21 +43,30 @@ pub const MODELS: &[ModelRow] = &[
         name: "mp",
         about: "a process per connection, forked on demand, blocking I/O",
         multiplexes: false,
+        takes_threads: false,
         per_connection: PerConnection::Process,
+        needs: "",
+        can_run: || Ok(()),
         run: |stage, _| blocking::run_processes(stage),
     },
     ModelRow {
         name: "mt",
         about: "a thread per connection, created on demand, blocking I/O, 256 KiB stacks",
         multiplexes: false,
+        takes_threads: false,
         per_connection: PerConnection::Thread,
+        needs: "",
+        can_run: || Ok(()),
         run: |stage, _| blocking::run_threads(stage),
     },
     ModelRow {
         name: "sped",
         about: "one thread for everything, over a mechanism",
         multiplexes: true,
+        takes_threads: false,
         per_connection: PerConnection::Nothing,
+        needs: "",
+        can_run: || Ok(()),
         run: |stage, mechanism| (mechanism.expect("a model that multiplexes has a mechanism").run)(stage),
     },
 ];

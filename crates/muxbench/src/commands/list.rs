@@ -20,10 +20,17 @@ pub struct Args {
     json: bool,
 }
 
+/// What an architecture is, what it needs, and whether it can run here.
+fn about(architecture: &Architecture) -> String {
+    let needs = Some(architecture.needs()).filter(|needs| !needs.is_empty()).map(|needs| format!(" (needs {needs})"));
+    let not_here = architecture.can_run().err().map(|reason| format!(" [not here: {reason}]"));
+    architecture.about() + &needs.unwrap_or_default() + &not_here.unwrap_or_default()
+}
+
 /// Prints them.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let sections: [(&str, Vec<(String, String)>); 5] = [
-        ("architectures", Architecture::all().iter().map(|row| (row.to_string(), row.about())).collect()),
+        ("architectures", Architecture::all().iter().map(|row| (row.to_string(), about(row))).collect()),
         ("models", MODELS.iter().map(|row| (row.name.into(), row.about.into())).collect()),
         ("mechanisms", MECHANISMS.iter().map(|row| (row.name.into(), row.about.into())).collect()),
         ("services", SERVICES.iter().map(|row| (row.name.into(), row.about.into())).collect()),

@@ -17,6 +17,10 @@ pub struct MechanismRow {
     pub name: &'static str,
     /// One line for `muxbench list`.
     pub about: &'static str,
+    /// What it needs of the kernel, besides what every Linux has; empty for most.
+    pub needs: &'static str,
+    /// Whether it can run here; if not, why, and what may help.
+    pub can_run: fn() -> Result<(), String>,
     /// Runs a whole event-driven server in the calling thread. Called once for each thread; below it nothing is dynamic.
     pub run: fn(&Stage<'_>) -> io::Result<()>,
 }
@@ -26,16 +30,22 @@ pub const MECHANISMS: &[MechanismRow] = &[
     MechanismRow {
         name: "select",
         about: "select(2): bitmaps scanned on both sides at every wait",
+        needs: "",
+        can_run: || Ok(()),
         run: ready::run::<select::Select>,
     },
     MechanismRow {
         name: "poll",
         about: "poll(2): an array scanned on both sides at every wait",
+        needs: "",
+        can_run: || Ok(()),
         run: ready::run::<poll::Poll>,
     },
     MechanismRow {
         name: "epoll",
         about: "epoll(7), level-triggered: the kernel keeps the interest list",
+        needs: "",
+        can_run: || Ok(()),
         run: ready::run::<epoll::Epoll>,
     },
 ];

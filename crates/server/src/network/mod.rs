@@ -26,6 +26,8 @@ pub struct Stage<'a> {
     pub workers: &'a Workers,
     /// What to do with bytes.
     pub service: &'a ServiceSpec,
+    /// How many threads or processes to have, as the architecture's name says; `None` is the model's own default.
+    pub threads: Option<std::num::NonZeroU32>,
     /// Connections to have room for.
     pub connections_max: usize,
 }
