@@ -204,7 +204,7 @@ fn impossible(trial: &Trial, host: &Host) -> Vec<String> {
     if let Err(reason) = trial.architecture.can_run() {
         reasons.push(format!("architectures: {}: {reason}", trial.architecture));
     }
-    let requests = load::schedule::count_max(&trial.load);
+    let requests = load::schedule::count_max(&trial.load) * u64::from(trial.load.clients);
     let memory_bytes = requests
         .saturating_mul(BYTES_PER_REQUEST)
         .saturating_add(connections * bytes_per_connection(model.per_connection));

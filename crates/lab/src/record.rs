@@ -67,6 +67,14 @@ pub struct TrialRecord {
 }
 
 impl Verdict {
+    /// Whether a trial that is not valid says nothing against its server: the client was late, or others took the server's
+    /// CPUs, and nothing else was found.
+    pub fn is_the_machine_s(&self) -> bool {
+        let mut failed = self.checks.iter().filter(|check| !check.passed).peekable();
+        failed.peek().is_some()
+            && failed.all(|it| it.decides == VerdictKind::ClientLimited || it.name == Check::TAKEN_BY_OTHERS)
+    }
+
     /// Of a trial that could not be finished.
     pub fn failed(reason: impl Into<String>) -> Self {
         Self { kind: VerdictKind::Failed, reason: reason.into(), checks: Vec::new() }
@@ -97,8 +105,10 @@ pub struct Check {
     pub bound: Bound,
     /// The unit of both; empty for a share or a count.
     pub unit: String,
-    /// The test's p-value, where it is one: the check only fails if that is below [`Check::P_VALUE_MIN`], too.
+    /// The test's p-value, where it is one.
     pub p_value: Option<f64>,
+    /// A test fails only if its p-value is below this, too: what is found by chance less often is not taken for chance.
+    pub p_value_min: Option<f64>,
     /// Whether the trial fulfils it.
     pub passed: bool,
     /// What the trial is if it does not.
@@ -106,8 +116,8 @@ pub struct Check {
 }
 
 impl Check {
-    /// What a test finds by chance less often than this is not taken for chance.
-    pub const P_VALUE_MIN: f64 = 0.001;
+    /// The name of the one check of the machine, and not of the server or the client.
+    pub const TAKEN_BY_OTHERS: &str = "share of the server's CPUs taken by others";
 }
 
 /// A side of a limit.

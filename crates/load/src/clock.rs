@@ -42,6 +42,8 @@ enum Source {
 struct Anchor {
     ticks: u64,
     kernel_ns: u64,
+    /// Between the looks at our clock before and after the kernel's: what the two may be apart.
+    width_ticks: u64,
 }
 
 /// The wall clock (CLOCK_REALTIME), which the kernel's timestamps are of, in ticks of ours. Its pace is adjusted while it
@@ -51,10 +53,13 @@ pub struct Wall {
     anchors: Vec<Anchor>,
 }
 
-/// The wall clock's pace may be adjusted by at most so much (adjtimex(2): 500 parts per million, and 10 % of a tick)...
-const WALL_PACE_MAX: f64 = 0.001;
-/// ...and a reading may be off by this, in nanoseconds. What differs by more is a step.
-const WALL_READING_NS: f64 = 20_000.0;
+/// The wall clock may be adjusted steadily, but between two comparisons its pace may differ from its usual one by at most so
+/// much: over half a second that makes 20 µs. What differs by more, and by more than the readings are wide, is a step.
+const WALL_PACE_MAX: f64 = 0.00004;
+/// The widest reading that nothing came in between of, in nanoseconds.
+const WALL_READING_NS: f64 = 1_000.0;
+/// The most that the wall clock is steadily adjusted (adjtimex(2): 500 parts per million).
+const WALL_ADJUSTED_MAX: f64 = 0.0005;
 
 impl Wall {
     /// Compares once more. At least two comparisons are needed, in order, around all that is converted.
@@ -73,10 +78,17 @@ impl Wall {
 
     /// Whether it was set to another time meanwhile: then nothing that it says can be converted.
     pub fn stepped(&self, clock: &Clock) -> bool {
+        let [first, .., last] = self.anchors[..] else { return false };
+        let length = |from: &Anchor, to: &Anchor| {
+            let ours_ns = clock.between_ns(from.ticks, to.ticks) as f64;
+            let widths_ns = clock.between_ns(0, from.width_ticks + to.width_ticks) as f64;
+            (ours_ns, to.kernel_ns as f64 - from.kernel_ns as f64, WALL_READING_NS + widths_ns)
+        };
+        let (ours_ns, walls_ns, _) = length(&first, &last);
+        let usual = (walls_ns / ours_ns).clamp(1.0 - WALL_ADJUSTED_MAX, 1.0 + WALL_ADJUSTED_MAX);
         self.anchors.windows(2).any(|pair| {
-            let ours_ns = clock.between_ns(pair[0].ticks, pair[1].ticks) as f64;
-            let walls_ns = pair[1].kernel_ns as f64 - pair[0].kernel_ns as f64;
-            walls_ns <= 0.0 || (walls_ns - ours_ns).abs() > ours_ns * WALL_PACE_MAX + WALL_READING_NS
+            let (ours_ns, walls_ns, reading_ns) = length(&pair[0], &pair[1]);
+            walls_ns <= 0.0 || (walls_ns - ours_ns * usual).abs() > ours_ns * WALL_PACE_MAX + reading_ns
         })
     }
 }
@@ -161,7 +173,7 @@ impl Anchor {
             let before = source.ticks();
             let kernel_ns = kernel_ns(clock);
             let after = source.ticks();
-            (after - before, Self { ticks: before + (after - before) / 2, kernel_ns })
+            (after - before, Self { ticks: before + (after - before) / 2, kernel_ns, width_ticks: after - before })
         };
         (0..READINGS).map(|_| bracket()).min_by_key(|&(width, _)| width).expect("at least one reading").1
     }
@@ -220,7 +232,7 @@ mod tests {
 
     #[test]
     fn wall_times_convert_along_a_clock_whose_pace_changes() {
-        let anchor = |ticks, kernel_ns| Anchor { ticks, kernel_ns };
+        let anchor = |ticks, kernel_ns| Anchor { ticks, kernel_ns, width_ticks: 0 };
         let wall = Wall { anchors: vec![anchor(1_000, 100_000), anchor(3_000, 101_000), anchor(6_000, 102_000)] };
         let shown = [99_500, 100_000, 100_500, 101_000, 101_500, 102_500].map(|ns| wall.ticks(ns));
         assert_eq!(shown, [0, 1_000, 2_000, 3_000, 4_500, 7_500]);
@@ -231,11 +243,20 @@ mod tests {
         let clock = Clock::calibrate(ClockChoice::Monotonic).unwrap();
         let wall = |second_ns| Wall {
             anchors: vec![
-                Anchor { ticks: 0, kernel_ns: 5_000_000_000 },
-                Anchor { ticks: 1_000_000_000, kernel_ns: second_ns },
+                Anchor { ticks: 0, kernel_ns: 5_000_000_000, width_ticks: 0 },
+                Anchor { ticks: 1_000_000_000, kernel_ns: second_ns, width_ticks: 0 },
             ],
         };
-        assert!(!wall(6_000_400_000).stepped(&clock));
+        assert!(!wall(6_000_400_000).stepped(&clock), "steadily adjusted");
+        let half = |walls_ns: &[u64]| Wall {
+            anchors: walls_ns
+                .iter()
+                .enumerate()
+                .map(|(at, &kernel_ns)| Anchor { ticks: at as u64 * 500_000_000, kernel_ns, width_ticks: 0 })
+                .collect(),
+        };
+        assert!(!half(&[0, 500_000_000, 1_000_002_000, 1_500_000_000]).stepped(&clock), "readings are not exact");
+        assert!(half(&[0, 500_000_000, 1_000_300_000, 1_500_300_000]).stepped(&clock), "set by 300 us");
         assert!(wall(6_010_000_000).stepped(&clock));
         assert!(wall(4_000_000_000).stepped(&clock));
         let mut wall = Wall::default();

@@ -20,7 +20,7 @@ pub enum Hardware {
     On,
 }
 
-/// The name of the interface by which `target` is reached, and the address that it has.
+/// The name of the interface by which `target` is reached.
 ///
 /// # Errors
 /// When there is no way there.
@@ -30,9 +30,13 @@ pub fn towards(target: SocketAddr) -> io::Result<String> {
     let socket = UdpSocket::bind((any, 0))?;
     socket.connect(target)?;
     let ours = socket.local_addr()?.ip();
-    interfaces()?
+    let interfaces = interfaces()?;
+    // What is sent to an address of this host goes over loopback, whichever interface has the address.
+    let loops = interfaces.iter().any(|(_, address)| *address == target.ip());
+    let has = |address: IpAddr| if loops { address.is_loopback() } else { address == ours };
+    interfaces
         .into_iter()
-        .find(|(_, address)| *address == ours)
+        .find(|(_, address)| has(*address))
         .map(|(name, _)| name)
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no interface has the address {ours}")))
 }
@@ -130,6 +134,9 @@ mod tests {
     fn loopback_is_found_and_has_no_hardware() {
         let name = towards("127.0.0.1:9".parse().unwrap()).unwrap();
         assert_eq!(hardware(&name), Hardware::None, "{name}");
+        for (_, address) in interfaces().unwrap() {
+            assert_eq!(towards((address, 9).into()).unwrap_or_else(|_| name.clone()), name, "{address} is ours");
+        }
         assert_eq!(hardware("there-is-no-such-interface"), Hardware::None);
     }
 }

@@ -150,15 +150,19 @@ impl<'a> Receiver<'a> {
         let (link, connection) = (&self.links[index], &mut self.connections[index]);
         connection.received_bytes += count;
         let mut completed = 0;
+        let mut last = None;
         while connection.received_bytes >= self.response_bytes
             && let Some(record) = connection.head.take(link, self.records)
         {
             self.records[record].complete.store(now, Relaxed);
-            if let Some(stamper) = &self.stamper {
-                stamper.arrived(record);
-            }
             connection.received_bytes -= self.response_bytes;
             completed += 1;
+            last = Some(record);
+        }
+        // The kernel's stamp is of the last packet that was read: of a response's end only if that is where the read ended,
+        // and if it was the only one.
+        if let (Some(stamper), Some(record), 1, 0) = (&self.stamper, last, completed, connection.received_bytes) {
+            stamper.arrived(record);
         }
         let unasked = connection.received_bytes > 0 && !connection.head.is_owed(link, self.records);
         self.progress.add_completed(completed);

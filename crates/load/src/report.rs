@@ -57,6 +57,8 @@ pub struct LoadReport {
     pub transport: Transport,
     /// Connections established and served once before the ramp, that requests may be sent on.
     pub connections: u32,
+    /// How many of them requests were sent on.
+    pub active: u32,
     /// Connections established and served once besides, and silent since.
     pub idle: u32,
     /// Time to connect and verify all of them, in nanoseconds.
@@ -105,6 +107,8 @@ pub struct Measured {
     pub distribution: Distribution,
     /// Median in each of [`PARTS`] equal parts of the window, in nanoseconds, by planned time; 0 where one has no sample.
     pub p50_by_part_ns: [u64; PARTS],
+    /// Its 90th percentile likewise.
+    pub p90_by_part_ns: [u64; PARTS],
     /// The whole histogram.
     pub histogram: Histogram,
 }
@@ -133,6 +137,9 @@ pub struct KernelReport {
     pub unstamped_sent: u64,
     /// Responses completed for which no t3k came.
     pub unstamped_arrived: u64,
+    /// Stamps that lie before what they must follow by more than the two clocks can be compared. Such a stamp is not to be
+    /// believed, nor are others of that trial if there are many.
+    pub out_of_order: u64,
     /// The wall clock, which the kernel's stamps are of, was set during the trial: nothing could be converted.
     pub wall_clock_stepped: bool,
 }

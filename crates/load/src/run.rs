@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use wire::ServiceSpec;
 
 use crate::clock::{Clock, Wall};
-use crate::config::{LoadConfig, Roles, Timestamps, Transport};
+use crate::config::{Choice, LoadConfig, Roles, Timestamps, Transport};
 use crate::error::LoadError;
 use crate::interface::{self, Hardware};
 use crate::open::{self, Until};
@@ -198,7 +198,9 @@ impl Stamping {
     fn switch_on(config: &LoadConfig, sockets: &[OwnedFd]) -> Result<Self, LoadError> {
         let failed =
             |error| LoadError::System { what: "timestamps: the kernel gives none (use --timestamps client)", error };
-        let interface = interface::towards(config.target).map_err(failed)?;
+        let unknown =
+            |error| LoadError::System { what: "timestamps: which interface leads to the server is not known", error };
+        let interface = interface::towards(config.target).map_err(unknown)?;
         let hardware = interface::hardware(&interface);
         for socket in sockets {
             stamps::switch_on(socket.as_fd(), hardware == Hardware::On).map_err(failed)?;
@@ -247,6 +249,14 @@ fn validate(config: &LoadConfig) -> Result<(), LoadError> {
     }
     if !(config.active > 0.0 && config.active <= 1.0) {
         return wrong("active: a share of the connections, above 0 and at most 1");
+    }
+    if schedule::active_count(config.active, config.connections) < config.clients {
+        return wrong(
+            "clients: each needs an active connection; lower the clients, or raise active or the connections",
+        );
+    }
+    if config.clients > 1 && config.choice != Choice::Uniform {
+        return wrong("choice: several clients each have a most popular connection of their own; use one client");
     }
     // Each on its own: of several, the kernel takes those that it can.
     for &cpu in &config.cpus {

@@ -36,7 +36,11 @@ pub fn count_max(config: &LoadConfig) -> u64 {
 pub fn planned(config: &LoadConfig, connections: u32, client: u32) -> impl Iterator<Item = Planned> + use<> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(config.seed);
     (0..client).for_each(|_| random.jump());
-    let mut choose = Chooser::new(config.active, config.choice, connections, &mut random);
+    let clients = u64::from(config.clients);
+    let active = u64::from(active_count(config.active, config.connections));
+    // Its share of the active ones: all clients together have as many as were asked for.
+    let active = (active * u64::from(client + 1) / clients - active * u64::from(client) / clients) as u32;
+    let mut choose = Chooser::new(active.min(connections), config.choice, connections, &mut random);
     let slots = Slots::new(config.rate_per_s / f64::from(config.clients), &config.phases);
     let schedule = config.schedule;
     // Clients at constant intervals take turns.
@@ -74,10 +78,10 @@ struct Chooser {
 }
 
 impl Chooser {
-    fn new(active: f64, choice: Choice, connections: u32, random: &mut Xoshiro256PlusPlus) -> Self {
+    fn new(active: u32, choice: Choice, connections: u32, random: &mut Xoshiro256PlusPlus) -> Self {
         let mut all: Vec<u32> = (0..connections).collect();
         all.shuffle(random);
-        all.truncate(active_count(active, connections) as usize);
+        all.truncate(active as usize);
         let zipf = match choice {
             Choice::Uniform => None,
             // Both are in range: there is at least one connection, and the configuration was checked.
@@ -219,7 +223,8 @@ mod tests {
         #[test]
         fn only_the_active_share_is_used(connections in 1u32..500, n in 1u32..100, seed: u64) {
             let share = 1.0 / f64::from(n);
-            let config = LoadConfig { seed, active: share, ..config(Schedule::SlotRandom, 20_000.0, phases(0, 0, 500)) };
+            let config =
+                LoadConfig { seed, connections, active: share, ..config(Schedule::SlotRandom, 20_000.0, phases(0, 0, 500)) };
             let mut used: Vec<u32> = all(&config, connections, 0).iter().map(|request| request.connection).collect();
             used.sort_unstable();
             used.dedup();
@@ -247,11 +252,28 @@ mod tests {
 
     #[test]
     fn constant_clients_take_turns() {
-        let config = LoadConfig { clients: 4, ..config(Schedule::Constant, 4_000.0, phases(0, 0, 10)) };
+        let config = LoadConfig { clients: 4, connections: 4, ..config(Schedule::Constant, 4_000.0, phases(0, 0, 10)) };
         let mut times: Vec<f64> = (0..4).flat_map(|client| all(&config, 1, client)).map(|p| p.at_ns).collect();
         times.sort_unstable_by(f64::total_cmp);
         assert_eq!(times.len(), 40);
         assert!(times.windows(2).all(|pair| (pair[1] - pair[0] - 250_000.0).abs() < 1e-3), "{times:?}");
+    }
+
+    #[test]
+    fn clients_share_the_active_connections() {
+        let config = LoadConfig {
+            clients: 4,
+            connections: 400,
+            active: 1.0 / 64.0,
+            ..config(Schedule::Constant, 4_000.0, phases(0, 0, 1_000))
+        };
+        let used = |client| {
+            let mut used: Vec<u32> = all(&config, 100, client).iter().map(|request| request.connection).collect();
+            used.sort_unstable();
+            used.dedup();
+            used.len()
+        };
+        assert_eq!((0..4).map(used).sum::<usize>(), 6, "a 64th of 400, however many clients");
     }
 
     #[test]

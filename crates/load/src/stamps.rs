@@ -4,7 +4,8 @@
 //! (qdisc), and when to the driver. `OPT_ID` numbers them: on a stream by the offset of the write's last byte after the
 //! option was set, with datagrams by how many went before (Documentation/networking/timestamping.rst). All requests of a
 //! trial have one size, so a number names a request, and the connection's chain of records gives it in order. A stamp
-//! that does not come (two writes that became one packet have one) leaves its request without one and shifts no other.
+//! that does not come (two writes that became one packet have one) leaves its request without one and shifts no other;
+//! only with datagrams on kernels before 6.8 may a send that failed have used up a number.
 //! The stamp of what arrived comes with the read itself.
 //!
 //! The error queue makes epoll report the socket, so it is emptied at once, by the receive role.
@@ -22,8 +23,8 @@ use rustix::io::Errno;
 use crate::config::{LoadConfig, Transport};
 use crate::record::{Head, Link, Record};
 
-/// Stamps taken from the error queue at once: a request's two. While there are more, epoll says so.
-const BATCH: usize = 2;
+/// Stamps taken from the error queue at once: a request's two, and room to see that there are no more.
+const BATCH: usize = 3;
 /// Room for a message's stamps (three times and a header) and its number (an extended error and an address).
 const CONTROL_BYTES: usize = 192;
 
@@ -134,6 +135,18 @@ impl<'a> Stamper<'a> {
     /// Empties a socket's error queue; answers whether there was anything.
     #[inline]
     pub fn take(&mut self, io: BorrowedFd<'_>, connection: usize, link: &Link, records: &[Record]) -> bool {
+        let mut any = false;
+        loop {
+            let count = self.take_batch(io, connection, link, records);
+            any |= count > 0;
+            if count < BATCH {
+                return any;
+            }
+        }
+    }
+
+    #[inline]
+    fn take_batch(&mut self, io: BorrowedFd<'_>, connection: usize, link: &Link, records: &[Record]) -> usize {
         // SAFETY: zeros are a valid header without buffers.
         let mut messages: [libc::mmsghdr; BATCH] = unsafe { MaybeUninit::zeroed().assume_init() };
         for (message, control) in messages.iter_mut().zip(&mut self.control) {
@@ -149,7 +162,7 @@ impl<'a> Stamper<'a> {
             *taken = Message::parse(&control[..message.msg_hdr.msg_controllen / 8]);
         }
         taken[..count].iter().for_each(|message| self.sent(message, connection, link, records));
-        count > 0
+        count
     }
 
     fn sent(&mut self, message: &Message, connection: usize, link: &Link, records: &[Record]) {
@@ -163,7 +176,12 @@ impl<'a> Stamper<'a> {
             return;
         }
         cursor.number = cursor.number.wrapping_add(ahead);
-        let Some(record) = (0..ahead / self.step).map_while(|_| cursor.head.take(link, records)).last() else { return };
+        let mut record = None;
+        for _ in 0..ahead / self.step {
+            record = cursor.head.take(link, records);
+        }
+        // `None`: of more requests than were sent, which no kernel says.
+        let Some(record) = record else { return };
         let stamp = &self.stamps[record];
         let (place, ns) = match kind {
             Message::SCHEDULER => (&stamp.scheduler, message.software_ns),

@@ -11,6 +11,7 @@ use crate::config::{LoadConfig, Pacing, Roles};
 use crate::interface::Hardware;
 use crate::record::{Link, Record};
 use crate::report::{Errors, KernelReport, LoadReport, Measured, Outstanding, PARTS, Sample};
+use crate::schedule;
 use crate::stamps::Stamp;
 
 /// What the process used.
@@ -115,25 +116,29 @@ pub fn errors(links: &[Link], recorded: &[Recorded]) -> Errors {
 /// The distribution of one difference over `samples`, which are in order of planned time; those without it are left out.
 pub fn measured(samples: &[Sample], window_ns: u64, difference: impl Fn(&Sample) -> Option<i64>) -> Measured {
     let mut histogram = Histogram::new();
-    let mut p50_by_part_ns = [0; PARTS];
+    let (mut p50_by_part_ns, mut p90_by_part_ns) = ([0; PARTS], [0; PARTS]);
     let mut rest = samples;
     let mut values = Vec::with_capacity(samples.len() / PARTS + 1);
-    for (part, p50_ns) in p50_by_part_ns.iter_mut().enumerate() {
+    for part in 0..PARTS {
         let end_ns = (window_ns * (part as u64 + 1) / PARTS as u64) as i64;
         let count =
             if part == PARTS - 1 { rest.len() } else { rest.partition_point(|sample| sample.planned_ns < end_ns) };
         let (these, others) = rest.split_at(count);
         rest = others;
         values.clear();
-        // All times are of one clock and in order, so nothing is negative but what rounding to nanoseconds makes so.
+        // Our times are of one clock and in order, so nothing is negative but what rounding to nanoseconds makes so. The
+        // kernel's are of another: what that makes negative is counted apart.
         values.extend(these.iter().filter_map(&difference).map(|ns| ns.max(0) as u64));
         histogram.extend(values.iter().copied());
         if !values.is_empty() {
-            let middle = (values.len() - 1) / 2;
-            *p50_ns = *values.select_nth_unstable(middle).1;
+            let rank = |share: f64| ((share * values.len() as f64).ceil() as usize).clamp(1, values.len()) - 1;
+            let (p50, p90) = (rank(0.5), rank(0.9));
+            p90_by_part_ns[part] = *values.select_nth_unstable(p90).1;
+            // What is below the 90th percentile is in front of it now.
+            p50_by_part_ns[part] = *values[..=p90].select_nth_unstable(p50).1;
         }
     }
-    Measured { distribution: histogram.distribution(), p50_by_part_ns, histogram }
+    Measured { distribution: histogram.distribution(), p50_by_part_ns, p90_by_part_ns, histogram }
 }
 
 /// `later` − `earlier`, where both are known.
@@ -183,10 +188,19 @@ impl KernelFacts {
             unstamped_arrived: count(|sample| {
                 sample.complete_ns != Sample::NEVER && sample.arrived_ns == Sample::NEVER
             }),
+            out_of_order: count(|sample| {
+                let times =
+                    [sample.sent_ns, sample.scheduler_ns, sample.driver_ns, sample.arrived_ns, sample.complete_ns];
+                let known = times.into_iter().filter(|&ns| ns != Sample::NEVER).collect::<Vec<_>>();
+                known.windows(2).any(|pair| pair[0] - pair[1] > CLOCKS_APART_NS_MAX)
+            }),
             wall_clock_stepped: self.wall_clock_stepped,
         }
     }
 }
+
+/// Our clock and the wall's are compared to some tens of nanoseconds; over half a second between, they may part by this.
+const CLOCKS_APART_NS_MAX: i64 = 5_000;
 
 /// Whether the requests were sent as they were planned.
 fn fit(samples: &[Sample], interval_ns: f64) -> Option<TestResult> {
@@ -239,6 +253,7 @@ impl Facts<'_> {
             roles: self.roles,
             transport: self.config.transport,
             connections: self.config.connections,
+            active: schedule::active_count(self.config.active, self.config.connections),
             idle: self.config.idle,
             connect_ns: self.connect_ns,
             window_ns,
@@ -309,6 +324,7 @@ mod tests {
             (0..100).map(|at| sample(at * 1_000, (at != 30).then_some(if at < 50 { 100 } else { 200 }))).collect();
         let service = measured(&samples, 100_000, service_ns);
         assert_eq!(service.distribution.count, 99);
+        assert_eq!(service.p90_by_part_ns, service.p50_by_part_ns);
         assert_eq!(service.p50_by_part_ns[..PARTS / 2], [100; PARTS / 2]);
         assert_eq!(service.p50_by_part_ns[PARTS / 2..], [200; PARTS / 2]);
         assert_eq!(measured(&samples, 100_000, lag_ns).distribution.p99_ns, 10);
@@ -319,6 +335,6 @@ mod tests {
     fn nothing_measured_is_nothing_shown() {
         let nothing = measured(&[], 1_000, lag_ns);
         assert_eq!(nothing.distribution.count, 0);
-        assert_eq!(nothing.p50_by_part_ns, [0; PARTS]);
+        assert_eq!((nothing.p50_by_part_ns, nothing.p90_by_part_ns), ([0; PARTS], [0; PARTS]));
     }
 }

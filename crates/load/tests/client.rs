@@ -239,11 +239,17 @@ fn the_kernel_s_timestamps_lie_between_ours() {
             let kernel = report.kernel.unwrap();
             assert!(!kernel.wall_clock_stepped);
             assert_eq!(kernel.hardware, Hardware::None, "{}", kernel.interface);
-            assert_eq!((kernel.unstamped_sent, kernel.unstamped_arrived), (0, 0), "{transport:?} {roles:?}");
-            assert_eq!(kernel.service.distribution.count, 180);
+            assert_eq!(kernel.unstamped_sent, 0, "{transport:?} {roles:?}");
+            assert!(kernel.out_of_order < 18, "{}", kernel.out_of_order);
+            // Two responses that a late client reads at once have no stamp of their own each.
+            assert!(kernel.unstamped_arrived < 90, "{}", kernel.unstamped_arrived);
+            assert_eq!(kernel.service.distribution.count + kernel.unstamped_arrived, 180);
             for sample in samples {
                 let times =
                     [sample.sent_ns, sample.scheduler_ns, sample.driver_ns, sample.arrived_ns, sample.complete_ns];
+                if sample.arrived_ns == Sample::NEVER {
+                    continue;
+                }
                 assert!(
                     times.windows(2).all(|pair| pair[0] <= pair[1] + CLOCKS_NS),
                     "{transport:?} {roles:?}: {sample:?}"

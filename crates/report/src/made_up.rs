@@ -13,7 +13,12 @@ use wire::ServiceSpec;
 
 fn measured(around_ns: u64) -> Measured {
     let histogram: Histogram = (0..200).map(|at| around_ns * (900 + at) / 1000).collect();
-    Measured { distribution: histogram.distribution(), p50_by_part_ns: [around_ns; PARTS], histogram }
+    Measured {
+        distribution: histogram.distribution(),
+        p50_by_part_ns: [around_ns; PARTS],
+        p90_by_part_ns: [around_ns; PARTS],
+        histogram,
+    }
 }
 
 fn trial(index: u32, repeat: u32, architecture: &str, connections: u32) -> Trial {
@@ -67,6 +72,7 @@ fn record(trial: &Trial, service_ns: u64, verdict: VerdictKind, reason: &str) ->
             roles: Roles::OneLoop,
             transport: Transport::Tcp,
             connections: trial.workload.connections,
+            active: 10,
             idle: 0,
             connect_ns: 1,
             window_ns: 1_000_000_000,

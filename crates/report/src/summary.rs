@@ -1,6 +1,6 @@
 //! The figures of each architecture under each workload: histograms merged over repeats, percentiles never averaged.
 
-use lab::record::{Run, TrialRecord, VerdictKind, Workload};
+use lab::record::{Run, TrialRecord, Verdict, VerdictKind, Workload};
 use lab::units::{Share, Size};
 use load::config::{Choice, Schedule};
 use load::report::{KernelReport, Measured};
@@ -23,9 +23,11 @@ pub struct Summary {
     pub metric: &'static str,
     /// How intervals are found.
     pub interval_method: &'static str,
-    /// In what share of cases an interval from so many repeats really holds the truth, by simulation; `None` when nothing
-    /// was repeated.
+    /// In what share of cases the interval of a ratio from so few repeats really holds the truth, by simulation; `None` when
+    /// nothing was repeated.
     pub interval_coverage: Option<f64>,
+    /// The same of the interval of a single figure.
+    pub estimate_coverage: Option<f64>,
     /// The margin of "no practical difference".
     pub margin: f64,
     /// One comparison for each workload, by connections and rate.
@@ -134,15 +136,13 @@ impl Summary {
                 .then(a.rate_per_s.total_cmp(&b.rate_per_s))
         });
         let comparisons: Vec<Comparison> = workloads.into_iter().map(|workload| comparison(run, workload)).collect();
-        let repeats = comparisons.iter().flat_map(|comparison| &comparison.rows).filter(|row| row.is_ranked());
+        let ranked = comparisons.iter().flat_map(|comparison| &comparison.rows).filter(|row| row.is_ranked());
+        let repeats = ranked.map(|row| row.repeats_valid).min().filter(|&repeats| repeats >= 2);
         Self {
             metric: METRIC,
             interval_method: interval::METHOD,
-            interval_coverage: repeats
-                .map(|row| row.repeats_valid)
-                .min()
-                .filter(|&repeats| repeats >= 2)
-                .map(interval::coverage),
+            interval_coverage: repeats.map(interval::coverage),
+            estimate_coverage: repeats.map(interval::estimate_coverage),
             margin: MARGIN,
             comparisons,
         }
@@ -203,20 +203,19 @@ pub(crate) fn title(workload: &Workload) -> String {
     words.join(", ")
 }
 
-/// The verdict of all repeats together. What befell a minority of them by the machine's doing (the client was late, or the
-/// window not steady) is told, and the others stand; what a server itself does wrong even once, it does.
-fn verdict(kinds: &[VerdictKind]) -> VerdictKind {
-    use VerdictKind::{ClientLimited, Unsteady, Valid};
-    let valid = kinds.iter().filter(|kind| **kind == Valid).count();
-    let by_the_machine = kinds.iter().filter(|kind| matches!(kind, ClientLimited | Unsteady)).count();
-    if valid > by_the_machine && valid + by_the_machine == kinds.len() {
-        return Valid;
+/// The verdict of all repeats together. A minority of them that the machine spoilt is told, and the others stand. What may
+/// have been the server's own doing counts even once: to leave it out would be to choose among its results.
+fn verdict(verdicts: &[&Verdict]) -> VerdictKind {
+    let valid = verdicts.iter().filter(|verdict| verdict.kind == VerdictKind::Valid).count();
+    let spoilt = verdicts.iter().filter(|verdict| verdict.is_the_machine_s()).count();
+    if valid > spoilt && valid + spoilt == verdicts.len() {
+        return VerdictKind::Valid;
     }
-    kinds.iter().copied().max().unwrap_or(VerdictKind::Failed)
+    verdicts.iter().map(|verdict| verdict.kind).max().unwrap_or(VerdictKind::Failed)
 }
 
 fn row(architecture: String, finished: &[&TrialRecord], missing: Vec<String>, seed: u64) -> Row {
-    let verdict = verdict(&finished.iter().map(|record| record.verdict.kind).collect::<Vec<_>>());
+    let verdict = verdict(&finished.iter().map(|record| &record.verdict).collect::<Vec<_>>());
     let valid = |record: &&TrialRecord| record.verdict.kind == VerdictKind::Valid;
     let mut records = finished.to_vec();
     if verdict == VerdictKind::Valid {
@@ -318,18 +317,39 @@ fn rank(rows: &mut [Row], seed: u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use VerdictKind::*;
+    use lab::record::{Bound, Check};
+
+    use super::*;
+
+    fn with(kind: VerdictKind, check: &str) -> Verdict {
+        let check = Check {
+            name: check.into(),
+            value: 1.0,
+            limit: 0.0,
+            bound: Bound::AtMost,
+            unit: String::new(),
+            p_value: None,
+            p_value_min: None,
+            passed: kind == Valid,
+            decides: kind,
+        };
+        Verdict { kind, reason: "made up".into(), checks: vec![check] }
+    }
 
     #[test]
     fn a_minority_that_the_machine_spoilt_is_left_out_and_a_server_s_fault_is_not() {
-        assert_eq!(verdict(&[Valid, Valid, Valid]), Valid);
-        assert_eq!(verdict(&[Valid, Unsteady, Valid]), Valid);
-        assert_eq!(verdict(&[Valid, Unsteady, ClientLimited]), Unsteady);
-        assert_eq!(verdict(&[Valid, Unsteady]), Unsteady, "a half is no minority");
-        assert_eq!(verdict(&[Valid, Valid, Saturated]), Saturated);
-        assert_eq!(verdict(&[Valid, Valid, Valid, Failed]), Failed);
-        assert_eq!(verdict(&[ClientLimited]), ClientLimited);
+        let (good, late) = (with(Valid, ""), with(ClientLimited, "lag"));
+        let taken = with(Unsteady, Check::TAKEN_BY_OTHERS);
+        assert_eq!(verdict(&[&good, &good, &good]), Valid);
+        assert_eq!(verdict(&[&good, &late, &good]), Valid);
+        assert_eq!(verdict(&[&good, &taken, &good]), Valid);
+        assert_eq!(verdict(&[&good, &taken, &late]), Unsteady);
+        assert_eq!(verdict(&[&good, &taken]), Unsteady, "a half is no minority");
+        assert_eq!(verdict(&[&good, &good, &with(Unsteady, "trend")]), Unsteady);
+        assert_eq!(verdict(&[&good, &good, &with(Saturated, "outstanding")]), Saturated);
+        assert_eq!(verdict(&[&good, &good, &good, &Verdict::failed("it died")]), Failed);
+        assert_eq!(verdict(&[&late]), ClientLimited);
         assert_eq!(verdict(&[]), Failed);
     }
 
@@ -340,12 +360,11 @@ mod tests {
             |run: &Run| Summary::of(run).comparisons[0].rows.iter().find(|row| row.architecture == "epoll").cloned();
         let before = row(&run).unwrap();
         let spoilt = run.records.iter_mut().find(|record| record.trial.architecture.to_string() == "epoll").unwrap();
-        spoilt.verdict.kind = Unsteady;
-        spoilt.verdict.reason = "a neighbour".into();
+        spoilt.verdict = with(Unsteady, Check::TAKEN_BY_OTHERS);
         let after = row(&run).unwrap();
         assert!(after.is_ranked());
         assert_eq!((after.repeats, after.repeats_valid), (3, 2));
         assert_eq!(after.service.unwrap().count, before.service.unwrap().count * 2 / 3);
-        assert_eq!(after.reasons, ["unsteady: a neighbour"]);
+        assert_eq!(after.reasons, ["unsteady: made up"]);
     }
 }

@@ -91,6 +91,15 @@ pub fn coverage(repeats: usize) -> f64 {
     repeats.checked_sub(2).map_or(0.0, |from_two| COVERAGE[from_two.min(COVERAGE.len() - 1)])
 }
 
+/// In what share of cases the interval of an [`Estimate`] from so many repeats holds the truth: the nominal one, or where
+/// that is less, what lies between the least and the largest of them does, which is as far as a bootstrap can reach.
+pub fn estimate_coverage(repeats: usize) -> f64 {
+    match repeats {
+        0 | 1 => 0.0,
+        _ => (1.0 - 0.5f64.powi(repeats as i32 - 1)).min(0.95),
+    }
+}
+
 /// The median, halfway between the middle two of an even number; `None` of nothing.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
@@ -200,6 +209,12 @@ mod tests {
         // Few enough that the interval is from the least to the largest.
         let three = Estimate { value: 2.0, interval: Some(Interval { low: 1.0, high: 4.0 }) };
         assert_eq!(Estimate::of(&[4.0, 1.0, 2.0], 1), Some(three));
+    }
+
+    #[test]
+    fn few_repeats_do_not_hold_the_truth_as_often_as_many() {
+        let shown: Vec<f64> = [1, 2, 3, 5, 6, 100].into_iter().map(estimate_coverage).collect();
+        assert_eq!(shown, [0.0, 0.5, 0.75, 0.9375, 0.95, 0.95]);
     }
 
     #[test]

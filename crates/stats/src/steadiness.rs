@@ -1,9 +1,10 @@
 //! Whether a figure stayed the same while it was measured. The values are the medians of equal consecutive parts of the
 //! measured window, in order, some tens of them.
 //!
-//! Both tests look only at which of two values is larger, so a burst that falls in a part or two does not decide,
+//! The first two tests look only at which of two values is larger, so a burst that falls in a part or two does not decide,
 //! however large it is. They look at different things: [`trend`] at a rise or fall that goes on, [`change_point`] at one
-//! shift from a level to another. Either finds some of what the other is for.
+//! shift from a level to another. Either finds some of what the other is for. Neither sees what comes and goes: that is for
+//! [`excursion`].
 
 use serde::{Deserialize, Serialize};
 
@@ -73,6 +74,33 @@ pub fn change_point(values: &[f64]) -> Option<ChangePoint> {
     Some(ChangePoint { result: TestResult { name, statistic, p_value, effect, count: values.len() as u64 }, at })
 }
 
+/// A test for a passing change: the longest run of consecutive values that are all more than the share `beyond` above the
+/// median, or all as far below it. What comes and goes within the window is no trend and no shift, but a run.
+///
+/// `statistic` is the length of the run, 0 if no value is so far off. `p_value` is the chance of a run as long as that among
+/// as many values in random order of which as many are off on that side (Feller 1968, XIII.7, for runs of a rare length:
+/// each value within the bounds may begin one). `effect` is the run's median relative to that of
+/// all, less 1. `None` with fewer than 8 values, or when one is not finite, or the median is not positive.
+pub fn excursion(values: &[f64], beyond: f64) -> Option<TestResult> {
+    let level = level(values)?;
+    let n = values.len() as f64;
+    let side = |value: f64| i8::from(value > level * (1.0 + beyond)) - i8::from(value < level * (1.0 - beyond));
+    let runs = values.chunk_by(|&a, &b| side(a) == side(b)).filter(|run| side(run[0]) != 0);
+    let longest = runs.max_by_key(|run| run.len()).unwrap_or_default();
+    let (p_value, effect) = match longest.first() {
+        None => (1.0, 0.0),
+        Some(&first) => {
+            let off = values.iter().filter(|&&value| side(value) == side(first)).count() as f64;
+            let share = off / n;
+            let beginnings = (n - off + 1.0).max(1.0);
+            let chance = 1.0 - (1.0 - share.powi(longest.len() as i32)).powf(beginnings);
+            (chance, median(longest)? / level - 1.0)
+        }
+    };
+    let name = "longest-run test".to_owned();
+    Some(TestResult { name, statistic: longest.len() as f64, p_value, effect, count: values.len() as u64 })
+}
+
 /// The median, if the values can be tested.
 fn level(values: &[f64]) -> Option<f64> {
     let usable = values.len() >= COUNT_MIN && values.iter().all(|value| value.is_finite());
@@ -111,7 +139,57 @@ mod tests {
         if x == 0.0 { 0.0 } else { x.signum() }
     }
 
+    #[test]
+    fn what_comes_and_goes_is_a_run() {
+        let slow = |from: usize, to: usize| -> Vec<f64> {
+            (0..32).map(|at| if (from..to).contains(&at) { 10.0 } else { 1.0 + 0.02 * (at % 3) as f64 }).collect()
+        };
+        // A quarter at the end or the beginning, a third in the middle, an eighth anywhere.
+        for (from, to) in [(24, 32), (0, 8), (11, 21), (5, 9), (28, 32)] {
+            let found = excursion(&slow(from, to), 0.5).unwrap();
+            assert_eq!(found.statistic, (to - from) as f64);
+            assert!(found.p_value < 0.01 && found.effect > 5.0, "{from}..{to}: {found:?}");
+        }
+        let short = excursion(&slow(10, 12), 0.5).unwrap();
+        assert!(short.p_value > 0.01, "a burst in two parts does not decide: {short:?}");
+        let none = excursion(&slow(0, 0), 0.5).unwrap();
+        assert_eq!((none.statistic, none.p_value, none.effect), (0.0, 1.0, 0.0));
+    }
+
+    #[test]
+    fn chance_makes_no_runs() {
+        use rand::{SeedableRng, seq::SliceRandom};
+        let mut random = rand_xoshiro::Xoshiro256PlusPlus::seed_from_u64(1);
+        for off in [4usize, 8, 12] {
+            let mut found = 0;
+            for _ in 0..2_000 {
+                let mut values: Vec<f64> = (0..32).map(|at| if at < off { 10.0 } else { 1.0 }).collect();
+                values.shuffle(&mut random);
+                found += usize::from(excursion(&values, 0.5).unwrap().p_value < 0.01);
+            }
+            assert!(found <= 40, "{found} of 2000 random orders of {off} of 32 were taken for no chance");
+        }
+    }
+
     proptest! {
+        #[test]
+        fn the_longest_run_is_that_of_the_definition(values in prop::collection::vec(1u32..12, 8..30)) {
+            let values: Vec<f64> = values.into_iter().map(f64::from).collect();
+            let middle = median(&values).unwrap();
+            let mut longest = 0;
+            for from in 0..values.len() {
+                for to in from + 1..=values.len() {
+                    let all = |off: &dyn Fn(f64) -> bool| values[from..to].iter().all(|&value| off(value));
+                    if all(&|value| value > 1.5 * middle) || all(&|value| value < 0.5 * middle) {
+                        longest = longest.max(to - from);
+                    }
+                }
+            }
+            let found = excursion(&values, 0.5).unwrap();
+            prop_assert_eq!(found.statistic as usize, longest);
+            prop_assert!((0.0..=1.0).contains(&found.p_value));
+        }
+
         #[test]
         fn the_trend_is_that_of_the_definition(values in values()) {
             let n = values.len();
