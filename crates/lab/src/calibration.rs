@@ -15,7 +15,9 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use stats::{Estimate, quantile};
+use stats::{Estimate, interval, quantile};
+
+use crate::units::Time;
 
 /// A hold is recovered when the bias is at most this, in nanoseconds...
 const BIAS_NS_MAX: f64 = 2_000.0;
@@ -96,6 +98,8 @@ pub struct Calibration {
     pub client: String,
     /// Each hold once a round.
     pub rounds: u32,
+    /// In what share of cases an interval from so many rounds really holds the truth.
+    pub interval_coverage: f64,
     /// The null server first, then the holds in order.
     pub conditions: Vec<Condition>,
 }
@@ -177,6 +181,7 @@ pub fn calibrate(settings: &Settings, on_trial: &mut dyn FnMut(usize, usize, Hol
         connections: settings.load.connections,
         client: trials[0].first().map(|trial| trial.client.clone()).unwrap_or_default(),
         rounds: settings.rounds,
+        interval_coverage: interval::estimate_coverage(settings.rounds as usize),
         conditions: conditions.collect(),
     })
 }
@@ -190,12 +195,27 @@ fn trial(settings: &Settings, hold: Hold, round: u64) -> anyhow::Result<Trial> {
     // Only now does the reflector see their ends.
     let held = reflector.stop()?;
     drop(connections);
-    ensure!(report.errors.total() == 0, "the null server and its like must not fail: {:?}", report.errors);
+    let failed: Vec<String> = report
+        .errors
+        .by_class()
+        .iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(class, count)| format!("{count} {class}"))
+        .collect();
+    ensure!(
+        failed.is_empty(),
+        "round {}, hold {} of {}: requests failed ({}); lower --hold or --rate, or take more --connections",
+        round + 1,
+        hold.law.name(),
+        Time(hold.mean_ns),
+        failed.join(", ")
+    );
     let word = |value: serde_json::Result<serde_json::Value>| {
         value.ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
     };
     Ok(Trial {
-        requests: matched(&samples, &held).context("a reflector's log does not match the client's")?,
+        requests: matched(&samples, &held)
+            .context("requests of the client are not in the server's log; report it with the command that you gave")?,
         lag_p99_ns: report.lag.distribution.p99_ns as f64,
         client: format!("{}, {}", word(serde_json::to_value(report.roles)), word(serde_json::to_value(report.pacing))),
     })
@@ -282,6 +302,11 @@ mod tests {
         let found: Vec<(f64, f64)> = requests.iter().map(|request| (request.held_ns, request.client_ns)).collect();
         assert_eq!(found, [(30.0, 130.0), (10.0, 110.0), (20.0, 120.0)]);
         assert_eq!(matched(&[sample(2, 1)], &log), None, "a connection that the reflector does not know");
+        // A hold that is the client's own, in the middle, is one of before the window only if the log begins with it.
+        let log = [held(0, 1), held(0, 2), held(0, 3), held(0, 4)];
+        let samples = [sample(0, 103), sample(0, 104)];
+        let holds: Vec<f64> = matched(&samples, &log).unwrap().iter().map(|request| request.held_ns).collect();
+        assert_eq!(holds, [4.0, 3.0], "the last ones");
     }
 
     /// A client that measures `wrong_ns` too much of a hold, on a way of 5 µs that wavers by 1 µs.

@@ -25,7 +25,7 @@ const TASKS_BESIDE: u64 = 256;
 const MAPPINGS_PER_THREAD: u64 = 2;
 /// Mappings of a process besides its threads'.
 const MAPPINGS_BESIDE: u64 = 512;
-/// Memory of a planned request: its record, its sample, and what summarising takes; with the kernel's timestamps 40 more.
+/// Memory of a planned request: its record, its sample, what summarising takes, and room for the kernel's timestamps.
 const BYTES_PER_REQUEST: u64 = 176;
 /// Memory of a connection in bytes, both its ends and the kernel's part, rounded up from what was seen at 400 and 2 000
 /// connections on Linux 6: 7 kB in an event loop, 48 kB with a thread, 200 kB with a process.

@@ -9,7 +9,7 @@ use crate::terminal::{align, trim, wrap};
 
 /// The table, and what it means.
 pub fn render(calibration: &Calibration, width: usize) -> String {
-    let Calibration { transport, rate_per_s, connections, client, rounds, conditions } = calibration;
+    let Calibration { transport, rate_per_s, connections, client, rounds, conditions, interval_coverage } = calibration;
     let mut table = Table::new();
     let headings = [
         "hold",
@@ -38,8 +38,9 @@ pub fn render(calibration: &Calibration, width: usize) -> String {
         "The client ({client}) sent {rate_per_s} requests/s over {connections} connections ({transport}) to a server that \
          holds each response for a known time, {rounds} rounds of every hold. Of each service time the hold is known; the \
          rest is the way there and back, {} (median) with the null server, which holds nothing. Bias: how much more the \
-         client measured than hold and way; spread: how single requests lie around it.",
-        format::time(way)
+         client measured than hold and way; spread: how single requests lie around it. The interval is a bootstrap of the medians of rounds{}.",
+        format::time(way),
+        format::coverage(Some(*interval_coverage)).replace("repeats", "rounds")
     );
     let missed: Vec<String> = conditions.iter().filter(|condition| !condition.is_recovered()).map(hold).collect();
     let verdict = if missed.is_empty() {
@@ -111,6 +112,7 @@ mod tests {
             connections: 16,
             client: "one-loop, spin".into(),
             rounds: 5,
+            interval_coverage: 0.94,
             conditions: vec![
                 condition(0, Law::Fixed, 0.0, None),
                 condition(100_000, Law::Fixed, 250.0, Some(recovered(100_000.0, 80.0, None))),

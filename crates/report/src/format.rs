@@ -45,6 +45,22 @@ pub fn significant(value: f64) -> String {
     format!("{value:.*}", decimals(rounded.max(1e-4)))
 }
 
+/// How often an interval from few repeats holds the truth, in words; nothing where that is as often as it should.
+pub fn coverage(share: Option<f64>) -> String {
+    match share {
+        Some(share) if share < 0.95 => {
+            format!(" (from so few repeats it holds the truth in {:.0} % of cases)", 100.0 * share)
+        }
+        _ => String::new(),
+    }
+}
+
+/// A value by the name that it has in flags and files.
+pub fn name(value: &impl serde::Serialize) -> String {
+    let value = serde_json::to_value(value).unwrap_or_default();
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 
 use lab::record::{Run, RunHeader, Trial, TrialRecord, Verdict, VerdictKind, Workload};
 use load::config::{Choice, LoadConfig, Pacing, Phases, Roles, Schedule, Transport};
-use load::report::{ClockFacts, Errors, LoadReport, Measured, Outstanding, PARTS};
+use load::interface::Hardware;
+use load::report::{ClockFacts, Errors, KernelReport, LoadReport, Measured, Outstanding, PARTS};
 use server::counters::Totals;
 use server::{ServeConfig, ServerCounters};
 use stats::Histogram;
@@ -110,6 +111,26 @@ fn record(trial: &Trial, service_ns: u64, verdict: VerdictKind, reason: &str) ->
         }),
         cpu_taken_by_others: Some(0.01),
         verdict: Verdict { kind: verdict, reason: reason.into(), checks: Vec::new() },
+    }
+}
+
+/// As if the kernel's timestamps had been asked for; in one trial the wall clock was set.
+pub(crate) fn add_kernel(run: &mut Run) {
+    for (at, record) in run.records.iter_mut().enumerate() {
+        let Some(load) = &mut record.load else { continue };
+        load.kernel = Some(KernelReport {
+            interface: "lo".into(),
+            hardware: Hardware::None,
+            to_scheduler: measured(400),
+            to_driver: measured(600),
+            from_arrival: measured(1_500),
+            service: measured(load.service.distribution.p50_ns - 2_000),
+            hardware_service: None,
+            unstamped_sent: 1,
+            unstamped_arrived: 0,
+            out_of_order: u64::from(at == 1),
+            wall_clock_stepped: at == 0,
+        });
     }
 }
 

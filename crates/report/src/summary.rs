@@ -101,6 +101,10 @@ pub struct Kernel {
     pub service: Distribution,
     /// Service time as the interface saw it.
     pub hardware_service: Option<Distribution>,
+    /// Requests whose stamps are out of their order.
+    pub out_of_order: u64,
+    /// In some repeat the wall clock was set, so that its stamps are left out.
+    pub wall_clock_stepped: bool,
     /// Share of requests for which a stamp is missing.
     pub unstamped: f64,
 }
@@ -278,6 +282,8 @@ fn kernel(reports: &[&KernelReport]) -> Option<Kernel> {
         from_arrival: merged(|report| Some(&report.from_arrival)),
         service: stamped,
         hardware_service: (hardware.count > 0).then_some(hardware),
+        out_of_order: reports.iter().map(|report| report.out_of_order).sum(),
+        wall_clock_stepped: reports.iter().any(|report| report.wall_clock_stepped),
         unstamped: missing / (missing + stamped.count as f64).max(1.0),
     })
 }

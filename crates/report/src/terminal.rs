@@ -4,7 +4,7 @@ use comfy_table::{Cell, CellAlignment, Table, presets};
 use lab::record::Run;
 use load::interface::Hardware;
 
-use crate::summary::{Comparison, Row, Summary};
+use crate::summary::{Comparison, Kernel, Row, Summary};
 use crate::{format, sentence};
 
 /// A column: its heading, how important it is (0: always shown), and its text.
@@ -80,14 +80,12 @@ pub fn render(run: &Run, width: usize) -> String {
     for comparison in &summary.comparisons {
         let Comparison { title, rows, .. } = comparison;
         line(title);
-        let (table, dropped) = table(rows, width);
+        let (table, dropped) = table(COLUMNS, rows, width);
         line(&table);
         if !dropped.is_empty() {
             line(&wrap(&format!("(too narrow for: {}; see --json)", dropped.join(", ")), width));
         }
-        if let Some(table) = kernel(rows) {
-            line(&table);
-        }
+        kernel(rows, width).iter().for_each(|text| line(text));
         for row in rows {
             for reason in &row.reasons {
                 line(&wrap(&format!("{} {reason}", row.architecture), width));
@@ -105,49 +103,64 @@ pub fn render(run: &Run, width: usize) -> String {
     text
 }
 
-/// What the kernel's timestamps say, next to the client's; `None` when they were not asked for.
-fn kernel(rows: &[Row]) -> Option<String> {
-    let headings = [
-        "architecture",
-        "t2k-t2 p50 µs",
-        "p99",
-        "t3-t3k p50 µs",
-        "p99",
-        "service time p50 µs: client",
-        "kernel",
-        "hardware",
-        "no stamp",
-    ];
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(headings);
-    for (row, kernel) in rows.iter().filter_map(|row| Some((row, row.kernel.as_ref()?))) {
-        let us = |ns: u64| format::us(ns as f64);
-        let cells = [
-            row.architecture.clone(),
-            us(kernel.to_driver.p50_ns),
-            us(kernel.to_driver.p99_ns),
-            us(kernel.from_arrival.p50_ns),
-            us(kernel.from_arrival.p99_ns),
-            service(row, |d| d.p50_ns),
-            us(kernel.service.p50_ns),
-            kernel.hardware_service.map_or_else(none, |hardware| us(hardware.p50_ns)),
-            format!("{:.2} %", 100.0 * kernel.unstamped),
-        ];
-        table.add_row(cells);
-    }
-    align(&mut table);
-    let first = rows.iter().find_map(|row| row.kernel.as_ref())?;
+/// The columns of [`kernel`], as those of [`COLUMNS`].
+const KERNEL_COLUMNS: &[Column] = &[
+    Column { heading: "architecture", rank: 0, text: |row| row.architecture.clone() },
+    Column { heading: "t2k-t2 p50 µs", rank: 0, text: |row| kernel_us(row, |k| k.to_driver.p50_ns) },
+    Column { heading: "p99", rank: 2, text: |row| kernel_us(row, |k| k.to_driver.p99_ns) },
+    Column { heading: "t3-t3k p50 µs", rank: 0, text: |row| kernel_us(row, |k| k.from_arrival.p50_ns) },
+    Column { heading: "p99", rank: 2, text: |row| kernel_us(row, |k| k.from_arrival.p99_ns) },
+    Column { heading: "client p50 µs", rank: 1, text: |row| service(row, |d| d.p50_ns) },
+    Column { heading: "kernel p50 µs", rank: 1, text: |row| kernel_us(row, |k| k.service.p50_ns) },
+    Column {
+        heading: "hardware",
+        rank: 3,
+        text: |row| match row.kernel.as_ref().and_then(|kernel| kernel.hardware_service) {
+            Some(hardware) => format::us(hardware.p50_ns as f64),
+            None => none(),
+        },
+    },
+    Column {
+        heading: "no stamp",
+        rank: 3,
+        text: |row| row.kernel.as_ref().map_or(none(), |kernel| format!("{:.2} %", 100.0 * kernel.unstamped)),
+    },
+];
+
+fn kernel_us(row: &Row, figure: fn(&Kernel) -> u64) -> String {
+    row.kernel.as_ref().map_or(none(), |kernel| format::us(figure(kernel) as f64))
+}
+
+/// What the kernel's timestamps say, next to the client's service time; nothing when they were not asked for.
+fn kernel(rows: &[Row], width: usize) -> Vec<String> {
+    let Some(first) = rows.iter().find_map(|row| row.kernel.as_ref()) else { return Vec::new() };
     let hardware = match first.hardware {
         Hardware::None => "has no hardware timestamps",
         Hardware::Off => "has hardware timestamps, which are switched off (hwstamp_ctl -t 1 -r 1)",
         Hardware::On => "takes hardware timestamps",
     };
-    Some(format!("As the kernel saw it, on the interface {}, which {hardware}:\n{}", first.interface, trim(&table)))
+    let mut lines = vec![
+        wrap(&format!("As the kernel saw it, on the interface {}, which {hardware}:", first.interface), width),
+        table(KERNEL_COLUMNS, rows, width).0,
+    ];
+    let kernels = || rows.iter().filter_map(|row| row.kernel.as_ref());
+    if kernels().any(|kernel| kernel.wall_clock_stepped) {
+        lines.push(wrap(
+            "The wall clock, which the kernel's stamps are of, was set during some trials, whose stamps are left out; stop \
+             what sets it (chronyd, systemd-timesyncd) while measuring.",
+            width,
+        ));
+    }
+    let out_of_order: u64 = kernels().map(|kernel| kernel.out_of_order).sum();
+    if out_of_order > 0 {
+        lines.push(wrap(&format!("{out_of_order} requests have stamps out of their order: clocks that part."), width));
+    }
+    lines
 }
 
-fn table(rows: &[Row], width: usize) -> (String, Vec<&'static str>) {
+fn table(columns: &'static [Column], rows: &[Row], width: usize) -> (String, Vec<&'static str>) {
     let build = |rank_max: u8| {
-        let shown = || COLUMNS.iter().filter(|column| column.rank <= rank_max);
+        let shown = || columns.iter().filter(|column| column.rank <= rank_max);
         let mut table = Table::new();
         table.load_style(presets::NOTHING).set_header(shown().map(|column| column.heading));
         for row in rows {
@@ -158,7 +171,7 @@ fn table(rows: &[Row], width: usize) -> (String, Vec<&'static str>) {
     };
     let fits = |table: &Table| table.lines().all(|line| line.trim_end().chars().count() <= width);
     let rank_max = (0..=4).rev().find(|&rank| fits(&build(rank))).unwrap_or(0);
-    let dropped = COLUMNS.iter().filter(|column| column.rank > rank_max).map(|column| column.heading).collect();
+    let dropped = columns.iter().filter(|column| column.rank > rank_max).map(|column| column.heading).collect();
     (trim(&build(rank_max)), dropped)
 }
 
@@ -184,16 +197,10 @@ fn about(run: &Run, summary: &Summary) -> String {
     let kernel = fact("kernel").split_whitespace().next().unwrap_or("unknown");
     let possible = header.trials.iter().filter(|trial| trial.impossible.is_empty()).count();
     let client = run.records.iter().find_map(|record| record.load.as_ref()).map_or_else(String::new, |load| {
-        let roles = serde_json::to_value(load.roles).unwrap_or_default();
-        let pacing = serde_json::to_value(load.pacing).unwrap_or_default();
-        let words = (roles.as_str().unwrap_or_default(), pacing.as_str().unwrap_or_default());
-        format!("Client: {}, pacing {}, clock {}.\n", words.0, words.1, load.clock.source)
+        let (roles, pacing) = (format::name(&load.roles), format::name(&load.pacing));
+        format!("Client: {roles}, pacing {pacing}, clock {}.\n", load.clock.source)
     });
-    let coverage = match summary.interval_coverage {
-        Some(coverage) => format!(" (from so few repeats it holds the truth in {:.0} % of cases)", 100.0 * coverage),
-        None => String::new(),
-    };
-    let coverage = if summary.interval_coverage.is_some_and(|share| share < 0.95) { coverage } else { String::new() };
+    let coverage = format::coverage(summary.interval_coverage);
     format!(
         "Service time runs from the request's write to the last byte of its response; \"vs best\" is {}, with {}{coverage}; \
          p1 to p99 are of all repeats together.\n\
@@ -256,5 +263,17 @@ mod tests {
         let mut run = made_up::run();
         run.records.clear();
         insta::assert_snapshot!(render(&run, 100));
+    }
+
+    #[test]
+    fn the_kernel_s_view_fits_the_width() {
+        let mut run = made_up::run();
+        made_up::add_kernel(&mut run);
+        for width in [160, 80] {
+            let text = render(&run, width);
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
+            let lines = text.lines().skip_while(|line| !line.starts_with("As the kernel saw it"));
+            insta::assert_snapshot!(format!("kernel_{width}"), lines.take(8).collect::<Vec<_>>().join("\n"));
+        }
     }
 }

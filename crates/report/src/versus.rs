@@ -2,6 +2,7 @@
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use lab::record::{Run, RunHeader, Trial, TrialRecord, VerdictKind, Workload};
+use load::LoadConfig;
 use load::config::Phases;
 use serde::Serialize;
 use server::Architecture;
@@ -18,6 +19,8 @@ pub struct Versus {
     pub format: u32,
     /// How intervals are found.
     pub interval_method: &'static str,
+    /// In what share of cases an interval from as few repeats as the fewest really holds the truth; `None` without intervals.
+    pub interval_coverage: Option<f64>,
     /// The margin of "no practical difference".
     pub margin: f64,
     /// The run that is compared with.
@@ -51,6 +54,8 @@ pub struct Side {
     pub seed: u64,
     /// Where the server and the client were placed.
     pub placement: String,
+    /// How the client was built, which is the same in all trials of a run.
+    pub client: String,
 }
 
 /// A fact that is not the same on both hosts.
@@ -190,6 +195,12 @@ impl Versus {
         Self {
             format: json::FORMAT,
             interval_method: interval::METHOD,
+            interval_coverage: pairs
+                .iter()
+                .map(|pair| pair.a.repeats_valid.min(pair.b.repeats_valid))
+                .filter(|&repeats| repeats >= 2)
+                .min()
+                .map(interval::coverage),
             margin: MARGIN,
             a: side(&a.header),
             b: side(&b.header),
@@ -241,7 +252,20 @@ fn side(header: &RunHeader) -> Side {
         started_at: header.started_at.clone(),
         seed: header.seed,
         placement: header.placement.clone(),
+        client: header.trials.first().map(|trial| client(&trial.load)).unwrap_or_default(),
     }
+}
+
+/// The client's settings in words.
+fn client(load: &LoadConfig) -> String {
+    let LoadConfig { pacing, roles, clients, clock, timestamps, .. } = load;
+    format!(
+        "pacing {}, roles {}, clients {clients}, clock {}, timestamps {}",
+        format::name(pacing),
+        format::name(roles),
+        format::name(clock),
+        format::name(timestamps)
+    )
 }
 
 fn pair(a: &Run, b: &Run, of_a: &Group<'_>, of_b: &Group<'_>) -> Pair {
@@ -403,6 +427,9 @@ pub fn render(versus: &Versus, width: usize) -> String {
         let told = versus.host_differences.iter().map(|it| format!("{}: A {}; B {}", it.fact, it.a, it.b));
         lines.extend(told.map(prose));
     }
+    if versus.a.client != versus.b.client {
+        lines.push(prose(format!("The client differs: A {}; B {}.", versus.a.client, versus.b.client)));
+    }
     if versus.a.placement != versus.b.placement {
         lines.push(prose(format!("Placement differs: A {}; B {}.", versus.a.placement, versus.b.placement)));
     }
@@ -411,9 +438,10 @@ pub fn render(versus: &Versus, width: usize) -> String {
         lines.push(prose(format!("muxbench differs: A {a}, B {b}; CHANGELOG.md says what changes measurements.")));
     }
     lines.push(prose(format!(
-        "Service times are medians over valid repeats; \"B/A\" is B's against A's, with {}; within {:.0} % it makes no \
+        "Service times are medians over valid repeats; \"B/A\" is B's against A's, with {}{}; within {:.0} % it makes no \
          practical difference.",
         versus.interval_method,
+        format::coverage(versus.interval_coverage),
         versus.margin * 100.0
     )));
     lines.join("\n") + "\n"

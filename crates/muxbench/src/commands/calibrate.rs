@@ -76,11 +76,13 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut client = experiment::Client::default();
     args.client.apply(&mut client);
     let any = "127.0.0.1:0".parse()?;
+    // Few of an exponential law's draws are longer than twenty times their mean.
+    let drain_ns = args.hold.iter().map(|hold| hold.0.saturating_mul(20)).max().unwrap_or(0) + 2_000_000_000;
     let load = LoadConfig {
         transport: args.transport,
         connections: args.connections.get(),
         rate_per_s: args.rate.0,
-        phases: Phases { ramp_ns: 0, hold_ns: 200_000_000, measure_ns: args.measure.0, drain_ns: 2_000_000_000 },
+        phases: Phases { ramp_ns: 0, hold_ns: 200_000_000, measure_ns: args.measure.0, drain_ns },
         pacing: client.pacing,
         roles: client.roles,
         clients: client.clients.get(),

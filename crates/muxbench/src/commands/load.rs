@@ -209,8 +209,13 @@ fn text(report: &LoadReport, verdict: &lab::record::Verdict) -> String {
         }
         let _ = writeln!(
             text,
-            "kernel timestamps on {}: {} requests and {} responses without",
-            kernel.interface, kernel.unstamped_sent, kernel.unstamped_arrived
+            "kernel timestamps on {} (hardware timestamps: {}): {} requests and {} responses without, {} out of order{}",
+            kernel.interface,
+            format::name(&kernel.hardware),
+            kernel.unstamped_sent,
+            kernel.unstamped_arrived,
+            kernel.out_of_order,
+            if kernel.wall_clock_stepped { "; the wall clock was set meanwhile, so that none can be used" } else { "" }
         );
     }
     let _ = writeln!(
