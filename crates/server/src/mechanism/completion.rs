@@ -17,7 +17,7 @@ pub trait Completion: Sized {
     /// Most completions that one `wait` reports.
     const DONE_MAX: usize;
 
-    /// Room for so many connections, below 2^28.
+    /// Room for so many connections, below 2^29.
     ///
     /// # Errors
     /// What the kernel says.

@@ -110,9 +110,11 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Completio
     const DONE_MAX: usize = 1024;
 
     fn new(connections_max: usize, counters: &'static Counters) -> io::Result<Self> {
-        assert!(connections_max < KIND_ONE as usize, "slots leave no room for kinds");
-        let (ring, buffers) =
-            set_up(SQPOLL, connections_max.next_power_of_two().clamp(*BUFFERS.start(), *BUFFERS.end()))?;
+        if connections_max >= KIND_ONE as usize {
+            return Err(io::Error::from_raw_os_error(libc::EMFILE));
+        }
+        let buffers = connections_max.clamp(*BUFFERS.start(), *BUFFERS.end()).next_power_of_two();
+        let (ring, buffers) = set_up(SQPOLL, buffers)?;
         let unreleased = if ZERO_COPY { vec![0; connections_max] } else { Vec::new() };
         Ok(Self { ring, buffers, unreleased, counters })
     }
@@ -197,11 +199,11 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Completio
             let more = cqueue::more(entry.flags());
             let what = match kind {
                 Operation::Stop => What::Stop,
-                // SAFETY: a descriptor that the kernel has just given us.
-                Operation::Accept => What::Accepted {
-                    result: outcome(entry.result()).map(|accepted| unsafe { OwnedFd::from_raw_fd(accepted as RawFd) }),
-                    more,
-                },
+                Operation::Accept => {
+                    // SAFETY: a descriptor that the kernel has just given us.
+                    let own = |accepted| unsafe { OwnedFd::from_raw_fd(accepted as RawFd) };
+                    What::Accepted { result: outcome(entry.result()).map(own), more }
+                }
                 Operation::Receive => What::Received(Received {
                     result: outcome(entry.result()),
                     more,

@@ -181,3 +181,13 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_costs_at_most_48_bytes_here() {
+        assert!(size_of::<super::super::ready::Slot<Serving<<Fixed as Service>::Conn>>>() <= 48);
+    }
+}
