@@ -109,6 +109,7 @@ fn unsafe_stays_where_system_calls_are() {
         "crates/server/src/mechanism/epoll.rs",
         "crates/server/src/mechanism/io_uring.rs",
         "crates/server/src/mechanism/io_uring/buffers.rs",
+        "crates/server/src/mechanism/io_uring/tests.rs",
         "crates/server/src/mechanism/poll.rs",
         "crates/server/src/mechanism/select.rs",
         "crates/server/src/network/blocking.rs",

@@ -40,19 +40,7 @@ pub(super) struct IoUring<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_
 pub(super) fn can_run<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool>() -> Result<(), String> {
     let (ring, _buffers) = set_up(SQPOLL, *BUFFERS.start()).map_err(|error| {
         let disabled = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").unwrap_or_default();
-        let help = match (error.raw_os_error(), disabled.trim()) {
-            (Some(libc::EPERM), "1" | "2") => format!(
-                "kernel.io_uring_disabled is {}; sysctl -w kernel.io_uring_disabled=0 allows it",
-                disabled.trim()
-            ),
-            (Some(libc::EPERM | libc::ENOSYS), _) => {
-                "a container's seccomp profile may forbid it, or the kernel be built without it".into()
-            }
-            (Some(libc::EINVAL), _) => "the kernel is older than Linux 6.0".into(),
-            (Some(libc::ENOMEM), _) => "raise the limit of locked memory (ulimit -l)".into(),
-            _ => "see io_uring_setup(2)".into(),
-        };
-        format!("no io_uring: {error}; {help}")
+        why_not(&error, disabled.trim())
     })?;
     let mut known = Probe::new();
     ring.submitter().register_probe(&mut known).map_err(|error| format!("no io_uring: {error}"))?;
@@ -60,6 +48,21 @@ pub(super) fn can_run<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY
         return Err("the kernel has no zero-copy send; it needs Linux 6.0".into());
     }
     Ok(())
+}
+
+/// What the kernel said, and what may help. `disabled` is the value of kernel.io_uring_disabled.
+fn why_not(error: &io::Error, disabled: &str) -> String {
+    let help = match (error.raw_os_error(), disabled) {
+        (Some(libc::EPERM), "1" | "2") => {
+            &*format!("kernel.io_uring_disabled is {disabled}: sysctl -w kernel.io_uring_disabled=0")
+        }
+        (Some(libc::EPERM), _) => "a container's seccomp profile may forbid it",
+        (Some(libc::ENOSYS), _) => "the kernel is built without it, or a container's seccomp profile hides it",
+        (Some(libc::EINVAL), _) => "it needs Linux 6.0",
+        (Some(libc::ENOMEM), _) => "raise the limit of locked memory (ulimit -l)",
+        _ => "see io_uring_setup(2)",
+    };
+    format!("no io_uring: {error}; {help}")
 }
 
 /// A ring with its buffers.

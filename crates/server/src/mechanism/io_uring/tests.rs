@@ -57,6 +57,14 @@ fn tags_read_back() {
 }
 
 #[test]
+fn says_what_may_help() {
+    let why = why_not(&io::Error::from_raw_os_error(libc::EPERM), "2");
+    let expected = "no io_uring: Operation not permitted (os error 1); kernel.io_uring_disabled is 2: \
+                    sysctl -w kernel.io_uring_disabled=0";
+    assert_eq!(why, expected);
+}
+
+#[test]
 fn a_receive_without_a_buffer_fails_and_loses_nothing() {
     fn check<M: Completion>() {
         let mut mechanism = M::new(1, counters()).unwrap();
