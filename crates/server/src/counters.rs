@@ -36,6 +36,13 @@ pub struct Totals {
     pub events: u64,
     /// System calls by kind: `accept`, `read`, `write`, `wait`, `control`, `close`, `spawn`.
     pub syscalls: BTreeMap<String, u64>,
+    /// Operations that the kernel was asked to do, by kind: `accept`, `receive`, `send`, `cancel`, `stop`; empty where
+    /// we do the I/O.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub operations: BTreeMap<String, u64>,
+    /// Completions of these, by kind. An operation that goes on, as a multishot receive does, has many.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub completions: BTreeMap<String, u64>,
     /// CPU time in user mode, in nanoseconds.
     pub cpu_user_ns: u64,
     /// CPU time in the kernel, in nanoseconds.
@@ -97,11 +104,9 @@ impl Totals {
 
     /// What was added after `earlier`.
     fn since(&self, earlier: &Self) -> Self {
-        let syscalls = self
-            .syscalls
-            .iter()
-            .map(|(kind, count)| (kind.clone(), count - earlier.syscalls.get(kind).copied().unwrap_or(0)))
-            .collect();
+        let by_kind = |now: &BTreeMap<String, u64>, before: &BTreeMap<String, u64>| {
+            now.iter().map(|(kind, count)| (kind.clone(), count - before.get(kind).copied().unwrap_or(0))).collect()
+        };
         Self {
             requests: self.requests - earlier.requests,
             bytes_in: self.bytes_in - earlier.bytes_in,
@@ -109,7 +114,9 @@ impl Totals {
             accepted: self.accepted - earlier.accepted,
             refused: self.refused - earlier.refused,
             events: self.events - earlier.events,
-            syscalls,
+            syscalls: by_kind(&self.syscalls, &earlier.syscalls),
+            operations: by_kind(&self.operations, &earlier.operations),
+            completions: by_kind(&self.completions, &earlier.completions),
             // The kernel's split into user and system is scaled anew at every look, and one side may step back a little.
             cpu_user_ns: self.cpu_user_ns.saturating_sub(earlier.cpu_user_ns),
             cpu_system_ns: self.cpu_system_ns.saturating_sub(earlier.cpu_system_ns),

@@ -72,14 +72,36 @@ impl<'a> Acceptor<'a> {
         self.counters.syscall(Syscall::Accept);
         match rustix::net::accept_with(self.listener, flags(self.nonblocking)) {
             Ok(connection) => Ok(prepare(connection)),
-            Err(Errno::AGAIN) => Ok(Accepted::WouldBlock),
-            Err(Errno::INTR | Errno::CONNABORTED) => Ok(Accepted::None),
-            // What shutdown(2) of a listening socket gives.
-            Err(Errno::INVAL) => Ok(Accepted::Shutdown),
             Err(Errno::MFILE | Errno::NFILE) => self.turn_one_away(),
-            // Memory may come back; the connection still waits.
-            Err(Errno::NOBUFS | Errno::NOMEM) => Ok(Accepted::None),
-            Err(error) => Err(error.into()),
+            Err(error) => without_connection(error),
+        }
+    }
+
+    /// What came of an accept that the kernel did by itself.
+    ///
+    /// Without descriptors the reserve is given up, and the next connection gets it. If by then there is no other, that
+    /// connection is turned away, and the descriptor is the reserve again.
+    ///
+    /// # Errors
+    /// As [`Acceptor::accept`].
+    pub fn completed(&mut self, result: Result<OwnedFd, Errno>) -> io::Result<Accepted> {
+        match result {
+            Ok(connection) => {
+                if self.reserve.is_none() {
+                    self.reserve = open_reserve().ok();
+                }
+                if self.reserve.is_none() {
+                    self.refuse(connection);
+                    self.reserve = open_reserve().ok();
+                    return Ok(Accepted::None);
+                }
+                Ok(prepare(connection))
+            }
+            Err(Errno::MFILE | Errno::NFILE) => {
+                self.reserve = None;
+                Ok(Accepted::None)
+            }
+            Err(error) => without_connection(error),
         }
     }
 
@@ -129,6 +151,19 @@ impl<'a> Acceptor<'a> {
             Err(Errno::INTR) => Ok(false),
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+/// What an error says that is not for want of descriptors.
+fn without_connection(error: Errno) -> io::Result<Accepted> {
+    match error {
+        Errno::AGAIN => Ok(Accepted::WouldBlock),
+        Errno::INTR | Errno::CONNABORTED => Ok(Accepted::None),
+        // What shutdown(2) of a listening socket gives.
+        Errno::INVAL => Ok(Accepted::Shutdown),
+        // Memory may come back; the connection still waits.
+        Errno::NOBUFS | Errno::NOMEM => Ok(Accepted::None),
+        error => Err(error.into()),
     }
 }
 

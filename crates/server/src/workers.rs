@@ -18,9 +18,9 @@ pub enum Syscall {
     Read,
     /// write.
     Write,
-    /// select, poll, epoll_wait.
+    /// select, poll, epoll_wait; io_uring_enter that waits.
     Wait,
-    /// epoll_ctl and its like: changes to what is watched.
+    /// epoll_ctl and its like: changes to what is watched; io_uring_enter that only submits.
     Control,
     /// close.
     Close,
@@ -38,6 +38,33 @@ impl Syscall {
         (Self::Control, "control"),
         (Self::Close, "close"),
         (Self::Spawn, "spawn"),
+    ];
+}
+
+/// The kinds of operations that a kernel is asked to do by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Operation {
+    /// Accept connections: one, or one after another.
+    Accept,
+    /// Receive: once, or again and again.
+    Receive,
+    /// Send.
+    Send,
+    /// End another operation.
+    Cancel,
+    /// Watch the descriptor that tells the loop to stop.
+    Stop,
+}
+
+impl Operation {
+    /// Every kind with its name in reports.
+    pub const ALL: [(Self, &'static str); 5] = [
+        (Self::Accept, "accept"),
+        (Self::Receive, "receive"),
+        (Self::Send, "send"),
+        (Self::Cancel, "cancel"),
+        (Self::Stop, "stop"),
     ];
 }
 
@@ -77,6 +104,8 @@ pub struct Counters {
     /// Events that waits reported.
     pub events: Counter,
     syscalls: [Counter; Syscall::ALL.len()],
+    submitted: [Counter; Operation::ALL.len()],
+    completed: [Counter; Operation::ALL.len()],
 }
 
 impl Counters {
@@ -84,6 +113,18 @@ impl Counters {
     #[inline]
     pub fn syscall(&self, kind: Syscall) {
         self.syscalls[kind as usize].add(1);
+    }
+
+    /// Counts one operation that the kernel is asked to do.
+    #[inline]
+    pub fn submitted(&self, kind: Operation) {
+        self.submitted[kind as usize].add(1);
+    }
+
+    /// Counts one completion. An operation that goes on has many.
+    #[inline]
+    pub fn completed(&self, kind: Operation) {
+        self.completed[kind as usize].add(1);
     }
 }
 
@@ -225,6 +266,8 @@ impl Workers {
     pub fn totals(&self) -> Totals {
         let mut totals = Totals::default();
         let mut syscalls = [0u64; Syscall::ALL.len()];
+        let mut submitted = [0u64; Operation::ALL.len()];
+        let mut completed = [0u64; Operation::ALL.len()];
         for slot in self.used() {
             let counters = &slot.counters;
             totals.requests += counters.requests.get();
@@ -233,7 +276,9 @@ impl Workers {
             totals.accepted += counters.accepted.get();
             totals.refused += counters.refused.get();
             totals.events += counters.events.get();
-            for (sum, counter) in syscalls.iter_mut().zip(&counters.syscalls) {
+            let sums = syscalls.iter_mut().chain(&mut submitted).chain(&mut completed);
+            let figures = counters.syscalls.iter().chain(&counters.submitted).chain(&counters.completed);
+            for (sum, counter) in sums.zip(figures) {
                 *sum += counter.get();
             }
             totals.cpu_children_ns += slot.ended_cpu_ns.get();
@@ -241,6 +286,12 @@ impl Workers {
             totals.involuntary_switches += slot.ended_involuntary_switches.get();
         }
         totals.syscalls = Syscall::ALL.iter().map(|&(kind, name)| (name.to_owned(), syscalls[kind as usize])).collect();
+        // Where the kernel is asked for none, there is nothing to say.
+        let named = |sums: [u64; Operation::ALL.len()]| {
+            let all = Operation::ALL.iter().map(|&(kind, name)| (name.to_owned(), sums[kind as usize]));
+            all.filter(|_| sums != [0; _]).collect()
+        };
+        (totals.operations, totals.completions) = (named(submitted), named(completed));
         totals
     }
 }
@@ -268,6 +319,9 @@ mod tests {
     #[test]
     fn every_kind_of_system_call_has_its_own_place() {
         for (at, (kind, _)) in Syscall::ALL.iter().enumerate() {
+            assert_eq!(*kind as usize, at);
+        }
+        for (at, (kind, _)) in Operation::ALL.iter().enumerate() {
             assert_eq!(*kind as usize, at);
         }
     }

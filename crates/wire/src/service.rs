@@ -14,6 +14,9 @@ pub trait Service {
     fn receive(&self, conn: &mut Self::Conn, input: &[u8]) -> u64;
 
     /// The next bytes to send, contiguous; empty when nothing is left to send.
+    ///
+    /// Bytes once offered stay where they are and as they are until [`Service::sent`] or the end of the connection,
+    /// whatever is received meanwhile: the kernel may be reading them.
     fn unsent<'a>(&'a self, conn: &'a Self::Conn) -> &'a [u8];
 
     /// Says that the first `count` bytes of [`Service::unsent`] are sent.

@@ -1,12 +1,16 @@
 //! Mechanisms: how a thread learns of I/O on many sockets. Adding one is one file and one row.
+//!
+//! Those here are told what is ready; in [`completion`] the kernel does the I/O.
 
 use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-use crate::network::{Stage, ready};
+use crate::network::{Stage, completion as completing, ready};
 
+pub mod completion;
 mod epoll;
+mod io_uring;
 mod poll;
 mod select;
 
@@ -47,6 +51,34 @@ pub const MECHANISMS: &[MechanismRow] = &[
         needs: "",
         can_run: || Ok(()),
         run: ready::run::<epoll::Epoll>,
+    },
+    MechanismRow {
+        name: "io_uring",
+        about: "io_uring(7): the kernel accepts, receives (multishot, into a ring of buffers) and sends",
+        needs: "Linux 6.0",
+        can_run: io_uring::can_run::<false, true, false>,
+        run: completing::run::<io_uring::IoUring<false, true, false>>,
+    },
+    MechanismRow {
+        name: "io_uring-sqpoll",
+        about: "io_uring, and a thread of the kernel takes the operations: no system call submits (SQPOLL)",
+        needs: "Linux 6.0",
+        can_run: io_uring::can_run::<true, true, false>,
+        run: completing::run::<io_uring::IoUring<true, true, false>>,
+    },
+    MechanismRow {
+        name: "io_uring-oneshot",
+        about: "io_uring, each accept and receive asked for by itself",
+        needs: "Linux 6.0",
+        can_run: io_uring::can_run::<false, false, false>,
+        run: completing::run::<io_uring::IoUring<false, false, false>>,
+    },
+    MechanismRow {
+        name: "io_uring-zc",
+        about: "io_uring, sending from our memory without a copy (SEND_ZC)",
+        needs: "Linux 6.0",
+        can_run: io_uring::can_run::<false, true, true>,
+        run: completing::run::<io_uring::IoUring<false, true, true>>,
     },
 ];
 

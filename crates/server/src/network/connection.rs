@@ -1,4 +1,5 @@
-//! What one connection does with its socket. Every architecture runs this code and no other.
+//! What one connection does with its socket. Every architecture runs this code and no other; where the kernel does the
+//! I/O, the parts of it that say what the bytes mean.
 
 use std::os::fd::BorrowedFd;
 
@@ -59,18 +60,13 @@ impl<C> Connection<C> {
         counters.syscall(Syscall::Read);
         match rustix::io::read(io, rustix::buffer::spare_capacity(&mut inbox.0)) {
             Ok(0) => {
-                self.finished = true;
-                self.after_write(service)
+                self.finish();
+                self.next(service)
             }
-            Ok(count) => {
-                counters.bytes_in.add(count as u64);
-                let requests = service.receive(&mut self.service, &inbox.0);
-                if requests == 0 {
-                    return Next::Read;
-                }
-                counters.requests.add(requests);
-                self.on_writable(io, service, counters)
-            }
+            Ok(_) => match self.receive(&inbox.0, service, counters) {
+                0 => Next::Read,
+                _ => self.on_writable(io, service, counters),
+            },
             Err(Errno::AGAIN | Errno::INTR) => Next::Read,
             // Reset, or whatever else befell this one connection: the others go on.
             Err(_) => Next::End,
@@ -84,16 +80,13 @@ impl<C> Connection<C> {
         S: Service<Conn = C>,
     {
         loop {
-            let unsent = service.unsent(&self.service);
+            let unsent = self.unsent(service);
             if unsent.is_empty() {
-                return self.after_write(service);
+                return self.next(service);
             }
             counters.syscall(Syscall::Write);
             match rustix::io::write(io, unsent) {
-                Ok(count) => {
-                    counters.bytes_out.add(count as u64);
-                    service.sent(&mut self.service, count);
-                }
+                Ok(count) => self.sent(count, service, counters),
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Next::Write,
                 Err(_) => return Next::End,
@@ -101,9 +94,40 @@ impl<C> Connection<C> {
         }
     }
 
+    /// Takes in what arrived; how many requests it completed.
     #[inline]
-    fn after_write<S: Service<Conn = C>>(&self, service: &S) -> Next {
-        match (service.unsent(&self.service).is_empty(), self.finished) {
+    pub fn receive<S: Service<Conn = C>>(&mut self, bytes: &[u8], service: &S, counters: &Counters) -> u64 {
+        counters.bytes_in.add(bytes.len() as u64);
+        let requests = service.receive(&mut self.service, bytes);
+        if requests > 0 {
+            counters.requests.add(requests);
+        }
+        requests
+    }
+
+    /// Says that the peer will send no more.
+    #[inline]
+    pub fn finish(&mut self) {
+        self.finished = true;
+    }
+
+    /// The next bytes to send; see [`Service::unsent`].
+    #[inline]
+    pub fn unsent<'a, S: Service<Conn = C>>(&'a self, service: &'a S) -> &'a [u8] {
+        service.unsent(&self.service)
+    }
+
+    /// Says that so many of [`Connection::unsent`] are sent.
+    #[inline]
+    pub fn sent<S: Service<Conn = C>>(&mut self, count: usize, service: &S, counters: &Counters) {
+        counters.bytes_out.add(count as u64);
+        service.sent(&mut self.service, count);
+    }
+
+    /// What it waits for.
+    #[inline]
+    pub fn next<S: Service<Conn = C>>(&self, service: &S) -> Next {
+        match (self.unsent(service).is_empty(), self.finished) {
             (true, true) => Next::End,
             (true, false) => Next::Read,
             (false, _) => Next::Write,

@@ -3,9 +3,11 @@
 //! # Layout
 //! - [`connection`]: what one connection does with its socket; the hot path that all architectures share
 //! - [`ready`]: the loop of architectures in which one thread serves many connections
+//! - [`completion`]: the same, where the kernel does the I/O
 //! - [`blocking`]: the loop of architectures in which a connection has a thread or process of its own
 
 pub mod blocking;
+pub mod completion;
 pub mod connection;
 pub mod ready;
 

@@ -32,7 +32,7 @@ pub fn run<M: Readiness>(stage: &Stage<'_>) -> io::Result<()> {
 struct ReadyLoop<'a, M, S: Service> {
     mechanism: M,
     service: S,
-    connections: Connections<S::Conn>,
+    connections: Connections<Connection<S::Conn>>,
     acceptor: Acceptor<'a>,
     inbox: Inbox,
     counters: &'a Counters,
@@ -139,30 +139,30 @@ impl<'a, M: Readiness, S: Service> ReadyLoop<'a, M, S> {
 
 /// One thread's connections, by token. Memory is set aside once; a slot's generation grows with each tenant, so that a
 /// token of an earlier tenant finds nothing.
-struct Connections<C> {
+pub(super) struct Connections<C> {
     slots: Vec<Slot<C>>,
     /// Slots that had a tenant and have none now.
     free: Vec<u32>,
 }
 
-struct Slot<C> {
+pub(super) struct Slot<C> {
     generation: u32,
     entry: Option<Entry<C>>,
 }
 
-struct Entry<C> {
-    io: OwnedFd,
-    connection: Connection<C>,
+pub(super) struct Entry<C> {
+    pub(super) io: OwnedFd,
+    pub(super) connection: C,
 }
 
 impl<C: Default> Connections<C> {
-    fn with_capacity(count: usize) -> Self {
+    pub(super) fn with_capacity(count: usize) -> Self {
         // Never filled in beforehand: pages that no connection reaches cost nothing.
         Self { slots: Vec::with_capacity(count), free: Vec::with_capacity(count) }
     }
 
     /// Gives `io` a slot; or gives it back when all are taken.
-    fn insert(&mut self, io: OwnedFd) -> Result<Token, OwnedFd> {
+    pub(super) fn insert(&mut self, io: OwnedFd) -> Result<Token, OwnedFd> {
         let at = match self.free.pop() {
             Some(at) => at,
             None if self.slots.len() < self.slots.capacity() => {
@@ -172,17 +172,17 @@ impl<C: Default> Connections<C> {
             None => return Err(io),
         };
         let slot = &mut self.slots[at as usize];
-        slot.entry = Some(Entry { io, connection: Connection::default() });
+        slot.entry = Some(Entry { io, connection: C::default() });
         Ok(Token::new(at, slot.generation))
     }
 
     #[inline]
-    fn get(&mut self, token: Token) -> Option<&mut Entry<C>> {
+    pub(super) fn get(&mut self, token: Token) -> Option<&mut Entry<C>> {
         let slot = self.slots.get_mut(token.slot() as usize)?;
         if slot.generation == token.generation() { slot.entry.as_mut() } else { None }
     }
 
-    fn remove(&mut self, token: Token) -> Option<OwnedFd> {
+    pub(super) fn remove(&mut self, token: Token) -> Option<OwnedFd> {
         self.get(token)?;
         let slot = &mut self.slots[token.slot() as usize];
         slot.generation = Token::next_generation(slot.generation);
@@ -214,6 +214,6 @@ mod tests {
 
     #[test]
     fn a_connection_costs_at_most_48_bytes_here() {
-        assert!(size_of::<Slot<<Fixed as Service>::Conn>>() <= 48);
+        assert!(size_of::<Slot<Connection<<Fixed as Service>::Conn>>>() <= 48);
     }
 }

@@ -1,0 +1,109 @@
+//! What a mechanism of the completion family is: the kernel does the I/O, and says what came of it.
+
+use std::io;
+use std::os::fd::{OwnedFd, RawFd};
+
+use rustix::io::Errno;
+
+use super::Token;
+use crate::workers::Counters;
+
+/// The kernel does the I/O: we ask for operations, and are told what came of them.
+///
+/// Operations are queued, and go to the kernel with the next `wait` at the latest. Implementations allocate in `new`
+/// only; they do not log and do not read clocks. They count their own system calls and operations, because only they
+/// know which calls a queue needs. When dropped, they first end what the kernel still does with anyone's memory.
+pub trait Completion: Sized {
+    /// Most completions that one `wait` reports.
+    const DONE_MAX: usize;
+
+    /// Room for so many connections, below 2^29.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    fn new(connections_max: usize, counters: &'static Counters) -> io::Result<Self>;
+
+    /// Reports [`What::Stop`] once `stop` is readable.
+    ///
+    /// # Errors
+    /// What the kernel says of its queue; likewise below. Errors of the operation are reported with it.
+    fn watch_stop(&mut self, stop: RawFd) -> io::Result<()>;
+
+    /// Accepts from a listener that blocks; connections block too, which is what makes the kernel wait for them.
+    ///
+    /// # Errors
+    /// See [`Completion::watch_stop`].
+    fn accept(&mut self, listener: RawFd) -> io::Result<()>;
+
+    /// Receives up to the read budget into memory of the mechanism, once or again and again.
+    ///
+    /// # Errors
+    /// See [`Completion::watch_stop`].
+    fn receive(&mut self, io: RawFd, token: Token) -> io::Result<()>;
+
+    /// Ends a receive that goes on. Its last completion may still bring bytes.
+    ///
+    /// # Errors
+    /// See [`Completion::watch_stop`].
+    fn cancel_receive(&mut self, token: Token) -> io::Result<()>;
+
+    /// Sends some of `bytes`. One send at a time for each connection.
+    ///
+    /// # Safety
+    /// `bytes` stay where they are and as they are until [`What::Sent`] is reported or the mechanism is dropped.
+    ///
+    /// # Errors
+    /// See [`Completion::watch_stop`].
+    unsafe fn send(&mut self, io: RawFd, token: Token, bytes: &[u8]) -> io::Result<()>;
+
+    /// The bytes of a receive, until its buffer is given back.
+    fn bytes(&self, received: &Received) -> &[u8];
+
+    /// Gives the buffer of a receive back, if it has one.
+    fn give_back(&mut self, received: Received);
+
+    /// Hands over what is queued, waits until something is done, and adds it to `done`, within its capacity. A signal
+    /// ends the wait with nothing done.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    fn wait(&mut self, done: &mut Vec<Done>) -> io::Result<()>;
+}
+
+/// Something that the kernel did.
+#[derive(Debug)]
+pub struct Done {
+    /// For which connection; meaningless for the listener and for stop.
+    pub token: Token,
+    /// What.
+    pub what: What,
+}
+
+/// What the kernel did.
+#[derive(Debug)]
+pub enum What {
+    /// The server is to stop.
+    Stop,
+    /// Accepted a connection, or failed to.
+    Accepted {
+        /// The connection.
+        result: Result<OwnedFd, Errno>,
+        /// Whether more will follow without being asked for.
+        more: bool,
+    },
+    /// Received, or failed to.
+    Received(Received),
+    /// Sent so many bytes, or failed to; either way the kernel needs them no longer.
+    Sent(Result<usize, Errno>),
+}
+
+/// What came of a receive. Its buffer must be given back.
+#[derive(Debug)]
+pub struct Received {
+    /// How many bytes; none at the end of the stream.
+    pub result: Result<usize, Errno>,
+    /// Whether more will follow without being asked for.
+    pub more: bool,
+    /// The buffer that they are in.
+    pub(super) buffer: Option<u16>,
+}

@@ -1,0 +1,111 @@
+//! The buffers that a kernel receives into: a ring of those that are free, and the memory itself.
+
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::{io, ptr, slice};
+
+use io_uring::Submitter;
+use io_uring::types::BufRingEntry;
+
+use crate::network::connection::READ_BYTES;
+
+/// From one buffer to the next: a read budget, and a cache line so that not all of them begin in the same cache set.
+const STRIDE_BYTES: usize = READ_BYTES + 64;
+
+/// Buffers of one read budget each. Pages that no receive reaches cost nothing.
+pub(super) struct Buffers {
+    /// The ring's entries, and behind them the buffers.
+    mapping: *mut u8,
+    count: u16,
+    /// Where the next free buffer goes; the kernel's copy is behind it only while one is being added.
+    tail: u16,
+}
+
+impl Buffers {
+    /// Their group's number: a ring has one group.
+    pub(super) const GROUP: u16 = 0;
+
+    /// `count` buffers, a power of two, all free.
+    pub(super) fn new(count: u16) -> io::Result<Self> {
+        // SAFETY: a fresh mapping at an address of the kernel's choice; no other object is touched.
+        let mapping = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                length(count),
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if mapping == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let mut buffers = Self { mapping: mapping.cast(), count, tail: 0 };
+        (0..count).for_each(|buffer| buffers.give_back(buffer));
+        Ok(buffers)
+    }
+
+    /// Makes them known to a ring, which must be gone before they are.
+    pub(super) fn register(&self, ring: &Submitter<'_>) -> io::Result<()> {
+        // SAFETY: the entries are page-aligned, `count` long, and unmapped after the ring is gone.
+        unsafe { ring.register_buf_ring_with_flags(self.mapping as u64, self.count, Self::GROUP, 0) }
+    }
+
+    /// Frees a buffer.
+    #[inline]
+    pub(super) fn give_back(&mut self, buffer: u16) {
+        let entries = self.mapping.cast::<BufRingEntry>();
+        let at = usize::from(self.tail & (self.count - 1));
+        // SAFETY: `at` is below `count`, zeros are a valid entry, and the kernel reads entries below the tail only.
+        let entry = unsafe { &mut *entries.add(at) };
+        entry.set_addr(self.address(buffer) as u64);
+        entry.set_len(READ_BYTES as u32);
+        entry.set_bid(buffer);
+        self.tail = self.tail.wrapping_add(1);
+        // SAFETY: `entries` is the ring's first entry, in which the tail is, aligned, and shared with the kernel.
+        let tail = unsafe { &*BufRingEntry::tail(entries).cast::<AtomicU16>() };
+        tail.store(self.tail, Ordering::Release);
+    }
+
+    /// The first bytes of a buffer that is not free.
+    #[inline]
+    pub(super) fn bytes(&self, buffer: u16, count: usize) -> &[u8] {
+        // SAFETY: mapped, and no longer the kernel's, which has filled in so many, until it is given back.
+        unsafe { slice::from_raw_parts(self.address(buffer), count.min(READ_BYTES)) }
+    }
+
+    fn address(&self, buffer: u16) -> *mut u8 {
+        assert!(buffer < self.count, "a buffer of another ring");
+        self.mapping.wrapping_add(entries_bytes(self.count) + usize::from(buffer) * STRIDE_BYTES)
+    }
+}
+
+impl Drop for Buffers {
+    fn drop(&mut self) {
+        // SAFETY: the mapping of `new`, which nobody uses any more.
+        unsafe { libc::munmap(self.mapping.cast(), length(self.count)) };
+    }
+}
+
+/// Rounded up to pages of any size there is.
+fn entries_bytes(count: u16) -> usize {
+    (usize::from(count) * size_of::<BufRingEntry>()).next_multiple_of(64 << 10)
+}
+
+fn length(count: u16) -> usize {
+    entries_bytes(count) + usize::from(count) * STRIDE_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_do_not_overlap_and_end_within_the_mapping() {
+        let buffers = Buffers::new(16).unwrap();
+        for at in 1..16 {
+            assert!(buffers.address(at) as usize >= buffers.address(at - 1) as usize + READ_BYTES);
+        }
+        assert!(buffers.address(15) as usize + READ_BYTES <= buffers.mapping as usize + length(16));
+    }
+}

@@ -1,0 +1,216 @@
+//! What every variant must do.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+
+use super::*;
+use crate::workers::Workers;
+
+/// Runs one check for every variant, unless this host has no io_uring.
+macro_rules! for_every_variant {
+    ($check:ident) => {
+        if let Err(reason) = can_run::<true, true, true>() {
+            println!("skipped: {reason}");
+            return;
+        }
+        $check::<IoUring<false, true, false>>();
+        $check::<IoUring<true, true, false>>();
+        $check::<IoUring<false, false, false>>();
+        $check::<IoUring<false, true, true>>();
+    };
+}
+
+fn counters() -> &'static Counters {
+    Workers::new(0).unwrap().accept()
+}
+
+fn pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let theirs = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (listener.accept().unwrap().0, theirs)
+}
+
+/// Waits until `enough` says so of everything that was done.
+fn wait_for<M: Completion>(mechanism: &mut M, enough: impl Fn(&[Done]) -> bool) -> Vec<Done> {
+    let (mut all, mut done) = (Vec::new(), Vec::with_capacity(M::DONE_MAX));
+    while !enough(&all) {
+        mechanism.wait(&mut done).unwrap();
+        all.append(&mut done);
+    }
+    all
+}
+
+fn received(done: Done) -> Received {
+    match done.what {
+        What::Received(received) => received,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn tags_read_back() {
+    for (kind, _) in Operation::ALL {
+        let token = Token::new(KIND_ONE as u32 - 1, u32::MAX - 1);
+        assert_eq!(untag(tag(kind, token)), (kind, token));
+    }
+}
+
+#[test]
+fn says_what_may_help() {
+    let why = why_not(&io::Error::from_raw_os_error(libc::EPERM), "2");
+    let expected = "no io_uring: Operation not permitted (os error 1); kernel.io_uring_disabled is 2: \
+                    sysctl -w kernel.io_uring_disabled=0";
+    assert_eq!(why, expected);
+}
+
+#[test]
+fn a_receive_without_a_buffer_fails_and_loses_nothing() {
+    fn check<M: Completion>() {
+        let mut mechanism = M::new(1, counters()).unwrap();
+        let pairs: Vec<_> = (0..BUFFERS.start() + 4).map(|_| pair()).collect();
+        for (at, (ours, theirs)) in pairs.iter().enumerate() {
+            (&*theirs).write_all(&[at as u8]).unwrap();
+            mechanism.receive(ours.as_raw_fd(), Token::new(at as u32, 0)).unwrap();
+        }
+        let first = wait_for(&mut mechanism, |all| all.len() >= pairs.len());
+        let mut seen = Vec::new();
+        let mut without = Vec::new();
+        let mut keep = Vec::new();
+        for done in first {
+            let token = done.token;
+            let received = received(done);
+            match received.result {
+                Ok(1) => {
+                    assert_eq!(mechanism.bytes(&received), [token.slot() as u8]);
+                    seen.push(token.slot());
+                    keep.push(received);
+                }
+                other => {
+                    assert_eq!(other, Err(Errno::NOBUFS));
+                    assert!(!received.more, "asked for again");
+                    without.push(token);
+                }
+            }
+        }
+        assert_eq!(seen.len(), *BUFFERS.start());
+        keep.into_iter().for_each(|received| mechanism.give_back(received));
+        for &token in &without {
+            mechanism.receive(pairs[token.slot() as usize].0.as_raw_fd(), token).unwrap();
+        }
+        for done in wait_for(&mut mechanism, |all| all.len() >= without.len()) {
+            seen.push(done.token.slot());
+            assert_eq!(mechanism.bytes(&received(done)).len(), 1);
+        }
+        seen.sort_unstable();
+        assert!(seen.into_iter().eq(0..pairs.len() as u32));
+    }
+    for_every_variant!(check);
+}
+
+#[test]
+fn a_cancelled_receive_says_that_it_ended_and_leaves_what_comes_later() {
+    fn check<M: Completion>() {
+        let mut mechanism = M::new(1, counters()).unwrap();
+        let (ours, theirs) = pair();
+        let token = Token::new(0, 7);
+        mechanism.receive(ours.as_raw_fd(), token).unwrap();
+        mechanism.cancel_receive(Token::new(0, 6)).unwrap();
+        (&theirs).write_all(b"x").unwrap();
+        let mut done = wait_for(&mut mechanism, |all| !all.is_empty());
+        assert_eq!(done[0].token, token, "another generation's is another");
+        let first = received(done.pop().unwrap());
+        assert_eq!(mechanism.bytes(&first), b"x");
+        let goes_on = first.more;
+        mechanism.give_back(first);
+        if !goes_on {
+            mechanism.receive(ours.as_raw_fd(), token).unwrap();
+        }
+        mechanism.cancel_receive(token).unwrap();
+        let last = received(wait_for(&mut mechanism, |all| !all.is_empty()).pop().unwrap());
+        assert_eq!((last.result, last.more), (Err(Errno::CANCELED), false));
+        (&theirs).write_all(b"y").unwrap();
+        let mut one = [0];
+        (&ours).read_exact(&mut one).unwrap();
+        assert_eq!(&one, b"y");
+    }
+    for_every_variant!(check);
+}
+
+#[test]
+fn completions_beyond_the_queue_s_room_are_not_lost() {
+    const SENDS: usize = COMPLETIONS_MAX as usize + 1_000;
+    fn check<M: Completion>() {
+        let mut mechanism = M::new(1, counters()).unwrap();
+        let (ours, theirs) = pair();
+        for _ in 0..SENDS {
+            // SAFETY: a constant.
+            unsafe { mechanism.send(ours.as_raw_fd(), Token::new(0, 0), b"x").unwrap() };
+        }
+        let all = wait_for(&mut mechanism, |all| all.len() >= SENDS);
+        assert!(all.iter().all(|done| matches!(done.what, What::Sent(Ok(1)))));
+        (&theirs).read_exact(&mut vec![0; SENDS]).unwrap();
+    }
+    if can_run::<true, true, false>().is_ok() {
+        // Zero-copy sends go out one at a time.
+        check::<IoUring<false, true, false>>();
+        check::<IoUring<true, true, false>>();
+    }
+}
+
+#[test]
+fn a_send_is_reported_once() {
+    fn check<M: Completion>() {
+        let mut mechanism = M::new(1, counters()).unwrap();
+        let (ours, theirs) = pair();
+        let bytes: Vec<u8> = (0..100_000u32).map(|at| at as u8).collect();
+        for _ in 0..20 {
+            let reader = std::thread::scope(|scope| {
+                let reader = scope.spawn(|| {
+                    let mut all = vec![0; bytes.len()];
+                    (&theirs).read_exact(&mut all).unwrap();
+                    all
+                });
+                let mut sent = 0;
+                while sent < bytes.len() {
+                    // SAFETY: the bytes outlive the mechanism's use of them.
+                    unsafe { mechanism.send(ours.as_raw_fd(), Token::new(0, 0), &bytes[sent..]).unwrap() };
+                    let done = wait_for(&mut mechanism, |all| !all.is_empty());
+                    assert_eq!(done.len(), 1);
+                    let What::Sent(Ok(count)) = done[0].what else { panic!("{done:?}") };
+                    sent += count;
+                }
+                reader.join().unwrap()
+            });
+            assert!(reader == bytes);
+        }
+        drop(theirs);
+        // And so is one that fails.
+        let mut result = Ok(1);
+        while result.is_ok() {
+            // SAFETY: a constant.
+            unsafe { mechanism.send(ours.as_raw_fd(), Token::new(0, 0), b"x").unwrap() };
+            let done = wait_for(&mut mechanism, |all| !all.is_empty());
+            let What::Sent(sent) = done[0].what else { panic!("{done:?}") };
+            result = sent;
+        }
+    }
+    for_every_variant!(check);
+}
+
+#[test]
+fn nothing_is_received_after_it_is_dropped() {
+    fn check<M: Completion>() {
+        let (ours, theirs) = pair();
+        let mut mechanism = M::new(1, counters()).unwrap();
+        mechanism.receive(ours.as_raw_fd(), Token::new(0, 0)).unwrap();
+        (&theirs).write_all(b"x").unwrap();
+        wait_for(&mut mechanism, |all| !all.is_empty());
+        drop(mechanism);
+        (&theirs).write_all(b"y").unwrap();
+        let mut one = [0];
+        (&ours).read_exact(&mut one).unwrap();
+        assert_eq!(&one, b"y");
+    }
+    for_every_variant!(check);
+}
