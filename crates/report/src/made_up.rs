@@ -38,6 +38,7 @@ fn trial(index: u32, repeat: u32, architecture: &str, connections: u32) -> Trial
         workload,
         serve: ServeConfig {
             architecture,
+            accept: server::Accept::default(),
             service: service.clone(),
             listen: address,
             cpus: vec![0],
