@@ -91,6 +91,7 @@ fn record(trial: &Trial, service_ns: u64, verdict: VerdictKind, reason: &str) ->
         server: Some(ServerCounters {
             window_ns: 1_000_000_000,
             connections: trial.workload.connections.into(),
+            workers: 0,
             memory_user_bytes_per_connection: 160.0,
             memory_kernel_bytes_per_connection: 6_000.0,
             totals: Totals {

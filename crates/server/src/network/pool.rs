@@ -7,7 +7,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::Mutex;
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
@@ -105,6 +105,7 @@ fn threads<S: Service + Sync>(stage: &Stage<'_>, service: &S) -> io::Result<()> 
 
 fn processes<S: Service + Sync>(stage: &Stage<'_>, service: &S) -> io::Result<()> {
     let start = |slot: &'static Slot| {
+        // There is no pipe to processes, which cannot have [`Accept::Single`].
         let (door, mut inbox) = (Door::open(stage, stage.stop)?, Inbox::new());
         // In the worker's own slot, which nobody writes yet: several threads make workers.
         slot.counters.syscall(Syscall::Spawn);
@@ -114,7 +115,7 @@ fn processes<S: Service + Sync>(stage: &Stage<'_>, service: &S) -> io::Result<()
             1
         })
     };
-    let replace = |slot: &'static Slot, stopping: &std::sync::atomic::AtomicBool| {
+    let replace = |slot: &'static Slot, stopping: &AtomicBool| {
         // The connection that it served ended with it.
         let counters = &slot.counters;
         counters.ended.add(counters.accepted.get().saturating_sub(counters.ended.get()));
