@@ -113,6 +113,8 @@ fn unsafe_stays_where_system_calls_are() {
         "crates/server/src/mechanism/poll.rs",
         "crates/server/src/mechanism/select.rs",
         "crates/server/src/network/blocking.rs",
+        "crates/server/src/network/children.rs",
+        "crates/server/src/network/pool.rs",
         "crates/server/src/network/completion.rs",
         "crates/server/src/usage.rs",
         "crates/server/src/workers.rs",

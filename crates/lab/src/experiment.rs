@@ -9,7 +9,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::{F64Deserializer, I64Deserializer, SeqAccessDeserializer, StrDeserializer};
 use serde::de::{IntoDeserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
-use server::Architecture;
+use server::{Accept, Architecture};
 
 pub use crate::mistake::ExperimentError;
 use crate::units::{Cpus, Rate, Share, Size, Time};
@@ -36,6 +36,9 @@ pub struct Experiment {
     pub workload: Workload,
     /// How long each phase lasts.
     pub phases: Phases,
+    /// How the servers are built, besides their architectures.
+    #[serde(default, skip_serializing_if = "Server::is_default")]
+    pub server: Server,
     /// How the client is built.
     #[serde(default)]
     pub client: Client,
@@ -100,6 +103,22 @@ pub struct Phases {
     /// At most this long is waited for responses.
     #[serde(default = "two_seconds")]
     pub drain: Time,
+}
+
+/// How the servers are built, besides their architectures.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Server {
+    /// How connections are accepted; without it each model does as it always does: shared in pools, else single.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<AcceptName>")]
+    pub accept: Option<Accept>,
+}
+
+impl Server {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// How the client is built.
@@ -340,6 +359,7 @@ names_for_the_schema! {
     RolesName: "auto" "one-loop" "two-threads";
     ClockName: "auto" "tsc" "monotonic";
     TimestampsName: "client" "kernel";
+    AcceptName: "single" "shared" "reuseport" "exclusive";
 }
 
 #[cfg(test)]
@@ -402,6 +422,7 @@ measure = "1s"
             ("[phases]", "schedule = \"random\"\n[phases]"),
             ("[phases]", "[client]\ntimestamps = \"hardware\"\n[phases]"),
             ("[phases]", "[client]\nclients = 11\n[phases]"),
+            ("[phases]", "[server]\naccept = \"thundering\"\n[phases]"),
             ("[phases]", "[faces]"),
         ];
         let messages: Vec<String> = wrong
@@ -420,7 +441,7 @@ measure = "1s"
         let schema = Experiment::schema();
         assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
         assert_eq!(schema["additionalProperties"], false);
-        for key in ["name", "architectures", "workload", "phases", "client", "placement", "quick"] {
+        for key in ["name", "architectures", "workload", "phases", "server", "client", "placement", "quick"] {
             assert!(schema["properties"][key].is_object(), "{key}");
         }
     }

@@ -9,7 +9,7 @@ use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 use server::model::PerConnection;
-use server::{Architecture, ServeConfig};
+use server::{Accept, Architecture, ServeConfig};
 use wire::ServiceSpec;
 
 use crate::experiment::Experiment;
@@ -25,6 +25,8 @@ const TASKS_BESIDE: u64 = 256;
 const MAPPINGS_PER_THREAD: u64 = 2;
 /// Mappings of a process besides its threads'.
 const MAPPINGS_BESIDE: u64 = 512;
+/// Connections that may be expected to wait behind another in a trial that is run all the same.
+const WAITING_MAX: f64 = 0.01;
 /// Memory of a planned request: its record, its sample, what summarising takes, and room for the kernel's timestamps.
 const BYTES_PER_REQUEST: u64 = 176;
 /// Memory of a connection in bytes, both its ends and the kernel's part, rounded up from what was seen at 400 and 2 000
@@ -152,6 +154,7 @@ fn trial(
     };
     let serve = ServeConfig {
         architecture,
+        accept: experiment.server.accept.unwrap_or_else(|| Accept::default_of(architecture.model)),
         service: workload.service.clone(),
         listen: any_port,
         cpus: placement.server.clone(),
@@ -178,36 +181,53 @@ fn impossible(trial: &Trial, host: &Host) -> Vec<String> {
     let connections = u64::from(trial.load.connections_and_idle());
     let model = trial.architecture.model;
     let mut reasons = Vec::new();
+    let pool = trial.architecture.pool_size(trial.serve.connections_max).map(u64::from);
+    let named = trial.architecture.threads.is_some();
+    // What has a thread or process: a connection each, or a pool's workers.
+    let workers = pool.unwrap_or(connections);
     let mut need = |what: &str, needed: u64, limit: u64, limit_name: &str, remedy: &str| {
         if needed > limit {
+            if named && what != "ports" {
+                let server = trial.architecture;
+                reasons.push(format!(
+                    "architectures: {server} needs {needed} {what}, {limit_name} is {limit}; lower it, or {remedy}"
+                ));
+                return;
+            }
             reasons.push(format!(
                 "workload.connections: {connections}{} needs {needed} {what}, {limit_name} is {limit}; lower it, or {remedy}",
                 if trial.workload.idle > 0 { " (idle ones included)" } else { "" }
             ));
         }
     };
-    let descriptors = connections + DESCRIPTORS_BESIDE;
+    let descriptors = connections.max(trial.serve.accept.descriptors(model, workers)) + DESCRIPTORS_BESIDE;
     need("descriptors", descriptors, host.descriptors_max, "the hard limit", "raise the limit (ulimit -Hn)");
     need("ports", connections, host.ports, "the number of ports to one address", "widen net.ipv4.ip_local_port_range");
     let (tasks_max, tasks_limit) = &host.tasks_max;
     match model.per_connection {
         PerConnection::Nothing => {}
         PerConnection::Thread => {
-            need("threads", connections + TASKS_BESIDE, *tasks_max, tasks_limit, "raise that limit");
-            let mappings = connections * MAPPINGS_PER_THREAD + MAPPINGS_BESIDE;
+            need("threads", workers + TASKS_BESIDE, *tasks_max, tasks_limit, "raise that limit");
+            let mappings = workers * MAPPINGS_PER_THREAD + MAPPINGS_BESIDE;
             need("mappings", mappings, host.mappings_max, "vm.max_map_count", "raise it");
         }
         PerConnection::Process => {
-            need("processes", connections + TASKS_BESIDE, *tasks_max, tasks_limit, "raise that limit");
+            need("processes", workers + TASKS_BESIDE, *tasks_max, tasks_limit, "raise that limit");
         }
     }
     if let Err(reason) = trial.architecture.can_run() {
         reasons.push(format!("architectures: {}: {reason}", trial.architecture));
     }
+    if let Err(reason) = trial.serve.accept.check(model) {
+        reasons.push(format!("server.accept: {reason}"));
+    }
+    if let Some(pool) = pool {
+        reasons.extend(wait_for_a_pool(trial, connections, pool));
+    }
     let requests = load::schedule::count_max(&trial.load) * u64::from(trial.load.clients);
     let memory_bytes = requests
         .saturating_mul(BYTES_PER_REQUEST)
-        .saturating_add(connections * bytes_per_connection(model.per_connection));
+        .saturating_add(connections.max(workers) * bytes_per_connection(model.per_connection));
     if memory_bytes > host.memory_bytes {
         reasons.push(format!(
             "workload: {requests} requests over {connections} connections need {} MiB of memory, {} MiB are available; \
@@ -217,6 +237,33 @@ fn impossible(trial: &Trial, host: &Host) -> Vec<String> {
         ));
     }
     reasons
+}
+
+/// Why connections of a trial would wait for a worker of a pool, which no trial outlasts: none ends before all are served.
+fn wait_for_a_pool(trial: &Trial, connections: u64, pool: u64) -> Option<String> {
+    let server = trial.architecture;
+    if pool < connections {
+        return Some(format!(
+            "architectures: {server} serves {pool} connections at a time, and workload.connections is {connections}: the \
+             others would wait until the client gives up; name a larger pool, or none to have one that fits, or lower \
+             workload.connections"
+        ));
+    }
+    if trial.serve.accept == Accept::Reuseport {
+        // Each listener is missed by all connections with probability (1 - 1/pool)^connections; what falls to a listener
+        // beyond its first connection waits.
+        let size = pool as f64;
+        let hit = size * (1.0 - (1.0 - 1.0 / size).powf(connections as f64));
+        let waiting = connections as f64 - hit;
+        if waiting > WAITING_MAX {
+            return Some(format!(
+                "server.accept: reuseport divides {connections} connections among the {pool} listeners of {server} by a \
+                 hash, so that about {waiting:.0} would wait behind a busy worker while others are idle; choose shared or \
+                 exclusive, or see it with `muxbench serve --accept reuseport`"
+            ));
+        }
+    }
+    None
 }
 
 #[cfg(test)]
@@ -321,6 +368,35 @@ mod tests {
             .collect();
         insta::assert_snapshot!(reasons.join("\n"));
         assert_eq!(plan.duration_ns(), 0);
+    }
+
+    #[test]
+    fn pools_and_accept_strategies_that_cannot_work_say_why() {
+        let preset = crate::presets::find("compare").unwrap().experiment();
+        let tried = [
+            ("mt-pool", None, 400),
+            ("mt-pool:64", None, 400),
+            ("mp-prefork:400", None, 400),
+            ("mp-prefork:40000", None, 400),
+            ("mt-pool:40000", None, 400),
+            ("mt-pool", Some(Accept::Exclusive), 15_000),
+            ("mt-pool", Some(Accept::Single), 400),
+            ("mp-prefork", Some(Accept::Single), 400),
+            ("mp-prefork", Some(Accept::Reuseport), 400),
+            ("mt-pool:1000", Some(Accept::Reuseport), 2),
+            ("epoll", Some(Accept::Shared), 400),
+            ("epoll", Some(Accept::Single), 400),
+        ];
+        let lines = tried.map(|(architecture, accept, connections)| {
+            let mut experiment = preset.clone();
+            experiment.architectures.0 = vec![architecture.parse().unwrap()];
+            experiment.workload.connections.0 = vec![std::num::NonZeroU32::new(connections).unwrap()];
+            experiment.server.accept = accept;
+            let plan = plan(&experiment, &host()).unwrap();
+            let accept = accept.map(|accept| format!(" {accept}")).unwrap_or_default();
+            format!("{architecture}{accept} {connections}: {:#?}", plan.trials[0].impossible)
+        });
+        insta::assert_snapshot!(lines.join("\n"));
     }
 
     #[test]

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use common::{Serve, eventually, exchange, is_alive};
 use rustix::net::sockopt;
-use server::Architecture;
+use server::model::PerConnection;
+use server::{Accept, Architecture};
 
 /// The name of the architecture under test is printed, so that a failure names it. What cannot run here is left out.
 fn each() -> impl Iterator<Item = Architecture> {
@@ -167,7 +168,7 @@ fn a_reset_ends_one_connection_only() {
 fn descriptors_are_used_again() {
     for architecture in each() {
         // Far fewer descriptors than connections in all.
-        let serve = Serve::start_with(architecture, 1, 1, &[], Some(64));
+        let serve = Serve::start_with(architecture, 1, 1, &["--connections-max", "16"], Some(64));
         for _ in 0..300 {
             exchange(&mut serve.connect(), 1, 1);
         }
@@ -179,7 +180,7 @@ fn descriptors_are_used_again() {
 #[test]
 fn works_past_1024_descriptors() {
     for architecture in each() {
-        let serve = Serve::start(architecture, 1, 1);
+        let serve = Serve::start_with(architecture, 1, 1, &["--connections-max", "1200"], None);
         let mut streams: Vec<_> = (0..1_100)
             .map(|_| {
                 let mut stream = serve.connect();
@@ -206,12 +207,13 @@ fn is_served(serve: &Serve) -> Option<TcpStream> {
 
 #[test]
 fn turns_connections_away_when_descriptors_run_out_and_recovers() {
-    for architecture in each() {
+    // A pool of threads does not start without a descriptor for each.
+    for architecture in each().filter(|it| !(it.model.is_pool() && it.model.per_connection == PerConnection::Thread)) {
         let serve = Serve::start_with(architecture, 1, 1, &[], Some(32));
-        // `mp` gives each connection a process with descriptors of its own: it has no such limit.
+        // A process has descriptors of its own: it has no such limit.
         let tries: Vec<_> = (0..40).map(|_| is_served(&serve)).collect();
         let served = tries.iter().flatten().count();
-        let has_limit = architecture.model.name != "mp";
+        let has_limit = architecture.model.per_connection != PerConnection::Process;
         assert_eq!(has_limit, served < 40, "{architecture} served {served} of 40 with 32 descriptors");
         assert!(served >= 10, "{architecture} served {served}");
         drop(tries);
@@ -223,7 +225,8 @@ fn turns_connections_away_when_descriptors_run_out_and_recovers() {
 
 #[test]
 fn refuses_beyond_the_room_it_was_given() {
-    for architecture in each() {
+    // What is beyond a pool waits.
+    for architecture in each().filter(|it| !it.model.is_pool()) {
         let serve = Serve::start_with(architecture, 1, 1, &["--connections-max", "3"], None);
         let kept: Vec<_> = (0..3).map(|_| is_served(&serve).expect("there is room")).collect();
         assert!(is_served(&serve).is_none(), "{architecture} has room for three");
@@ -235,14 +238,18 @@ fn refuses_beyond_the_room_it_was_given() {
 #[test]
 fn stops_while_busy_and_leaves_no_child() {
     for architecture in each() {
-        let serve = Serve::start(architecture, 1, 10 << 20);
+        let serve = Serve::start_with(architecture, 1, 10 << 20, &["--connections-max", "8"], None);
         let mut streams: Vec<_> = (0..5).map(|_| serve.connect()).collect();
         for stream in &mut streams {
             stream.write_all(&[1]).unwrap();
             stream.read_exact(&mut [0; 1]).unwrap();
         }
         let children = serve.children();
-        assert_eq!(children.len(), if architecture.model.name == "mp" { 5 } else { 0 }, "{architecture}");
+        let expected = match architecture.model.per_connection {
+            PerConnection::Process => architecture.pool_size(8).unwrap_or(5),
+            PerConnection::Thread | PerConnection::Nothing => 0,
+        };
+        assert_eq!(children.len(), expected as usize, "{architecture}");
         let (status, _) = serve.stop();
         assert!(status.success(), "{architecture}: {status}");
         eventually("children are gone", || !children.iter().any(|&child| is_alive(child)));
@@ -285,5 +292,137 @@ fn a_server_does_not_outlive_what_started_it() {
         shell.kill().unwrap();
         shell.wait().unwrap();
         eventually("the server is gone", || !is_alive(pid));
+    }
+}
+
+/// Every pool of `size` with every strategy that it can have.
+fn pools(size: u32) -> impl Iterator<Item = (Architecture, Accept)> {
+    let pools = Architecture::all().into_iter().filter(|architecture| architecture.model.is_pool());
+    pools.flat_map(move |pool| {
+        let pool: Architecture = format!("{}:{size}", pool.model.name).parse().unwrap();
+        let strategies = Accept::ALL.into_iter().map(|(accept, _, _)| accept);
+        let strategies = strategies.filter(move |accept| accept.check(pool.model).is_ok());
+        strategies.map(move |accept| (pool, accept)).inspect(|(pool, accept)| println!("{pool} {accept}"))
+    })
+}
+
+fn start_pool(pool: Architecture, accept: Accept) -> Serve {
+    Serve::start_with(pool, 1, 1, &["--accept", &accept.to_string()], None)
+}
+
+#[test]
+fn every_accept_strategy_serves_and_leaves_nothing_behind() {
+    for (pool, accept) in pools(4) {
+        let serve = start_pool(pool, accept);
+        // One after the other, for a hash may give two at once to one worker.
+        for _ in 0..20 {
+            exchange(&mut serve.connect(), 1, 1);
+        }
+        let children = serve.children();
+        assert_eq!(children.len(), if pool.model.per_connection == PerConnection::Process { 4 } else { 0 });
+        drop(serve);
+        eventually("children are gone", || !children.iter().any(|&child| is_alive(child)));
+
+        let serve = start_pool(pool, accept);
+        let mut stream = serve.connect();
+        exchange(&mut stream, 1, 1);
+        let children = serve.children();
+        let (status, totals) = serve.stop();
+        assert!(status.success(), "{pool} {accept}: {status}");
+        assert_eq!((&totals["requests"], &totals["accepted"]), (&1.into(), &1.into()));
+        assert_eq!((&totals["syscalls"]["spawn"], &totals["crashed"]), (&4.into(), &0.into()));
+        eventually("children are gone", || !children.iter().any(|&child| is_alive(child)));
+    }
+}
+
+#[test]
+fn a_full_pool_lets_the_next_connection_wait_until_one_ends() {
+    // Of one worker, so that every strategy has it full.
+    for (pool, accept) in pools(1) {
+        let serve = start_pool(pool, accept);
+        let mut first = serve.connect();
+        exchange(&mut first, 1, 1);
+        let mut next = serve.connect();
+        next.write_all(&[1]).unwrap();
+        next.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        assert!(next.read(&mut [0; 1]).is_err(), "{pool} {accept} served two at once");
+        exchange(&mut first, 1, 1);
+        drop(first);
+        next.set_read_timeout(Some(common::PATIENCE)).unwrap();
+        next.read_exact(&mut [0; 1]).unwrap();
+        exchange(&mut next, 1, 1);
+    }
+}
+
+#[test]
+fn a_pool_stops_while_connections_wait_for_it() {
+    for (pool, accept) in pools(1) {
+        let serve = start_pool(pool, accept);
+        let mut first = serve.connect();
+        exchange(&mut first, 1, 1);
+        let waiting: Vec<_> = (0..5).map(|_| serve.connect()).collect();
+        let (status, totals) = serve.stop();
+        assert!(status.success(), "{pool} {accept}: {status}");
+        assert_eq!(totals["requests"], 1);
+        drop(waiting);
+    }
+}
+
+fn kill(child: rustix::process::Pid) {
+    rustix::process::kill_process(child, rustix::process::Signal::KILL).unwrap();
+}
+
+#[test]
+fn a_prefork_child_that_crashes_is_replaced_and_counted() {
+    for (pool, accept) in pools(2).filter(|(pool, _)| pool.model.per_connection == PerConnection::Process) {
+        let serve = start_pool(pool, accept);
+        let mut served = serve.connect();
+        exchange(&mut served, 1, 1);
+        let crashed = serve.children();
+        crashed.iter().copied().for_each(kill);
+        assert!(!matches!(served.read(&mut [0; 1]), Ok(1..)), "its connection ends with it");
+        eventually("others take their place", || {
+            let children = serve.children();
+            children.len() == 2 && !children.iter().any(|child| crashed.contains(child))
+        });
+        eventually("service goes on", || is_served(&serve).is_some());
+        let (status, totals) = serve.stop();
+        assert!(status.success(), "{pool} {accept}: {status}");
+        assert_eq!((&totals["crashed"], &totals["syscalls"]["spawn"]), (&2.into(), &4.into()), "{pool} {accept}");
+        assert!(totals["cpu_children_ns"].as_u64().unwrap() > 0);
+    }
+}
+
+#[test]
+fn the_room_of_a_child_that_crashed_is_free_again() {
+    let serve = Serve::start_with("mp".parse().unwrap(), 1, 1, &["--connections-max", "1"], None);
+    for _ in 0..3 {
+        let mut served = None;
+        eventually("there is room", || {
+            served = is_served(&serve);
+            served.is_some()
+        });
+        assert!(is_served(&serve).is_none(), "there is room for one");
+        // One that has ended may not be reaped yet; this one lives, as its connection does.
+        serve.children().into_iter().for_each(kill);
+        drop(served);
+    }
+    let (_, totals) = serve.stop();
+    assert_eq!(totals["crashed"], 3);
+}
+
+#[test]
+fn what_cannot_be_built_says_why() {
+    let binary = env!("CARGO_BIN_EXE_muxbench");
+    for (flags, reason) in [
+        ("--arch epoll --accept shared", "one thread accepts for all"),
+        ("--arch mp-prefork --accept single", "descriptors are not passed between processes"),
+        ("--arch mt-pool:100", "its 100 threads need 116 descriptors, the limit is 64"),
+        ("--arch mt-pool:40 --accept exclusive", "its 40 threads need 96 descriptors, the limit is 64"),
+    ] {
+        let script = format!("ulimit -n 64; exec {binary} serve {flags}");
+        let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains(reason), "{flags}: {said}");
     }
 }

@@ -106,6 +106,24 @@ fn compare_prints_a_table_that_the_store_alone_gives_again() {
 }
 
 #[test]
+fn pools_are_measured_however_they_accept() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut arguments = SMALL.to_vec();
+    arguments[2] = "mp-prefork,mt-pool:20,mt-pool:4";
+    arguments.extend(["--accept", "exclusive"]);
+    let out = text(&measure(folder.path(), &arguments).stdout);
+    assert!(out.contains("mt-pool:4: architectures: mt-pool:4 serves 4 connections at a time"), "{out}");
+    let whole = json(&run(folder.path(), &["report", "--json"], 0));
+    let trials = whole["trials"].as_array().unwrap();
+    assert_eq!(trials.len(), 4, "the pool that is too small is not run");
+    for trial in trials {
+        assert_eq!(trial["trial"]["serve"]["accept"], "exclusive", "{trial}");
+        let pool = if trial["trial"]["architecture"] == "mp-prefork" { 36 } else { 20 };
+        assert_eq!((&trial["server"]["workers"], &trial["server"]["connections"]), (&pool.into(), &20.into()));
+    }
+}
+
+#[test]
 fn two_runs_are_lined_up() {
     let folder = tempfile::tempdir().unwrap();
     measure(folder.path(), &[SMALL, &["--output", "a", "--quiet"]].concat());

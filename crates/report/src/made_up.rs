@@ -44,6 +44,7 @@ fn trial(index: u32, repeat: u32, architecture: &str, connections: u32) -> Trial
         workload,
         serve: ServeConfig {
             architecture,
+            accept: server::Accept::default(),
             service: service.clone(),
             listen: address,
             cpus: vec![0],
@@ -97,6 +98,7 @@ fn record(trial: &Trial, service_ns: u64, verdict: VerdictKind, reason: &str) ->
         server: Some(ServerCounters {
             window_ns: 1_000_000_000,
             connections: trial.workload.connections.into(),
+            workers: 0,
             memory_user_bytes_per_connection: 160.0,
             memory_kernel_bytes_per_connection: 6_000.0,
             totals: Totals {

@@ -44,6 +44,11 @@ impl Architecture {
         self.mechanism.map_or(Ok(()), |row| (row.can_run)())
     }
 
+    /// How many threads or processes wait for connections if it is a pool with room for `connections_max`; `None` if not.
+    pub fn pool_size(&self, connections_max: u32) -> Option<u32> {
+        self.model.is_pool().then(|| self.threads.map_or(connections_max, NonZeroU32::get))
+    }
+
     /// Every architecture that the tables can build, in the tables' order, each model with its own number of threads.
     pub fn all() -> Vec<Self> {
         let mut all = Vec::new();

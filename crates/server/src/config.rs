@@ -5,19 +5,23 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 use wire::ServiceSpec;
 
-use crate::Architecture;
+use crate::{Accept, Architecture};
 
 /// One server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServeConfig {
     /// How it is built.
     pub architecture: Architecture,
+    /// How connections come to what serves them. Runs stored before there was a choice had one accept thread.
+    #[serde(default)]
+    pub accept: Accept,
     /// What it does with bytes.
     pub service: ServiceSpec,
     /// Where it listens; port 0 lets the kernel choose.
     pub listen: SocketAddr,
     /// CPUs the server may run on; empty leaves placement to the kernel.
     pub cpus: Vec<usize>,
-    /// Connections that room is set aside for; one more is refused.
+    /// Connections that room is set aside for; one more is refused. The size of a pool that names none; what is beyond a
+    /// pool waits.
     pub connections_max: u32,
 }

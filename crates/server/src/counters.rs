@@ -11,6 +11,9 @@ pub struct Snapshot {
     pub at_ns: u64,
     /// Connections open now.
     pub connections_open: u64,
+    /// Threads and children that serve now or wait for a connection; in a pool that is full, as many as connections.
+    #[serde(default)]
+    pub workers: u64,
     /// User memory of all processes together, in bytes.
     pub memory_user_bytes: u64,
     /// Kernel memory of the whole host (slab, kernel stacks, page tables, socket buffers), in bytes.
@@ -32,6 +35,9 @@ pub struct Totals {
     pub accepted: u64,
     /// Connections turned away for want of descriptors, processes, threads or room.
     pub refused: u64,
+    /// Children that crashed, or that somebody else killed.
+    #[serde(default)]
+    pub crashed: u64,
     /// Events that waits reported.
     pub events: u64,
     /// System calls by kind: `accept`, `read`, `write`, `wait`, `control`, `close`, `spawn`.
@@ -63,6 +69,9 @@ pub struct ServerCounters {
     pub window_ns: u64,
     /// Connections open at its start.
     pub connections: u64,
+    /// Threads and children that served then or waited for a connection.
+    #[serde(default)]
+    pub workers: u64,
     /// User memory per connection, in bytes, against the server before its first connection.
     pub memory_user_bytes_per_connection: f64,
     /// The host's kernel memory per connection likewise; on loopback both ends of a connection are in it.
@@ -79,6 +88,7 @@ impl ServerCounters {
         Self {
             window_ns: end.at_ns - start.at_ns,
             connections: start.connections_open,
+            workers: start.workers,
             memory_user_bytes_per_connection: per_connection(start.memory_user_bytes, ready.memory_user_bytes),
             memory_kernel_bytes_per_connection: per_connection(start.memory_kernel_bytes, ready.memory_kernel_bytes),
             totals: end.totals.since(&start.totals),
@@ -113,6 +123,7 @@ impl Totals {
             bytes_out: self.bytes_out - earlier.bytes_out,
             accepted: self.accepted - earlier.accepted,
             refused: self.refused - earlier.refused,
+            crashed: self.crashed - earlier.crashed,
             events: self.events - earlier.events,
             syscalls: by_kind(&self.syscalls, &earlier.syscalls),
             operations: by_kind(&self.operations, &earlier.operations),

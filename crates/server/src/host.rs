@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::{fmt, io};
 
@@ -11,6 +11,7 @@ use rustix::event::EventfdFlags;
 use rustix::process::{Resource, Rlimit};
 use rustix::thread::CpuSet;
 
+use crate::accept::Accept;
 use crate::config::ServeConfig;
 use crate::counters::Snapshot;
 use crate::model::PerConnection;
@@ -21,9 +22,10 @@ use crate::{socket, usage};
 /// Threads that may count for themselves where connections have none of their own: a runtime's.
 const THREADS_MAX: u32 = 256;
 
-/// A server that runs in threads (and, for `mp`, children) of this process.
+/// A server that runs in threads (and, for `mp` and `mp-prefork`, children) of this process.
 pub struct Server {
     address: SocketAddr,
+    ready: Snapshot,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<io::Result<()>>>,
 }
@@ -49,19 +51,32 @@ fn failed(what: impl fmt::Display, remedy: &'static str) -> impl FnOnce(io::Erro
 }
 
 impl Server {
-    /// Listens and begins to accept. Soft limits of descriptors and processes are raised as far as the hard ones allow.
+    /// Listens and begins to accept; a pool is there when this returns. Soft limits of descriptors and processes are raised as far as the hard ones allow.
     ///
     /// # Errors
-    /// When the address is taken or not ours, the CPUs are not available, or memory or threads run out.
+    /// When the address is taken or not ours, the CPUs are not available, the model cannot accept like that, or memory,
+    /// threads, processes or descriptors run out.
     pub fn start(config: &ServeConfig) -> Result<Self, ServerError> {
         raise(Resource::Nofile);
         raise(Resource::Nproc);
         let model = config.architecture.model;
-        let (listener, address) = socket::listen(config.listen, model.multiplexes)
-            .map_err(failed(format_args!("cannot listen on {}", config.listen), "choose another address or port"))?;
+        config.accept.check(model).map_err(|reason| {
+            failed("the server cannot be built", "see `muxbench list`")(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                reason,
+            ))
+        })?;
+        let held = match config.accept {
+            Accept::Reuseport => socket::hold(config.listen),
+            accept => socket::listen(config.listen, model.multiplexes || accept == Accept::Exclusive),
+        };
+        let (listener, address) =
+            held.map_err(failed(format_args!("cannot listen on {}", config.listen), "choose another address or port"))?;
         let workers = match model.per_connection {
             PerConnection::Nothing => THREADS_MAX.max(config.architecture.threads.map_or(0, NonZeroU32::get)),
-            PerConnection::Thread | PerConnection::Process => config.connections_max,
+            PerConnection::Thread | PerConnection::Process => {
+                config.architecture.pool_size(config.connections_max).unwrap_or(config.connections_max)
+            }
         };
         let workers =
             Workers::new(workers as usize).map_err(failed("no memory for counters", "lower the connections"))?;
@@ -73,6 +88,9 @@ impl Server {
             format_args!("cannot run on CPUs {:?}", config.cpus),
             "name CPUs that this process may use",
         ))?;
+        // A pool's memory is its connections', as that of threads and processes made on demand is.
+        let before = Self::look(&shared.workers);
+        let (started, is_started) = mpsc::channel();
         let thread = {
             let (shared, config) = (shared.clone(), config.clone());
             thread::Builder::new()
@@ -80,17 +98,32 @@ impl Server {
                 .spawn(move || {
                     let stage = Stage {
                         listener: &shared.listener,
+                        accept: config.accept,
+                        model: config.architecture.model,
                         stop: shared.stop.as_fd(),
                         workers: &shared.workers,
                         service: &config.service,
                         threads: config.architecture.threads,
                         connections_max: config.connections_max as usize,
+                        started,
                     };
                     (config.architecture.model.run)(&stage, config.architecture.mechanism)
                 })
                 .map_err(failed("cannot create a thread", "raise the limit of processes (ulimit -u)"))?
         };
-        Ok(Self { address, shared, thread: Some(thread) })
+        let mut server = Self { address, ready: before, shared, thread: Some(thread) };
+        if !model.is_pool() {
+            server.ready = server.snapshot();
+        } else if is_started.recv().is_err() {
+            // It ended without a word.
+            server.end()?;
+        }
+        Ok(server)
+    }
+
+    /// What it had counted before its first connection, and before its pool was there: what memory is measured against.
+    pub fn ready(&self) -> &Snapshot {
+        &self.ready
     }
 
     /// Where it listens.
@@ -105,14 +138,18 @@ impl Server {
 
     /// Everything it counted so far, at one instant as nearly as possible.
     pub fn snapshot(&self) -> Snapshot {
+        Self::look(&self.shared.workers)
+    }
+
+    fn look(workers: &Workers) -> Snapshot {
         let _precedence = usage::Precedence::take();
-        let workers = &self.shared.workers;
         let mut totals = workers.totals();
         usage::add_to(&mut totals, workers);
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         Snapshot {
             at_ns: now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64,
             connections_open: workers.connections_open(),
+            workers: workers.taken().count() as u64,
             memory_user_bytes: usage::memory_user_bytes(workers),
             memory_kernel_bytes: usage::memory_kernel_bytes(),
             totals,
@@ -133,7 +170,10 @@ impl Server {
         let _ = rustix::io::write(&self.shared.stop, &1u64.to_ne_bytes());
         let _ = rustix::net::shutdown(&self.shared.listener, rustix::net::Shutdown::Both);
         let ended = thread.join().unwrap_or_else(|_| Err(io::Error::other("it panicked")));
-        ended.map_err(failed("the server failed", "see the system's log; report it if it is not the system's fault"))
+        ended.map_err(failed(
+            "the server failed",
+            "raise the limit it names, or make the server smaller; see the system's log for others",
+        ))
     }
 }
 

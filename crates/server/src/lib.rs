@@ -2,13 +2,15 @@
 //!
 //! # Layout
 //! - [`architecture`]: names; [`model`] and [`mechanism`]: the two tables that names are looked up in
+//! - [`accept`]: how connections come to those that serve them
 //! - [`config`], [`control`], [`counters`]: what goes in and what comes out, as plain data
-//! - [`network`]: one loop per family (ready, blocking), and the connection path that both share
+//! - [`network`]: one loop per family (ready, blocking, pool), and the connection path that all share
 //! - [`socket`]: listening and accepting, with the same options everywhere
 //! - [`workers`]: counters of every thread and child, in memory that they share
 //! - [`usage`]: CPU, switches and memory, as the kernel accounts them
 //! - [`host`]: starts and stops a server in this process
 
+pub mod accept;
 pub mod architecture;
 pub mod config;
 pub mod control;
@@ -21,6 +23,7 @@ pub mod socket;
 pub mod usage;
 pub mod workers;
 
+pub use accept::Accept;
 pub use architecture::Architecture;
 pub use config::ServeConfig;
 pub use counters::{ServerCounters, Snapshot};

@@ -3,7 +3,7 @@
 use std::io;
 
 use crate::mechanism::MechanismRow;
-use crate::network::{Stage, blocking};
+use crate::network::{Stage, blocking, pool};
 
 /// A row of [`MODELS`].
 #[derive(Debug)]
@@ -37,6 +37,13 @@ pub enum PerConnection {
     Process,
 }
 
+impl ModelRow {
+    /// Whether its threads or processes are there before the first connection, and serve one at a time.
+    pub fn is_pool(&self) -> bool {
+        self.takes_threads && !self.multiplexes && self.per_connection != PerConnection::Nothing
+    }
+}
+
 /// Every model there is.
 pub const MODELS: &[ModelRow] = &[
     ModelRow {
@@ -58,6 +65,26 @@ pub const MODELS: &[ModelRow] = &[
         needs: "",
         can_run: || Ok(()),
         run: |stage, _| blocking::run_threads(stage),
+    },
+    ModelRow {
+        name: "mp-prefork",
+        about: "processes forked beforehand, each serving one connection after the other, blocking I/O",
+        multiplexes: false,
+        takes_threads: true,
+        per_connection: PerConnection::Process,
+        needs: "",
+        can_run: || Ok(()),
+        run: |stage, _| pool::run_processes(stage),
+    },
+    ModelRow {
+        name: "mt-pool",
+        about: "threads created beforehand, each serving one connection after the other, blocking I/O, 256 KiB stacks",
+        multiplexes: false,
+        takes_threads: true,
+        per_connection: PerConnection::Thread,
+        needs: "",
+        can_run: || Ok(()),
+        run: |stage, _| pool::run_threads(stage),
     },
     ModelRow {
         name: "sped",

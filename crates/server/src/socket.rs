@@ -14,18 +14,54 @@ use crate::workers::{Counters, Syscall};
 /// Connections that may wait for accept; the kernel lowers it to net.core.somaxconn.
 const BACKLOG: i32 = 4096;
 
+/// How long a worker without a descriptor waits before it tries again.
+const NO_DESCRIPTOR_PAUSE: std::time::Duration = std::time::Duration::from_millis(1);
+
 /// A listening socket, and the address it has.
 ///
 /// # Errors
 /// As socket(2), bind(2) and listen(2) have them.
 pub fn listen(address: SocketAddr, nonblocking: bool) -> io::Result<(OwnedFd, SocketAddr)> {
-    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let listener = rustix::net::socket_with(family, SocketType::STREAM, flags(nonblocking), None)?;
-    sockopt::set_socket_reuseaddr(&listener, true)?;
-    rustix::net::bind(&listener, &address)?;
+    let listener = bind(address, nonblocking, false)?;
     rustix::net::listen(&listener, BACKLOG)?;
-    let bound = rustix::net::getsockname(&listener)?.try_into().map_err(io::Error::from)?;
+    let bound = address_of(&listener)?;
     Ok((listener, bound))
+}
+
+/// A socket that holds an address for listeners to come ([`listen_beside`]), and that address. It does not listen: the
+/// kernel would give it connections, too.
+///
+/// # Errors
+/// As socket(2) and bind(2) have them.
+pub fn hold(address: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
+    let holder = bind(address, false, true)?;
+    let bound = address_of(&holder)?;
+    Ok((holder, bound))
+}
+
+/// One more listener at the address of `holder`; the kernel divides connections among them by a hash.
+///
+/// # Errors
+/// As socket(2), bind(2) and listen(2) have them.
+pub fn listen_beside(holder: &OwnedFd) -> io::Result<OwnedFd> {
+    let listener = bind(address_of(holder)?, false, true)?;
+    rustix::net::listen(&listener, BACKLOG)?;
+    Ok(listener)
+}
+
+fn bind(address: SocketAddr, nonblocking: bool, reuseport: bool) -> io::Result<OwnedFd> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags(nonblocking), None)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    if reuseport {
+        sockopt::set_socket_reuseport(&socket, true)?;
+    }
+    rustix::net::bind(&socket, &address)?;
+    Ok(socket)
+}
+
+fn address_of(socket: &OwnedFd) -> io::Result<SocketAddr> {
+    rustix::net::getsockname(socket)?.try_into().map_err(io::Error::from)
 }
 
 fn flags(nonblocking: bool) -> SocketFlags {
@@ -38,6 +74,8 @@ pub struct Acceptor<'a> {
     listener: &'a OwnedFd,
     nonblocking: bool,
     counters: &'a Counters,
+    /// Whether connections are turned away where descriptors run out.
+    turns_away: bool,
     /// Given up to have a descriptor with which to accept and close, when there is no other.
     reserve: Option<OwnedFd>,
 }
@@ -61,7 +99,13 @@ impl<'a> Acceptor<'a> {
     /// # Errors
     /// When the reserve descriptor cannot be opened.
     pub fn new(listener: &'a OwnedFd, nonblocking: bool, counters: &'a Counters) -> io::Result<Self> {
-        Ok(Self { listener, nonblocking, counters, reserve: Some(open_reserve()?) })
+        Ok(Self { listener, nonblocking, counters, turns_away: true, reserve: Some(open_reserve()?) })
+    }
+
+    /// That of one worker of a pool, for blocking connections. Where descriptors run out it leaves connections to workers
+    /// that have one.
+    pub fn of_worker(listener: &'a OwnedFd, counters: &'a Counters) -> Self {
+        Self { listener, nonblocking: false, counters, turns_away: false, reserve: None }
     }
 
     /// One accept4.
@@ -72,7 +116,11 @@ impl<'a> Acceptor<'a> {
         self.counters.syscall(Syscall::Accept);
         match rustix::net::accept_with(self.listener, flags(self.nonblocking)) {
             Ok(connection) => Ok(prepare(connection)),
-            Err(Errno::MFILE | Errno::NFILE) => self.turn_one_away(),
+            Err(Errno::MFILE | Errno::NFILE) if self.turns_away => self.turn_one_away(),
+            Err(Errno::MFILE | Errno::NFILE) => {
+                std::thread::sleep(NO_DESCRIPTOR_PAUSE);
+                Ok(Accepted::None)
+            }
             Err(error) => without_connection(error),
         }
     }

@@ -43,10 +43,14 @@ pub fn of_this_process() -> Totals {
 fn used_by(who: libc::c_int) -> Totals {
     let mut usage = MaybeUninit::<libc::rusage>::uninit();
     // SAFETY: the kernel fills in `usage`; with these arguments it cannot fail.
-    let usage = unsafe {
+    totals_of(&unsafe {
         libc::getrusage(who, usage.as_mut_ptr());
         usage.assume_init()
-    };
+    })
+}
+
+/// CPU time and switches, as the kernel has them.
+pub(crate) fn totals_of(usage: &libc::rusage) -> Totals {
     let nanoseconds = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
     Totals {
         cpu_user_ns: nanoseconds(usage.ru_utime),

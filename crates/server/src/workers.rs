@@ -18,9 +18,10 @@ pub enum Syscall {
     Read,
     /// write.
     Write,
-    /// select, poll, epoll_wait; io_uring_enter that waits.
+    /// select, poll, epoll_wait; io_uring_enter that waits; a pool's wait to be handed a connection.
     Wait,
-    /// epoll_ctl and its like: changes to what is watched; io_uring_enter that only submits.
+    /// epoll_ctl and its like: changes to what is watched; io_uring_enter that only submits; handing a connection over to a
+    /// pool.
     Control,
     /// close.
     Close,
@@ -101,6 +102,8 @@ pub struct Counters {
     pub ended: Counter,
     /// Connections accepted and turned away.
     pub refused: Counter,
+    /// Children of this slot that crashed; whoever reaps them counts.
+    pub crashed: Counter,
     /// Events that waits reported.
     pub events: Counter,
     syscalls: [Counter; Syscall::ALL.len()],
@@ -159,6 +162,11 @@ impl Slot {
     /// Says which process the slot's worker is, unless it has ended and released the slot already.
     pub fn set_process_if_taken(&self, pid: i32) {
         let _ = self.owner.compare_exchange(THREAD, pid as u32, Relaxed, Relaxed);
+    }
+
+    /// Says that the slot's child has ended. The slot stays taken.
+    pub fn forget_process(&self) {
+        self.owner.store(THREAD, Relaxed);
     }
 
     /// Says which descriptor the slot's worker serves.
@@ -275,6 +283,7 @@ impl Workers {
             totals.bytes_out += counters.bytes_out.get();
             totals.accepted += counters.accepted.get();
             totals.refused += counters.refused.get();
+            totals.crashed += counters.crashed.get();
             totals.events += counters.events.get();
             let sums = syscalls.iter_mut().chain(&mut submitted).chain(&mut completed);
             let figures = counters.syscalls.iter().chain(&counters.submitted).chain(&counters.completed);

@@ -7,7 +7,7 @@ use ::load::config::{Choice, ClockChoice, Pacing, Roles, Schedule, Timestamps};
 use lab::experiment::{Experiment, List};
 use lab::presets;
 use lab::units::{Cpus, Rate, Share, Size, Time};
-use server::Architecture;
+use server::{Accept, Architecture};
 
 use crate::{execution, output};
 
@@ -24,9 +24,12 @@ use crate::{execution, output};
   muxbench compare --timestamps kernel --strict      # proof of sending; only valid trials will do
   muxbench compare --measure 1min --print-experiment > mine.toml    # the same as a file, to keep")]
 pub struct Args {
-    /// Architectures: MODEL[/MECHANISM], several with commas, or `all`; see `muxbench list`
+    /// Architectures: MODEL[:THREADS][/MECHANISM], several with commas, or `all`; see `muxbench list`
     #[arg(long, value_name = "ARCH", value_delimiter = ',')]
     arch: Vec<String>,
+    /// How pools accept: single, shared, reuseport, exclusive [default: shared]
+    #[arg(long, value_name = "ACCEPT", value_parser = named::<Accept>)]
+    accept: Option<Accept>,
     /// Connections held open, several with commas
     #[arg(long, value_name = "N", value_delimiter = ',')]
     connections: Vec<NonZeroU32>,
@@ -163,6 +166,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     set(&mut experiment.phases.drain, args.drain);
     experiment.placement.server = args.server_cpus;
     experiment.placement.client = args.client_cpus;
+    experiment.server.accept = args.accept.or(experiment.server.accept);
     args.client.apply(&mut experiment.client);
     // Through the file's own checks: a list with a value twice is as wrong here as there.
     let text = toml::to_string(&experiment)?;

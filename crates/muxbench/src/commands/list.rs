@@ -5,14 +5,14 @@ use std::process::ExitCode;
 
 use lab::presets::PRESETS;
 use serde_json::{Value, json};
-use server::Architecture;
 use server::mechanism::MECHANISMS;
 use server::model::MODELS;
+use server::{Accept, Architecture};
 use wire::SERVICES;
 
 use crate::output;
 
-/// List architectures, models, mechanisms, services and presets
+/// List architectures, models, mechanisms, accept strategies, services and presets
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Print JSON
@@ -29,10 +29,11 @@ fn about(architecture: &Architecture) -> String {
 
 /// Prints them.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let sections: [(&str, Vec<(String, String)>); 5] = [
+    let sections: [(&str, Vec<(String, String)>); 6] = [
         ("architectures", Architecture::all().iter().map(|row| (row.to_string(), about(row))).collect()),
         ("models", MODELS.iter().map(|row| (row.name.into(), row.about.into())).collect()),
         ("mechanisms", MECHANISMS.iter().map(|row| (row.name.into(), row.about.into())).collect()),
+        ("accept", Accept::ALL.iter().map(|(_, name, about)| ((*name).into(), (*about).into())).collect()),
         ("services", SERVICES.iter().map(|row| (row.name.into(), row.about.into())).collect()),
         ("presets", PRESETS.iter().map(|preset| (preset.name.into(), preset.experiment().about)).collect()),
     ];

@@ -9,24 +9,29 @@ use std::{io, thread};
 
 use anyhow::{Context, bail};
 use server::control::Event;
-use server::{Architecture, ServeConfig, Server, ServerCounters};
+use server::{Accept, Architecture, ServeConfig, Server, ServerCounters};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use wire::ServiceSpec;
 
 use lab::units::{Cpus, Size};
 
+use super::compare::named;
 use crate::output;
 
 /// Run one server until SIGTERM or Ctrl-C, then print its counters
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   muxbench serve --arch epoll --request 128B --response 10KiB --listen 127.0.0.1:7007
+  muxbench serve --arch mt-pool:64 --accept exclusive
   muxbench serve --arch mt --json        # a free port; address and counters as JSON lines")]
 pub struct Args {
-    /// How the server is built: MODEL[/MECHANISM]; `muxbench list` names them all
+    /// How the server is built: MODEL[:THREADS][/MECHANISM]; `muxbench list` names them all
     #[arg(long, default_value = "epoll", value_name = "ARCH")]
     arch: Architecture,
+    /// How a pool accepts: single, shared, reuseport, exclusive [default: shared]
+    #[arg(long, value_name = "ACCEPT", value_parser = named::<Accept>)]
+    accept: Option<Accept>,
     /// Size of a request
     #[arg(long, default_value = "128B", value_name = "SIZE")]
     request: Size,
@@ -39,9 +44,10 @@ pub struct Args {
     /// CPUs to run on, as in 0-1,3
     #[arg(long, value_name = "CPUS")]
     cpus: Option<Cpus>,
-    /// Connections to have room for; the next one is refused
-    #[arg(long, default_value_t = 20_000, value_name = "N")]
-    connections_max: u32,
+    /// Connections to have room for, and the size of a pool that names none; the next one is refused, or waits for the
+    /// pool [default: 20000; for such a pool 256]
+    #[arg(long, value_name = "N")]
+    connections_max: Option<u32>,
     /// Print JSON lines
     #[arg(long)]
     json: bool,
@@ -79,13 +85,14 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 fn by_hand(args: &Args, messages: &mpsc::Receiver<Message>) -> anyhow::Result<ExitCode> {
     let config = ServeConfig {
         architecture: args.arch,
+        accept: args.accept.unwrap_or_else(|| Accept::default_of(args.arch.model)),
         service: ServiceSpec::Fixed { request_bytes: args.request.0, response_bytes: args.response.0 },
         listen: args.listen,
         cpus: args.cpus.clone().map(|cpus| cpus.0).unwrap_or_default(),
-        connections_max: args.connections_max,
+        connections_max: args.connections_max.unwrap_or_else(|| room_of(args.arch)),
     };
     let server = Server::start(&config)?;
-    let ready = server.snapshot();
+    let ready = server.ready().clone();
     if args.json {
         say(&Event::Ready { address: server.address(), snapshot: ready.clone() });
     } else {
@@ -109,6 +116,13 @@ fn by_hand(args: &Args, messages: &mpsc::Receiver<Message>) -> anyhow::Result<Ex
     Ok(ExitCode::SUCCESS)
 }
 
+/// Room for as many connections as any machine's first try has; a pool of that size would take seconds to make.
+fn room_of(architecture: Architecture) -> u32 {
+    const POOL: u32 = 256;
+    const ROOM: u32 = 20_000;
+    if architecture.pool_size(POOL) == Some(POOL) { POOL } else { ROOM }
+}
+
 fn wait_for_stop(server: &Server, messages: &mpsc::Receiver<Message>) -> anyhow::Result<()> {
     loop {
         match messages.recv_timeout(Duration::from_millis(500)) {
@@ -124,7 +138,7 @@ fn controlled(messages: &mpsc::Receiver<Message>) -> anyhow::Result<()> {
     let Message::Line(line) = messages.recv()? else { bail!("no configuration came on standard input") };
     let config: ServeConfig = serde_json::from_str(&line).context("the configuration on standard input")?;
     let server = Server::start(&config)?;
-    say(&Event::Ready { address: server.address(), snapshot: server.snapshot() });
+    say(&Event::Ready { address: server.address(), snapshot: server.ready().clone() });
     loop {
         match messages.recv()? {
             Message::Line(line) if line == "mark" => say(&Event::Mark { snapshot: server.snapshot() }),

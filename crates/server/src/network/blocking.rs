@@ -2,14 +2,15 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
 use wire::fixed::Fixed;
 use wire::{Service, ServiceSpec};
 
-use super::Stage;
 use super::connection::{Connection, Inbox, Next};
+use super::{Stage, children};
 use crate::socket::{Accepted, Acceptor};
 use crate::usage;
 use crate::workers::{Counters, Slot, Syscall};
@@ -20,9 +21,6 @@ pub const STACK_BYTES: usize = 256 << 10;
 /// The longest wait for connections to end once the server stops.
 const STOP_MAX: Duration = Duration::from_secs(2);
 
-/// What creates the thread or process of a connection. On failure it gives the connection back, to be refused.
-type Spawn<S> = fn(&Stage<'_>, &'static S, &'static Slot, OwnedFd, &mut Inbox) -> Result<(), OwnedFd>;
-
 /// `mt`: a thread for each connection, until the server stops.
 ///
 /// # Errors
@@ -30,7 +28,9 @@ type Spawn<S> = fn(&Stage<'_>, &'static S, &'static Slot, OwnedFd, &mut Inbox) -
 pub fn run_threads(stage: &Stage<'_>) -> io::Result<()> {
     match *stage.service {
         ServiceSpec::Fixed { request_bytes, response_bytes } => {
-            accept_loop(stage, Fixed::new(request_bytes, response_bytes), spawn_thread)
+            let outcome = accept_loop(stage, Fixed::new(request_bytes, response_bytes), spawn_thread);
+            stop_threads(stage, STOP_MAX);
+            outcome
         }
     }
 }
@@ -40,17 +40,26 @@ pub fn run_threads(stage: &Stage<'_>) -> io::Result<()> {
 /// # Errors
 /// Errors of the listener.
 pub fn run_processes(stage: &Stage<'_>) -> io::Result<()> {
-    // Children are reaped by the kernel; what they used is in their slots.
-    // SAFETY: SIG_IGN is a valid disposition, and no handler of ours is replaced.
-    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
+    let lost = |slot: &'static Slot, _: &AtomicBool| {
+        slot.counters.ended.add(1);
+        slot.release();
+    };
     match *stage.service {
-        ServiceSpec::Fixed { request_bytes, response_bytes } => {
-            accept_loop(stage, Fixed::new(request_bytes, response_bytes), spawn_process)
-        }
+        ServiceSpec::Fixed { request_bytes, response_bytes } => children::with_reaper(stage.workers, lost, |reaper| {
+            accept_loop(stage, Fixed::new(request_bytes, response_bytes), |service, slot, connection, inbox| {
+                spawn_process(stage, service, slot, connection, inbox).inspect(|()| reaper.unpark())
+            })
+        }),
     }
 }
 
-fn accept_loop<S: Service + Sync + 'static>(stage: &Stage<'_>, service: S, spawn: Spawn<S>) -> io::Result<()> {
+/// Accepts until the listener is shut down. `spawn` creates the thread or process of a connection; on failure it gives the
+/// connection back, to be refused.
+fn accept_loop<S: Service + Sync + 'static>(
+    stage: &Stage<'_>,
+    service: S,
+    spawn: impl Fn(&'static S, &'static Slot, OwnedFd, &mut Inbox) -> Result<(), OwnedFd>,
+) -> io::Result<()> {
     // Threads may outlive this function by a moment when they are told to stop, so what they share lives for ever.
     let service: &'static S = Box::leak(Box::new(service));
     let counters = stage.workers.accept();
@@ -65,7 +74,7 @@ fn accept_loop<S: Service + Sync + 'static>(stage: &Stage<'_>, service: S, spawn
                     continue;
                 };
                 counters.syscall(Syscall::Spawn);
-                match spawn(stage, service, slot, connection, &mut inbox) {
+                match spawn(service, slot, connection, &mut inbox) {
                     Ok(()) => counters.accepted.add(1),
                     Err(connection) => {
                         slot.release();
@@ -76,21 +85,18 @@ fn accept_loop<S: Service + Sync + 'static>(stage: &Stage<'_>, service: S, spawn
             Accepted::None => {}
             // A blocking accept says this only when a timeout is set, which it is not.
             Accepted::WouldBlock => {}
-            Accepted::Shutdown => break,
+            Accepted::Shutdown => return Ok(()),
         }
     }
-    stop_workers(stage);
-    Ok(())
 }
 
 /// Serves one connection to its end.
-fn serve<S: Service>(service: &S, io: &OwnedFd, inbox: &mut Inbox, counters: &Counters) {
+pub(super) fn serve<S: Service>(service: &S, io: &OwnedFd, inbox: &mut Inbox, counters: &Counters) {
     let mut connection = Connection::default();
     while connection.on_readable(io.as_fd(), service, inbox, counters) == Next::Read {}
 }
 
 fn spawn_thread<S: Service + Sync>(
-    _stage: &Stage<'_>,
     service: &'static S,
     slot: &'static Slot,
     connection: OwnedFd,
@@ -125,51 +131,28 @@ fn spawn_process<S: Service>(
     connection: OwnedFd,
     inbox: &mut Inbox,
 ) -> Result<(), OwnedFd> {
-    let parent = rustix::process::getpid();
-    // SAFETY: the child calls only this module's loop and _exit: system calls and counting, no allocation, no lock.
-    match unsafe { libc::fork() } {
-        -1 => Err(connection),
-        0 => {
-            let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
-            // The parent may have died before the line above.
-            if rustix::process::getppid() == Some(parent) {
-                // SAFETY: the child's copy of the listener; the parent's is another.
-                unsafe { libc::close(stage.listener.as_raw_fd()) };
-                serve(service, &connection, inbox, &slot.counters);
-                slot.counters.ended.add(1);
-                slot.counters.syscall(Syscall::Close);
-                let used = usage::of_this_process();
-                slot.ended_cpu_ns.add(used.cpu_user_ns + used.cpu_system_ns);
-                slot.ended_voluntary_switches.add(used.voluntary_switches);
-                slot.ended_involuntary_switches.add(used.involuntary_switches);
-                slot.release();
-            }
-            // SAFETY: ends the child at once, without the parent's destructors and buffers.
-            unsafe { libc::_exit(0) }
-        }
-        child => {
-            // A child so quick that it has gone already has released the slot: it must not be taken again.
-            slot.set_process_if_taken(child);
-            Ok(())
-        }
-    }
+    let forked = children::fork(slot, || {
+        // SAFETY: the child's copy of the listener; the parent's is another.
+        unsafe { libc::close(stage.listener.as_raw_fd()) };
+        serve(service, &connection, inbox, &slot.counters);
+        slot.counters.ended.add(1);
+        slot.counters.syscall(Syscall::Close);
+        children::account(slot, &usage::of_this_process());
+        slot.release();
+        0
+    });
+    forked.map_err(|_| connection)
 }
 
-/// Ends what still serves: children are killed, threads see their connection shut down.
-fn stop_workers(stage: &Stage<'_>) {
-    for slot in stage.workers.taken() {
-        if let Some(pid) = slot.process() {
-            // SAFETY: a signal to our own child, whose slot is still taken; no memory is involved.
-            unsafe { libc::kill(pid, libc::SIGKILL) };
-            slot.counters.ended.add(1);
-            slot.release();
-        } else if let Some(descriptor) = slot.connection() {
+/// Ends threads: each sees what it serves, or waits on, shut down, until none is left or `patience` is over.
+pub(super) fn stop_threads(stage: &Stage<'_>, patience: Duration) {
+    let started = std::time::Instant::now();
+    // More than once: a thread of a pool may just have gone from one descriptor to another.
+    while stage.workers.taken().next().is_some() && started.elapsed() < patience {
+        for descriptor in stage.workers.taken().filter_map(Slot::connection) {
             // SAFETY: shuts a socket down; a descriptor that its thread has just closed gives EBADF.
             unsafe { libc::shutdown(descriptor, libc::SHUT_RDWR) };
         }
-    }
-    let started = std::time::Instant::now();
-    while stage.workers.taken().next().is_some() && started.elapsed() < STOP_MAX {
         thread::sleep(Duration::from_millis(1));
     }
 }

@@ -1,0 +1,154 @@
+//! The processes of `mp` and `mp-prefork`: made, reaped, ended.
+//!
+//! A child that ends as it should has given its slot back, or accounted for itself; for one that does not (it crashed, or
+//! was killed) whoever reaps it does. A process id in a slot is always that of a child of ours that is not yet reaped, so
+//! that nobody else is ever signalled.
+
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+use std::{io, ptr};
+
+use crate::counters::Totals;
+use crate::usage;
+use crate::workers::{Slot, Workers};
+
+/// The longest that children which are killed are waited for.
+const STOP_MAX: Duration = Duration::from_secs(2);
+
+/// Makes a process that runs `body` and ends with its exit status. It dies with the thread that made it.
+///
+/// `body` must not allocate or take a lock: other threads of the parent may have held one when it forked.
+///
+/// # Errors
+/// When there are no processes or no memory left.
+pub(super) fn fork(slot: &'static Slot, body: impl FnOnce() -> i32) -> io::Result<()> {
+    let parent = rustix::process::getpid();
+    // SAFETY: the child makes system calls and counts, and ends with _exit; `body` is held to the same.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
+            // The parent may have died before the line above.
+            let status = if rustix::process::getppid() == Some(parent) {
+                // By the child too: one that crashes before its parent goes on is found by its slot.
+                slot.set_process_if_taken(rustix::process::getpid().as_raw_pid());
+                body()
+            } else {
+                0
+            };
+            // SAFETY: ends the child at once, without the parent's destructors and buffers.
+            unsafe { libc::_exit(status) }
+        }
+        child => {
+            // A child so quick that it has gone already has released the slot: it must not be taken again.
+            slot.set_process_if_taken(child);
+            Ok(())
+        }
+    }
+}
+
+/// Adds to a slot what its child used; the kernel forgets it.
+pub(super) fn account(slot: &Slot, used: &Totals) {
+    slot.ended_cpu_ns.add(used.cpu_ns());
+    slot.ended_voluntary_switches.add(used.voluntary_switches);
+    slot.ended_involuntary_switches.add(used.involuntary_switches);
+}
+
+/// Runs `body` while a thread beside it reaps the children, then kills those that are left. `body` has that thread to
+/// unpark after a fork.
+///
+/// `lost` is given the slot of each child that did not end by itself, still taken, and whether the server stops.
+///
+/// # Errors
+/// Those of `body`, and when there is no thread to be had.
+pub(super) fn with_reaper<R>(
+    workers: &Workers,
+    lost: impl FnMut(&'static Slot, &AtomicBool) + Send,
+    body: impl FnOnce(&Thread) -> io::Result<R>,
+) -> io::Result<R> {
+    // SAFETY: the default disposition, with which children can be reaped; no handler of ours is replaced.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+    let stopping = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let reaper = thread::Builder::new().name("reap".into());
+        let reaper = reaper.spawn_scoped(scope, || reap(workers, &stopping, lost))?;
+        let outcome = body(reaper.thread());
+        stopping.store(true, SeqCst);
+        reaper.thread().unpark();
+        let started = Instant::now();
+        // More than once: one may have been made in place of another meanwhile.
+        while kill_all(workers) && started.elapsed() < STOP_MAX {
+            thread::sleep(Duration::from_millis(1));
+        }
+        outcome
+    })
+}
+
+/// Whether there was any.
+fn kill_all(workers: &Workers) -> bool {
+    workers.taken().filter_map(Slot::process).fold(false, |_, pid| {
+        // SAFETY: a signal to a process; no memory is involved.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+        true
+    })
+}
+
+fn reap(workers: &Workers, stopping: &AtomicBool, mut lost: impl FnMut(&'static Slot, &AtomicBool)) {
+    loop {
+        let Some((pid, ended_by_itself)) = wait_for_one() else {
+            if stopping.load(SeqCst) {
+                return;
+            }
+            // Until there is a child: a fork that came before this line is remembered.
+            thread::park();
+            continue;
+        };
+        let slot = match ended_by_itself {
+            true => None,
+            false => workers.taken().find(|slot| slot.process() == Some(pid)),
+        };
+        if let Some(slot) = slot {
+            slot.forget_process();
+        }
+        let used = reap_one(pid);
+        if let Some(slot) = slot {
+            account(slot, &used);
+            if !stopping.load(SeqCst) {
+                slot.counters.crashed.add(1);
+            }
+            lost(slot, stopping);
+        }
+    }
+}
+
+/// Waits until a child has ended, and leaves it unreaped: its process id, and whether it ended by itself with success.
+/// `None` when there is no child.
+fn wait_for_one() -> Option<(i32, bool)> {
+    loop {
+        let mut ended = MaybeUninit::<libc::siginfo_t>::zeroed();
+        // SAFETY: the kernel fills in `ended`.
+        if unsafe { libc::waitid(libc::P_ALL, 0, ended.as_mut_ptr(), libc::WEXITED | libc::WNOWAIT) } == 0 {
+            // SAFETY: zeroed is a valid value, and the kernel has filled in that of a child that ended.
+            let (pid, status, code) = unsafe {
+                let ended = ended.assume_init();
+                (ended.si_pid(), ended.si_status(), ended.si_code)
+            };
+            return Some((pid, code == libc::CLD_EXITED && status == 0));
+        }
+        if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+            return None;
+        }
+    }
+}
+
+/// Reaps a child that has ended: what it used.
+fn reap_one(pid: i32) -> Totals {
+    let mut used = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the kernel fills in `used`, or leaves it zeroed, which is a valid value.
+    usage::totals_of(&unsafe {
+        libc::wait4(pid, ptr::null_mut(), 0, used.as_mut_ptr());
+        used.assume_init()
+    })
+}
