@@ -83,7 +83,13 @@ impl Counters {
     /// Counts one system call.
     #[inline]
     pub fn syscall(&self, kind: Syscall) {
-        self.syscalls[kind as usize].add(1);
+        self.syscalls_of(kind, 1);
+    }
+
+    /// Counts `count` system calls.
+    #[inline]
+    pub fn syscalls_of(&self, kind: Syscall, count: u64) {
+        self.syscalls[kind as usize].add(count);
     }
 }
 

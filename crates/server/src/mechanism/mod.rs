@@ -5,10 +5,13 @@ use std::os::fd::RawFd;
 use std::time::Duration;
 
 use crate::network::{Stage, ready};
+use crate::workers::Counters;
 
 mod epoll;
+mod epoll_et;
 mod poll;
 mod select;
+mod spin;
 
 /// A row of [`MECHANISMS`].
 #[derive(Debug)]
@@ -48,6 +51,20 @@ pub const MECHANISMS: &[MechanismRow] = &[
         can_run: || Ok(()),
         run: ready::run::<epoll::Epoll>,
     },
+    MechanismRow {
+        name: "epoll-et",
+        about: "epoll(7), edge-triggered: each change is reported once, registered once for both ways",
+        needs: "",
+        can_run: || Ok(()),
+        run: ready::run::<epoll_et::EpollEt>,
+    },
+    MechanismRow {
+        name: "spin",
+        about: "no wait: tries every socket in turn, and takes a whole CPU",
+        needs: "",
+        can_run: || Ok(()),
+        run: ready::run::<spin::Spin>,
+    },
 ];
 
 /// The row of that name.
@@ -55,14 +72,31 @@ pub fn find(name: &str) -> Option<&'static MechanismRow> {
     MECHANISMS.iter().find(|row| row.name == name)
 }
 
-/// The kernel says what is ready, we do the I/O. Level-triggered: what stays ready is reported again.
+/// When a mechanism reports a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trigger {
+    /// As long as it is ready for what it is watched for.
+    Level,
+    /// When it becomes ready, or was so when it was added; both ways at once, whatever it is watched for. Whoever is told
+    /// must go on until the socket has no more.
+    Edge,
+}
+
+/// The kernel says what is ready, we do the I/O.
 ///
-/// Implementations allocate in `new` only; they do not log and do not read clocks.
+/// Implementations allocate in `new` only; they do not log and do not read clocks. What the constants say is known when
+/// the loop is compiled, so that no mechanism pays for another's ways.
 pub trait Readiness: Sized {
-    /// Whether `add` and `modify` each make a system call, to be counted.
-    const ADD_IS_A_SYSCALL: bool;
-    /// Whether `remove` makes one.
-    const REMOVE_IS_A_SYSCALL: bool;
+    /// When a descriptor is reported.
+    const TRIGGER: Trigger;
+    /// Whether `wait` asks nobody and reports every watched descriptor. It never waits then, whatever the timeout.
+    const READY_IS_A_GUESS: bool = false;
+    /// System calls that each `add` makes, to be counted.
+    const ADD_SYSCALLS: u64;
+    /// System calls that each `modify` makes.
+    const MODIFY_SYSCALLS: u64;
+    /// System calls that each `remove` makes.
+    const REMOVE_SYSCALLS: u64;
 
     /// Room for descriptors below `descriptors_max`.
     ///
@@ -94,6 +128,9 @@ pub trait Readiness: Sized {
     /// # Errors
     /// What the kernel says.
     fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()>;
+
+    /// Counts the system calls since the last time that the constants do not tell, those made only now and then.
+    fn count_more(&mut self, _counters: &Counters) {}
 }
 
 /// What a descriptor is watched for: one thing at a time. Errors and hang-ups are reported as that thing, and the I/O
@@ -111,8 +148,11 @@ pub enum Interest {
 pub struct Ready {
     /// Whose.
     pub token: Token,
-    /// For what it was watched.
+    /// For what it was watched. Of [`Trigger::Edge`]: `Read` unless there is only room to write.
     pub interest: Interest,
+    /// Whether to read until the socket says that it is empty, even after a read that falls short: the end of the stream
+    /// may be behind the bytes, or events were lost. Of [`Trigger::Level`], which reports again, it is always false.
+    pub drain: bool,
 }
 
 /// What the loop calls a descriptor by: its slot, and the slot's generation.

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-use super::{Interest, Readiness, Ready, Token, count_ready, index, timeout_ms};
+use super::{Interest, Readiness, Ready, Token, Trigger, count_ready, index, timeout_ms};
 
 /// No place in the list.
 const NOWHERE: u32 = u32::MAX;
@@ -35,8 +35,10 @@ fn events(interest: Interest) -> i16 {
 }
 
 impl Readiness for Poll {
-    const ADD_IS_A_SYSCALL: bool = false;
-    const REMOVE_IS_A_SYSCALL: bool = false;
+    const TRIGGER: Trigger = Trigger::Level;
+    const ADD_SYSCALLS: u64 = 0;
+    const MODIFY_SYSCALLS: u64 = 0;
+    const REMOVE_SYSCALLS: u64 = 0;
 
     fn new(descriptors_max: usize) -> io::Result<Self> {
         Ok(Self {
@@ -85,7 +87,7 @@ impl Readiness for Poll {
             if watched.revents != 0 {
                 left -= 1;
                 let interest = if watched.events == libc::POLLOUT { Interest::Write } else { Interest::Read };
-                ready.push(Ready { token, interest });
+                ready.push(Ready { token, interest, drain: false });
             }
         }
         Ok(())

@@ -38,6 +38,16 @@ impl Inbox {
     pub fn new() -> Self {
         Self(Vec::with_capacity(READ_BYTES))
     }
+
+    /// Whether the last read found nothing.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether the last read took all that there was room for, and may have left something.
+    pub fn is_full(&self) -> bool {
+        self.0.len() == self.0.capacity()
+    }
 }
 
 impl Default for Inbox {
@@ -60,7 +70,7 @@ impl<C> Connection<C> {
         match rustix::io::read(io, rustix::buffer::spare_capacity(&mut inbox.0)) {
             Ok(0) => {
                 self.finished = true;
-                self.after_write(service)
+                self.next(service)
             }
             Ok(count) => {
                 counters.bytes_in.add(count as u64);
@@ -86,7 +96,7 @@ impl<C> Connection<C> {
         loop {
             let unsent = service.unsent(&self.service);
             if unsent.is_empty() {
-                return self.after_write(service);
+                return self.next(service);
             }
             counters.syscall(Syscall::Write);
             match rustix::io::write(io, unsent) {
@@ -101,8 +111,9 @@ impl<C> Connection<C> {
         }
     }
 
+    /// What it waits for now.
     #[inline]
-    fn after_write<S: Service<Conn = C>>(&self, service: &S) -> Next {
+    pub fn next<S: Service<Conn = C>>(&self, service: &S) -> Next {
         match (service.unsent(&self.service).is_empty(), self.finished) {
             (true, true) => Next::End,
             (true, false) => Next::Read,
