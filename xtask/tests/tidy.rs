@@ -105,6 +105,7 @@ fn unsafe_stays_where_system_calls_are() {
         "crates/server/src/mechanism/epoll.rs",
         "crates/server/src/mechanism/epoll_et.rs",
         "crates/server/src/mechanism/poll.rs",
+        "crates/server/src/mechanism/rt_signal.rs",
         "crates/server/src/mechanism/select.rs",
         "crates/server/src/network/blocking.rs",
         "crates/server/src/usage.rs",

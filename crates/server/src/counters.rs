@@ -34,7 +34,7 @@ pub struct Totals {
     pub refused: u64,
     /// Events that waits reported.
     pub events: u64,
-    /// System calls by kind: `accept`, `read`, `write`, `wait`, `control`, `close`, `spawn`.
+    /// System calls by kind: `accept`, `read`, `write`, `wait`, `control`, `close`, `spawn`, `rescan`.
     pub syscalls: BTreeMap<String, u64>,
     /// CPU time in user mode, in nanoseconds.
     pub cpu_user_ns: u64,

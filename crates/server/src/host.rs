@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::{fmt, io};
 
-use rustix::event::EventfdFlags;
+use rustix::pipe::PipeFlags;
 use rustix::process::{Resource, Rlimit};
 use rustix::thread::CpuSet;
 
@@ -30,7 +30,9 @@ pub struct Server {
 
 struct Shared {
     listener: OwnedFd,
+    /// The reader of a pipe, which unlike an eventfd can also send signals; a byte in it is the order to stop.
     stop: OwnedFd,
+    stopper: OwnedFd,
     workers: Workers,
 }
 
@@ -49,13 +51,14 @@ fn failed(what: impl fmt::Display, remedy: &'static str) -> impl FnOnce(io::Erro
 }
 
 impl Server {
-    /// Listens and begins to accept. Soft limits of descriptors and processes are raised as far as the hard ones allow.
+    /// Listens and begins to accept. Soft limits of descriptors, processes and queued signals are raised as far as the hard ones allow.
     ///
     /// # Errors
     /// When the address is taken or not ours, the CPUs are not available, or memory or threads run out.
     pub fn start(config: &ServeConfig) -> Result<Self, ServerError> {
         raise(Resource::Nofile);
         raise(Resource::Nproc);
+        raise(Resource::Sigpending);
         let model = config.architecture.model;
         let (listener, address) = socket::listen(config.listen, model.multiplexes)
             .map_err(failed(format_args!("cannot listen on {}", config.listen), "choose another address or port"))?;
@@ -65,9 +68,9 @@ impl Server {
         };
         let workers =
             Workers::new(workers as usize).map_err(failed("no memory for counters", "lower the connections"))?;
-        let stop = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(|e| failed("cannot create an eventfd", "raise the limit of descriptors (ulimit -n)")(e.into()))?;
-        let shared = Arc::new(Shared { listener, stop, workers });
+        let (stop, stopper) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
+            .map_err(|e| failed("cannot create a pipe", "raise the limit of descriptors (ulimit -n)")(e.into()))?;
+        let shared = Arc::new(Shared { listener, stop, stopper, workers });
         // In this thread, so that a refusal is an error here; threads and children inherit it.
         pin(&config.cpus).map_err(failed(
             format_args!("cannot run on CPUs {:?}", config.cpus),
@@ -130,7 +133,7 @@ impl Server {
     fn end(&mut self) -> Result<(), ServerError> {
         let Some(thread) = self.thread.take() else { return Ok(()) };
         // One for loops that wait on a mechanism, one for loops that block in accept.
-        let _ = rustix::io::write(&self.shared.stop, &1u64.to_ne_bytes());
+        let _ = rustix::io::write(&self.shared.stopper, &[1]);
         let _ = rustix::net::shutdown(&self.shared.listener, rustix::net::Shutdown::Both);
         let ended = thread.join().unwrap_or_else(|_| Err(io::Error::other("it panicked")));
         ended.map_err(failed("the server failed", "see the system's log; report it if it is not the system's fault"))

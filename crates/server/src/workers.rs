@@ -18,7 +18,7 @@ pub enum Syscall {
     Read,
     /// write.
     Write,
-    /// select, poll, epoll_wait.
+    /// select, poll, epoll_wait and their like.
     Wait,
     /// epoll_ctl and its like: changes to what is watched.
     Control,
@@ -26,11 +26,13 @@ pub enum Syscall {
     Close,
     /// fork, pthread_create.
     Spawn,
+    /// Looks at everything that is watched, because events were lost.
+    Rescan,
 }
 
 impl Syscall {
     /// Every kind with its name in reports.
-    pub const ALL: [(Self, &'static str); 7] = [
+    pub const ALL: [(Self, &'static str); 8] = [
         (Self::Accept, "accept"),
         (Self::Read, "read"),
         (Self::Write, "write"),
@@ -38,6 +40,7 @@ impl Syscall {
         (Self::Control, "control"),
         (Self::Close, "close"),
         (Self::Spawn, "spawn"),
+        (Self::Rescan, "rescan"),
     ];
 }
 

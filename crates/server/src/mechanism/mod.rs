@@ -10,6 +10,7 @@ use crate::workers::Counters;
 mod epoll;
 mod epoll_et;
 mod poll;
+mod rt_signal;
 mod select;
 mod spin;
 
@@ -64,6 +65,13 @@ pub const MECHANISMS: &[MechanismRow] = &[
         needs: "",
         can_run: || Ok(()),
         run: ready::run::<spin::Spin>,
+    },
+    MechanismRow {
+        name: "rt-signal",
+        about: "a queued real-time signal for each event (F_SETSIG), poll(2) when the queue overflows",
+        needs: "room in the queue of signals (RLIMIT_SIGPENDING), or it is poll",
+        can_run: rt_signal::can_run,
+        run: ready::run::<rt_signal::RtSignal>,
     },
 ];
 

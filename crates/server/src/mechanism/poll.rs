@@ -25,6 +25,18 @@ impl Poll {
             place => Ok(place as usize),
         }
     }
+
+    /// The token of a descriptor, if it is watched.
+    pub(super) fn token(&self, descriptor: RawFd) -> Option<Token> {
+        self.place(descriptor).ok().map(|place| self.tokens[place])
+    }
+
+    /// A look at one watched descriptor alone.
+    pub(super) fn is_ready(&mut self, descriptor: RawFd) -> io::Result<bool> {
+        let place = self.place(descriptor)?;
+        // SAFETY: one element of `list`, which lives across the call.
+        Ok(count_ready(unsafe { libc::poll(&raw mut self.list[place], 1, 0) })? > 0)
+    }
 }
 
 fn events(interest: Interest) -> i16 {

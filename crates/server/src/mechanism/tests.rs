@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use super::epoll::Epoll;
 use super::epoll_et::EpollEt;
 use super::poll::Poll;
+use super::rt_signal::RtSignal;
 use super::select::Select;
 use super::spin::Spin;
 use super::*;
@@ -24,6 +25,7 @@ macro_rules! for_every_mechanism {
             ("epoll", $check::<Epoll>),
             ("epoll-et", $check::<EpollEt>),
             ("spin", $check::<Spin>),
+            ("rt-signal", $check::<RtSignal>),
         ];
         assert!(checked.iter().map(|(name, _)| *name).eq(MECHANISMS.iter().map(|row| row.name)));
         for (name, check) in checked {
@@ -224,6 +226,7 @@ fn a_descriptor_beyond_the_room_is_refused_not_lost() {
     check::<Select>();
     check::<Poll>();
     check::<Spin>();
+    check::<RtSignal>();
 }
 
 #[test]
@@ -242,4 +245,25 @@ fn tokens_of_the_loop_are_no_connection_s() {
         assert_ne!(Token::new(u32::MAX, generation), Token::LISTENER);
         assert_ne!(Token::new(u32::MAX - 1, generation), Token::STOP);
     }
+}
+
+/// Signals go to one thread, and leave the masks and the lives of others alone.
+#[test]
+fn signals_are_this_thread_s_alone() {
+    let mut mechanism = RtSignal::new(4096).unwrap();
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    mechanism.add(ours.as_raw_fd(), Token::new(1, 0), Interest::Read).unwrap();
+    std::thread::spawn(move || (&theirs).write_all(b"x").unwrap()).join().unwrap();
+    assert_eq!(wait(&mut mechanism), [(1, Interest::Read)]);
+}
+
+/// A signal in the queue when its descriptor is no longer watched is nobody's.
+#[test]
+fn a_late_signal_is_ignored() {
+    let mut mechanism = RtSignal::new(4096).unwrap();
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    mechanism.add(ours.as_raw_fd(), Token::new(1, 0), Interest::Read).unwrap();
+    (&theirs).write_all(b"x").unwrap();
+    mechanism.remove(ours.as_raw_fd()).unwrap();
+    assert_eq!(wait(&mut mechanism), []);
 }
