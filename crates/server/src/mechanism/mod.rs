@@ -9,6 +9,7 @@ use crate::workers::Counters;
 
 mod epoll;
 mod epoll_et;
+mod io_uring_poll;
 mod poll;
 mod rt_signal;
 mod select;
@@ -72,6 +73,13 @@ pub const MECHANISMS: &[MechanismRow] = &[
         needs: "room in the queue of signals (RLIMIT_SIGPENDING), or it is poll",
         can_run: rt_signal::can_run,
         run: ready::run::<rt_signal::RtSignal>,
+    },
+    MechanismRow {
+        name: "io_uring-poll",
+        about: "io_uring's multishot poll: completions tell of readiness, read and write do the I/O",
+        needs: "Linux 6.1 with io_uring allowed (kernel.io_uring_disabled)",
+        can_run: io_uring_poll::can_run,
+        run: ready::run::<io_uring_poll::IoUringPoll>,
     },
 ];
 
@@ -229,5 +237,7 @@ fn index(descriptor: RawFd, descriptors_max: usize) -> io::Result<usize> {
     if at < descriptors_max { Ok(at) } else { Err(io::Error::from_raw_os_error(libc::EMFILE)) }
 }
 
+#[cfg(test)]
+mod skeleton;
 #[cfg(test)]
 mod tests;

@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 
 use super::epoll::Epoll;
 use super::epoll_et::EpollEt;
+use super::io_uring_poll::IoUringPoll;
 use super::poll::Poll;
 use super::rt_signal::RtSignal;
 use super::select::Select;
+use super::skeleton::Skeleton;
 use super::spin::Spin;
 use super::*;
 
@@ -26,8 +28,12 @@ macro_rules! for_every_mechanism {
             ("epoll-et", $check::<EpollEt>),
             ("spin", $check::<Spin>),
             ("rt-signal", $check::<RtSignal>),
+            ("io_uring-poll", $check::<IoUringPoll>),
+            // What new mechanisms are copied from has no row, and must be right.
+            ("skeleton", $check::<Skeleton>),
         ];
-        assert!(checked.iter().map(|(name, _)| *name).eq(MECHANISMS.iter().map(|row| row.name)));
+        let names = MECHANISMS.iter().map(|row| row.name).chain(["skeleton"]);
+        assert!(checked.iter().map(|(name, _)| *name).eq(names));
         for (name, check) in checked {
             match find(name).map_or(Ok(()), |row| (row.can_run)()) {
                 Ok(()) => println!("{name}"),
@@ -227,6 +233,9 @@ fn a_descriptor_beyond_the_room_is_refused_not_lost() {
     check::<Poll>();
     check::<Spin>();
     check::<RtSignal>();
+    if io_uring_poll::can_run().is_ok() {
+        check::<IoUringPoll>();
+    }
 }
 
 #[test]
@@ -266,4 +275,70 @@ fn a_late_signal_is_ignored() {
     (&theirs).write_all(b"x").unwrap();
     mechanism.remove(ours.as_raw_fd()).unwrap();
     assert_eq!(wait(&mut mechanism), []);
+}
+
+/// What a request says after its descriptor went to another reaches nobody; nor does the request keep the socket open.
+#[test]
+fn late_completions_reach_no_next_tenant() {
+    if let Err(reason) = io_uring_poll::can_run() {
+        println!("cannot run here: {reason}");
+        return;
+    }
+    let mut mechanism = IoUringPoll::new(4096).unwrap();
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    // A number that no other test is given.
+    let first = rustix::io::fcntl_dupfd_cloexec(&ours, 900).unwrap();
+    let number = first.as_raw_fd();
+    drop(ours);
+    mechanism.add(number, Token::new(1, 0), Interest::Read).unwrap();
+    wait(&mut mechanism);
+    (&theirs).write_all(b"x").unwrap();
+    mechanism.remove(number).unwrap();
+    drop(first);
+    let (next, next_theirs) = UnixStream::pair().unwrap();
+    let second = rustix::io::fcntl_dupfd_cloexec(&next, 900).unwrap();
+    assert_eq!(second.as_raw_fd(), number);
+    mechanism.add(number, Token::new(2, 0), Interest::Read).unwrap();
+    assert_eq!(wait(&mut mechanism), [], "the bytes were the former tenant's");
+    theirs.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    // Bytes that were never read make the end a reset.
+    let end = (&theirs).read(&mut [0]).map_err(|error| error.kind());
+    assert_eq!(end, Err(std::io::ErrorKind::ConnectionReset), "the former tenant's socket is closed");
+    (&next_theirs).write_all(b"x").unwrap();
+    assert_eq!(wait(&mut mechanism), [(2, Interest::Read)]);
+}
+
+/// More events than the ring of completions has room for: none is lost, and who lost its request has a new one.
+#[test]
+fn completions_beyond_their_ring_are_not_lost() {
+    if let Err(reason) = io_uring_poll::can_run() {
+        println!("cannot run here: {reason}");
+        return;
+    }
+    const ROUNDS: usize = 600;
+    let mut mechanism = IoUringPoll::new(4096).unwrap();
+    let pairs: Vec<_> = (0..10).map(|_| UnixStream::pair().unwrap()).collect();
+    for (at, (ours, _)) in pairs.iter().enumerate() {
+        mechanism.add(ours.as_raw_fd(), Token::new(at as u32, 0), Interest::Read).unwrap();
+    }
+    wait(&mut mechanism);
+    let everyone: Vec<_> = (0..10).map(|slot| (slot, Interest::Read)).collect();
+    let mut overflowed = false;
+    for _ in 0..ROUNDS {
+        for (ours, theirs) in &pairs {
+            (&*theirs).write_all(b"x").unwrap();
+            (&*ours).read_exact(&mut [0]).unwrap();
+        }
+        overflowed |= mechanism.leave_completions();
+    }
+    assert!(overflowed, "there was room for all");
+    for (_, theirs) in &pairs {
+        (&*theirs).write_all(b"x").unwrap();
+    }
+    assert_eq!(wait(&mut mechanism), everyone);
+    for (ours, theirs) in &pairs {
+        (&*ours).read_exact(&mut [0]).unwrap();
+        (&*theirs).write_all(b"x").unwrap();
+    }
+    assert_eq!(wait(&mut mechanism), everyone, "they are still watched");
 }
