@@ -433,7 +433,9 @@ measure = "1s"
                 format!("{bad}\n    {}", error.to_string().replace('\n', "\n    "))
             })
             .collect();
-        insta::assert_snapshot!(messages.join("\n"));
+        // A new row of the server's tables is in the message, and no change of it.
+        let known: Vec<String> = Architecture::all().iter().map(Architecture::to_string).collect();
+        insta::assert_snapshot!(messages.join("\n").replace(&known.join(", "), "(every row)"));
     }
 
     #[test]

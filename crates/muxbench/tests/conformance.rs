@@ -11,7 +11,7 @@ use rustix::net::sockopt;
 use server::model::PerConnection;
 use server::{Accept, Architecture};
 
-/// The name of the architecture under test is printed, so that a failure names it. What cannot run here is left out.
+/// Those that can run here. The name of the architecture under test is printed, so that a failure names it.
 fn each() -> impl Iterator<Item = Architecture> {
     Architecture::all().into_iter().filter(|architecture| match architecture.can_run() {
         Ok(()) => {
@@ -92,6 +92,42 @@ fn answers_pipelined_requests_all() {
         stream.read_exact(&mut vec![0; 300_000]).unwrap();
         stream.write_all(&[1; 50]).unwrap();
         stream.read_exact(&mut [0; 300]).unwrap();
+    }
+}
+
+#[test]
+fn a_flood_on_one_connection_leaves_others_served() {
+    const REQUEST: usize = 1 << 20;
+    for architecture in each() {
+        let serve = Serve::start(architecture, REQUEST as u32, 1);
+        let mut flood = serve.connect();
+        let flooding = std::thread::spawn(move || while flood.write_all(&[1; 256 << 10]).is_ok() {});
+        let mut other = serve.connect();
+        for _ in 0..5 {
+            exchange(&mut other, REQUEST, 1);
+        }
+        drop(serve);
+        flooding.join().unwrap();
+    }
+}
+
+#[test]
+fn requests_that_come_while_a_response_waits_are_answered() {
+    const RESPONSE: usize = 10 << 20;
+    for architecture in each() {
+        let serve = Serve::start(architecture, 1, RESPONSE as u32);
+        let mut stream = serve.connect();
+        stream.write_all(&[1]).unwrap();
+        stream.read_exact(&mut [0; 1]).unwrap();
+        // The first response fills the buffers; whoever is told of these now does not read them yet.
+        std::thread::sleep(Duration::from_millis(20));
+        stream.write_all(&[1]).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        stream.write_all(&[1]).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).unwrap();
+        assert_eq!(all.len(), 3 * RESPONSE - 1, "{architecture}: three responses, then the end");
     }
 }
 

@@ -40,7 +40,7 @@ pub struct Totals {
     pub crashed: u64,
     /// Events that waits reported.
     pub events: u64,
-    /// System calls by kind: `accept`, `read`, `write`, `wait`, `control`, `close`, `spawn`.
+    /// System calls by kind: `accept`, `read`, `write`, `wait`, `control`, `close`, `spawn`, `rescan`.
     pub syscalls: BTreeMap<String, u64>,
     /// Operations that the kernel was asked to do, by kind: `accept`, `receive`, `send`, `cancel`, `stop`; empty where
     /// we do the I/O.

@@ -7,7 +7,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::{fmt, io};
 
-use rustix::event::EventfdFlags;
+use rustix::pipe::PipeFlags;
 use rustix::process::{Resource, Rlimit};
 use rustix::thread::CpuSet;
 
@@ -32,7 +32,9 @@ pub struct Server {
 
 struct Shared {
     listener: OwnedFd,
+    /// The reader of a pipe, which unlike an eventfd can also send signals; a byte in it is the order to stop.
     stop: OwnedFd,
+    stopper: OwnedFd,
     workers: Workers,
 }
 
@@ -51,7 +53,8 @@ fn failed(what: impl fmt::Display, remedy: &'static str) -> impl FnOnce(io::Erro
 }
 
 impl Server {
-    /// Listens and begins to accept; a pool is there when this returns. Soft limits of descriptors and processes are raised as far as the hard ones allow.
+    /// Listens and begins to accept; a pool is there when this returns. Soft limits of descriptors, processes and queued
+    /// signals are raised as far as the hard ones allow.
     ///
     /// # Errors
     /// When the address is taken or not ours, the CPUs are not available, the model cannot accept like that, or memory,
@@ -59,6 +62,7 @@ impl Server {
     pub fn start(config: &ServeConfig) -> Result<Self, ServerError> {
         raise(Resource::Nofile);
         raise(Resource::Nproc);
+        raise(Resource::Sigpending);
         let model = config.architecture.model;
         config.accept.check(model).map_err(|reason| {
             failed("the server cannot be built", "see `muxbench list`")(io::Error::new(
@@ -80,9 +84,9 @@ impl Server {
         };
         let workers =
             Workers::new(workers as usize).map_err(failed("no memory for counters", "lower the connections"))?;
-        let stop = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(|e| failed("cannot create an eventfd", "raise the limit of descriptors (ulimit -n)")(e.into()))?;
-        let shared = Arc::new(Shared { listener, stop, workers });
+        let (stop, stopper) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
+            .map_err(|e| failed("cannot create a pipe", "raise the limit of descriptors (ulimit -n)")(e.into()))?;
+        let shared = Arc::new(Shared { listener, stop, stopper, workers });
         // In this thread, so that a refusal is an error here; threads and children inherit it.
         pin(&config.cpus).map_err(failed(
             format_args!("cannot run on CPUs {:?}", config.cpus),
@@ -167,7 +171,7 @@ impl Server {
     fn end(&mut self) -> Result<(), ServerError> {
         let Some(thread) = self.thread.take() else { return Ok(()) };
         // One for loops that wait on a mechanism, one for loops that block in accept.
-        let _ = rustix::io::write(&self.shared.stop, &1u64.to_ne_bytes());
+        let _ = rustix::io::write(&self.shared.stopper, &[1]);
         let _ = rustix::net::shutdown(&self.shared.listener, rustix::net::Shutdown::Both);
         let ended = thread.join().unwrap_or_else(|_| Err(io::Error::other("it panicked")));
         ended.map_err(failed(

@@ -27,11 +27,13 @@ pub enum Syscall {
     Close,
     /// fork, pthread_create.
     Spawn,
+    /// Looks at everything that is watched, because events were lost.
+    Rescan,
 }
 
 impl Syscall {
     /// Every kind with its name in reports.
-    pub const ALL: [(Self, &'static str); 7] = [
+    pub const ALL: [(Self, &'static str); 8] = [
         (Self::Accept, "accept"),
         (Self::Read, "read"),
         (Self::Write, "write"),
@@ -39,6 +41,7 @@ impl Syscall {
         (Self::Control, "control"),
         (Self::Close, "close"),
         (Self::Spawn, "spawn"),
+        (Self::Rescan, "rescan"),
     ];
 }
 
@@ -115,7 +118,13 @@ impl Counters {
     /// Counts one system call.
     #[inline]
     pub fn syscall(&self, kind: Syscall) {
-        self.syscalls[kind as usize].add(1);
+        self.syscalls_of(kind, 1);
+    }
+
+    /// Counts `count` system calls.
+    #[inline]
+    pub fn syscalls_of(&self, kind: Syscall, count: u64) {
+        self.syscalls[kind as usize].add(count);
     }
 
     /// Counts one operation that the kernel is asked to do.

@@ -40,14 +40,26 @@ impl Serve {
         flags: &[&str],
         descriptors_max: Option<u64>,
     ) -> Self {
+        let limit = descriptors_max.map(|maximum| (Resource::Nofile, maximum));
+        Self::start_limited(architecture, request_bytes, response_bytes, flags, limit)
+    }
+
+    /// The same, with a hard limit of any resource.
+    pub fn start_limited(
+        architecture: Architecture,
+        request_bytes: u32,
+        response_bytes: u32,
+        flags: &[&str],
+        limit: Option<(Resource, u64)>,
+    ) -> Self {
         let mut command = muxbench();
         command.args(["serve", "--json", "--arch", &architecture.to_string()]);
         command.args(["--request", &format!("{request_bytes}B"), "--response", &format!("{response_bytes}B")]);
         command.args(flags).stdout(Stdio::piped());
-        if let Some(maximum) = descriptors_max {
+        if let Some((resource, maximum)) = limit {
             let limit = Rlimit { current: Some(maximum), maximum: Some(maximum) };
             // SAFETY: setrlimit is a system call and no more.
-            unsafe { command.pre_exec(move || Ok(rustix::process::setrlimit(Resource::Nofile, limit)?)) };
+            unsafe { command.pre_exec(move || Ok(rustix::process::setrlimit(resource, limit)?)) };
         }
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap());

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-use super::{Interest, Readiness, Ready, Token, count_ready, timeout_ms};
+use super::{Interest, Readiness, Ready, Token, Trigger, count_ready, timeout_ms};
 
 /// Most events that one wait takes, as many as the papers' contemporaries and today's servers ask for.
 const EVENTS_MAX: usize = 1024;
@@ -31,8 +31,10 @@ impl Epoll {
 }
 
 impl Readiness for Epoll {
-    const ADD_IS_A_SYSCALL: bool = true;
-    const REMOVE_IS_A_SYSCALL: bool = false;
+    const TRIGGER: Trigger = Trigger::Level;
+    const ADD_SYSCALLS: u64 = 1;
+    const MODIFY_SYSCALLS: u64 = 1;
+    const REMOVE_SYSCALLS: u64 = 0;
 
     fn new(_descriptors_max: usize) -> io::Result<Self> {
         let epoll = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC)?;
@@ -63,7 +65,7 @@ impl Readiness for Epoll {
         unsafe { self.events.set_len(count) };
         for event in &self.events {
             let interest = if event.events & libc::EPOLLOUT as u32 != 0 { Interest::Write } else { Interest::Read };
-            ready.push(Ready { token: Token::from_u64(event.u64), interest });
+            ready.push(Ready { token: Token::from_u64(event.u64), interest, drain: false });
         }
         Ok(())
     }

@@ -7,12 +7,17 @@ use std::os::fd::RawFd;
 use std::time::Duration;
 
 use crate::network::{Stage, completion as completing, ready};
+use crate::workers::Counters;
 
 pub mod completion;
 mod epoll;
+mod epoll_et;
 mod io_uring;
+mod io_uring_poll;
 mod poll;
+mod rt_signal;
 mod select;
+mod spin;
 
 /// A row of [`MECHANISMS`].
 #[derive(Debug)]
@@ -53,6 +58,34 @@ pub const MECHANISMS: &[MechanismRow] = &[
         run: ready::run::<epoll::Epoll>,
     },
     MechanismRow {
+        name: "epoll-et",
+        about: "epoll(7), edge-triggered: each change is reported once, registered once for both ways",
+        needs: "",
+        can_run: || Ok(()),
+        run: ready::run::<epoll_et::EpollEt>,
+    },
+    MechanismRow {
+        name: "spin",
+        about: "no wait: tries every socket in turn, and takes a whole CPU",
+        needs: "",
+        can_run: || Ok(()),
+        run: ready::run::<spin::Spin>,
+    },
+    MechanismRow {
+        name: "rt-signal",
+        about: "a queued real-time signal for each event (F_SETSIG), poll(2) when the queue overflows",
+        needs: "room in the queue of signals (RLIMIT_SIGPENDING), or it is poll",
+        can_run: rt_signal::can_run,
+        run: ready::run::<rt_signal::RtSignal>,
+    },
+    MechanismRow {
+        name: "io_uring-poll",
+        about: "io_uring's multishot poll: completions tell of readiness, read and write do the I/O",
+        needs: "Linux 6.1 with io_uring allowed (kernel.io_uring_disabled)",
+        can_run: io_uring_poll::can_run,
+        run: ready::run::<io_uring_poll::IoUringPoll>,
+    },
+    MechanismRow {
         name: "io_uring",
         about: "io_uring(7): the kernel accepts, receives (multishot, into a ring of buffers) and sends",
         needs: "Linux 6.0",
@@ -87,14 +120,31 @@ pub fn find(name: &str) -> Option<&'static MechanismRow> {
     MECHANISMS.iter().find(|row| row.name == name)
 }
 
-/// The kernel says what is ready, we do the I/O. Level-triggered: what stays ready is reported again.
+/// When a mechanism reports a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trigger {
+    /// As long as it is ready for what it is watched for.
+    Level,
+    /// When it becomes ready, or was so when it was added; both ways at once, whatever it is watched for. Whoever is told
+    /// must go on until the socket has no more.
+    Edge,
+}
+
+/// The kernel says what is ready, we do the I/O.
 ///
-/// Implementations allocate in `new` only; they do not log and do not read clocks.
+/// Implementations allocate in `new` only; they do not log and do not read clocks. What the constants say is known when
+/// the loop is compiled, so that no mechanism pays for another's ways.
 pub trait Readiness: Sized {
-    /// Whether `add` and `modify` each make a system call, to be counted.
-    const ADD_IS_A_SYSCALL: bool;
-    /// Whether `remove` makes one.
-    const REMOVE_IS_A_SYSCALL: bool;
+    /// When a descriptor is reported.
+    const TRIGGER: Trigger;
+    /// Whether `wait` asks nobody and reports every watched descriptor. It never waits then, whatever the timeout.
+    const READY_IS_A_GUESS: bool = false;
+    /// System calls that each `add` makes, to be counted.
+    const ADD_SYSCALLS: u64;
+    /// System calls that each `modify` makes.
+    const MODIFY_SYSCALLS: u64;
+    /// System calls that each `remove` makes.
+    const REMOVE_SYSCALLS: u64;
 
     /// Room for descriptors below `descriptors_max`.
     ///
@@ -126,6 +176,9 @@ pub trait Readiness: Sized {
     /// # Errors
     /// What the kernel says.
     fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()>;
+
+    /// Counts the system calls since the last time that the constants do not tell, those made only now and then.
+    fn count_more(&mut self, _counters: &Counters) {}
 }
 
 /// What a descriptor is watched for: one thing at a time. Errors and hang-ups are reported as that thing, and the I/O
@@ -143,8 +196,11 @@ pub enum Interest {
 pub struct Ready {
     /// Whose.
     pub token: Token,
-    /// For what it was watched.
+    /// For what it was watched. Of [`Trigger::Edge`]: `Read` unless there is only room to write.
     pub interest: Interest,
+    /// Whether to read until the socket says that it is empty, even after a read that falls short: the end of the stream
+    /// may be behind the bytes, or events were lost. Of [`Trigger::Level`], which reports again, it is always false.
+    pub drain: bool,
 }
 
 /// What the loop calls a descriptor by: its slot, and the slot's generation.
@@ -213,5 +269,7 @@ fn index(descriptor: RawFd, descriptors_max: usize) -> io::Result<usize> {
     if at < descriptors_max { Ok(at) } else { Err(io::Error::from_raw_os_error(libc::EMFILE)) }
 }
 
+#[cfg(test)]
+mod skeleton;
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-use super::{Interest, Readiness, Ready, Token, count_ready, index, timeout_ms};
+use super::{Interest, Readiness, Ready, Token, Trigger, count_ready, index, timeout_ms};
 
 /// No place in the list.
 const NOWHERE: u32 = u32::MAX;
@@ -25,6 +25,18 @@ impl Poll {
             place => Ok(place as usize),
         }
     }
+
+    /// The token of a descriptor, if it is watched.
+    pub(super) fn token(&self, descriptor: RawFd) -> Option<Token> {
+        self.place(descriptor).ok().map(|place| self.tokens[place])
+    }
+
+    /// A look at one watched descriptor alone.
+    pub(super) fn is_ready(&mut self, descriptor: RawFd) -> io::Result<bool> {
+        let place = self.place(descriptor)?;
+        // SAFETY: one element of `list`, which lives across the call.
+        Ok(count_ready(unsafe { libc::poll(&raw mut self.list[place], 1, 0) })? > 0)
+    }
 }
 
 fn events(interest: Interest) -> i16 {
@@ -35,8 +47,10 @@ fn events(interest: Interest) -> i16 {
 }
 
 impl Readiness for Poll {
-    const ADD_IS_A_SYSCALL: bool = false;
-    const REMOVE_IS_A_SYSCALL: bool = false;
+    const TRIGGER: Trigger = Trigger::Level;
+    const ADD_SYSCALLS: u64 = 0;
+    const MODIFY_SYSCALLS: u64 = 0;
+    const REMOVE_SYSCALLS: u64 = 0;
 
     fn new(descriptors_max: usize) -> io::Result<Self> {
         Ok(Self {
@@ -85,7 +99,7 @@ impl Readiness for Poll {
             if watched.revents != 0 {
                 left -= 1;
                 let interest = if watched.events == libc::POLLOUT { Interest::Write } else { Interest::Read };
-                ready.push(Ready { token, interest });
+                ready.push(Ready { token, interest, drain: false });
             }
         }
         Ok(())

@@ -7,7 +7,7 @@ use std::os::fd::RawFd;
 use std::time::Duration;
 use std::{io, ptr};
 
-use super::{Interest, Readiness, Ready, Token, count_ready, index};
+use super::{Interest, Readiness, Ready, Token, Trigger, count_ready, index};
 
 const BITS: usize = u64::BITS as usize;
 
@@ -73,8 +73,10 @@ impl Sets {
 }
 
 impl Readiness for Select {
-    const ADD_IS_A_SYSCALL: bool = false;
-    const REMOVE_IS_A_SYSCALL: bool = false;
+    const TRIGGER: Trigger = Trigger::Level;
+    const ADD_SYSCALLS: u64 = 0;
+    const MODIFY_SYSCALLS: u64 = 0;
+    const REMOVE_SYSCALLS: u64 = 0;
 
     fn new(descriptors_max: usize) -> io::Result<Self> {
         let words = descriptors_max.div_ceil(BITS);
@@ -127,8 +129,12 @@ impl Readiness for Select {
             return Ok(());
         }
         let tokens = &self.tokens;
-        self.read.report(words, &mut left, |at| ready.push(Ready { token: tokens[at], interest: Interest::Read }));
-        self.write.report(words, &mut left, |at| ready.push(Ready { token: tokens[at], interest: Interest::Write }));
+        self.read.report(words, &mut left, |at| {
+            ready.push(Ready { token: tokens[at], interest: Interest::Read, drain: false })
+        });
+        self.write.report(words, &mut left, |at| {
+            ready.push(Ready { token: tokens[at], interest: Interest::Write, drain: false })
+        });
         Ok(())
     }
 }

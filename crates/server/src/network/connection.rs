@@ -39,6 +39,16 @@ impl Inbox {
     pub fn new() -> Self {
         Self(Vec::with_capacity(READ_BYTES))
     }
+
+    /// Whether the last read found nothing.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether the last read took all that there was room for, and may have left something.
+    pub fn is_full(&self) -> bool {
+        self.0.len() == self.0.capacity()
+    }
 }
 
 impl Default for Inbox {

@@ -1,15 +1,19 @@
 //! The loop of architectures in which one thread serves many connections: the kernel says which are ready,
 //! we do the I/O. Written once, compiled for each mechanism.
 
+use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 use wire::fixed::Fixed;
 use wire::{Service, ServiceSpec};
 
 use super::Stage;
 use super::connection::{Connection, Inbox, Next};
-use crate::mechanism::{Interest, Readiness, Ready, Token};
+use crate::mechanism::{Interest, Readiness, Ready, Token, Trigger};
 use crate::socket::{Accepted, Acceptor};
 use crate::workers::{Counters, Syscall};
 
@@ -35,6 +39,9 @@ struct ReadyLoop<'a, M, S: Service> {
     connections: Connections<Connection<S::Conn>>,
     acceptor: Acceptor<'a>,
     inbox: Inbox,
+    /// Of edge-triggered mechanisms: connections that may have something to read of which no event will tell. Each is in
+    /// it once at most (`Entry::unread`), and gets one read budget a turn, as those with events do.
+    unread: VecDeque<Token>,
     counters: &'a Counters,
 }
 
@@ -48,6 +55,7 @@ impl<'a, M: Readiness, S: Service> ReadyLoop<'a, M, S> {
             connections: Connections::with_capacity(stage.connections_max),
             acceptor: Acceptor::new(stage.listener, true, counters)?,
             inbox: Inbox::new(),
+            unread: VecDeque::with_capacity(if M::TRIGGER == Trigger::Edge { stage.connections_max } else { 0 }),
             counters,
         })
     }
@@ -57,21 +65,31 @@ impl<'a, M: Readiness, S: Service> ReadyLoop<'a, M, S> {
         self.watch(stage.stop.as_raw_fd(), Token::STOP)?;
         let mut ready = Vec::with_capacity(stage.connections_max + DESCRIPTORS_BESIDE);
         loop {
+            // While something is left to read, the wait is only a look.
+            let timeout = (M::TRIGGER == Trigger::Edge && !self.unread.is_empty()).then_some(Duration::ZERO);
+            // Of a guess, which makes none, it is the look whether to stop.
             self.counters.syscall(Syscall::Wait);
-            self.mechanism.wait(&mut ready, None)?;
+            self.mechanism.wait(&mut ready, timeout)?;
+            self.mechanism.count_more(self.counters);
             self.counters.events.add(ready.len() as u64);
-            for &Ready { token, interest } in &ready {
-                match token {
-                    Token::LISTENER => self.accept()?,
-                    Token::STOP => return Ok(()),
-                    _ => self.serve(token, interest)?,
+            for &event in &ready {
+                match (event.token, M::TRIGGER) {
+                    (Token::LISTENER, _) => self.accept()?,
+                    // A guess is no order, nor is an edge that tells of something else.
+                    (Token::STOP, _) if is_readable(stage.stop)? => return Ok(()),
+                    (Token::STOP, _) => {}
+                    (token, Trigger::Level) => self.serve(token, event.interest)?,
+                    (_, Trigger::Edge) => self.serve_edge(event)?,
                 }
+            }
+            if M::TRIGGER == Trigger::Edge {
+                self.read_on()?;
             }
         }
     }
 
     fn watch(&mut self, descriptor: RawFd, token: Token) -> io::Result<()> {
-        self.count_control(M::ADD_IS_A_SYSCALL);
+        self.count_control(M::ADD_SYSCALLS);
         self.mechanism.add(descriptor, token, Interest::Read)
     }
 
@@ -115,25 +133,99 @@ impl<'a, M: Readiness, S: Service> ReadyLoop<'a, M, S> {
         }
     }
 
+    /// An event says that something changed; what to do follows from what the connection waits for.
+    #[inline]
+    fn serve_edge(&mut self, event: Ready) -> io::Result<()> {
+        let token = event.token;
+        let Some(entry) = self.connections.get(token) else { return Ok(()) };
+        match (entry.connection.next(&self.service), event.interest) {
+            // What is on the list is read from there; and room to write is no news to who waits for requests.
+            (Next::Read, Interest::Read) if !entry.unread => self.read(token, event.drain),
+            (Next::Read, _) => Ok(()),
+            // It may be only that more requests came: the write then finds the socket full still.
+            (Next::Write, _) => match entry.connection.on_writable(entry.io.as_fd(), &self.service, self.counters) {
+                Next::Write => Ok(()),
+                Next::Read => {
+                    // What came in the meantime was reported when nobody would read.
+                    self.turn(token, Interest::Read)?;
+                    self.read_later(token);
+                    Ok(())
+                }
+                Next::End => self.end(token),
+            },
+            (Next::End, _) => self.end(token),
+        }
+    }
+
+    /// One read budget of what is left to each connection on the list.
+    fn read_on(&mut self) -> io::Result<()> {
+        for _ in 0..self.unread.len() {
+            let Some(token) = self.unread.pop_front() else { break };
+            if let Some(entry) = self.connections.get(token) {
+                entry.unread = false;
+                self.read(token, true)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One read, and whether to read on later without an event.
+    ///
+    /// A read that falls short of its room has emptied the socket, and what comes after it gives an event of its own. So
+    /// does an end of the stream that comes after the event in hand was taken from the kernel; one from before is in that
+    /// event, which then says `drain`. A drained connection leaves the list by a read that finds nothing, or the end; or
+    /// by a response that falls short, after which it is on the list again.
+    #[inline]
+    fn read(&mut self, token: Token, drain: bool) -> io::Result<()> {
+        let Some(entry) = self.connections.get(token) else { return Ok(()) };
+        match entry.connection.on_readable(entry.io.as_fd(), &self.service, &mut self.inbox, self.counters) {
+            Next::Read => {
+                let may_have_more = if drain { !self.inbox.is_empty() } else { self.inbox.is_full() };
+                if may_have_more {
+                    self.read_later(token);
+                }
+                Ok(())
+            }
+            Next::Write => self.turn(token, Interest::Write),
+            Next::End => self.end(token),
+        }
+    }
+
+    fn read_later(&mut self, token: Token) {
+        if let Some(entry) = self.connections.get(token) {
+            entry.unread = true;
+            self.unread.push_back(token);
+        }
+    }
+
     fn turn(&mut self, token: Token, interest: Interest) -> io::Result<()> {
-        self.count_control(M::ADD_IS_A_SYSCALL);
+        self.count_control(M::MODIFY_SYSCALLS);
         let Some(entry) = self.connections.get(token) else { return Ok(()) };
         self.mechanism.modify(entry.io.as_raw_fd(), token, interest)
     }
 
     fn end(&mut self, token: Token) -> io::Result<()> {
         let Some(io) = self.connections.remove(token) else { return Ok(()) };
-        self.count_control(M::REMOVE_IS_A_SYSCALL);
+        self.count_control(M::REMOVE_SYSCALLS);
         self.mechanism.remove(io.as_raw_fd())?;
         self.counters.syscall(Syscall::Close);
         self.counters.ended.add(1);
         Ok(())
     }
 
-    fn count_control(&self, is_a_syscall: bool) {
-        if is_a_syscall {
-            self.counters.syscall(Syscall::Control);
+    fn count_control(&self, syscalls: u64) {
+        if syscalls > 0 {
+            self.counters.syscalls_of(Syscall::Control, syscalls);
         }
+    }
+}
+
+/// A look, without waiting.
+fn is_readable(descriptor: BorrowedFd<'_>) -> io::Result<bool> {
+    match rustix::event::poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&Timespec::default())) {
+        Ok(ready) => Ok(ready > 0),
+        Err(Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -153,6 +245,8 @@ pub(super) struct Slot<C> {
 pub(super) struct Entry<C> {
     pub(super) io: OwnedFd,
     pub(super) connection: C,
+    /// Whether it is in the list of [`ReadyLoop::unread`].
+    unread: bool,
 }
 
 impl<C: Default> Connections<C> {
@@ -172,7 +266,7 @@ impl<C: Default> Connections<C> {
             None => return Err(io),
         };
         let slot = &mut self.slots[at as usize];
-        slot.entry = Some(Entry { io, connection: C::default() });
+        slot.entry = Some(Entry { io, connection: C::default(), unread: false });
         Ok(Token::new(at, slot.generation))
     }
 

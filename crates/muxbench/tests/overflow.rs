@@ -1,0 +1,41 @@
+//! What a server does when the kernel's queue of events is too short.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+
+use common::{Serve, exchange};
+use rustix::process::Resource;
+
+/// With no room at all each event overflows the queue; with little, some do.
+#[test]
+fn lost_signals_are_made_up_for_by_rescans() {
+    for signals_max in [0, 3] {
+        let limit = Some((Resource::Sigpending, signals_max));
+        let serve = Serve::start_limited("rt-signal".parse().unwrap(), 100, 100_000, &[], limit);
+        let mut streams: Vec<_> = (0..50).map(|_| serve.connect()).collect();
+        for _ in 0..3 {
+            // All at once, so that events come while others are served.
+            for stream in &mut streams {
+                stream.write_all(&[1; 100]).unwrap();
+            }
+            for stream in &mut streams {
+                stream.read_exact(&mut [0; 100_000]).unwrap();
+            }
+        }
+        // And the end of a stream, in one with the last request.
+        for stream in &mut streams {
+            stream.write_all(&[1; 100]).unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+            let mut all = Vec::new();
+            stream.read_to_end(&mut all).unwrap();
+            assert_eq!(all.len(), 100_000);
+        }
+        exchange(&mut serve.connect(), 100, 100_000);
+        let (status, totals) = serve.stop();
+        assert!(status.success(), "{status}");
+        assert_eq!(totals["requests"], 201);
+        assert!(totals["syscalls"]["rescan"].as_u64().unwrap() > 0, "{signals_max}: {totals}");
+    }
+}
