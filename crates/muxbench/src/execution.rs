@@ -34,6 +34,9 @@ pub struct ExecutionArgs {
     /// Exit with 3 unless every trial is valid
     #[arg(long)]
     strict: bool,
+    /// Say why: system calls, events, switches and CPU a request, and what sets each architecture apart from the best
+    #[arg(long)]
+    explain: bool,
     /// Print the whole result as JSON
     #[arg(long)]
     json: bool,
@@ -146,6 +149,9 @@ fn execute(
         output::print_json(&report::json::of(&run))?;
     } else {
         output::print(&report::terminal::render(&run, output::width()))?;
+        if args.explain {
+            output::print(&format!("\n{}", report::explain::render(&report::Summary::of(&run), output::width())))?;
+        }
         output::print(&format!("Results: {}\n", folder.display()))?;
         if let Some(paper) = report::paper::find(&header.experiment) {
             let (folder, name) = (folder.display(), paper.name);

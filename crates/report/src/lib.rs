@@ -4,6 +4,7 @@
 //! - [`summary`]: the figures of each architecture under each workload, merged over repeats, and their order
 //! - [`sentence`]: which is best, by how much, how sure
 //! - [`terminal`], [`csv`], [`json`]: three ways to show it; [`plan`]: a plan before it is run
+//! - [`explain`]: why one wins, by what the servers counted
 //! - [`versus`]: two runs side by side
 //! - [`deviation`]: how evenly each trial's requests were sent; [`paper`]: a run in the layout of a paper's tables
 //! - [`doctor`]: what is the matter with a host
@@ -14,6 +15,7 @@ pub mod calibration;
 pub mod csv;
 pub mod deviation;
 pub mod doctor;
+pub mod explain;
 pub mod format;
 pub mod json;
 pub mod paper;

@@ -8,6 +8,7 @@ use serde::Serialize;
 use server::ServerCounters;
 use stats::{Distribution, Estimate, Histogram, Ratio, interval};
 
+use crate::explain::Why;
 use crate::sentence;
 
 /// What rows are ranked by.
@@ -77,6 +78,8 @@ pub struct Row {
     pub kernel: Option<Kernel>,
     /// What a request cost the server; `None` when it did not say.
     pub cost: Option<Cost>,
+    /// What a request took the server, in detail; `None` when it did not say.
+    pub why: Option<Why>,
     /// Median service time against the best; `None` for rows that are not ranked.
     pub ratio: Option<Ratio>,
     /// Median service time of each valid repeat, in nanoseconds.
@@ -243,6 +246,7 @@ fn row(architecture: String, finished: &[&TrialRecord], missing: Vec<String>, se
         .map(|record| format!("{}: {}", sentence::name(record.verdict.kind), record.verdict.reason))
         .collect();
     reasons.dedup();
+    let counters: Vec<&ServerCounters> = records.iter().filter_map(|record| record.server.as_ref()).collect();
     Row {
         verdict,
         reasons,
@@ -254,7 +258,8 @@ fn row(architecture: String, finished: &[&TrialRecord], missing: Vec<String>, se
         response: merged(|load| &load.response),
         rate_achieved_per_s: (loads().count() > 0)
             .then(|| loads().map(|load| load.rate_achieved_per_s).sum::<f64>() / loads().count() as f64),
-        cost: cost(&records.iter().filter_map(|record| record.server.as_ref()).collect::<Vec<_>>()),
+        cost: cost(&counters),
+        why: Why::of(&counters),
         service_p50_ns: Estimate::of(&p50s_ns, seed),
         service_p99_ns: Estimate::of(&of_each(|service| service.p99_ns), seed),
         kernel: kernel(&loads().filter_map(|load| load.kernel.as_ref()).collect::<Vec<_>>()),

@@ -22,6 +22,7 @@ use crate::output;
   muxbench report                          # the newest under results/
   muxbench report results/20260101T120000-compare --csv > trials.csv
   muxbench report results/old-kernel results/new-kernel          # the second against the first
+  muxbench report --explain                # and why
   muxbench report --paper kawai2006        # as the paper's tables, beside the published values
   muxbench report --send-deviation         # how evenly each trial's requests were sent")]
 pub struct Args {
@@ -31,6 +32,9 @@ pub struct Args {
     /// Print JSON: everything
     #[arg(long, conflicts_with = "csv")]
     json: bool,
+    /// Say why: system calls, events, switches and CPU a request, and what sets each architecture apart from the best
+    #[arg(long, conflicts_with_all = ["json", "csv", "paper", "send_deviation"])]
+    explain: bool,
     /// Print CSV: a row a trial; of two runs, a row for what is compared; of a paper, a row a published value
     #[arg(long)]
     csv: bool,
@@ -83,6 +87,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         output::print(&report::csv::of(&run)?)?;
     } else {
         output::print(&report::terminal::render(&run, output::width()))?;
+        if args.explain {
+            output::print(&format!("\n{}", report::explain::render(&report::Summary::of(&run), output::width())))?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
