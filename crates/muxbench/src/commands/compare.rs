@@ -24,7 +24,7 @@ use crate::{execution, output};
   muxbench compare --timestamps kernel --strict      # proof of sending; only valid trials will do
   muxbench compare --measure 1min --print-experiment > mine.toml    # the same as a file, to keep")]
 pub struct Args {
-    /// Architectures: MODEL[:THREADS][/MECHANISM], several with commas, or `all`; see `muxbench list`
+    /// Architectures: `MODEL[:THREADS][/MECHANISM]`, several with commas, or `all`; see `muxbench list`
     #[arg(long, value_name = "ARCH", value_delimiter = ',')]
     arch: Vec<String>,
     /// How pools accept: single, shared, reuseport, exclusive [default: shared]

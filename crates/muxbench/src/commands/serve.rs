@@ -26,7 +26,7 @@ use crate::output;
   muxbench serve --arch mt-pool:64 --accept exclusive
   muxbench serve --arch mt --json        # a free port; address and counters as JSON lines")]
 pub struct Args {
-    /// How the server is built: MODEL[:THREADS][/MECHANISM]; `muxbench list` names them all
+    /// How the server is built: `MODEL[:THREADS][/MECHANISM]`; `muxbench list` names them all
     #[arg(long, default_value = "epoll", value_name = "ARCH")]
     arch: Architecture,
     /// How a pool accepts: single, shared, reuseport, exclusive [default: shared]
