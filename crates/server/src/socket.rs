@@ -91,7 +91,10 @@ impl<'a> Acceptor<'a> {
 
     /// There is no descriptor: closes the connection that waits, which would otherwise be reported ready, and fail to be
     /// accepted, for ever.
-    fn turn_one_away(&mut self) -> io::Result<Accepted> {
+    ///
+    /// # Errors
+    /// Errors of the listener.
+    pub fn turn_one_away(&mut self) -> io::Result<Accepted> {
         // The kernel looks for a descriptor before it looks for a connection: perhaps none waits yet, and by the time
         // one comes there may be a descriptor for it.
         if !self.nonblocking {
@@ -132,11 +135,17 @@ impl<'a> Acceptor<'a> {
     }
 }
 
-/// Sets the options of an accepted connection.
+/// Sets the options of an accepted connection; fails when the peer has gone already.
+///
+/// # Errors
+/// As setsockopt(2) has them.
+pub fn set_options(connection: impl AsFd) -> rustix::io::Result<()> {
+    sockopt::set_tcp_nodelay(connection, true)
+}
+
 fn prepare(connection: OwnedFd) -> Accepted {
-    match sockopt::set_tcp_nodelay(&connection, true) {
+    match set_options(&connection) {
         Ok(()) => Accepted::Connection(connection),
-        // The peer has gone already.
         Err(_) => Accepted::None,
     }
 }
@@ -145,8 +154,8 @@ fn open_reserve() -> rustix::io::Result<OwnedFd> {
     rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Closes with a reset, which the client sees at once and which leaves nothing in TIME_WAIT.
-fn reset(connection: impl AsFd) {
+/// Has the coming close be a reset, which the client sees at once and which leaves nothing in TIME_WAIT.
+pub fn reset(connection: impl AsFd) {
     // Best effort: without it the client sees an end of stream.
     let _ = sockopt::set_socket_linger(&connection, Some(std::time::Duration::ZERO));
 }

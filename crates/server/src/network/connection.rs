@@ -38,6 +38,13 @@ impl Inbox {
     pub fn new() -> Self {
         Self(Vec::with_capacity(READ_BYTES))
     }
+
+    /// The room, for those who read by other means than [`Connection::on_readable`].
+    #[cfg(feature = "tokio")]
+    pub fn room(&mut self) -> &mut [std::mem::MaybeUninit<u8>] {
+        self.0.clear();
+        &mut self.0.spare_capacity_mut()[..READ_BYTES]
+    }
 }
 
 impl Default for Inbox {
@@ -58,19 +65,10 @@ impl<C> Connection<C> {
         inbox.0.clear();
         counters.syscall(Syscall::Read);
         match rustix::io::read(io, rustix::buffer::spare_capacity(&mut inbox.0)) {
-            Ok(0) => {
-                self.finished = true;
-                self.after_write(service)
-            }
-            Ok(count) => {
-                counters.bytes_in.add(count as u64);
-                let requests = service.receive(&mut self.service, &inbox.0);
-                if requests == 0 {
-                    return Next::Read;
-                }
-                counters.requests.add(requests);
-                self.on_writable(io, service, counters)
-            }
+            Ok(_) => match self.on_read(service, &inbox.0, counters) {
+                Next::Write => self.on_writable(io, service, counters),
+                next => next,
+            },
             Err(Errno::AGAIN | Errno::INTR) => Next::Read,
             // Reset, or whatever else befell this one connection: the others go on.
             Err(_) => Next::End,
@@ -90,10 +88,7 @@ impl<C> Connection<C> {
             }
             counters.syscall(Syscall::Write);
             match rustix::io::write(io, unsent) {
-                Ok(count) => {
-                    counters.bytes_out.add(count as u64);
-                    service.sent(&mut self.service, count);
-                }
+                Ok(count) => self.on_written(service, count, counters),
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Next::Write,
                 Err(_) => return Next::End,
@@ -101,8 +96,38 @@ impl<C> Connection<C> {
         }
     }
 
+    /// Takes in what was read, by whomever; nothing is the end of the stream.
     #[inline]
-    fn after_write<S: Service<Conn = C>>(&self, service: &S) -> Next {
+    pub fn on_read<S: Service<Conn = C>>(&mut self, service: &S, input: &[u8], counters: &Counters) -> Next {
+        if input.is_empty() {
+            self.finished = true;
+            return self.after_write(service);
+        }
+        counters.bytes_in.add(input.len() as u64);
+        let requests = service.receive(&mut self.service, input);
+        if requests == 0 {
+            return Next::Read;
+        }
+        counters.requests.add(requests);
+        Next::Write
+    }
+
+    /// What is to be written next; empty when everything is said.
+    #[inline]
+    pub fn unsent<'a, S: Service<Conn = C>>(&'a self, service: &'a S) -> &'a [u8] {
+        service.unsent(&self.service)
+    }
+
+    /// Says that the first `count` bytes of [`Connection::unsent`] were written, by whomever.
+    #[inline]
+    pub fn on_written<S: Service<Conn = C>>(&mut self, service: &S, count: usize, counters: &Counters) {
+        counters.bytes_out.add(count as u64);
+        service.sent(&mut self.service, count);
+    }
+
+    /// What comes after a write.
+    #[inline]
+    pub fn after_write<S: Service<Conn = C>>(&self, service: &S) -> Next {
         match (service.unsent(&self.service).is_empty(), self.finished) {
             (true, true) => Next::End,
             (true, false) => Next::Read,
