@@ -34,7 +34,8 @@ pub struct Totals {
     pub refused: u64,
     /// Events that waits reported.
     pub events: u64,
-    /// System calls by kind: `accept`, `read`, `write`, `wait`, `control`, `close`, `spawn`.
+    /// System calls by kind: `accept`, `read`, `write`, `wait`, `control`, `close`, `spawn`; empty where they are not
+    /// counted.
     pub syscalls: BTreeMap<String, u64>,
     /// CPU time in user mode, in nanoseconds.
     pub cpu_user_ns: u64,
@@ -90,9 +91,9 @@ impl Totals {
         self.voluntary_switches + self.involuntary_switches
     }
 
-    /// System calls of all kinds.
-    pub fn syscalls(&self) -> u64 {
-        self.syscalls.values().sum()
+    /// System calls of all kinds; `None` where they are not counted.
+    pub fn syscalls(&self) -> Option<u64> {
+        (!self.syscalls.is_empty()).then(|| self.syscalls.values().sum())
     }
 
     /// What was added after `earlier`.

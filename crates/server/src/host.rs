@@ -24,6 +24,7 @@ const THREADS_MAX: u32 = 256;
 /// A server that runs in threads (and, for `mp`, children) of this process.
 pub struct Server {
     address: SocketAddr,
+    counts_syscalls: bool,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<io::Result<()>>>,
 }
@@ -90,7 +91,7 @@ impl Server {
                 })
                 .map_err(failed("cannot create a thread", "raise the limit of processes (ulimit -u)"))?
         };
-        Ok(Self { address, shared, thread: Some(thread) })
+        Ok(Self { address, counts_syscalls: model.counts_syscalls, shared, thread: Some(thread) })
     }
 
     /// Where it listens.
@@ -109,6 +110,10 @@ impl Server {
         let workers = &self.shared.workers;
         let mut totals = workers.totals();
         usage::add_to(&mut totals, workers);
+        if !self.counts_syscalls {
+            // Absent, not none.
+            totals.syscalls.clear();
+        }
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         Snapshot {
             at_ns: now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64,

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
@@ -154,8 +155,16 @@ fn open_reserve() -> rustix::io::Result<OwnedFd> {
     rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
 }
 
+/// Has a blocking accept4 give up after a time. Connections inherit it, which means nothing to those that never block.
+///
+/// # Errors
+/// As setsockopt(2) has them.
+pub fn limit_accept(listener: impl AsFd, timeout: Duration) -> rustix::io::Result<()> {
+    sockopt::set_socket_timeout(listener, sockopt::Timeout::Recv, Some(timeout))
+}
+
 /// Has the coming close be a reset, which the client sees at once and which leaves nothing in TIME_WAIT.
 pub fn reset(connection: impl AsFd) {
     // Best effort: without it the client sees an end of stream.
-    let _ = sockopt::set_socket_linger(&connection, Some(std::time::Duration::ZERO));
+    let _ = sockopt::set_socket_linger(&connection, Some(Duration::ZERO));
 }
