@@ -61,7 +61,8 @@ impl Server {
         let (listener, address) = socket::listen(config.listen, model.multiplexes)
             .map_err(failed(format_args!("cannot listen on {}", config.listen), "choose another address or port"))?;
         let workers = match model.per_connection {
-            PerConnection::Nothing => THREADS_MAX.max(config.architecture.threads.map_or(0, NonZeroU32::get)),
+            // And one for what several threads count in turn.
+            PerConnection::Nothing => 1 + THREADS_MAX.max(config.architecture.threads.map_or(0, NonZeroU32::get)),
             PerConnection::Thread | PerConnection::Process => config.connections_max,
         };
         let workers =

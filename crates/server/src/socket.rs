@@ -90,6 +90,14 @@ impl<'a> Acceptor<'a> {
         reset(connection);
     }
 
+    /// Whether a descriptor is in reserve, or again is. Whoever accepts besides, by other means, may have taken it.
+    pub fn has_reserve(&mut self) -> bool {
+        if self.reserve.is_none() {
+            self.reserve = open_reserve().ok();
+        }
+        self.reserve.is_some()
+    }
+
     /// There is no descriptor: closes the connection that waits, which would otherwise be reported ready, and fail to be
     /// accepted, for ever.
     ///
@@ -105,6 +113,9 @@ impl<'a> Acceptor<'a> {
             if let Ok(connection) = rustix::net::accept_with(self.listener, flags(false)) {
                 return Ok(prepare(connection));
             }
+        }
+        if !self.has_reserve() {
+            return Ok(Accepted::WouldBlock);
         }
         self.reserve = None;
         let waiting = if self.one_waits(0)? {

@@ -5,6 +5,7 @@ use std::io;
 use std::net::TcpListener;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -29,6 +30,8 @@ pub struct Shared<S> {
     pub service: S,
     /// Counters that threads take as they come, and how many are taken.
     counters: Vec<&'static Counters>,
+    /// Where [`Door`] counts those that it closes.
+    refusals: &'static Counters,
     taken: AtomicUsize,
     connections_max: usize,
     open: AtomicUsize,
@@ -41,11 +44,16 @@ impl<S> Shared<S> {
     /// When there are not as many counters.
     pub fn new(stage: &Stage<'_>, service: S, threads: usize) -> io::Result<&'static Self> {
         let mut cursor = 0;
-        let counters: Option<Vec<_>> =
-            (0..threads).map(|_| stage.workers.claim(&mut cursor).map(|slot| &slot.counters)).collect();
+        let mut claim = || match stage.workers.claim(&mut cursor) {
+            Some(slot) => Ok(&slot.counters),
+            None => Err(io::Error::other("more threads than counters")),
+        };
+        let refusals = claim()?;
+        let counters = (0..threads).map(|_| claim()).collect::<io::Result<_>>()?;
         let shared = Box::leak(Box::new(Self {
             service,
-            counters: counters.ok_or_else(|| io::Error::other("more threads than counters"))?,
+            counters,
+            refusals,
             taken: AtomicUsize::new(0),
             connections_max: stage.connections_max,
             open: AtomicUsize::new(0),
@@ -101,28 +109,38 @@ pub enum Then {
     Stop,
 }
 
-/// Decides on what a runtime's accept gave. Each accept loop has its own.
+/// Decides on what a runtime's accept gave. All accept loops of a server have one, for there is one reserve.
 #[derive(Debug)]
 pub struct Door<'a, S: 'static> {
     shared: &'static Shared<S>,
-    /// Closes what comes when there is no descriptor for it; it does not accept otherwise, the runtime does.
-    acceptor: Acceptor<'a>,
+    /// Closes what comes when there is no descriptor for it; it does not accept otherwise, the runtime does. The lock
+    /// makes its counters have one writer at a time.
+    acceptor: Mutex<Acceptor<'a>>,
 }
 
 impl<'a, S> Door<'a, S> {
-    /// For the loop that runs in the calling thread.
+    /// For all loops of a server.
     ///
     /// # Errors
     /// When there is no descriptor for the reserve.
     pub fn new(stage: &Stage<'a>, shared: &'static Shared<S>) -> io::Result<Self> {
-        Ok(Self { shared, acceptor: Acceptor::new(stage.listener, true, shared.counters())? })
+        let acceptor = Acceptor::new(stage.listener, true, shared.refusals)?;
+        Ok(Self { shared, acceptor: Mutex::new(acceptor) })
+    }
+
+    fn acceptor(&self) -> MutexGuard<'_, Acceptor<'a>> {
+        self.acceptor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sets a connection's options and counts it. `None` when there is no room for it: whoever drops it resets it.
     pub fn admit(&self, connection: impl AsFd) -> Option<Open<S>> {
         let shared = self.shared;
-        if shared.open.fetch_add(1, Relaxed) >= shared.connections_max {
-            shared.open.fetch_sub(1, Relaxed);
+        // Without a reserve this connection has it: another loop gave it up, and this one's accept was quicker.
+        let has_reserve = self.acceptor().has_reserve();
+        if !has_reserve || shared.open.fetch_add(1, Relaxed) >= shared.connections_max {
+            if has_reserve {
+                shared.open.fetch_sub(1, Relaxed);
+            }
             shared.counters().refused.add(1);
             socket::reset(connection);
             return None;
@@ -136,22 +154,23 @@ impl<'a, S> Door<'a, S> {
     ///
     /// # Errors
     /// Errors that are not a connection's but the listener's.
-    pub fn after(&mut self, error: io::Error) -> io::Result<Then> {
+    pub fn after(&self, error: io::Error) -> io::Result<Then> {
         match Errno::from_io_error(&error) {
             // What shutdown(2) of a listening socket gives.
             Some(Errno::INVAL) => Ok(Then::Stop),
             Some(Errno::INTR | Errno::AGAIN | Errno::CONNABORTED) => Ok(Then::Accept),
             // Memory may come back; the connection still waits.
             Some(Errno::NOBUFS | Errno::NOMEM) => Ok(Then::Rest),
-            Some(Errno::MFILE | Errno::NFILE) => match self.acceptor.turn_one_away()? {
-                Accepted::Connection(connection) => {
-                    self.acceptor.refuse(connection);
-                    Ok(Then::Accept)
+            Some(Errno::MFILE | Errno::NFILE) => {
+                let mut acceptor = self.acceptor();
+                match acceptor.turn_one_away()? {
+                    Accepted::Connection(connection) => acceptor.refuse(connection),
+                    Accepted::None => {}
+                    Accepted::WouldBlock => return Ok(Then::Rest),
+                    Accepted::Shutdown => return Ok(Then::Stop),
                 }
-                Accepted::None => Ok(Then::Accept),
-                Accepted::WouldBlock => Ok(Then::Rest),
-                Accepted::Shutdown => Ok(Then::Stop),
-            },
+                Ok(Then::Accept)
+            }
             _ => Err(error),
         }
     }

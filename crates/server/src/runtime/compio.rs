@@ -40,14 +40,15 @@ pub const ROW: ModelRow = ModelRow {
 fn run<S: Service + Sync + Send + 'static>(stage: &Stage<'_>, service: S) -> io::Result<()> {
     let others = stage.threads.map_or(0, |threads| NonZeroU32::get(threads) - 1);
     let shared = Shared::new(stage, service, others as usize)?;
+    let door = Door::new(stage, shared)?;
     thread::scope(|scope| {
         let mut threads = Vec::new();
         let spawned = (0..others).try_for_each(|_| {
             let thread = thread::Builder::new().name("compio".into());
-            threads.push(thread.spawn_scoped(scope, || end_all_if_failed(stage, run_one(stage, shared)))?);
+            threads.push(thread.spawn_scoped(scope, || end_all_if_failed(stage, run_one(stage, &door)))?);
             Ok(())
         });
-        let own = end_all_if_failed(stage, spawned.and_then(|()| run_one(stage, shared)));
+        let own = end_all_if_failed(stage, spawned.and_then(|()| run_one(stage, &door)));
         let join =
             |thread: ScopedJoinHandle<'_, _>| thread.join().unwrap_or_else(|_| Err(io::Error::other("it panicked")));
         threads.into_iter().map(join).fold(own, Result::and)
@@ -55,8 +56,8 @@ fn run<S: Service + Sync + Send + 'static>(stage: &Stage<'_>, service: S) -> io:
 }
 
 /// One thread's part. Its runtime is dropped at the end, which ends its tasks.
-fn run_one<S: Service>(stage: &Stage<'_>, shared: &'static Shared<S>) -> io::Result<()> {
-    Runtime::new()?.block_on(accept(stage, shared))
+fn run_one<S: Service>(stage: &Stage<'_>, door: &Door<'_, S>) -> io::Result<()> {
+    Runtime::new()?.block_on(accept(stage, door))
 }
 
 /// A thread that fails ends the others, which accept for ever otherwise.
@@ -68,9 +69,8 @@ fn end_all_if_failed(stage: &Stage<'_>, ended: io::Result<()>) -> io::Result<()>
 }
 
 /// All threads accept from the one listener: the kernel wakes them in turn.
-async fn accept<S: Service>(stage: &Stage<'_>, shared: &'static Shared<S>) -> io::Result<()> {
+async fn accept<S: Service>(stage: &Stage<'_>, door: &Door<'_, S>) -> io::Result<()> {
     let listener = TcpListener::from_std(super::listener(stage, false)?)?;
-    let mut door = Door::new(stage, shared)?;
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {

@@ -50,7 +50,7 @@ fn run<S: Service<Conn: Send> + Send + Sync + 'static>(stage: &Stage<'_>, servic
     may::config().set_workers(threads).set_worker_pin(false);
     // SAFETY: the descriptor is a listening socket and nobody else's.
     let listener = unsafe { TcpListener::from_raw_fd(super::listener(stage, true)?.into_raw_fd()) };
-    let mut door = Door::new(stage, shared)?;
+    let door = Door::new(stage, shared)?;
     let ended = loop {
         match listener.accept() {
             Ok((stream, _)) => {

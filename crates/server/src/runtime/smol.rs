@@ -60,7 +60,7 @@ where
     S: Service<Conn: Send> + Send + Sync,
 {
     let listener = TcpListener::try_from(super::listener(stage, true)?)?;
-    let mut door = Door::new(stage, shared)?;
+    let door = Door::new(stage, shared)?;
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {

@@ -59,7 +59,7 @@ where
     S: Service<Conn: Send> + Send + Sync,
 {
     let listener = TcpListener::from_std(super::listener(stage, true)?)?;
-    let mut door = Door::new(stage, shared)?;
+    let door = Door::new(stage, shared)?;
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
