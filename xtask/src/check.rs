@@ -13,10 +13,10 @@ use crate::python;
 /// Which step failed, and how to run it alone.
 pub fn all() -> anyhow::Result<()> {
     cargo(&["fmt", "--all", "--check"], None)?;
-    cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"], None)?;
+    cargo(&["clippy", "--workspace", "--all-targets", "--all-features", "--locked", "--", "-D", "warnings"], None)?;
     let interpreter = python::prepare()?;
-    cargo(&["test", "--workspace", "--locked"], Some(&interpreter))?;
-    cargo(&["doc", "--workspace", "--no-deps", "--document-private-items", "--locked"], None)
+    cargo(&["test", "--workspace", "--all-features", "--locked"], Some(&interpreter))?;
+    cargo(&["doc", "--workspace", "--no-deps", "--document-private-items", "--all-features", "--locked"], None)
 }
 
 fn cargo(arguments: &[&str], interpreter: Option<&Path>) -> anyhow::Result<()> {

@@ -68,6 +68,36 @@ fn every_mechanism_s_file_is_in_the_table() {
 }
 
 #[test]
+fn every_runtime_s_file_is_a_feature_and_a_row() {
+    let mut from_files: Vec<String> = files(&root().join("crates/server/src/runtime"), "rs")
+        .iter()
+        .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
+        .filter(|name| name != "mod" && name != "common")
+        .collect();
+    from_files.sort();
+    let mut features = server::runtime::FEATURES.to_vec();
+    features.sort_unstable();
+    assert_eq!(from_files, features);
+    for package in ["server", "muxbench"] {
+        let manifest = fs::read_to_string(root().join("crates").join(package).join("Cargo.toml")).unwrap();
+        let manifest: toml::Table = manifest.parse().unwrap();
+        for feature in &features {
+            assert!(
+                manifest["features"].as_table().unwrap().contains_key(*feature),
+                "{package} has no feature {feature}"
+            );
+        }
+    }
+    for feature in features {
+        // Compiled in or not, the name means something.
+        match feature.parse::<server::Architecture>() {
+            Ok(architecture) => assert_eq!(architecture.model.name, feature),
+            Err(error) => assert!(error.to_string().contains(&format!("--features {feature}")), "{error}"),
+        }
+    }
+}
+
+#[test]
 fn every_experiment_file_is_a_preset_that_plans() {
     let files = files(&root().join("experiments"), "toml");
     assert_eq!(files.len(), lab::presets::PRESETS.len());
@@ -120,6 +150,7 @@ fn unsafe_stays_where_system_calls_are() {
         "crates/server/src/network/children.rs",
         "crates/server/src/network/pool.rs",
         "crates/server/src/network/completion.rs",
+        "crates/server/src/runtime/may.rs",
         "crates/server/src/usage.rs",
         "crates/server/src/workers.rs",
         "xtask/tests/tidy.rs",

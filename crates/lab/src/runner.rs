@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use load::{LoadConfig, LoadReport};
 use serde::{Deserialize, Serialize};
 use server::control::Event as ServerEvent;
-use server::{ServerCounters, Snapshot};
+use server::{Architecture, ServerCounters, Snapshot, runtime};
 
 use crate::child::Child;
 use crate::record::{RunHeader, Trial, TrialRecord, Verdict};
@@ -135,7 +135,13 @@ pub fn run(
 
 /// CPUs that the trial's server can use at once.
 fn cpus_at_once(trial: &Trial) -> usize {
-    if trial.architecture.model.multiplexes { 1 } else { trial.serve.cpus.len().max(1) }
+    let Architecture { model, threads, .. } = trial.architecture;
+    let cpus = trial.serve.cpus.len().max(1);
+    match threads {
+        Some(threads) => cpus.min(threads.get() as usize),
+        None if model.multiplexes || runtime::FEATURES.contains(&model.name) => 1,
+        None => cpus,
+    }
 }
 
 /// What both sides said, as far as they came.

@@ -119,8 +119,8 @@ pub struct Cost {
     pub cpu_ns_per_request: f64,
     /// Context switches a request.
     pub switches_per_request: f64,
-    /// System calls a request.
-    pub syscalls_per_request: f64,
+    /// System calls a request; `None` where they are not counted.
+    pub syscalls_per_request: Option<f64>,
     /// User memory a connection, in bytes.
     pub memory_user_bytes_per_connection: f64,
     /// Kernel memory of the host a connection, in bytes; `None` where what else the host did hides it.
@@ -300,10 +300,11 @@ fn cost(counters: &[&ServerCounters]) -> Option<Cost> {
     };
     let kernel_bytes = median(|c| c.memory_kernel_bytes_per_connection);
     let requests = sum(|c| c.totals.requests);
+    let syscalls: Option<u64> = counters.iter().map(|c| c.totals.syscalls()).sum();
     (requests > 0.0).then(|| Cost {
         cpu_ns_per_request: sum(|c| c.totals.cpu_ns()) / requests,
         switches_per_request: sum(|c| c.totals.switches()) / requests,
-        syscalls_per_request: sum(|c| c.totals.syscalls()) / requests,
+        syscalls_per_request: syscalls.map(|syscalls| syscalls as f64 / requests),
         memory_user_bytes_per_connection: median(|c| c.memory_user_bytes_per_connection),
         memory_kernel_bytes_per_connection: (kernel_bytes > 0.0).then_some(kernel_bytes),
     })

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::mechanism::{self, MechanismRow};
 use crate::model::{self, ModelRow};
+use crate::runtime;
 
 /// A model with its mechanism: how a server is built. Equal names are equal architectures.
 #[derive(Clone, Copy)]
@@ -16,7 +17,7 @@ pub struct Architecture {
     pub model: &'static ModelRow,
     /// How many threads or processes it has; `None` where the model takes no number, or its own default is meant.
     pub threads: Option<NonZeroU32>,
-    /// Its row of [`mechanism::MECHANISMS`]; `None` for models that block instead of multiplexing.
+    /// Its row of [`mechanism::MECHANISMS`]; `None` for models that take none.
     pub mechanism: Option<&'static MechanismRow>,
 }
 
@@ -115,13 +116,19 @@ impl FromStr for Architecture {
             }
             None => (model_name, None),
         };
-        let model = model::find(model_name).ok_or_else(|| unknown(format!("no model `{model_name}`")))?;
+        let model = model::find(model_name).ok_or_else(|| {
+            unknown(if runtime::FEATURES.contains(&model_name) {
+                format!("`{model_name}` is not compiled in; build with `--features {model_name}`")
+            } else {
+                format!("no model `{model_name}`")
+            })
+        })?;
         if threads.is_some() && !model.takes_threads {
             return Err(unknown(format!("`{model_name}` takes no number of threads")));
         }
         let mechanism = match (model.multiplexes, mechanism_name) {
             (false, None) => None,
-            (false, Some(_)) => return Err(unknown(format!("`{model_name}` blocks, it takes no mechanism"))),
+            (false, Some(_)) => return Err(unknown(format!("`{model_name}` takes no mechanism"))),
             (true, None) => Some(mechanism::find("epoll").expect("epoll is in the table")),
             (true, Some(m)) => Some(mechanism::find(m).ok_or_else(|| unknown(format!("no mechanism `{m}`")))?),
         };

@@ -40,7 +40,8 @@ pub struct Totals {
     pub crashed: u64,
     /// Events that waits reported.
     pub events: u64,
-    /// System calls by kind: `accept`, `read`, `write`, `wait`, `control`, `close`, `spawn`, `rescan`.
+    /// System calls by kind: `accept`, `read`, `write`, `wait`, `control`, `close`, `spawn`, `rescan`; empty where they are
+    /// not counted.
     pub syscalls: BTreeMap<String, u64>,
     /// Operations that the kernel was asked to do, by kind: `accept`, `receive`, `send`, `cancel`, `stop`; empty where
     /// we do the I/O.
@@ -107,9 +108,9 @@ impl Totals {
         self.voluntary_switches + self.involuntary_switches
     }
 
-    /// System calls of all kinds.
-    pub fn syscalls(&self) -> u64 {
-        self.syscalls.values().sum()
+    /// System calls of all kinds; `None` where they are not counted.
+    pub fn syscalls(&self) -> Option<u64> {
+        (!self.syscalls.is_empty()).then(|| self.syscalls.values().sum())
     }
 
     /// What was added after `earlier`.

@@ -36,6 +36,8 @@ struct Shared {
     stop: OwnedFd,
     stopper: OwnedFd,
     workers: Workers,
+    /// Whether the model's system calls are all counted.
+    counts_syscalls: bool,
 }
 
 /// Why a server does not start, or ended badly.
@@ -50,6 +52,29 @@ pub struct ServerError {
 fn failed(what: impl fmt::Display, remedy: &'static str) -> impl FnOnce(io::Error) -> ServerError {
     let what = what.to_string();
     move |error| ServerError { what, error, remedy }
+}
+
+impl Shared {
+    /// Everything counted so far.
+    fn look(&self) -> Snapshot {
+        let workers = &self.workers;
+        let _precedence = usage::Precedence::take();
+        let mut totals = workers.totals();
+        usage::add_to(&mut totals, workers);
+        if !self.counts_syscalls {
+            // Absent, not none.
+            totals.syscalls.clear();
+        }
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        Snapshot {
+            at_ns: now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64,
+            connections_open: workers.connections_open(),
+            workers: workers.taken().count() as u64,
+            memory_user_bytes: usage::memory_user_bytes(workers),
+            memory_kernel_bytes: usage::memory_kernel_bytes(),
+            totals,
+        }
+    }
 }
 
 impl Server {
@@ -77,7 +102,8 @@ impl Server {
         let (listener, address) =
             held.map_err(failed(format_args!("cannot listen on {}", config.listen), "choose another address or port"))?;
         let workers = match model.per_connection {
-            PerConnection::Nothing => THREADS_MAX.max(config.architecture.threads.map_or(0, NonZeroU32::get)),
+            // And one for what several threads count in turn.
+            PerConnection::Nothing => 1 + THREADS_MAX.max(config.architecture.threads.map_or(0, NonZeroU32::get)),
             PerConnection::Thread | PerConnection::Process => {
                 config.architecture.pool_size(config.connections_max).unwrap_or(config.connections_max)
             }
@@ -86,14 +112,14 @@ impl Server {
             Workers::new(workers as usize).map_err(failed("no memory for counters", "lower the connections"))?;
         let (stop, stopper) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
             .map_err(|e| failed("cannot create a pipe", "raise the limit of descriptors (ulimit -n)")(e.into()))?;
-        let shared = Arc::new(Shared { listener, stop, stopper, workers });
+        let shared = Arc::new(Shared { listener, stop, stopper, workers, counts_syscalls: model.counts_syscalls });
         // In this thread, so that a refusal is an error here; threads and children inherit it.
         pin(&config.cpus).map_err(failed(
             format_args!("cannot run on CPUs {:?}", config.cpus),
             "name CPUs that this process may use",
         ))?;
         // A pool's memory is its connections', as that of threads and processes made on demand is.
-        let before = Self::look(&shared.workers);
+        let before = shared.look();
         let (started, is_started) = mpsc::channel();
         let thread = {
             let (shared, config) = (shared.clone(), config.clone());
@@ -142,22 +168,7 @@ impl Server {
 
     /// Everything it counted so far, at one instant as nearly as possible.
     pub fn snapshot(&self) -> Snapshot {
-        Self::look(&self.shared.workers)
-    }
-
-    fn look(workers: &Workers) -> Snapshot {
-        let _precedence = usage::Precedence::take();
-        let mut totals = workers.totals();
-        usage::add_to(&mut totals, workers);
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        Snapshot {
-            at_ns: now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64,
-            connections_open: workers.connections_open(),
-            workers: workers.taken().count() as u64,
-            memory_user_bytes: usage::memory_user_bytes(workers),
-            memory_kernel_bytes: usage::memory_kernel_bytes(),
-            totals,
-        }
+        self.shared.look()
     }
 
     /// Ends all connections, threads and children, and waits for them.

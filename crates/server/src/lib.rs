@@ -5,6 +5,7 @@
 //! - [`accept`]: how connections come to those that serve them
 //! - [`config`], [`control`], [`counters`]: what goes in and what comes out, as plain data
 //! - [`network`]: one loop per family (ready, blocking, pool), and the connection path that all share
+//! - [`runtime`]: a file per runtime that does the network's part in its own way; the connection path is the same
 //! - [`socket`]: listening and accepting, with the same options everywhere
 //! - [`workers`]: counters of every thread and child, in memory that they share
 //! - [`usage`]: CPU, switches and memory, as the kernel accounts them
@@ -19,6 +20,7 @@ pub mod host;
 pub mod mechanism;
 pub mod model;
 pub mod network;
+pub mod runtime;
 pub mod socket;
 pub mod usage;
 pub mod workers;

@@ -4,6 +4,8 @@ use std::io;
 
 use crate::mechanism::MechanismRow;
 use crate::network::{Stage, blocking, pool};
+#[cfg(any(feature = "tokio", feature = "smol", feature = "may", feature = "compio"))]
+use crate::runtime;
 
 /// A row of [`MODELS`].
 #[derive(Debug)]
@@ -12,10 +14,13 @@ pub struct ModelRow {
     pub name: &'static str,
     /// One line for `muxbench list`.
     pub about: &'static str,
-    /// Whether one thread serves many connections, and so needs a mechanism. Its listener does not block then.
+    /// Whether one thread serves many connections, over a mechanism of ours. Its listener does not block then.
     pub multiplexes: bool,
     /// Whether its name may say how many threads or processes it has, as in `mt-pool:64`.
     pub takes_threads: bool,
+    /// Whether it counts its own system calls. A runtime makes them out of our sight: only from outside could they be
+    /// counted, so its snapshots have none.
+    pub counts_syscalls: bool,
     /// What each connection takes besides a descriptor of the server's process.
     pub per_connection: PerConnection,
     /// What it needs of the kernel, besides what every Linux has; empty for most.
@@ -44,13 +49,14 @@ impl ModelRow {
     }
 }
 
-/// Every model there is.
+/// Every model that is compiled in.
 pub const MODELS: &[ModelRow] = &[
     ModelRow {
         name: "mp",
         about: "a process per connection, forked on demand, blocking I/O",
         multiplexes: false,
         takes_threads: false,
+        counts_syscalls: true,
         per_connection: PerConnection::Process,
         needs: "",
         can_run: || Ok(()),
@@ -61,6 +67,7 @@ pub const MODELS: &[ModelRow] = &[
         about: "a thread per connection, created on demand, blocking I/O, 256 KiB stacks",
         multiplexes: false,
         takes_threads: false,
+        counts_syscalls: true,
         per_connection: PerConnection::Thread,
         needs: "",
         can_run: || Ok(()),
@@ -72,6 +79,7 @@ pub const MODELS: &[ModelRow] = &[
         multiplexes: false,
         takes_threads: true,
         per_connection: PerConnection::Process,
+        counts_syscalls: true,
         needs: "",
         can_run: || Ok(()),
         run: |stage, _| pool::run_processes(stage),
@@ -82,6 +90,7 @@ pub const MODELS: &[ModelRow] = &[
         multiplexes: false,
         takes_threads: true,
         per_connection: PerConnection::Thread,
+        counts_syscalls: true,
         needs: "",
         can_run: || Ok(()),
         run: |stage, _| pool::run_threads(stage),
@@ -91,11 +100,20 @@ pub const MODELS: &[ModelRow] = &[
         about: "one thread for everything, over a mechanism",
         multiplexes: true,
         takes_threads: false,
+        counts_syscalls: true,
         per_connection: PerConnection::Nothing,
         needs: "",
         can_run: || Ok(()),
         run: |stage, mechanism| (mechanism.expect("a model that multiplexes has a mechanism").run)(stage),
     },
+    #[cfg(feature = "tokio")]
+    runtime::tokio::ROW,
+    #[cfg(feature = "smol")]
+    runtime::smol::ROW,
+    #[cfg(feature = "may")]
+    runtime::may::ROW,
+    #[cfg(feature = "compio")]
+    runtime::compio::ROW,
 ];
 
 /// The row of that name.

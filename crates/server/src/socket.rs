@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
@@ -159,9 +160,20 @@ impl<'a> Acceptor<'a> {
         reset(connection);
     }
 
+    /// Whether a descriptor is in reserve, or again is. Whoever accepts besides, by other means, may have taken it.
+    pub fn has_reserve(&mut self) -> bool {
+        if self.reserve.is_none() {
+            self.reserve = open_reserve().ok();
+        }
+        self.reserve.is_some()
+    }
+
     /// There is no descriptor: closes the connection that waits, which would otherwise be reported ready, and fail to be
     /// accepted, for ever.
-    fn turn_one_away(&mut self) -> io::Result<Accepted> {
+    ///
+    /// # Errors
+    /// Errors of the listener.
+    pub fn turn_one_away(&mut self) -> io::Result<Accepted> {
         // The kernel looks for a descriptor before it looks for a connection: perhaps none waits yet, and by the time
         // one comes there may be a descriptor for it.
         if !self.nonblocking {
@@ -171,6 +183,9 @@ impl<'a> Acceptor<'a> {
             if let Ok(connection) = rustix::net::accept_with(self.listener, flags(false)) {
                 return Ok(prepare(connection));
             }
+        }
+        if !self.has_reserve() {
+            return Ok(Accepted::WouldBlock);
         }
         self.reserve = None;
         let waiting = if self.one_waits(0)? {
@@ -215,11 +230,17 @@ fn without_connection(error: Errno) -> io::Result<Accepted> {
     }
 }
 
-/// Sets the options of an accepted connection.
+/// Sets the options of an accepted connection; fails when the peer has gone already.
+///
+/// # Errors
+/// As setsockopt(2) has them.
+pub fn set_options(connection: impl AsFd) -> rustix::io::Result<()> {
+    sockopt::set_tcp_nodelay(connection, true)
+}
+
 fn prepare(connection: OwnedFd) -> Accepted {
-    match sockopt::set_tcp_nodelay(&connection, true) {
+    match set_options(&connection) {
         Ok(()) => Accepted::Connection(connection),
-        // The peer has gone already.
         Err(_) => Accepted::None,
     }
 }
@@ -228,8 +249,16 @@ fn open_reserve() -> rustix::io::Result<OwnedFd> {
     rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Closes with a reset, which the client sees at once and which leaves nothing in TIME_WAIT.
-fn reset(connection: impl AsFd) {
+/// Has a blocking accept4 give up after a time. Connections inherit it, which means nothing to those that never block.
+///
+/// # Errors
+/// As setsockopt(2) has them.
+pub fn limit_accept(listener: impl AsFd, timeout: Duration) -> rustix::io::Result<()> {
+    sockopt::set_socket_timeout(listener, sockopt::Timeout::Recv, Some(timeout))
+}
+
+/// Has the coming close be a reset, which the client sees at once and which leaves nothing in TIME_WAIT.
+pub fn reset(connection: impl AsFd) {
     // Best effort: without it the client sees an end of stream.
-    let _ = sockopt::set_socket_linger(&connection, Some(std::time::Duration::ZERO));
+    let _ = sockopt::set_socket_linger(&connection, Some(Duration::ZERO));
 }

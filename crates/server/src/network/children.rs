@@ -111,13 +111,14 @@ fn reap(workers: &Workers, stopping: &AtomicBool, mut lost: impl FnMut(&'static 
         };
         if let Some(slot) = slot {
             slot.forget_process();
+            // Before it is reaped, so that who sees it gone sees it counted.
+            if !stopping.load(SeqCst) {
+                slot.counters.crashed.add(1);
+            }
         }
         let used = reap_one(pid);
         if let Some(slot) = slot {
             account(slot, &used);
-            if !stopping.load(SeqCst) {
-                slot.counters.crashed.add(1);
-            }
             lost(slot, stopping);
         }
     }

@@ -49,6 +49,13 @@ impl Inbox {
     pub fn is_full(&self) -> bool {
         self.0.len() == self.0.capacity()
     }
+
+    /// The room, for those who read by other means than [`Connection::on_readable`].
+    #[cfg(feature = "tokio")]
+    pub fn room(&mut self) -> &mut [std::mem::MaybeUninit<u8>] {
+        self.0.clear();
+        &mut self.0.spare_capacity_mut()[..READ_BYTES]
+    }
 }
 
 impl Default for Inbox {
@@ -69,13 +76,9 @@ impl<C> Connection<C> {
         inbox.0.clear();
         counters.syscall(Syscall::Read);
         match rustix::io::read(io, rustix::buffer::spare_capacity(&mut inbox.0)) {
-            Ok(0) => {
-                self.finish();
-                self.next(service)
-            }
-            Ok(_) => match self.receive(&inbox.0, service, counters) {
-                0 => Next::Read,
-                _ => self.on_writable(io, service, counters),
+            Ok(_) => match self.on_read(&inbox.0, service, counters) {
+                Next::Write => self.on_writable(io, service, counters),
+                next => next,
             },
             Err(Errno::AGAIN | Errno::INTR) => Next::Read,
             // Reset, or whatever else befell this one connection: the others go on.
@@ -101,6 +104,19 @@ impl<C> Connection<C> {
                 Err(Errno::AGAIN) => return Next::Write,
                 Err(_) => return Next::End,
             }
+        }
+    }
+
+    /// What a read by whomever means: nothing is the end of the stream. [`Next::Write`] is that there is something to say.
+    #[inline]
+    pub fn on_read<S: Service<Conn = C>>(&mut self, bytes: &[u8], service: &S, counters: &Counters) -> Next {
+        if bytes.is_empty() {
+            self.finish();
+            return self.next(service);
+        }
+        match self.receive(bytes, service, counters) {
+            0 => Next::Read,
+            _ => Next::Write,
         }
     }
 

@@ -1,0 +1,131 @@
+//! compio: tasks over io_uring, each thread with a ring and tasks of its own.
+
+use std::num::NonZeroU32;
+use std::thread::ScopedJoinHandle;
+use std::{io, thread};
+
+use compio::BufResult;
+use compio::buf::IoBuf;
+use compio::io::{AsyncRead, AsyncWrite};
+use compio::net::{TcpListener, TcpStream};
+use compio::runtime::Runtime;
+use wire::fixed::Fixed;
+use wire::{Service, ServiceSpec};
+
+use super::{Door, Open, REST, Shared, Then};
+use crate::model::{ModelRow, PerConnection};
+use crate::network::Stage;
+use crate::network::connection::{Connection, Next, READ_BYTES};
+
+/// Its row of [`crate::model::MODELS`].
+pub const ROW: ModelRow = ModelRow {
+    name: "compio",
+    about: "a task per connection on compio, in one thread or, with :N, in N, each with a ring and connections of its \
+            own; system calls not counted",
+    multiplexes: false,
+    takes_threads: true,
+    counts_syscalls: false,
+    per_connection: PerConnection::Nothing,
+    needs: "io_uring",
+    can_run: || {
+        Runtime::new().map(drop).map_err(|error| {
+            format!("no io_uring: {error}; see kernel.io_uring_disabled, seccomp and the limit of locked memory")
+        })
+    },
+    run: |stage, _| match *stage.service {
+        ServiceSpec::Fixed { request_bytes, response_bytes } => run(stage, Fixed::new(request_bytes, response_bytes)),
+    },
+};
+
+fn run<S: Service + Sync + Send + 'static>(stage: &Stage<'_>, service: S) -> io::Result<()> {
+    let others = stage.threads.map_or(0, |threads| NonZeroU32::get(threads) - 1);
+    let shared = Shared::new(stage, service, others as usize)?;
+    let door = Door::new(stage, shared)?;
+    thread::scope(|scope| {
+        let mut threads = Vec::new();
+        let spawned = (0..others).try_for_each(|_| {
+            let thread = thread::Builder::new().name("compio".into());
+            threads.push(thread.spawn_scoped(scope, || end_all_if_failed(stage, run_one(stage, &door)))?);
+            Ok(())
+        });
+        let own = end_all_if_failed(stage, spawned.and_then(|()| run_one(stage, &door)));
+        let join =
+            |thread: ScopedJoinHandle<'_, _>| thread.join().unwrap_or_else(|_| Err(io::Error::other("it panicked")));
+        threads.into_iter().map(join).fold(own, Result::and)
+    })
+}
+
+/// One thread's part. Its runtime is dropped at the end, which ends its tasks.
+fn run_one<S: Service>(stage: &Stage<'_>, door: &Door<'_, S>) -> io::Result<()> {
+    Runtime::new()?.block_on(accept(stage, door))
+}
+
+/// A thread that fails ends the others, which accept for ever otherwise.
+fn end_all_if_failed(stage: &Stage<'_>, ended: io::Result<()>) -> io::Result<()> {
+    if ended.is_err() {
+        let _ = rustix::net::shutdown(stage.listener, rustix::net::Shutdown::Both);
+    }
+    ended
+}
+
+/// All threads accept from the one listener: the kernel wakes them in turn.
+async fn accept<S: Service>(stage: &Stage<'_>, door: &Door<'_, S>) -> io::Result<()> {
+    let listener = TcpListener::from_std(super::listener(stage, false)?)?;
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                if let Some(open) = door.admit(&stream) {
+                    compio::runtime::spawn(serve(open, stream)).detach();
+                }
+            }
+            Err(error) => match door.after(error)? {
+                Then::Accept => {}
+                Then::Rest => compio::time::sleep(REST).await,
+                Then::Stop => return Ok(()),
+            },
+        }
+    }
+}
+
+/// What the kernel is given to write: the connection itself, which knows, and is back when it is written.
+struct Unsent<S: Service + 'static>(&'static S, Connection<S::Conn>);
+
+impl<S: Service + 'static> IoBuf for Unsent<S> {
+    fn as_init(&self) -> &[u8] {
+        self.1.unsent(self.0)
+    }
+}
+
+/// Serves one connection to its end.
+async fn serve<S: Service>(open: Open<S>, mut stream: TcpStream) {
+    let Open(shared) = open;
+    let service = &shared.service;
+    // Its own: the kernel holds it while the connection waits for bytes. Memory that no read reaches costs nothing.
+    let mut inbox = Vec::with_capacity(READ_BYTES);
+    let mut connection = Connection::default();
+    let mut next = Next::Read;
+    loop {
+        next = match next {
+            Next::Read => {
+                let BufResult(read, buffer) = stream.read(inbox).await;
+                inbox = buffer;
+                match read {
+                    Ok(count) => connection.on_read(&inbox[..count], service, shared.counters()),
+                    Err(_) => Next::End,
+                }
+            }
+            Next::Write => {
+                let BufResult(written, unsent) = stream.write(Unsent(service, connection)).await;
+                connection = unsent.1;
+                match written {
+                    Ok(count) => {
+                        connection.sent(count, service, shared.counters());
+                        connection.next(service)
+                    }
+                    Err(_) => Next::End,
+                }
+            }
+            Next::End => return,
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! may: coroutines with stacks of their own, which read and write as if they blocked: threads of user level.
+
+use std::collections::HashSet;
+use std::io::{self, Read, Write};
+use std::num::NonZeroU32;
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, RawFd};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use may::coroutine;
+use may::net::{TcpListener, TcpStream};
+use wire::fixed::Fixed;
+use wire::{Service, ServiceSpec};
+
+use super::{Door, Open, REST, Shared, Then};
+use crate::model::{ModelRow, PerConnection};
+use crate::network::Stage;
+use crate::network::connection::{Connection, Next, READ_BYTES};
+
+/// Its row of [`crate::model::MODELS`].
+pub const ROW: ModelRow = ModelRow {
+    name: "may",
+    about: "a coroutine per connection, a thread of user level with a stack of 32 KiB, on one kernel thread or, with \
+            :N, on N; system calls not counted",
+    multiplexes: false,
+    takes_threads: true,
+    counts_syscalls: false,
+    per_connection: PerConnection::Nothing,
+    needs: "two mappings per connection of vm.max_map_count",
+    can_run: || Ok(()),
+    run: |stage, _| match *stage.service {
+        ServiceSpec::Fixed { request_bytes, response_bytes } => run(stage, Fixed::new(request_bytes, response_bytes)),
+    },
+};
+
+/// The longest wait for coroutines to end once the server stops.
+const STOP_MAX: Duration = Duration::from_secs(2);
+
+/// The descriptors that coroutines serve, so that stopping can shut them down. A lock for each connection, none for
+/// each request.
+type Served = Mutex<HashSet<RawFd>>;
+
+/// Accepts in this thread; may's own threads, which serve, are the process's and stay when the server has ended.
+fn run<S: Service<Conn: Send> + Send + Sync + 'static>(stage: &Stage<'_>, service: S) -> io::Result<()> {
+    let threads = stage.threads.map_or(1, NonZeroU32::get) as usize;
+    let shared = Shared::new(stage, service, threads)?;
+    let served: &'static Served = Box::leak(Box::default());
+    // Taken by the first server of a process. The threads are to run where the server may, not each on a CPU of may's.
+    may::config().set_workers(threads).set_worker_pin(false);
+    // SAFETY: the descriptor is a listening socket and nobody else's.
+    let listener = unsafe { TcpListener::from_raw_fd(super::listener(stage, true)?.into_raw_fd()) };
+    let door = Door::new(stage, shared)?;
+    let ended = loop {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                if let Some(open) = door.admit(stream.inner()) {
+                    lock(served).insert(stream.as_raw_fd());
+                    // SAFETY: no reference into thread-local storage lives across a wait, and no frame is large.
+                    unsafe { coroutine::spawn(move || serve(open, stream, served)) };
+                }
+            }
+            Err(error) => match door.after(error) {
+                Ok(Then::Accept) => {}
+                Ok(Then::Rest) => thread::sleep(REST),
+                Ok(Then::Stop) => break Ok(()),
+                Err(error) => break Err(error),
+            },
+        }
+    };
+    for &descriptor in lock(served).iter() {
+        // SAFETY: shuts a socket down whose coroutine cannot close it before the lock is released.
+        unsafe { libc::shutdown(descriptor, libc::SHUT_RDWR) };
+    }
+    let started = Instant::now();
+    while shared.are_open() && started.elapsed() < STOP_MAX {
+        thread::sleep(Duration::from_millis(1));
+    }
+    ended
+}
+
+fn lock(served: &Served) -> std::sync::MutexGuard<'_, HashSet<RawFd>> {
+    served.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Serves one connection to its end.
+fn serve<S: Service>(open: Open<S>, mut stream: TcpStream, served: &Served) {
+    let Open(shared) = open;
+    let service = &shared.service;
+    // Its own: while it waits for bytes, others run in the same thread. Zeroed memory that is new costs nothing.
+    let mut inbox = vec![0; READ_BYTES];
+    let mut connection = Connection::default();
+    let mut next = Next::Read;
+    while next != Next::End {
+        next = match next {
+            Next::Read => match stream.read(&mut inbox) {
+                Ok(count) => connection.on_read(&inbox[..count], service, shared.counters()),
+                Err(_) => Next::End,
+            },
+            _ => match stream.write(connection.unsent(service)) {
+                Ok(count) => {
+                    connection.sent(count, service, shared.counters());
+                    connection.next(service)
+                }
+                Err(_) => Next::End,
+            },
+        }
+    }
+    lock(served).remove(&stream.as_raw_fd());
+}

@@ -1,0 +1,109 @@
+//! smol: tasks over epoll, one-shot, run by as many threads as are asked for.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::num::NonZeroU32;
+use std::pin::Pin;
+use std::task::{Poll, ready};
+use std::{io, thread};
+
+use smol::io::{AsyncRead, AsyncWriteExt};
+use smol::net::{TcpListener, TcpStream};
+use smol::{Executor, Timer};
+use wire::fixed::Fixed;
+use wire::{Service, ServiceSpec};
+
+use super::{Door, Open, REST, Shared, Then};
+use crate::model::{ModelRow, PerConnection};
+use crate::network::Stage;
+use crate::network::connection::{Connection, Next, READ_BYTES};
+
+/// Its row of [`crate::model::MODELS`].
+pub const ROW: ModelRow = ModelRow {
+    name: "smol",
+    about: "a task per connection on smol's executor, in one thread or, with :N, in N; system calls not counted",
+    multiplexes: false,
+    takes_threads: true,
+    counts_syscalls: false,
+    per_connection: PerConnection::Nothing,
+    needs: "",
+    can_run: || Ok(()),
+    run: |stage, _| match *stage.service {
+        ServiceSpec::Fixed { request_bytes, response_bytes } => run(stage, Fixed::new(request_bytes, response_bytes)),
+    },
+};
+
+thread_local! {
+    // A read ends within one poll, so the thread's tasks can share what they read into. smol wants it filled in.
+    static INBOX: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
+}
+
+fn run<S: Service<Conn: Send> + Send + Sync + 'static>(stage: &Stage<'_>, service: S) -> io::Result<()> {
+    let others = stage.threads.map_or(0, |threads| NonZeroU32::get(threads) - 1);
+    let shared = Shared::new(stage, service, others as usize)?;
+    // Dropped at the end, which ends all tasks. Of smol's own threads one stays, which waits when no thread of ours does.
+    let executor = Executor::new();
+    let (stop, stopped) = smol::channel::unbounded::<()>();
+    thread::scope(|scope| {
+        // The threads end when it is dropped, however this one ends.
+        let _stop = stop;
+        for _ in 0..others {
+            let until_stopped = || smol::block_on(executor.run(stopped.recv()));
+            thread::Builder::new().name("smol".into()).spawn_scoped(scope, until_stopped)?;
+        }
+        smol::block_on(executor.run(accept(stage, shared, &executor)))
+    })
+}
+
+async fn accept<S>(stage: &Stage<'_>, shared: &'static Shared<S>, executor: &Executor<'static>) -> io::Result<()>
+where
+    S: Service<Conn: Send> + Send + Sync,
+{
+    let listener = TcpListener::try_from(super::listener(stage, true)?)?;
+    let door = Door::new(stage, shared)?;
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                if let Some(open) = door.admit(&stream) {
+                    executor.spawn(serve(open, stream)).detach();
+                }
+            }
+            Err(error) => match door.after(error)? {
+                Then::Accept => {}
+                Then::Rest => drop(Timer::after(REST).await),
+                Then::Stop => return Ok(()),
+            },
+        }
+    }
+}
+
+/// Serves one connection to its end.
+async fn serve<S: Service>(open: Open<S>, mut stream: TcpStream) {
+    let Open(shared) = open;
+    let service = &shared.service;
+    let mut connection = Connection::default();
+    let mut next = Next::Read;
+    loop {
+        next = match next {
+            Next::Read => {
+                poll_fn(|context| {
+                    INBOX.with_borrow_mut(|inbox| {
+                        Poll::Ready(match ready!(Pin::new(&mut stream).poll_read(context, inbox)) {
+                            Ok(count) => connection.on_read(&inbox[..count], service, shared.counters()),
+                            Err(_) => Next::End,
+                        })
+                    })
+                })
+                .await
+            }
+            Next::Write => match stream.write(connection.unsent(service)).await {
+                Ok(count) => {
+                    connection.sent(count, service, shared.counters());
+                    connection.next(service)
+                }
+                Err(_) => Next::End,
+            },
+            Next::End => return,
+        }
+    }
+}

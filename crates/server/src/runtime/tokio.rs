@@ -1,0 +1,109 @@
+//! tokio: tasks over epoll, edge-triggered, in one thread or in several that steal work from each other.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io;
+use std::num::NonZeroU32;
+use std::pin::Pin;
+use std::task::{Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Builder;
+use wire::fixed::Fixed;
+use wire::{Service, ServiceSpec};
+
+use super::{Door, Open, REST, Shared, Then};
+use crate::model::{ModelRow, PerConnection};
+use crate::network::Stage;
+use crate::network::connection::{Connection, Inbox, Next};
+
+/// Its row of [`crate::model::MODELS`].
+pub const ROW: ModelRow = ModelRow {
+    name: "tokio",
+    about: "a task per connection on tokio's current-thread runtime; with :N on its multi-thread one with N workers, \
+            even if N is 1; system calls not counted",
+    multiplexes: false,
+    takes_threads: true,
+    counts_syscalls: false,
+    per_connection: PerConnection::Nothing,
+    needs: "",
+    can_run: || Ok(()),
+    run: |stage, _| match *stage.service {
+        ServiceSpec::Fixed { request_bytes, response_bytes } => run(stage, Fixed::new(request_bytes, response_bytes)),
+    },
+};
+
+thread_local! {
+    // A read ends within one poll, so the thread's tasks can share what they read into.
+    static INBOX: RefCell<Inbox> = RefCell::default();
+}
+
+fn run<S: Service<Conn: Send> + Send + Sync + 'static>(stage: &Stage<'_>, service: S) -> io::Result<()> {
+    let shared = Shared::new(stage, service, stage.threads.map_or(0, NonZeroU32::get) as usize)?;
+    let mut builder = match stage.threads {
+        None => Builder::new_current_thread(),
+        Some(threads) => {
+            let mut builder = Builder::new_multi_thread();
+            builder.worker_threads(threads.get() as usize);
+            builder
+        }
+    };
+    // Dropped at the end, which ends all tasks and joins all threads.
+    let runtime = builder.enable_io().enable_time().build()?;
+    runtime.block_on(accept(stage, shared))
+}
+
+async fn accept<S>(stage: &Stage<'_>, shared: &'static Shared<S>) -> io::Result<()>
+where
+    S: Service<Conn: Send> + Send + Sync,
+{
+    let listener = TcpListener::from_std(super::listener(stage, true)?)?;
+    let door = Door::new(stage, shared)?;
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                if let Some(open) = door.admit(&stream) {
+                    tokio::spawn(serve(open, stream));
+                }
+            }
+            Err(error) => match door.after(error)? {
+                Then::Accept => {}
+                Then::Rest => tokio::time::sleep(REST).await,
+                Then::Stop => return Ok(()),
+            },
+        }
+    }
+}
+
+/// Serves one connection to its end.
+async fn serve<S: Service>(open: Open<S>, mut stream: TcpStream) {
+    let Open(shared) = open;
+    let service = &shared.service;
+    let mut connection = Connection::default();
+    let mut next = Next::Read;
+    loop {
+        next = match next {
+            Next::Read => {
+                poll_fn(|context| {
+                    INBOX.with_borrow_mut(|inbox| {
+                        let mut input = ReadBuf::uninit(inbox.room());
+                        Poll::Ready(match ready!(Pin::new(&mut stream).poll_read(context, &mut input)) {
+                            Ok(()) => connection.on_read(input.filled(), service, shared.counters()),
+                            Err(_) => Next::End,
+                        })
+                    })
+                })
+                .await
+            }
+            Next::Write => match stream.write(connection.unsent(service)).await {
+                Ok(count) => {
+                    connection.sent(count, service, shared.counters());
+                    connection.next(service)
+                }
+                Err(_) => Next::End,
+            },
+            Next::End => return,
+        }
+    }
+}
