@@ -72,8 +72,9 @@ impl Why {
         self.cpu_user_ns_per_request + self.cpu_system_ns_per_request + self.cpu_children_ns_per_request
     }
 
-    fn syscalls(&self) -> f64 {
-        self.syscalls_per_request.values().sum()
+    /// `None` where they are not counted.
+    fn syscalls(&self) -> Option<f64> {
+        (!self.syscalls_per_request.is_empty()).then(|| self.syscalls_per_request.values().sum())
     }
 }
 
@@ -89,7 +90,7 @@ struct Figure {
 
 const FIGURES: &[Figure] = &[
     Figure { name: "CPU time a request", of: |why| Some(why.cpu_ns()), least: 1_000.0, shown: format::time },
-    Figure { name: "system calls a request", of: |why| Some(why.syscalls()), least: 0.3, shown: format::digits },
+    Figure { name: "system calls a request", of: Why::syscalls, least: 0.3, shown: format::digits },
     Figure { name: "events a wait", of: |why| why.events_per_wait, least: 1.0, shown: format::digits },
     Figure {
         name: "wake-ups a request",
