@@ -99,14 +99,12 @@ pub fn run(
             let _ = std::fs::remove_file(&draft);
             return Ok(Ended::Stopped);
         }
+        let counters = account.counters();
+        let taken = account.cpu_taken_by_others(trial);
         let verdict = match (&outcome, &account.load) {
             (Ok(()), Some(report)) => {
-                let counters = account.counters();
-                let server = counters.as_ref().map(|counters| ServerSide {
-                    counters,
-                    cpus: cpus_at_once(trial),
-                    taken: account.cpu_taken_by_others(trial),
-                });
+                let server =
+                    counters.as_ref().map(|counters| ServerSide { counters, cpus: cpus_at_once(trial), taken });
                 verdict::judge(report, server.as_ref())
             }
             (Ok(()), None) => Verdict::failed("the client gave no account"),
@@ -122,8 +120,8 @@ pub fn run(
             trial: trial.clone(),
             started_at,
             elapsed_ns: started.elapsed().as_nanos() as u64,
-            server: account.counters(),
-            cpu_taken_by_others: account.cpu_taken_by_others(trial),
+            server: counters,
+            cpu_taken_by_others: taken,
             load: account.load,
             verdict,
         };

@@ -246,7 +246,7 @@ mod tests {
 
     use super::*;
 
-    /// Medians of tenths of the window, two parts each.
+    /// Medians of tenths of the window: each part has that of the tenth in which it begins.
     fn measured(tenths_ns: [u64; 10]) -> Measured {
         let histogram: Histogram = tenths_ns.iter().flat_map(|&ns| [ns; 10]).collect();
         let p50_by_part_ns = std::array::from_fn(|part| tenths_ns[part * 10 / PARTS]);

@@ -131,8 +131,9 @@ pub fn run(config: &LoadConfig, on_event: &mut dyn FnMut(Event)) -> Result<Outco
     let drained = window.end + clock.ticks(config.phases.drain_ns as f64);
     on_event(Event::Started { start_ns: clock.monotonic_ns(start) });
 
-    let mut wall = Wall::default();
-    wall.compare(&clock);
+    // Only stamps are of the wall clock; without them it is not looked at.
+    let mut wall = interface.is_some().then(Wall::default);
+    compare(&mut wall, &clock);
     let usage = thread::scope(|scope| {
         let spawn = || -> Result<Vec<_>, LoadError> {
             let mut threads = Vec::new();
@@ -169,9 +170,9 @@ pub fn run(config: &LoadConfig, on_event: &mut dyn FnMut(Event)) -> Result<Outco
         let _pinned = Pinned::to(&config.cpus);
         Ok(watch(config, &clock, start, &clients, &threads, &mut wall, on_event))
     })?;
-    wall.compare(&clock);
+    compare(&mut wall, &clock);
 
-    let wall = Some(wall).filter(|wall| !wall.stepped(&clock));
+    let wall = wall.filter(|wall| !wall.stepped(&clock));
     let kernel = interface.map(|Stamping { interface, hardware }| summary::KernelFacts {
         interface,
         hardware,
@@ -323,6 +324,13 @@ fn window(config: &LoadConfig, clock: &Clock, start: u64) -> Range<u64> {
     at(config.phases.ramp_ns + config.phases.hold_ns)..at(config.phases.sending_ns())
 }
 
+/// Compares our clock with the wall's, if that is wanted.
+fn compare(wall: &mut Option<Wall>, clock: &Clock) {
+    if let Some(wall) = wall {
+        wall.compare(clock);
+    }
+}
+
 /// Sleeps through the trial, and wakes to report progress and to take the process's usage at the window's edges.
 fn watch(
     config: &LoadConfig,
@@ -330,7 +338,7 @@ fn watch(
     start: u64,
     clients: &[Client],
     threads: &[thread::ScopedJoinHandle<'_, ()>],
-    wall: &mut Wall,
+    wall: &mut Option<Wall>,
     on_event: &mut dyn FnMut(Event),
 ) -> Usage {
     let phases = config.phases;
@@ -355,7 +363,7 @@ fn watch(
         let elapsed_ns = clock.between_ns(start, now).max(0) as u64;
         if elapsed_ns >= next_ns {
             next_ns = elapsed_ns + PROGRESS_NS;
-            wall.compare(clock);
+            compare(wall, clock);
             let sum = |figure: fn(&Progress) -> u64| clients.iter().map(|client| figure(&client.progress)).sum();
             let phase = edges.iter().find(|(_, end_ns)| elapsed_ns < *end_ns).map_or("drain", |(phase, _)| phase);
             on_event(Event::Progress {

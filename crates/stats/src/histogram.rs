@@ -16,7 +16,7 @@ const DIGITS: u8 = 3;
 /// A histogram of nanoseconds. Serialises as base64 of its HdrHistogram V2 (deflate) form, which the public
 /// HdrHistogram tools read.
 #[derive(Clone, PartialEq)]
-pub struct Histogram(hdrhistogram::Histogram<u64>);
+pub struct Histogram(pub(crate) hdrhistogram::Histogram<u64>);
 
 impl fmt::Debug for Histogram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

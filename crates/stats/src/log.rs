@@ -8,7 +8,6 @@ use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, IntervalLogWriterError, Tag};
 
 use crate::Histogram;
-use crate::histogram::VALUE_NS_MAX;
 
 /// What readers look for in the first lines of a log.
 const VERSION: &str = "[Histogram log format version 1.3]";
@@ -37,23 +36,12 @@ pub fn write_log<W: io::Write>(
         let tag = Tag::new(name).filter(|tag| !tag.is_empty());
         let tag = tag.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, format!("`{name}` is no tag")))?;
         // The base time is the start, so the interval begins 0 s after it.
-        log.write_histogram(&rebuilt(histogram), Duration::ZERO, window, Some(tag)).map_err(|error| match error {
+        log.write_histogram(&histogram.0, Duration::ZERO, window, Some(tag)).map_err(|error| match error {
             IntervalLogWriterError::IoError(error) => error,
             IntervalLogWriterError::SerializeError(error) => io::Error::other(error),
         })?;
     }
     Ok(())
-}
-
-/// The same counts as the crate's own type, which its writer wants.
-fn rebuilt(histogram: &Histogram) -> hdrhistogram::Histogram<u64> {
-    let mut rebuilt = hdrhistogram::Histogram::new_with_bounds(1, VALUE_NS_MAX, 3).expect("the bounds are valid");
-    let mut before = 0;
-    for (value_ns, so_far) in histogram.cumulative() {
-        rebuilt.saturating_record_n(value_ns, so_far - before);
-        before = so_far;
-    }
-    rebuilt
 }
 
 #[cfg(test)]
