@@ -5,7 +5,8 @@ use lab::calibration::{Calibration, Condition, Recovered};
 use load::config::Transport;
 
 use crate::format;
-use crate::terminal::{align, trim, wrap};
+use crate::table::{align, trim};
+use crate::terminal::wrap;
 
 /// The table, and what it means.
 pub fn render(calibration: &Calibration, width: usize) -> String {

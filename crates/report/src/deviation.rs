@@ -7,7 +7,8 @@ use load::config::Schedule;
 use serde::Serialize;
 use stats::{Deviation, deviation};
 
-use crate::terminal::{align, trim, wrap};
+use crate::table::{Column, align, fit};
+use crate::terminal::wrap;
 use crate::{format, json, sentence};
 
 /// Gives when the requests of a trial were sent, in nanoseconds, in any order, without those that never were; or why that
@@ -125,15 +126,8 @@ impl Deviations {
     }
 }
 
-/// A column: its heading, how important it is (0: always shown), and its text.
-struct Column {
-    heading: &'static str,
-    rank: u8,
-    text: fn(&TrialDeviation) -> String,
-}
-
 /// In order from left to right; [`TAILS`] follow.
-const COLUMNS: &[Column] = &[
+const COLUMNS: &[Column<TrialDeviation>] = &[
     Column { heading: "architecture", rank: 0, text: |trial| trial.architecture.clone() },
     Column { heading: "trial", rank: 1, text: |trial| trial.trial.to_string() },
     Column { heading: "connections", rank: 0, text: |trial| trial.workload.connections.to_string() },
@@ -145,7 +139,7 @@ const COLUMNS: &[Column] = &[
     Column { heading: "max µs", rank: 0, text: |trial| figure(trial, |it| it.max_ns / 1e3) },
     Column { heading: "min µs", rank: 1, text: |trial| figure(trial, |it| it.min_ns / 1e3) },
     Column { heading: "±1 µs %", rank: 1, text: |trial| figure(trial, |it| it.within_1us_of_median * 100.0) },
-    Column { heading: "schedule", rank: 5, text: |trial| schedule(trial.workload.schedule) },
+    Column { heading: "schedule", rank: 5, text: |trial| format::name(&trial.workload.schedule) },
     Column { heading: "verdict", rank: 1, text: |trial| sentence::name(trial.verdict).into() },
 ];
 
@@ -158,10 +152,6 @@ fn none() -> String {
 
 fn figure(trial: &TrialDeviation, figure: fn(&Deviation) -> f64) -> String {
     trial.figures.as_ref().map_or(none(), |figures| format::significant(figure(figures)))
-}
-
-fn schedule(schedule: Schedule) -> String {
-    serde_json::to_value(schedule).ok().and_then(|name| Some(name.as_str()?.to_owned())).unwrap_or_default()
 }
 
 fn table(trials: &[TrialDeviation], width: usize) -> String {
@@ -179,8 +169,7 @@ fn table(trials: &[TrialDeviation], width: usize) -> String {
         align(&mut table);
         table
     };
-    let fits = |table: &Table| table.lines().all(|line| line.trim_end().chars().count() <= width);
-    trim(&build((0..=5).rev().find(|&rank| fits(&build(rank))).unwrap_or(0)))
+    fit(width, build).0
 }
 
 /// A share as a heading.
@@ -239,7 +228,7 @@ pub fn csv(deviations: &Deviations) -> anyhow::Result<String> {
             trial.workload.connections.to_string(),
             trial.workload.active.to_string(),
             trial.workload.rate_per_s.to_string(),
-            schedule(trial.workload.schedule),
+            format::name(&trial.workload.schedule),
             sentence::name(trial.verdict).into(),
             trial.missing.clone().unwrap_or_default(),
             figure(|it| it.count as f64),

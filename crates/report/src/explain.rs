@@ -7,7 +7,8 @@ use serde::Serialize;
 use server::ServerCounters;
 
 use crate::summary::{Comparison, Row, Summary};
-use crate::terminal::{align, trim, wrap};
+use crate::table::{align, trim};
+use crate::terminal::wrap;
 use crate::{format, sentence};
 
 /// What a request took, by the server's own count over the repeats that a row stands on.

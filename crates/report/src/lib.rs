@@ -5,6 +5,7 @@
 //! - [`sentence`]: which is best, by how much, how sure
 //! - [`terminal`], [`csv`], [`json`]: three ways to show it; [`plan`]: a plan before it is run
 //! - [`explain`]: why one wins, by what the servers counted
+//! - `table`: tables that fit a width
 //! - [`versus`]: two runs side by side
 //! - [`deviation`]: how evenly each trial's requests were sent; [`paper`]: a run in the layout of a paper's tables
 //! - [`doctor`]: what is the matter with a host
@@ -22,6 +23,7 @@ pub mod paper;
 pub mod plan;
 pub mod sentence;
 pub mod summary;
+mod table;
 pub mod terminal;
 pub mod versus;
 

@@ -1,21 +1,14 @@
 //! Tables for a terminal.
 
-use comfy_table::{Cell, CellAlignment, Table, presets};
 use lab::record::Run;
 use load::interface::Hardware;
 
 use crate::summary::{Comparison, Kernel, Row, Summary};
+use crate::table::{self, Column};
 use crate::{format, sentence};
 
-/// A column: its heading, how important it is (0: always shown), and its text.
-struct Column {
-    heading: &'static str,
-    rank: u8,
-    text: fn(&Row) -> String,
-}
-
 /// In order from left to right.
-const COLUMNS: &[Column] = &[
+const COLUMNS: &[Column<Row>] = &[
     Column { heading: "architecture", rank: 0, text: |row| row.architecture.clone() },
     Column { heading: "vs best", rank: 0, text: versus_best },
     Column { heading: "p1 µs", rank: 4, text: |row| service(row, |d| d.p1_ns) },
@@ -80,7 +73,7 @@ pub fn render(run: &Run, width: usize) -> String {
     for comparison in &summary.comparisons {
         let Comparison { title, rows, .. } = comparison;
         line(title);
-        let (table, dropped) = table(COLUMNS, rows, width);
+        let (table, dropped) = table::of(COLUMNS, rows, width);
         line(&table);
         if !dropped.is_empty() {
             line(&wrap(&format!("(too narrow for: {}; see --json)", dropped.join(", ")), width));
@@ -104,7 +97,7 @@ pub fn render(run: &Run, width: usize) -> String {
 }
 
 /// The columns of [`kernel`], as those of [`COLUMNS`].
-const KERNEL_COLUMNS: &[Column] = &[
+const KERNEL_COLUMNS: &[Column<Row>] = &[
     Column { heading: "architecture", rank: 0, text: |row| row.architecture.clone() },
     Column { heading: "t2k-t2 p50 µs", rank: 0, text: |row| kernel_us(row, |k| k.to_driver.p50_ns) },
     Column { heading: "p99", rank: 2, text: |row| kernel_us(row, |k| k.to_driver.p99_ns) },
@@ -141,7 +134,7 @@ fn kernel(rows: &[Row], width: usize) -> Vec<String> {
     };
     let mut lines = vec![
         wrap(&format!("As the kernel saw it, on the interface {}, which {hardware}:", first.interface), width),
-        table(KERNEL_COLUMNS, rows, width).0,
+        table::of(KERNEL_COLUMNS, rows, width).0,
     ];
     let kernels = || rows.iter().filter_map(|row| row.kernel.as_ref());
     if kernels().any(|kernel| kernel.wall_clock_stepped) {
@@ -156,38 +149,6 @@ fn kernel(rows: &[Row], width: usize) -> Vec<String> {
         lines.push(wrap(&format!("{out_of_order} requests have stamps out of their order: clocks that part."), width));
     }
     lines
-}
-
-fn table(columns: &'static [Column], rows: &[Row], width: usize) -> (String, Vec<&'static str>) {
-    let build = |rank_max: u8| {
-        let shown = || columns.iter().filter(|column| column.rank <= rank_max);
-        let mut table = Table::new();
-        table.load_style(presets::NOTHING).set_header(shown().map(|column| column.heading));
-        for row in rows {
-            table.add_row(shown().map(|column| Cell::new((column.text)(row))));
-        }
-        align(&mut table);
-        table
-    };
-    let fits = |table: &Table| table.lines().all(|line| line.trim_end().chars().count() <= width);
-    let rank_max = (0..=4).rev().find(|&rank| fits(&build(rank))).unwrap_or(0);
-    let dropped = columns.iter().filter(|column| column.rank > rank_max).map(|column| column.heading).collect();
-    (trim(&build(rank_max)), dropped)
-}
-
-/// The first column to the left, numbers to the right.
-pub(crate) fn align(table: &mut Table) {
-    for (at, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((if at == 0 { 0 } else { 1 }, 1));
-        if at > 0 {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-}
-
-/// A table's lines without blanks at their ends.
-pub(crate) fn trim(table: &Table) -> String {
-    table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
 /// How the figures came to be.

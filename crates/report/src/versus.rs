@@ -1,6 +1,5 @@
 //! Two runs side by side, of two kernels or two versions say: the same trials of both, B against A.
 
-use comfy_table::{Cell, CellAlignment, Table, presets};
 use lab::record::{Run, RunHeader, Trial, TrialRecord, VerdictKind, Workload};
 use load::LoadConfig;
 use load::config::Phases;
@@ -9,6 +8,7 @@ use server::Architecture;
 use stats::{Ratio, interval};
 
 use crate::summary::{MARGIN, title};
+use crate::table::{self, Column};
 use crate::terminal::wrap;
 use crate::{format, json, sentence};
 
@@ -343,15 +343,8 @@ fn sentence_of(pairs: &[Pair]) -> String {
     format!("Median service time of B against A, of {} in both: {}.", pairs.len(), counts.join(", "))
 }
 
-/// A column: its heading, how important it is (0: always shown), and its text.
-struct Column {
-    heading: &'static str,
-    rank: u8,
-    text: fn(&Pair) -> String,
-}
-
 /// In order from left to right.
-const COLUMNS: &[Column] = &[
+const COLUMNS: &[Column<Pair>] = &[
     Column { heading: "architecture", rank: 0, text: |pair| pair.architecture.clone() },
     Column { heading: "A p50 µs", rank: 1, text: |pair| us(pair.a.service_p50_ns) },
     Column { heading: "B p50 µs", rank: 1, text: |pair| us(pair.b.service_p50_ns) },
@@ -397,8 +390,8 @@ pub fn render(versus: &Versus, width: usize) -> String {
         if let Some(phases_b) = phases_b {
             lines.push(prose(format!("The phases differ: A {}; B {}.", phases(&workload.phases), phases(phases_b))));
         }
-        let (table, dropped) = table(&pairs, width);
-        lines.extend(table);
+        let (table, dropped) = table::of(COLUMNS, pairs.iter().copied(), width);
+        lines.push(table);
         if !dropped.is_empty() {
             lines.push(prose(format!("(too narrow for: {}; see --json)", dropped.join(", "))));
         }
@@ -486,28 +479,6 @@ fn phases(phases: &Phases) -> String {
         ("drain", phases.drain_ns),
     ];
     named.map(|(name, ns)| format!("{name} {}", format::time(ns as f64))).join(", ")
-}
-
-fn table(pairs: &[&Pair], width: usize) -> (Vec<String>, Vec<&'static str>) {
-    let build = |rank_max: u8| {
-        let shown = || COLUMNS.iter().filter(|column| column.rank <= rank_max);
-        let mut table = Table::new();
-        table.load_style(presets::NOTHING).set_header(shown().map(|column| column.heading));
-        for pair in pairs {
-            table.add_row(shown().map(|column| Cell::new((column.text)(pair))));
-        }
-        for (at, column) in table.column_iter_mut().enumerate() {
-            column.set_padding((if at == 0 { 0 } else { 1 }, 1));
-            if at > 0 {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
-        table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<String>>()
-    };
-    let fits = |lines: &[String]| lines.iter().all(|line| line.chars().count() <= width);
-    let rank_max = (0..=4).rev().find(|&rank| fits(&build(rank))).unwrap_or(0);
-    let dropped = COLUMNS.iter().filter(|column| column.rank > rank_max).map(|column| column.heading).collect();
-    (build(rank_max), dropped)
 }
 
 #[derive(Serialize)]

@@ -18,7 +18,8 @@ use wire::ServiceSpec;
 
 use super::Tables;
 use crate::deviation::{SHARES, SendsOf, TrialDeviation, percent};
-use crate::terminal::{align, trim, wrap};
+use crate::table::{align, trim};
+use crate::terminal::wrap;
 use crate::{format, json, sentence};
 
 const SERVICE_TIME: &str = include_str!("kawai2006-service-time.csv");

@@ -1,0 +1,55 @@
+//! Tables of text that fit a width: the least important columns give way.
+
+use comfy_table::{Cell, CellAlignment, Table, presets};
+
+/// Columns of this rank are the first to give way.
+const RANK_MAX: u8 = 5;
+
+/// A column of rows of `T`: its heading, how important it is (0: always shown), and its text.
+pub(crate) struct Column<T> {
+    pub(crate) heading: &'static str,
+    pub(crate) rank: u8,
+    pub(crate) text: fn(&T) -> String,
+}
+
+/// A table with as many of `columns` as fit, and the headings of those that do not.
+pub(crate) fn of<'a, T: 'a>(
+    columns: &[Column<T>],
+    rows: impl IntoIterator<Item = &'a T> + Clone,
+    width: usize,
+) -> (String, Vec<&'static str>) {
+    let (text, rank_max) = fit(width, |rank_max| {
+        let shown = || columns.iter().filter(|column| column.rank <= rank_max);
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING).set_header(shown().map(|column| column.heading));
+        for row in rows.clone() {
+            table.add_row(shown().map(|column| Cell::new((column.text)(row))));
+        }
+        align(&mut table);
+        table
+    });
+    let dropped = columns.iter().filter(|column| column.rank > rank_max).map(|column| column.heading);
+    (text, dropped.collect())
+}
+
+/// The table that `build` makes of columns up to the highest rank with which it fits, and that rank.
+pub(crate) fn fit(width: usize, build: impl Fn(u8) -> Table) -> (String, u8) {
+    let built = |rank: u8| (trim(&build(rank)), rank);
+    let fits = |(text, _): &(String, u8)| text.lines().all(|line| line.chars().count() <= width);
+    (0..=RANK_MAX).rev().map(built).find(fits).unwrap_or_else(|| built(0))
+}
+
+/// The first column to the left, numbers to the right.
+pub(crate) fn align(table: &mut Table) {
+    for (at, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((if at == 0 { 0 } else { 1 }, 1));
+        if at > 0 {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+}
+
+/// A table's lines without blanks at their ends.
+pub(crate) fn trim(table: &Table) -> String {
+    table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+}
