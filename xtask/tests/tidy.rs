@@ -140,7 +140,6 @@ fn unsafe_stays_where_system_calls_are() {
         "crates/server/src/mechanism/io_uring.rs",
         "crates/server/src/mechanism/io_uring/buffers.rs",
         "crates/server/src/mechanism/io_uring/tests.rs",
-        "crates/server/src/mechanism/epoll_et.rs",
         "crates/server/src/mechanism/io_uring_poll.rs",
         "crates/server/src/mechanism/poll.rs",
         "crates/server/src/mechanism/rt_signal.rs",

@@ -1,6 +1,6 @@
 //! The figures of each architecture under each workload: histograms merged over repeats, percentiles never averaged.
 
-use lab::record::{Run, TrialRecord, Verdict, VerdictKind, Workload};
+use lab::record::{Run, Trial, TrialRecord, Verdict, VerdictKind, Workload};
 use lab::units::{Share, Size};
 use load::config::{Choice, Schedule};
 use load::report::{KernelReport, Measured};
@@ -171,20 +171,25 @@ fn comparison(run: &Run, workload: &Workload) -> Comparison {
         .map(|architecture| {
             let these = trials.iter().filter(|trial| trial.architecture.to_string() == architecture);
             let record = |index| run.records.iter().find(|record: &&TrialRecord| record.trial.index == index);
-            let (done, missing): (Vec<_>, Vec<_>) =
-                these.map(|trial| (trial, record(trial.index))).partition(|(_, record)| record.is_some());
-            let missing = missing.into_iter().map(|(trial, _)| match trial.impossible.as_slice() {
-                [] => "not run yet".to_owned(),
-                reasons => reasons.join("; "),
-            });
-            let mut missing: Vec<String> = missing.collect();
-            missing.dedup();
-            let records: Vec<_> = done.into_iter().filter_map(|(_, record)| record).collect();
+            let records: Vec<_> = these.clone().filter_map(|trial| record(trial.index)).collect();
+            let missing = missing(these.copied(), &records);
             row(architecture, &records, missing, run.header.seed)
         })
         .collect();
     rank(&mut rows, run.header.seed);
     Comparison { workload: workload.clone(), title: title(workload), rows }
+}
+
+/// Why there are no records of some trials; a reason that several share is said once.
+pub(crate) fn missing<'a>(trials: impl Iterator<Item = &'a Trial>, records: &[&TrialRecord]) -> Vec<String> {
+    let is_done = |trial: &&Trial| records.iter().any(|record| record.trial.index == trial.index);
+    let reasons = trials.filter(|trial| !is_done(trial)).map(|trial| match trial.impossible.as_slice() {
+        [] => "not run yet".to_owned(),
+        reasons => reasons.join("; "),
+    });
+    let mut missing: Vec<String> = reasons.collect();
+    missing.dedup();
+    missing
 }
 
 /// A workload in words; what is as usual is left out.

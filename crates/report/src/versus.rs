@@ -7,7 +7,7 @@ use serde::Serialize;
 use server::Architecture;
 use stats::{Ratio, interval};
 
-use crate::summary::{MARGIN, title};
+use crate::summary::{MARGIN, missing, title};
 use crate::table::{self, Column};
 use crate::terminal::wrap;
 use crate::{format, json, sentence};
@@ -305,18 +305,11 @@ fn figures(group: &Group<'_>, records: &[&TrialRecord]) -> Figures {
             reason: record.verdict.reason.clone(),
         })
         .collect();
-    let is_done = |trial: &&&Trial| records.iter().any(|record| record.trial.index == trial.index);
-    let missing = group.trials.iter().filter(|trial| !is_done(trial)).map(|trial| match trial.impossible.as_slice() {
-        [] => "not run yet".to_owned(),
-        reasons => reasons.join("; "),
-    });
-    let mut missing: Vec<String> = missing.collect();
-    missing.dedup();
     Figures {
         repeats: records.len(),
         repeats_valid: records.len() - not_valid.len(),
         not_valid,
-        missing,
+        missing: missing(group.trials.iter().copied(), records),
         service_p50_ns: interval::median(&valid_ns(records, |service| service.p50_ns)),
         service_p99_ns: interval::median(&valid_ns(records, |service| service.p99_ns)),
     }

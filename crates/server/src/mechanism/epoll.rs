@@ -16,17 +16,35 @@ pub(super) struct Epoll {
 }
 
 impl Epoll {
-    fn control(&self, operation: i32, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()> {
-        let events = match interest {
-            Interest::Read => libc::EPOLLIN,
-            Interest::Write => libc::EPOLLOUT,
-        } as u32;
+    /// One epoll_ctl for `events`, as the kernel has them.
+    pub(super) fn control(&self, operation: i32, descriptor: RawFd, token: Token, events: u32) -> io::Result<()> {
         let mut event = libc::epoll_event { events, u64: token.to_u64() };
         // SAFETY: `event` lives across the call.
         match unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), operation, descriptor, &raw mut event) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }
+    }
+
+    /// One epoll_wait: what it reported.
+    #[inline]
+    pub(super) fn take(&mut self, timeout: Option<Duration>) -> io::Result<&[libc::epoll_event]> {
+        // SAFETY: the buffer has room for EVENTS_MAX events, and the kernel writes `count` of them.
+        let count = count_ready(unsafe {
+            let room = self.events.as_mut_ptr();
+            libc::epoll_wait(self.epoll.as_raw_fd(), room, EVENTS_MAX as i32, timeout_ms(timeout))
+        })?;
+        // SAFETY: the kernel has just written that many.
+        unsafe { self.events.set_len(count) };
+        Ok(&self.events)
+    }
+}
+
+/// What a thing is watched for, as the kernel has it.
+fn events_of(interest: Interest) -> u32 {
+    match interest {
+        Interest::Read => libc::EPOLLIN as u32,
+        Interest::Write => libc::EPOLLOUT as u32,
     }
 }
 
@@ -42,11 +60,11 @@ impl Readiness for Epoll {
     }
 
     fn add(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_ADD, descriptor, token, interest)
+        self.control(libc::EPOLL_CTL_ADD, descriptor, token, events_of(interest))
     }
 
     fn modify(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_MOD, descriptor, token, interest)
+        self.control(libc::EPOLL_CTL_MOD, descriptor, token, events_of(interest))
     }
 
     fn remove(&mut self, _descriptor: RawFd) -> io::Result<()> {
@@ -56,14 +74,7 @@ impl Readiness for Epoll {
 
     fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {
         ready.clear();
-        // SAFETY: the buffer has room for EVENTS_MAX events, and the kernel writes `count` of them.
-        let count = count_ready(unsafe {
-            let room = self.events.as_mut_ptr();
-            libc::epoll_wait(self.epoll.as_raw_fd(), room, EVENTS_MAX as i32, timeout_ms(timeout))
-        })?;
-        // SAFETY: the kernel has just written that many.
-        unsafe { self.events.set_len(count) };
-        for event in &self.events {
+        for event in self.take(timeout)? {
             let interest = if event.events & libc::EPOLLOUT as u32 != 0 { Interest::Write } else { Interest::Read };
             ready.push(Ready { token: Token::from_u64(event.u64), interest, drain: false });
         }
