@@ -158,6 +158,8 @@ fn trial(
         service: workload.service.clone(),
         listen: any_port,
         cpus: placement.server.clone(),
+        stage_cpus: server::StageCpus::default(),
+        work: None,
         // The client's, and some to spare, so that the limit under test is the system's and not ours.
         connections_max: load.connections_and_idle().saturating_add(16),
     };
@@ -182,7 +184,7 @@ fn impossible(trial: &Trial, host: &Host) -> Vec<String> {
     let model = trial.architecture.model;
     let mut reasons = Vec::new();
     let pool = trial.architecture.pool_size(trial.serve.connections_max).map(u64::from);
-    let named = trial.architecture.threads.is_some();
+    let named = pool.is_some() && trial.architecture.threads.is_some();
     // What has a thread or process: a connection each, or a pool's workers.
     let workers = pool.unwrap_or(connections);
     let mut need = |what: &str, needed: u64, limit: u64, limit_name: &str, remedy: &str| {

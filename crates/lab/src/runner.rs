@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use load::{LoadConfig, LoadReport};
 use serde::{Deserialize, Serialize};
 use server::control::Event as ServerEvent;
-use server::{Architecture, ServerCounters, Snapshot, runtime};
+use server::{ServerCounters, Snapshot};
 
 use crate::child::Child;
 use crate::record::{RunHeader, Trial, TrialRecord, Verdict};
@@ -133,13 +133,8 @@ pub fn run(
 
 /// CPUs that the trial's server can use at once.
 fn cpus_at_once(trial: &Trial) -> usize {
-    let Architecture { model, threads, .. } = trial.architecture;
     let cpus = trial.serve.cpus.len().max(1);
-    match threads {
-        Some(threads) => cpus.min(threads.get() as usize),
-        None if model.multiplexes || runtime::FEATURES.contains(&model.name) => 1,
-        None => cpus,
-    }
+    trial.architecture.threads_at_once().map_or(cpus, |threads| cpus.min(threads as usize))
 }
 
 /// What both sides said, as far as they came.

@@ -4,21 +4,22 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::num::NonZeroU32;
 use std::time::Duration;
 
 use common::{Serve, eventually, exchange, is_alive};
 use rustix::net::sockopt;
 use server::model::PerConnection;
-use server::{Accept, Architecture};
+use server::{Accept, Architecture, Threads};
 
-/// Those that can run here, and runtimes with two threads as well, whose tasks may change threads. The name of the one
-/// under test is printed, so that a failure names it.
+/// Those that can run here, every model over every mechanism. Besides, runtimes with two threads, whose tasks may change
+/// threads, and stages in other numbers. The name of the one under test is printed, so that a failure names it.
 fn each() -> impl Iterator<Item = Architecture> {
-    let all = Architecture::all();
+    let all = Architecture::every();
     let is_runtime = |row: &&Architecture| server::runtime::FEATURES.contains(&row.model.name);
-    let in_two = all.iter().filter(is_runtime).map(|&row| Architecture { threads: NonZeroU32::new(2), ..row });
-    let each: Vec<Architecture> = all.iter().copied().chain(in_two).collect();
+    let in_two = all.iter().filter(is_runtime).map(|&row| Architecture { threads: Some(Threads::all(2)), ..row });
+    let stages = ["amped:0+2/epoll", "amped:0+1/epoll-et", "amped:0+2/rt-signal", "seda:1+3/poll", "symped:1/io_uring"];
+    let stages = stages.iter().map(|name| name.parse().unwrap());
+    let each: Vec<Architecture> = all.iter().copied().chain(in_two).chain(stages).collect();
     each.into_iter().filter(|architecture| match architecture.can_run() {
         Ok(()) => {
             println!("{architecture}");
@@ -375,6 +376,19 @@ fn every_accept_strategy_serves_and_leaves_nothing_behind() {
         assert_eq!((&totals["requests"], &totals["accepted"]), (&1.into(), &1.into()));
         assert_eq!((&totals["syscalls"]["spawn"], &totals["crashed"]), (&4.into(), &0.into()));
         eventually("children are gone", || !children.iter().any(|&child| is_alive(child)));
+    }
+}
+
+#[test]
+fn network_threads_may_have_listeners_of_their_own() {
+    for architecture in each().filter(|it| Accept::Reuseport.check(it.model).is_ok() && !it.model.is_pool()) {
+        let serve = Serve::start_with(architecture, 1, 1, &["--accept", "reuseport"], None);
+        for _ in 0..20 {
+            exchange(&mut serve.connect(), 1, 1);
+        }
+        let (status, totals) = serve.stop();
+        assert!(status.success(), "{architecture}: {status}");
+        assert_eq!((&totals["requests"], &totals["accepted"]), (&20.into(), &20.into()));
     }
 }
 

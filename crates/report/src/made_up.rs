@@ -48,6 +48,8 @@ fn trial(index: u32, repeat: u32, architecture: &str, connections: u32) -> Trial
             service: service.clone(),
             listen: address,
             cpus: vec![0],
+            stage_cpus: server::StageCpus::default(),
+            work: None,
             connections_max: connections,
         },
         load: LoadConfig {

@@ -48,9 +48,10 @@ impl Accept {
                  exclusive, or `mt-pool`",
                 model.name
             )),
+            Self::Reuseport if model.has_network_threads() => Ok(()),
             Self::Shared | Self::Reuseport | Self::Exclusive if !model.is_pool() => Err(format!(
                 "`{}` cannot accept like `{self}`: one thread accepts for all; leave it out, or choose mp-prefork or \
-                 mt-pool",
+                 mt-pool (and reuseport goes with symped, seda and seda-s, too)",
                 model.name
             )),
             _ => Ok(()),

@@ -1,13 +1,12 @@
-//! Architecture names: `MODEL[:THREADS][/MECHANISM]`.
+//! Architecture names: `MODEL[:THREADS][/MECHANISM]`, THREADS being `N` or `NETWORK+PAYLOAD`.
 
 use std::fmt;
-use std::num::NonZeroU32;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::mechanism::{self, MechanismRow};
-use crate::model::{self, ModelRow};
+use crate::mechanism::{self, Family, MechanismRow};
+use crate::model::{self, ModelRow, PayloadStage, Takes};
 use crate::runtime;
 
 /// A model with its mechanism: how a server is built. Equal names are equal architectures.
@@ -16,9 +15,73 @@ pub struct Architecture {
     /// Its row of [`model::MODELS`].
     pub model: &'static ModelRow,
     /// How many threads or processes it has; `None` where the model takes no number, or its own default is meant.
-    pub threads: Option<NonZeroU32>,
+    pub threads: Option<Threads>,
     /// Its row of [`mechanism::MECHANISMS`]; `None` for models that take none.
     pub mechanism: Option<&'static MechanismRow>,
+}
+
+/// How many threads or processes an architecture has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Threads {
+    /// Of the network stage; where there are no stages, all of them. None is the accept thread alone.
+    pub network: u32,
+    /// Of the payload stage, where the name says it.
+    pub payload: Option<u32>,
+}
+
+impl Threads {
+    /// So many, all of a kind.
+    pub const fn all(count: u32) -> Self {
+        Self { network: count, payload: None }
+    }
+
+    /// What `model` has if its name says no more.
+    fn default_of(model: &ModelRow) -> Option<Self> {
+        match model.threads {
+            Takes::Nothing | Takes::NumberOrNothing => None,
+            Takes::Number { default } => Some(Self::all(default)),
+            Takes::NetworkAndPayload { default: (network, payload), .. } => {
+                Some(Self { network, payload: Some(payload) })
+            }
+        }
+    }
+
+    /// Reads what a name says of `model`.
+    fn parse(text: &str, model: &ModelRow) -> Result<Self, String> {
+        let name = model.name;
+        let number = |text: &str| text.parse::<u32>().ok().filter(|count| *count <= model::THREADS_MAX.max(100_000));
+        let above_0 = |text: &str| number(text).filter(|count| *count > 0);
+        match &model.threads {
+            Takes::Nothing => Err(format!("`{name}` takes no number of threads")),
+            Takes::NumberOrNothing | Takes::Number { .. } => above_0(text).map(Self::all).ok_or_else(|| {
+                format!("`{text}` is no number of threads; write a whole number above 0, as in {name}:4")
+            }),
+            Takes::NetworkAndPayload { network, default } => {
+                let parts = text.split_once('+').and_then(|(first, payload)| {
+                    let first = number(first).filter(|count| network.contains(count))?;
+                    Some(Self { network: first, payload: Some(above_0(payload)?) })
+                });
+                parts.ok_or_else(|| {
+                    format!(
+                        "`{text}` is no number of threads; write NETWORK+PAYLOAD, NETWORK from {} to {}, as in {name}:{}+{}",
+                        network.start(),
+                        network.end(),
+                        default.0,
+                        default.1
+                    )
+                })
+            }
+        }
+    }
+}
+
+impl fmt::Display for Threads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.payload {
+            None => write!(f, "{}", self.network),
+            Some(payload) => write!(f, "{}+{payload}", self.network),
+        }
+    }
 }
 
 impl Architecture {
@@ -47,20 +110,46 @@ impl Architecture {
 
     /// How many threads or processes wait for connections if it is a pool with room for `connections_max`; `None` if not.
     pub fn pool_size(&self, connections_max: u32) -> Option<u32> {
-        self.model.is_pool().then(|| self.threads.map_or(connections_max, NonZeroU32::get))
+        self.model.is_pool().then(|| self.threads.map_or(connections_max, |threads| threads.network))
     }
 
-    /// Every architecture that the tables can build, in the tables' order, each model with its own number of threads.
+    /// Threads that may use CPUs at once when it is busy; `None` where there may be as many as connections.
+    pub fn threads_at_once(&self) -> Option<u32> {
+        let threads = self.threads.unwrap_or(Threads::all(1));
+        match self.model.stages {
+            Some(stages) => {
+                let network = threads.network.max(1);
+                Some(match stages.payload {
+                    PayloadStage::InNetwork => network,
+                    PayloadStage::Threads => network + threads.payload.unwrap_or(1),
+                    PayloadStage::Paired => 2 * network,
+                })
+            }
+            None if runtime::FEATURES.contains(&self.model.name) => Some(threads.network),
+            None => self.threads.map(|threads| threads.network),
+        }
+    }
+
+    /// Each row of both tables: every mechanism in one thread, every other model with its own number of threads and, where
+    /// it takes a mechanism, epoll.
     pub fn all() -> Vec<Self> {
-        let mut all = Vec::new();
+        let is_short = |row: &Self| row.model.name == "sped" || row.mechanism.is_none_or(|row| row.name == "epoll");
+        Self::every().into_iter().filter(is_short).collect()
+    }
+
+    /// Every model over every mechanism that it can have, in the tables' order, each with its own number of threads.
+    pub fn every() -> Vec<Self> {
+        let mut every = Vec::new();
         for model in model::MODELS {
-            if model.multiplexes {
-                all.extend(mechanism::MECHANISMS.iter().map(|row| Self { model, threads: None, mechanism: Some(row) }));
+            let threads = Threads::default_of(model);
+            if model.multiplexes() {
+                let mechanisms = mechanism::MECHANISMS.iter().filter(|row| fits(model, row).is_ok());
+                every.extend(mechanisms.map(|row| Self { model, threads, mechanism: Some(row) }));
             } else {
-                all.push(Self { model, threads: None, mechanism: None });
+                every.push(Self { model, threads, mechanism: None });
             }
         }
-        all
+        every
     }
 }
 
@@ -80,6 +169,18 @@ impl fmt::Debug for Architecture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
+}
+
+/// Whether `model` makes sense over `mechanism`.
+fn fits(model: &ModelRow, mechanism: &MechanismRow) -> Result<(), String> {
+    if model.hands_over() && mechanism.family == Family::Completion {
+        return Err(format!(
+            "`{}` makes no sense over `{}`: payload threads write their responses, which there is the kernel's part; take \
+             symped, or io_uring-poll",
+            model.name, mechanism.name
+        ));
+    }
+    Ok(())
 }
 
 /// Why a name is no architecture.
@@ -106,14 +207,7 @@ impl FromStr for Architecture {
             None => (name, None),
         };
         let (model_name, threads) = match model_name.split_once(':') {
-            Some((model, threads)) => {
-                let threads = threads.parse().map_err(|_| {
-                    unknown(format!(
-                        "`{threads}` is no number of threads; write a whole number above 0, as in {model}:4"
-                    ))
-                })?;
-                (model, Some(threads))
-            }
+            Some((model, threads)) => (model, Some(threads)),
             None => (model_name, None),
         };
         let model = model::find(model_name).ok_or_else(|| {
@@ -123,15 +217,17 @@ impl FromStr for Architecture {
                 format!("no model `{model_name}`")
             })
         })?;
-        if threads.is_some() && !model.takes_threads {
-            return Err(unknown(format!("`{model_name}` takes no number of threads")));
-        }
-        let mechanism = match (model.multiplexes, mechanism_name) {
+        let threads = match threads {
+            Some(threads) => Some(Threads::parse(threads, model).map_err(unknown)?),
+            None => Threads::default_of(model),
+        };
+        let mechanism = match (model.multiplexes(), mechanism_name) {
             (false, None) => None,
             (false, Some(_)) => return Err(unknown(format!("`{model_name}` takes no mechanism"))),
             (true, None) => Some(mechanism::find("epoll").expect("epoll is in the table")),
             (true, Some(m)) => Some(mechanism::find(m).ok_or_else(|| unknown(format!("no mechanism `{m}`")))?),
         };
+        mechanism.map_or(Ok(()), |row| fits(model, row)).map_err(unknown)?;
         Ok(Self { model, threads, mechanism })
     }
 }

@@ -1,7 +1,6 @@
 //! Starts and stops a server in this process.
 
 use std::net::SocketAddr;
-use std::num::NonZeroU32;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
@@ -97,13 +96,13 @@ impl Server {
         })?;
         let held = match config.accept {
             Accept::Reuseport => socket::hold(config.listen),
-            accept => socket::listen(config.listen, model.multiplexes || accept == Accept::Exclusive),
+            accept => socket::listen(config.listen, accept == Accept::Exclusive),
         };
         let (listener, address) =
             held.map_err(failed(format_args!("cannot listen on {}", config.listen), "choose another address or port"))?;
         let workers = match model.per_connection {
             // And one for what several threads count in turn.
-            PerConnection::Nothing => 1 + THREADS_MAX.max(config.architecture.threads.map_or(0, NonZeroU32::get)),
+            PerConnection::Nothing => 1 + THREADS_MAX.max(config.architecture.threads_at_once().unwrap_or(0)),
             PerConnection::Thread | PerConnection::Process => {
                 config.architecture.pool_size(config.connections_max).unwrap_or(config.connections_max)
             }
@@ -131,22 +130,27 @@ impl Server {
                         accept: config.accept,
                         model: config.architecture.model,
                         stop: shared.stop.as_fd(),
+                        stopper: shared.stopper.as_fd(),
                         workers: &shared.workers,
                         service: &config.service,
+                        work: config.work,
                         threads: config.architecture.threads,
+                        cpus: &config.stage_cpus,
                         connections_max: config.connections_max as usize,
                         started,
                     };
+                    pin(&config.stage_cpus.accept)?;
                     (config.architecture.model.run)(&stage, config.architecture.mechanism)
                 })
                 .map_err(failed("cannot create a thread", "raise the limit of processes (ulimit -u)"))?
         };
         let mut server = Self { address, ready: before, shared, thread: Some(thread) };
-        if !model.is_pool() {
-            server.ready = server.snapshot();
-        } else if is_started.recv().is_err() {
+        if (model.is_pool() || model.multiplexes()) && is_started.recv().is_err() {
             // It ended without a word.
             server.end()?;
+        }
+        if !model.is_pool() {
+            server.ready = server.snapshot();
         }
         Ok(server)
     }
@@ -204,7 +208,8 @@ fn raise(resource: Resource) {
     let _ = rustix::process::setrlimit(resource, Rlimit { current: maximum, maximum });
 }
 
-fn pin(cpus: &[usize]) -> io::Result<()> {
+/// Keeps the calling thread, and those that it makes, on `cpus`; none leaves it where it is.
+pub(crate) fn pin(cpus: &[usize]) -> io::Result<()> {
     if cpus.is_empty() {
         return Ok(());
     }

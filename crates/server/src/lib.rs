@@ -4,7 +4,8 @@
 //! - [`architecture`]: names; [`model`] and [`mechanism`]: the two tables that names are looked up in
 //! - [`accept`]: how connections come to those that serve them
 //! - [`config`], [`control`], [`counters`]: what goes in and what comes out, as plain data
-//! - [`network`]: one loop per family (ready, blocking, pool), and the connection path that all share
+//! - [`network`]: the stages, one loop per family (ready, completion, blocking, pool), and the connection path that all share
+//! - `service`: from a service's parameters to the service; [`work`]: what a request costs besides
 //! - [`runtime`]: a file per runtime that does the network's part in its own way; the connection path is the same
 //! - [`socket`]: listening and accepting, with the same options everywhere
 //! - [`workers`]: counters of every thread and child, in memory that they share
@@ -21,12 +22,15 @@ pub mod mechanism;
 pub mod model;
 pub mod network;
 pub mod runtime;
+mod service;
 pub mod socket;
 pub mod usage;
+pub mod work;
 pub mod workers;
 
 pub use accept::Accept;
-pub use architecture::Architecture;
-pub use config::ServeConfig;
+pub use architecture::{Architecture, Threads};
+pub use config::{ServeConfig, StageCpus};
 pub use counters::{ServerCounters, Snapshot};
 pub use host::Server;
+pub use work::Work;

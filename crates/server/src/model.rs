@@ -1,6 +1,7 @@
 //! Models: how accept, network and payload map to threads and processes. Adding one is one row.
 
 use std::io;
+use std::ops::RangeInclusive;
 
 use crate::mechanism::MechanismRow;
 use crate::network::{Stage, blocking, pool};
@@ -14,10 +15,10 @@ pub struct ModelRow {
     pub name: &'static str,
     /// One line for `muxbench list`.
     pub about: &'static str,
-    /// Whether one thread serves many connections, over a mechanism of ours. Its listener does not block then.
-    pub multiplexes: bool,
+    /// Of models in which one thread serves many connections over a mechanism of ours: where its stages run.
+    pub stages: Option<Stages>,
     /// Whether its name may say how many threads or processes it has, as in `mt-pool:64`.
-    pub takes_threads: bool,
+    pub threads: Takes,
     /// Whether it counts its own system calls. A runtime makes them out of our sight: only from outside could they be
     /// counted, so its snapshots have none.
     pub counts_syscalls: bool,
@@ -29,6 +30,57 @@ pub struct ModelRow {
     pub can_run: fn() -> Result<(), String>,
     /// Runs the server in the calling thread until it is stopped.
     pub run: fn(&Stage<'_>, Option<&'static MechanismRow>) -> io::Result<()>,
+}
+
+/// Where the stages of an event-driven server run (voras2009). Accepting is always one thread's, unless each network thread
+/// has a listener of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stages {
+    /// Reading, and writing what is left.
+    pub network: NetworkStage,
+    /// Working out responses, and writing them.
+    pub payload: PayloadStage,
+}
+
+/// Where the network stage runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NetworkStage {
+    /// In the accept thread.
+    InAccept,
+    /// In as many threads as the name says; none is in the accept thread.
+    Threads,
+}
+
+/// Where the payload stage runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PayloadStage {
+    /// In the network thread.
+    InNetwork,
+    /// In threads that get work in turn.
+    Threads,
+    /// In one thread for each network thread.
+    Paired,
+}
+
+/// What a model's name says of threads or processes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Takes {
+    /// Nothing.
+    Nothing,
+    /// A number, or nothing, which is what the model does by itself.
+    NumberOrNothing,
+    /// A number of network threads.
+    Number {
+        /// Without a number.
+        default: u32,
+    },
+    /// How many threads each stage has.
+    NetworkAndPayload {
+        /// How many network threads it can have.
+        network: RangeInclusive<u32>,
+        /// Without numbers.
+        default: (u32, u32),
+    },
 }
 
 /// What a connection costs besides a descriptor.
@@ -43,9 +95,49 @@ pub enum PerConnection {
 }
 
 impl ModelRow {
+    /// Whether one thread serves many connections, over a mechanism of ours.
+    pub fn multiplexes(&self) -> bool {
+        self.stages.is_some()
+    }
+
     /// Whether its threads or processes are there before the first connection, and serve one at a time.
     pub fn is_pool(&self) -> bool {
-        self.takes_threads && !self.multiplexes && self.per_connection != PerConnection::Nothing
+        self.threads == Takes::NumberOrNothing && self.per_connection != PerConnection::Nothing
+    }
+
+    /// Whether payload is worked out in other threads than the network's.
+    pub fn hands_over(&self) -> bool {
+        self.stages.is_some_and(|stages| stages.payload != PayloadStage::InNetwork)
+    }
+
+    /// Whether several threads of it could accept.
+    pub fn has_network_threads(&self) -> bool {
+        let may_have_none = matches!(&self.threads, Takes::NetworkAndPayload { network, .. } if network.contains(&0));
+        !may_have_none && self.stages.is_some_and(|stages| stages.network == NetworkStage::Threads)
+    }
+}
+
+/// Most threads of a stage.
+pub const THREADS_MAX: u32 = 1024;
+
+/// A model in stages.
+const fn staged(
+    name: &'static str,
+    about: &'static str,
+    network: NetworkStage,
+    payload: PayloadStage,
+    threads: Takes,
+) -> ModelRow {
+    ModelRow {
+        name,
+        about,
+        stages: Some(Stages { network, payload }),
+        threads,
+        counts_syscalls: true,
+        per_connection: PerConnection::Nothing,
+        needs: "",
+        can_run: || Ok(()),
+        run: |stage, mechanism| (mechanism.expect("a model that multiplexes has a mechanism").run)(stage),
     }
 }
 
@@ -54,8 +146,8 @@ pub const MODELS: &[ModelRow] = &[
     ModelRow {
         name: "mp",
         about: "a process per connection, forked on demand, blocking I/O",
-        multiplexes: false,
-        takes_threads: false,
+        stages: None,
+        threads: Takes::Nothing,
         counts_syscalls: true,
         per_connection: PerConnection::Process,
         needs: "",
@@ -65,8 +157,8 @@ pub const MODELS: &[ModelRow] = &[
     ModelRow {
         name: "mt",
         about: "a thread per connection, created on demand, blocking I/O, 256 KiB stacks",
-        multiplexes: false,
-        takes_threads: false,
+        stages: None,
+        threads: Takes::Nothing,
         counts_syscalls: true,
         per_connection: PerConnection::Thread,
         needs: "",
@@ -76,8 +168,8 @@ pub const MODELS: &[ModelRow] = &[
     ModelRow {
         name: "mp-prefork",
         about: "processes forked beforehand, each serving one connection after the other, blocking I/O",
-        multiplexes: false,
-        takes_threads: true,
+        stages: None,
+        threads: Takes::NumberOrNothing,
         per_connection: PerConnection::Process,
         counts_syscalls: true,
         needs: "",
@@ -87,25 +179,49 @@ pub const MODELS: &[ModelRow] = &[
     ModelRow {
         name: "mt-pool",
         about: "threads created beforehand, each serving one connection after the other, blocking I/O, 256 KiB stacks",
-        multiplexes: false,
-        takes_threads: true,
+        stages: None,
+        threads: Takes::NumberOrNothing,
         per_connection: PerConnection::Thread,
         counts_syscalls: true,
         needs: "",
         can_run: || Ok(()),
         run: |stage, _| pool::run_threads(stage),
     },
-    ModelRow {
-        name: "sped",
-        about: "one thread for everything, over a mechanism",
-        multiplexes: true,
-        takes_threads: false,
-        counts_syscalls: true,
-        per_connection: PerConnection::Nothing,
-        needs: "",
-        can_run: || Ok(()),
-        run: |stage, mechanism| (mechanism.expect("a model that multiplexes has a mechanism").run)(stage),
-    },
+    staged(
+        "sped",
+        "one thread for everything, over a mechanism",
+        NetworkStage::InAccept,
+        PayloadStage::InNetwork,
+        Takes::Nothing,
+    ),
+    staged(
+        "symped",
+        "N threads that each do what one does, over a mechanism each; one thread accepts for them",
+        NetworkStage::Threads,
+        PayloadStage::InNetwork,
+        Takes::Number { default: 2 },
+    ),
+    staged(
+        "amped",
+        "one thread for the network (0: the accept thread, or 1) and M for payload, which get work in turn",
+        NetworkStage::Threads,
+        PayloadStage::Threads,
+        Takes::NetworkAndPayload { network: 0..=1, default: (1, 2) },
+    ),
+    staged(
+        "seda",
+        "N threads for the network and M for payload, which get work in turn",
+        NetworkStage::Threads,
+        PayloadStage::Threads,
+        Takes::NetworkAndPayload { network: 1..=THREADS_MAX, default: (2, 4) },
+    ),
+    staged(
+        "seda-s",
+        "N threads for the network and as many for payload, in pairs",
+        NetworkStage::Threads,
+        PayloadStage::Paired,
+        Takes::Number { default: 2 },
+    ),
     #[cfg(feature = "tokio")]
     runtime::tokio::ROW,
     #[cfg(feature = "smol")]

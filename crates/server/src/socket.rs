@@ -73,6 +73,9 @@ fn flags(nonblocking: bool) -> SocketFlags {
 #[derive(Debug)]
 pub struct Acceptor<'a> {
     listener: &'a OwnedFd,
+    /// Whether accept4 waits.
+    waits: bool,
+    /// Whether connections are non-blocking.
     nonblocking: bool,
     counters: &'a Counters,
     /// Whether connections are turned away where descriptors run out.
@@ -95,18 +98,26 @@ pub enum Accepted {
 }
 
 impl<'a> Acceptor<'a> {
-    /// Accepts from `listener`; connections are non-blocking if asked.
+    /// Accepts from `listener`; connections are non-blocking if it is.
     ///
     /// # Errors
     /// When the reserve descriptor cannot be opened.
     pub fn new(listener: &'a OwnedFd, nonblocking: bool, counters: &'a Counters) -> io::Result<Self> {
-        Ok(Self { listener, nonblocking, counters, turns_away: true, reserve: Some(open_reserve()?) })
+        Ok(Self { waits: !nonblocking, ..Self::for_others(listener, nonblocking, counters)? })
+    }
+
+    /// Accepts from a `listener` that blocks; connections are non-blocking if asked.
+    ///
+    /// # Errors
+    /// When the reserve descriptor cannot be opened.
+    pub fn for_others(listener: &'a OwnedFd, nonblocking: bool, counters: &'a Counters) -> io::Result<Self> {
+        Ok(Self { listener, waits: true, nonblocking, counters, turns_away: true, reserve: Some(open_reserve()?) })
     }
 
     /// That of one worker of a pool, for blocking connections. Where descriptors run out it leaves connections to workers
     /// that have one.
     pub fn of_worker(listener: &'a OwnedFd, counters: &'a Counters) -> Self {
-        Self { listener, nonblocking: false, counters, turns_away: false, reserve: None }
+        Self { listener, waits: true, nonblocking: false, counters, turns_away: false, reserve: None }
     }
 
     /// One accept4.
@@ -176,11 +187,11 @@ impl<'a> Acceptor<'a> {
     pub fn turn_one_away(&mut self) -> io::Result<Accepted> {
         // The kernel looks for a descriptor before it looks for a connection: perhaps none waits yet, and by the time
         // one comes there may be a descriptor for it.
-        if !self.nonblocking {
+        if self.waits {
             if !self.one_waits(-1)? {
                 return Ok(Accepted::None);
             }
-            if let Ok(connection) = rustix::net::accept_with(self.listener, flags(false)) {
+            if let Ok(connection) = rustix::net::accept_with(self.listener, flags(self.nonblocking)) {
                 return Ok(prepare(connection));
             }
         }

@@ -18,7 +18,8 @@ pub enum Syscall {
     Read,
     /// write.
     Write,
-    /// select, poll, epoll_wait; io_uring_enter that waits; a pool's wait to be handed a connection.
+    /// select, poll, epoll_wait; io_uring_enter that waits; a pool's wait to be handed a connection; a payload thread's for
+    /// a job.
     Wait,
     /// epoll_ctl and its like: changes to what is watched; io_uring_enter that only submits; handing a connection over to a
     /// pool.
@@ -29,11 +30,13 @@ pub enum Syscall {
     Spawn,
     /// Looks at everything that is watched, because events were lost.
     Rescan,
+    /// Waking another stage's thread, by a pipe that its mechanism watches or by a futex; and taking the byte from the pipe.
+    Wake,
 }
 
 impl Syscall {
     /// Every kind with its name in reports.
-    pub const ALL: [(Self, &'static str); 8] = [
+    pub const ALL: [(Self, &'static str); 9] = [
         (Self::Accept, "accept"),
         (Self::Read, "read"),
         (Self::Write, "write"),
@@ -42,6 +45,7 @@ impl Syscall {
         (Self::Close, "close"),
         (Self::Spawn, "spawn"),
         (Self::Rescan, "rescan"),
+        (Self::Wake, "wake"),
     ];
 }
 
@@ -57,8 +61,8 @@ pub enum Operation {
     Send,
     /// End another operation.
     Cancel,
-    /// Watch the descriptor that tells the loop to stop.
-    Stop,
+    /// Watch a descriptor that tells the loop to stop, or that other threads send it something.
+    Watch,
 }
 
 impl Operation {
@@ -68,7 +72,7 @@ impl Operation {
         (Self::Receive, "receive"),
         (Self::Send, "send"),
         (Self::Cancel, "cancel"),
-        (Self::Stop, "stop"),
+        (Self::Watch, "watch"),
     ];
 }
 

@@ -89,6 +89,8 @@ fn by_hand(args: &Args, messages: &mpsc::Receiver<Message>) -> anyhow::Result<Ex
         service: ServiceSpec::Fixed { request_bytes: args.request.0, response_bytes: args.response.0 },
         listen: args.listen,
         cpus: args.cpus.clone().map(|cpus| cpus.0).unwrap_or_default(),
+        stage_cpus: server::StageCpus::default(),
+        work: None,
         connections_max: args.connections_max.unwrap_or_else(|| room_of(args.arch)),
     };
     let server = Server::start(&config)?;

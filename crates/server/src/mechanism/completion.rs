@@ -23,28 +23,28 @@ pub trait Completion: Sized {
     /// What the kernel says.
     fn new(connections_max: usize, counters: &'static Counters) -> io::Result<Self>;
 
-    /// Reports [`What::Stop`] once `stop` is readable.
+    /// Reports [`What::Readable`] with `token`, which is no connection's, once `descriptor` is readable.
     ///
     /// # Errors
     /// What the kernel says of its queue; likewise below. Errors of the operation are reported with it.
-    fn watch_stop(&mut self, stop: RawFd) -> io::Result<()>;
+    fn watch(&mut self, descriptor: RawFd, token: Token) -> io::Result<()>;
 
     /// Accepts from a listener that blocks; connections block too, which is what makes the kernel wait for them.
     ///
     /// # Errors
-    /// See [`Completion::watch_stop`].
+    /// See [`Completion::watch`].
     fn accept(&mut self, listener: RawFd) -> io::Result<()>;
 
     /// Receives up to the read budget into memory of the mechanism, once or again and again.
     ///
     /// # Errors
-    /// See [`Completion::watch_stop`].
+    /// See [`Completion::watch`].
     fn receive(&mut self, io: RawFd, token: Token) -> io::Result<()>;
 
     /// Ends a receive that goes on. Its last completion may still bring bytes.
     ///
     /// # Errors
-    /// See [`Completion::watch_stop`].
+    /// See [`Completion::watch`].
     fn cancel_receive(&mut self, token: Token) -> io::Result<()>;
 
     /// Sends some of `bytes`. One send at a time for each connection.
@@ -53,7 +53,7 @@ pub trait Completion: Sized {
     /// `bytes` stay where they are and as they are until [`What::Sent`] is reported or the mechanism is dropped.
     ///
     /// # Errors
-    /// See [`Completion::watch_stop`].
+    /// See [`Completion::watch`].
     unsafe fn send(&mut self, io: RawFd, token: Token, bytes: &[u8]) -> io::Result<()>;
 
     /// The bytes of a receive, until its buffer is given back.
@@ -73,7 +73,7 @@ pub trait Completion: Sized {
 /// Something that the kernel did.
 #[derive(Debug)]
 pub struct Done {
-    /// For which connection; meaningless for the listener and for stop.
+    /// For which connection, or what is watched; meaningless for the listener.
     pub token: Token,
     /// What.
     pub what: What,
@@ -82,8 +82,8 @@ pub struct Done {
 /// What the kernel did.
 #[derive(Debug)]
 pub enum What {
-    /// The server is to stop.
-    Stop,
+    /// What is watched is readable: the order to stop, or what other threads send.
+    Readable,
     /// Accepted a connection, or failed to.
     Accepted {
         /// The connection.

@@ -53,6 +53,7 @@ impl Readiness for Epoll {
     const ADD_SYSCALLS: u64 = 1;
     const MODIFY_SYSCALLS: u64 = 1;
     const REMOVE_SYSCALLS: u64 = 0;
+    const UNWATCH_SYSCALLS: u64 = 1;
 
     fn new(_descriptors_max: usize) -> io::Result<Self> {
         let epoll = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC)?;
@@ -70,6 +71,10 @@ impl Readiness for Epoll {
     fn remove(&mut self, _descriptor: RawFd) -> io::Result<()> {
         // Closing the last descriptor of a socket takes it off the list, and ours is the last.
         Ok(())
+    }
+
+    fn unwatch(&mut self, descriptor: RawFd) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_DEL, descriptor, Token::STOP, 0)
     }
 
     fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {

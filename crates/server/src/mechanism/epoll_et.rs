@@ -24,6 +24,7 @@ impl Readiness for EpollEt {
     const ADD_SYSCALLS: u64 = 1;
     const MODIFY_SYSCALLS: u64 = 0;
     const REMOVE_SYSCALLS: u64 = 0;
+    const UNWATCH_SYSCALLS: u64 = 1;
 
     fn new(descriptors_max: usize) -> io::Result<Self> {
         Epoll::new(descriptors_max).map(Self)
@@ -40,6 +41,10 @@ impl Readiness for EpollEt {
 
     fn remove(&mut self, descriptor: RawFd) -> io::Result<()> {
         self.0.remove(descriptor)
+    }
+
+    fn unwatch(&mut self, descriptor: RawFd) -> io::Result<()> {
+        self.0.unwatch(descriptor)
     }
 
     fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {

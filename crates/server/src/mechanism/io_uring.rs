@@ -122,10 +122,10 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Completio
         Ok(Self { ring, buffers, unreleased, counters })
     }
 
-    fn watch_stop(&mut self, stop: RawFd) -> io::Result<()> {
-        let watch = opcode::PollAdd::new(Fd(stop), libc::POLLIN as u32).build();
+    fn watch(&mut self, descriptor: RawFd, token: Token) -> io::Result<()> {
+        let watch = opcode::PollAdd::new(Fd(descriptor), libc::POLLIN as u32).build();
         // SAFETY: it points to nothing.
-        unsafe { self.push(Operation::Stop, Token::STOP, watch) }
+        unsafe { self.push(Operation::Watch, token, watch) }
     }
 
     fn accept(&mut self, listener: RawFd) -> io::Result<()> {
@@ -201,7 +201,7 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Completio
             self.counters.completed(kind);
             let more = cqueue::more(entry.flags());
             let what = match kind {
-                Operation::Stop => What::Stop,
+                Operation::Watch => What::Readable,
                 Operation::Accept => {
                     // SAFETY: a descriptor that the kernel has just given us.
                     let own = |accepted| unsafe { OwnedFd::from_raw_fd(accepted as RawFd) };
@@ -251,7 +251,11 @@ fn tag(kind: Operation, token: Token) -> u64 {
 #[inline]
 fn untag(data: u64) -> (Operation, Token) {
     let kind = (data & KIND_MASK) >> KIND_SHIFT;
-    (Operation::ALL[kind as usize].0, Token::from_u64(data & !KIND_MASK))
+    match Operation::ALL[kind as usize].0 {
+        // All ones there: its token is none of a connection's.
+        Operation::Watch => (Operation::Watch, Token::from_u64(data | KIND_MASK)),
+        kind => (kind, Token::from_u64(data & !KIND_MASK)),
+    }
 }
 
 /// A count, or an error as the kernel writes it.

@@ -30,8 +30,20 @@ pub struct MechanismRow {
     pub needs: &'static str,
     /// Whether it can run here; if not, why, and what may help.
     pub can_run: fn() -> Result<(), String>,
-    /// Runs a whole event-driven server in the calling thread. Called once for each thread; below it nothing is dynamic.
+    /// Who does the I/O.
+    pub family: Family,
+    /// Runs all stages of an event-driven server, the accept stage in the calling thread. Called once for each server;
+    /// below it nothing is dynamic.
     pub run: fn(&Stage<'_>) -> io::Result<()>,
+}
+
+/// Who does the I/O.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// The kernel says what is ready, we do the I/O.
+    Readiness,
+    /// The kernel does the I/O.
+    Completion,
 }
 
 /// Every mechanism there is.
@@ -41,6 +53,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         about: "select(2): bitmaps scanned on both sides at every wait",
         needs: "",
         can_run: || Ok(()),
+        family: Family::Readiness,
         run: ready::run::<select::Select>,
     },
     MechanismRow {
@@ -48,6 +61,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         about: "poll(2): an array scanned on both sides at every wait",
         needs: "",
         can_run: || Ok(()),
+        family: Family::Readiness,
         run: ready::run::<poll::Poll>,
     },
     MechanismRow {
@@ -55,6 +69,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         about: "epoll(7), level-triggered: the kernel keeps the interest list",
         needs: "",
         can_run: || Ok(()),
+        family: Family::Readiness,
         run: ready::run::<epoll::Epoll>,
     },
     MechanismRow {
@@ -62,6 +77,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         about: "epoll(7), edge-triggered: each change is reported once, registered once for both ways",
         needs: "",
         can_run: || Ok(()),
+        family: Family::Readiness,
         run: ready::run::<epoll_et::EpollEt>,
     },
     MechanismRow {
@@ -69,6 +85,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         about: "no wait: tries every socket in turn, and takes a whole CPU",
         needs: "",
         can_run: || Ok(()),
+        family: Family::Readiness,
         run: ready::run::<spin::Spin>,
     },
     MechanismRow {
@@ -76,6 +93,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         about: "a queued real-time signal for each event (F_SETSIG), poll(2) when the queue overflows",
         needs: "room in the queue of signals (RLIMIT_SIGPENDING), or it is poll",
         can_run: rt_signal::can_run,
+        family: Family::Readiness,
         run: ready::run::<rt_signal::RtSignal>,
     },
     MechanismRow {
@@ -83,6 +101,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         about: "io_uring's multishot poll: completions tell of readiness, read and write do the I/O",
         needs: "Linux 6.1 with io_uring allowed (kernel.io_uring_disabled)",
         can_run: io_uring_poll::can_run,
+        family: Family::Readiness,
         run: ready::run::<io_uring_poll::IoUringPoll>,
     },
     MechanismRow {
@@ -90,6 +109,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         about: "io_uring(7): the kernel accepts, receives (multishot, into a ring of buffers) and sends",
         needs: "Linux 6.0",
         can_run: io_uring::can_run::<false, true, false>,
+        family: Family::Completion,
         run: completing::run::<io_uring::IoUring<false, true, false>>,
     },
     MechanismRow {
@@ -97,6 +117,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         about: "io_uring, and a thread of the kernel takes the operations: no system call submits (SQPOLL)",
         needs: "Linux 6.0",
         can_run: io_uring::can_run::<true, true, false>,
+        family: Family::Completion,
         run: completing::run::<io_uring::IoUring<true, true, false>>,
     },
     MechanismRow {
@@ -104,6 +125,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         about: "io_uring, each accept and receive asked for by itself",
         needs: "Linux 6.0",
         can_run: io_uring::can_run::<false, false, false>,
+        family: Family::Completion,
         run: completing::run::<io_uring::IoUring<false, false, false>>,
     },
     MechanismRow {
@@ -111,6 +133,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         about: "io_uring, sending from our memory without a copy (SEND_ZC)",
         needs: "Linux 6.0",
         can_run: io_uring::can_run::<false, true, true>,
+        family: Family::Completion,
         run: completing::run::<io_uring::IoUring<false, true, true>>,
     },
 ];
@@ -145,6 +168,8 @@ pub trait Readiness: Sized {
     const MODIFY_SYSCALLS: u64;
     /// System calls that each `remove` makes.
     const REMOVE_SYSCALLS: u64;
+    /// System calls that each `unwatch` makes.
+    const UNWATCH_SYSCALLS: u64 = Self::REMOVE_SYSCALLS;
 
     /// Room for descriptors below `descriptors_max`.
     ///
@@ -169,6 +194,14 @@ pub trait Readiness: Sized {
     /// # Errors
     /// What the kernel says.
     fn remove(&mut self, descriptor: RawFd) -> io::Result<()>;
+
+    /// Ends watching a descriptor that stays open, for now or because another thread still has it.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    fn unwatch(&mut self, descriptor: RawFd) -> io::Result<()> {
+        self.remove(descriptor)
+    }
 
     /// Waits until something is ready, and fills `ready` with just that, within its capacity. A signal ends the wait
     /// with nothing ready; so does `timeout`, which is rounded up to what the kernel can tell apart.
@@ -212,6 +245,8 @@ impl Token {
     pub const LISTENER: Self = Self(u64::MAX);
     /// The descriptor that tells the loop to stop.
     pub const STOP: Self = Self(u64::MAX - 1);
+    /// What other threads of the server tell the loop.
+    pub const MAILBOX: Self = Self(u64::MAX - 2);
 
     /// A connection's.
     pub const fn new(slot: u32, generation: u32) -> Self {
@@ -228,7 +263,7 @@ impl Token {
         (self.0 >> 32) as u32
     }
 
-    /// The generation of the slot's next tenant. The last one is kept for [`Token::LISTENER`] and [`Token::STOP`].
+    /// The generation of the slot's next tenant. The last one is kept for [`Token::LISTENER`] and its like.
     pub const fn next_generation(generation: u32) -> u32 {
         (generation + 1) % u32::MAX
     }

@@ -137,6 +137,29 @@ fn interest_turns_and_ends() {
     for_every_mechanism!(check);
 }
 
+#[test]
+fn what_is_unwatched_is_reported_again_only_when_it_is_added_again() {
+    fn check<M: Readiness>() {
+        let mut mechanism = M::new(4096).unwrap();
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        mechanism.add(ours.as_raw_fd(), Token::new(1, 0), Interest::Read).unwrap();
+        (&theirs).write_all(b"x").unwrap();
+        assert_eq!(wait(&mut mechanism), [(1, Interest::Read)]);
+        mechanism.unwatch(ours.as_raw_fd()).unwrap();
+        (&theirs).write_all(b"x").unwrap();
+        drop(theirs);
+        // A request of a ring ends with the next wait.
+        assert!(wait(&mut mechanism).iter().all(|_| M::TRIGGER == Trigger::Edge));
+        assert_eq!(wait(&mut mechanism), []);
+        mechanism.add(ours.as_raw_fd(), Token::new(1, 1), Interest::Read).unwrap();
+        assert_eq!(wait(&mut mechanism), [(1, Interest::Read)]);
+        mechanism.unwatch(ours.as_raw_fd()).unwrap();
+        drop(ours);
+        assert_eq!(wait(&mut mechanism), []);
+    }
+    for_every_mechanism!(check);
+}
+
 /// The last words of a peer and its end, reported in one: the read that takes the words falls short and must not be the
 /// last, unless a second event comes.
 #[test]

@@ -6,11 +6,11 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
-use wire::fixed::Fixed;
-use wire::{Service, ServiceSpec};
+use wire::Service;
 
 use super::connection::{Connection, Inbox, Next};
 use super::{Stage, children};
+use crate::service::with_service;
 use crate::socket::{Accepted, Acceptor};
 use crate::usage;
 use crate::workers::{Counters, Slot, Syscall};
@@ -26,13 +26,9 @@ const STOP_MAX: Duration = Duration::from_secs(2);
 /// # Errors
 /// Errors of the listener.
 pub fn run_threads(stage: &Stage<'_>) -> io::Result<()> {
-    match *stage.service {
-        ServiceSpec::Fixed { request_bytes, response_bytes } => {
-            let outcome = accept_loop(stage, Fixed::new(request_bytes, response_bytes), spawn_thread);
-            stop_threads(stage, STOP_MAX);
-            outcome
-        }
-    }
+    let outcome = with_service!(stage, |service| accept_loop(stage, service, spawn_thread));
+    stop_threads(stage, STOP_MAX);
+    outcome
 }
 
 /// `mp`: a process for each connection, until the server stops.
@@ -44,13 +40,11 @@ pub fn run_processes(stage: &Stage<'_>) -> io::Result<()> {
         slot.counters.ended.add(1);
         slot.release();
     };
-    match *stage.service {
-        ServiceSpec::Fixed { request_bytes, response_bytes } => children::with_reaper(stage.workers, lost, |reaper| {
-            accept_loop(stage, Fixed::new(request_bytes, response_bytes), |service, slot, connection, inbox| {
-                spawn_process(stage, service, slot, connection, inbox).inspect(|()| reaper.unpark())
-            })
-        }),
-    }
+    children::with_reaper(stage.workers, lost, |reaper| {
+        with_service!(stage, |service| accept_loop(stage, service, |service, slot, connection, inbox| {
+            spawn_process(stage, service, slot, connection, inbox).inspect(|()| reaper.unpark())
+        }))
+    })
 }
 
 /// Accepts until the listener is shut down. `spawn` creates the thread or process of a connection; on failure it gives the

@@ -1,30 +1,45 @@
-//! The loop of architectures in which one thread serves many connections and the kernel does the I/O: we ask for it and
-//! are told what came of it. Written once, compiled for each mechanism.
+//! The loop of a network thread that serves many connections where the kernel does the I/O: we ask for it and are told
+//! what came of it. Written once, compiled for each mechanism.
 
 use std::io;
-use std::os::fd::AsRawFd;
+use std::marker::PhantomData;
+use std::mem;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::io::Errno;
-use wire::fixed::Fixed;
-use wire::{Service, ServiceSpec};
+use wire::Service;
 
 use super::Stage;
 use super::connection::{Connection, Next};
-use super::ready::Connections;
+use super::connections::Connections;
+use super::payload::{HandOff, Message};
+use super::staged::{self, Family, Network};
 use crate::mechanism::Token;
 use crate::mechanism::completion::{Completion, Done, Received, What};
-use crate::socket::{Accepted, Acceptor};
-use crate::workers::{Counters, Syscall};
+use crate::service::with_service;
+use crate::socket::{self, Accepted, Acceptor};
+use crate::workers::Syscall;
 
-/// `sped`: accept and network in this thread, until the server stops.
+/// An event-driven server over `M`, until it stops.
 ///
 /// # Errors
 /// Errors of the listener and of the mechanism; those of single connections end only these.
 pub fn run<M: Completion>(stage: &Stage<'_>) -> io::Result<()> {
-    match *stage.service {
-        ServiceSpec::Fixed { request_bytes, response_bytes } => {
-            CompletionLoop::<M, _>::new(stage, Fixed::new(request_bytes, response_bytes))?.run(stage)
-        }
+    with_service!(stage, |service| staged::run::<ByCompletion<M>, _>(stage, &service))
+}
+
+struct ByCompletion<M>(PhantomData<M>);
+
+impl<M: Completion> Family for ByCompletion<M> {
+    const NONBLOCKING: bool = false;
+
+    fn inline<S: Service>(network: Network<'_, S>) -> io::Result<()> {
+        CompletionLoop::<M, _>::new(network)?.run()
+    }
+
+    fn hand_off<'a, S: Service>(_: Network<'a, S>, _: HandOff<'_, 'a, S::Conn>) -> io::Result<()> {
+        // `Architecture` refuses it, with the reason.
+        Err(io::ErrorKind::Unsupported.into())
     }
 }
 
@@ -32,14 +47,15 @@ struct CompletionLoop<'a, M, S: Service> {
     // Dropped first: the kernel may be reading from those below.
     mechanism: M,
     connections: Connections<Serving<S::Conn>>,
-    service: S,
-    acceptor: Acceptor<'a>,
-    counters: &'a Counters,
+    acceptor: Option<Acceptor<'a>>,
+    /// Messages taken, and not yet followed.
+    messages: Vec<Message>,
+    network: Network<'a, S>,
 }
 
 /// A connection, and what the kernel is doing for it. Its slot is given up when that is nothing.
-#[derive(Default)]
 struct Serving<C> {
+    io: OwnedFd,
     connection: Connection<C>,
     /// A receive has not ended.
     receiving: bool,
@@ -52,36 +68,47 @@ struct Serving<C> {
 }
 
 impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
-    fn new(stage: &'a Stage<'_>, service: S) -> io::Result<Self> {
-        let counters = stage.workers.accept();
-        // The kernel waits for a listener only if the listener itself would.
-        rustix::io::ioctl_fionbio(stage.listener, false)?;
+    fn new(network: Network<'a, S>) -> io::Result<Self> {
+        let acceptor = match network.listener {
+            Some(listener) => {
+                // The kernel waits for a listener only if the listener itself would.
+                rustix::io::ioctl_fionbio(listener, false)?;
+                Some(Acceptor::new(listener, false, network.counters)?)
+            }
+            None => None,
+        };
         Ok(Self {
-            mechanism: M::new(stage.connections_max, counters)?,
-            connections: Connections::with_capacity(stage.connections_max),
-            service,
-            acceptor: Acceptor::new(stage.listener, false, counters)?,
-            counters,
+            mechanism: M::new(network.connections_max, network.counters)?,
+            connections: Connections::with_capacity(network.connections_max),
+            acceptor,
+            messages: Vec::new(),
+            network,
         })
     }
 
-    fn run(mut self, stage: &Stage<'_>) -> io::Result<()> {
-        self.mechanism.watch_stop(stage.stop.as_raw_fd())?;
-        self.mechanism.accept(stage.listener.as_raw_fd())?;
+    fn run(mut self) -> io::Result<()> {
+        if let Some(stop) = self.network.stop {
+            self.mechanism.watch(stop.as_raw_fd(), Token::STOP)?;
+        }
+        if let Some(mailbox) = self.network.mailbox {
+            self.mechanism.watch(mailbox.descriptor().as_raw_fd(), Token::MAILBOX)?;
+        }
+        if let Some(listener) = self.network.listener {
+            self.mechanism.accept(listener.as_raw_fd())?;
+        }
         let mut done = Vec::with_capacity(M::DONE_MAX);
         loop {
             self.mechanism.wait(&mut done)?;
-            self.counters.events.add(done.len() as u64);
+            self.network.counters.events.add(done.len() as u64);
             for Done { token, what } in done.drain(..) {
                 match what {
-                    What::Stop => return Ok(()),
-                    What::Accepted { result, more } => {
-                        let accepted = self.acceptor.completed(result)?;
-                        if !more && !matches!(accepted, Accepted::Shutdown) {
-                            self.mechanism.accept(stage.listener.as_raw_fd())?;
+                    What::Readable if token == Token::STOP => return Ok(()),
+                    What::Readable => {
+                        if self.follow_messages()? {
+                            return Ok(());
                         }
-                        self.admit(accepted)?;
                     }
+                    What::Accepted { result, more } => self.on_accepted(result, more)?,
                     What::Received(received) => self.on_received(token, received)?,
                     What::Sent(result) => self.on_sent(token, result)?,
                 }
@@ -89,34 +116,73 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
         }
     }
 
-    /// Gives a connection its slot, and begins to receive.
-    fn admit(&mut self, accepted: Accepted) -> io::Result<()> {
+    fn on_accepted(&mut self, result: Result<OwnedFd, Errno>, more: bool) -> io::Result<()> {
+        let (Some(acceptor), Some(listener)) = (&mut self.acceptor, self.network.listener) else { return Ok(()) };
+        let accepted = acceptor.completed(result)?;
+        if !more && !matches!(accepted, Accepted::Shutdown) {
+            self.mechanism.accept(listener.as_raw_fd())?;
+        }
         let Accepted::Connection(io) = accepted else { return Ok(()) };
-        match self.connections.insert(io) {
-            Ok(token) => {
-                self.counters.accepted.add(1);
-                self.go_on(token, false)
-            }
-            Err(io) => {
-                self.acceptor.refuse(io);
-                Ok(())
+        if self.admit(io)? {
+            self.network.counters.accepted.add(1);
+        }
+        Ok(())
+    }
+
+    /// Does what other threads ask for; whether that is to stop.
+    fn follow_messages(&mut self) -> io::Result<bool> {
+        let Some(mailbox) = self.network.mailbox else { return Ok(false) };
+        // One look for each time that it is readable.
+        self.mechanism.watch(mailbox.descriptor().as_raw_fd(), Token::MAILBOX)?;
+        let mut messages = mem::take(&mut self.messages);
+        mailbox.take(&mut messages, self.network.counters);
+        for message in messages.drain(..) {
+            match message {
+                // The accept thread has counted it.
+                Message::Connection(io) => {
+                    if !self.admit(io)? {
+                        self.network.counters.ended.add(1);
+                    }
+                }
+                Message::Stop => return Ok(true),
+                // Of payload threads, which there are none.
+                Message::Blocked(_) | Message::Resume(_) | Message::End(_) => {}
             }
         }
+        self.messages = messages;
+        Ok(false)
+    }
+
+    /// Gives a connection its slot, and begins to receive; turns it away where there is no room.
+    fn admit(&mut self, io: OwnedFd) -> io::Result<bool> {
+        let Some(token) = self.connections.reserve() else {
+            self.network.counters.refused.add(1);
+            socket::reset(io);
+            return Ok(false);
+        };
+        let connection = Connection::default();
+        let serving = Serving { io, connection, receiving: false, cancelled: false, sending: false, failed: false };
+        self.connections.fill(token, serving);
+        self.go_on(token, false)?;
+        Ok(true)
     }
 
     #[inline]
     fn on_received(&mut self, token: Token, received: Received) -> io::Result<()> {
-        let Some(entry) = self.connections.get(token) else {
+        let Some(serving) = self.connections.get(token) else {
             self.mechanism.give_back(received);
             return Ok(());
         };
-        let serving = &mut entry.connection;
         serving.receiving = received.more;
         serving.cancelled &= received.more;
         match received.result {
             Ok(0) => serving.connection.finish(),
             Ok(_) => {
-                serving.connection.receive(self.mechanism.bytes(&received), &self.service, self.counters);
+                serving.connection.receive(
+                    self.mechanism.bytes(&received),
+                    self.network.service,
+                    self.network.counters,
+                );
             }
             // Buffers ran out, and are back by the next time; or we said so ourselves. It is asked for again in time.
             Err(Errno::NOBUFS | Errno::CANCELED | Errno::AGAIN | Errno::INTR) => {}
@@ -129,11 +195,10 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
 
     #[inline]
     fn on_sent(&mut self, token: Token, result: Result<usize, Errno>) -> io::Result<()> {
-        let Some(entry) = self.connections.get(token) else { return Ok(()) };
-        let serving = &mut entry.connection;
+        let Some(serving) = self.connections.get(token) else { return Ok(()) };
         serving.sending = false;
         match result {
-            Ok(count) => serving.connection.sent(count, &self.service, self.counters),
+            Ok(count) => serving.connection.sent(count, self.network.service, self.network.counters),
             Err(Errno::AGAIN | Errno::INTR) => {}
             Err(_) => serving.failed = true,
         }
@@ -145,9 +210,10 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
     /// the mechanism's buffers, which are free again at once.
     #[inline]
     fn go_on(&mut self, token: Token, behind: bool) -> io::Result<()> {
-        let Some(entry) = self.connections.get(token) else { return Ok(()) };
-        let (io, serving) = (entry.io.as_raw_fd(), &mut entry.connection);
-        let next = if serving.failed { Next::End } else { serving.connection.next(&self.service) };
+        let Network { service, counters, .. } = self.network;
+        let Some(serving) = self.connections.get(token) else { return Ok(()) };
+        let io = serving.io.as_raw_fd();
+        let next = if serving.failed { Next::End } else { serving.connection.next(service) };
         match next {
             Next::Read => {
                 if !serving.receiving {
@@ -162,7 +228,7 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
                 }
                 if !serving.sending {
                     serving.sending = true;
-                    let unsent = serving.connection.unsent(&self.service);
+                    let unsent = serving.connection.unsent(service);
                     // SAFETY: the service keeps its promise of `unsent`; neither it nor a slot moves while the loop
                     // runs, a slot is given up after its send only, and the mechanism is dropped before both.
                     unsafe { self.mechanism.send(io, token, unsent)? };
@@ -170,12 +236,12 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
             }
             Next::End if serving.receiving || serving.sending => {
                 // What the kernel still does for it ends by this.
-                let _ = rustix::net::shutdown(&entry.io, rustix::net::Shutdown::Both);
+                let _ = rustix::net::shutdown(&serving.io, rustix::net::Shutdown::Both);
             }
             Next::End => {
                 drop(self.connections.remove(token));
-                self.counters.syscall(Syscall::Close);
-                self.counters.ended.add(1);
+                counters.syscall(Syscall::Close);
+                counters.ended.add(1);
             }
         }
         Ok(())
@@ -184,10 +250,12 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
 
 #[cfg(test)]
 mod tests {
+    use wire::fixed::Fixed;
+
     use super::*;
 
     #[test]
     fn a_connection_costs_at_most_48_bytes_here() {
-        assert!(size_of::<super::super::ready::Slot<Serving<<Fixed as Service>::Conn>>>() <= 48);
+        const { assert!(Connections::<Serving<<Fixed as Service>::Conn>>::SLOT_BYTES <= 48) };
     }
 }

@@ -50,7 +50,16 @@ impl Inbox {
         self.0.len() == self.0.capacity()
     }
 
-    /// The room, for those who read by other means than [`Connection::on_readable`].
+    /// One read, of one read budget at most.
+    #[inline]
+    pub fn read(&mut self, io: BorrowedFd<'_>, counters: &Counters) -> Result<&[u8], Errno> {
+        self.0.clear();
+        counters.syscall(Syscall::Read);
+        rustix::io::read(io, rustix::buffer::spare_capacity(&mut self.0))?;
+        Ok(&self.0)
+    }
+
+    /// The room, for those who read by other means than [`Inbox::read`].
     #[cfg(feature = "tokio")]
     pub fn room(&mut self) -> &mut [std::mem::MaybeUninit<u8>] {
         self.0.clear();
@@ -73,10 +82,8 @@ impl<C> Connection<C> {
     where
         S: Service<Conn = C>,
     {
-        inbox.0.clear();
-        counters.syscall(Syscall::Read);
-        match rustix::io::read(io, rustix::buffer::spare_capacity(&mut inbox.0)) {
-            Ok(_) => match self.on_read(&inbox.0, service, counters) {
+        match inbox.read(io, counters) {
+            Ok(bytes) => match self.on_read(bytes, service, counters) {
                 Next::Write => self.on_writable(io, service, counters),
                 next => next,
             },
@@ -112,12 +119,10 @@ impl<C> Connection<C> {
     pub fn on_read<S: Service<Conn = C>>(&mut self, bytes: &[u8], service: &S, counters: &Counters) -> Next {
         if bytes.is_empty() {
             self.finish();
-            return self.next(service);
+        } else {
+            self.receive(bytes, service, counters);
         }
-        match self.receive(bytes, service, counters) {
-            0 => Next::Read,
-            _ => Next::Write,
-        }
+        self.next(service)
     }
 
     /// Takes in what arrived; how many requests it completed.

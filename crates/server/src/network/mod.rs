@@ -2,8 +2,11 @@
 //!
 //! # Layout
 //! - [`connection`]: what one connection does with its socket; the hot path that all architectures share
-//! - [`ready`]: the loop of architectures in which one thread serves many connections
+//! - [`staged`]: event-driven servers in stages: which threads there are, and who accepts
+//! - [`ready`]: the loop of a network thread that serves many connections
 //! - [`completion`]: the same, where the kernel does the I/O
+//! - [`payload`]: who works out the responses, the network thread or others; `queue`: what threads hand each other
+//! - `connections`: one thread's connections, by token
 //! - [`blocking`]: the loop of architectures in which a connection has a thread or process of its own
 //! - [`pool`]: the same with threads or processes that are there beforehand and serve one connection after the other
 //! - `children`: processes made, reaped, ended
@@ -12,15 +15,25 @@ pub mod blocking;
 mod children;
 pub mod completion;
 pub mod connection;
+mod connections;
+pub mod payload;
 pub mod pool;
+mod queue;
 pub mod ready;
+mod staged;
 
+use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
 use wire::ServiceSpec;
 
 use crate::accept::Accept;
+use crate::architecture::Threads;
+use crate::config::StageCpus;
 use crate::model::ModelRow;
+use crate::work::Work;
 use crate::workers::Workers;
 
 /// What an accept thread is given.
@@ -34,12 +47,18 @@ pub struct Stage<'a> {
     pub model: &'static ModelRow,
     /// Readable when the server is to stop.
     pub stop: BorrowedFd<'a>,
+    /// A byte into this is the order to stop.
+    pub stopper: BorrowedFd<'a>,
     /// Where to count.
     pub workers: &'a Workers,
     /// What to do with bytes.
     pub service: &'a ServiceSpec,
+    /// The work that each request is besides.
+    pub work: Option<Work>,
     /// How many threads or processes to have, as the architecture's name says; `None` is the model's own default.
-    pub threads: Option<std::num::NonZeroU32>,
+    pub threads: Option<Threads>,
+    /// CPUs of each stage's threads.
+    pub cpus: &'a StageCpus,
     /// Connections to have room for.
     pub connections_max: usize,
     /// Told when a pool is there.
@@ -49,12 +68,28 @@ pub struct Stage<'a> {
 impl Stage<'_> {
     /// How many threads or processes a pool has.
     fn pool_size(&self) -> usize {
-        self.threads.map_or(self.connections_max, |threads| threads.get() as usize)
+        self.threads.map_or(self.connections_max, |threads| threads.network as usize)
     }
 
     /// Says that all workers are there: connections may come.
     fn say_started(&self) {
         // Whoever started the server waits for this, or has gone.
         let _ = self.started.send(());
+    }
+
+    /// Waits for the order to stop.
+    fn wait_for_stop(&self) -> io::Result<()> {
+        while let Err(error) = rustix::event::poll(&mut [PollFd::from_borrowed_fd(self.stop, PollFlags::IN)], None) {
+            if error != Errno::INTR {
+                return Err(error.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops the server from within, because something failed. Whoever accepts, or waits for the order, returns.
+    fn end_early(&self) {
+        let _ = rustix::io::write(self.stopper, &[1]);
+        let _ = rustix::net::shutdown(self.listener, rustix::net::Shutdown::Both);
     }
 }

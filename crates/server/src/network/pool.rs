@@ -11,17 +11,17 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, epoll};
+use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 use rustix::process::Resource;
-use wire::fixed::Fixed;
-use wire::{Service, ServiceSpec};
+use wire::Service;
 
 use super::blocking::{STACK_BYTES, serve, stop_threads};
 use super::connection::Inbox;
 use super::{Stage, children};
 use crate::accept::Accept;
+use crate::service::with_service;
 use crate::socket::{self, Accepted, Acceptor};
 use crate::workers::{Slot, Syscall};
 
@@ -39,11 +39,7 @@ const NUMBER_BYTES: usize = size_of::<i32>();
 /// # Errors
 /// When the pool cannot be made, and errors of the listener.
 pub fn run_threads(stage: &Stage<'_>) -> io::Result<()> {
-    match *stage.service {
-        ServiceSpec::Fixed { request_bytes, response_bytes } => {
-            threads(stage, &Fixed::new(request_bytes, response_bytes))
-        }
-    }
+    with_service!(stage, |service| threads(stage, &service))
 }
 
 /// `mp-prefork`: processes that are there from the start, until the server stops. One that crashes is replaced.
@@ -51,11 +47,7 @@ pub fn run_threads(stage: &Stage<'_>) -> io::Result<()> {
 /// # Errors
 /// When the pool cannot be made.
 pub fn run_processes(stage: &Stage<'_>) -> io::Result<()> {
-    match *stage.service {
-        ServiceSpec::Fixed { request_bytes, response_bytes } => {
-            processes(stage, &Fixed::new(request_bytes, response_bytes))
-        }
-    }
+    with_service!(stage, |service| processes(stage, &service))
 }
 
 fn threads<S: Service + Sync>(stage: &Stage<'_>, service: &S) -> io::Result<()> {
@@ -75,7 +67,7 @@ fn threads<S: Service + Sync>(stage: &Stage<'_>, service: &S) -> io::Result<()> 
             if let Ok(mut failure) = failure.lock() {
                 failure.get_or_insert(error);
             }
-            let _ = rustix::io::write(stage.stop, &1u64.to_ne_bytes());
+            stage.end_early();
         }
         slot.release();
     };
@@ -92,7 +84,7 @@ fn threads<S: Service + Sync>(stage: &Stage<'_>, service: &S) -> io::Result<()> 
             stage.say_started();
             match stage.accept {
                 Accept::Single => hand_over(stage, &given_to),
-                Accept::Shared | Accept::Reuseport | Accept::Exclusive => wait_for_stop(stage),
+                Accept::Shared | Accept::Reuseport | Accept::Exclusive => stage.wait_for_stop(),
             }
         });
         drop(given_to);
@@ -131,7 +123,7 @@ fn processes<S: Service + Sync>(stage: &Stage<'_>, service: &S) -> io::Result<()
     children::with_reaper(stage.workers, replace, |reaper| {
         each_slot(stage, |slot| start(slot).inspect(|()| reaper.unpark()))?;
         stage.say_started();
-        wait_for_stop(stage)
+        stage.wait_for_stop()
     })
 }
 
@@ -145,15 +137,6 @@ fn each_slot(stage: &Stage<'_>, mut start: impl FnMut(&'static Slot) -> io::Resu
             slot.release();
             io::Error::new(error.kind(), format!("worker {number} of {size}: {error}"))
         })?;
-    }
-    Ok(())
-}
-
-fn wait_for_stop(stage: &Stage<'_>) -> io::Result<()> {
-    while let Err(error) = rustix::event::poll(&mut [PollFd::from_borrowed_fd(stage.stop, PollFlags::IN)], None) {
-        if error != Errno::INTR {
-            return Err(error.into());
-        }
     }
     Ok(())
 }

@@ -1,83 +1,140 @@
-//! The loop of architectures in which one thread serves many connections: the kernel says which are ready,
-//! we do the I/O. Written once, compiled for each mechanism.
+//! The loop of a network thread that serves many connections: the kernel says which are ready, we do the I/O. Written once,
+//! compiled for each mechanism, and for payload worked out here or handed over.
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::marker::PhantomData;
+use std::mem;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use wire::fixed::Fixed;
-use wire::{Service, ServiceSpec};
+use wire::Service;
 
 use super::Stage;
-use super::connection::{Connection, Inbox, Next};
+use super::connection::Inbox;
+use super::connections::Connections;
+use super::payload::{HandOff, Inline, Message, Payload, Then};
+use super::staged::{self, Family, Network};
 use crate::mechanism::{Interest, Readiness, Ready, Token, Trigger};
-use crate::socket::{Accepted, Acceptor};
-use crate::workers::{Counters, Syscall};
+use crate::service::with_service;
+use crate::socket::{self, Accepted, Acceptor};
+use crate::workers::Syscall;
 
 /// Descriptors that are not connections: standard streams, listener, reserve, stop, the mechanism's own, and those that
 /// the process may have inherited.
 const DESCRIPTORS_BESIDE: usize = 1024;
 
-/// `sped`: accept and network in this thread, until the server stops.
+/// An event-driven server over `M`, until it stops.
 ///
 /// # Errors
 /// Errors of the listener and of the mechanism; those of single connections end only these.
 pub fn run<M: Readiness>(stage: &Stage<'_>) -> io::Result<()> {
-    match *stage.service {
-        ServiceSpec::Fixed { request_bytes, response_bytes } => {
-            ReadyLoop::<M, _>::new(stage, Fixed::new(request_bytes, response_bytes))?.run(stage)
-        }
+    with_service!(stage, |service| staged::run::<ByReadiness<M>, _>(stage, &service))
+}
+
+struct ByReadiness<M>(PhantomData<M>);
+
+impl<M: Readiness> Family for ByReadiness<M> {
+    const NONBLOCKING: bool = true;
+
+    fn inline<S: Service>(network: Network<'_, S>) -> io::Result<()> {
+        ReadyLoop::<M, _, _>::new(network, Inline)?.run()
+    }
+
+    fn hand_off<'a, S: Service>(network: Network<'a, S>, payload: HandOff<'_, 'a, S::Conn>) -> io::Result<()> {
+        ReadyLoop::<M, _, _>::new(network, payload)?.run()
     }
 }
 
-struct ReadyLoop<'a, M, S: Service> {
+struct ReadyLoop<'a, M, S: Service, P: Payload<S>> {
     mechanism: M,
-    service: S,
-    connections: Connections<Connection<S::Conn>>,
-    acceptor: Acceptor<'a>,
+    payload: P,
+    connections: Connections<Entry<P::Tenant>>,
+    acceptor: Option<Acceptor<'a>>,
     inbox: Inbox,
     /// Of edge-triggered mechanisms: connections that may have something to read of which no event will tell. Each is in
     /// it once at most (`Entry::unread`), and gets one read budget a turn, as those with events do.
     unread: VecDeque<Token>,
-    counters: &'a Counters,
+    /// Messages taken, and not yet followed.
+    messages: Vec<Message>,
+    network: Network<'a, S>,
 }
 
-impl<'a, M: Readiness, S: Service> ReadyLoop<'a, M, S> {
-    fn new(stage: &'a Stage<'_>, service: S) -> io::Result<Self> {
-        let counters = stage.workers.accept();
+/// A connection in its slot.
+struct Entry<T> {
+    tenant: T,
+    /// What it is watched for; of edge-triggered mechanisms, what is done when it is told of. `None` while another stage is
+    /// at it.
+    watched: Option<Interest>,
+    /// Whether it is in the list of [`ReadyLoop::unread`].
+    unread: bool,
+}
+
+/// Whether the loop goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    GoOn,
+    Stop,
+}
+
+impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
+    fn new(network: Network<'a, S>, payload: P) -> io::Result<Self> {
+        let connections_max = network.connections_max;
+        let acceptor = match network.listener {
+            Some(listener) => {
+                rustix::io::ioctl_fionbio(listener, true)?;
+                Some(Acceptor::new(listener, true, network.counters)?)
+            }
+            None => None,
+        };
         Ok(Self {
             // The kernel hands out the lowest free descriptor, so none is beyond this.
-            mechanism: M::new(stage.connections_max + DESCRIPTORS_BESIDE)?,
-            service,
-            connections: Connections::with_capacity(stage.connections_max),
-            acceptor: Acceptor::new(stage.listener, true, counters)?,
+            mechanism: M::new(connections_max + DESCRIPTORS_BESIDE)?,
+            payload,
+            connections: Connections::with_capacity(connections_max),
+            acceptor,
             inbox: Inbox::new(),
-            unread: VecDeque::with_capacity(if M::TRIGGER == Trigger::Edge { stage.connections_max } else { 0 }),
-            counters,
+            unread: VecDeque::with_capacity(if M::TRIGGER == Trigger::Edge { connections_max } else { 0 }),
+            messages: Vec::new(),
+            network,
         })
     }
 
-    fn run(mut self, stage: &Stage<'_>) -> io::Result<()> {
-        self.watch(stage.listener.as_raw_fd(), Token::LISTENER)?;
-        self.watch(stage.stop.as_raw_fd(), Token::STOP)?;
-        let mut ready = Vec::with_capacity(stage.connections_max + DESCRIPTORS_BESIDE);
+    fn run(mut self) -> io::Result<()> {
+        let Network { listener, stop, mailbox, counters, connections_max, .. } = self.network;
+        if let Some(listener) = listener {
+            self.watch(listener.as_fd(), Token::LISTENER)?;
+        }
+        if let Some(stop) = stop {
+            self.watch(stop, Token::STOP)?;
+        }
+        if let Some(mailbox) = mailbox {
+            self.watch(mailbox.descriptor(), Token::MAILBOX)?;
+        }
+        let mut ready = Vec::with_capacity(connections_max + DESCRIPTORS_BESIDE);
         loop {
             // While something is left to read, the wait is only a look.
             let timeout = (M::TRIGGER == Trigger::Edge && !self.unread.is_empty()).then_some(Duration::ZERO);
             // Of a guess, which makes none, it is the look whether to stop.
-            self.counters.syscall(Syscall::Wait);
+            counters.syscall(Syscall::Wait);
             self.mechanism.wait(&mut ready, timeout)?;
-            self.mechanism.count_more(self.counters);
-            self.counters.events.add(ready.len() as u64);
+            self.mechanism.count_more(counters);
+            counters.events.add(ready.len() as u64);
             for &event in &ready {
                 match (event.token, M::TRIGGER) {
                     (Token::LISTENER, _) => self.accept()?,
                     // A guess is no order, nor is an edge that tells of something else.
-                    (Token::STOP, _) if is_readable(stage.stop)? => return Ok(()),
-                    (Token::STOP, _) => {}
+                    (Token::STOP, _) => match stop {
+                        Some(stop) if is_readable(stop)? => return Ok(()),
+                        _ => {}
+                    },
+                    (Token::MAILBOX, _) => {
+                        if self.follow_messages()? == Order::Stop {
+                            return Ok(());
+                        }
+                    }
                     (token, Trigger::Level) => self.serve(token, event.interest)?,
                     (_, Trigger::Edge) => self.serve_edge(event)?,
                 }
@@ -88,49 +145,80 @@ impl<'a, M: Readiness, S: Service> ReadyLoop<'a, M, S> {
         }
     }
 
-    fn watch(&mut self, descriptor: RawFd, token: Token) -> io::Result<()> {
+    fn watch(&mut self, io: BorrowedFd<'_>, token: Token) -> io::Result<()> {
         self.count_control(M::ADD_SYSCALLS);
-        self.mechanism.add(descriptor, token, Interest::Read)
+        self.mechanism.add(io.as_raw_fd(), token, Interest::Read)
     }
 
     /// Accepts until nothing waits.
     fn accept(&mut self) -> io::Result<()> {
-        loop {
-            match self.acceptor.accept()? {
+        while let Some(acceptor) = &mut self.acceptor {
+            match acceptor.accept()? {
                 Accepted::Connection(io) => {
-                    let descriptor = io.as_raw_fd();
-                    match self.connections.insert(io) {
-                        Ok(token) if self.watch(descriptor, token).is_ok() => self.counters.accepted.add(1),
-                        Ok(token) => {
-                            // No room in the mechanism, or the kernel's: this one is turned away, the others go on.
-                            if let Some(io) = self.connections.remove(token) {
-                                self.acceptor.refuse(io);
-                            }
-                        }
-                        Err(io) => self.acceptor.refuse(io),
+                    if self.admit(io) {
+                        self.network.counters.accepted.add(1);
                     }
                 }
                 Accepted::None => {}
-                Accepted::WouldBlock | Accepted::Shutdown => return Ok(()),
+                Accepted::WouldBlock | Accepted::Shutdown => break,
             }
         }
+        Ok(())
+    }
+
+    /// Gives a connection its slot and watches it. Where there is no room, here or in the kernel, this one is turned away,
+    /// and the others go on.
+    fn admit(&mut self, io: OwnedFd) -> bool {
+        let Some(token) = self.connections.reserve() else { return self.refuse(&io) };
+        let tenant = self.payload.admit(io, token);
+        if self.watch(P::io(&tenant), token).is_err() {
+            return self.refuse(P::io(&tenant));
+        }
+        self.connections.fill(token, Entry { tenant, watched: Some(Interest::Read), unread: false });
+        true
+    }
+
+    fn refuse(&self, io: impl AsFd) -> bool {
+        self.network.counters.refused.add(1);
+        socket::reset(io);
+        false
+    }
+
+    /// Does what other threads ask for.
+    fn follow_messages(&mut self) -> io::Result<Order> {
+        let Some(mailbox) = self.network.mailbox else { return Ok(Order::GoOn) };
+        let mut messages = mem::take(&mut self.messages);
+        mailbox.take(&mut messages, self.network.counters);
+        for message in messages.drain(..) {
+            match message {
+                // The accept thread has counted it.
+                Message::Connection(io) => {
+                    if !self.admit(io) {
+                        self.network.counters.ended.add(1);
+                    }
+                }
+                Message::Blocked(token) => self.settle(token, Then::Watch(Some(Interest::Write)))?,
+                Message::Resume(token) => self.settle(token, Then::Watch(Some(Interest::Read)))?,
+                Message::End(token) => self.end(token)?,
+                Message::Stop => return Ok(Order::Stop),
+            }
+        }
+        self.messages = messages;
+        Ok(Order::GoOn)
     }
 
     #[inline]
     fn serve(&mut self, token: Token, interest: Interest) -> io::Result<()> {
-        // An event of a connection that ended earlier in this batch: its slot may have a new tenant.
-        let Some(entry) = self.connections.get(token) else { return Ok(()) };
-        let io = entry.io.as_fd();
-        let next = match interest {
-            Interest::Read => entry.connection.on_readable(io, &self.service, &mut self.inbox, self.counters),
-            Interest::Write => entry.connection.on_writable(io, &self.service, self.counters),
+        // An event of a connection that ended earlier in this batch, or is another stage's since.
+        let Some(entry) = self.connections.get(token).filter(|entry| entry.watched == Some(interest)) else {
+            return Ok(());
         };
-        match (interest, next) {
-            (Interest::Read, Next::Read) | (Interest::Write, Next::Write) => Ok(()),
-            (Interest::Read, Next::Write) => self.turn(token, Interest::Write),
-            (Interest::Write, Next::Read) => self.turn(token, Interest::Read),
-            (_, Next::End) => self.end(token),
-        }
+        let (tenant, Network { service, counters, .. }) = (&mut entry.tenant, self.network);
+        let then = match interest {
+            Interest::Read => self.payload.on_readable(tenant, service, &mut self.inbox, counters),
+            Interest::Write => self.payload.on_writable(tenant, service, counters),
+        };
+        if then == Then::Watch(Some(interest)) { Ok(()) } else { self.settle(token, then) }
     }
 
     /// An event says that something changed; what to do follows from what the connection waits for.
@@ -138,22 +226,21 @@ impl<'a, M: Readiness, S: Service> ReadyLoop<'a, M, S> {
     fn serve_edge(&mut self, event: Ready) -> io::Result<()> {
         let token = event.token;
         let Some(entry) = self.connections.get(token) else { return Ok(()) };
-        match (entry.connection.next(&self.service), event.interest) {
+        match (entry.watched, event.interest) {
             // What is on the list is read from there; and room to write is no news to who waits for requests.
-            (Next::Read, Interest::Read) if !entry.unread => self.read(token, event.drain),
-            (Next::Read, _) => Ok(()),
+            (Some(Interest::Read), Interest::Read) if !entry.unread => self.read(token, event.drain),
             // It may be only that more requests came: the write then finds the socket full still.
-            (Next::Write, _) => match entry.connection.on_writable(entry.io.as_fd(), &self.service, self.counters) {
-                Next::Write => Ok(()),
-                Next::Read => {
-                    // What came in the meantime was reported when nobody would read.
-                    self.turn(token, Interest::Read)?;
-                    self.read_later(token);
-                    Ok(())
-                }
-                Next::End => self.end(token),
-            },
-            (Next::End, _) => self.end(token),
+            (Some(Interest::Write), _) => self.write(token),
+            (Some(Interest::Read) | None, _) => Ok(()),
+        }
+    }
+
+    fn write(&mut self, token: Token) -> io::Result<()> {
+        let Some(entry) = self.connections.get(token) else { return Ok(()) };
+        let Network { service, counters, .. } = self.network;
+        match self.payload.on_writable(&mut entry.tenant, service, counters) {
+            Then::Watch(Some(Interest::Write)) => Ok(()),
+            then => self.settle(token, then),
         }
     }
 
@@ -163,7 +250,9 @@ impl<'a, M: Readiness, S: Service> ReadyLoop<'a, M, S> {
             let Some(token) = self.unread.pop_front() else { break };
             if let Some(entry) = self.connections.get(token) {
                 entry.unread = false;
-                self.read(token, true)?;
+                if entry.watched == Some(Interest::Read) {
+                    self.read(token, true)?;
+                }
             }
         }
         Ok(())
@@ -178,44 +267,78 @@ impl<'a, M: Readiness, S: Service> ReadyLoop<'a, M, S> {
     #[inline]
     fn read(&mut self, token: Token, drain: bool) -> io::Result<()> {
         let Some(entry) = self.connections.get(token) else { return Ok(()) };
-        match entry.connection.on_readable(entry.io.as_fd(), &self.service, &mut self.inbox, self.counters) {
-            Next::Read => {
+        let Network { service, counters, .. } = self.network;
+        match self.payload.on_readable(&mut entry.tenant, service, &mut self.inbox, counters) {
+            Then::Watch(Some(Interest::Read)) => {
                 let may_have_more = if drain { !self.inbox.is_empty() } else { self.inbox.is_full() };
                 if may_have_more {
                     self.read_later(token);
                 }
                 Ok(())
             }
-            Next::Write => self.turn(token, Interest::Write),
-            Next::End => self.end(token),
+            then => self.settle(token, then),
         }
     }
 
     fn read_later(&mut self, token: Token) {
-        if let Some(entry) = self.connections.get(token) {
+        if let Some(entry) = self.connections.get(token).filter(|entry| !entry.unread) {
             entry.unread = true;
             self.unread.push_back(token);
         }
     }
 
-    fn turn(&mut self, token: Token, interest: Interest) -> io::Result<()> {
-        self.count_control(M::MODIFY_SYSCALLS);
+    /// Makes a connection be watched for something else, or not at all, or ends it.
+    fn settle(&mut self, token: Token, then: Then) -> io::Result<()> {
+        let Then::Watch(interest) = then else { return self.end(token) };
         let Some(entry) = self.connections.get(token) else { return Ok(()) };
-        self.mechanism.modify(entry.io.as_raw_fd(), token, interest)
+        let descriptor = P::io(&entry.tenant).as_raw_fd();
+        match (mem::replace(&mut entry.watched, interest), interest, M::TRIGGER) {
+            // What came in the meantime was reported when nobody would read.
+            (_, Some(Interest::Read), Trigger::Edge) => {
+                self.mechanism.modify(descriptor, token, Interest::Read)?;
+                self.read_later(token);
+                Ok(())
+            }
+            // From another stage: the room may have been reported before it told us.
+            (None, Some(Interest::Write), Trigger::Edge) => self.write(token),
+            (_, Some(interest), Trigger::Edge) => self.mechanism.modify(descriptor, token, interest),
+            (_, None, Trigger::Edge) => Ok(()),
+            (Some(_), Some(interest), Trigger::Level) => {
+                self.count_control(M::MODIFY_SYSCALLS);
+                self.mechanism.modify(descriptor, token, interest)
+            }
+            (None, Some(interest), Trigger::Level) => {
+                self.count_control(M::ADD_SYSCALLS);
+                self.mechanism.add(descriptor, token, interest)
+            }
+            (Some(_), None, Trigger::Level) => {
+                self.count_control(M::UNWATCH_SYSCALLS);
+                self.mechanism.unwatch(descriptor)
+            }
+            (None, None, Trigger::Level) => Ok(()),
+        }
     }
 
     fn end(&mut self, token: Token) -> io::Result<()> {
-        let Some(io) = self.connections.remove(token) else { return Ok(()) };
-        self.count_control(M::REMOVE_SYSCALLS);
-        self.mechanism.remove(io.as_raw_fd())?;
-        self.counters.syscall(Syscall::Close);
-        self.counters.ended.add(1);
+        let Some(entry) = self.connections.remove(token) else { return Ok(()) };
+        if M::TRIGGER == Trigger::Edge || entry.watched.is_some() {
+            let descriptor = P::io(&entry.tenant).as_raw_fd();
+            if P::IS_SHARED {
+                self.count_control(M::UNWATCH_SYSCALLS);
+                self.mechanism.unwatch(descriptor)?;
+            } else {
+                self.count_control(M::REMOVE_SYSCALLS);
+                self.mechanism.remove(descriptor)?;
+            }
+        }
+        self.network.counters.syscall(Syscall::Close);
+        self.network.counters.ended.add(1);
         Ok(())
     }
 
     fn count_control(&self, syscalls: u64) {
         if syscalls > 0 {
-            self.counters.syscalls_of(Syscall::Control, syscalls);
+            self.network.counters.syscalls_of(Syscall::Control, syscalls);
         }
     }
 }
@@ -229,85 +352,15 @@ fn is_readable(descriptor: BorrowedFd<'_>) -> io::Result<bool> {
     }
 }
 
-/// One thread's connections, by token. Memory is set aside once; a slot's generation grows with each tenant, so that a
-/// token of an earlier tenant finds nothing.
-pub(super) struct Connections<C> {
-    slots: Vec<Slot<C>>,
-    /// Slots that had a tenant and have none now.
-    free: Vec<u32>,
-}
-
-pub(super) struct Slot<C> {
-    generation: u32,
-    entry: Option<Entry<C>>,
-}
-
-pub(super) struct Entry<C> {
-    pub(super) io: OwnedFd,
-    pub(super) connection: C,
-    /// Whether it is in the list of [`ReadyLoop::unread`].
-    unread: bool,
-}
-
-impl<C: Default> Connections<C> {
-    pub(super) fn with_capacity(count: usize) -> Self {
-        // Never filled in beforehand: pages that no connection reaches cost nothing.
-        Self { slots: Vec::with_capacity(count), free: Vec::with_capacity(count) }
-    }
-
-    /// Gives `io` a slot; or gives it back when all are taken.
-    pub(super) fn insert(&mut self, io: OwnedFd) -> Result<Token, OwnedFd> {
-        let at = match self.free.pop() {
-            Some(at) => at,
-            None if self.slots.len() < self.slots.capacity() => {
-                self.slots.push(Slot { generation: 0, entry: None });
-                (self.slots.len() - 1) as u32
-            }
-            None => return Err(io),
-        };
-        let slot = &mut self.slots[at as usize];
-        slot.entry = Some(Entry { io, connection: C::default(), unread: false });
-        Ok(Token::new(at, slot.generation))
-    }
-
-    #[inline]
-    pub(super) fn get(&mut self, token: Token) -> Option<&mut Entry<C>> {
-        let slot = self.slots.get_mut(token.slot() as usize)?;
-        if slot.generation == token.generation() { slot.entry.as_mut() } else { None }
-    }
-
-    pub(super) fn remove(&mut self, token: Token) -> Option<OwnedFd> {
-        self.get(token)?;
-        let slot = &mut self.slots[token.slot() as usize];
-        slot.generation = Token::next_generation(slot.generation);
-        self.free.push(token.slot());
-        slot.entry.take().map(|entry| entry.io)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use wire::fixed::Fixed;
+
     use super::*;
-
-    fn descriptor() -> OwnedFd {
-        std::fs::File::open("/dev/null").unwrap().into()
-    }
-
-    #[test]
-    fn a_late_event_never_reaches_a_reused_slot() {
-        let mut connections = Connections::<()>::with_capacity(1);
-        let first = connections.insert(descriptor()).unwrap();
-        assert!(connections.insert(descriptor()).is_err(), "room for one");
-        connections.remove(first).unwrap();
-        let second = connections.insert(descriptor()).unwrap();
-        assert_eq!(first.slot(), second.slot());
-        assert!(connections.get(first).is_none());
-        assert!(connections.remove(first).is_none());
-        assert!(connections.get(second).is_some());
-    }
 
     #[test]
     fn a_connection_costs_at_most_48_bytes_here() {
-        assert!(size_of::<Slot<Connection<<Fixed as Service>::Conn>>>() <= 48);
+        type Tenant = <Inline as Payload<Fixed>>::Tenant;
+        const { assert!(Connections::<Entry<Tenant>>::SLOT_BYTES <= 48) };
     }
 }

@@ -1,6 +1,5 @@
 //! compio: tasks over io_uring, each thread with a ring and tasks of its own.
 
-use std::num::NonZeroU32;
 use std::thread::ScopedJoinHandle;
 use std::{io, thread};
 
@@ -9,21 +8,21 @@ use compio::buf::IoBuf;
 use compio::io::{AsyncRead, AsyncWrite};
 use compio::net::{TcpListener, TcpStream};
 use compio::runtime::Runtime;
-use wire::fixed::Fixed;
-use wire::{Service, ServiceSpec};
+use wire::Service;
 
 use super::{Door, Open, REST, Shared, Then};
-use crate::model::{ModelRow, PerConnection};
+use crate::model::{ModelRow, PerConnection, Takes};
 use crate::network::Stage;
 use crate::network::connection::{Connection, Next, READ_BYTES};
+use crate::service::with_service;
 
 /// Its row of [`crate::model::MODELS`].
 pub const ROW: ModelRow = ModelRow {
     name: "compio",
     about: "a task per connection on compio, in one thread or, with :N, in N, each with a ring and connections of its \
             own; system calls not counted",
-    multiplexes: false,
-    takes_threads: true,
+    stages: None,
+    threads: Takes::NumberOrNothing,
     counts_syscalls: false,
     per_connection: PerConnection::Nothing,
     needs: "io_uring",
@@ -32,13 +31,11 @@ pub const ROW: ModelRow = ModelRow {
             format!("no io_uring: {error}; see kernel.io_uring_disabled, seccomp and the limit of locked memory")
         })
     },
-    run: |stage, _| match *stage.service {
-        ServiceSpec::Fixed { request_bytes, response_bytes } => run(stage, Fixed::new(request_bytes, response_bytes)),
-    },
+    run: |stage, _| with_service!(stage, |service| run(stage, service)),
 };
 
 fn run<S: Service + Sync + Send + 'static>(stage: &Stage<'_>, service: S) -> io::Result<()> {
-    let others = stage.threads.map_or(0, |threads| NonZeroU32::get(threads) - 1);
+    let others = stage.threads.map_or(0, |threads| threads.network - 1);
     let shared = Shared::new(stage, service, others as usize)?;
     let door = Door::new(stage, shared)?;
     thread::scope(|scope| {

@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::io::{self, Read, Write};
-use std::num::NonZeroU32;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, RawFd};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -10,28 +9,26 @@ use std::time::{Duration, Instant};
 
 use may::coroutine;
 use may::net::{TcpListener, TcpStream};
-use wire::fixed::Fixed;
-use wire::{Service, ServiceSpec};
+use wire::Service;
 
 use super::{Door, Open, REST, Shared, Then};
-use crate::model::{ModelRow, PerConnection};
+use crate::model::{ModelRow, PerConnection, Takes};
 use crate::network::Stage;
 use crate::network::connection::{Connection, Next, READ_BYTES};
+use crate::service::with_service;
 
 /// Its row of [`crate::model::MODELS`].
 pub const ROW: ModelRow = ModelRow {
     name: "may",
     about: "a coroutine per connection, a thread of user level with a stack of 32 KiB, on one kernel thread or, with \
             :N, on N; system calls not counted",
-    multiplexes: false,
-    takes_threads: true,
+    stages: None,
+    threads: Takes::NumberOrNothing,
     counts_syscalls: false,
     per_connection: PerConnection::Nothing,
     needs: "two mappings per connection of vm.max_map_count",
     can_run: || Ok(()),
-    run: |stage, _| match *stage.service {
-        ServiceSpec::Fixed { request_bytes, response_bytes } => run(stage, Fixed::new(request_bytes, response_bytes)),
-    },
+    run: |stage, _| with_service!(stage, |service| run(stage, service)),
 };
 
 /// The longest wait for coroutines to end once the server stops.
@@ -43,7 +40,7 @@ type Served = Mutex<HashSet<RawFd>>;
 
 /// Accepts in this thread; may's own threads, which serve, are the process's and stay when the server has ended.
 fn run<S: Service<Conn: Send> + Send + Sync + 'static>(stage: &Stage<'_>, service: S) -> io::Result<()> {
-    let threads = stage.threads.map_or(1, NonZeroU32::get) as usize;
+    let threads = stage.threads.map_or(1, |threads| threads.network) as usize;
     let shared = Shared::new(stage, service, threads)?;
     let served: &'static Served = Box::leak(Box::default());
     // Taken by the first server of a process. The threads are to run where the server may, not each on a CPU of may's.

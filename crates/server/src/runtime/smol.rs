@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::future::poll_fn;
-use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::task::{Poll, ready};
 use std::{io, thread};
@@ -10,27 +9,25 @@ use std::{io, thread};
 use smol::io::{AsyncRead, AsyncWriteExt};
 use smol::net::{TcpListener, TcpStream};
 use smol::{Executor, Timer};
-use wire::fixed::Fixed;
-use wire::{Service, ServiceSpec};
+use wire::Service;
 
 use super::{Door, Open, REST, Shared, Then};
-use crate::model::{ModelRow, PerConnection};
+use crate::model::{ModelRow, PerConnection, Takes};
 use crate::network::Stage;
 use crate::network::connection::{Connection, Next, READ_BYTES};
+use crate::service::with_service;
 
 /// Its row of [`crate::model::MODELS`].
 pub const ROW: ModelRow = ModelRow {
     name: "smol",
     about: "a task per connection on smol's executor, in one thread or, with :N, in N; system calls not counted",
-    multiplexes: false,
-    takes_threads: true,
+    stages: None,
+    threads: Takes::NumberOrNothing,
     counts_syscalls: false,
     per_connection: PerConnection::Nothing,
     needs: "",
     can_run: || Ok(()),
-    run: |stage, _| match *stage.service {
-        ServiceSpec::Fixed { request_bytes, response_bytes } => run(stage, Fixed::new(request_bytes, response_bytes)),
-    },
+    run: |stage, _| with_service!(stage, |service| run(stage, service)),
 };
 
 thread_local! {
@@ -39,7 +36,7 @@ thread_local! {
 }
 
 fn run<S: Service<Conn: Send> + Send + Sync + 'static>(stage: &Stage<'_>, service: S) -> io::Result<()> {
-    let others = stage.threads.map_or(0, |threads| NonZeroU32::get(threads) - 1);
+    let others = stage.threads.map_or(0, |threads| threads.network - 1);
     let shared = Shared::new(stage, service, others as usize)?;
     // Dropped at the end, which ends all tasks. Of smol's own threads one stays, which waits when no thread of ours does.
     let executor = Executor::new();

@@ -3,35 +3,32 @@
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
-use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::task::{Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Builder;
-use wire::fixed::Fixed;
-use wire::{Service, ServiceSpec};
+use wire::Service;
 
 use super::{Door, Open, REST, Shared, Then};
-use crate::model::{ModelRow, PerConnection};
+use crate::model::{ModelRow, PerConnection, Takes};
 use crate::network::Stage;
 use crate::network::connection::{Connection, Inbox, Next};
+use crate::service::with_service;
 
 /// Its row of [`crate::model::MODELS`].
 pub const ROW: ModelRow = ModelRow {
     name: "tokio",
     about: "a task per connection on tokio's current-thread runtime; with :N on its multi-thread one with N workers, \
             even if N is 1; system calls not counted",
-    multiplexes: false,
-    takes_threads: true,
+    stages: None,
+    threads: Takes::NumberOrNothing,
     counts_syscalls: false,
     per_connection: PerConnection::Nothing,
     needs: "",
     can_run: || Ok(()),
-    run: |stage, _| match *stage.service {
-        ServiceSpec::Fixed { request_bytes, response_bytes } => run(stage, Fixed::new(request_bytes, response_bytes)),
-    },
+    run: |stage, _| with_service!(stage, |service| run(stage, service)),
 };
 
 thread_local! {
@@ -40,12 +37,12 @@ thread_local! {
 }
 
 fn run<S: Service<Conn: Send> + Send + Sync + 'static>(stage: &Stage<'_>, service: S) -> io::Result<()> {
-    let shared = Shared::new(stage, service, stage.threads.map_or(0, NonZeroU32::get) as usize)?;
+    let shared = Shared::new(stage, service, stage.threads.map_or(0, |threads| threads.network) as usize)?;
     let mut builder = match stage.threads {
         None => Builder::new_current_thread(),
         Some(threads) => {
             let mut builder = Builder::new_multi_thread();
-            builder.worker_threads(threads.get() as usize);
+            builder.worker_threads(threads.network as usize);
             builder
         }
     };

@@ -1,0 +1,160 @@
+//! What stages hand each other: queues that their one reader takes whole, under one lock (voras2009's lock coalescing).
+//! Nothing is allocated for what goes through once they have grown to their size.
+
+use std::io;
+use std::mem;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use rustix::pipe::PipeFlags;
+
+use crate::workers::{Counters, Syscall};
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The queue of a thread that waits in a mechanism: a descriptor that is watched there tells that it has something.
+#[derive(Debug)]
+pub(super) struct Mailbox<T> {
+    queue: Mutex<Vec<T>>,
+    /// A pipe, because not every mechanism is told of an eventfd. Never full: it has a byte only while the queue was not
+    /// looked at.
+    rung: OwnedFd,
+    bell: OwnedFd,
+}
+
+impl<T> Mailbox<T> {
+    /// # Errors
+    /// When there is no descriptor left.
+    pub(super) fn new() -> io::Result<Self> {
+        let (rung, bell) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        Ok(Self { queue: Mutex::new(Vec::new()), rung, bell })
+    }
+
+    /// Readable when there may be something to take.
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.rung.as_fd()
+    }
+
+    /// Puts something in, and wakes the reader unless that was done for what is in it already.
+    pub(super) fn send(&self, item: T, counters: &Counters) {
+        let mut queue = lock(&self.queue);
+        let was_empty = queue.is_empty();
+        queue.push(item);
+        drop(queue);
+        if was_empty {
+            counters.syscall(Syscall::Wake);
+            let _ = rustix::io::write(&self.bell, &[0]);
+        }
+    }
+
+    /// Takes all there is, in exchange for an empty `taken`. The bell is silenced first: what comes after it rings again.
+    pub(super) fn take(&self, taken: &mut Vec<T>, counters: &Counters) {
+        debug_assert!(taken.is_empty(), "the last ones are done");
+        counters.syscall(Syscall::Wake);
+        let _ = rustix::io::read(&self.rung, &mut [0; 16]);
+        mem::swap(&mut *lock(&self.queue), taken);
+    }
+}
+
+/// The queue of a thread that does nothing but take from it.
+#[derive(Debug)]
+pub(super) struct Jobs<T> {
+    state: Mutex<State<T>>,
+    arrived: Condvar,
+}
+
+#[derive(Debug)]
+struct State<T> {
+    queue: Vec<T>,
+    /// Whether the reader waits, and nobody has woken it yet.
+    waits: bool,
+    closed: bool,
+}
+
+impl<T> Jobs<T> {
+    pub(super) fn new() -> Self {
+        Self { state: Mutex::new(State { queue: Vec::new(), waits: false, closed: false }), arrived: Condvar::new() }
+    }
+
+    /// Puts something in, and wakes the reader if it waits.
+    pub(super) fn send(&self, item: T, counters: &Counters) {
+        let mut state = lock(&self.state);
+        state.queue.push(item);
+        let waits = mem::take(&mut state.waits);
+        drop(state);
+        if waits {
+            counters.syscall(Syscall::Wake);
+            self.arrived.notify_one();
+        }
+    }
+
+    /// Waits until there is something, and takes all of it, in exchange for an empty `taken`. `false` once it is closed and
+    /// empty.
+    pub(super) fn take(&self, taken: &mut Vec<T>, counters: &Counters) -> bool {
+        debug_assert!(taken.is_empty(), "the last ones are done");
+        let mut state = lock(&self.state);
+        while state.queue.is_empty() {
+            if state.closed {
+                return false;
+            }
+            state.waits = true;
+            counters.syscall(Syscall::Wait);
+            state = self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        mem::swap(&mut state.queue, taken);
+        true
+    }
+
+    /// The reader ends when it has taken what is left.
+    pub(super) fn close(&self) {
+        lock(&self.state).closed = true;
+        self.arrived.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::event::{PollFd, PollFlags};
+
+    use super::*;
+
+    const MANY: u32 = 20_000;
+
+    #[test]
+    fn all_that_is_sent_arrives_in_order_and_wakes_a_reader_that_waits_in_poll() {
+        let mailbox = Mailbox::new().unwrap();
+        let (sends, takes) = (Counters::default(), Counters::default());
+        std::thread::scope(|scope| {
+            scope.spawn(|| (0..MANY).for_each(|item| mailbox.send(item, &sends)));
+            let (mut all, mut taken) = (Vec::new(), Vec::new());
+            while all.len() < MANY as usize {
+                rustix::event::poll(&mut [PollFd::from_borrowed_fd(mailbox.descriptor(), PollFlags::IN)], None)
+                    .unwrap();
+                mailbox.take(&mut taken, &takes);
+                all.append(&mut taken);
+            }
+            assert!(all.into_iter().eq(0..MANY));
+        });
+        assert!(mailbox.queue.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn jobs_arrive_in_order_and_a_closed_queue_is_emptied_first() {
+        let jobs = Jobs::new();
+        let (sends, takes) = (Counters::default(), Counters::default());
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let (mut all, mut taken) = (Vec::new(), Vec::new());
+                while jobs.take(&mut taken, &takes) {
+                    all.append(&mut taken);
+                }
+                all
+            });
+            (0..MANY).for_each(|item| jobs.send(item, &sends));
+            jobs.close();
+            assert!(reader.join().unwrap().into_iter().eq(0..MANY));
+        });
+    }
+}

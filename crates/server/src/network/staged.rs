@@ -1,0 +1,194 @@
+//! Event-driven servers in stages (voras2009): accept, always one thread unless each network thread has a listener of its
+//! own; network, in the accept thread or in threads beside it; payload, in the network thread or in threads beside that.
+
+use std::io;
+use std::ops::Range;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
+use std::thread::{self, Scope};
+
+use wire::Service;
+
+use super::Stage;
+use super::payload::{self, HandOff, Message};
+use super::queue::{Jobs, Mailbox};
+use crate::accept::Accept;
+use crate::host::pin;
+use crate::model::{NetworkStage, PayloadStage, Stages};
+use crate::socket::{self, Accepted, Acceptor};
+use crate::workers::{Counters, Syscall};
+
+/// What a network thread is given. Without a mailbox nobody hands it anything; without a listener it does not accept.
+pub(super) struct Network<'a, S> {
+    pub(super) service: &'a S,
+    pub(super) listener: Option<&'a OwnedFd>,
+    /// Readable when the server is to stop. Those that have a mailbox are told by it.
+    pub(super) stop: Option<BorrowedFd<'a>>,
+    pub(super) mailbox: Option<&'a Mailbox<Message>>,
+    pub(super) connections_max: usize,
+    pub(super) counters: &'static Counters,
+}
+
+impl<S> Clone for Network<'_, S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S> Copy for Network<'_, S> {}
+
+/// A family of mechanisms: how its network threads run, until they are told to stop.
+pub(super) trait Family {
+    /// Whether its connections are to be non-blocking.
+    const NONBLOCKING: bool;
+
+    /// With payload in the network thread.
+    fn inline<S: Service>(network: Network<'_, S>) -> io::Result<()>;
+
+    /// With payload in other threads.
+    fn hand_off<'a, S: Service>(network: Network<'a, S>, payload: HandOff<'_, 'a, S::Conn>) -> io::Result<()>;
+}
+
+/// Runs all stages, until the server stops.
+pub(super) fn run<F: Family, S: Service<Conn: Send> + Sync>(stage: &Stage<'_>, service: &S) -> io::Result<()> {
+    let stages = stage.model.stages.expect("a model that multiplexes has stages");
+    let threads = stage.threads.unwrap_or_default();
+    let in_accept = threads.network == 0 || stages.network == NetworkStage::InAccept;
+    let networks = if in_accept { 1 } else { threads.network as usize };
+    let payloads = match stages.payload {
+        PayloadStage::InNetwork => 0,
+        PayloadStage::Threads => threads.payload.unwrap_or(1) as usize,
+        PayloadStage::Paired => networks,
+    };
+    if in_accept && payloads == 0 {
+        // One thread for everything: nobody to hear from.
+        let (listener, stop, counters) = (Some(stage.listener), Some(stage.stop), stage.workers.accept());
+        let connections_max = stage.connections_max;
+        stage.say_started();
+        return F::inline(Network { service, listener, stop, mailbox: None, connections_max, counters });
+    }
+    let mailboxes = (0..networks).map(|_| Mailbox::new()).collect::<io::Result<Vec<_>>>()?;
+    let own = if stage.accept == Accept::Reuseport { networks } else { 0 };
+    let listeners = (0..own).map(|_| socket::listen_beside(stage.listener)).collect::<io::Result<Vec<_>>>()?;
+    let queues: Vec<Jobs<_>> = (0..payloads).map(|_| Jobs::new()).collect();
+    let crew = Crew { stage, failure: Mutex::new(None) };
+    thread::scope(|scope| {
+        let mut cursor = 0;
+        let mut start = || {
+            for (number, queue) in queues.iter().enumerate() {
+                crew.start(scope, &mut cursor, format!("payload-{number}"), &stage.cpus.payload, move |counters| {
+                    payload::work(queue, service, counters);
+                    Ok(())
+                })?;
+            }
+            if in_accept {
+                return Ok(());
+            }
+            for (number, mailbox) in mailboxes.iter().enumerate() {
+                let listener = listeners.get(number);
+                let queues = &queues[served_by(stages, number, payloads)];
+                let connections_max = stage.connections_max;
+                crew.start(scope, &mut cursor, format!("network-{number}"), &stage.cpus.network, move |counters| {
+                    let (stop, mailbox) = (None, Some(mailbox));
+                    let network = Network { service, listener, stop, mailbox, connections_max, counters };
+                    run_network::<F, S>(network, queues)
+                })?;
+            }
+            Ok(())
+        };
+        let outcome = start().and_then(|()| {
+            stage.say_started();
+            match (in_accept, stage.accept) {
+                (true, _) => {
+                    let (listener, stop, mailbox) = (Some(stage.listener), Some(stage.stop), mailboxes.first());
+                    let (connections_max, counters) = (stage.connections_max, stage.workers.accept());
+                    let network = Network { service, listener, stop, mailbox, connections_max, counters };
+                    run_network::<F, S>(network, &queues)
+                }
+                (false, Accept::Reuseport) => stage.wait_for_stop(),
+                (false, _) => hand_over(stage, &mailboxes, F::NONBLOCKING),
+            }
+        });
+        for mailbox in &mailboxes {
+            mailbox.send(Message::Stop, stage.workers.accept());
+        }
+        queues.iter().for_each(Jobs::close);
+        outcome
+    })?;
+    crew.failure.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+}
+
+/// The payload threads that serve a network thread.
+fn served_by(stages: Stages, network: usize, payloads: usize) -> Range<usize> {
+    match stages.payload {
+        PayloadStage::InNetwork => 0..0,
+        PayloadStage::Threads => 0..payloads,
+        PayloadStage::Paired => network..network + 1,
+    }
+}
+
+fn run_network<'a, F: Family, S: Service>(
+    network: Network<'a, S>,
+    queues: &[Jobs<payload::Job<'a, S::Conn>>],
+) -> io::Result<()> {
+    match network.mailbox {
+        Some(home) if !queues.is_empty() => F::hand_off(network, HandOff::new(queues, home)),
+        _ => F::inline(network),
+    }
+}
+
+/// The threads beside the accept thread.
+struct Crew<'a, 'stage> {
+    stage: &'a Stage<'stage>,
+    /// What the first of them failed with.
+    failure: Mutex<Option<io::Error>>,
+}
+
+impl Crew<'_, '_> {
+    /// Starts a thread, on CPUs of its stage. The server ends when it fails.
+    fn start<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        cursor: &mut usize,
+        name: String,
+        cpus: &'scope [usize],
+        work: impl FnOnce(&'static Counters) -> io::Result<()> + Send + 'scope,
+    ) -> io::Result<()> {
+        let slot = self.stage.workers.claim(cursor).ok_or_else(|| io::Error::other("more threads than counters"))?;
+        self.stage.workers.accept().syscall(Syscall::Spawn);
+        let thread = thread::Builder::new().name(name).spawn_scoped(scope, move || {
+            if let Err(error) = pin(cpus).and_then(|()| work(&slot.counters)) {
+                let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+                failure.get_or_insert(error);
+                drop(failure);
+                self.stage.end_early();
+            }
+            slot.release();
+        });
+        thread.map(drop).inspect_err(|_| slot.release())
+    }
+}
+
+/// The accept stage in a thread of its own: connections go to the network threads in turn.
+fn hand_over(stage: &Stage<'_>, mailboxes: &[Mailbox<Message>], nonblocking: bool) -> io::Result<()> {
+    let counters = stage.workers.accept();
+    let mut acceptor = Acceptor::for_others(stage.listener, nonblocking, counters)?;
+    for mailbox in mailboxes.iter().cycle() {
+        loop {
+            match acceptor.accept()? {
+                Accepted::Connection(connection) => {
+                    if stage.workers.connections_open() >= stage.connections_max as u64 {
+                        acceptor.refuse(connection);
+                        continue;
+                    }
+                    counters.accepted.add(1);
+                    mailbox.send(Message::Connection(connection), counters);
+                    break;
+                }
+                Accepted::None | Accepted::WouldBlock => {}
+                Accepted::Shutdown => return Ok(()),
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,150 @@
+//! What a request costs the server besides its I/O: time of a CPU, or a wait such as a disk would make.
+
+use std::cell::Cell;
+use std::hint::black_box;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use wire::Service;
+
+/// Work that is done for each request, in the thread that works out its response.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Work {
+    /// What it takes.
+    pub kind: Kind,
+    /// How much of it, in nanoseconds; the mean where it is random.
+    pub time_ns: u64,
+    /// Whether each request's time is drawn from an exponential distribution, instead of being the same for all.
+    #[serde(default)]
+    pub exponential: bool,
+}
+
+/// What work takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Time of a CPU: a loop whose speed is measured once. Being preempted makes it longer, as it does real work.
+    Cpu,
+    /// A wait in which the thread does nothing and the CPU is free: what reading from a disk would be.
+    Sleep,
+}
+
+impl Work {
+    /// Does the work of so many requests.
+    fn perform(&self, requests: u64) {
+        for _ in 0..requests {
+            let time_ns = if self.exponential { self.time_ns as f64 * exponential() } else { self.time_ns as f64 };
+            match self.kind {
+                Kind::Cpu => spin(time_ns * rounds_per_ns()),
+                Kind::Sleep => std::thread::sleep(Duration::from_nanos(time_ns as u64)),
+            }
+        }
+    }
+}
+
+/// A service whose requests are work. Without any, this is one branch that is always foreseen.
+#[derive(Debug)]
+pub struct Worked<S> {
+    service: S,
+    work: Option<Work>,
+}
+
+impl<S> Worked<S> {
+    /// `service`, with `work` for each of its requests.
+    pub fn new(service: S, work: Option<Work>) -> Self {
+        if work.is_some_and(|work| work.kind == Kind::Cpu) {
+            // Before the first request, which would have to wait for it.
+            rounds_per_ns();
+        }
+        Self { service, work }
+    }
+}
+
+impl<S: Service> Service for Worked<S> {
+    type Conn = S::Conn;
+
+    #[inline]
+    fn receive(&self, conn: &mut S::Conn, input: &[u8]) -> u64 {
+        let requests = self.service.receive(conn, input);
+        if let Some(work) = &self.work {
+            work.perform(requests);
+        }
+        requests
+    }
+
+    #[inline]
+    fn unsent<'a>(&'a self, conn: &'a S::Conn) -> &'a [u8] {
+        self.service.unsent(conn)
+    }
+
+    #[inline]
+    fn sent(&self, conn: &mut S::Conn, count: usize) {
+        self.service.sent(conn, count);
+    }
+}
+
+/// Keeps a CPU busy.
+fn spin(rounds: f64) {
+    let mut at = 1u64;
+    for _ in 0..rounds as u64 {
+        at = black_box(at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+    }
+    black_box(at);
+}
+
+/// The speed of [`spin`], measured at the first call: the quickest of many short runs, which nobody interrupted.
+fn rounds_per_ns() -> f64 {
+    static SPEED: OnceLock<f64> = OnceLock::new();
+    *SPEED.get_or_init(|| {
+        const ROUNDS: f64 = 20_000.0;
+        let quickest = (0..100).map(|_| {
+            let started = Instant::now();
+            spin(ROUNDS);
+            started.elapsed()
+        });
+        ROUNDS / quickest.min().unwrap_or_default().as_nanos().max(1) as f64
+    })
+}
+
+/// A draw with mean 1, from a generator that each thread has for itself.
+fn exponential() -> f64 {
+    thread_local! {
+        static STATE: Cell<u64> = const { Cell::new(0) };
+    }
+    // splitmix64 (Steele, Lea, Flood 2014): one addition is all its state.
+    let state = STATE.get().wrapping_add(0x9E37_79B9_7F4A_7C15);
+    STATE.set(state);
+    let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    let uniform = ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1u64 << 53) as f64;
+    -(1.0 - uniform).ln()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn took(work: Work, requests: u64) -> Duration {
+        let started = Instant::now();
+        work.perform(requests);
+        started.elapsed()
+    }
+
+    #[test]
+    fn work_takes_at_least_its_time() {
+        let work = |kind| Work { kind, time_ns: 1_000_000, exponential: false };
+        assert!(took(work(Kind::Sleep), 3) >= Duration::from_millis(3));
+        // The speed is that of the quickest run: no later one is much quicker.
+        assert!(took(work(Kind::Cpu), 5) >= Duration::from_millis(4));
+    }
+
+    #[test]
+    fn random_work_has_its_mean() {
+        let draws: Vec<f64> = (0..100_000).map(|_| exponential()).collect();
+        let mean = draws.iter().sum::<f64>() / draws.len() as f64;
+        assert!((mean - 1.0).abs() < 0.02, "{mean}");
+        let beyond = draws.iter().filter(|draw| **draw > 3.0).count() as f64 / draws.len() as f64;
+        assert!((beyond - (-3.0f64).exp()).abs() < 0.01, "{beyond}");
+    }
+}
