@@ -199,12 +199,13 @@ impl Drop for Server {
 }
 
 /// Raises a soft limit to the hard one. What that is worth is checked when the plan is made.
-fn raise(resource: Resource) {
+pub(crate) fn raise(resource: Resource) {
     let maximum = rustix::process::getrlimit(resource).maximum;
     let _ = rustix::process::setrlimit(resource, Rlimit { current: maximum, maximum });
 }
 
-fn pin(cpus: &[usize]) -> io::Result<()> {
+/// Keeps the calling thread, and what it starts, to these CPUs.
+pub(crate) fn pin(cpus: &[usize]) -> io::Result<()> {
     if cpus.is_empty() {
         return Ok(());
     }
