@@ -73,11 +73,15 @@ pub struct ExecError(String);
 
 impl Exec {
     /// Starts the command on a free port of 127.0.0.1 and waits until it accepts a connection. `on_end` is called in a
-    /// thread of its own should it end before it is stopped. Soft limits are raised as for servers of ours.
+    /// thread of its own once it has ended, `is_stopped` is asked while it starts. Soft limits are raised as for servers of ours.
     ///
     /// # Errors
     /// When it cannot be started, ends, or accepts nothing in time: how it ended and what it said.
-    pub fn start(config: &ExecConfig, on_end: impl Fn() + Clone + Send + 'static) -> Result<Self, ExecError> {
+    pub fn start(
+        config: &ExecConfig,
+        on_end: impl Fn() + Clone + Send + 'static,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<Self, ExecError> {
         host::raise(Resource::Nofile);
         host::raise(Resource::Nproc);
         rustix::process::set_child_subreaper(Some(Pid::INIT))
@@ -89,7 +93,7 @@ impl Exec {
         loop {
             let port = free_port().map_err(|error| ExecError(format!("no port of 127.0.0.1 is free: {error}")))?;
             let mut exec = Self::spawn(config, port, on_end.clone())?;
-            match exec.wait_until_ready(Duration::from_nanos(config.start_timeout_ns)) {
+            match exec.wait_until_ready(Duration::from_nanos(config.start_timeout_ns), is_stopped) {
                 Ok(()) => {
                     exec.ready = exec.snapshot();
                     return Ok(exec);
@@ -101,13 +105,13 @@ impl Exec {
     }
 
     fn spawn(config: &ExecConfig, port: u16, on_end: impl Fn() + Send + 'static) -> Result<Self, ExecError> {
-        let arguments: Vec<String> =
-            config.command.iter().map(|argument| filled_in(argument, config, port)).collect();
+        let arguments: Vec<String> = config.command.iter().map(|argument| filled_in(argument, config, port)).collect();
         let [program, arguments @ ..] = arguments.as_slice() else {
             return Err(ExecError("the command is empty; name a program".into()));
         };
         let cannot = |what: &str, error: io::Error| ExecError(format!("{what} `{program}`: {error}"));
-        let (output, input) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|e| cannot("no pipe for", e.into()))?;
+        let (output, input) =
+            rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|e| cannot("no pipe for", e.into()))?;
         let errors = input.try_clone().map_err(|error| cannot("no pipe for", error))?;
         let mut command = Command::new(program);
         command.args(arguments).envs(&config.environment).process_group(0);
@@ -149,12 +153,15 @@ impl Exec {
         Ok(exec)
     }
 
-    fn wait_until_ready(&self, patience: Duration) -> Result<(), ExecError> {
+    fn wait_until_ready(&self, patience: Duration, is_stopped: &dyn Fn() -> bool) -> Result<(), ExecError> {
         let deadline = Instant::now() + patience;
         loop {
             let accepts = TcpStream::connect_timeout(&self.address, LOOK.max(patience / 10)).is_ok();
             if self.has_ended() {
                 return Err(ExecError(format!("the command ended before it served: {}", self.last_words())));
+            }
+            if is_stopped() {
+                return Err(ExecError("stopped while it started".into()));
             }
             if accepts {
                 return Ok(());
@@ -248,9 +255,10 @@ fn is_taken(port: u16) -> bool {
 
 fn filled_in(argument: &str, config: &ExecConfig, port: u16) -> String {
     let numbers = [u32::from(port), config.request_bytes, config.response_bytes];
-    PLACEHOLDERS.iter().zip(numbers).fold(argument.to_owned(), |text, (name, number)| {
-        text.replace(&format!("{{{name}}}"), &number.to_string())
-    })
+    PLACEHOLDERS
+        .iter()
+        .zip(numbers)
+        .fold(argument.to_owned(), |text, (name, number)| text.replace(&format!("{{{name}}}"), &number.to_string()))
 }
 
 /// Whether `program` is a file that may be run: itself where it has a `/`, else somewhere in PATH.
@@ -258,9 +266,7 @@ fn filled_in(argument: &str, config: &ExecConfig, port: u16) -> String {
 /// # Errors
 /// Why not.
 pub fn find(program: &str, directory: Option<&Path>, path: Option<&str>) -> Result<(), String> {
-    let is_program = |file: &Path| {
-        file.is_file() && rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok()
-    };
+    let is_program = |file: &Path| file.is_file() && rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok();
     if program.contains('/') {
         let file = directory.unwrap_or(Path::new("")).join(program);
         let why = if file.exists() { "is no program that may be run" } else { "is not there" };
@@ -288,8 +294,7 @@ fn reap(leader: Pid, kept: &Mutex<Kept>, on_end: impl Fn()) {
     loop {
         let (mut status, mut used) = (0, MaybeUninit::<libc::rusage>::zeroed());
         // SAFETY: the kernel fills in both, or leaves them zeroed, which is a valid value.
-        let (pid, used) =
-            unsafe { (libc::wait4(-1, &raw mut status, 0, used.as_mut_ptr()), used.assume_init()) };
+        let (pid, used) = unsafe { (libc::wait4(-1, &raw mut status, 0, used.as_mut_ptr()), used.assume_init()) };
         if pid < 0 {
             if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted {
                 continue;

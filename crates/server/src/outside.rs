@@ -217,7 +217,8 @@ mod tests {
     fn connections_are_those_of_the_listener_s_side() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let streams: Vec<_> = (0..3).map(|_| (TcpStream::connect(address).unwrap(), listener.accept().unwrap())).collect();
+        let streams: Vec<_> =
+            (0..3).map(|_| (TcpStream::connect(address).unwrap(), listener.accept().unwrap())).collect();
         assert_eq!(connections(address.port()), 3);
         drop(streams);
     }
