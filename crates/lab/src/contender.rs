@@ -147,4 +147,25 @@ mod tests {
         };
         assert_eq!(line(&exec), r#"A=1 "serve it" {port} "a\u{1b}[2Jb" "" (in /srv)"#);
     }
+
+    #[test]
+    fn what_is_planned_of_either_reads_back_and_ours_as_it_ever_was() {
+        let text = "name = \"x\"\narchitectures = [\"epoll\", \"exec:it\"]\n\
+                    [exec.it]\ncommand = [\"sh\", \"{port}\"]\nenvironment = { PORT = \"{port}\" }\n\
+                    [workload]\nconnections = 1\nrate = 1\nrequest = \"1B\"\nresponse = \"2B\"\n\
+                    [phases]\nramp = \"0\"\nhold = \"0\"\nmeasure = \"1s\"\n";
+        let experiment = crate::experiment::Experiment::parse(text, "x.toml").unwrap();
+        let again = toml::to_string(&experiment).unwrap();
+        assert_eq!(crate::experiment::Experiment::parse(&again, "again").unwrap(), experiment);
+        let plan = crate::plan::plan(&experiment, &crate::host::Host::this()).unwrap();
+        assert_eq!(commands(&plan.trials), ["exec:it: PORT={port} sh {port}"]);
+        for trial in &plan.trials {
+            let stored = serde_json::to_value(trial).unwrap();
+            assert_eq!(serde_json::from_value::<Trial>(stored.clone()).unwrap(), *trial);
+            if let Subject::Ours(config) = &trial.serve {
+                // Runs of before there were others have this and no more.
+                assert_eq!(stored["serve"], serde_json::to_value(config).unwrap());
+            }
+        }
+    }
 }

@@ -138,7 +138,7 @@ pub struct Exec {
     /// Where it is started; without it, where muxbench is. A program with a `/` in its name is looked for from there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<PathBuf>,
-    /// What is put into its environment.
+    /// What is put into its environment, with the same replaced.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
     /// It must accept a connection within this time.
@@ -153,31 +153,28 @@ impl Exec {
         if self.command.first().is_none_or(String::is_empty) {
             return Err("command: names no program; write it like [\"python3\", \"server.py\", \"{port}\"]".into());
         }
-        for argument in &self.command {
-            // What looks like a placeholder; braces around anything else are an argument's own.
-            for (at, _) in argument.match_indices('{') {
-                let Some((name, _)) = argument[at + 1..].split_once('}') else { continue };
+        let texts = || self.command.iter().chain(self.environment.values());
+        for text in texts() {
+            // What looks like a placeholder; braces around anything else are the text's own.
+            for (at, _) in text.match_indices('{') {
+                let Some((name, _)) = text[at + 1..].split_once('}') else { continue };
                 let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
                 if is_name && !PLACEHOLDERS.contains(&name) {
-                    return Err(format!(
-                        "command: unknown placeholder `{{{name}}}`; there are {{{}}}",
-                        PLACEHOLDERS.join("}, {")
-                    ));
+                    let known = PLACEHOLDERS.join("}, {");
+                    return Err(format!("command: unknown placeholder `{{{name}}}`; there are {{{known}}}"));
                 }
             }
         }
-        if !self.command.iter().skip(1).any(|argument| argument.contains("{port}")) {
+        if !texts().skip(1).any(|text| text.contains("{port}")) {
             return Err("command: no argument has `{port}` in it, which is where the server must listen; add it".into());
         }
         if self.start_timeout.0 == 0 {
             return Err("start-timeout: 0 lets no server start; write a time above 0, like 10s".into());
         }
-        let bad = |name: &&String| name.is_empty() || name.contains(['=', '\0']);
-        if let Some(name) = self.environment.keys().find(bad) {
-            return Err(format!("environment: `{name}` cannot name a variable"));
+        if let Some(name) = self.environment.keys().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
+            return Err(format!("environment.{name}: that cannot name a variable"));
         }
-        let texts = self.command.iter().chain(self.environment.values());
-        if texts.into_iter().any(|text| text.contains('\0')) {
+        if texts().any(|text| text.contains('\0')) {
             return Err("command: a program can be given no text with a zero byte in it".into());
         }
         Ok(())
@@ -308,7 +305,7 @@ impl Experiment {
             return Err("phases.measure: 0 measures nothing; write a time above 0, like 10s".into());
         }
         for (name, exec) in &self.exec {
-            contender::check_name(name).map_err(|why| format!("exec.{name}: {why}"))?;
+            contender::check_name(name).map_err(|why| format!("exec.{name}.command: {why}"))?;
             exec.check().map_err(|why| format!("exec.{name}.{why}"))?;
             if !self.architectures.0.contains(&Contender::Exec(name.clone())) {
                 return Err(format!(

@@ -210,15 +210,12 @@ fn the_examples_answer_what_was_asked_before_a_half_close() {
     }
 }
 
-/// A server that makes children which would like to stay: one in a session of its own, one that ignores SIGTERM. It
-/// serves by the example that follows.
-fn clinging(mark: &str) -> Vec<(String, Vec<String>)> {
+/// A server with children that would like to stay: one in a session of its own, one that ignores SIGTERM.
+fn clinging() -> Vec<(String, Vec<String>)> {
     let script = format!(
-        "setsid sleep 1000 {mark} & (trap '' TERM; while :; do sleep 1 {mark}; done) & \
+        "setsid sleep 1000 & (trap '' TERM; while :; do sleep 1; done) & \
          python3 {ROOT}/examples/servers/python/asyncio_server.py $1 $2 $3 & wait"
     );
-    // `sleep` would not take the mark as an argument; the environment has it.
-    let script = script.replace(&format!(" {mark}"), "");
     vec![("clinging".to_owned(), words(&["sh", "-c", &script, "sh", "{port}", "{request}", "{response}"]))]
 }
 
@@ -229,7 +226,7 @@ fn nothing_outlives_a_run_however_it_ends() {
         let mark = format!("MUXBENCH_TEST_MARK=clinging-{}-{at}", std::process::id());
         let (name, value) = mark.split_once('=').unwrap();
         let measure = if signal.is_some() { "60s" } else { "300ms" };
-        let file = experiment(&clinging(&mark), 1, measure, &format!("environment = {{ {name} = \"{value}\" }}"));
+        let file = experiment(&clinging(), 1, measure, &format!("environment = {{ {name} = \"{value}\" }}"));
         fs::write(folder.path().join("x.toml"), file).unwrap();
         let mut child = muxbench()
             .args(["run", "x.toml", "--allow-exec", "--quiet", "--output", "here"])

@@ -63,7 +63,7 @@ pub struct ExecConfig {
     pub command: Vec<String>,
     /// Where it is started; without it, where we are.
     pub directory: Option<PathBuf>,
-    /// What is put into its environment.
+    /// What is put into its environment; the same stand for numbers there.
     pub environment: BTreeMap<String, String>,
     /// Size of a request, in bytes.
     pub request_bytes: u32,

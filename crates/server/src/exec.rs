@@ -23,7 +23,7 @@ use crate::counters::{Snapshot, Totals};
 use crate::outside::{self, Outside};
 use crate::{host, usage};
 
-/// What stands for numbers in a command's arguments.
+/// What stands for numbers in a command's arguments and environment.
 pub const PLACEHOLDERS: &[&str] = &["port", "request", "response"];
 
 /// How often another port is tried when somebody has taken the one that was free.
@@ -114,7 +114,8 @@ impl Exec {
             rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|e| cannot("no pipe for", e.into()))?;
         let errors = input.try_clone().map_err(|error| cannot("no pipe for", error))?;
         let mut command = Command::new(program);
-        command.args(arguments).envs(&config.environment).process_group(0);
+        let environment = config.environment.iter().map(|(name, value)| (name, filled_in(value, config, port)));
+        command.args(arguments).envs(environment).process_group(0);
         command.stdin(Stdio::null()).stdout(input).stderr(errors);
         if let Some(directory) = &config.directory {
             command.current_dir(directory);
