@@ -27,7 +27,7 @@ pub struct Experiment {
     /// What it is for, in a sentence.
     #[serde(default)]
     pub about: String,
-    /// How the servers are built: MODEL[:THREADS][/MECHANISM], or exec:NAME, the command of the table exec.NAME.
+    /// How the servers are built: `MODEL[:THREADS][/MECHANISM]`, or `exec:NAME`, the command of the table `exec.NAME`.
     #[schemars(with = "List<String>")]
     pub architectures: List<Contender>,
     /// How often each trial is run, on the same schedule. Intervals come from repeats.
