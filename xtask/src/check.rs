@@ -1,25 +1,25 @@
 //! Everything that has to pass before a change is merged.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, bail};
 
-use crate::python;
+use crate::{python, servers};
 
 /// Runs all steps in order; the first that fails ends it.
 ///
 /// # Errors
 /// Which step failed, and how to run it alone.
 pub fn all() -> anyhow::Result<()> {
-    cargo(&["fmt", "--all", "--check"], None)?;
-    cargo(&["clippy", "--workspace", "--all-targets", "--all-features", "--locked", "--", "-D", "warnings"], None)?;
-    let interpreter = python::prepare()?;
-    cargo(&["test", "--workspace", "--all-features", "--locked"], Some(&interpreter))?;
-    cargo(&["doc", "--workspace", "--no-deps", "--document-private-items", "--all-features", "--locked"], None)
+    cargo(&["fmt", "--all", "--check"], &[])?;
+    cargo(&["clippy", "--workspace", "--all-targets", "--all-features", "--locked", "--", "-D", "warnings"], &[])?;
+    let prepared = [(python::VARIABLE, python::prepare()?), (servers::VARIABLE, servers::prepare()?)];
+    cargo(&["test", "--workspace", "--all-features", "--locked"], &prepared)?;
+    cargo(&["doc", "--workspace", "--no-deps", "--document-private-items", "--all-features", "--locked"], &[])
 }
 
-fn cargo(arguments: &[&str], interpreter: Option<&Path>) -> anyhow::Result<()> {
+fn cargo(arguments: &[&str], prepared: &[(&str, PathBuf)]) -> anyhow::Result<()> {
     let step = format!("cargo {}", arguments.join(" "));
     println!("== {step}");
     let status = Command::new(env!("CARGO"))
@@ -28,7 +28,7 @@ fn cargo(arguments: &[&str], interpreter: Option<&Path>) -> anyhow::Result<()> {
         .env("RUSTDOCFLAGS", "-D warnings")
         // A changed text is to fail, not to be written down as right.
         .env("INSTA_UPDATE", "no")
-        .envs(interpreter.map(|interpreter| (python::VARIABLE, interpreter)))
+        .envs(prepared.iter().map(|(variable, path)| (variable, path)))
         .status()
         .with_context(|| format!("cannot run `{step}`"))?;
     if !status.success() {

@@ -3,11 +3,12 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::Command;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 
 use crate::check::root;
+use crate::debian::{self, said};
 
 /// The variable that tells tests where the interpreter is.
 pub const VARIABLE: &str = "MUXBENCH_PYTHON";
@@ -35,7 +36,8 @@ pub fn prepare() -> anyhow::Result<PathBuf> {
     eprintln!("== preparing target/python (duckdb, polars, hdrhistogram)");
     if let Err(error) = make(&folder) {
         eprintln!("python3 -m venv: {error:#}; installing Debian's python3-venv");
-        install_venv().with_context(|| {
+        // Debian leaves `venv` out of its python3.
+        debian::install("python3-venv", "install Python 3 with its module venv").with_context(|| {
             format!("`python3 -m venv target/python` fails ({error:#}), and python3-venv cannot be installed either")
         })?;
         make(&folder).context("`python3 -m venv target/python` fails with python3-venv installed")?;
@@ -60,30 +62,6 @@ fn make(folder: &Path) -> anyhow::Result<()> {
         fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))?;
     }
     said(Command::new("python3").args(["-m", "venv"]).arg(folder))
-}
-
-/// Debian leaves `venv` out of its python3.
-fn install_venv() -> anyhow::Result<()> {
-    let remedy = "as root, run `apt-get update && apt-get install python3-venv`, or install Python 3 with its module \
-                  venv in the way of this system";
-    for arguments in [["--quiet", "update"].as_slice(), &["--quiet", "--yes", "install", "python3-venv"]] {
-        said(Command::new("apt-get").args(arguments).env("DEBIAN_FRONTEND", "noninteractive")).context(remedy)?;
-    }
-    Ok(())
-}
-
-/// Runs a command; what it said is the error when it fails.
-fn said(command: &mut Command) -> anyhow::Result<()> {
-    let Output { status, stdout, stderr } = command
-        .stdin(Stdio::null())
-        .output()
-        .with_context(|| format!("cannot run {}", command.get_program().to_string_lossy()))?;
-    if !status.success() {
-        let said = [stdout, stderr].concat();
-        let said = String::from_utf8_lossy(&said);
-        bail!("{} failed ({status}): {}", command.get_program().to_string_lossy(), said.trim());
-    }
-    Ok(())
 }
 
 fn version(interpreter: &Path) -> String {

@@ -136,6 +136,7 @@ fn unsafe_stays_where_system_calls_are() {
         "crates/lab/src/child.rs",
         "crates/lab/src/probe.rs",
         "crates/muxbench/tests/common/mod.rs",
+        "crates/server/src/exec.rs",
         "crates/server/src/mechanism/epoll.rs",
         "crates/server/src/mechanism/io_uring.rs",
         "crates/server/src/mechanism/io_uring/buffers.rs",

@@ -1,16 +1,20 @@
 //! What the user says: an experiment file, or the flags of `compare`, which make the same value.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 
 use load::config::{Choice, ClockChoice, Pacing, Roles, Schedule, Timestamps};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::{F64Deserializer, I64Deserializer, SeqAccessDeserializer, StrDeserializer};
 use serde::de::{IntoDeserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
-use server::{Accept, Architecture};
+use server::Accept;
+use server::exec::PLACEHOLDERS;
 
+use crate::contender::{self, Contender};
 pub use crate::mistake::ExperimentError;
 use crate::units::{Cpus, Rate, Share, Size, Time};
 
@@ -23,9 +27,9 @@ pub struct Experiment {
     /// What it is for, in a sentence.
     #[serde(default)]
     pub about: String,
-    /// How the servers are built: MODEL[/MECHANISM].
+    /// How the servers are built: `MODEL[:THREADS][/MECHANISM]`, or `exec:NAME`, the command of the table `exec.NAME`.
     #[schemars(with = "List<String>")]
-    pub architectures: List<Architecture>,
+    pub architectures: List<Contender>,
     /// How often each trial is run, on the same schedule. Intervals come from repeats.
     #[serde(default = "one")]
     pub repeats: NonZeroU32,
@@ -39,6 +43,9 @@ pub struct Experiment {
     /// How the servers are built, besides their architectures.
     #[serde(default, skip_serializing_if = "Server::is_default")]
     pub server: Server,
+    /// Somebody else's servers, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub exec: BTreeMap<String, Exec>,
     /// How the client is built.
     #[serde(default)]
     pub client: Client,
@@ -118,6 +125,59 @@ pub struct Server {
 impl Server {
     fn is_default(&self) -> bool {
         *self == Self::default()
+    }
+}
+
+/// Somebody else's server: a command. No shell is asked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Exec {
+    /// The program and its arguments. In each, `{port}`, `{request}` and `{response}` are replaced: the port of 127.0.0.1 to
+    /// listen on, and the sizes in bytes.
+    pub command: Vec<String>,
+    /// Where it is started; without it, where muxbench is. A program with a `/` in its name is looked for from there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<PathBuf>,
+    /// What is put into its environment, with the same replaced.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
+    /// It must accept a connection within this time.
+    #[serde(default = "ten_seconds")]
+    pub start_timeout: Time,
+}
+
+impl Exec {
+    /// # Errors
+    /// What is wrong in it, as `command: ...`.
+    fn check(&self) -> Result<(), String> {
+        if self.command.first().is_none_or(String::is_empty) {
+            return Err("command: names no program; write it like [\"python3\", \"server.py\", \"{port}\"]".into());
+        }
+        let texts = || self.command.iter().chain(self.environment.values());
+        for text in texts() {
+            // What looks like a placeholder; braces around anything else are the text's own.
+            for (at, _) in text.match_indices('{') {
+                let Some((name, _)) = text[at + 1..].split_once('}') else { continue };
+                let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+                if is_name && !PLACEHOLDERS.contains(&name) {
+                    let known = PLACEHOLDERS.join("}, {");
+                    return Err(format!("command: unknown placeholder `{{{name}}}`; there are {{{known}}}"));
+                }
+            }
+        }
+        if !texts().skip(1).any(|text| text.contains("{port}")) {
+            return Err("command: no argument has `{port}` in it, which is where the server must listen; add it".into());
+        }
+        if self.start_timeout.0 == 0 {
+            return Err("start-timeout: 0 lets no server start; write a time above 0, like 10s".into());
+        }
+        if let Some(name) = self.environment.keys().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
+            return Err(format!("environment.{name}: that cannot name a variable"));
+        }
+        if texts().any(|text| text.contains('\0')) {
+            return Err("command: a program can be given no text with a zero byte in it".into());
+        }
+        Ok(())
     }
 }
 
@@ -213,6 +273,10 @@ fn slot_random() -> Schedule {
     Schedule::SlotRandom
 }
 
+fn ten_seconds() -> Time {
+    Time(10_000_000_000)
+}
+
 fn two_seconds() -> Time {
     Time(2_000_000_000)
 }
@@ -239,6 +303,24 @@ impl Experiment {
         }
         if self.phases.measure.0 == 0 {
             return Err("phases.measure: 0 measures nothing; write a time above 0, like 10s".into());
+        }
+        for (name, exec) in &self.exec {
+            contender::check_name(name).map_err(|why| format!("exec.{name}.command: {why}"))?;
+            exec.check().map_err(|why| format!("exec.{name}.{why}"))?;
+            if !self.architectures.0.contains(&Contender::Exec(name.clone())) {
+                return Err(format!(
+                    "exec.{name}.command: nobody runs it; add exec:{name} to `architectures`, or remove it"
+                ));
+            }
+        }
+        for contender in &self.architectures.0 {
+            if let Contender::Exec(name) = contender
+                && !self.exec.contains_key(name)
+            {
+                return Err(format!(
+                    "architectures: {contender} is not defined; add a table [exec.{name}] with its `command` to the file"
+                ));
+            }
         }
         let clients = self.client.clients;
         if let Some(few) = self.workload.connections.0.iter().find(|connections| **connections < clients) {
@@ -364,6 +446,8 @@ names_for_the_schema! {
 
 #[cfg(test)]
 mod tests {
+    use server::Architecture;
+
     use super::*;
 
     const GOOD: &str = r#"
@@ -424,6 +508,17 @@ measure = "1s"
             ("[phases]", "[client]\nclients = 11\n[phases]"),
             ("[phases]", "[server]\naccept = \"thundering\"\n[phases]"),
             ("[phases]", "[faces]"),
+            ("\"epoll\"", "\"exec:go\""),
+            ("\"epoll\"", "\"exec:\""),
+            ("[phases]", "[exec.go]\ncommand = [\"go\", \"{port}\"]\n[phases]"),
+            ("[phases]", "[exec.\"g o\"]\ncommand = [\"go\", \"{port}\"]\n[phases]"),
+            ("[phases]", "[exec.go]\ncommand = \"go {port}\"\n[phases]"),
+            ("[phases]", "[exec.go]\ncommand = []\n[phases]"),
+            ("[phases]", "[exec.go]\ncommand = [\"go\"]\n[phases]"),
+            ("[phases]", "[exec.go]\ncommand = [\"go\", \"{port}\", \"{size}\"]\n[phases]"),
+            ("[phases]", "[exec.go]\nprogram = \"go\"\n[phases]"),
+            ("[phases]", "[exec.go]\ncommand = [\"go\", \"{port}\"]\nstart-timeout = \"0\"\n[phases]"),
+            ("[phases]", "[exec.go]\ncommand = [\"go\", \"{port}\"]\nenvironment = {\"A=B\" = \"1\"}\n[phases]"),
         ];
         // Which there are depends on the features that are compiled in.
         let known = Architecture::all().iter().map(Architecture::to_string).collect::<Vec<_>>().join(", ");
@@ -446,7 +541,7 @@ measure = "1s"
         let schema = Experiment::schema();
         assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
         assert_eq!(schema["additionalProperties"], false);
-        for key in ["name", "architectures", "workload", "phases", "server", "client", "placement", "quick"] {
+        for key in ["name", "architectures", "workload", "phases", "server", "client", "placement", "quick", "exec"] {
             assert!(schema["properties"][key].is_object(), "{key}");
         }
     }

@@ -3,6 +3,7 @@
 //! # Layout
 //! - [`experiment`]: what the user says, and (`mistake`) what is wrong with it;
 //!   [`units`]: sizes, times, rates, CPUs; [`presets`]: experiments in the binary
+//! - [`contender`]: what is compared, ours or somebody else's
 //! - [`mod@plan`]: the explicit list of trials; [`host`] and [`placement`]: what it is checked against, and where it runs
 //! - [`doctor`]: what of this host disturbs results, and what mends it; `probe`: what only the kernel itself can say
 //! - [`calibration`]: the client against times that are known
@@ -13,6 +14,7 @@
 
 pub mod calibration;
 mod child;
+pub mod contender;
 pub mod doctor;
 pub mod experiment;
 pub mod host;

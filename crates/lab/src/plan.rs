@@ -9,9 +9,10 @@ use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 use server::model::PerConnection;
-use server::{Accept, Architecture, ServeConfig};
+use server::{Accept, ExecConfig, ServeConfig, Subject};
 use wire::ServiceSpec;
 
+use crate::contender::Contender;
 use crate::experiment::Experiment;
 use crate::host::Host;
 use crate::placement;
@@ -72,9 +73,10 @@ pub fn duration_ns(trial: &Trial) -> u64 {
 /// Makes a plan for `host`.
 ///
 /// # Errors
-/// When no trial could be placed at all. A trial that is impossible stays in the plan, with the reasons.
+/// When no trial could be placed at all, or somebody else's server cannot be found. A trial that is impossible stays in the plan, with the reasons.
 pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
     let placement = placement::place(&host.cores, &experiment.placement)?;
+    find_commands(experiment)?;
     let mut order = Xoshiro256PlusPlus::seed_from_u64(experiment.seed);
     let mut trials = Vec::new();
     for repeat in 0..experiment.repeats.get() {
@@ -83,8 +85,8 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
         for connections in experiment.workload.connections.0.iter().map(|connections| connections.get()) {
             for active in experiment.workload.active.0.iter().map(|share| share.0) {
                 for rate_per_s in experiment.workload.rate.0.iter().map(|rate| rate.0) {
-                    for &architecture in &experiment.architectures.0 {
-                        round.push((workload(experiment, connections, active, rate_per_s), architecture));
+                    for architecture in &experiment.architectures.0 {
+                        round.push((workload(experiment, connections, active, rate_per_s), architecture.clone()));
                     }
                 }
             }
@@ -125,7 +127,7 @@ fn trial(
     index: u32,
     repeat: u32,
     workload: Workload,
-    architecture: Architecture,
+    architecture: Contender,
 ) -> Trial {
     let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let client = &experiment.client;
@@ -152,18 +154,49 @@ fn trial(
         timeout_ns: client.timeout.0,
         ..LoadConfig::new(any_port, workload.service.clone())
     };
-    let serve = ServeConfig {
-        architecture,
-        accept: experiment.server.accept.unwrap_or_else(|| Accept::default_of(architecture.model)),
-        service: workload.service.clone(),
-        listen: any_port,
-        cpus: placement.server.clone(),
-        stage_cpus: server::StageCpus::default(),
-        work: None,
-        // The client's, and some to spare, so that the limit under test is the system's and not ours.
-        connections_max: load.connections_and_idle().saturating_add(16),
+    let serve = match &architecture {
+        Contender::Ours(architecture) => Subject::Ours(ServeConfig {
+            architecture: *architecture,
+            accept: experiment.server.accept.unwrap_or_else(|| Accept::default_of(architecture.model)),
+            service: workload.service.clone(),
+            listen: any_port,
+            cpus: placement.server.clone(),
+            stage_cpus: server::StageCpus::default(),
+            work: None,
+            // The client's, and some to spare, so that the limit under test is the system's and not ours.
+            connections_max: load.connections_and_idle().saturating_add(16),
+        }),
+        Contender::Exec(name) => {
+            let exec = &experiment.exec[name];
+            Subject::Exec(ExecConfig {
+                command: exec.command.clone(),
+                directory: exec.directory.clone(),
+                environment: exec.environment.clone(),
+                request_bytes: experiment.workload.request.0,
+                response_bytes: experiment.workload.response.0,
+                cpus: placement.server.clone(),
+                start_timeout_ns: exec.start_timeout.0,
+            })
+        }
     };
     Trial { index, repeat, architecture, workload, serve, load, impossible: Vec::new() }
+}
+
+/// Looks for the program of each command: a name that is mistyped is found before anything starts.
+fn find_commands(experiment: &Experiment) -> Result<(), String> {
+    for (name, exec) in &experiment.exec {
+        let directory = exec.directory.as_deref();
+        if let Some(folder) = directory.filter(|folder| !folder.is_dir()) {
+            return Err(format!(
+                "exec.{name}.directory: `{}` is no folder; make it, or name another",
+                folder.display()
+            ));
+        }
+        let path = exec.environment.get("PATH").map(String::as_str);
+        server::exec::find(&exec.command[0], directory, path)
+            .map_err(|why| format!("exec.{name}.command: {why}; build or install it, or give its full path"))?;
+    }
+    Ok(())
 }
 
 fn trial_seed(seed: u64, workload: &Workload, repeat: u32) -> u64 {
@@ -181,16 +214,18 @@ fn trial_seed(seed: u64, workload: &Workload, repeat: u32) -> u64 {
 /// Every reason why a trial cannot be run on `host`.
 fn impossible(trial: &Trial, host: &Host) -> Vec<String> {
     let connections = u64::from(trial.load.connections_and_idle());
-    let model = trial.architecture.model;
+    // Of somebody else's server only the client's needs are known, and that each connection takes a descriptor.
+    let ours = trial.serve.ours();
     let mut reasons = Vec::new();
-    let pool = trial.architecture.pool_size(trial.serve.connections_max).map(u64::from);
-    let named = pool.is_some() && trial.architecture.threads.is_some();
+    let pool = ours.and_then(|serve| serve.architecture.pool_size(serve.connections_max)).map(u64::from);
+    let named = ours.is_some_and(|serve| pool.is_some() && serve.architecture.threads.is_some());
+    let per_connection = ours.map_or(PerConnection::Nothing, |serve| serve.architecture.model.per_connection);
     // What has a thread or process: a connection each, or a pool's workers.
     let workers = pool.unwrap_or(connections);
     let mut need = |what: &str, needed: u64, limit: u64, limit_name: &str, remedy: &str| {
         if needed > limit {
             if named && what != "ports" {
-                let server = trial.architecture;
+                let server = &trial.architecture;
                 reasons.push(format!(
                     "architectures: {server} needs {needed} {what}, {limit_name} is {limit}; lower it, or {remedy}"
                 ));
@@ -202,11 +237,12 @@ fn impossible(trial: &Trial, host: &Host) -> Vec<String> {
             ));
         }
     };
-    let descriptors = connections.max(trial.serve.accept.descriptors(model, workers)) + DESCRIPTORS_BESIDE;
+    let of_accept = ours.map_or(0, |serve| serve.accept.descriptors(serve.architecture.model, workers));
+    let descriptors = connections.max(of_accept) + DESCRIPTORS_BESIDE;
     need("descriptors", descriptors, host.descriptors_max, "the hard limit", "raise the limit (ulimit -Hn)");
     need("ports", connections, host.ports, "the number of ports to one address", "widen net.ipv4.ip_local_port_range");
     let (tasks_max, tasks_limit) = &host.tasks_max;
-    match model.per_connection {
+    match per_connection {
         PerConnection::Nothing => {}
         PerConnection::Thread => {
             need("threads", workers + TASKS_BESIDE, *tasks_max, tasks_limit, "raise that limit");
@@ -217,19 +253,19 @@ fn impossible(trial: &Trial, host: &Host) -> Vec<String> {
             need("processes", workers + TASKS_BESIDE, *tasks_max, tasks_limit, "raise that limit");
         }
     }
-    if let Err(reason) = trial.architecture.can_run() {
-        reasons.push(format!("architectures: {}: {reason}", trial.architecture));
-    }
-    if let Err(reason) = trial.serve.accept.check(model) {
-        reasons.push(format!("server.accept: {reason}"));
-    }
-    if let Some(pool) = pool {
-        reasons.extend(wait_for_a_pool(trial, connections, pool));
+    if let Some(serve) = ours {
+        if let Err(reason) = serve.architecture.can_run() {
+            reasons.push(format!("architectures: {}: {reason}", trial.architecture));
+        }
+        if let Err(reason) = serve.accept.check(serve.architecture.model) {
+            reasons.push(format!("server.accept: {reason}"));
+        }
+        reasons.extend(pool.and_then(|pool| wait_for_a_pool(serve, connections, pool)));
     }
     let requests = load::schedule::count_max(&trial.load) * u64::from(trial.load.clients);
     let memory_bytes = requests
         .saturating_mul(BYTES_PER_REQUEST)
-        .saturating_add(connections.max(workers) * bytes_per_connection(model.per_connection));
+        .saturating_add(connections.max(workers) * bytes_per_connection(per_connection));
     if memory_bytes > host.memory_bytes {
         reasons.push(format!(
             "workload: {requests} requests over {connections} connections need {} MiB of memory, {} MiB are available; \
@@ -242,8 +278,8 @@ fn impossible(trial: &Trial, host: &Host) -> Vec<String> {
 }
 
 /// Why connections of a trial would wait for a worker of a pool, which no trial outlasts: none ends before all are served.
-fn wait_for_a_pool(trial: &Trial, connections: u64, pool: u64) -> Option<String> {
-    let server = trial.architecture;
+fn wait_for_a_pool(serve: &ServeConfig, connections: u64, pool: u64) -> Option<String> {
+    let server = serve.architecture;
     if pool < connections {
         return Some(format!(
             "architectures: {server} serves {pool} connections at a time, and workload.connections is {connections}: the \
@@ -251,7 +287,7 @@ fn wait_for_a_pool(trial: &Trial, connections: u64, pool: u64) -> Option<String>
              workload.connections"
         ));
     }
-    if trial.serve.accept == Accept::Reuseport {
+    if serve.accept == Accept::Reuseport {
         // Each listener is missed by all connections with probability (1 - 1/pool)^connections; what falls to a listener
         // beyond its first connection waits.
         let size = pool as f64;

@@ -3,8 +3,10 @@
 use load::LoadReport;
 use load::config::{Choice, LoadConfig, Phases, Schedule};
 use serde::{Deserialize, Serialize};
-use server::{Architecture, ServeConfig, ServerCounters};
+use server::{ServerCounters, Subject};
 use wire::ServiceSpec;
+
+use crate::contender::Contender;
 
 /// The traffic of one trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -35,11 +37,11 @@ pub struct Trial {
     /// Which repeat, from 0.
     pub repeat: u32,
     /// How the server is built.
-    pub architecture: Architecture,
+    pub architecture: Contender,
     /// The traffic.
     pub workload: Workload,
-    /// The server's full configuration; its port is chosen by the kernel.
-    pub serve: ServeConfig,
+    /// The server's full configuration; its port is chosen when it starts.
+    pub serve: Subject,
     /// The client's full configuration; its target is filled in when the server listens.
     pub load: LoadConfig,
     /// Why this trial cannot run on this host; empty when it can.
@@ -64,6 +66,20 @@ pub struct TrialRecord {
     pub cpu_taken_by_others: Option<f64>,
     /// What may be believed.
     pub verdict: Verdict,
+}
+
+impl TrialRecord {
+    /// Requests that the server answered while it was counted; `None` when either side gave no account.
+    pub fn requests_answered(&self) -> Option<f64> {
+        Some(requests_answered(self.server.as_ref()?, self.load.as_ref()?))
+    }
+}
+
+/// Requests that a server answered while it was counted: as it says, or, if it does not, as many as the client's rate of
+/// responses makes in that time.
+pub fn requests_answered(server: &ServerCounters, load: &LoadReport) -> f64 {
+    let by_the_client = || load.rate_achieved_per_s * server.window_ns as f64 / 1e9;
+    server.totals.requests.map_or_else(by_the_client, |requests| requests as f64)
 }
 
 impl Verdict {

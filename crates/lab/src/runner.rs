@@ -1,5 +1,6 @@
 //! Plan → run: one trial after the other, each with a fresh server and a fresh client, each committed as it ends.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -9,7 +10,7 @@ use anyhow::{Context, bail};
 use load::{LoadConfig, LoadReport};
 use serde::{Deserialize, Serialize};
 use server::control::Event as ServerEvent;
-use server::{ServerCounters, Snapshot};
+use server::{ServerCounters, Snapshot, Subject};
 
 use crate::child::Child;
 use crate::record::{RunHeader, Trial, TrialRecord, Verdict};
@@ -25,6 +26,8 @@ const MARK_LEAD_NS_PER_CONNECTION: u64 = 50_000;
 const LOOK: Duration = Duration::from_millis(200);
 /// What a server may take to start, and to answer a mark: ten thousand processes are asked for theirs.
 const SERVER_PATIENCE: Duration = Duration::from_secs(30);
+/// When a server dies, its client may tell so first.
+const BLAME_PATIENCE: Duration = Duration::from_millis(100);
 /// What a client may take beyond its phases: summarising and writing samples.
 const CLIENT_PATIENCE: Duration = Duration::from_secs(60);
 
@@ -133,8 +136,10 @@ pub fn run(
 
 /// CPUs that the trial's server can use at once.
 fn cpus_at_once(trial: &Trial) -> usize {
-    let cpus = trial.serve.cpus.len().max(1);
-    trial.architecture.threads_at_once().map_or(cpus, |threads| cpus.min(threads as usize))
+    let cpus = trial.serve.cpus().len().max(1);
+    // How many threads somebody else's server has that serve is not known: it could use all.
+    let threads = trial.architecture.ours().and_then(|architecture| architecture.threads_at_once());
+    threads.map_or(cpus, |threads| cpus.min(threads as usize))
 }
 
 /// What both sides said, as far as they came.
@@ -165,7 +170,7 @@ impl Account {
 
     fn cpu_taken_by_others(&self, trial: &Trial) -> Option<f64> {
         let counters = self.counters()?;
-        let cpus = &trial.serve.cpus;
+        let cpus = trial.serve.cpus();
         if cpus.is_empty() || trial.load.cpus.is_empty() || cpus.iter().any(|cpu| trial.load.cpus.contains(cpu)) {
             return None;
         }
@@ -185,7 +190,26 @@ fn run_trial(
     let mut command = Command::new(&options.program);
     command.args(["serve", "--control"]);
     let mut server: Child<ServerEvent> = Child::start("the server", command, &trial.serve)?;
-    let ServerEvent::Ready { address, snapshot } = server_says(&mut server)? else { bail!("the server is not ready") };
+    let outcome = load_it(trial, samples, options, &mut server, account, on_event);
+    // Whatever came of it: somebody else's server leaves nothing behind only if its keeper has the time to see to that.
+    server.end();
+    outcome
+}
+
+/// Runs the client against the server until both have given their account.
+fn load_it(
+    trial: &Trial,
+    samples: &Path,
+    options: &Options<'_>,
+    server: &mut Child<ServerEvent>,
+    account: &mut Account,
+    on_event: &mut dyn FnMut(Event<'_>),
+) -> anyhow::Result<()> {
+    let start_max = match &trial.serve {
+        Subject::Ours(_) => SERVER_PATIENCE,
+        Subject::Exec(exec) => SERVER_PATIENCE + Duration::from_nanos(exec.start_timeout_ns),
+    };
+    let (address, snapshot) = until_ready(server, start_max, options)?;
     account.ready = Some(snapshot);
 
     let mut command = Command::new(&options.program);
@@ -216,11 +240,11 @@ fn run_trial(
             bail!("the client took longer than it may: it hangs, or the machine is overloaded ({words})");
         }
         if let Some((_, place)) = marks.pop_if(|(at, _)| now >= *at) {
-            *place(account) = Some(mark(&mut server)?);
+            *place(account) = Some(mark(server)?);
             continue;
         }
         let next = marks.last().map_or(deadline, |(at, _)| *at).min(now + LOOK);
-        let Some(event) = client.next(next).or_else(|error| blame(&mut server, error))? else { continue };
+        let Some(event) = client.next(next).or_else(|error| blame(server, error))? else { continue };
         on_event(Event::Load(&event));
         match event {
             load::Event::Connecting { .. } => deadline = Instant::now() + connect_max,
@@ -237,17 +261,38 @@ fn run_trial(
                 account.load = Some(*report);
                 // Marks that a busy machine made late. The client keeps its connections until it is told to end.
                 while let Some((_, place)) = marks.pop() {
-                    *place(account) = Some(mark(&mut server)?);
+                    *place(account) = Some(mark(server)?);
                 }
                 break;
             }
-            load::Event::Failed { reason } => bail!("{reason}"),
+            load::Event::Failed { reason } => return blame(server, anyhow::Error::msg(reason)),
             load::Event::Connected { .. } | load::Event::Progress { .. } => {}
         }
     }
     client.end();
-    server.end();
     Ok(())
+}
+
+/// Waits until the server listens: where, and what it had counted by then.
+fn until_ready(
+    server: &mut Child<ServerEvent>,
+    patience: Duration,
+    options: &Options<'_>,
+) -> anyhow::Result<(SocketAddr, Snapshot)> {
+    let deadline = Instant::now() + patience;
+    loop {
+        match server.next(deadline.min(Instant::now() + LOOK))? {
+            Some(ServerEvent::Ready { address, snapshot }) => return Ok((address, snapshot)),
+            Some(ServerEvent::Failed { reason }) => bail!("the server: {reason}"),
+            Some(ServerEvent::Mark { .. }) => bail!("the server is not ready"),
+            None if options.stop.load(Relaxed) => bail!("stopped"),
+            None if Instant::now() >= deadline => {
+                server.kill();
+                bail!("the server is not ready after {} s ({})", patience.as_secs(), server.last_words())
+            }
+            None => {}
+        }
+    }
 }
 
 fn server_says(server: &mut Child<ServerEvent>) -> anyhow::Result<ServerEvent> {
@@ -273,7 +318,7 @@ fn mark(server: &mut Child<ServerEvent>) -> anyhow::Result<Mark> {
 
 /// When the client goes wrong, the server may be why.
 fn blame<T>(server: &mut Child<ServerEvent>, error: anyhow::Error) -> anyhow::Result<T> {
-    match server.next(Instant::now()) {
+    match server.next(Instant::now() + BLAME_PATIENCE) {
         Ok(Some(ServerEvent::Failed { reason })) => bail!("the server: {reason}"),
         Err(server_error) => Err(server_error),
         _ => Err(error),

@@ -10,7 +10,7 @@ use load::report::PARTS;
 use server::ServerCounters;
 use stats::{TestResult, steadiness};
 
-use crate::record::{Bound, Check, Verdict, VerdictKind};
+use crate::record::{Bound, Check, Verdict, VerdictKind, requests_answered};
 
 /// A server keeps up when it answers at least this share of the rate asked for, and so does a client that sends it.
 const RATE_SHARE_MIN: f64 = 0.98;
@@ -52,10 +52,10 @@ const STEADINESS_P_VALUE_MIN: f64 = 0.01;
 /// Of the server's CPUs, others may take this share.
 const TAKEN_SHARE_MAX: f64 = 0.25;
 
-/// What is known of a server that is ours.
+/// What is known of the server.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerSide<'a> {
-    /// What it counted.
+    /// What it counted, or was seen of it from outside.
     pub counters: &'a ServerCounters,
     /// CPUs that it can use at once.
     pub cpus: usize,
@@ -71,7 +71,7 @@ impl ServerSide<'_> {
     }
 }
 
-/// Judges a trial; with what is known of the server, if it is ours.
+/// Judges a trial; with what is known of the server, if anything is.
 pub fn judge(report: &LoadReport, server: Option<&ServerSide<'_>>) -> Verdict {
     let saturation = saturation(report, server);
     let client = client_limits(report);
@@ -165,7 +165,7 @@ fn saturation(report: &LoadReport, server: Option<&ServerSide<'_>>) -> Vec<Check
 /// this holds all the more for a client that is not late.
 fn beyond_capacity(report: &LoadReport, server: &ServerSide<'_>) -> Option<Check> {
     let ServerSide { counters, cpus, .. } = server;
-    let requests = counters.totals.requests as f64;
+    let requests = requests_answered(counters, report);
     // What came, which of a Poisson process is not just what was asked for.
     let planned_per_s = report.planned as f64 / (report.window_ns as f64 / 1e9);
     if report.rate_achieved_per_s >= RATE_SHARE_MIN * planned_per_s || requests == 0.0 {
@@ -358,7 +358,7 @@ mod tests {
         report.lag = measured([100_000_000; 10]);
         let counters = |busy: f64| {
             let mut counters = ServerCounters { window_ns: 1_000_000_000, ..ServerCounters::default() };
-            counters.totals.requests = 1_000;
+            counters.totals.requests = Some(1_000);
             counters.totals.cpu_system_ns = (busy * 1e9) as u64;
             counters
         };

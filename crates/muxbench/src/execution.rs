@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use lab::experiment::Experiment;
 use lab::host::{Host, differences};
 use lab::plan::{Plan, plan};
-use lab::record::{RunHeader, VerdictKind};
+use lab::record::{RunHeader, Trial, VerdictKind};
 use lab::runner::{self, Ended};
 use lab::store::{self, Store};
 
@@ -31,6 +31,9 @@ pub struct ExecutionArgs {
     /// Finish a stopped run: its folder, or the newest one; other flags are taken from there
     #[arg(long, value_name = "FOLDER", num_args = 0..=1)]
     resume: Option<Option<PathBuf>>,
+    /// Start the commands that the experiment's `exec` tables name; without it they are only shown
+    #[arg(long)]
+    allow_exec: bool,
     /// Exit with 3 unless every trial is valid
     #[arg(long)]
     strict: bool,
@@ -72,6 +75,7 @@ pub fn start(experiment: &Experiment, args: &ExecutionArgs) -> anyhow::Result<Ex
     if let Some(trial) = plan.trials.first().filter(|_| plan.trials.iter().all(|trial| !trial.impossible.is_empty())) {
         bail!("nothing of this can be run here:\n{}", trial.impossible.join("\n"));
     }
+    allow_commands(&plan.trials, args)?;
     let time = now();
     let name = format!("{}-{}", time.replace([':', '-'], "").trim_end_matches('Z'), plan.experiment);
     let folder = args.output.clone().unwrap_or_else(|| Path::new("results").join(&name));
@@ -100,12 +104,30 @@ pub fn resume(args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
         None => store::latest(Path::new("results"))?,
     };
     let (store, run) = Store::resume(&folder)?;
+    allow_commands(&run.header.trials, args)?;
     for (fact, before, now) in differences(&run.header.host, &Host::this().facts) {
         anstream::eprintln!(
             "muxbench: this host differs from that of the run's beginning: {fact}: {before}, now {now}"
         );
     }
     execute(&folder, store, &run.header, &run.records, args)
+}
+
+/// Shows the commands that an experiment names, which anything may be, before any of them is started.
+///
+/// # Errors
+/// When they are not allowed: what would be run, and by which flag.
+fn allow_commands(trials: &[Trial], args: &ExecutionArgs) -> anyhow::Result<()> {
+    let commands = lab::contender::commands(trials);
+    if commands.is_empty() {
+        return Ok(());
+    }
+    let shown = commands.join("\n  ");
+    if !args.allow_exec {
+        bail!("this experiment starts commands on this machine:\n  {shown}\nadd --allow-exec if you trust them");
+    }
+    anstream::eprintln!("muxbench: these commands will be started:\n  {shown}");
+    Ok(())
 }
 
 /// UTC to the second, RFC 3339.

@@ -35,8 +35,8 @@ pub struct Why {
 }
 
 impl Why {
-    /// From the counters of some repeats; `None` when they served nothing.
-    pub(crate) fn of(counters: &[&ServerCounters]) -> Option<Self> {
+    /// From the counters of some repeats, which answered so many requests; `None` when that is none.
+    pub(crate) fn of(counters: &[&ServerCounters], requests: f64) -> Option<Self> {
         let sum = |figure: fn(&server::counters::Totals) -> u64| -> f64 {
             counters.iter().map(|counters| figure(&counters.totals)).sum::<u64>() as f64
         };
@@ -48,7 +48,6 @@ impl Why {
             }
             sums
         };
-        let requests = sum(|totals| totals.requests);
         if requests == 0.0 {
             return None;
         }
@@ -59,8 +58,8 @@ impl Why {
         Some(Self {
             syscalls_per_request: each(&syscalls),
             operations_per_request: each(&operations),
-            events_per_wait: syscalls.get("wait").map(|waits| sum(|totals| totals.events) / waits),
-            bytes_per_read: reads.map(|reads| sum(|totals| totals.bytes_in) / reads),
+            events_per_wait: syscalls.get("wait").map(|waits| sum(|totals| totals.events.unwrap_or(0)) / waits),
+            bytes_per_read: reads.map(|reads| sum(|totals| totals.bytes_in.unwrap_or(0)) / reads),
             voluntary_switches_per_request: sum(|totals| totals.voluntary_switches) / requests,
             involuntary_switches_per_request: sum(|totals| totals.involuntary_switches) / requests,
             cpu_user_ns_per_request: sum(|totals| totals.cpu_user_ns) / requests,
@@ -175,6 +174,9 @@ fn table(rows: &[Row]) -> String {
         if !why.operations_per_request.is_empty() {
             calls += &format!(" | {}", kinds(&why.operations_per_request));
         }
+        if calls.is_empty() {
+            calls = "-".into();
+        }
         table.add_row(vec![
             row.architecture.clone(),
             format::us(why.cpu_user_ns_per_request),
@@ -205,10 +207,10 @@ mod tests {
         let mut run = made_up::run();
         for record in &mut run.records {
             let Some(server) = &mut record.server else { continue };
-            server.totals.events = 200;
+            server.totals.events = Some(200);
             if record.trial.architecture.to_string() == "poll" {
                 server.totals.cpu_system_ns *= 20;
-                server.totals.events = 600;
+                server.totals.events = Some(600);
             }
         }
         insta::assert_snapshot!(render(&Summary::of(&run), 120));
@@ -216,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_server_that_served_nothing_has_no_reasons() {
-        assert_eq!(Why::of(&[&ServerCounters::default()]), None);
-        assert_eq!(Why::of(&[]), None);
+        assert_eq!(Why::of(&[&ServerCounters::default()], 0.0), None);
+        assert_eq!(Why::of(&[], 0.0), None);
     }
 }

@@ -8,7 +8,7 @@ use load::config::{Choice, LoadConfig, Pacing, Phases, Roles, Schedule, Transpor
 use load::interface::Hardware;
 use load::report::{ClockFacts, Errors, KernelReport, LoadReport, Measured, Outstanding, PARTS};
 use server::counters::Totals;
-use server::{ServeConfig, ServerCounters};
+use server::{ServeConfig, ServerCounters, Subject};
 use stats::Histogram;
 use wire::ServiceSpec;
 
@@ -26,7 +26,7 @@ fn trial(index: u32, repeat: u32, architecture: &str, connections: u32) -> Trial
     let service = ServiceSpec::Fixed { request_bytes: 128, response_bytes: 10_240 };
     let phases = Phases { ramp_ns: 1, hold_ns: 2, measure_ns: 1_000_000_000, drain_ns: 3 };
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
-    let architecture = architecture.parse().unwrap();
+    let architecture: server::Architecture = architecture.parse().unwrap();
     let workload = Workload {
         service: service.clone(),
         connections,
@@ -40,9 +40,9 @@ fn trial(index: u32, repeat: u32, architecture: &str, connections: u32) -> Trial
     Trial {
         index,
         repeat,
-        architecture,
+        architecture: architecture.into(),
         workload,
-        serve: ServeConfig {
+        serve: Subject::Ours(ServeConfig {
             architecture,
             accept: server::Accept::default(),
             service: service.clone(),
@@ -51,7 +51,7 @@ fn trial(index: u32, repeat: u32, architecture: &str, connections: u32) -> Trial
             stage_cpus: server::StageCpus::default(),
             work: None,
             connections_max: connections,
-        },
+        }),
         load: LoadConfig {
             connections,
             rate_per_s: 200.0,
@@ -104,7 +104,7 @@ fn record(trial: &Trial, service_ns: u64, verdict: VerdictKind, reason: &str) ->
             memory_user_bytes_per_connection: 160.0,
             memory_kernel_bytes_per_connection: 6_000.0,
             totals: Totals {
-                requests: 200,
+                requests: Some(200),
                 cpu_user_ns: 400_000,
                 cpu_system_ns: 2_000_000,
                 voluntary_switches: 190,

@@ -24,6 +24,12 @@ pub fn render(plan: &Plan, width: usize) -> String {
         ]);
     }
     let mut text: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
+    let commands = lab::contender::commands(&plan.trials);
+    if !commands.is_empty() {
+        text.push(String::new());
+        text.push("Commands, which `run` starts only with --allow-exec:".into());
+        text.extend(commands.into_iter().map(|command| format!("  {command}")));
+    }
     // Repeats of a configuration share their reasons.
     let mut reasons: Vec<String> = plan
         .trials

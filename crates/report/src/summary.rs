@@ -253,6 +253,7 @@ fn row(architecture: String, finished: &[&TrialRecord], missing: Vec<String>, se
         .map(|record| format!("{}: {}", sentence::name(record.verdict.kind), record.verdict.reason))
         .collect();
     reasons.dedup();
+    let requests = records.iter().filter_map(|record| record.requests_answered()).sum();
     let counters: Vec<&ServerCounters> = records.iter().filter_map(|record| record.server.as_ref()).collect();
     Row {
         verdict,
@@ -265,8 +266,8 @@ fn row(architecture: String, finished: &[&TrialRecord], missing: Vec<String>, se
         response: merged(|load| &load.response),
         rate_achieved_per_s: (loads().count() > 0)
             .then(|| loads().map(|load| load.rate_achieved_per_s).sum::<f64>() / loads().count() as f64),
-        cost: cost(&counters),
-        why: Why::of(&counters),
+        cost: cost(&counters, requests),
+        why: Why::of(&counters, requests),
         service_p50_ns: Estimate::of(&p50s_ns, seed),
         service_p99_ns: Estimate::of(&of_each(|service| service.p99_ns), seed),
         kernel: kernel(&loads().filter_map(|load| load.kernel.as_ref()).collect::<Vec<_>>()),
@@ -300,13 +301,12 @@ fn kernel(reports: &[&KernelReport]) -> Option<Kernel> {
     })
 }
 
-fn cost(counters: &[&ServerCounters]) -> Option<Cost> {
+fn cost(counters: &[&ServerCounters], requests: f64) -> Option<Cost> {
     let sum = |figure: fn(&ServerCounters) -> u64| counters.iter().map(|c| figure(c)).sum::<u64>() as f64;
     let median = |figure: fn(&ServerCounters) -> f64| {
         interval::median(&counters.iter().map(|c| figure(c)).collect::<Vec<_>>()).unwrap_or(0.0)
     };
     let kernel_bytes = median(|c| c.memory_kernel_bytes_per_connection);
-    let requests = sum(|c| c.totals.requests);
     let syscalls: Option<u64> = counters.iter().map(|c| c.totals.syscalls()).sum();
     (requests > 0.0).then(|| Cost {
         cpu_ns_per_request: sum(|c| c.totals.cpu_ns()) / requests,

@@ -1,10 +1,10 @@
 //! Two runs side by side, of two kernels or two versions say: the same trials of both, B against A.
 
+use lab::contender::Contender;
 use lab::record::{Run, RunHeader, Trial, TrialRecord, VerdictKind, Workload};
 use load::LoadConfig;
 use load::config::Phases;
 use serde::Serialize;
-use server::Architecture;
 use stats::{Ratio, interval};
 
 use crate::summary::{MARGIN, missing, title};
@@ -215,7 +215,7 @@ impl Versus {
 
 /// The repeats of one architecture under one workload.
 struct Group<'a> {
-    architecture: Architecture,
+    architecture: Contender,
     workload: &'a Workload,
     trials: Vec<&'a Trial>,
 }
@@ -223,10 +223,10 @@ struct Group<'a> {
 fn groups(run: &Run) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
     for trial in &run.header.trials {
-        let (architecture, workload) = (trial.architecture, &trial.workload);
-        match groups.iter_mut().find(|group| group.architecture == architecture && group.workload == workload) {
+        let (architecture, workload) = (&trial.architecture, &trial.workload);
+        match groups.iter_mut().find(|group| group.architecture == *architecture && group.workload == workload) {
             Some(group) => group.trials.push(trial),
-            None => groups.push(Group { architecture, workload, trials: vec![trial] }),
+            None => groups.push(Group { architecture: architecture.clone(), workload, trials: vec![trial] }),
         }
     }
     groups

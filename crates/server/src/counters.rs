@@ -11,7 +11,8 @@ pub struct Snapshot {
     pub at_ns: u64,
     /// Connections open now.
     pub connections_open: u64,
-    /// Threads and children that serve now or wait for a connection; in a pool that is full, as many as connections.
+    /// Threads and children that serve now or wait for a connection; in a pool that is full, as many as connections. Of a
+    /// server that is not ours, all its threads.
     #[serde(default)]
     pub workers: u64,
     /// User memory of all processes together, in bytes.
@@ -22,24 +23,30 @@ pub struct Snapshot {
     pub totals: Totals,
 }
 
-/// Figures that only grow.
+/// Figures that only grow. What only the server itself can count is `None` of one that is not ours.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Totals {
     /// Requests completed.
-    pub requests: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests: Option<u64>,
     /// Bytes received.
-    pub bytes_in: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_in: Option<u64>,
     /// Bytes sent.
-    pub bytes_out: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_out: Option<u64>,
     /// Connections accepted.
-    pub accepted: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accepted: Option<u64>,
     /// Connections turned away for want of descriptors, processes, threads or room.
-    pub refused: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<u64>,
     /// Children that crashed, or that somebody else killed.
-    #[serde(default)]
-    pub crashed: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub crashed: Option<u64>,
     /// Events that waits reported.
-    pub events: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<u64>,
     /// System calls by kind: `accept`, `read`, `write`, `wait`, `control`, `close`, `spawn`, `rescan`; empty where they are
     /// not counted.
     pub syscalls: BTreeMap<String, u64>,
@@ -118,14 +125,15 @@ impl Totals {
         let by_kind = |now: &BTreeMap<String, u64>, before: &BTreeMap<String, u64>| {
             now.iter().map(|(kind, count)| (kind.clone(), count - before.get(kind).copied().unwrap_or(0))).collect()
         };
+        let added = |now: Option<u64>, before: Option<u64>| Some(now? - before.unwrap_or(0));
         Self {
-            requests: self.requests - earlier.requests,
-            bytes_in: self.bytes_in - earlier.bytes_in,
-            bytes_out: self.bytes_out - earlier.bytes_out,
-            accepted: self.accepted - earlier.accepted,
-            refused: self.refused - earlier.refused,
-            crashed: self.crashed - earlier.crashed,
-            events: self.events - earlier.events,
+            requests: added(self.requests, earlier.requests),
+            bytes_in: added(self.bytes_in, earlier.bytes_in),
+            bytes_out: added(self.bytes_out, earlier.bytes_out),
+            accepted: added(self.accepted, earlier.accepted),
+            refused: added(self.refused, earlier.refused),
+            crashed: added(self.crashed, earlier.crashed),
+            events: added(self.events, earlier.events),
             syscalls: by_kind(&self.syscalls, &earlier.syscalls),
             operations: by_kind(&self.operations, &earlier.operations),
             completions: by_kind(&self.completions, &earlier.completions),

@@ -203,7 +203,7 @@ impl Drop for Server {
 }
 
 /// Raises a soft limit to the hard one. What that is worth is checked when the plan is made.
-fn raise(resource: Resource) {
+pub(crate) fn raise(resource: Resource) {
     let maximum = rustix::process::getrlimit(resource).maximum;
     let _ = rustix::process::setrlimit(resource, Rlimit { current: maximum, maximum });
 }

@@ -11,16 +11,19 @@
 //! - [`workers`]: counters of every thread and child, in memory that they share
 //! - [`usage`]: CPU, switches and memory, as the kernel accounts them
 //! - [`host`]: starts and stops a server in this process
+//! - [`exec`]: starts and stops somebody else's, in processes of its own; [`outside`]: what the kernel says of these
 
 pub mod accept;
 pub mod architecture;
 pub mod config;
 pub mod control;
 pub mod counters;
+pub mod exec;
 pub mod host;
 pub mod mechanism;
 pub mod model;
 pub mod network;
+pub mod outside;
 pub mod runtime;
 mod service;
 pub mod socket;
@@ -30,7 +33,8 @@ pub mod workers;
 
 pub use accept::Accept;
 pub use architecture::{Architecture, Threads};
-pub use config::{ServeConfig, StageCpus};
+pub use config::{ExecConfig, ServeConfig, StageCpus, Subject};
 pub use counters::{ServerCounters, Snapshot};
+pub use exec::Exec;
 pub use host::Server;
 pub use work::Work;

@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use crate::counters::Totals;
 use crate::workers::Workers;
 
-/// Most children whose memory is read one by one; of more, as many are read, evenly spread, and the rest reckoned.
+/// Most processes whose memory is read one by one; of more, as many are read, evenly spread, and the rest reckoned.
 const CHILDREN_READ_MAX: usize = 64;
 
 /// Lets the calling thread go before all that serve, until dropped. On a CPU that hundreds of processes keep busy its
@@ -71,14 +71,20 @@ pub fn add_to(totals: &mut Totals, workers: &Workers) {
     totals.involuntary_switches += own.involuntary_switches.saturating_sub(asking.involuntary_switches);
     for pid in workers.taken().filter_map(|slot| slot.process()) {
         totals.cpu_children_ns += cpu_ns(pid).unwrap_or(0);
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        totals.voluntary_switches += field(&status, "voluntary_ctxt_switches:").unwrap_or(0);
-        totals.involuntary_switches += field(&status, "nonvoluntary_ctxt_switches:").unwrap_or(0);
+        let (voluntary, involuntary) = switches(&format!("/proc/{pid}/status")).unwrap_or_default();
+        totals.voluntary_switches += voluntary;
+        totals.involuntary_switches += involuntary;
     }
 }
 
+/// Voluntary and involuntary context switches of the thread whose `status` is at `path`; `None` when it has gone.
+pub(crate) fn switches(path: &str) -> Option<(u64, u64)> {
+    let status = fs::read_to_string(path).ok()?;
+    Some((field(&status, "voluntary_ctxt_switches:")?, field(&status, "nonvoluntary_ctxt_switches:")?))
+}
+
 /// CPU time of another process, to the nanosecond; `None` when it has gone.
-fn cpu_ns(pid: i32) -> Option<u64> {
+pub(crate) fn cpu_ns(pid: i32) -> Option<u64> {
     let mut clock = 0;
     // SAFETY: the C library fills in `clock`.
     if unsafe { libc::clock_getcpuclockid(pid, &raw mut clock) } != 0 {
@@ -94,14 +100,18 @@ fn cpu_ns(pid: i32) -> Option<u64> {
 
 /// User memory of this process and its children, in bytes, shared pages divided among those that share them.
 pub fn memory_user_bytes(workers: &Workers) -> u64 {
-    let own = proportional_bytes("self");
     let children: Vec<i32> = workers.taken().filter_map(|slot| slot.process()).collect();
-    if children.is_empty() {
-        return own;
+    proportional_bytes("self") + memory_user_bytes_of(&children)
+}
+
+/// User memory of these processes, in bytes, likewise.
+pub(crate) fn memory_user_bytes_of(processes: &[i32]) -> u64 {
+    if processes.is_empty() {
+        return 0;
     }
-    let step = children.len().div_ceil(CHILDREN_READ_MAX);
-    let read: Vec<u64> = children.iter().step_by(step).map(|pid| proportional_bytes(&pid.to_string())).collect();
-    own + read.iter().sum::<u64>() * children.len() as u64 / read.len() as u64
+    let step = processes.len().div_ceil(CHILDREN_READ_MAX);
+    let read: Vec<u64> = processes.iter().step_by(step).map(|pid| proportional_bytes(&pid.to_string())).collect();
+    read.iter().sum::<u64>() * processes.len() as u64 / read.len() as u64
 }
 
 fn proportional_bytes(process: &str) -> u64 {
@@ -122,7 +132,7 @@ pub fn memory_kernel_bytes() -> u64 {
 }
 
 /// The number after `name` at the beginning of a line.
-fn field(text: &str, name: &str) -> Option<u64> {
+pub(crate) fn field(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next()?.parse().ok())
 }
 

@@ -289,15 +289,16 @@ impl Workers {
         let mut syscalls = [0u64; Syscall::ALL.len()];
         let mut submitted = [0u64; Operation::ALL.len()];
         let mut completed = [0u64; Operation::ALL.len()];
+        let add = |sum: &mut Option<u64>, count: u64| *sum.get_or_insert(0) += count;
         for slot in self.used() {
             let counters = &slot.counters;
-            totals.requests += counters.requests.get();
-            totals.bytes_in += counters.bytes_in.get();
-            totals.bytes_out += counters.bytes_out.get();
-            totals.accepted += counters.accepted.get();
-            totals.refused += counters.refused.get();
-            totals.crashed += counters.crashed.get();
-            totals.events += counters.events.get();
+            add(&mut totals.requests, counters.requests.get());
+            add(&mut totals.bytes_in, counters.bytes_in.get());
+            add(&mut totals.bytes_out, counters.bytes_out.get());
+            add(&mut totals.accepted, counters.accepted.get());
+            add(&mut totals.refused, counters.refused.get());
+            add(&mut totals.crashed, counters.crashed.get());
+            add(&mut totals.events, counters.events.get());
             let sums = syscalls.iter_mut().chain(&mut submitted).chain(&mut completed);
             let figures = counters.syscalls.iter().chain(&counters.submitted).chain(&counters.completed);
             for (sum, counter) in sums.zip(figures) {
@@ -334,7 +335,7 @@ mod tests {
         first.release();
         let again = workers.claim(&mut cursor).unwrap();
         again.counters.requests.add(5);
-        assert_eq!(workers.totals().requests, 12);
+        assert_eq!(workers.totals().requests, Some(12));
         assert_eq!(workers.taken().count(), 2);
     }
 

@@ -4,6 +4,8 @@ use std::num::NonZeroU32;
 use std::process::ExitCode;
 
 use ::load::config::{Choice, ClockChoice, Pacing, Roles, Schedule, Timestamps};
+use anyhow::bail;
+use lab::contender::Contender;
 use lab::experiment::{Experiment, List};
 use lab::presets;
 use lab::units::{Cpus, Rate, Share, Size, Time};
@@ -178,9 +180,19 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     execution::start(&experiment, &args.execution)
 }
 
-fn architectures(names: &[String]) -> anyhow::Result<Vec<Architecture>> {
+fn architectures(names: &[String]) -> anyhow::Result<Vec<Contender>> {
     if names == ["all"] {
-        return Ok(Architecture::all());
+        return Ok(Architecture::all().into_iter().map(Contender::from).collect());
     }
-    Ok(names.iter().map(|name| name.parse()).collect::<Result<_, _>>()?)
+    let read = |name: &String| {
+        let contender = name.parse().map_err(anyhow::Error::msg)?;
+        if let Contender::Exec(exec) = &contender {
+            bail!(
+                "--arch {name}: a flag cannot define a command; write an experiment file with a table [exec.{exec}] \
+                 (`--print-experiment` makes one to begin with) and use `muxbench run FILE --allow-exec`"
+            );
+        }
+        Ok(contender)
+    };
+    names.iter().map(read).collect()
 }

@@ -9,7 +9,7 @@ use std::{io, thread};
 
 use anyhow::{Context, bail};
 use server::control::Event;
-use server::{Accept, Architecture, ServeConfig, Server, ServerCounters};
+use server::{Accept, Architecture, Exec, ServeConfig, Server, ServerCounters, Subject};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use wire::ServiceSpec;
@@ -61,6 +61,8 @@ enum Message {
     Line(String),
     EndOfInput,
     Stop,
+    /// Somebody else's server has ended.
+    Ended,
 }
 
 /// Serves until stopped.
@@ -71,8 +73,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if !args.control {
         return by_hand(args, &messages);
     }
-    listen_to_input(sender)?;
-    match controlled(&messages) {
+    listen_to_input(sender.clone())?;
+    match controlled(&sender, &messages) {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(error) => {
             say(&Event::Failed { reason: format!("{error:#}") });
@@ -136,16 +138,44 @@ fn wait_for_stop(server: &Server, messages: &mpsc::Receiver<Message>) -> anyhow:
 }
 
 /// Started by a runner: the configuration comes as one line of JSON, then `mark` as often as it likes.
-fn controlled(messages: &mpsc::Receiver<Message>) -> anyhow::Result<()> {
+fn controlled(sender: &mpsc::Sender<Message>, messages: &mpsc::Receiver<Message>) -> anyhow::Result<()> {
     let Message::Line(line) = messages.recv()? else { bail!("no configuration came on standard input") };
-    let config: ServeConfig = serde_json::from_str(&line).context("the configuration on standard input")?;
-    let server = Server::start(&config)?;
+    match serde_json::from_str(&line).context("the configuration on standard input")? {
+        Subject::Ours(config) => ours(&config, messages),
+        Subject::Exec(config) => {
+            let sender = sender.clone();
+            let ended = move || {
+                let _ = sender.send(Message::Ended);
+            };
+            let is_stopped = || matches!(messages.try_recv(), Ok(Message::Stop | Message::EndOfInput));
+            somebody_else_s(Exec::start(&config, ended, &is_stopped)?, messages)
+        }
+    }
+}
+
+/// Keeps a command until it is told to stop; all that came of it ends with it.
+fn somebody_else_s(mut exec: Exec, messages: &mpsc::Receiver<Message>) -> anyhow::Result<()> {
+    say(&Event::Ready { address: exec.address(), snapshot: exec.ready().clone() });
+    loop {
+        match messages.recv()? {
+            Message::Line(line) if line == "mark" => say(&Event::Mark { snapshot: exec.snapshot() }),
+            Message::Line(line) => bail!("unknown word on standard input: `{line}`; `mark` is the only one"),
+            // Of one that ended while another port was tried, if another serves.
+            Message::Ended if !exec.has_ended() => {}
+            Message::Ended => bail!("the command ended: {}", exec.last_words()),
+            Message::EndOfInput | Message::Stop => return Ok(()),
+        }
+    }
+}
+
+fn ours(config: &ServeConfig, messages: &mpsc::Receiver<Message>) -> anyhow::Result<()> {
+    let server = Server::start(config)?;
     say(&Event::Ready { address: server.address(), snapshot: server.ready().clone() });
     loop {
         match messages.recv()? {
             Message::Line(line) if line == "mark" => say(&Event::Mark { snapshot: server.snapshot() }),
             Message::Line(line) => bail!("unknown word on standard input: `{line}`; `mark` is the only one"),
-            Message::EndOfInput | Message::Stop => break,
+            Message::EndOfInput | Message::Stop | Message::Ended => break,
         }
         if server.has_ended() {
             break;

@@ -1,0 +1,318 @@
+//! Somebody else's servers: those of `examples/servers`, and commands that misbehave.
+
+mod common;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use common::{PATIENCE, eventually, exchange, is_alive, muxbench};
+use lab::record::{TrialRecord, VerdictKind};
+use rustix::process::{Pid, Signal};
+
+/// The repository, in which the commands of `others.toml` are started.
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+/// The folder of the built servers. `cargo xtask test` says where; a test run by itself has them built.
+fn servers() -> PathBuf {
+    if let Some(folder) = std::env::var_os("MUXBENCH_SERVERS") {
+        return folder.into();
+    }
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo).args(["xtask", "servers"]).current_dir(ROOT).output();
+    let output = output.expect("MUXBENCH_SERVERS is not set, and cargo cannot be run: run `cargo xtask test`");
+    let said = text(&output.stderr);
+    assert!(output.status.success(), "cannot build examples/servers; run `cargo xtask servers` to see why: {said}");
+    text(&output.stdout).trim().into()
+}
+
+/// The commands of `others.toml`, by name, with the built servers where they are.
+fn commands() -> Vec<(String, Vec<String>)> {
+    let folder = servers();
+    let file = format!("{ROOT}/examples/servers/others.toml");
+    let experiment = lab::experiment::Experiment::parse(&fs::read_to_string(&file).unwrap(), &file).unwrap();
+    let built = |argument: &String| argument.replace("target/servers", folder.to_str().unwrap());
+    let commands = experiment.exec.iter().map(|(name, exec)| (name.clone(), exec.command.iter().map(built).collect()));
+    commands.collect()
+}
+
+/// An experiment file of commands, each with more lines for its table.
+fn experiment(commands: &[(String, Vec<String>)], repeats: u32, measure: &str, more: &str) -> String {
+    let names: Vec<String> = commands.iter().map(|(name, _)| format!("exec:{name}")).collect();
+    let mut file = format!(
+        "name = \"x\"\narchitectures = {names:?}\nrepeats = {repeats}\n[workload]\nconnections = 10\nrate = 200\n\
+         request = \"100B\"\nresponse = \"3000B\"\n[phases]\nramp = \"0\"\nhold = \"100ms\"\nmeasure = \"{measure}\"\n"
+    );
+    for (name, command) in commands {
+        file += &format!("[exec.{name}]\ncommand = {command:?}\ndirectory = {ROOT:?}\n{more}\n");
+    }
+    file
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|&word| word.to_owned()).collect()
+}
+
+fn run(folder: &Path, arguments: &[&str]) -> Output {
+    muxbench().args(arguments).current_dir(folder).output().unwrap()
+}
+
+/// Processes that have `word` among their arguments or environment: marked so, they are found whoever their parent is.
+fn marked(word: &str) -> Vec<Pid> {
+    let numbers = fs::read_dir("/proc").unwrap().flatten().filter_map(|it| it.file_name().to_str()?.parse().ok());
+    let has = |pid: &i32| {
+        let read = |file: &str| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        [read("cmdline"), read("environ")].iter().any(|bytes| text(bytes).contains(word))
+    };
+    numbers.filter(has).filter_map(Pid::from_raw).collect()
+}
+
+/// The records of a run of that file.
+fn records(folder: &Path, file: &str) -> (Vec<TrialRecord>, Output) {
+    fs::write(folder.join("x.toml"), file).unwrap();
+    let output = run(folder, &["run", "x.toml", "--allow-exec", "--quiet", "--output", "here"]);
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{out}\n{err}");
+    (lab::store::read(&folder.join("here")).unwrap().records, output)
+}
+
+#[test]
+fn the_examples_are_measured_from_outside_and_leave_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let commands = commands();
+    assert_eq!(commands.len(), 4);
+    let mark = format!("MUXBENCH_TEST_MARK=examples-{}", std::process::id());
+    let (name, value) = mark.split_once('=').unwrap();
+    let file = experiment(&commands, 1, "300ms", &format!("environment = {{ {name} = \"{value}\" }}"));
+    let (records, output) = records(folder.path(), &file);
+    assert_eq!(records.len(), commands.len());
+    for record in &records {
+        let name = &record.trial.architecture;
+        let load = record.load.as_ref().unwrap_or_else(|| panic!("{name}: {}", record.verdict.reason));
+        // Each response was of the size asked: the client looks.
+        assert!(load.completed > 0 && load.errors.total() == 0, "{name}: {:?}", load.errors);
+        assert_ne!(record.verdict.kind, VerdictKind::Failed, "{name}: {}", record.verdict.reason);
+        let server = record.server.as_ref().unwrap();
+        assert_eq!(server.connections, 10, "{name}");
+        assert!(server.workers >= 1, "{name}");
+        assert!(server.totals.cpu_ns() > 0 && server.totals.switches() > 0, "{name}: {:?}", server.totals);
+        assert!(server.memory_user_bytes_per_connection.is_finite(), "{name}");
+        let stored = serde_json::to_value(&server.totals).unwrap();
+        for unknown in ["requests", "bytes_in", "bytes_out", "accepted", "events"] {
+            assert!(stored.get(unknown).is_none(), "{name}: {unknown} cannot be known: {stored}");
+        }
+    }
+    // A thread for each connection is one of its process's; a virtual machine has threads besides.
+    let workers = |name: &str| {
+        let record = records.iter().find(|record| record.trial.architecture.to_string() == name).unwrap();
+        record.server.as_ref().unwrap().workers
+    };
+    assert!(workers("exec:java-threads") >= workers("exec:java-nio") + 8);
+    assert_eq!(workers("exec:asyncio"), 1);
+    let out = text(&output.stdout);
+    let row = out.lines().find(|line| line.starts_with("exec:go")).unwrap();
+    assert!(out.contains("CPU µs/req") && !row.contains(" - + "), "{out}");
+    assert_eq!(marked(&mark), [], "nothing is left");
+}
+
+/// A started example, killed when dropped.
+struct Example(Child, SocketAddr, String);
+
+impl Example {
+    fn start(name: &str, command: &[String], request_bytes: usize, response_bytes: usize) -> Self {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let numbers = [("{port}", port as usize), ("{request}", request_bytes), ("{response}", response_bytes)];
+        let filled = |argument: &String| {
+            numbers.iter().fold(argument.clone(), |text, (name, number)| text.replace(name, &number.to_string()))
+        };
+        let child = Command::new(&command[0]).args(command[1..].iter().map(filled)).current_dir(ROOT).spawn().unwrap();
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        eventually("it listens", || TcpStream::connect(address).is_ok());
+        Self(child, address, name.to_owned())
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.1).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+}
+
+impl Drop for Example {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Every example, with these sizes.
+fn each(request_bytes: usize, response_bytes: usize) -> Vec<Example> {
+    let start = |(name, command): &(String, Vec<String>)| Example::start(name, command, request_bytes, response_bytes);
+    commands().iter().map(start).collect()
+}
+
+/// All that comes until the end.
+fn rest(mut stream: TcpStream, name: &str) -> usize {
+    let mut all = Vec::new();
+    stream.read_to_end(&mut all).unwrap_or_else(|error| panic!("{name}: {error}"));
+    all.len()
+}
+
+#[test]
+fn the_examples_answer_requests_in_whatever_pieces_they_come() {
+    for example in each(100, 3000) {
+        let name = &example.2;
+        let mut stream = example.connect();
+        // In two pieces, with nothing said in between.
+        stream.write_all(&[1; 99]).unwrap();
+        stream.set_read_timeout(Some(std::time::Duration::from_millis(50))).unwrap();
+        assert!(stream.read(&mut [0]).is_err(), "{name} answers what is not whole");
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(&[1]).unwrap();
+        stream.read_exact(&mut [0; 3000]).unwrap();
+        // Seven and a half at once, then the half that is missing.
+        stream.write_all(&[1; 750]).unwrap();
+        stream.read_exact(&mut [0; 7 * 3000]).unwrap();
+        stream.write_all(&[1; 50]).unwrap();
+        stream.read_exact(&mut [0; 3000]).unwrap();
+        drop(stream);
+        // A reset ends one connection only.
+        let mut others = example.connect();
+        exchange(&mut others, 100, 3000);
+        let reset = example.connect();
+        rustix::net::sockopt::set_socket_linger(&reset, Some(std::time::Duration::ZERO)).unwrap();
+        (&reset).write_all(&[1; 150]).unwrap();
+        drop(reset);
+        exchange(&mut others, 100, 3000);
+    }
+}
+
+#[test]
+fn the_examples_answer_what_was_asked_before_a_half_close() {
+    for example in each(10, 1_000_000) {
+        let name = &example.2;
+        let mut stream = example.connect();
+        // More than any buffer holds: most of it is owed when the end comes. Half a request is none.
+        stream.write_all(&[1; 125]).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(rest(stream, name), 12_000_000, "{name}");
+        let stream = example.connect();
+        stream.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(rest(stream, name), 0, "{name}");
+    }
+}
+
+/// A server with children that would like to stay: one in a session of its own, one that ignores SIGTERM.
+fn clinging() -> Vec<(String, Vec<String>)> {
+    let script = format!(
+        "setsid sleep 1000 & (trap '' TERM; while :; do sleep 1; done) & \
+         python3 {ROOT}/examples/servers/python/asyncio_server.py $1 $2 $3 & wait"
+    );
+    vec![("clinging".to_owned(), words(&["sh", "-c", &script, "sh", "{port}", "{request}", "{response}"]))]
+}
+
+#[test]
+fn nothing_outlives_a_run_however_it_ends() {
+    for (at, signal) in [None, Some(Signal::INT), Some(Signal::KILL)].into_iter().enumerate() {
+        let folder = tempfile::tempdir().unwrap();
+        let mark = format!("MUXBENCH_TEST_MARK=clinging-{}-{at}", std::process::id());
+        let (name, value) = mark.split_once('=').unwrap();
+        let measure = if signal.is_some() { "60s" } else { "300ms" };
+        let file = experiment(&clinging(), 1, measure, &format!("environment = {{ {name} = \"{value}\" }}"));
+        fs::write(folder.path().join("x.toml"), file).unwrap();
+        let mut child = muxbench()
+            .args(["run", "x.toml", "--allow-exec", "--quiet", "--output", "here"])
+            .current_dir(folder.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        if let Some(signal) = signal {
+            eventually("the server and its children run", || marked(&mark).len() >= 5);
+            rustix::process::kill_process(Pid::from_child(&child), signal).unwrap();
+        }
+        let status = child.wait().unwrap();
+        let expected = match signal {
+            None => status.code().is_some_and(|code| matches!(code, 0 | 3)),
+            Some(Signal::INT) => status.code() == Some(130),
+            Some(_) => status.code().is_none(),
+        };
+        assert!(expected, "{signal:?}: {status}");
+        let left = || marked(&mark).into_iter().filter(|&pid| is_alive(pid)).collect::<Vec<_>>();
+        if signal == Some(Signal::KILL) {
+            eventually("nothing outlives it", || left().is_empty());
+        } else {
+            assert_eq!(left(), [], "{signal:?}: nothing is left when it ends");
+        }
+    }
+}
+
+#[test]
+fn what_a_command_dies_of_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let python = format!("{ROOT}/examples/servers/python/asyncio_server.py");
+    let commands = [
+        ("refuses", words(&["sh", "-c", "echo no licence >&2; exit 7", "sh", "{port}"])),
+        ("deaf", words(&["sh", "-c", "echo waiting for a database; sleep 1000", "sh", "{port}"])),
+        (
+            "dies",
+            words(&["sh", "-c", "python3 $0 $1 $2 $3 & sleep 0.3; kill -9 $!; echo out of luck >&2; exit 9", &python]),
+        ),
+        ("wrong", words(&["python3", &python, "{port}", "{request}", "7"])),
+    ];
+    let mut commands = commands.map(|(name, command)| (name.to_owned(), command)).to_vec();
+    commands[2].1.extend(words(&["{port}", "{request}", "{response}"]));
+    let (records, _) = records(folder.path(), &experiment(&commands, 1, "2s", "start-timeout = \"3s\""));
+    let reason = |name: &str| {
+        let record = records.iter().find(|record| record.trial.architecture.to_string() == name).unwrap();
+        assert_eq!(record.verdict.kind, VerdictKind::Failed, "{name}: {}", record.verdict.reason);
+        record.verdict.reason.clone()
+    };
+    let refuses = reason("exec:refuses");
+    assert!(refuses.contains("exit status: 7") && refuses.contains("no licence"), "{refuses}");
+    let deaf = reason("exec:deaf");
+    assert!(deaf.contains("after 3 s") && deaf.contains("waiting for a database"), "{deaf}");
+    let dies = reason("exec:dies");
+    assert!(dies.contains("exit status: 9") && dies.contains("out of luck"), "{dies}");
+    assert!(!reason("exec:wrong").is_empty());
+}
+
+#[test]
+fn commands_are_shown_and_not_started_unless_allowed() {
+    let folder = tempfile::tempdir().unwrap();
+    let touch = words(&["sh", "-c", "touch started; exit 1", "sh", "{port}"]);
+    let file = experiment(&[("touch".to_owned(), touch)], 1, "300ms", "");
+    let file = file.replace(&format!("{ROOT:?}"), &format!("{:?}", folder.path()));
+    fs::write(folder.path().join("x.toml"), &file).unwrap();
+    let told = |arguments: &[&str], code: i32, words: &[&str]| {
+        let output = run(folder.path(), arguments);
+        let said = text(&output.stdout) + &text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        for word in words {
+            assert!(said.contains(word), "{word}: {said}");
+        }
+    };
+    let shown = "exec:touch: sh -c \"touch started; exit 1\" sh {port}";
+    told(&["plan", "x.toml"], 0, &[shown, "--allow-exec"]);
+    told(&["run", "x.toml", "--output", "here"], 1, &[shown, "--allow-exec"]);
+    assert!(!folder.path().join("started").exists() && !folder.path().join("here").exists());
+    told(&["run", "x.toml", "--output", "here", "--allow-exec"], 3, &[shown, "exit status: 1"]);
+    assert!(folder.path().join("started").exists());
+
+    // A stored plan is no more to be trusted than a file.
+    fs::remove_file(folder.path().join("started")).unwrap();
+    told(&["run", "--resume", "here"], 1, &[shown, "--allow-exec"]);
+    assert!(!folder.path().join("started").exists());
+
+    fs::write(folder.path().join("x.toml"), file.replace("\"sh\", \"-c\"", "\"no-such-program\", \"-c\"")).unwrap();
+    told(&["plan", "x.toml"], 1, &["exec.touch.command: `no-such-program` is not found in PATH"]);
+    told(&["compare", "--arch", "epoll,exec:touch"], 1, &["a flag cannot define a command", "[exec.touch]"]);
+}

@@ -1,0 +1,316 @@
+//! Somebody else's server: a command, started without a shell, awaited, looked at from outside, and ended with all that
+//! came of it.
+//!
+//! The process that calls [`Exec::start`] keeps it: it adopts what the server leaves behind (`PR_SET_CHILD_SUBREAPER`) and
+//! reaps every child it has, so that it should have no others. The command dies with the thread that started it.
+
+use std::collections::VecDeque;
+use std::io::{self, Read};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+use std::{mem::MaybeUninit, path::Path};
+
+use rustix::pipe::PipeFlags;
+use rustix::process::{Pid, Resource, Signal};
+
+use crate::config::ExecConfig;
+use crate::counters::{Snapshot, Totals};
+use crate::outside::{self, Outside};
+use crate::{host, usage};
+
+/// What stands for numbers in a command's arguments and environment.
+pub const PLACEHOLDERS: &[&str] = &["port", "request", "response"];
+
+/// How often another port is tried when somebody has taken the one that was free.
+const PORTS_TRIED_MAX: u32 = 3;
+/// How often a server that starts is looked at.
+const LOOK: Duration = Duration::from_millis(5);
+/// What it may take to end once it is asked to, before it is killed.
+const END_MAX: Duration = Duration::from_secs(2);
+/// What killing may take: a process in the middle of a system call ends after it.
+const KILL_MAX: Duration = Duration::from_secs(2);
+/// As much as is kept of what it says last.
+const WORDS_BYTES_MAX: usize = 4096;
+/// After its end, what it said may take so long to be read.
+const WORDS_PATIENCE: Duration = Duration::from_millis(50);
+
+/// A command that serves.
+#[derive(Debug)]
+pub struct Exec {
+    address: SocketAddr,
+    ready: Snapshot,
+    outside: Outside,
+    kept: Arc<Mutex<Kept>>,
+    /// The command's process, which leads a group of its own.
+    leader: Pid,
+}
+
+/// What its keeper's threads know of it.
+#[derive(Debug, Default)]
+struct Kept {
+    /// How the command ended, once it has.
+    status: Option<ExitStatus>,
+    /// Whether nothing is left of it.
+    is_gone: bool,
+    /// What the kernel accounted for the children that were reaped.
+    reaped: Totals,
+    words: VecDeque<u8>,
+}
+
+fn locked(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
+    kept.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Why a command does not serve.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct ExecError(String);
+
+impl Exec {
+    /// Starts the command on a free port of 127.0.0.1 and waits until it accepts a connection. `on_end` is called in a
+    /// thread of its own once it has ended, `is_stopped` is asked while it starts. Soft limits are raised as for servers of ours.
+    ///
+    /// # Errors
+    /// When it cannot be started, ends, or accepts nothing in time: how it ended and what it said.
+    pub fn start(
+        config: &ExecConfig,
+        on_end: impl Fn() + Clone + Send + 'static,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<Self, ExecError> {
+        host::raise(Resource::Nofile);
+        host::raise(Resource::Nproc);
+        rustix::process::set_child_subreaper(Some(Pid::INIT))
+            .map_err(|error| ExecError(format!("cannot adopt what the server leaves behind: {error}")))?;
+        host::pin(&config.cpus).map_err(|error| {
+            ExecError(format!("cannot run on CPUs {:?}: {error}; name CPUs that this process may use", config.cpus))
+        })?;
+        let mut tried = 1;
+        loop {
+            let port = free_port().map_err(|error| ExecError(format!("no port of 127.0.0.1 is free: {error}")))?;
+            let mut exec = Self::spawn(config, port, on_end.clone())?;
+            match exec.wait_until_ready(Duration::from_nanos(config.start_timeout_ns), is_stopped) {
+                Ok(()) => {
+                    exec.ready = exec.snapshot();
+                    return Ok(exec);
+                }
+                Err(_) if exec.has_ended() && is_taken(port) && tried < PORTS_TRIED_MAX => tried += 1,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn spawn(config: &ExecConfig, port: u16, on_end: impl Fn() + Send + 'static) -> Result<Self, ExecError> {
+        let arguments: Vec<String> = config.command.iter().map(|argument| filled_in(argument, config, port)).collect();
+        let [program, arguments @ ..] = arguments.as_slice() else {
+            return Err(ExecError("the command is empty; name a program".into()));
+        };
+        let cannot = |what: &str, error: io::Error| ExecError(format!("{what} `{program}`: {error}"));
+        let (output, input) =
+            rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|e| cannot("no pipe for", e.into()))?;
+        let errors = input.try_clone().map_err(|error| cannot("no pipe for", error))?;
+        let mut command = Command::new(program);
+        let environment = config.environment.iter().map(|(name, value)| (name, filled_in(value, config, port)));
+        command.args(arguments).envs(environment).process_group(0);
+        command.stdin(Stdio::null()).stdout(input).stderr(errors);
+        if let Some(directory) = &config.directory {
+            command.current_dir(directory);
+        }
+        let keeper = rustix::process::getpid();
+        // SAFETY: prctl and getppid are system calls and no more.
+        unsafe {
+            command.pre_exec(move || {
+                rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+                // The parent may have gone before that.
+                let is_orphan = rustix::process::getppid() != Some(keeper);
+                if is_orphan { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
+            });
+        }
+        let leader = command.spawn().map_err(|error| cannot("cannot start", error))?;
+        // Its own ends of the pipe would keep it open.
+        drop(command);
+        let leader = Pid::from_child(&leader);
+        let kept = Arc::new(Mutex::new(Kept::default()));
+        let exec = Self {
+            address: (Ipv4Addr::LOCALHOST, port).into(),
+            ready: Snapshot::default(),
+            outside: Outside::new(keeper.as_raw_pid(), port),
+            kept: kept.clone(),
+            leader,
+        };
+        let spawned = thread::Builder::new().name("words".into()).spawn({
+            let kept = kept.clone();
+            move || keep_words(output, &kept)
+        });
+        let reaper = move || reap(leader, &kept, on_end);
+        // Without a reaper it must not be left either; `drop` ends it.
+        spawned
+            .and_then(|_| thread::Builder::new().name("reap".into()).spawn(reaper))
+            .map_err(|error| cannot("no thread to keep", error))?;
+        Ok(exec)
+    }
+
+    fn wait_until_ready(&self, patience: Duration, is_stopped: &dyn Fn() -> bool) -> Result<(), ExecError> {
+        let deadline = Instant::now() + patience;
+        loop {
+            let accepts = TcpStream::connect_timeout(&self.address, LOOK.max(patience / 10)).is_ok();
+            if self.has_ended() {
+                return Err(ExecError(format!("the command ended before it served: {}", self.last_words())));
+            }
+            if is_stopped() {
+                return Err(ExecError("stopped while it started".into()));
+            }
+            if accepts {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                return Err(ExecError(format!(
+                    "nothing accepts connections on {} after {} s: does the command listen on {{port}}? A slow one may \
+                     have a longer start-timeout; {}",
+                    self.address,
+                    patience.as_secs_f64(),
+                    self.last_words()
+                )));
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    /// What was seen of it when it was ready.
+    pub fn ready(&self) -> &Snapshot {
+        &self.ready
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Whether the command has ended.
+    pub fn has_ended(&self) -> bool {
+        locked(&self.kept).status.is_some()
+    }
+
+    /// Everything that the kernel accounted for it so far.
+    pub fn snapshot(&mut self) -> Snapshot {
+        let _precedence = usage::Precedence::take();
+        let reaped = locked(&self.kept).reaped.clone();
+        self.outside.look(&reaped)
+    }
+
+    /// How it stands, and the last that it said.
+    pub fn last_words(&self) -> String {
+        if self.has_ended() {
+            thread::sleep(WORDS_PATIENCE);
+        }
+        let kept = locked(&self.kept);
+        let status = kept.status.map_or_else(|| "it runs".to_owned(), |status| status.to_string());
+        let words: Vec<u8> = kept.words.iter().copied().collect();
+        match String::from_utf8_lossy(&words).trim() {
+            "" => format!("{status}, and it said nothing"),
+            words => format!("{status}: {words}"),
+        }
+    }
+
+    /// Asks its process group to end, then kills all that is left of it.
+    fn end(&self) {
+        let wait = |patience: Duration, is_done: fn(&Kept) -> bool| {
+            let deadline = Instant::now() + patience;
+            while !is_done(&locked(&self.kept)) && Instant::now() < deadline {
+                thread::sleep(Duration::from_millis(1));
+            }
+        };
+        if !self.has_ended() {
+            let _ = rustix::process::kill_process_group(self.leader, Signal::TERM);
+            wait(END_MAX, |kept| kept.status.is_some());
+        }
+        // Again, until none is left: they may start others meanwhile.
+        let deadline = Instant::now() + KILL_MAX;
+        while !locked(&self.kept).is_gone && Instant::now() < deadline {
+            for pid in outside::descendants_of(rustix::process::getpid().as_raw_pid()) {
+                let _ = Pid::from_raw(pid).map(|pid| rustix::process::kill_process(pid, Signal::KILL));
+            }
+            wait(LOOK, |kept| kept.is_gone);
+        }
+    }
+}
+
+impl Drop for Exec {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// A port that nobody has now.
+fn free_port() -> io::Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
+
+fn is_taken(port: u16) -> bool {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse)
+}
+
+fn filled_in(argument: &str, config: &ExecConfig, port: u16) -> String {
+    let numbers = [u32::from(port), config.request_bytes, config.response_bytes];
+    PLACEHOLDERS
+        .iter()
+        .zip(numbers)
+        .fold(argument.to_owned(), |text, (name, number)| text.replace(&format!("{{{name}}}"), &number.to_string()))
+}
+
+/// Whether `program` is a file that may be run: itself where it has a `/`, else somewhere in PATH.
+///
+/// # Errors
+/// Why not.
+pub fn find(program: &str, directory: Option<&Path>, path: Option<&str>) -> Result<(), String> {
+    let is_program = |file: &Path| file.is_file() && rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok();
+    if program.contains('/') {
+        let file = directory.unwrap_or(Path::new("")).join(program);
+        let why = if file.exists() { "is no program that may be run" } else { "is not there" };
+        return if is_program(&file) { Ok(()) } else { Err(format!("`{}` {why}", file.display())) };
+    }
+    let path = path.map_or_else(|| std::env::var_os("PATH").unwrap_or_default(), Into::into);
+    let found = std::env::split_paths(&path).any(|folder| is_program(&folder.join(program)));
+    if found { Ok(()) } else { Err(format!("`{program}` is not found in PATH")) }
+}
+
+/// Reads what it says, so that it never waits for us, and keeps the end of that.
+fn keep_words(output: OwnedFd, kept: &Mutex<Kept>) {
+    let mut output = std::fs::File::from(output);
+    let mut bytes = [0; 4096];
+    while let Ok(count @ 1..) = output.read(&mut bytes) {
+        let words = &mut locked(kept).words;
+        words.extend(&bytes[..count]);
+        let excess = words.len().saturating_sub(WORDS_BYTES_MAX);
+        words.drain(..excess);
+    }
+}
+
+/// Reaps every child of this process until there is none.
+fn reap(leader: Pid, kept: &Mutex<Kept>, on_end: impl Fn()) {
+    loop {
+        let (mut status, mut used) = (0, MaybeUninit::<libc::rusage>::zeroed());
+        // SAFETY: the kernel fills in both, or leaves them zeroed, which is a valid value.
+        let (pid, used) = unsafe { (libc::wait4(-1, &raw mut status, 0, used.as_mut_ptr()), used.assume_init()) };
+        if pid < 0 {
+            if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted {
+                continue;
+            }
+            locked(kept).is_gone = true;
+            return;
+        }
+        let used = usage::totals_of(&used);
+        let mut kept = locked(kept);
+        kept.reaped.cpu_user_ns += used.cpu_user_ns;
+        kept.reaped.cpu_system_ns += used.cpu_system_ns;
+        if pid == leader.as_raw_pid() {
+            kept.status = Some(ExitStatus::from_raw(status));
+            drop(kept);
+            on_end();
+        }
+    }
+}

@@ -1,0 +1,3 @@
+module muxbench.example/server
+
+go 1.19

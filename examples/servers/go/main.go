@@ -1,0 +1,66 @@
+// A server of fixed sizes as one writes it in Go: a goroutine for each connection, blocking reads and writes. The runtime
+// parks goroutines on epoll.
+//
+//	server PORT REQUEST_BYTES RESPONSE_BYTES
+package main
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"os"
+	"strconv"
+	"time"
+)
+
+func main() {
+	if len(os.Args) != 4 {
+		log.Fatalf("usage: %s PORT REQUEST_BYTES RESPONSE_BYTES", os.Args[0])
+	}
+	requestBytes, responseBytes := number(os.Args[2]), number(os.Args[3])
+	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", os.Args[1]))
+	if err != nil {
+		log.Fatal(err)
+	}
+	response := make([]byte, responseBytes)
+	for {
+		connection, err := listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			log.Fatal(err)
+		}
+		if err != nil {
+			// Out of descriptors, or the client has gone: the next may do better.
+			log.Print(err)
+			time.Sleep(10 * time.Millisecond)
+			continue
+		}
+		go serve(connection, requestBytes, response)
+	}
+}
+
+// serve answers each whole request with one response until the client has no more. TCP_NODELAY is Go's default.
+func serve(connection net.Conn, requestBytes int, response []byte) {
+	defer connection.Close()
+	// Requests that come together are read together.
+	requests := bufio.NewReader(connection)
+	request := make([]byte, requestBytes)
+	for {
+		// A half-closed connection ends here, after all that it asked was answered; so does one that was reset.
+		if _, err := io.ReadFull(requests, request); err != nil {
+			return
+		}
+		if _, err := connection.Write(response); err != nil {
+			return
+		}
+	}
+}
+
+func number(text string) int {
+	value, err := strconv.Atoi(text)
+	if err != nil || value < 1 {
+		log.Fatalf("%q is no number of bytes", text)
+	}
+	return value
+}

@@ -1,0 +1,36 @@
+//! What is installed when it is missing, and commands whose words are their errors.
+
+use std::process::{Command, Output, Stdio};
+
+use anyhow::{Context, bail};
+
+/// Installs a package of Debian; `otherwise` is what to do on another system.
+///
+/// # Errors
+/// When that fails: why, and what to do.
+pub fn install(package: &str, otherwise: &str) -> anyhow::Result<()> {
+    let remedy = || {
+        format!("as root, run `apt-get update && apt-get install {package}`, or {otherwise} in the way of this system")
+    };
+    for arguments in [["--quiet", "update"].as_slice(), &["--quiet", "--yes", "install", package]] {
+        said(Command::new("apt-get").args(arguments).env("DEBIAN_FRONTEND", "noninteractive")).with_context(remedy)?;
+    }
+    Ok(())
+}
+
+/// Runs a command.
+///
+/// # Errors
+/// What it said, when it fails.
+pub fn said(command: &mut Command) -> anyhow::Result<()> {
+    let Output { status, stdout, stderr } = command
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot run {}", command.get_program().to_string_lossy()))?;
+    if !status.success() {
+        let said = [stdout, stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        bail!("{} failed ({status}): {}", command.get_program().to_string_lossy(), said.trim());
+    }
+    Ok(())
+}
