@@ -110,7 +110,7 @@ impl Reader {
         let taken = &bytes[..bytes.len().min(total_bytes - came_bytes)];
         let of_value = taken.len().min((total_bytes - 2).saturating_sub(came_bytes));
         let (content, end) = taken.split_at(of_value);
-        self.wrong |= value.get(came_bytes..came_bytes + of_value) != Some(content);
+        self.wrong |= !content.is_empty() && value.get(came_bytes..came_bytes + of_value) != Some(content);
         let end_at = (came_bytes + of_value).saturating_sub(total_bytes - 2);
         self.wrong |= !end.is_empty() && b"\r\n"[end_at..end_at + end.len()] != *end;
         let came_bytes = came_bytes + taken.len();
@@ -153,4 +153,93 @@ fn value_bytes(line: &[u8], key: &[u8]) -> Option<usize> {
     let (flags, bytes) = std::str::from_utf8(numbers).ok()?.split_once(' ')?;
     flags.parse::<u32>().ok()?;
     bytes.parse::<u32>().ok().map(|bytes| bytes as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads responses in pieces of such a size, and checks that each ends where it should.
+    fn read(stream: &[u8], piece_bytes: usize, key: &[u8], value: &[u8]) -> Vec<Reply> {
+        let (mut reader, mut replies) = (Reader::default(), Vec::new());
+        for mut piece in stream.chunks(piece_bytes) {
+            while !piece.is_empty() {
+                let (taken_bytes, reply) = reader.read(piece, key, value);
+                replies.extend(reply);
+                piece = &piece[taken_bytes..];
+            }
+        }
+        replies
+    }
+
+    #[test]
+    fn responses_are_read_in_any_pieces() {
+        let stream = b"VALUE k 0 9\r\nEND\r\nabcd\r\nEND\r\nEND\r\nSTORED\r\nNOT_STORED\r\nERROR\r\nSERVER_ERROR out of memory\r\n\
+            VALUE k 0 9\r\nEND\r\nabcX\r\nEND\r\nVALUE k 7 2\r\nEN\r\nEND\r\nVALUE k 0 0\r\n\r\nEND\r\nEND\r\n";
+        for piece_bytes in 1..=stream.len() {
+            assert_eq!(
+                read(stream, piece_bytes, b"k", b"END\r\nabcd"),
+                [
+                    Reply::Hit,
+                    Reply::Miss,
+                    Reply::Stored,
+                    Reply::NotStored,
+                    Reply::Error,
+                    Reply::Error,
+                    Reply::Wrong,
+                    Reply::Wrong,
+                    Reply::Wrong,
+                    Reply::Miss
+                ],
+                "in pieces of {piece_bytes}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_the_protocol_does_not_know_is_garbage() {
+        for stream in [
+            &b"VALUE other 0 1\r\n"[..],
+            b"VALUE k 0 x\r\n",
+            b"VALUE k 0 1 2\r\n",
+            b"VALUE k 0 1\r\nv\r\nVALUE k 0 1\r\n",
+            b"VALUE k 0 1\r\nv\r\nSTORED\r\n",
+            b"END\n",
+            b"HTTP/1.1 200 OK\r\n",
+            &[b'x'; 600],
+        ] {
+            let text = String::from_utf8_lossy(stream);
+            assert_eq!(read(stream, stream.len(), b"k", b"v"), [Reply::Garbage], "{text}");
+            assert_eq!(read(stream, 1, b"k", b"v")[0], Reply::Garbage, "{text}");
+        }
+        // A value without its end is no hit, whatever follows.
+        assert_ne!(read(b"VALUE k 0 1\r\nvxxEND\r\n", 3, b"k", b"v"), [Reply::Hit]);
+    }
+
+    #[test]
+    fn requests_are_what_the_service_takes() {
+        use crate::Service;
+        use crate::kv::{Kv, KvConfig, KvConn, records::Records};
+
+        let kv = Kv::new(KvConfig::default(), Box::new(|| 1));
+        let records = Records::new(10, 1000, 3);
+        let (mut conn, mut reader) = (KvConn::default(), Reader::default());
+        let (mut key, mut request) = (Vec::new(), Vec::new());
+        for (write, number, expected) in (0..200).flat_map(|number| {
+            [(false, number, Reply::Miss), (true, number, Reply::Stored), (false, number, Reply::Hit)]
+        }) {
+            records.key(number, &mut key);
+            request.clear();
+            if write {
+                set(&mut request, &key, records.value(number));
+            } else {
+                get(&mut request, &key);
+            }
+            assert_eq!(kv.receive(&mut conn, &request), 1);
+            let response = kv.unsent(&conn);
+            let response_bytes = response.len();
+            assert_eq!(reader.read(response, &key, records.value(number)), (response_bytes, Some(expected)));
+            kv.sent(&mut conn, response_bytes);
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use std::mem;
 
 /// Empty buffers up to this size are kept for the next answer.
-const KEPT_BYTES_MAX: usize = 4 << 10;
+pub(super) const KEPT_BYTES_MAX: usize = 4 << 10;
 
 /// Bytes to send. What is in `sending` may be being read by the kernel, and is neither moved nor added to until it is
 /// all sent; what is said meanwhile waits.

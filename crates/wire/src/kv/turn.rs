@@ -166,5 +166,5 @@ fn is_list_of_keys(line: &[u8]) -> bool {
     // memcached puts up with so many spaces, and no more.
     let spaces = line.iter().take(101).take_while(|&&byte| byte == b' ').count();
     let line = &line[spaces..];
-    [&b"get "[..], b"gets ", b"gat ", b"gats "].iter().any(|verb| line.starts_with(verb))
+    [&b"get "[..], b"gets ", b"gat ", b"gats ", b"bget "].iter().any(|verb| line.starts_with(verb))
 }
