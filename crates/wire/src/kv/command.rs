@@ -181,7 +181,7 @@ fn parse_rest<'a>(verb: &'a [u8], mut rest: Words<'a>) -> Request<'a> {
     Request { command: command.unwrap_or_else(Command::Wrong), quiet }
 }
 
-fn key<'a>(word: &'a [u8]) -> Result<&'a [u8], &'static str> {
+fn key(word: &[u8]) -> Result<&[u8], &'static str> {
     if word.len() > KEY_BYTES_MAX { Err(BAD_FORMAT) } else { Ok(word) }
 }
 

@@ -1,8 +1,11 @@
 //! A key-value store for concurrent readers and writers, speaking the memcached text protocol.
 //!
-//! What it says is what memcached 1.6 says, byte for byte, with these exceptions: `version` and `stats` tell of us; meta
-//! commands and those that tune memcached's slabs are an `ERROR`; a line that is too long ends the connection however
-//! it arrives, where memcached looks at how much of it has.
+//! What it says is what memcached 1.6.18 says, byte for byte, but that
+//! - `version` and `stats` tell of us; meta commands, and those that tune memcached's slabs, are an `ERROR`;
+//! - a line that is too long ends the connection however it comes, where memcached looks at how much of it has come;
+//! - a key that is too long does not undo the answers to earlier commands;
+//! - a zero byte does not end a line;
+//! - `flush_all 1` waits a second, and a delayed flush does not bring back what an earlier one took.
 //!
 //! # Layout
 //! - `command`: lines, read without copying; `answer`: what each command does and says
