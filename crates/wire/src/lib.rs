@@ -3,8 +3,10 @@
 //! # Layout
 //! - [`service`]: the [`Service`] trait, and [`ServiceSpec`], the service as plain data
 //! - [`fixed`]: the abstract request and response of kawai2008, verified by size alone
+//! - [`kv`]: a key-value store that speaks the memcached text protocol, and what asks one
 
 pub mod fixed;
+pub mod kv;
 pub mod service;
 
 pub use service::{SERVICES, Service, ServiceSpec};

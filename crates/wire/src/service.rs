@@ -21,6 +21,12 @@ pub trait Service {
 
     /// Says that the first `count` bytes of [`Service::unsent`] are sent.
     fn sent(&self, conn: &mut Self::Conn, count: usize);
+
+    /// Whether no more input is wanted: the connection is to end once everything is sent.
+    #[inline]
+    fn is_over(&self, _conn: &Self::Conn) -> bool {
+        false
+    }
 }
 
 /// A service and its parameters, as plain data.

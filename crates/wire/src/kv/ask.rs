@@ -1,0 +1,245 @@
+//! The client's side of the protocol, sans I/O: requests, and responses as they come.
+
+use std::io::Write;
+
+/// Writes a request for one key.
+pub fn get(out: &mut Vec<u8>, key: &[u8]) {
+    for part in [&b"get "[..], key, b"\r\n"] {
+        out.extend_from_slice(part);
+    }
+}
+
+/// Writes a request to store a value without flags, for ever.
+pub fn set(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
+    out.extend_from_slice(b"set ");
+    out.extend_from_slice(key);
+    write!(out, " 0 0 {}\r\n", value.len()).expect("a vector takes everything");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// A whole response to [`get`] or [`set`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// The value that was expected.
+    Hit,
+    /// A value under the key that was asked for, but not the one expected.
+    Wrong,
+    /// No value.
+    Miss,
+    /// Stored.
+    Stored,
+    /// Not stored, and why is not said: the response was `NOT_STORED`.
+    NotStored,
+    /// An error in the protocol's words: `ERROR`, `CLIENT_ERROR` or `SERVER_ERROR`.
+    Error,
+    /// No response that the protocol knows. Where the next begins cannot be known.
+    Garbage,
+}
+
+/// What has come of one connection's response, whose bytes may come in any pieces.
+#[derive(Debug, Default)]
+pub struct Reader {
+    /// The beginning of a line whose end has not come: seldom anything.
+    line: Vec<u8>,
+    within: Within,
+    /// Whether what came of the value is as expected.
+    wrong: bool,
+    was_value: bool,
+}
+
+/// Where in a response the next byte belongs.
+#[derive(Clone, Copy, Debug, Default)]
+enum Within {
+    #[default]
+    Line,
+    /// Of a value of so many bytes, so many have come; the line end after it is counted with it.
+    Value { came_bytes: usize, total_bytes: usize },
+}
+
+/// A line is at most a value's, with the longest key and the longest numbers, or an error's.
+const LINE_BYTES_MAX: usize = 512;
+
+impl Reader {
+    /// Reads on; how many of `bytes` belong to this response, and the response if they end it. Then the reader is ready for
+    /// the next one.
+    ///
+    /// `key` and `value` are what was asked for and what is expected, and must be the same until the response is whole.
+    pub fn read(&mut self, bytes: &[u8], key: &[u8], value: &[u8]) -> (usize, Option<Reply>) {
+        let mut at = 0;
+        while at < bytes.len() {
+            at += match self.within {
+                Within::Value { came_bytes, total_bytes } => {
+                    self.read_value(&bytes[at..], value, came_bytes, total_bytes)
+                }
+                Within::Line => match memchr::memchr(b'\n', &bytes[at..]) {
+                    Some(end) => {
+                        let line = &bytes[at..at + end];
+                        let reply = if self.line.is_empty() {
+                            self.end_line(line, key, value)
+                        } else {
+                            let mut whole = std::mem::take(&mut self.line);
+                            whole.extend_from_slice(line);
+                            let reply = self.end_line(&whole, key, value);
+                            whole.clear();
+                            self.line = whole;
+                            reply
+                        };
+                        if let Some(reply) = reply {
+                            (self.within, self.wrong, self.was_value) = (Within::Line, false, false);
+                            return (at + end + 1, Some(reply));
+                        }
+                        end + 1
+                    }
+                    None if self.line.len() + bytes.len() - at > LINE_BYTES_MAX => {
+                        *self = Self::default();
+                        return (bytes.len(), Some(Reply::Garbage));
+                    }
+                    None => {
+                        self.line.extend_from_slice(&bytes[at..]);
+                        bytes.len() - at
+                    }
+                },
+            };
+        }
+        (at, None)
+    }
+
+    /// Compares what came of a value, and its end, with what is expected.
+    fn read_value(&mut self, bytes: &[u8], value: &[u8], came_bytes: usize, total_bytes: usize) -> usize {
+        let taken = &bytes[..bytes.len().min(total_bytes - came_bytes)];
+        let of_value = taken.len().min((total_bytes - 2).saturating_sub(came_bytes));
+        let (content, end) = taken.split_at(of_value);
+        self.wrong |= !content.is_empty() && value.get(came_bytes..came_bytes + of_value) != Some(content);
+        let end_at = (came_bytes + of_value).saturating_sub(total_bytes - 2);
+        self.wrong |= !end.is_empty() && b"\r\n"[end_at..end_at + end.len()] != *end;
+        let came_bytes = came_bytes + taken.len();
+        self.within = if came_bytes == total_bytes { Within::Line } else { Within::Value { came_bytes, total_bytes } };
+        taken.len()
+    }
+
+    /// What a line says, if it ends the response.
+    fn end_line(&mut self, line: &[u8], key: &[u8], value: &[u8]) -> Option<Reply> {
+        let Some(line) = line.strip_suffix(b"\r") else { return Some(Reply::Garbage) };
+        if self.was_value {
+            return Some(match line {
+                b"END" if self.wrong => Reply::Wrong,
+                b"END" => Reply::Hit,
+                _ => Reply::Garbage,
+            });
+        }
+        Some(match line {
+            b"END" => Reply::Miss,
+            b"STORED" => Reply::Stored,
+            b"NOT_STORED" => Reply::NotStored,
+            b"ERROR" => Reply::Error,
+            _ if line.starts_with(b"CLIENT_ERROR") || line.starts_with(b"SERVER_ERROR") => Reply::Error,
+            _ => match value_bytes(line, key) {
+                Some(value_bytes) => {
+                    self.was_value = true;
+                    self.wrong = value_bytes != value.len();
+                    self.within = Within::Value { came_bytes: 0, total_bytes: value_bytes + 2 };
+                    return None;
+                }
+                None => Reply::Garbage,
+            },
+        })
+    }
+}
+
+/// The size of the value that a `VALUE` line announces, if it is for this key.
+fn value_bytes(line: &[u8], key: &[u8]) -> Option<usize> {
+    let numbers = line.strip_prefix(b"VALUE ")?.strip_prefix(key)?.strip_prefix(b" ")?;
+    let (flags, bytes) = std::str::from_utf8(numbers).ok()?.split_once(' ')?;
+    flags.parse::<u32>().ok()?;
+    bytes.parse::<u32>().ok().map(|bytes| bytes as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads responses in pieces of such a size, and checks that each ends where it should.
+    fn read(stream: &[u8], piece_bytes: usize, key: &[u8], value: &[u8]) -> Vec<Reply> {
+        let (mut reader, mut replies) = (Reader::default(), Vec::new());
+        for mut piece in stream.chunks(piece_bytes) {
+            while !piece.is_empty() {
+                let (taken_bytes, reply) = reader.read(piece, key, value);
+                replies.extend(reply);
+                piece = &piece[taken_bytes..];
+            }
+        }
+        replies
+    }
+
+    #[test]
+    fn responses_are_read_in_any_pieces() {
+        let stream = b"VALUE k 0 9\r\nEND\r\nabcd\r\nEND\r\nEND\r\nSTORED\r\nNOT_STORED\r\nERROR\r\nSERVER_ERROR out of memory\r\n\
+            VALUE k 0 9\r\nEND\r\nabcX\r\nEND\r\nVALUE k 7 2\r\nEN\r\nEND\r\nVALUE k 0 0\r\n\r\nEND\r\nEND\r\n";
+        for piece_bytes in 1..=stream.len() {
+            assert_eq!(
+                read(stream, piece_bytes, b"k", b"END\r\nabcd"),
+                [
+                    Reply::Hit,
+                    Reply::Miss,
+                    Reply::Stored,
+                    Reply::NotStored,
+                    Reply::Error,
+                    Reply::Error,
+                    Reply::Wrong,
+                    Reply::Wrong,
+                    Reply::Wrong,
+                    Reply::Miss
+                ],
+                "in pieces of {piece_bytes}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_the_protocol_does_not_know_is_garbage() {
+        for stream in [
+            &b"VALUE other 0 1\r\n"[..],
+            b"VALUE k 0 x\r\n",
+            b"VALUE k 0 1 2\r\n",
+            b"VALUE k 0 1\r\nv\r\nVALUE k 0 1\r\n",
+            b"VALUE k 0 1\r\nv\r\nSTORED\r\n",
+            b"END\n",
+            b"HTTP/1.1 200 OK\r\n",
+            &[b'x'; 600],
+        ] {
+            let text = String::from_utf8_lossy(stream);
+            assert_eq!(read(stream, stream.len(), b"k", b"v"), [Reply::Garbage], "{text}");
+            assert_eq!(read(stream, 1, b"k", b"v")[0], Reply::Garbage, "{text}");
+        }
+        // A value without its end is no hit, whatever follows.
+        assert_ne!(read(b"VALUE k 0 1\r\nvxxEND\r\n", 3, b"k", b"v"), [Reply::Hit]);
+    }
+
+    #[test]
+    fn requests_are_what_the_service_takes() {
+        use crate::Service;
+        use crate::kv::{Kv, KvConfig, KvConn, records::Records};
+
+        let kv = Kv::new(KvConfig::default(), Box::new(|| 1));
+        let records = Records::new(10, 1000, 3);
+        let (mut conn, mut reader) = (KvConn::default(), Reader::default());
+        let (mut key, mut request) = (Vec::new(), Vec::new());
+        for (write, number, expected) in (0..200).flat_map(|number| {
+            [(false, number, Reply::Miss), (true, number, Reply::Stored), (false, number, Reply::Hit)]
+        }) {
+            records.key(number, &mut key);
+            request.clear();
+            if write {
+                set(&mut request, &key, records.value(number));
+            } else {
+                get(&mut request, &key);
+            }
+            assert_eq!(kv.receive(&mut conn, &request), 1);
+            let response = kv.unsent(&conn);
+            let response_bytes = response.len();
+            assert_eq!(reader.read(response, &key, records.value(number)), (response_bytes, Some(expected)));
+            kv.sent(&mut conn, response_bytes);
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! What `stats` counts, each thread in memory of its own.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+/// Something that is counted.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Count {
+    GetHit,
+    GetMiss,
+    Set,
+    Flush,
+    DeleteHit,
+    DeleteMiss,
+    IncrHit,
+    IncrMiss,
+    DecrHit,
+    DecrMiss,
+    CasHit,
+    CasMiss,
+    CasBad,
+    TouchHit,
+    TouchMiss,
+    /// Items stored, by whatever command.
+    Stored,
+    TooLarge,
+}
+
+const KINDS: usize = Count::TooLarge as usize + 1;
+/// More threads than this share.
+const SHARDS: usize = 32;
+
+/// Counts of all threads. An add is to memory that (almost) no other thread writes.
+#[derive(Debug, Default)]
+pub(super) struct Counters([Shard; SHARDS]);
+
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Shard([AtomicU64; KINDS]);
+
+thread_local! {
+    static SHARD: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+impl Counters {
+    #[inline]
+    pub fn add(&self, count: Count) {
+        let shard = SHARD.get().unwrap_or_else(next_shard);
+        self.0[shard].0[count as usize].fetch_add(1, Relaxed);
+    }
+
+    pub fn sum(&self, count: Count) -> u64 {
+        self.0.iter().map(|shard| shard.0[count as usize].load(Relaxed)).sum()
+    }
+
+    pub fn reset(&self) {
+        self.0.iter().flat_map(|shard| &shard.0).for_each(|count| count.store(0, Relaxed));
+    }
+}
+
+#[cold]
+fn next_shard() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let shard = NEXT.fetch_add(1, Relaxed) % SHARDS;
+    SHARD.set(Some(shard));
+    shard
+}

@@ -1,0 +1,136 @@
+//! A key-value store for concurrent readers and writers, speaking the memcached text protocol.
+//!
+//! What it says is what memcached 1.6.18 says, byte for byte, but that
+//! - `version` and `stats` tell of us; meta commands, and those that tune memcached's slabs, are an `ERROR`;
+//! - a line that is too long ends the connection however it comes, where memcached looks at how much of it has come;
+//! - a key that is too long does not undo the answers to earlier commands;
+//! - a zero byte does not end a line;
+//! - `flush_all 1` waits a second, and a delayed flush does not bring back what an earlier one took.
+//!
+//! # Layout
+//! - `command`: lines, read without copying; `answer`: what each command does and says
+//! - `store`: the items, their eviction and expiry; `counters`: what `stats` tells
+//! - `turn`: what is taken of the input, and when more must come first
+//! - `outbox`: bytes to send, which stay where they are while the kernel may be reading them
+//! - [`ask`]: the other side: requests, and responses as they come; [`records`]: records that need not be kept to be known
+
+mod answer;
+pub mod ask;
+mod command;
+mod counters;
+mod outbox;
+pub mod records;
+mod store;
+#[cfg(test)]
+mod tests;
+mod turn;
+
+use std::mem;
+
+pub use store::Clock;
+
+use crate::Service;
+use counters::Counters;
+use outbox::{Outbox, recycle};
+use store::Store;
+use turn::Turn;
+
+/// How much the store may hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KvConfig {
+    /// Memory for items, what is kept of each included; beyond it items are evicted.
+    pub memory_max_bytes: u64,
+    /// Most that one item may take of it, at most a quarter; a value must be a little smaller.
+    pub item_max_bytes: u32,
+    /// The process, for `stats`.
+    pub pid: u32,
+}
+
+impl Default for KvConfig {
+    /// As memcached: 64 MiB, and 1 MiB an item.
+    fn default() -> Self {
+        Self { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20, pid: 0 }
+    }
+}
+
+/// The service, shared by all threads.
+pub struct Kv {
+    store: Store,
+    counters: Counters,
+    config: KvConfig,
+    /// For `stats`, in seconds since 1970.
+    started: u32,
+}
+
+/// A connection. While it is idle nothing of it is on the heap but a small buffer, once it was used.
+#[derive(Debug, Default)]
+pub struct KvConn {
+    outbox: Outbox,
+    /// Input that could not be taken yet.
+    input: Vec<u8>,
+    turn: Turn,
+    /// Requests that were completed while answers were sent, and are not told yet.
+    untold: u64,
+}
+
+impl Kv {
+    /// An empty store. It never looks at a clock but the one given, which tests set as they like.
+    pub fn new(config: KvConfig, clock: Clock) -> Self {
+        assert!(
+            config.item_max_bytes > 0 && u64::from(config.item_max_bytes) <= config.memory_max_bytes / 4,
+            "an item may take at most a quarter of the memory: {config:?}"
+        );
+        let started = clock();
+        Self { store: Store::new(&config, clock), counters: Counters::default(), config, started }
+    }
+
+    /// Takes what can be taken of the input that was kept, which is never much more than one item or list of keys.
+    fn go_on(&self, conn: &mut KvConn) -> u64 {
+        let (taken_bytes, requests) = self.take(&mut conn.turn, &conn.input, conn.outbox.room());
+        if taken_bytes == conn.input.len() || conn.turn.is_over() {
+            recycle(&mut conn.input);
+        } else {
+            conn.input.drain(..taken_bytes);
+        }
+        requests
+    }
+}
+
+impl Service for Kv {
+    type Conn = KvConn;
+
+    #[inline]
+    fn receive(&self, conn: &mut KvConn, input: &[u8]) -> u64 {
+        let untold = mem::take(&mut conn.untold);
+        if conn.turn.is_over() {
+            return untold;
+        }
+        if !conn.input.is_empty() {
+            conn.input.extend_from_slice(input);
+            return untold + if conn.turn.is_worth(&conn.input) { self.go_on(conn) } else { 0 };
+        }
+        let (taken_bytes, requests) = self.take(&mut conn.turn, input, conn.outbox.room());
+        if taken_bytes < input.len() && !conn.turn.is_over() {
+            conn.input.extend_from_slice(&input[taken_bytes..]);
+        }
+        untold + requests
+    }
+
+    #[inline]
+    fn unsent<'a>(&'a self, conn: &'a KvConn) -> &'a [u8] {
+        conn.outbox.unsent()
+    }
+
+    #[inline]
+    fn sent(&self, conn: &mut KvConn, count: usize) {
+        conn.outbox.sent(count);
+        if conn.outbox.is_empty() && !conn.input.is_empty() && conn.turn.is_worth(&conn.input) {
+            conn.untold += self.go_on(conn);
+        }
+    }
+
+    #[inline]
+    fn is_over(&self, conn: &KvConn) -> bool {
+        conn.turn.is_over()
+    }
+}

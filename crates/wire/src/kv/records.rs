@@ -1,0 +1,96 @@
+//! Records that need not be kept to be known: the number of one says its key and its value.
+
+use std::io::Write;
+use std::ops::Range;
+
+use super::command::KEY_BYTES_MAX;
+
+/// Records whose values are of sizes distributed evenly over the logarithm.
+#[derive(Debug)]
+pub struct Records {
+    value_bytes: Range<f64>,
+    seed: u64,
+    /// Values are cut from this.
+    fill: Vec<u8>,
+}
+
+/// So many different beginnings have values of the largest size.
+const STARTS: usize = 1 << 16;
+
+impl Records {
+    /// Records with values of `least_bytes` to `most_bytes`. Those of another seed are others.
+    pub fn new(least_bytes: u32, most_bytes: u32, seed: u64) -> Self {
+        assert!(0 < least_bytes && least_bytes <= most_bytes, "sizes from {least_bytes} to {most_bytes}");
+        let fill_bytes = (STARTS + most_bytes as usize).next_multiple_of(8) as u64;
+        // Line ends among them: a value may be anything.
+        let fill = (0..fill_bytes / 8).flat_map(|at| mix(seed ^ at).to_le_bytes()).collect();
+        // The whole sizes that a logarithm rounds to, each with its share.
+        Self { value_bytes: f64::from(least_bytes)..f64::from(most_bytes) + 1.0, seed, fill }
+    }
+
+    /// Writes the key of a record over what is in `key`.
+    pub fn key(&self, number: u64, key: &mut Vec<u8>) {
+        key.clear();
+        write!(key, "record-{number:010}").expect("a vector takes everything");
+        debug_assert!(key.len() <= KEY_BYTES_MAX);
+    }
+
+    /// The value of a record.
+    #[inline]
+    pub fn value(&self, number: u64) -> &[u8] {
+        let hash = mix(self.seed.wrapping_add(mix(number)));
+        let share = (hash >> 16) as f64 / (1u64 << 48) as f64;
+        let Range { start, end } = self.value_bytes;
+        let length = (start * (share * (end / start).ln()).exp()).min(end - 1.0) as usize;
+        let start = hash as usize % STARTS;
+        &self.fill[start..start + length]
+    }
+}
+
+/// The finaliser of SplitMix64 (Steele, Lea and Flood 2014).
+fn mix(number: u64) -> u64 {
+    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn sizes_are_even_over_the_logarithm_and_within_their_bounds() {
+        let records = Records::new(10, 1000, 7);
+        let sizes: Vec<usize> = (0..30_000).map(|number| records.value(number).len()).collect();
+        assert_eq!((sizes.iter().min(), sizes.iter().max()), (Some(&10), Some(&1000)));
+        // As many in each decade; by chance the difference is 87 in 15 000.
+        let small = sizes.iter().filter(|&&size| size < 100).count();
+        assert!((14_400..15_600).contains(&small), "{small}");
+    }
+
+    #[test]
+    fn a_record_is_the_same_each_time_and_seldom_another() {
+        let (records, again, other) = (Records::new(10, 1000, 7), Records::new(10, 1000, 7), Records::new(10, 1000, 8));
+        assert!((0..1000).all(|number| records.value(number) == again.value(number)));
+        assert!((0..1000).all(|number| records.value(number) != other.value(number)));
+        let values: HashSet<&[u8]> = (0..30_000).map(|number| records.value(number)).collect();
+        // Some short ones are the same by chance, about 28.
+        assert!(values.len() > 29_900, "{}", values.len());
+
+        let (mut key, mut keys) = (Vec::new(), HashSet::new());
+        for number in 0..1000 {
+            records.key(number, &mut key);
+            keys.insert(key.clone());
+        }
+        assert_eq!(keys.len(), 1000);
+    }
+
+    #[test]
+    fn one_size_is_one_size() {
+        let records = Records::new(5, 5, 1);
+        assert!((0..1000).all(|number| records.value(number).len() == 5));
+    }
+}
