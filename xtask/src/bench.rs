@@ -139,7 +139,7 @@ impl Server {
     }
 
     fn ours(architecture: &str, service: &ServiceSpec) -> anyhow::Result<Self> {
-        let ServiceSpec::Fixed { request_bytes, response_bytes } = service;
+        let (request_bytes, response_bytes) = service.fixed().context("the reference has fixed sizes")?;
         let binary = muxbench()?;
         Self::start(|port| {
             let mut command = Command::new(binary);
@@ -151,7 +151,7 @@ impl Server {
     }
 
     fn reference(binary: &Path, architecture: &str, service: &ServiceSpec) -> anyhow::Result<Self> {
-        let ServiceSpec::Fixed { request_bytes, response_bytes } = service;
+        let (request_bytes, response_bytes) = service.fixed().context("the reference has fixed sizes")?;
         Self::start(|port| {
             let mut command = Command::new("taskset");
             command.args(["-c", SERVER_CPU]).arg(binary).arg(architecture);

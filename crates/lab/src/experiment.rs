@@ -11,12 +11,12 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::{F64Deserializer, I64Deserializer, SeqAccessDeserializer, StrDeserializer};
 use serde::de::{IntoDeserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
-use server::Accept;
 use server::exec::PLACEHOLDERS;
+use server::{Accept, StageCpus};
 
 use crate::contender::{self, Contender};
 pub use crate::mistake::ExperimentError;
-use crate::units::{Cpus, Rate, Share, Size, Time};
+use crate::units::{Cpus, Rate, Share, Size, Time, Work};
 
 /// An experiment: architectures × connections × rates × repeats.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -82,6 +82,9 @@ pub struct Workload {
     /// Connections held open besides, that nothing is sent on.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub idle: u32,
+    /// Work that each request is for the server, besides its I/O: cpu=TIME or sleep=TIME, then perhaps ,exponential.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<Work>,
     /// How a request's connection is chosen among the active ones: uniform, or zipf:EXPONENT.
     #[serde(default, skip_serializing_if = "is_uniform")]
     #[schemars(with = "String")]
@@ -95,6 +98,8 @@ pub enum Service {
     /// Requests and responses of fixed sizes.
     #[default]
     Fixed,
+    /// A key-value store, in the memcached text protocol.
+    Kv,
 }
 
 /// How long each phase lasts.
@@ -120,11 +125,30 @@ pub struct Server {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<AcceptName>")]
     pub accept: Option<Accept>,
+    /// CPUs of the accept thread, among the server's; without it, all of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accept_cpus: Option<Cpus>,
+    /// CPUs of the network threads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network_cpus: Option<Cpus>,
+    /// CPUs of the payload threads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub payload_cpus: Option<Cpus>,
 }
 
 impl Server {
     fn is_default(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// CPUs of each stage's threads.
+    pub fn stage_cpus(&self) -> StageCpus {
+        let listed = |cpus: &Option<Cpus>| cpus.as_ref().map(|cpus| cpus.0.clone()).unwrap_or_default();
+        StageCpus {
+            accept: listed(&self.accept_cpus),
+            network: listed(&self.network_cpus),
+            payload: listed(&self.payload_cpus),
+        }
     }
 }
 

@@ -112,6 +112,7 @@ fn workload(experiment: &Experiment, connections: u32, active: f64, rate_per_s: 
         active,
         idle: traffic.idle,
         choice: traffic.choice,
+        work: traffic.work.map(|work| work.0),
         phases: Phases {
             ramp_ns: experiment.phases.ramp.0,
             hold_ns: experiment.phases.hold.0,
@@ -161,8 +162,8 @@ fn trial(
             service: workload.service.clone(),
             listen: any_port,
             cpus: placement.server.clone(),
-            stage_cpus: server::StageCpus::default(),
-            work: None,
+            stage_cpus: experiment.server.stage_cpus(),
+            work: workload.work,
             // The client's, and some to spare, so that the limit under test is the system's and not ours.
             connections_max: load.connections_and_idle().saturating_add(16),
         }),
@@ -260,7 +261,15 @@ fn impossible(trial: &Trial, host: &Host) -> Vec<String> {
         if let Err(reason) = serve.accept.check(serve.architecture.model) {
             reasons.push(format!("server.accept: {reason}"));
         }
+        if let Err(reason) = serve.architecture.can_serve(&serve.service) {
+            reasons.push(format!("workload.service: {reason}"));
+        }
         reasons.extend(pool.and_then(|pool| wait_for_a_pool(serve, connections, pool)));
+    }
+    if ours.is_none() && trial.workload.work.is_some() {
+        let server = &trial.architecture;
+        reasons
+            .push(format!("workload.work: {server} is not ours and knows nothing of it; leave work or {server} out"));
     }
     let requests = load::schedule::count_max(&trial.load) * u64::from(trial.load.clients);
     let memory_bytes = requests

@@ -3,7 +3,7 @@
 use load::LoadReport;
 use load::config::{Choice, LoadConfig, Phases, Schedule};
 use serde::{Deserialize, Serialize};
-use server::{ServerCounters, Subject};
+use server::{ServerCounters, Subject, Work};
 use wire::ServiceSpec;
 
 use crate::contender::Contender;
@@ -25,6 +25,9 @@ pub struct Workload {
     pub idle: u32,
     /// How a request's connection is chosen among the active ones.
     pub choice: Choice,
+    /// Work that each request is for the server besides its I/O.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<Work>,
     /// How long each phase lasts.
     pub phases: Phases,
 }

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use server::work::Kind;
 
 /// Why a value is not what it should be: what it is, and what it should look like.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,6 +37,10 @@ pub struct Share(pub f64);
 /// A list of CPUs, as in `0-1,3`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cpus(pub Vec<usize>);
+
+/// Work for each request, as in `cpu=50us` or `sleep=1ms,exponential`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Work(pub server::Work);
 
 const SIZES: &[(&str, u64)] = &[
     ("B", 1),
@@ -150,6 +155,44 @@ impl FromStr for Cpus {
     }
 }
 
+impl FromStr for Work {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let error = || UnitError {
+            text: text.to_owned(),
+            what: "work",
+            example: "cpu=50us (time of a CPU) or sleep=1ms (a wait), and with random times cpu=50us,exponential",
+        };
+        let (work, exponential) = match text.trim().split_once(',') {
+            None => (text.trim(), false),
+            Some((work, law)) if law.trim() == "exponential" => (work, true),
+            Some(_) => return Err(error()),
+        };
+        let (kind, time) = work.split_once('=').ok_or_else(error)?;
+        let kind = match kind.trim() {
+            "cpu" => Kind::Cpu,
+            "sleep" => Kind::Sleep,
+            _ => return Err(error()),
+        };
+        let Time(time_ns) = time.parse().map_err(|_| error())?;
+        if time_ns == 0 {
+            return Err(error());
+        }
+        Ok(Self(server::Work { kind, time_ns, exponential }))
+    }
+}
+
+impl fmt::Display for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.0.kind {
+            Kind::Cpu => "cpu",
+            Kind::Sleep => "sleep",
+        };
+        write!(f, "{kind}={}{}", Time(self.0.time_ns), if self.0.exponential { ",exponential" } else { "" })
+    }
+}
+
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = u64::from(self.0);
@@ -255,6 +298,7 @@ macro_rules! as_text {
 as_text!(Size, "Size", r"^[0-9]+(\.[0-9]+)? *(B|KiB|MiB|GiB|kB|MB|GB)$");
 as_text!(Time, "Time", r"^(0|[0-9]+(\.[0-9]+)? *(ns|us|µs|ms|s|min|h))$");
 as_text!(Share, "Share", r"^([0-9.]+ */ *[0-9.]+|[0-9.]+ *%?)$");
+as_text!(Work, "Work", r"^(cpu|sleep)=[0-9]+(\.[0-9]+)? *(ns|us|µs|ms|s|min|h)(, *exponential)?$");
 as_text!(Cpus, "Cpus", r"^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$");
 
 impl Serialize for Rate {
@@ -316,6 +360,12 @@ mod tests {
         assert_eq!("0-1,3".parse(), Ok(Cpus(vec![0, 1, 3])));
         for share in ["1/64", "1.5625%", "0.015625", "2/128"] {
             assert_eq!(share.parse(), Ok(Share(1.0 / 64.0)), "{share}");
+        }
+        for work in ["cpu=50us", "sleep=1ms", "cpu=1500ns,exponential"] {
+            assert_eq!(work.parse::<Work>().unwrap().to_string(), work);
+        }
+        for wrong in ["", "cpu", "cpu=", "cpu=0", "cpu=50", "disk=1ms", "cpu=50us,", "cpu=50us,normal", "50us"] {
+            assert!(wrong.parse::<Work>().is_err(), "{wrong}");
         }
         assert_eq!(Share(1.0 / 64.0).to_string(), "1/64");
         assert_eq!((Share(1.0).to_string(), Share(0.3).to_string()), ("1".into(), "0.3".into()));

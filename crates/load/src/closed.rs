@@ -8,7 +8,6 @@ use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
-use wire::ServiceSpec;
 
 use crate::config::LoadConfig;
 use crate::connect;
@@ -38,7 +37,7 @@ impl ClosedReport {
 pub fn drive(config: &LoadConfig, warm_up: Duration, duration: Duration) -> Result<ClosedReport, LoadError> {
     let system = |what| move |error: Errno| LoadError::System { what, error: error.into() };
     let _pinned = Pinned::to(&config.cpus[..config.cpus.len().min(1)])?;
-    let ServiceSpec::Fixed { request_bytes, response_bytes } = config.service;
+    let (request_bytes, response_bytes) = config.fixed();
     let sockets = connect::connect(config, &mut |_| ())?;
     let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(system("epoll of the client"))?;
     for (at, socket) in sockets.iter().enumerate() {

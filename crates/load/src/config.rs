@@ -79,6 +79,11 @@ impl LoadConfig {
         }
     }
 
+    /// Sizes of a request and of a response in bytes.
+    pub(crate) fn fixed(&self) -> (u32, u32) {
+        self.service.fixed().expect("a service of fixed sizes, as was checked before anything started")
+    }
+
     /// Time between two requests at the target rate, in nanoseconds.
     pub fn interval_ns(&self) -> f64 {
         1e9 / self.rate_per_s

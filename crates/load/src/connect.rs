@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use rustix::net::sockopt;
 use rustix::process::{Resource, Rlimit};
-use wire::ServiceSpec;
 
 use crate::class::Class;
 use crate::config::{LoadConfig, Transport};
@@ -25,7 +24,7 @@ const PROGRESS: Duration = Duration::from_millis(200);
 /// The first connection that cannot be made or is not served: a trial with fewer would be another trial.
 pub fn connect(config: &LoadConfig, progress: &mut dyn FnMut(u32)) -> Result<Vec<OwnedFd>, LoadError> {
     raise_descriptor_limit();
-    let ServiceSpec::Fixed { request_bytes, response_bytes } = config.service;
+    let (request_bytes, response_bytes) = config.fixed();
     let request = vec![0; request_bytes as usize];
     let mut response = vec![0; response_bytes as usize];
     let timeout = Duration::from_nanos(config.timeout_ns);

@@ -139,7 +139,9 @@ struct Reflecting<H> {
 
 impl<H: FnMut() -> Duration> Reflecting<H> {
     fn new(first: First, service: &ServiceSpec, hold: H) -> io::Result<Self> {
-        let ServiceSpec::Fixed { request_bytes, response_bytes } = *service;
+        let Some((request_bytes, response_bytes)) = service.fixed() else {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "only `fixed` is reflected"));
+        };
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let descriptor = match &first {
             First::Listener(listener) => listener.as_fd(),

@@ -7,7 +7,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use wire::ServiceSpec;
 
 use crate::clock::{Clock, Wall};
 use crate::config::{Choice, LoadConfig, Roles, Timestamps, Transport};
@@ -125,7 +124,7 @@ pub fn run(config: &LoadConfig, on_event: &mut dyn FnMut(Event)) -> Result<Outco
     on_event(Event::Connected { connections: total, elapsed_ns: connect_ns });
 
     let mut clients = divide(config)?;
-    let ServiceSpec::Fixed { response_bytes, .. } = config.service;
+    let (_, response_bytes) = config.fixed();
     let start = draw(config, &clock, &mut clients);
     let window = window(config, &clock, start);
     let drained = window.end + clock.ticks(config.phases.drain_ns as f64);
@@ -241,7 +240,9 @@ fn validate(config: &LoadConfig) -> Result<(), LoadError> {
     if config.phases.measure_ns == 0 {
         return wrong("measure: longer than 0");
     }
-    let ServiceSpec::Fixed { request_bytes, response_bytes } = config.service;
+    let Some((request_bytes, response_bytes)) = config.service.fixed() else {
+        return wrong("service: only `fixed` can be spoken on a schedule");
+    };
     if request_bytes == 0 || response_bytes == 0 {
         return wrong("service: a request and a response have at least one byte");
     }

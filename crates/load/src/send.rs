@@ -58,7 +58,7 @@ impl<'a> Sender<'a> {
         config: &LoadConfig,
         progress: &'a Progress,
     ) -> Self {
-        let wire::ServiceSpec::Fixed { request_bytes, .. } = config.service;
+        let (request_bytes, _) = config.fixed();
         Self {
             clock,
             records,

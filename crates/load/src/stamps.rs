@@ -104,7 +104,7 @@ struct Cursor {
 impl<'a> Stamper<'a> {
     /// For one client's `connections`.
     pub fn new(config: &LoadConfig, stamps: &'a [Stamp], connections: usize) -> Self {
-        let wire::ServiceSpec::Fixed { request_bytes, .. } = config.service;
+        let (request_bytes, _) = config.fixed();
         Self {
             stamps,
             step: match config.transport {

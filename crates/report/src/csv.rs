@@ -19,8 +19,8 @@ struct Row {
     choice: String,
     schedule: Schedule,
     rate_asked_per_s: f64,
-    request_bytes: u32,
-    response_bytes: u32,
+    request_bytes: Option<u32>,
+    response_bytes: Option<u32>,
     ramp_ns: u64,
     hold_ns: u64,
     measure_ns: u64,
@@ -75,7 +75,7 @@ pub fn of(run: &Run) -> anyhow::Result<String> {
 
 fn row(record: &TrialRecord) -> Row {
     let trial = &record.trial;
-    let wire::ServiceSpec::Fixed { request_bytes, response_bytes } = trial.workload.service;
+    let (request_bytes, response_bytes) = trial.workload.service.fixed().unzip();
     let phases = trial.workload.phases;
     let load = record.load.as_ref();
     let server = record.server.as_ref();

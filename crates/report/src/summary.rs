@@ -1,7 +1,7 @@
 //! The figures of each architecture under each workload: histograms merged over repeats, percentiles never averaged.
 
 use lab::record::{Run, Trial, TrialRecord, Verdict, VerdictKind, Workload};
-use lab::units::{Share, Size};
+use lab::units::{Share, Size, Work};
 use load::config::{Choice, Schedule};
 use load::report::{KernelReport, Measured};
 use serde::Serialize;
@@ -194,7 +194,6 @@ pub(crate) fn missing<'a>(trials: impl Iterator<Item = &'a Trial>, records: &[&T
 
 /// A workload in words; what is as usual is left out.
 pub(crate) fn title(workload: &Workload) -> String {
-    let wire::ServiceSpec::Fixed { request_bytes, response_bytes } = workload.service;
     let mut words = vec![format!("{} connections", workload.connections)];
     if workload.active < 1.0 {
         words.push(format!("{} of them active", Share(workload.active)));
@@ -211,7 +210,13 @@ pub(crate) fn title(workload: &Workload) -> String {
         Schedule::Constant => words.push("at constant intervals".into()),
         Schedule::Poisson => words.push("as a Poisson process".into()),
     }
-    words.push(format!("{} -> {}", Size(request_bytes), Size(response_bytes)));
+    words.push(match workload.service.fixed() {
+        Some((request_bytes, response_bytes)) => format!("{} -> {}", Size(request_bytes), Size(response_bytes)),
+        None => workload.service.name().to_owned(),
+    });
+    if let Some(work) = workload.work {
+        words.push(format!("work {}", Work(work)));
+    }
     words.join(", ")
 }
 

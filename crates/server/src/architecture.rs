@@ -4,9 +4,10 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use wire::ServiceSpec;
 
 use crate::mechanism::{self, Family, MechanismRow};
-use crate::model::{self, ModelRow, PayloadStage, Takes};
+use crate::model::{self, ModelRow, PayloadStage, PerConnection, Takes};
 use crate::runtime;
 
 /// A model with its mechanism: how a server is built. Equal names are equal architectures.
@@ -106,6 +107,22 @@ impl Architecture {
     pub fn can_run(&self) -> Result<(), String> {
         (self.model.can_run)()?;
         self.mechanism.map_or(Ok(()), |row| (row.can_run)())
+    }
+
+    /// Whether it can serve this.
+    ///
+    /// # Errors
+    /// Why not, and what can.
+    pub fn can_serve(&self, service: &ServiceSpec) -> Result<(), String> {
+        if service.is_shared() && self.model.per_connection == PerConnection::Process {
+            return Err(format!(
+                "`{}` cannot serve `{}`: its processes share no memory, so each would have a store of its own; take \
+                 `mt` or `mt-pool`",
+                self.model.name,
+                service.name()
+            ));
+        }
+        Ok(())
     }
 
     /// How many threads or processes wait for connections if it is a pool with room for `connections_max`; `None` if not.

@@ -88,7 +88,8 @@ impl Server {
         raise(Resource::Nproc);
         raise(Resource::Sigpending);
         let model = config.architecture.model;
-        config.accept.check(model).map_err(|reason| {
+        let checked = config.accept.check(model).and_then(|()| config.architecture.can_serve(&config.service));
+        checked.map_err(|reason| {
             failed("the server cannot be built", "see `muxbench list`")(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 reason,

@@ -9,8 +9,19 @@ macro_rules! with_service {
                 let $service = $crate::work::Worked::new(fixed, $stage.work);
                 $body
             }
+            wire::ServiceSpec::Kv { memory_max_bytes, item_max_bytes } => {
+                let config = wire::kv::KvConfig { memory_max_bytes, item_max_bytes, pid: std::process::id() };
+                let kv = wire::kv::Kv::new(config, std::boxed::Box::new($crate::service::unix_time_s));
+                let $service = $crate::work::Worked::new(kv, $stage.work);
+                $body
+            }
         }
     };
 }
 
 pub(crate) use with_service;
+
+/// Seconds since 1970, by a clock that is read without a system call.
+pub(crate) fn unix_time_s() -> u32 {
+    rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec as u32
+}

@@ -82,6 +82,11 @@ impl<S: Service> Service for Worked<S> {
     fn sent(&self, conn: &mut S::Conn, count: usize) {
         self.service.sent(conn, count);
     }
+
+    #[inline]
+    fn is_over(&self, conn: &S::Conn) -> bool {
+        self.service.is_over(conn)
+    }
 }
 
 /// Keeps a CPU busy.

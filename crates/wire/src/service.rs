@@ -40,6 +40,13 @@ pub enum ServiceSpec {
         /// Size of a response in bytes, at least 1.
         response_bytes: u32,
     },
+    /// A key-value store that speaks the memcached text protocol.
+    Kv {
+        /// Memory for items; beyond it items are evicted.
+        memory_max_bytes: u64,
+        /// Most that one item may take of it.
+        item_max_bytes: u32,
+    },
 }
 
 impl ServiceSpec {
@@ -47,7 +54,21 @@ impl ServiceSpec {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Fixed { .. } => "fixed",
+            Self::Kv { .. } => "kv",
         }
+    }
+
+    /// Sizes of a request and of a response in bytes, where the service has them fixed.
+    pub fn fixed(&self) -> Option<(u32, u32)> {
+        match *self {
+            Self::Fixed { request_bytes, response_bytes } => Some((request_bytes, response_bytes)),
+            Self::Kv { .. } => None,
+        }
+    }
+
+    /// Whether what one connection is told depends on what others said.
+    pub fn is_shared(&self) -> bool {
+        matches!(self, Self::Kv { .. })
     }
 }
 
@@ -61,5 +82,7 @@ pub struct ServiceRow {
 }
 
 /// Every service there is.
-pub const SERVICES: &[ServiceRow] =
-    &[ServiceRow { name: "fixed", about: "requests and responses of fixed sizes, verified by size (kawai2008)" }];
+pub const SERVICES: &[ServiceRow] = &[
+    ServiceRow { name: "fixed", about: "requests and responses of fixed sizes, verified by size (kawai2008)" },
+    ServiceRow { name: "kv", about: "an in-memory key-value store, in the memcached text protocol (voras2009)" },
+];

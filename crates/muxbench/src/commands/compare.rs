@@ -8,7 +8,7 @@ use anyhow::bail;
 use lab::contender::Contender;
 use lab::experiment::{Experiment, List};
 use lab::presets;
-use lab::units::{Cpus, Rate, Share, Size, Time};
+use lab::units::{Cpus, Rate, Share, Size, Time, Work};
 use server::{Accept, Architecture};
 
 use crate::{execution, output};
@@ -32,6 +32,8 @@ pub struct Args {
     /// How pools accept: single, shared, reuseport, exclusive [default: shared]
     #[arg(long, value_name = "ACCEPT", value_parser = named::<Accept>)]
     accept: Option<Accept>,
+    #[command(flatten)]
+    stages: StageArgs,
     /// Connections held open, several with commas
     #[arg(long, value_name = "N", value_delimiter = ',')]
     connections: Vec<NonZeroU32>,
@@ -56,6 +58,9 @@ pub struct Args {
     /// How a request's connection is chosen: uniform, zipf (exponent 1), zipf:0.8 [default: uniform]
     #[arg(long, value_name = "CHOICE")]
     choice: Option<Choice>,
+    /// Work that each request is for the server: cpu=50us or sleep=1ms, and with random times cpu=50us,exponential
+    #[arg(long, value_name = "WORK")]
+    work: Option<Work>,
     /// How often each trial is run
     #[arg(long, value_name = "N")]
     repeats: Option<NonZeroU32>,
@@ -116,6 +121,36 @@ pub struct ClientArgs {
     pub timeout: Option<Time>,
 }
 
+/// Where the threads of each stage run, of models in stages.
+#[derive(Debug, clap::Args)]
+pub struct StageArgs {
+    /// CPUs of the accept thread, among the server's [default: all of them]
+    #[arg(long, value_name = "CPUS")]
+    accept_cpus: Option<Cpus>,
+    /// CPUs of the network threads
+    #[arg(long, value_name = "CPUS")]
+    network_cpus: Option<Cpus>,
+    /// CPUs of the payload threads
+    #[arg(long, value_name = "CPUS")]
+    payload_cpus: Option<Cpus>,
+}
+
+impl StageArgs {
+    /// Puts what was said in place of what was there.
+    pub fn apply(&self, server: &mut lab::experiment::Server) {
+        let stages = [
+            (&self.accept_cpus, &mut server.accept_cpus),
+            (&self.network_cpus, &mut server.network_cpus),
+            (&self.payload_cpus, &mut server.payload_cpus),
+        ];
+        for (said, cpus) in stages {
+            if said.is_some() {
+                cpus.clone_from(said);
+            }
+        }
+    }
+}
+
 /// Reads a name as experiment files have it. The error lists the names there are.
 pub fn named<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
     serde_json::from_value(text.into()).map_err(|error: serde_json::Error| error.to_string())
@@ -169,6 +204,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     experiment.placement.server = args.server_cpus;
     experiment.placement.client = args.client_cpus;
     experiment.server.accept = args.accept.or(experiment.server.accept);
+    args.stages.apply(&mut experiment.server);
+    experiment.workload.work = args.work.or(experiment.workload.work);
     args.client.apply(&mut experiment.client);
     // Through the file's own checks: a list with a value twice is as wrong here as there.
     let text = toml::to_string(&experiment)?;

@@ -14,9 +14,10 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use wire::ServiceSpec;
 
-use lab::units::{Cpus, Size};
+use lab::experiment::Service;
+use lab::units::{Cpus, Size, Work};
 
-use super::compare::named;
+use super::compare::{StageArgs, named};
 use crate::output;
 
 /// Run one server until SIGTERM or Ctrl-C, then print its counters
@@ -24,6 +25,7 @@ use crate::output;
 #[command(after_help = "Examples:
   muxbench serve --arch epoll --request 128B --response 10KiB --listen 127.0.0.1:7007
   muxbench serve --arch mt-pool:64 --accept exclusive
+  muxbench serve --arch symped:2/epoll --service kv --listen 127.0.0.1:11211
   muxbench serve --arch mt --json        # a free port; address and counters as JSON lines")]
 pub struct Args {
     /// How the server is built: `MODEL[:THREADS][/MECHANISM]`; `muxbench list` names them all
@@ -32,12 +34,26 @@ pub struct Args {
     /// How a pool accepts: single, shared, reuseport, exclusive [default: shared]
     #[arg(long, value_name = "ACCEPT", value_parser = named::<Accept>)]
     accept: Option<Accept>,
-    /// Size of a request
+    /// What it does with bytes: fixed or kv
+    #[arg(long, default_value = "fixed", value_name = "SERVICE", value_parser = named::<Service>)]
+    service: Service,
+    /// Size of a request, of `fixed`
     #[arg(long, default_value = "128B", value_name = "SIZE")]
     request: Size,
-    /// Size of a response
+    /// Size of a response, of `fixed`
     #[arg(long, default_value = "10KiB", value_name = "SIZE")]
     response: Size,
+    /// Memory for the items of `kv`; beyond it items are evicted
+    #[arg(long, default_value = "64MiB", value_name = "SIZE")]
+    memory: Size,
+    /// Most that an item of `kv` may take, at most a quarter of the memory
+    #[arg(long, default_value = "1MiB", value_name = "SIZE")]
+    item_max: Size,
+    /// Work that each request is besides: cpu=50us or sleep=1ms, and with random times cpu=50us,exponential
+    #[arg(long, value_name = "WORK")]
+    work: Option<Work>,
+    #[command(flatten)]
+    stages: StageArgs,
     /// Address to listen on; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     listen: SocketAddr,
@@ -85,14 +101,16 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Started by hand: says where it listens, and at the end what it did.
 fn by_hand(args: &Args, messages: &mpsc::Receiver<Message>) -> anyhow::Result<ExitCode> {
+    let mut stages = lab::experiment::Server::default();
+    args.stages.apply(&mut stages);
     let config = ServeConfig {
         architecture: args.arch,
         accept: args.accept.unwrap_or_else(|| Accept::default_of(args.arch.model)),
-        service: ServiceSpec::Fixed { request_bytes: args.request.0, response_bytes: args.response.0 },
+        service: service(args)?,
+        work: args.work.map(|work| work.0),
         listen: args.listen,
         cpus: args.cpus.clone().map(|cpus| cpus.0).unwrap_or_default(),
-        stage_cpus: server::StageCpus::default(),
-        work: None,
+        stage_cpus: stages.stage_cpus(),
         connections_max: args.connections_max.unwrap_or_else(|| room_of(args.arch)),
     };
     let server = Server::start(&config)?;
@@ -101,11 +119,13 @@ fn by_hand(args: &Args, messages: &mpsc::Receiver<Message>) -> anyhow::Result<Ex
         say(&Event::Ready { address: server.address(), snapshot: ready.clone() });
     } else {
         anstream::println!(
-            "{} listens on {} (fixed: {} -> {}); stop it with Ctrl-C",
+            "{} listens on {} ({}); stop it with Ctrl-C",
             config.architecture,
             server.address(),
-            args.request,
-            args.response
+            match args.service {
+                Service::Fixed => format!("fixed: {} -> {}", args.request, args.response),
+                Service::Kv => format!("kv: {}", args.memory),
+            }
         );
     }
     wait_for_stop(&server, messages)?;
@@ -118,6 +138,18 @@ fn by_hand(args: &Args, messages: &mpsc::Receiver<Message>) -> anyhow::Result<Ex
         output::print_json(&counters.totals)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn service(args: &Args) -> anyhow::Result<ServiceSpec> {
+    Ok(match args.service {
+        Service::Fixed => ServiceSpec::Fixed { request_bytes: args.request.0, response_bytes: args.response.0 },
+        Service::Kv => {
+            if args.item_max.0 > args.memory.0 / 4 {
+                bail!("--item-max: {} is more than a quarter of --memory ({}); lower it", args.item_max, args.memory);
+            }
+            ServiceSpec::Kv { memory_max_bytes: args.memory.0.into(), item_max_bytes: args.item_max.0 }
+        }
+    })
 }
 
 /// Room for as many connections as any machine's first try has; a pool of that size would take seconds to make.

@@ -158,7 +158,7 @@ impl<C> Connection<C> {
     /// What it waits for.
     #[inline]
     pub fn next<S: Service<Conn = C>>(&self, service: &S) -> Next {
-        match (self.unsent(service).is_empty(), self.finished) {
+        match (self.unsent(service).is_empty(), self.finished || service.is_over(&self.service)) {
             (true, true) => Next::End,
             (true, false) => Next::Read,
             (false, _) => Next::Write,
