@@ -13,6 +13,7 @@
 
 pub mod calibration;
 mod child;
+#[cfg(target_os = "linux")]
 pub mod doctor;
 pub mod experiment;
 pub mod host;
@@ -20,6 +21,7 @@ mod mistake;
 pub mod placement;
 pub mod plan;
 pub mod presets;
+#[cfg(target_os = "linux")]
 mod probe;
 pub mod record;
 pub mod runner;

@@ -218,6 +218,9 @@ fn impossible(trial: &Trial, host: &Host) -> Vec<String> {
     if let Err(reason) = trial.architecture.can_run() {
         reasons.push(format!("architectures: {}: {reason}", trial.architecture));
     }
+    if let Err(reason) = load::check_timestamps(trial.load.timestamps) {
+        reasons.push(format!("client.{reason}"));
+    }
     if let Err(reason) = trial.serve.accept.check(model) {
         reasons.push(format!("server.accept: {reason}"));
     }

@@ -134,7 +134,11 @@ pub fn run(
 /// CPUs that the trial's server can use at once.
 fn cpus_at_once(trial: &Trial) -> usize {
     let Architecture { model, threads, .. } = trial.architecture;
-    let cpus = trial.serve.cpus.len().max(1);
+    let cpus = match trial.serve.cpus.len() {
+        // Placed nowhere: all there are.
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        count => count,
+    };
     match threads {
         Some(threads) => cpus.min(threads.get() as usize),
         None if model.multiplexes || runtime::FEATURES.contains(&model.name) => 1,

@@ -32,6 +32,7 @@ pub enum Command {
     Report(commands::report::Args),
     List(commands::list::Args),
     Calibrate(commands::calibrate::Args),
+    #[cfg(target_os = "linux")]
     Doctor(commands::doctor::Args),
     Serve(commands::serve::Args),
     Load(commands::load::Args),

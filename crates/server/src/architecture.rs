@@ -10,6 +10,9 @@ use crate::mechanism::{self, MechanismRow};
 use crate::model::{self, ModelRow};
 use crate::runtime;
 
+/// What may be behind a name that is not known here.
+const ELSEWHERE: &str = if cfg!(target_os = "linux") { "" } else { " on this system (some need Linux)" };
+
 /// A model with its mechanism: how a server is built. Equal names are equal architectures.
 #[derive(Clone, Copy)]
 pub struct Architecture {
@@ -120,7 +123,7 @@ impl FromStr for Architecture {
             unknown(if runtime::FEATURES.contains(&model_name) {
                 format!("`{model_name}` is not compiled in; build with `--features {model_name}`")
             } else {
-                format!("no model `{model_name}`")
+                format!("no model `{model_name}`{ELSEWHERE}")
             })
         })?;
         if threads.is_some() && !model.takes_threads {
@@ -129,8 +132,10 @@ impl FromStr for Architecture {
         let mechanism = match (model.multiplexes, mechanism_name) {
             (false, None) => None,
             (false, Some(_)) => return Err(unknown(format!("`{model_name}` takes no mechanism"))),
-            (true, None) => Some(mechanism::find("epoll").expect("epoll is in the table")),
-            (true, Some(m)) => Some(mechanism::find(m).ok_or_else(|| unknown(format!("no mechanism `{m}`")))?),
+            (true, None) => Some(mechanism::find(mechanism::DEFAULT).expect("the default is in the table")),
+            (true, Some(m)) => {
+                Some(mechanism::find(m).ok_or_else(|| unknown(format!("no mechanism `{m}`{ELSEWHERE}")))?)
+            }
         };
         Ok(Self { model, threads, mechanism })
     }

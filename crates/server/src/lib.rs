@@ -7,8 +7,9 @@
 //! - [`network`]: one loop per family (ready, blocking, pool), and the connection path that all share
 //! - [`runtime`]: a file per runtime that does the network's part in its own way; the connection path is the same
 //! - [`socket`]: listening and accepting, with the same options everywhere
+//! - [`platform`]: what differs between the systems
 //! - [`workers`]: counters of every thread and child, in memory that they share
-//! - [`usage`]: CPU, switches and memory, as the kernel accounts them
+//! - [`usage`]: CPU and switches, as the kernel accounts them
 //! - [`host`]: starts and stops a server in this process
 
 pub mod accept;
@@ -20,6 +21,7 @@ pub mod host;
 pub mod mechanism;
 pub mod model;
 pub mod network;
+pub mod platform;
 pub mod runtime;
 pub mod socket;
 pub mod usage;

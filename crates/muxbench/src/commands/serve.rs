@@ -27,7 +27,7 @@ use crate::output;
   muxbench serve --arch mt --json        # a free port; address and counters as JSON lines")]
 pub struct Args {
     /// How the server is built: `MODEL[:THREADS][/MECHANISM]`; `muxbench list` names them all
-    #[arg(long, default_value = "epoll", value_name = "ARCH")]
+    #[arg(long, default_value = server::mechanism::DEFAULT, value_name = "ARCH")]
     arch: Architecture,
     /// How a pool accepts: single, shared, reuseport, exclusive [default: shared]
     #[arg(long, value_name = "ACCEPT", value_parser = named::<Accept>)]
@@ -157,9 +157,10 @@ fn say(event: &Event) {
     let _ = output::print_line(event);
 }
 
-/// SIGTERM when the parent goes, so that a server never outlives what started it.
+/// SIGTERM when the parent goes, so that a server never outlives what started it. Where there is none, a runner's server
+/// ends with its standard input.
 fn end_with_parent() -> anyhow::Result<()> {
-    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))
+    server::platform::die_with_parent(rustix::process::Signal::TERM)
         .context("cannot ask to be told of the parent's end")
 }
 

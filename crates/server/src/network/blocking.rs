@@ -11,6 +11,7 @@ use wire::{Service, ServiceSpec};
 
 use super::connection::{Connection, Inbox, Next};
 use super::{Stage, children};
+use crate::platform;
 use crate::socket::{Accepted, Acceptor};
 use crate::usage;
 use crate::workers::{Counters, Slot, Syscall};
@@ -66,7 +67,7 @@ fn accept_loop<S: Service + Sync + 'static>(
     let mut acceptor = Acceptor::new(stage.listener, false, counters)?;
     let mut inbox = Inbox::new();
     let mut cursor = 0;
-    loop {
+    while platform::may_accept(stage.listener, stage.stop)? {
         match acceptor.accept()? {
             Accepted::Connection(connection) => {
                 let Some(slot) = stage.workers.claim(&mut cursor) else {
@@ -83,11 +84,13 @@ fn accept_loop<S: Service + Sync + 'static>(
                 }
             }
             Accepted::None => {}
-            // A blocking accept says this only when a timeout is set, which it is not.
+            // A blocking accept says this only when a timeout is set, which it is not; one that does not block, when the
+            // connection has gone.
             Accepted::WouldBlock => {}
-            Accepted::Shutdown => return Ok(()),
+            Accepted::Shutdown => break,
         }
     }
+    Ok(())
 }
 
 /// Serves one connection to its end.

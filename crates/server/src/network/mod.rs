@@ -10,8 +10,10 @@
 
 pub mod blocking;
 mod children;
+#[cfg(target_os = "linux")]
 pub mod completion;
 pub mod connection;
+#[cfg(target_os = "linux")]
 pub mod pool;
 pub mod ready;
 
@@ -47,11 +49,13 @@ pub struct Stage<'a> {
 }
 
 impl Stage<'_> {
+    #[cfg(target_os = "linux")]
     /// How many threads or processes a pool has.
     fn pool_size(&self) -> usize {
         self.threads.map_or(self.connections_max, |threads| threads.get() as usize)
     }
 
+    #[cfg(target_os = "linux")]
     /// Says that all workers are there: connections may come.
     fn say_started(&self) {
         // Whoever started the server waits for this, or has gone.
