@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-use crate::python;
+use crate::{cross, python};
 
 /// Runs all steps in order; the first that fails ends it.
 ///
@@ -16,7 +16,8 @@ pub fn all() -> anyhow::Result<()> {
     cargo(&["clippy", "--workspace", "--all-targets", "--all-features", "--locked", "--", "-D", "warnings"], None)?;
     let interpreter = python::prepare()?;
     cargo(&["test", "--workspace", "--all-features", "--locked"], Some(&interpreter))?;
-    cargo(&["doc", "--workspace", "--no-deps", "--document-private-items", "--all-features", "--locked"], None)
+    cargo(&["doc", "--workspace", "--no-deps", "--document-private-items", "--all-features", "--locked"], None)?;
+    cross::link(&interpreter)
 }
 
 fn cargo(arguments: &[&str], interpreter: Option<&Path>) -> anyhow::Result<()> {

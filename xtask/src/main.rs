@@ -1,7 +1,8 @@
-//! What developers run: `cargo xtask test`, `cargo xtask bench`, `cargo xtask python`.
+//! What developers run: `cargo xtask test`, `cargo xtask bench`, `cargo xtask cross`, `cargo xtask python`.
 
 mod bench;
 mod check;
+mod cross;
 mod python;
 
 use std::process::ExitCode;
@@ -11,10 +12,12 @@ use clap::Parser;
 /// What developers run
 #[derive(Debug, Parser)]
 enum Command {
-    /// Format, lints, all tests, documentation: what has to pass before anything is merged
+    /// Format, lints, all tests, documentation, the link for other systems: what has to pass before anything is merged
     Test,
-    /// The Python environment that tests read results with: makes target/python if need be, prints its interpreter
+    /// The Python environment, with what reads results and what links for other systems: makes target/python if need be, prints its interpreter
     Python,
+    /// Links the program for FreeBSD and macOS, in target/cross
+    Cross,
     #[command(subcommand)]
     Bench(bench::Bench),
 }
@@ -23,6 +26,7 @@ fn main() -> ExitCode {
     let result = match Command::parse() {
         Command::Test => check::all(),
         Command::Python => python::prepare().map(|interpreter| println!("{}", interpreter.display())),
+        Command::Cross => python::prepare().and_then(|interpreter| cross::link(&interpreter)),
         Command::Bench(bench) => bench::run(&bench),
     };
     match result {
