@@ -111,7 +111,7 @@ impl<'a> Acceptor<'a> {
     /// # Errors
     /// Errors that are not a connection's but the listener's.
     pub fn accept(&mut self) -> io::Result<Accepted> {
-        self.counters.syscall(Syscall::Accept);
+        self.counters.syscalls_of(Syscall::Accept, platform::ACCEPT_SYSCALLS);
         match platform::accept(self.listener, self.nonblocking) {
             Ok(connection) => Ok(prepare(connection)),
             Err(Errno::MFILE | Errno::NFILE) if self.turns_away => self.turn_one_away(),

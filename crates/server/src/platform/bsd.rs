@@ -7,7 +7,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::process::Resource;
 
-use crate::workers::Workers;
+use crate::workers::{Counters, Syscall, Workers};
 
 /// Limits that a server raises.
 pub const RAISED: &[Resource] = &[Resource::Nofile, Resource::Nproc];
@@ -17,10 +17,12 @@ pub const RAISED: &[Resource] = &[Resource::Nofile, Resource::Nproc];
 /// they waited for may have gone when they accept.
 pub const SHUTDOWN_WAKES_ACCEPT: bool = false;
 
-/// Whether a loop that blocks may accept now, or `stop` says that it is over. It waits until either is so.
-pub(crate) fn may_accept(listener: &OwnedFd, stop: BorrowedFd<'_>) -> io::Result<bool> {
+/// Whether a loop that blocks may accept now, or `stop` says that it is over. It waits until either is so, which is
+/// counted.
+pub(crate) fn may_accept(listener: &OwnedFd, stop: BorrowedFd<'_>, counters: &Counters) -> io::Result<bool> {
     let mut watched = [PollFd::new(listener, PollFlags::IN), PollFd::from_borrowed_fd(stop, PollFlags::IN)];
     loop {
+        counters.syscall(Syscall::Wait);
         match rustix::event::poll(&mut watched, None) {
             Ok(_) => return Ok(watched[1].revents().is_empty()),
             Err(Errno::INTR) => {}

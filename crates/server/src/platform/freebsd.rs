@@ -30,6 +30,9 @@ pub(crate) fn socket(family: AddressFamily, nonblocking: bool) -> io::Result<Own
     Ok(rustix::net::socket_with(family, SocketType::STREAM, flags(nonblocking), None)?)
 }
 
+/// System calls of one [`accept`], to be counted.
+pub(crate) const ACCEPT_SYSCALLS: u64 = 1;
+
 /// One accept4. What it makes blocks or not as the flags say, whatever the listener does.
 #[inline]
 pub(crate) fn accept(listener: &OwnedFd, nonblocking: bool) -> rustix::io::Result<OwnedFd> {

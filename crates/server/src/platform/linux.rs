@@ -11,7 +11,7 @@ use rustix::thread::CpuSet;
 
 use crate::counters::Totals;
 use crate::usage;
-use crate::workers::Workers;
+use crate::workers::{Counters, Workers};
 
 /// Limits that a server raises.
 pub const RAISED: &[Resource] = &[Resource::Nofile, Resource::Nproc, Resource::Sigpending];
@@ -41,6 +41,9 @@ pub(crate) fn socket(family: AddressFamily, nonblocking: bool) -> io::Result<Own
     Ok(rustix::net::socket_with(family, SocketType::STREAM, flags(nonblocking), None)?)
 }
 
+/// System calls of one [`accept`], to be counted.
+pub(crate) const ACCEPT_SYSCALLS: u64 = 1;
+
 /// One accept4.
 #[inline]
 pub(crate) fn accept(listener: &OwnedFd, nonblocking: bool) -> rustix::io::Result<OwnedFd> {
@@ -54,7 +57,7 @@ fn flags(nonblocking: bool) -> SocketFlags {
 /// Whether a loop that blocks may accept now, or `stop` says that it is over. Here accept itself does the waiting.
 #[inline]
 #[allow(clippy::unnecessary_wraps, reason = "elsewhere it waits, and may fail")]
-pub(crate) fn may_accept(_listener: &OwnedFd, _stop: BorrowedFd<'_>) -> io::Result<bool> {
+pub(crate) fn may_accept(_listener: &OwnedFd, _stop: BorrowedFd<'_>, _counters: &Counters) -> io::Result<bool> {
     Ok(true)
 }
 

@@ -30,6 +30,9 @@ pub(crate) fn socket(family: AddressFamily, nonblocking: bool) -> io::Result<Own
     Ok(prepare(rustix::net::socket(family, SocketType::STREAM, None)?, nonblocking)?)
 }
 
+/// System calls of one [`accept`], to be counted.
+pub(crate) const ACCEPT_SYSCALLS: u64 = 3;
+
 /// One accept, and the calls without which accept4 would do. What it makes would otherwise block or not as the listener does.
 #[inline]
 pub(crate) fn accept(listener: &OwnedFd, nonblocking: bool) -> rustix::io::Result<OwnedFd> {
