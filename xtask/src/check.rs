@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-use crate::{python, servers};
+use crate::{cross, python, servers};
 
 /// Runs all steps in order; the first that fails ends it.
 ///
@@ -16,7 +16,8 @@ pub fn all() -> anyhow::Result<()> {
     cargo(&["clippy", "--workspace", "--all-targets", "--all-features", "--locked", "--", "-D", "warnings"], &[])?;
     let prepared = [(python::VARIABLE, python::prepare()?), (servers::VARIABLE, servers::prepare()?)];
     cargo(&["test", "--workspace", "--all-features", "--locked"], &prepared)?;
-    cargo(&["doc", "--workspace", "--no-deps", "--document-private-items", "--all-features", "--locked"], &[])
+    cargo(&["doc", "--workspace", "--no-deps", "--document-private-items", "--all-features", "--locked"], &[])?;
+    cross::link(&prepared[0].1)
 }
 
 fn cargo(arguments: &[&str], prepared: &[(&str, PathBuf)]) -> anyhow::Result<()> {

@@ -1,7 +1,9 @@
-//! What developers run: `cargo xtask test`, `cargo xtask bench`, `cargo xtask python`, `cargo xtask servers`.
+//! What developers run: `cargo xtask test`, `cargo xtask bench`, `cargo xtask cross`, `cargo xtask python`, `cargo xtask
+//! servers`.
 
 mod bench;
 mod check;
+mod cross;
 mod debian;
 mod python;
 mod servers;
@@ -13,12 +15,14 @@ use clap::Parser;
 /// What developers run
 #[derive(Debug, Parser)]
 enum Command {
-    /// Format, lints, all tests, documentation: what has to pass before anything is merged
+    /// Format, lints, all tests, documentation, the link for other systems: what has to pass before anything is merged
     Test,
-    /// The Python environment that tests read results with: makes target/python if need be, prints its interpreter
+    /// The Python environment, with what reads results and what links for other systems: makes target/python if need be, prints its interpreter
     Python,
     /// Somebody else's servers that tests run: builds target/servers if need be, prints that folder
     Servers,
+    /// Links the program for FreeBSD and macOS, in target/cross
+    Cross,
     #[command(subcommand)]
     Bench(bench::Bench),
 }
@@ -28,6 +32,7 @@ fn main() -> ExitCode {
         Command::Test => check::all(),
         Command::Python => python::prepare().map(|interpreter| println!("{}", interpreter.display())),
         Command::Servers => servers::prepare().map(|folder| println!("{}", folder.display())),
+        Command::Cross => python::prepare().and_then(|interpreter| cross::link(&interpreter)),
         Command::Bench(bench) => bench::run(&bench),
     };
     match result {

@@ -57,8 +57,11 @@ fn every_mechanism_s_file_is_in_the_table() {
         .filter(|name| !["mod", "skeleton", "tests", "completion"].contains(&name.as_str()))
         .collect();
     let names: Vec<String> = server::mechanism::MECHANISMS.iter().map(|row| row.name.replace('_', "-")).collect();
+    // Another system's mechanism has its row only there.
+    let table = fs::read_to_string(folder.join("mod.rs")).unwrap().replace('_', "-");
     for file in &written {
-        assert!(names.contains(file), "{file} has no row");
+        let is_elsewhere = file == "kqueue" && table.contains(&format!("name: \"{file}\""));
+        assert!(names.contains(file) || is_elsewhere, "{file} has no row");
     }
     for name in &names {
         // A variant is its mechanism's file with other parameters, and is named after it.
@@ -130,10 +133,12 @@ fn every_architecture_s_name_reads_back() {
 fn unsafe_stays_where_system_calls_are() {
     let allowed = [
         "crates/load/src/clock.rs",
-        "crates/load/src/interface.rs",
+        "crates/load/src/interface/linux.rs",
         "crates/load/src/stamps.rs",
         "crates/load/src/summary.rs",
+        "crates/load/src/waiter/kqueue.rs",
         "crates/lab/src/child.rs",
+        "crates/lab/src/host/elsewhere.rs",
         "crates/lab/src/probe.rs",
         "crates/muxbench/tests/common/mod.rs",
         "crates/server/src/exec.rs",
@@ -142,6 +147,7 @@ fn unsafe_stays_where_system_calls_are() {
         "crates/server/src/mechanism/io_uring/buffers.rs",
         "crates/server/src/mechanism/io_uring/tests.rs",
         "crates/server/src/mechanism/io_uring_poll.rs",
+        "crates/server/src/mechanism/kqueue.rs",
         "crates/server/src/mechanism/poll.rs",
         "crates/server/src/mechanism/rt_signal.rs",
         "crates/server/src/mechanism/select.rs",
@@ -150,6 +156,9 @@ fn unsafe_stays_where_system_calls_are() {
         "crates/server/src/network/children.rs",
         "crates/server/src/network/pool.rs",
         "crates/server/src/network/completion.rs",
+        "crates/server/src/platform/freebsd.rs",
+        "crates/server/src/platform/linux.rs",
+        "crates/server/src/platform/macos.rs",
         "crates/server/src/runtime/may.rs",
         "crates/server/src/usage.rs",
         "crates/server/src/workers.rs",

@@ -1,5 +1,5 @@
 //! A process of ours that speaks JSON lines: `serve --control` and `load --control`. It ends when this is dropped, and
-//! when we die.
+//! when we die; where the system does not see to that ([`server::platform::die_with_parent`]), because its input ends.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::marker::PhantomData;
@@ -39,12 +39,10 @@ impl<E: DeserializeOwned> Child<E> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // A Ctrl-C at the terminal is for us: we end our children in order.
         command.process_group(0);
-        // SAFETY: prctl is a system call and no more. The thread that starts children is the one that awaits them, so
+        // SAFETY: at most a system call and no more. The thread that starts children is the one that awaits them, so
         // "when the parent's thread ends" is when we do.
         unsafe {
-            command.pre_exec(|| {
-                Ok(rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?)
-            });
+            command.pre_exec(|| server::platform::die_with_parent(rustix::process::Signal::KILL));
         }
         let mut process = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
         let (sender, lines) = mpsc::channel();

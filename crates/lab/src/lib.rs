@@ -15,6 +15,7 @@
 pub mod calibration;
 mod child;
 pub mod contender;
+#[cfg(target_os = "linux")]
 pub mod doctor;
 pub mod experiment;
 pub mod host;
@@ -22,6 +23,7 @@ mod mistake;
 pub mod placement;
 pub mod plan;
 pub mod presets;
+#[cfg(target_os = "linux")]
 mod probe;
 pub mod record;
 pub mod runner;

@@ -15,13 +15,14 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Whether some CPU serves both.
+    /// Whether some CPU serves both, or may.
     pub fn is_shared(&self) -> bool {
-        self.server.iter().any(|cpu| self.client.contains(cpu))
+        self.server.is_empty() || self.server.iter().any(|cpu| self.client.contains(cpu))
     }
 }
 
-/// Chooses what `wish` leaves open. `cores` are the CPUs allowed, siblings of one core together: they stay on one side.
+/// Chooses what `wish` leaves open. `cores` are the CPUs allowed, siblings of one core together: they stay on one side; where
+/// there are none, nobody can be placed.
 ///
 /// # Errors
 /// A CPU that is named and not allowed.
@@ -29,6 +30,9 @@ pub fn place(cores: &[Vec<usize>], wish: &experiment::Placement) -> Result<Place
     let allowed: Vec<usize> = cores.concat();
     for (key, cpus) in [("placement.server", &wish.server), ("placement.client", &wish.client)] {
         if let Some(cpu) = cpus.iter().flat_map(|cpus| &cpus.0).find(|cpu| !allowed.contains(cpu)) {
+            if allowed.is_empty() {
+                return Err(format!("{key}: to keep processes on CPUs needs Linux; leave it out"));
+            }
             let allowed = Cpus(allowed.clone());
             return Err(format!("{key}: CPU {cpu} is not among those this process may use ({allowed}); name others"));
         }
@@ -49,7 +53,10 @@ pub fn place(cores: &[Vec<usize>], wish: &experiment::Placement) -> Result<Place
     };
     let mut placement = Placement { server, client, sentence: String::new() };
     let (server, client) = (Cpus(placement.server.clone()), Cpus(placement.client.clone()));
-    placement.sentence = if placement.is_shared() {
+    placement.sentence = if allowed.is_empty() {
+        "server and client wherever the system puts them: they may disturb each other (to place them needs Linux)"
+            .into()
+    } else if placement.is_shared() {
         format!("server on CPU {server}, client on CPU {client}: they share CPUs and disturb each other")
     } else {
         format!("server on CPU {server}, client on CPU {client}: disjoint")
@@ -88,5 +95,13 @@ mod tests {
         let error =
             place(&[vec![0]], &experiment::Placement { server: Some(Cpus(vec![7])), client: None }).unwrap_err();
         assert!(error.starts_with("placement.server: CPU 7"), "{error}");
+    }
+
+    #[test]
+    fn where_nobody_can_be_placed_wishes_are_refused() {
+        let nowhere = place(&[], &experiment::Placement::default()).unwrap();
+        assert!(nowhere.is_shared() && nowhere.server.is_empty() && nowhere.client.is_empty(), "{nowhere:?}");
+        let error = place(&[], &experiment::Placement { server: None, client: Some(Cpus(vec![0])) }).unwrap_err();
+        assert!(error.starts_with("placement.client: to keep processes on CPUs needs Linux"), "{error}");
     }
 }

@@ -194,7 +194,7 @@ fn find_commands(experiment: &Experiment) -> Result<(), String> {
             ));
         }
         let path = exec.environment.get("PATH").map(String::as_str);
-        server::exec::find(&exec.command[0], directory, path)
+        server::config::find_program(&exec.command[0], directory, path)
             .map_err(|why| format!("exec.{name}.command: {why}; build or install it, or give its full path"))?;
     }
     Ok(())
@@ -266,10 +266,16 @@ fn impossible(trial: &Trial, host: &Host) -> Vec<String> {
         }
         reasons.extend(pool.and_then(|pool| wait_for_a_pool(serve, connections, pool)));
     }
+    if ours.is_none() && cfg!(not(target_os = "linux")) {
+        reasons.push(format!("architectures: {} needs Linux, to be measured from outside", trial.architecture));
+    }
     if ours.is_none() && trial.workload.work.is_some() {
         let server = &trial.architecture;
         reasons
             .push(format!("workload.work: {server} is not ours and knows nothing of it; leave work or {server} out"));
+    }
+    if let Err(reason) = load::check_timestamps(trial.load.timestamps) {
+        reasons.push(format!("client.{reason}"));
     }
     let requests = load::schedule::count_max(&trial.load) * u64::from(trial.load.clients);
     let memory_bytes = requests

@@ -136,7 +136,11 @@ pub fn run(
 
 /// CPUs that the trial's server can use at once.
 fn cpus_at_once(trial: &Trial) -> usize {
-    let cpus = trial.serve.cpus().len().max(1);
+    let cpus = match trial.serve.cpus().len() {
+        // Placed nowhere: all there are.
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        count => count,
+    };
     // How many threads somebody else's server has that serve is not known: it could use all.
     let threads = trial.architecture.ours().and_then(|architecture| architecture.threads_at_once());
     threads.map_or(cpus, |threads| cpus.min(threads as usize))

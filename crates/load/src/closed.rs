@@ -5,14 +5,13 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
-use rustix::event::Timespec;
-use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 
 use crate::config::LoadConfig;
 use crate::connect;
 use crate::error::LoadError;
-use crate::placement::Pinned;
+use crate::platform::Pinned;
+use crate::waiter::{Events, Waiter};
 
 /// What a closed loop did.
 #[derive(Clone, Copy, Debug)]
@@ -39,10 +38,9 @@ pub fn drive(config: &LoadConfig, warm_up: Duration, duration: Duration) -> Resu
     let _pinned = Pinned::to(&config.cpus[..config.cpus.len().min(1)])?;
     let (request_bytes, response_bytes) = config.fixed();
     let sockets = connect::connect(config, &mut |_| ())?;
-    let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(system("epoll of the client"))?;
+    let waiter = Waiter::new().map_err(system("waiting for responses"))?;
     for (at, socket) in sockets.iter().enumerate() {
-        let data = EventData::new_u64(at as u64);
-        epoll::add(&epoll, socket, data, EventFlags::IN).map_err(system("epoll of the client"))?;
+        waiter.add(socket.as_fd(), at).map_err(system("waiting for responses"))?;
     }
     let request = vec![0x5a; request_bytes as usize];
     let send = |at: usize| match rustix::io::write(&sockets[at], &request) {
@@ -51,7 +49,7 @@ pub fn drive(config: &LoadConfig, warm_up: Duration, duration: Duration) -> Resu
         Err(error) => Err(error),
     };
     let mut received = vec![0u64; sockets.len()];
-    let mut events = Vec::with_capacity(1024);
+    let mut events = Events::with_capacity(1024);
     let mut inbox = Vec::with_capacity(64 << 10);
     let mut completed = 0u64;
     let mut measured: Option<(Instant, u64)> = None;
@@ -60,14 +58,8 @@ pub fn drive(config: &LoadConfig, warm_up: Duration, duration: Duration) -> Resu
         send(at).map_err(system("a request of the closed loop"))?;
     }
     loop {
-        events.clear();
-        let timeout = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-        match epoll::wait(&epoll, spare_capacity(&mut events), Some(&timeout)) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(system("epoll of the client")(error)),
-        }
-        for event in &events {
-            let at = event.data.u64() as usize;
+        waiter.wait(&mut events, Duration::from_millis(100)).map_err(system("waiting for responses"))?;
+        for (at, _) in events.iter() {
             inbox.clear();
             match rustix::io::read(sockets[at].as_fd(), spare_capacity(&mut inbox)) {
                 Ok(0) => return Err(system("the server closed a connection")(Errno::CONNRESET)),

@@ -11,6 +11,7 @@ use rustix::process::{Resource, Rlimit};
 use crate::class::Class;
 use crate::config::{LoadConfig, Transport};
 use crate::error::LoadError;
+use crate::platform;
 
 /// Connections in progress at once: few enough for any server's backlog.
 const WINDOW: u32 = 128;
@@ -109,8 +110,12 @@ fn failed(config: &LoadConfig, index: usize, error: io::Error) -> LoadError {
     }
 }
 
-/// To the hard limit. Whether that is enough is checked when the plan is made, and by each connection.
+/// To the hard limit, or to what the system takes. Whether that is enough is checked when the plan is made, and by each connection.
 fn raise_descriptor_limit() {
     let maximum = rustix::process::getrlimit(Resource::Nofile).maximum;
-    let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    let current = match platform::DESCRIPTORS_MAX {
+        Some(most) => Some(maximum.map_or(most, |maximum| maximum.min(most))),
+        None => maximum,
+    };
+    let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current, maximum });
 }

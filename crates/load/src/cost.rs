@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::os::fd::AsFd;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
 
 use wire::ServiceSpec;
@@ -10,12 +10,13 @@ use wire::ServiceSpec;
 use crate::clock::Clock;
 use crate::config::{LoadConfig, Timestamps};
 use crate::error::LoadError;
-use crate::placement::Pinned;
+use crate::platform::Pinned;
 use crate::progress::Progress;
-use crate::receive::{Events, Receiver};
-use crate::record::{Link, Record};
+use crate::receive::{EVENTS_MAX, Receiver};
+use crate::record::{Link, Record, Stamp};
 use crate::send::Sender;
-use crate::stamps::{self, Stamp, Stamper};
+use crate::stamps::Stamping;
+use crate::waiter::Events;
 
 /// Connections that the requests are sent on in turn.
 const CONNECTIONS: u32 = 16;
@@ -37,24 +38,26 @@ pub fn per_request_ns(timestamps: Timestamps, requests: usize, cpu: Option<usize
     let config = LoadConfig { timestamps, ..LoadConfig::new(target, service) };
     let clock = Clock::calibrate(config.clock)?;
 
-    let (mut links, mut peers) = (Vec::new(), Vec::new());
+    let (mut sockets, mut peers): (Vec<OwnedFd>, _) = (Vec::new(), Vec::new());
     for _ in 0..CONNECTIONS {
         let stream = TcpStream::connect(target).map_err(failed)?;
         stream.set_nodelay(true).and_then(|()| stream.set_nonblocking(true)).map_err(failed)?;
-        if timestamps == Timestamps::Kernel {
-            stamps::switch_on(stream.as_fd(), false).map_err(failed)?;
-        }
-        links.push(Link::new(stream.into()));
+        sockets.push(stream.into());
         peers.push(listener.accept().map_err(failed)?.0);
     }
+    let stamping = match timestamps {
+        Timestamps::Client => None,
+        Timestamps::Kernel => Some(Stamping::switch_on(&config, &sockets)?),
+    };
+    let links: Vec<Link> = sockets.into_iter().map(Link::new).collect();
     let records: Vec<Record> = (0..(WARM_UP + requests) as u32).map(|at| Record::new(1, at % CONNECTIONS)).collect();
     let stamps: Vec<Stamp> = records.iter().map(|_| Stamp::default()).collect();
     let progress = Progress::default();
-    let stamper = (timestamps == Timestamps::Kernel).then(|| Stamper::new(&config, &stamps, CONNECTIONS as usize));
+    let stamper = stamping.map(|stamping| stamping.stamper(&config, &stamps, CONNECTIONS as usize));
     let mut sender = Sender::new(clock, &records, &links, &config, &progress);
     let mut receiver = Receiver::new(clock, &records, &links, BYTES, &progress, stamper)?;
 
-    let mut events = Events::new();
+    let mut events = Events::with_capacity(EVENTS_MAX);
     let mut receive = |receiver: &mut Receiver<'_>| {
         receiver.wait(&mut events, 0);
         for event in events.iter() {

@@ -1,12 +1,12 @@
 //! The network interface that requests leave by, and whether it takes timestamps itself.
 
-use std::ffi::CStr;
-use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::os::fd::AsRawFd;
-use std::{mem, ptr};
+#[cfg(target_os = "linux")]
+mod linux;
 
 use serde::{Deserialize, Serialize};
+
+#[cfg(target_os = "linux")]
+pub use linux::{hardware, towards};
 
 /// Whether an interface takes timestamps of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,125 +18,4 @@ pub enum Hardware {
     Off,
     /// It does.
     On,
-}
-
-/// The name of the interface by which `target` is reached.
-///
-/// # Errors
-/// When there is no way there.
-pub fn towards(target: SocketAddr) -> io::Result<String> {
-    let any: IpAddr = if target.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    // Connecting a datagram socket sends nothing; it only asks for the route.
-    let socket = UdpSocket::bind((any, 0))?;
-    socket.connect(target)?;
-    let ours = socket.local_addr()?.ip();
-    let interfaces = interfaces()?;
-    // What is sent to an address of this host goes over loopback, whichever interface has the address.
-    let loops = interfaces.iter().any(|(_, address)| *address == target.ip());
-    let has = |address: IpAddr| if loops { address.is_loopback() } else { address == ours };
-    interfaces
-        .into_iter()
-        .find(|(_, address)| has(*address))
-        .map(|(name, _)| name)
-        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no interface has the address {ours}")))
-}
-
-/// Every interface's name with each of its addresses.
-fn interfaces() -> io::Result<Vec<(String, IpAddr)>> {
-    let mut first: *mut libc::ifaddrs = ptr::null_mut();
-    // SAFETY: on success it points to a list, which is freed below.
-    if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let mut found = Vec::new();
-    let mut next = first;
-    // SAFETY: the list is valid until it is freed; a name is a C string, an address is of the family that it says.
-    unsafe {
-        while let Some(entry) = next.as_ref() {
-            next = entry.ifa_next;
-            let Some(address) = entry.ifa_addr.as_ref() else { continue };
-            let ip: IpAddr = match i32::from(address.sa_family) {
-                libc::AF_INET => {
-                    let address = &*entry.ifa_addr.cast::<libc::sockaddr_in>();
-                    Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr)).into()
-                }
-                libc::AF_INET6 => {
-                    let address = &*entry.ifa_addr.cast::<libc::sockaddr_in6>();
-                    Ipv6Addr::from(address.sin6_addr.s6_addr).into()
-                }
-                _ => continue,
-            };
-            found.push((CStr::from_ptr(entry.ifa_name).to_string_lossy().into_owned(), ip));
-        }
-        libc::freeifaddrs(first);
-    }
-    Ok(found)
-}
-
-/// `struct ethtool_ts_info` (linux/ethtool.h).
-#[repr(C)]
-#[derive(Default)]
-struct TimestampInfo {
-    command: u32,
-    so_timestamping: u32,
-    clock: i32,
-    sent: u32,
-    sent_reserved: [u32; 3],
-    received: u32,
-    received_reserved: [u32; 3],
-}
-
-/// `struct hwtstamp_config` (linux/net_tstamp.h).
-#[repr(C)]
-#[derive(Default)]
-struct TimestampConfig {
-    flags: i32,
-    sent: i32,
-    received: i32,
-}
-
-/// Whether the interface of that name takes timestamps. One that does not answer cannot.
-pub fn hardware(name: &str) -> Hardware {
-    const ETHTOOL_GET_TS_INFO: u32 = 0x41;
-    const SIOCGHWTSTAMP: libc::Ioctl = 0x89b1 as libc::Ioctl;
-    let mut info = TimestampInfo { command: ETHTOOL_GET_TS_INFO, ..TimestampInfo::default() };
-    let needed =
-        libc::SOF_TIMESTAMPING_TX_HARDWARE | libc::SOF_TIMESTAMPING_RX_HARDWARE | libc::SOF_TIMESTAMPING_RAW_HARDWARE;
-    if !ask(name, libc::SIOCETHTOOL as libc::Ioctl, &mut info) || info.so_timestamping & needed != needed {
-        return Hardware::None;
-    }
-    let mut config = TimestampConfig::default();
-    let on = ask(name, SIOCGHWTSTAMP, &mut config) && config.sent != 0 && config.received != 0;
-    if on { Hardware::On } else { Hardware::Off }
-}
-
-/// An ioctl on an interface that fills in `answer`; whether it succeeded.
-fn ask<T>(name: &str, request: libc::Ioctl, answer: &mut T) -> bool {
-    let Ok(socket) = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)) else { return false };
-    // SAFETY: zeros are a valid request for the interface without a name.
-    let mut interface: libc::ifreq = unsafe { mem::zeroed() };
-    if name.len() >= interface.ifr_name.len() {
-        return false;
-    }
-    for (place, byte) in interface.ifr_name.iter_mut().zip(name.bytes()) {
-        *place = byte as _;
-    }
-    interface.ifr_ifru.ifru_data = ptr::from_mut(answer).cast();
-    // SAFETY: the request's data is a structure of the kind that the ioctl writes.
-    unsafe { libc::ioctl(socket.as_raw_fd(), request, &raw mut interface) == 0 }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn loopback_is_found_and_has_no_hardware() {
-        let name = towards("127.0.0.1:9".parse().unwrap()).unwrap();
-        assert_eq!(hardware(&name), Hardware::None, "{name}");
-        for (_, address) in interfaces().unwrap() {
-            assert_eq!(towards((address, 9).into()).unwrap_or_else(|_| name.clone()), name, "{address} is ours");
-        }
-        assert_eq!(hardware("there-is-no-such-interface"), Hardware::None);
-    }
 }

@@ -5,8 +5,9 @@
 //! - [`run()`]: one trial, from connecting to the report
 //! - [`schedule`]: when each request is planned; [`clock`]: the time stamp counter
 //! - `connect`: connections, each verified; `class`: the ways in which one fails
-//! - `record`: memory set aside for requests; `progress`: how far they are; `placement`: CPUs, and what `auto` stands for
+//! - `record`: memory set aside for requests; `progress`: how far they are; `placement`: what `auto` stands for
 //! - `send`, `receive`: the two roles; `open`: the open loop, in one thread or two
+//! - `waiter`: how a thread waits for many sockets; `platform`: what else differs between the systems
 //! - `stamps`: the kernel's timestamps; [`interface`]: the interface that requests leave by
 //! - `summary`: from records to samples and figures
 //! - [`closed`]: a closed loop that finds a server's highest rate
@@ -23,6 +24,7 @@ pub mod error;
 pub mod interface;
 mod open;
 mod placement;
+mod platform;
 mod progress;
 mod receive;
 mod record;
@@ -31,11 +33,18 @@ pub mod report;
 mod run;
 pub mod schedule;
 mod send;
+#[cfg(target_os = "linux")]
+mod stamps;
+#[cfg(not(target_os = "linux"))]
+#[path = "no_stamps.rs"]
 mod stamps;
 pub mod summary;
+mod waiter;
 
 pub use config::LoadConfig;
 pub use error::LoadError;
 pub use report::{LoadReport, Sample};
 pub use run::{Event, Outcome, run};
+pub use stamps::check as check_timestamps;
+#[cfg(target_os = "linux")]
 pub use stamps::{Stamped, on_loopback as stamps_on_loopback};

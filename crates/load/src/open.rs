@@ -7,14 +7,15 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::config::Pacing;
 use crate::progress::Progress;
-use crate::receive::{Events, Receiver};
+use crate::receive::{EVENTS_MAX, Receiver};
 use crate::send::Sender;
+use crate::waiter::Events;
 
 /// `sleep-spin` wakes this long before a planned time: what a timer may be late by on a machine that is not idle.
 const SPIN_NS: i64 = 60_000;
 
 /// Longest sleep of either role, after which it looks whether it is done.
-const SLEEP_MS: i64 = 5;
+const SLEEP_MS: u64 = 5;
 
 /// When the loops end.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +44,7 @@ pub fn one_loop(
     sender: &mut Sender<'_>,
     receiver: &mut Receiver<'_>,
 ) {
-    let mut events = Events::new();
+    let mut events = Events::with_capacity(EVENTS_MAX);
     loop {
         let now = clock.now();
         let late = sender.is_due(now);
@@ -88,7 +89,7 @@ fn idle(clock: &Clock, pacing: Pacing, sender: &Sender<'_>, receiver: &Receiver<
 /// How long `sleep-spin` may sleep; `None` when it is time to spin.
 #[inline]
 fn sleep_ns(clock: &Clock, now: u64, sender: &Sender<'_>) -> Option<i64> {
-    let longest_ns = SLEEP_MS * 1_000_000;
+    let longest_ns = SLEEP_MS as i64 * 1_000_000;
     let ahead_ns = sender.due().map_or(longest_ns, |due| clock.between_ns(now, due) - SPIN_NS);
     // Not beyond the next try to write what a full socket did not take.
     let ahead_ns = sender.retry_at().map_or(ahead_ns, |retry| ahead_ns.min(clock.between_ns(now, retry)));
@@ -139,9 +140,9 @@ fn pause(clock: &Clock, pacing: Pacing, sender: &Sender<'_>, now: u64) {
     }
 }
 
-/// The receive role's thread: it sleeps in epoll_wait.
+/// The receive role's thread: it sleeps until something is ready.
 pub fn receive_loop(clock: &Clock, until: &Until<'_>, receiver: &mut Receiver<'_>) {
-    let mut events = Events::new();
+    let mut events = Events::with_capacity(EVENTS_MAX);
     loop {
         receiver.wait(&mut events, SLEEP_MS);
         for event in events.iter() {

@@ -1,11 +1,10 @@
 //! The receive role: reads what came, and notes when a response is whole. No allocation, no lock.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
-use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
 use crate::class::Class;
@@ -14,27 +13,12 @@ use crate::error::LoadError;
 use crate::progress::Progress;
 use crate::record::{Head, Link, Record};
 use crate::stamps::Stamper;
+use crate::waiter::{Events, Flags, Waiter};
 
 /// Most bytes taken by one read.
 const READ_BYTES: usize = 64 << 10;
 /// Most events taken by one wait.
-const EVENTS_MAX: usize = 256;
-
-/// Which connections are ready. It stays in the thread that waits.
-pub struct Events(Vec<Event>);
-
-impl Events {
-    /// Room for one wait's.
-    pub fn new() -> Self {
-        Self(Vec::with_capacity(EVENTS_MAX))
-    }
-
-    /// Each connection's number, and what it is ready for.
-    #[inline]
-    pub fn iter(&self) -> impl Iterator<Item = (usize, EventFlags)> {
-        self.0.iter().map(|event| (event.data.u64() as usize, event.flags))
-    }
-}
+pub const EVENTS_MAX: usize = 256;
 
 /// Receives one client's responses.
 pub struct Receiver<'a> {
@@ -43,7 +27,7 @@ pub struct Receiver<'a> {
     links: &'a [Link],
     response_bytes: u64,
     connections: Vec<Connection>,
-    epoll: OwnedFd,
+    waiter: Waiter,
     inbox: Vec<u8>,
     alive: usize,
     progress: &'a Progress,
@@ -66,7 +50,7 @@ impl<'a> Receiver<'a> {
     /// Watches all connections.
     ///
     /// # Errors
-    /// What epoll says.
+    /// What the system says of waiting for them.
     pub fn new(
         clock: Clock,
         records: &'a [Record],
@@ -75,10 +59,10 @@ impl<'a> Receiver<'a> {
         progress: &'a Progress,
         stamper: Option<Stamper<'a>>,
     ) -> Result<Self, LoadError> {
-        let failed = |error: Errno| LoadError::System { what: "epoll of the client", error: error.into() };
-        let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(failed)?;
+        let failed = |error: Errno| LoadError::System { what: "waiting for responses", error: error.into() };
+        let waiter = Waiter::new().map_err(failed)?;
         for (at, link) in links.iter().enumerate() {
-            epoll::add(&epoll, &link.io, EventData::new_u64(at as u64), EventFlags::IN).map_err(failed)?;
+            waiter.add(link.io.as_fd(), at).map_err(failed)?;
         }
         Ok(Self {
             clock,
@@ -86,7 +70,7 @@ impl<'a> Receiver<'a> {
             links,
             response_bytes: response_bytes.into(),
             connections: vec![Connection::default(); links.len()],
-            epoll,
+            waiter,
             inbox: Vec::with_capacity(READ_BYTES),
             alive: links.len(),
             progress,
@@ -102,31 +86,25 @@ impl<'a> Receiver<'a> {
     /// Takes what is ready, after having waited for it at most so many milliseconds; `events` then holds the
     /// connections to pass to [`Receiver::handle`].
     #[inline]
-    pub fn wait(&self, events: &mut Events, timeout_ms: i64) {
-        events.0.clear();
-        let timeout = Timespec { tv_sec: 0, tv_nsec: timeout_ms * 1_000_000 };
-        // Nothing is ready after a signal; no other error is possible with a valid descriptor.
-        let _ = epoll::wait(&self.epoll, spare_capacity(&mut events.0), Some(&timeout));
+    pub fn wait(&self, events: &mut Events, timeout_ms: u64) {
+        // No error is possible with a valid descriptor.
+        let _ = self.waiter.wait(events, Duration::from_millis(timeout_ms));
     }
 
-    /// Sleeps until something is ready, at most so many nanoseconds (less than a second). epoll_wait counts in
-    /// milliseconds, which is too coarse to be back before the next planned time; ppoll, on the epoll itself, is not.
+    /// Sleeps until something is ready, at most so many nanoseconds (less than a second).
     pub fn doze(&self, timeout_ns: i64) {
-        let timeout = Timespec { tv_sec: 0, tv_nsec: timeout_ns };
-        let _ = rustix::event::poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], Some(&timeout));
+        self.waiter.doze(timeout_ns);
     }
 
     /// Reads from a connection that is ready.
     #[inline]
-    pub fn handle(&mut self, (index, flags): (usize, EventFlags)) {
+    pub fn handle(&mut self, (index, flags): (usize, Flags)) {
         self.inbox.clear();
         let link = &self.links[index];
         let read = match &mut self.stamper {
             None => rustix::io::read(&link.io, spare_capacity(&mut self.inbox)),
             Some(stamper) => {
-                let stamped =
-                    flags.contains(EventFlags::ERR) && stamper.take(link.io.as_fd(), index, link, self.records);
-                if stamped && !flags.contains(EventFlags::IN) {
+                if stamper.is_all(flags, link.io.as_fd(), index, link, self.records) {
                     return;
                 }
                 stamper.read(link.io.as_fd(), &mut self.inbox)
@@ -183,6 +161,6 @@ impl<'a> Receiver<'a> {
         }
         self.progress.add_lost(lost);
         // It stays open, so that its number is not used again; it only must not be reported for ever.
-        let _ = epoll::delete(&self.epoll, link.io.as_fd());
+        self.waiter.forget(link.io.as_fd());
     }
 }

@@ -1,4 +1,5 @@
-//! Memory set aside before the ramp: a record for every planned request, and the state of every connection.
+//! Memory set aside before the ramp: a record for every planned request, its stamps if they are asked for, and the state
+//! of every connection.
 //!
 //! Both roles share it without a lock. The send role publishes a record in its connection's chain before it writes the
 //! request; the response can only come after that, so the receive role finds the record there.
@@ -31,6 +32,21 @@ impl Record {
     pub fn new(planned: u64, connection: u32) -> Self {
         Self { planned, sent: AtomicU64::new(0), complete: AtomicU64::new(0), connection, next: AtomicU32::new(NONE) }
     }
+}
+
+/// One request's stamps, in nanoseconds of the wall clock, the last two of the interface's own clock; 0 where there is none.
+#[derive(Debug, Default)]
+pub struct Stamp {
+    /// Handed to the scheduler.
+    pub scheduler: AtomicU64,
+    /// Handed to the driver: t2k.
+    pub driver: AtomicU64,
+    /// The response's last packet arrived: t3k.
+    pub arrived: AtomicU64,
+    /// The request left the interface.
+    pub hardware_sent: AtomicU64,
+    /// The response's last packet reached the interface.
+    pub hardware_arrived: AtomicU64,
 }
 
 /// A connection, as both roles see it.

@@ -14,17 +14,16 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
-use rustix::event::Timespec;
-use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use wire::ServiceSpec;
 
 use crate::config::Transport;
 use crate::error::LoadError;
-use crate::placement::Pinned;
+use crate::platform::Pinned;
+use crate::waiter::{Events, Waiter};
 
 /// The listener's, or the only datagram socket's, place among those watched.
-const FIRST: u64 = u64::MAX;
+const FIRST: usize = usize::MAX;
 
 /// One request that was held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,7 +119,7 @@ struct Stream {
 
 struct Reflecting<H> {
     first: First,
-    epoll: OwnedFd,
+    waiter: Waiter,
     request_bytes: usize,
     response: Vec<u8>,
     hold: H,
@@ -142,15 +141,15 @@ impl<H: FnMut() -> Duration> Reflecting<H> {
         let Some((request_bytes, response_bytes)) = service.fixed() else {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "only `fixed` is reflected"));
         };
-        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let waiter = Waiter::new()?;
         let descriptor = match &first {
             First::Listener(listener) => listener.as_fd(),
             First::Datagrams(socket) => socket.as_fd(),
         };
-        epoll::add(&epoll, descriptor, EventData::new_u64(FIRST), EventFlags::IN)?;
+        waiter.add(descriptor, FIRST)?;
         Ok(Self {
             first,
-            epoll,
+            waiter,
             request_bytes: request_bytes as usize,
             response: vec![0x5a; response_bytes as usize],
             hold,
@@ -166,19 +165,15 @@ impl<H: FnMut() -> Duration> Reflecting<H> {
     }
 
     fn run(&mut self, stop: &AtomicBool) -> io::Result<()> {
-        let mut events = Vec::with_capacity(256);
+        let mut events = Events::with_capacity(256);
         while !stop.load(Relaxed) {
             self.release(stop)?;
-            events.clear();
-            match epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&Timespec::default())) {
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-            for event in &events {
-                match (event.data.u64(), &self.first) {
+            self.waiter.wait(&mut events, Duration::ZERO)?;
+            for (at, _) in events.iter() {
+                match (at, &self.first) {
                     (FIRST, First::Listener(_)) => self.accept()?,
                     (FIRST, First::Datagrams(_)) => self.receive_datagrams()?,
-                    (at, _) => self.receive(at as usize),
+                    (at, _) => self.receive(at),
                 }
             }
         }
@@ -192,8 +187,7 @@ impl<H: FnMut() -> Duration> Reflecting<H> {
                 Ok((stream, _)) => {
                     stream.set_nodelay(true)?;
                     stream.set_nonblocking(true)?;
-                    let data = EventData::new_u64(self.streams.len() as u64);
-                    epoll::add(&self.epoll, &stream, data, EventFlags::IN)?;
+                    self.waiter.add(stream.as_fd(), self.streams.len())?;
                     self.streams.push(Some(Stream { io: TcpStream::into(stream), received_bytes: 0 }));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),

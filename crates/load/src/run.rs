@@ -1,7 +1,7 @@
 //! One trial's load, from connecting to the report.
 
 use std::ops::Range;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,15 +11,15 @@ use serde::{Deserialize, Serialize};
 use crate::clock::{Clock, Wall};
 use crate::config::{Choice, LoadConfig, Roles, Timestamps, Transport};
 use crate::error::LoadError;
-use crate::interface::{self, Hardware};
 use crate::open::{self, Until};
-use crate::placement::{self, Pinned};
+use crate::placement;
+use crate::platform::{self, Pinned};
 use crate::progress::Progress;
 use crate::receive::{self, Receiver};
-use crate::record::{Link, Record};
+use crate::record::{Link, Record, Stamp};
 use crate::report::{LoadReport, Sample};
 use crate::send::{self, Sender};
-use crate::stamps::{self, Stamp, Stamper};
+use crate::stamps::{self, Stamping};
 use crate::summary::{self, Recorded, Usage};
 use crate::{connect, schedule};
 
@@ -108,14 +108,14 @@ struct Client {
 pub fn run(config: &LoadConfig, on_event: &mut dyn FnMut(Event)) -> Result<Outcome, LoadError> {
     validate(config)?;
     let (roles, pacing) = placement::resolve(config);
-    // Inherited by all threads. By default a timer may be 50 µs late, so that wake-ups can be put together.
-    let _ = rustix::thread::set_current_timer_slack(Some(std::num::NonZeroU64::MIN));
+    // Inherited by all threads.
+    platform::sharpen_timers();
     let clock = Clock::calibrate(config.clock)?;
 
     let total = config.connections_and_idle();
     let started = Instant::now();
     let sockets = connect::connect(config, &mut |done| on_event(Event::Connecting { done, total }))?;
-    let interface = match config.timestamps {
+    let stamping = match config.timestamps {
         Timestamps::Client => None,
         Timestamps::Kernel => Some(Stamping::switch_on(config, &sockets)?),
     };
@@ -131,7 +131,7 @@ pub fn run(config: &LoadConfig, on_event: &mut dyn FnMut(Event)) -> Result<Outco
     on_event(Event::Started { start_ns: clock.monotonic_ns(start) });
 
     // Only stamps are of the wall clock; without them it is not looked at.
-    let mut wall = interface.is_some().then(Wall::default);
+    let mut wall = stamping.is_some().then(Wall::default);
     compare(&mut wall, &clock);
     let usage = thread::scope(|scope| {
         let spawn = || -> Result<Vec<_>, LoadError> {
@@ -139,7 +139,7 @@ pub fn run(config: &LoadConfig, on_event: &mut dyn FnMut(Event)) -> Result<Outco
             for (number, client) in clients.iter().enumerate() {
                 let links = &links[client.links.clone()];
                 let (records, progress) = (&client.records, &client.progress);
-                let stamper = interface.is_some().then(|| Stamper::new(config, &client.stamps, links.len()));
+                let stamper = stamping.as_ref().map(|it| it.stamper(config, &client.stamps, links.len()));
                 let mut sender = Sender::new(clock, records, links, config, progress);
                 let mut receiver = Receiver::new(clock, records, links, response_bytes, progress, stamper)?;
                 let until = Until { drained, stop: &client.stop, progress: &client.progress };
@@ -172,11 +172,7 @@ pub fn run(config: &LoadConfig, on_event: &mut dyn FnMut(Event)) -> Result<Outco
     compare(&mut wall, &clock);
 
     let wall = wall.filter(|wall| !wall.stepped(&clock));
-    let kernel = interface.map(|Stamping { interface, hardware }| summary::KernelFacts {
-        interface,
-        hardware,
-        wall_clock_stepped: wall.is_none(),
-    });
+    let kernel = stamping.map(|stamping| stamping.facts(wall.is_none()));
     let records: Vec<Recorded> = clients
         .into_iter()
         .map(|Client { links, records, stamps, .. }| Recorded { first: links.start as u32, records, stamps })
@@ -186,27 +182,6 @@ pub fn run(config: &LoadConfig, on_event: &mut dyn FnMut(Event)) -> Result<Outco
         summary::Facts { config, roles, pacing, clock: &clock, connect_ns, window, usage, links: &links, kernel };
     let report = facts.report(&records, &samples, bytes_per_connection());
     Ok(Outcome { report, samples, connections: links.into_iter().map(|link| link.io).collect() })
-}
-
-/// The interface that the kernel's timestamps were switched on for.
-struct Stamping {
-    interface: String,
-    hardware: Hardware,
-}
-
-impl Stamping {
-    fn switch_on(config: &LoadConfig, sockets: &[OwnedFd]) -> Result<Self, LoadError> {
-        let failed =
-            |error| LoadError::System { what: "timestamps: the kernel gives none (use --timestamps client)", error };
-        let unknown =
-            |error| LoadError::System { what: "timestamps: which interface leads to the server is not known", error };
-        let interface = interface::towards(config.target).map_err(unknown)?;
-        let hardware = interface::hardware(&interface);
-        for socket in sockets {
-            stamps::switch_on(socket.as_fd(), hardware == Hardware::On).map_err(failed)?;
-        }
-        Ok(Self { interface, hardware })
-    }
 }
 
 /// Starts a role's thread on its CPU.
@@ -260,6 +235,7 @@ fn validate(config: &LoadConfig) -> Result<(), LoadError> {
     if config.clients > 1 && config.choice != Choice::Uniform {
         return wrong("choice: several clients each have a most popular connection of their own; use one client");
     }
+    stamps::check(config.timestamps).map_err(LoadError::Config)?;
     // Each on its own: of several, the kernel takes those that it can.
     for &cpu in &config.cpus {
         Pinned::to(&[cpu])?;

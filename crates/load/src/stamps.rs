@@ -13,15 +13,19 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use std::{ptr, thread};
 
 use rustix::io::Errno;
 
-use crate::config::{LoadConfig, Transport};
-use crate::record::{Head, Link, Record};
+use crate::config::{LoadConfig, Timestamps, Transport};
+use crate::error::LoadError;
+use crate::interface::{self, Hardware};
+use crate::record::{Head, Link, Record, Stamp};
+use crate::summary::KernelFacts;
+use crate::waiter::Flags;
 
 /// Stamps taken from the error queue at once: a request's two, and room to see that there are no more.
 const BATCH: usize = 3;
@@ -35,26 +39,54 @@ const SCM_TSTAMP_SCHED: u32 = 1;
 /// Kinds of stamps of what is sent, each in the order of the requests: to the scheduler, to the driver, to the wire.
 const KINDS: usize = 3;
 
-/// One request's stamps, in nanoseconds of the wall clock, the last two of the interface's own clock; 0 where there is none.
-#[derive(Debug, Default)]
-pub struct Stamp {
-    /// Handed to the scheduler.
-    pub scheduler: AtomicU64,
-    /// Handed to the driver: t2k.
-    pub driver: AtomicU64,
-    /// The response's last packet arrived: t3k.
-    pub arrived: AtomicU64,
-    /// The request left the interface.
-    pub hardware_sent: AtomicU64,
-    /// The response's last packet reached the interface.
-    pub hardware_arrived: AtomicU64,
+/// Whether this system can take them at all.
+///
+/// # Errors
+/// Why not; here it always can.
+pub fn check(_timestamps: Timestamps) -> Result<(), String> {
+    Ok(())
+}
+
+/// The interface that stamps were switched on for.
+pub struct Stamping {
+    interface: String,
+    hardware: Hardware,
+}
+
+impl Stamping {
+    /// Asks for the stamps of all sockets, each numbered from its next write.
+    ///
+    /// # Errors
+    /// When the kernel has none, or it is not known which interface is used.
+    pub fn switch_on(config: &LoadConfig, sockets: &[OwnedFd]) -> Result<Self, LoadError> {
+        let failed =
+            |error| LoadError::System { what: "timestamps: the kernel gives none (use --timestamps client)", error };
+        let unknown =
+            |error| LoadError::System { what: "timestamps: which interface leads to the server is not known", error };
+        let interface = interface::towards(config.target).map_err(unknown)?;
+        let hardware = interface::hardware(&interface);
+        for socket in sockets {
+            switch_on(socket.as_fd(), hardware == Hardware::On).map_err(failed)?;
+        }
+        Ok(Self { interface, hardware })
+    }
+
+    /// What one client's receive role needs.
+    pub fn stamper<'a>(&self, config: &LoadConfig, stamps: &'a [Stamp], connections: usize) -> Stamper<'a> {
+        Stamper::new(config, stamps, connections)
+    }
+
+    /// For the report.
+    pub fn facts(self, wall_clock_stepped: bool) -> KernelFacts {
+        KernelFacts { interface: self.interface, hardware: self.hardware, wall_clock_stepped }
+    }
 }
 
 /// Asks for a socket's stamps, numbered from its next write.
 ///
 /// # Errors
 /// When the kernel has none.
-pub fn switch_on(io: BorrowedFd<'_>, hardware: bool) -> io::Result<()> {
+fn switch_on(io: BorrowedFd<'_>, hardware: bool) -> io::Result<()> {
     let software = libc::SOF_TIMESTAMPING_TX_SCHED
         | libc::SOF_TIMESTAMPING_TX_SOFTWARE
         | libc::SOF_TIMESTAMPING_RX_SOFTWARE
@@ -103,7 +135,7 @@ struct Cursor {
 
 impl<'a> Stamper<'a> {
     /// For one client's `connections`.
-    pub fn new(config: &LoadConfig, stamps: &'a [Stamp], connections: usize) -> Self {
+    fn new(config: &LoadConfig, stamps: &'a [Stamp], connections: usize) -> Self {
         let (request_bytes, _) = config.fixed();
         Self {
             stamps,
@@ -132,9 +164,23 @@ impl<'a> Stamper<'a> {
         self.stamps[record].hardware_arrived.store(self.last.hardware_ns, Relaxed);
     }
 
+    /// Takes the stamps of a socket that was reported, if that is what it was reported for; answers whether it was so for
+    /// nothing else.
+    #[inline]
+    pub fn is_all(
+        &mut self,
+        flags: Flags,
+        io: BorrowedFd<'_>,
+        connection: usize,
+        link: &Link,
+        records: &[Record],
+    ) -> bool {
+        flags.contains(Flags::ERR) && self.take(io, connection, link, records) && !flags.contains(Flags::IN)
+    }
+
     /// Empties a socket's error queue; answers whether there was anything.
     #[inline]
-    pub fn take(&mut self, io: BorrowedFd<'_>, connection: usize, link: &Link, records: &[Record]) -> bool {
+    fn take(&mut self, io: BorrowedFd<'_>, connection: usize, link: &Link, records: &[Record]) -> bool {
         let mut any = false;
         loop {
             let count = self.take_batch(io, connection, link, records);

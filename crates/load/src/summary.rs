@@ -9,10 +9,9 @@ use crate::class::Class;
 use crate::clock::{Clock, Wall};
 use crate::config::{LoadConfig, Pacing, Roles};
 use crate::interface::Hardware;
-use crate::record::{Link, Record};
+use crate::record::{Link, Record, Stamp};
 use crate::report::{Errors, KernelReport, LoadReport, Measured, Outstanding, PARTS, Sample};
 use crate::schedule;
-use crate::stamps::Stamp;
 
 /// What the process used.
 #[derive(Clone, Copy, Debug, Default)]

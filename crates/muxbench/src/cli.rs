@@ -25,6 +25,7 @@ pub struct Cli {
 
 /// The commands, in the order of the help.
 #[derive(Debug, Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "there is one, once")]
 pub enum Command {
     Compare(commands::compare::Args),
     Run(commands::run::Args),
@@ -32,6 +33,7 @@ pub enum Command {
     Report(commands::report::Args),
     List(commands::list::Args),
     Calibrate(commands::calibrate::Args),
+    #[cfg(target_os = "linux")]
     Doctor(commands::doctor::Args),
     Serve(commands::serve::Args),
     Load(commands::load::Args),

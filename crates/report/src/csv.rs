@@ -133,8 +133,8 @@ fn row(record: &TrialRecord) -> Row {
         server_cpu_ns: server.map(|server| server.totals.cpu_ns()),
         server_switches: server.map(|server| server.totals.switches()),
         server_syscalls: server.and_then(|server| server.totals.syscalls()),
-        memory_user_bytes_per_connection: server.map(|server| server.memory_user_bytes_per_connection),
-        memory_kernel_bytes_per_connection: server.map(|server| server.memory_kernel_bytes_per_connection),
+        memory_user_bytes_per_connection: server.and_then(|server| server.memory_user_bytes_per_connection),
+        memory_kernel_bytes_per_connection: server.and_then(|server| server.memory_kernel_bytes_per_connection),
     }
 }
 

@@ -15,6 +15,7 @@
 pub mod calibration;
 pub mod csv;
 pub mod deviation;
+#[cfg(target_os = "linux")]
 pub mod doctor;
 pub mod explain;
 pub mod format;

@@ -102,8 +102,8 @@ fn record(trial: &Trial, service_ns: u64, verdict: VerdictKind, reason: &str) ->
             window_ns: 1_000_000_000,
             connections: trial.workload.connections.into(),
             workers: 0,
-            memory_user_bytes_per_connection: 160.0,
-            memory_kernel_bytes_per_connection: 6_000.0,
+            memory_user_bytes_per_connection: Some(160.0),
+            memory_kernel_bytes_per_connection: Some(6_000.0),
             totals: Totals {
                 requests: Some(200),
                 cpu_user_ns: 400_000,

@@ -121,9 +121,10 @@ pub struct Cost {
     pub switches_per_request: f64,
     /// System calls a request; `None` where they are not counted.
     pub syscalls_per_request: Option<f64>,
-    /// User memory a connection, in bytes.
-    pub memory_user_bytes_per_connection: f64,
-    /// Kernel memory of the host a connection, in bytes; `None` where what else the host did hides it.
+    /// User memory a connection, in bytes; `None` where the system does not say.
+    pub memory_user_bytes_per_connection: Option<f64>,
+    /// Kernel memory of the host a connection, in bytes; `None` where that is not known, or what else the host did
+    /// hides it.
     pub memory_kernel_bytes_per_connection: Option<f64>,
 }
 
@@ -308,17 +309,17 @@ fn kernel(reports: &[&KernelReport]) -> Option<Kernel> {
 
 fn cost(counters: &[&ServerCounters], requests: f64) -> Option<Cost> {
     let sum = |figure: fn(&ServerCounters) -> u64| counters.iter().map(|c| figure(c)).sum::<u64>() as f64;
-    let median = |figure: fn(&ServerCounters) -> f64| {
-        interval::median(&counters.iter().map(|c| figure(c)).collect::<Vec<_>>()).unwrap_or(0.0)
+    let median = |figure: fn(&ServerCounters) -> Option<f64>| {
+        interval::median(&counters.iter().filter_map(|c| figure(c)).collect::<Vec<_>>())
     };
-    let kernel_bytes = median(|c| c.memory_kernel_bytes_per_connection);
     let syscalls: Option<u64> = counters.iter().map(|c| c.totals.syscalls()).sum();
     (requests > 0.0).then(|| Cost {
         cpu_ns_per_request: sum(|c| c.totals.cpu_ns()) / requests,
         switches_per_request: sum(|c| c.totals.switches()) / requests,
         syscalls_per_request: syscalls.map(|syscalls| syscalls as f64 / requests),
         memory_user_bytes_per_connection: median(|c| c.memory_user_bytes_per_connection),
-        memory_kernel_bytes_per_connection: (kernel_bytes > 0.0).then_some(kernel_bytes),
+        memory_kernel_bytes_per_connection: median(|c| c.memory_kernel_bytes_per_connection)
+            .filter(|bytes| *bytes > 0.0),
     })
 }
 

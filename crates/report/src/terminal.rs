@@ -25,8 +25,9 @@ const COLUMNS: &[Column<Row>] = &[
         rank: 2,
         text: |row| {
             cost(row, |c| {
-                let user = format::bytes(c.memory_user_bytes_per_connection);
-                format!("{user} + {}", c.memory_kernel_bytes_per_connection.map_or("?".into(), format::bytes))
+                let known = |bytes: Option<f64>| bytes.map_or("?".into(), format::bytes);
+                let (user, kernel) = (c.memory_user_bytes_per_connection, c.memory_kernel_bytes_per_connection);
+                format!("{} + {}", known(user), known(kernel))
             })
         },
     },

@@ -48,7 +48,8 @@ impl Accept {
                  exclusive, or `mt-pool`",
                 model.name
             )),
-            Self::Reuseport if model.has_network_threads() => Ok(()),
+            // Elsewhere the kernel does not divide connections.
+            Self::Reuseport if model.has_network_threads() && cfg!(target_os = "linux") => Ok(()),
             Self::Shared | Self::Reuseport | Self::Exclusive if !model.is_pool() => Err(format!(
                 "`{}` cannot accept like `{self}`: one thread accepts for all; leave it out, or choose mp-prefork or \
                  mt-pool (and reuseport goes with symped, seda and seda-s, too)",

@@ -10,6 +10,9 @@ use crate::mechanism::{self, Family, MechanismRow};
 use crate::model::{self, ModelRow, PayloadStage, PerConnection, Takes};
 use crate::runtime;
 
+/// What may be behind a name that is not known here.
+const ELSEWHERE: &str = if cfg!(target_os = "linux") { "" } else { " on this system (some need Linux)" };
+
 /// A model with its mechanism: how a server is built. Equal names are equal architectures.
 #[derive(Clone, Copy)]
 pub struct Architecture {
@@ -150,7 +153,8 @@ impl Architecture {
     /// Each row of both tables: every mechanism in one thread, every other model with its own number of threads and, where
     /// it takes a mechanism, epoll.
     pub fn all() -> Vec<Self> {
-        let is_short = |row: &Self| row.model.name == "sped" || row.mechanism.is_none_or(|row| row.name == "epoll");
+        let is_short =
+            |row: &Self| row.model.name == "sped" || row.mechanism.is_none_or(|row| row.name == mechanism::DEFAULT);
         Self::every().into_iter().filter(is_short).collect()
     }
 
@@ -231,7 +235,7 @@ impl FromStr for Architecture {
             unknown(if runtime::FEATURES.contains(&model_name) {
                 format!("`{model_name}` is not compiled in; build with `--features {model_name}`")
             } else {
-                format!("no model `{model_name}`")
+                format!("no model `{model_name}`{ELSEWHERE}")
             })
         })?;
         let threads = match threads {
@@ -241,8 +245,10 @@ impl FromStr for Architecture {
         let mechanism = match (model.multiplexes(), mechanism_name) {
             (false, None) => None,
             (false, Some(_)) => return Err(unknown(format!("`{model_name}` takes no mechanism"))),
-            (true, None) => Some(mechanism::find("epoll").expect("epoll is in the table")),
-            (true, Some(m)) => Some(mechanism::find(m).ok_or_else(|| unknown(format!("no mechanism `{m}`")))?),
+            (true, None) => Some(mechanism::find(mechanism::DEFAULT).expect("the default is in the table")),
+            (true, Some(m)) => {
+                Some(mechanism::find(m).ok_or_else(|| unknown(format!("no mechanism `{m}`{ELSEWHERE}")))?)
+            }
         };
         mechanism.map_or(Ok(()), |row| fits(model, row)).map_err(unknown)?;
         Ok(Self { model, threads, mechanism })

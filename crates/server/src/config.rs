@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use wire::ServiceSpec;
@@ -98,4 +98,23 @@ pub struct ExecConfig {
     pub cpus: Vec<usize>,
     /// It must accept a connection within this time, in nanoseconds.
     pub start_timeout_ns: u64,
+}
+
+/// What stands for numbers in a command's arguments and environment.
+pub const PLACEHOLDERS: &[&str] = &["port", "request", "response"];
+
+/// Whether `program` is a file that may be run: itself where it has a `/`, else somewhere in PATH.
+///
+/// # Errors
+/// Why not.
+pub fn find_program(program: &str, directory: Option<&Path>, path: Option<&str>) -> Result<(), String> {
+    let is_program = |file: &Path| file.is_file() && rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok();
+    if program.contains('/') {
+        let file = directory.unwrap_or(Path::new("")).join(program);
+        let why = if file.exists() { "is no program that may be run" } else { "is not there" };
+        return if is_program(&file) { Ok(()) } else { Err(format!("`{}` {why}", file.display())) };
+    }
+    let path = path.map_or_else(|| std::env::var_os("PATH").unwrap_or_default(), Into::into);
+    let found = std::env::split_paths(&path).any(|folder| is_program(&folder.join(program)));
+    if found { Ok(()) } else { Err(format!("`{program}` is not found in PATH")) }
 }

@@ -15,10 +15,10 @@ pub struct Snapshot {
     /// server that is not ours, all its threads.
     #[serde(default)]
     pub workers: u64,
-    /// User memory of all processes together, in bytes.
-    pub memory_user_bytes: u64,
-    /// Kernel memory of the whole host (slab, kernel stacks, page tables, socket buffers), in bytes.
-    pub memory_kernel_bytes: u64,
+    /// User memory of all processes together, in bytes; `None` where the system does not say.
+    pub memory_user_bytes: Option<u64>,
+    /// Kernel memory of the whole host (slab, kernel stacks, page tables, socket buffers), in bytes; likewise.
+    pub memory_kernel_bytes: Option<u64>,
     /// Everything that only grows.
     pub totals: Totals,
 }
@@ -80,10 +80,11 @@ pub struct ServerCounters {
     /// Threads and children that served then or waited for a connection.
     #[serde(default)]
     pub workers: u64,
-    /// User memory per connection, in bytes, against the server before its first connection.
-    pub memory_user_bytes_per_connection: f64,
+    /// User memory per connection, in bytes, against the server before its first connection; `None` where the
+    /// system does not say.
+    pub memory_user_bytes_per_connection: Option<f64>,
     /// The host's kernel memory per connection likewise; on loopback both ends of a connection are in it.
-    pub memory_kernel_bytes_per_connection: f64,
+    pub memory_kernel_bytes_per_connection: Option<f64>,
     /// What was added during the window.
     pub totals: Totals,
 }
@@ -91,8 +92,9 @@ pub struct ServerCounters {
 impl ServerCounters {
     /// The window from `start` to `end`; `ready` was taken before the first connection.
     pub fn between(ready: &Snapshot, start: &Snapshot, end: &Snapshot) -> Self {
-        let per_connection =
-            |now: u64, before: u64| (now as f64 - before as f64) / start.connections_open.max(1) as f64;
+        let per_connection = |now: Option<u64>, before: Option<u64>| {
+            Some((now? as f64 - before? as f64) / start.connections_open.max(1) as f64)
+        };
         Self {
             window_ns: end.at_ns - start.at_ns,
             connections: start.connections_open,

@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
+use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -13,18 +14,14 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-use std::{mem::MaybeUninit, path::Path};
 
 use rustix::pipe::PipeFlags;
 use rustix::process::{Pid, Resource, Signal};
 
-use crate::config::ExecConfig;
+use crate::config::{ExecConfig, PLACEHOLDERS};
 use crate::counters::{Snapshot, Totals};
 use crate::outside::{self, Outside};
-use crate::{host, usage};
-
-/// What stands for numbers in a command's arguments and environment.
-pub const PLACEHOLDERS: &[&str] = &["port", "request", "response"];
+use crate::{host, platform, usage};
 
 /// How often another port is tried when somebody has taken the one that was free.
 const PORTS_TRIED_MAX: u32 = 3;
@@ -86,7 +83,7 @@ impl Exec {
         host::raise(Resource::Nproc);
         rustix::process::set_child_subreaper(Some(Pid::INIT))
             .map_err(|error| ExecError(format!("cannot adopt what the server leaves behind: {error}")))?;
-        host::pin(&config.cpus).map_err(|error| {
+        platform::pin(&config.cpus).map_err(|error| {
             ExecError(format!("cannot run on CPUs {:?}: {error}; name CPUs that this process may use", config.cpus))
         })?;
         let mut tried = 1;
@@ -260,22 +257,6 @@ fn filled_in(argument: &str, config: &ExecConfig, port: u16) -> String {
         .iter()
         .zip(numbers)
         .fold(argument.to_owned(), |text, (name, number)| text.replace(&format!("{{{name}}}"), &number.to_string()))
-}
-
-/// Whether `program` is a file that may be run: itself where it has a `/`, else somewhere in PATH.
-///
-/// # Errors
-/// Why not.
-pub fn find(program: &str, directory: Option<&Path>, path: Option<&str>) -> Result<(), String> {
-    let is_program = |file: &Path| file.is_file() && rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok();
-    if program.contains('/') {
-        let file = directory.unwrap_or(Path::new("")).join(program);
-        let why = if file.exists() { "is no program that may be run" } else { "is not there" };
-        return if is_program(&file) { Ok(()) } else { Err(format!("`{}` {why}", file.display())) };
-    }
-    let path = path.map_or_else(|| std::env::var_os("PATH").unwrap_or_default(), Into::into);
-    let found = std::env::split_paths(&path).any(|folder| is_program(&folder.join(program)));
-    if found { Ok(()) } else { Err(format!("`{program}` is not found in PATH")) }
 }
 
 /// Reads what it says, so that it never waits for us, and keeps the end of that.

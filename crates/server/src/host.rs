@@ -6,9 +6,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::{fmt, io};
 
-use rustix::pipe::PipeFlags;
 use rustix::process::{Resource, Rlimit};
-use rustix::thread::CpuSet;
 
 use crate::accept::Accept;
 use crate::config::ServeConfig;
@@ -16,7 +14,7 @@ use crate::counters::Snapshot;
 use crate::model::PerConnection;
 use crate::network::Stage;
 use crate::workers::Workers;
-use crate::{socket, usage};
+use crate::{platform, socket, usage};
 
 /// Threads that may count for themselves where connections have none of their own: a runtime's.
 const THREADS_MAX: u32 = 256;
@@ -69,8 +67,8 @@ impl Shared {
             at_ns: now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64,
             connections_open: workers.connections_open(),
             workers: workers.taken().count() as u64,
-            memory_user_bytes: usage::memory_user_bytes(workers),
-            memory_kernel_bytes: usage::memory_kernel_bytes(),
+            memory_user_bytes: platform::memory_user_bytes(workers),
+            memory_kernel_bytes: platform::memory_kernel_bytes(),
             totals,
         }
     }
@@ -84,9 +82,7 @@ impl Server {
     /// When the address is taken or not ours, the CPUs are not available, the model cannot accept like that, or memory,
     /// threads, processes or descriptors run out.
     pub fn start(config: &ServeConfig) -> Result<Self, ServerError> {
-        raise(Resource::Nofile);
-        raise(Resource::Nproc);
-        raise(Resource::Sigpending);
+        platform::RAISED.iter().copied().for_each(raise);
         let model = config.architecture.model;
         let checked = config.accept.check(model).and_then(|()| config.architecture.can_serve(&config.service));
         checked.map_err(|reason| {
@@ -97,7 +93,10 @@ impl Server {
         })?;
         let held = match config.accept {
             Accept::Reuseport => socket::hold(config.listen),
-            accept => socket::listen(config.listen, accept == Accept::Exclusive),
+            accept => {
+                let blocks = accept != Accept::Exclusive && platform::SHUTDOWN_WAKES_ACCEPT;
+                socket::listen(config.listen, !blocks)
+            }
         };
         let (listener, address) =
             held.map_err(failed(format_args!("cannot listen on {}", config.listen), "choose another address or port"))?;
@@ -110,11 +109,11 @@ impl Server {
         };
         let workers =
             Workers::new(workers as usize).map_err(failed("no memory for counters", "lower the connections"))?;
-        let (stop, stopper) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
-            .map_err(|e| failed("cannot create a pipe", "raise the limit of descriptors (ulimit -n)")(e.into()))?;
+        let (stop, stopper) =
+            platform::pipe().map_err(failed("cannot create a pipe", "raise the limit of descriptors (ulimit -n)"))?;
         let shared = Arc::new(Shared { listener, stop, stopper, workers, counts_syscalls: model.counts_syscalls });
         // In this thread, so that a refusal is an error here; threads and children inherit it.
-        pin(&config.cpus).map_err(failed(
+        platform::pin(&config.cpus).map_err(failed(
             format_args!("cannot run on CPUs {:?}", config.cpus),
             "name CPUs that this process may use",
         ))?;
@@ -140,7 +139,7 @@ impl Server {
                         connections_max: config.connections_max as usize,
                         started,
                     };
-                    pin(&config.stage_cpus.accept)?;
+                    platform::pin(&config.stage_cpus.accept)?;
                     (config.architecture.model.run)(&stage, config.architecture.mechanism)
                 })
                 .map_err(failed("cannot create a thread", "raise the limit of processes (ulimit -u)"))?
@@ -206,20 +205,9 @@ impl Drop for Server {
 /// Raises a soft limit to the hard one. What that is worth is checked when the plan is made.
 pub(crate) fn raise(resource: Resource) {
     let maximum = rustix::process::getrlimit(resource).maximum;
-    let _ = rustix::process::setrlimit(resource, Rlimit { current: maximum, maximum });
-}
-
-/// Keeps the calling thread, and those that it makes, on `cpus`; none leaves it where it is.
-pub(crate) fn pin(cpus: &[usize]) -> io::Result<()> {
-    if cpus.is_empty() {
-        return Ok(());
-    }
-    let mut set = CpuSet::new();
-    for &cpu in cpus {
-        if cpu >= CpuSet::MAX_CPU {
-            return Err(io::Error::from_raw_os_error(libc::EINVAL));
-        }
-        set.set(cpu);
-    }
-    Ok(rustix::thread::sched_setaffinity(None, &set)?)
+    let current = match platform::DESCRIPTORS_MAX {
+        Some(most) if resource == Resource::Nofile => Some(maximum.map_or(most, |maximum| maximum.min(most))),
+        _ => maximum,
+    };
+    let _ = rustix::process::setrlimit(resource, Rlimit { current, maximum });
 }

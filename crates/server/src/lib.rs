@@ -8,8 +8,9 @@
 //! - `service`: from a service's parameters to the service; [`work`]: what a request costs besides
 //! - [`runtime`]: a file per runtime that does the network's part in its own way; the connection path is the same
 //! - [`socket`]: listening and accepting, with the same options everywhere
+//! - [`platform`]: what differs between the systems
 //! - [`workers`]: counters of every thread and child, in memory that they share
-//! - [`usage`]: CPU, switches and memory, as the kernel accounts them
+//! - [`usage`]: CPU and switches, as the kernel accounts them
 //! - [`host`]: starts and stops a server in this process
 //! - [`exec`]: starts and stops somebody else's, in processes of its own; [`outside`]: what the kernel says of these
 
@@ -18,12 +19,15 @@ pub mod architecture;
 pub mod config;
 pub mod control;
 pub mod counters;
+#[cfg(target_os = "linux")]
 pub mod exec;
 pub mod host;
 pub mod mechanism;
 pub mod model;
 pub mod network;
+#[cfg(target_os = "linux")]
 pub mod outside;
+pub mod platform;
 pub mod runtime;
 mod service;
 pub mod socket;
@@ -35,6 +39,7 @@ pub use accept::Accept;
 pub use architecture::{Architecture, Threads};
 pub use config::{ExecConfig, ServeConfig, StageCpus, Subject};
 pub use counters::{ServerCounters, Snapshot};
+#[cfg(target_os = "linux")]
 pub use exec::Exec;
 pub use host::Server;
 pub use work::Work;

@@ -4,8 +4,11 @@ use std::io;
 use std::ops::RangeInclusive;
 
 use crate::mechanism::MechanismRow;
-use crate::network::{Stage, blocking, pool};
-#[cfg(any(feature = "tokio", feature = "smol", feature = "may", feature = "compio"))]
+#[cfg(target_os = "linux")]
+use crate::network::pool;
+use crate::network::{Stage, blocking};
+#[cfg(target_os = "linux")]
+#[allow(unused_imports, reason = "without features there are none")]
 use crate::runtime;
 
 /// A row of [`MODELS`].
@@ -165,6 +168,7 @@ pub const MODELS: &[ModelRow] = &[
         can_run: || Ok(()),
         run: |stage, _| blocking::run_threads(stage),
     },
+    #[cfg(target_os = "linux")]
     ModelRow {
         name: "mp-prefork",
         about: "processes forked beforehand, each serving one connection after the other, blocking I/O",
@@ -176,6 +180,7 @@ pub const MODELS: &[ModelRow] = &[
         can_run: || Ok(()),
         run: |stage, _| pool::run_processes(stage),
     },
+    #[cfg(target_os = "linux")]
     ModelRow {
         name: "mt-pool",
         about: "threads created beforehand, each serving one connection after the other, blocking I/O, 256 KiB stacks",
@@ -222,13 +227,13 @@ pub const MODELS: &[ModelRow] = &[
         PayloadStage::Paired,
         Takes::Number { default: 2 },
     ),
-    #[cfg(feature = "tokio")]
+    #[cfg(all(target_os = "linux", feature = "tokio"))]
     runtime::tokio::ROW,
-    #[cfg(feature = "smol")]
+    #[cfg(all(target_os = "linux", feature = "smol"))]
     runtime::smol::ROW,
-    #[cfg(feature = "may")]
+    #[cfg(all(target_os = "linux", feature = "may"))]
     runtime::may::ROW,
-    #[cfg(feature = "compio")]
+    #[cfg(all(target_os = "linux", feature = "compio"))]
     runtime::compio::ROW,
 ];
 

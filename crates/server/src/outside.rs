@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use crate::counters::{Snapshot, Totals};
-use crate::usage;
+use crate::platform;
 
 /// Established, in /proc/net/tcp.
 const ESTABLISHED: &str = "01";
@@ -92,7 +92,7 @@ impl Outside {
         let pids: Vec<i32> = processes.iter().map(|process| process.pid).collect();
         let threads = pids.iter().flat_map(|&pid| threads_of(pid).into_iter().map(move |thread| (pid, thread)));
         let now = threads.filter_map(|(pid, thread)| {
-            Some(((pid, thread), usage::switches(&format!("/proc/{pid}/task/{thread}/status"))?))
+            Some(((pid, thread), platform::switches(&format!("/proc/{pid}/task/{thread}/status"))?))
         });
         self.add_switches(now.collect());
         let at = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
@@ -101,8 +101,8 @@ impl Outside {
             at_ns: at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64,
             connections_open: connections(self.port),
             workers: self.switches.len() as u64,
-            memory_user_bytes: usage::memory_user_bytes_of(&pids),
-            memory_kernel_bytes: usage::memory_kernel_bytes(),
+            memory_user_bytes: Some(platform::memory_user_bytes_of(&pids)),
+            memory_kernel_bytes: platform::memory_kernel_bytes(),
             totals: Totals {
                 cpu_user_ns: self.cpu_user_ns,
                 cpu_system_ns: self.cpu_system_ns,
@@ -120,7 +120,7 @@ impl Outside {
         let (mut all_ns, mut user_ns) = (reaped.cpu_ns(), reaped.cpu_user_ns);
         for process in processes {
             let own = process.user + process.system;
-            let own_ns = usage::cpu_ns(process.pid).unwrap_or(own * tick_ns);
+            let own_ns = platform::cpu_ns(process.pid).unwrap_or(own * tick_ns);
             all_ns += own_ns + (process.children_user + process.children_system) * tick_ns;
             // Without a tick yet there is no split; most of a start is spent in the kernel.
             user_ns += (u128::from(own_ns) * u128::from(process.user) / u128::from(own.max(1))) as u64

@@ -8,8 +8,9 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+use rustix::net::{AddressFamily, sockopt};
 
+use crate::platform;
 use crate::workers::{Counters, Syscall};
 
 /// Connections that may wait for accept; the kernel lowers it to net.core.somaxconn.
@@ -52,7 +53,7 @@ pub fn listen_beside(holder: &OwnedFd) -> io::Result<OwnedFd> {
 
 fn bind(address: SocketAddr, nonblocking: bool, reuseport: bool) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags(nonblocking), None)?;
+    let socket = platform::socket(family, nonblocking)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
     if reuseport {
         sockopt::set_socket_reuseport(&socket, true)?;
@@ -63,10 +64,6 @@ fn bind(address: SocketAddr, nonblocking: bool, reuseport: bool) -> io::Result<O
 
 fn address_of(socket: &OwnedFd) -> io::Result<SocketAddr> {
     rustix::net::getsockname(socket)?.try_into().map_err(io::Error::from)
-}
-
-fn flags(nonblocking: bool) -> SocketFlags {
-    SocketFlags::CLOEXEC | if nonblocking { SocketFlags::NONBLOCK } else { SocketFlags::empty() }
 }
 
 /// Accepts connections and, where descriptors run out, turns them away instead of leaving them to wait.
@@ -125,8 +122,8 @@ impl<'a> Acceptor<'a> {
     /// # Errors
     /// Errors that are not a connection's but the listener's.
     pub fn accept(&mut self) -> io::Result<Accepted> {
-        self.counters.syscall(Syscall::Accept);
-        match rustix::net::accept_with(self.listener, flags(self.nonblocking)) {
+        self.counters.syscalls_of(Syscall::Accept, platform::ACCEPT_SYSCALLS);
+        match platform::accept(self.listener, self.nonblocking) {
             Ok(connection) => Ok(prepare(connection)),
             Err(Errno::MFILE | Errno::NFILE) if self.turns_away => self.turn_one_away(),
             Err(Errno::MFILE | Errno::NFILE) => {
@@ -187,11 +184,11 @@ impl<'a> Acceptor<'a> {
     pub fn turn_one_away(&mut self) -> io::Result<Accepted> {
         // The kernel looks for a descriptor before it looks for a connection: perhaps none waits yet, and by the time
         // one comes there may be a descriptor for it.
-        if self.waits {
+        if self.waits && platform::SHUTDOWN_WAKES_ACCEPT {
             if !self.one_waits(-1)? {
                 return Ok(Accepted::None);
             }
-            if let Ok(connection) = rustix::net::accept_with(self.listener, flags(self.nonblocking)) {
+            if let Ok(connection) = platform::accept(self.listener, self.nonblocking) {
                 return Ok(prepare(connection));
             }
         }
@@ -199,11 +196,8 @@ impl<'a> Acceptor<'a> {
             return Ok(Accepted::WouldBlock);
         }
         self.reserve = None;
-        let waiting = if self.one_waits(0)? {
-            rustix::net::accept_with(self.listener, flags(self.nonblocking))
-        } else {
-            Err(Errno::AGAIN)
-        };
+        let waiting =
+            if self.one_waits(0)? { platform::accept(self.listener, self.nonblocking) } else { Err(Errno::AGAIN) };
         let accepted = match waiting {
             Ok(connection) => {
                 self.refuse(connection);

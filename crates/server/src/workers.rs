@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering::
 use std::{io, ptr, slice};
 
 use crate::counters::Totals;
+use crate::platform;
 
 /// The kinds of system calls that are counted apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -230,7 +231,7 @@ impl Workers {
                 ptr::null_mut(),
                 count * size_of::<Slot>(),
                 libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                libc::MAP_SHARED | libc::MAP_ANONYMOUS | platform::MAP_NORESERVE,
                 -1,
                 0,
             )

@@ -27,13 +27,18 @@ fn about(architecture: &Architecture) -> String {
     architecture.about() + &needs.unwrap_or_default() + &not_here.unwrap_or_default()
 }
 
+/// Whether any model accepts like that.
+fn is_used(accept: Accept) -> bool {
+    MODELS.iter().any(|model| accept.check(model).is_ok())
+}
+
 /// Prints them.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let sections: [(&str, Vec<(String, String)>); 6] = [
         ("architectures", Architecture::all().iter().map(|row| (row.to_string(), about(row))).collect()),
         ("models", MODELS.iter().map(|row| (row.name.into(), row.about.into())).collect()),
         ("mechanisms", MECHANISMS.iter().map(|row| (row.name.into(), row.about.into())).collect()),
-        ("accept", Accept::ALL.iter().map(|(_, name, about)| ((*name).into(), (*about).into())).collect()),
+        ("accept", Accept::ALL.iter().filter(|row| is_used(row.0)).map(|row| (row.1.into(), row.2.into())).collect()),
         ("services", SERVICES.iter().map(|row| (row.name.into(), row.about.into())).collect()),
         ("presets", PRESETS.iter().map(|preset| (preset.name.into(), preset.experiment().about)).collect()),
     ];

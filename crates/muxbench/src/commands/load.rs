@@ -99,8 +99,9 @@ fn controlled(args: &Args) -> anyhow::Result<ExitCode> {
     let mut line = String::new();
     io::stdin().lock().read_line(&mut line)?;
     let LoadOrder { config, trial } = serde_json::from_str(&line).context("the order on standard input")?;
-    // When nobody listens any more we are about to be killed.
-    let outcome = load(&config, Some(&trial), args, &mut |event| drop(output::print_line(&event)));
+    // When nobody listens any more the runner has died: we are about to be killed, or have to end by ourselves.
+    let say = &mut |event| output::print_line(&event).unwrap_or_else(|_| std::process::exit(1));
+    let outcome = load(&config, Some(&trial), args, say);
     match outcome {
         Ok(Outcome { report, connections, .. }) => {
             output::print_line(&Event::Finished { report: Box::new(report) })?;

@@ -3,6 +3,7 @@
 pub mod calibrate;
 pub mod compare;
 pub mod docs;
+#[cfg(target_os = "linux")]
 pub mod doctor;
 pub mod list;
 pub mod load;
@@ -24,6 +25,7 @@ pub fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Report(args) => report::run(&args),
         Command::List(args) => list::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
+        #[cfg(target_os = "linux")]
         Command::Doctor(args) => doctor::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Load(args) => load::run(&args),

@@ -8,8 +8,10 @@ use std::time::Duration;
 use std::{io, thread};
 
 use anyhow::{Context, bail};
+#[cfg(target_os = "linux")]
+use server::Exec;
 use server::control::Event;
-use server::{Accept, Architecture, Exec, ServeConfig, Server, ServerCounters, Subject};
+use server::{Accept, Architecture, ServeConfig, Server, ServerCounters, Subject};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use wire::ServiceSpec;
@@ -29,7 +31,7 @@ use crate::output;
   muxbench serve --arch mt --json        # a free port; address and counters as JSON lines")]
 pub struct Args {
     /// How the server is built: `MODEL[:THREADS][/MECHANISM]`; `muxbench list` names them all
-    #[arg(long, default_value = "epoll", value_name = "ARCH")]
+    #[arg(long, default_value = server::mechanism::DEFAULT, value_name = "ARCH")]
     arch: Architecture,
     /// How a pool accepts: single, shared, reuseport, exclusive [default: shared]
     #[arg(long, value_name = "ACCEPT", value_parser = named::<Accept>)]
@@ -78,6 +80,7 @@ enum Message {
     EndOfInput,
     Stop,
     /// Somebody else's server has ended.
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "commands are Linux's"))]
     Ended,
 }
 
@@ -174,6 +177,12 @@ fn controlled(sender: &mpsc::Sender<Message>, messages: &mpsc::Receiver<Message>
     let Message::Line(line) = messages.recv()? else { bail!("no configuration came on standard input") };
     match serde_json::from_str(&line).context("the configuration on standard input")? {
         Subject::Ours(config) => ours(&config, messages),
+        #[cfg(not(target_os = "linux"))]
+        Subject::Exec(_) => {
+            let _ = sender;
+            bail!("somebody else's server needs Linux, to be measured from outside")
+        }
+        #[cfg(target_os = "linux")]
         Subject::Exec(config) => {
             let sender = sender.clone();
             let ended = move || {
@@ -186,6 +195,7 @@ fn controlled(sender: &mpsc::Sender<Message>, messages: &mpsc::Receiver<Message>
 }
 
 /// Keeps a command until it is told to stop; all that came of it ends with it.
+#[cfg(target_os = "linux")]
 fn somebody_else_s(mut exec: Exec, messages: &mpsc::Receiver<Message>) -> anyhow::Result<()> {
     say(&Event::Ready { address: exec.address(), snapshot: exec.ready().clone() });
     loop {
@@ -221,9 +231,10 @@ fn say(event: &Event) {
     let _ = output::print_line(event);
 }
 
-/// SIGTERM when the parent goes, so that a server never outlives what started it.
+/// SIGTERM when the parent goes, so that a server never outlives what started it. Where there is none, a runner's server
+/// ends with its standard input.
 fn end_with_parent() -> anyhow::Result<()> {
-    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))
+    server::platform::die_with_parent(rustix::process::Signal::TERM)
         .context("cannot ask to be told of the parent's end")
 }
 

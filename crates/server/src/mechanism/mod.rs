@@ -6,15 +6,25 @@ use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-use crate::network::{Stage, completion as completing, ready};
+#[cfg(target_os = "linux")]
+use crate::network::completion as completing;
+use crate::network::{Stage, ready};
 use crate::workers::Counters;
 
+#[cfg(target_os = "linux")]
 pub mod completion;
+#[cfg(target_os = "linux")]
 mod epoll;
+#[cfg(target_os = "linux")]
 mod epoll_et;
+#[cfg(target_os = "linux")]
 mod io_uring;
+#[cfg(target_os = "linux")]
 mod io_uring_poll;
+#[cfg(any(target_os = "freebsd", target_os = "macos"))]
+mod kqueue;
 mod poll;
+#[cfg(target_os = "linux")]
 mod rt_signal;
 mod select;
 mod spin;
@@ -64,6 +74,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         family: Family::Readiness,
         run: ready::run::<poll::Poll>,
     },
+    #[cfg(target_os = "linux")]
     MechanismRow {
         name: "epoll",
         about: "epoll(7), level-triggered: the kernel keeps the interest list",
@@ -72,6 +83,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         family: Family::Readiness,
         run: ready::run::<epoll::Epoll>,
     },
+    #[cfg(target_os = "linux")]
     MechanismRow {
         name: "epoll-et",
         about: "epoll(7), edge-triggered: each change is reported once, registered once for both ways",
@@ -79,6 +91,15 @@ pub const MECHANISMS: &[MechanismRow] = &[
         can_run: || Ok(()),
         family: Family::Readiness,
         run: ready::run::<epoll_et::EpollEt>,
+    },
+    #[cfg(any(target_os = "freebsd", target_os = "macos"))]
+    MechanismRow {
+        name: "kqueue",
+        about: "kqueue(2), level-triggered: the kernel keeps the interest list",
+        needs: "",
+        can_run: || Ok(()),
+        family: Family::Readiness,
+        run: ready::run::<kqueue::Kqueue>,
     },
     MechanismRow {
         name: "spin",
@@ -88,6 +109,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         family: Family::Readiness,
         run: ready::run::<spin::Spin>,
     },
+    #[cfg(target_os = "linux")]
     MechanismRow {
         name: "rt-signal",
         about: "a queued real-time signal for each event (F_SETSIG), poll(2) when the queue overflows",
@@ -96,6 +118,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         family: Family::Readiness,
         run: ready::run::<rt_signal::RtSignal>,
     },
+    #[cfg(target_os = "linux")]
     MechanismRow {
         name: "io_uring-poll",
         about: "io_uring's multishot poll: completions tell of readiness, read and write do the I/O",
@@ -104,6 +127,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         family: Family::Readiness,
         run: ready::run::<io_uring_poll::IoUringPoll>,
     },
+    #[cfg(target_os = "linux")]
     MechanismRow {
         name: "io_uring",
         about: "io_uring(7): the kernel accepts, receives (multishot, into a ring of buffers) and sends",
@@ -112,6 +136,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         family: Family::Completion,
         run: completing::run::<io_uring::IoUring<false, true, false>>,
     },
+    #[cfg(target_os = "linux")]
     MechanismRow {
         name: "io_uring-sqpoll",
         about: "io_uring, and a thread of the kernel takes the operations: no system call submits (SQPOLL)",
@@ -120,6 +145,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         family: Family::Completion,
         run: completing::run::<io_uring::IoUring<true, true, false>>,
     },
+    #[cfg(target_os = "linux")]
     MechanismRow {
         name: "io_uring-oneshot",
         about: "io_uring, each accept and receive asked for by itself",
@@ -128,6 +154,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         family: Family::Completion,
         run: completing::run::<io_uring::IoUring<false, false, false>>,
     },
+    #[cfg(target_os = "linux")]
     MechanismRow {
         name: "io_uring-zc",
         about: "io_uring, sending from our memory without a copy (SEND_ZC)",
@@ -137,6 +164,9 @@ pub const MECHANISMS: &[MechanismRow] = &[
         run: completing::run::<io_uring::IoUring<false, true, true>>,
     },
 ];
+
+/// What a model that multiplexes has when nothing is said: the system's own interest list.
+pub const DEFAULT: &str = if cfg!(target_os = "linux") { "epoll" } else { "kqueue" };
 
 /// The row of that name.
 pub fn find(name: &str) -> Option<&'static MechanismRow> {

@@ -26,11 +26,13 @@ impl Poll {
         }
     }
 
+    #[cfg(target_os = "linux")]
     /// The token of a descriptor, if it is watched.
     pub(super) fn token(&self, descriptor: RawFd) -> Option<Token> {
         self.place(descriptor).ok().map(|place| self.tokens[place])
     }
 
+    #[cfg(target_os = "linux")]
     /// A look at one watched descriptor alone.
     pub(super) fn is_ready(&mut self, descriptor: RawFd) -> io::Result<bool> {
         let place = self.place(descriptor)?;

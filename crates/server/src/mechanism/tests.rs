@@ -5,10 +5,16 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+#[cfg(target_os = "linux")]
 use super::epoll::Epoll;
+#[cfg(target_os = "linux")]
 use super::epoll_et::EpollEt;
+#[cfg(target_os = "linux")]
 use super::io_uring_poll::IoUringPoll;
+#[cfg(any(target_os = "freebsd", target_os = "macos"))]
+use super::kqueue::Kqueue;
 use super::poll::Poll;
+#[cfg(target_os = "linux")]
 use super::rt_signal::RtSignal;
 use super::select::Select;
 use super::skeleton::Skeleton;
@@ -27,10 +33,16 @@ macro_rules! for_every_mechanism {
         let checked: &[(&str, fn())] = &[
             ("select", $check::<Select>),
             ("poll", $check::<Poll>),
+            #[cfg(target_os = "linux")]
             ("epoll", $check::<Epoll>),
+            #[cfg(target_os = "linux")]
             ("epoll-et", $check::<EpollEt>),
+            #[cfg(any(target_os = "freebsd", target_os = "macos"))]
+            ("kqueue", $check::<Kqueue>),
             ("spin", $check::<Spin>),
+            #[cfg(target_os = "linux")]
             ("rt-signal", $check::<RtSignal>),
+            #[cfg(target_os = "linux")]
             ("io_uring-poll", $check::<IoUringPoll>),
             // What new mechanisms are copied from has no row, and must be right.
             ("skeleton", $check::<Skeleton>),
@@ -254,11 +266,13 @@ fn a_descriptor_beyond_the_room_is_refused_not_lost() {
         let (ours, _theirs) = UnixStream::pair().unwrap();
         assert!(mechanism.add(ours.as_raw_fd(), Token::new(0, 0), Interest::Read).is_err());
     }
-    // epoll has no such limit.
+    // epoll and kqueue have no such limit.
     check::<Select>();
     check::<Poll>();
     check::<Spin>();
+    #[cfg(target_os = "linux")]
     check::<RtSignal>();
+    #[cfg(target_os = "linux")]
     if io_uring_poll::can_run().is_ok() {
         check::<IoUringPoll>();
     }
@@ -283,6 +297,7 @@ fn tokens_of_the_loop_are_no_connection_s() {
 }
 
 /// Signals go to one thread, and leave the masks and the lives of others alone.
+#[cfg(target_os = "linux")]
 #[test]
 fn signals_are_this_thread_s_alone() {
     let mut mechanism = RtSignal::new(4096).unwrap();
@@ -293,6 +308,7 @@ fn signals_are_this_thread_s_alone() {
 }
 
 /// A signal in the queue when its descriptor is no longer watched is nobody's.
+#[cfg(target_os = "linux")]
 #[test]
 fn a_late_signal_is_ignored() {
     let mut mechanism = RtSignal::new(4096).unwrap();
@@ -304,6 +320,7 @@ fn a_late_signal_is_ignored() {
 }
 
 /// What a request says after its descriptor went to another reaches nobody; nor does the request keep the socket open.
+#[cfg(target_os = "linux")]
 #[test]
 fn late_completions_reach_no_next_tenant() {
     if let Err(reason) = io_uring_poll::can_run() {
@@ -335,6 +352,7 @@ fn late_completions_reach_no_next_tenant() {
 }
 
 /// More events than the ring of completions has room for: none is lost, and who lost its request has a new one.
+#[cfg(target_os = "linux")]
 #[test]
 fn completions_beyond_their_ring_are_not_lost() {
     if let Err(reason) = io_uring_poll::can_run() {

@@ -10,6 +10,7 @@ use wire::Service;
 
 use super::connection::{Connection, Inbox, Next};
 use super::{Stage, children};
+use crate::platform;
 use crate::service::with_service;
 use crate::socket::{Accepted, Acceptor};
 use crate::usage;
@@ -60,7 +61,7 @@ fn accept_loop<S: Service + Sync + 'static>(
     let mut acceptor = Acceptor::new(stage.listener, false, counters)?;
     let mut inbox = Inbox::new();
     let mut cursor = 0;
-    loop {
+    while platform::may_accept(stage.listener, stage.stop, counters)? {
         match acceptor.accept()? {
             Accepted::Connection(connection) => {
                 let Some(slot) = stage.workers.claim(&mut cursor) else {
@@ -77,11 +78,13 @@ fn accept_loop<S: Service + Sync + 'static>(
                 }
             }
             Accepted::None => {}
-            // A blocking accept says this only when a timeout is set, which it is not.
+            // A blocking accept says this only when a timeout is set, which it is not; one that does not block, when the
+            // connection has gone.
             Accepted::WouldBlock => {}
-            Accepted::Shutdown => return Ok(()),
+            Accepted::Shutdown => break,
         }
     }
+    Ok(())
 }
 
 /// Serves one connection to its end.

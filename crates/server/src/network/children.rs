@@ -11,13 +11,15 @@ use std::time::{Duration, Instant};
 use std::{io, ptr};
 
 use crate::counters::Totals;
+use crate::platform;
 use crate::usage;
 use crate::workers::{Slot, Workers};
 
 /// The longest that children which are killed are waited for.
 const STOP_MAX: Duration = Duration::from_secs(2);
 
-/// Makes a process that runs `body` and ends with its exit status. It dies with the thread that made it.
+/// Makes a process that runs `body` and ends with its exit status. It dies with the thread that made it, where the
+/// system can do that ([`platform::die_with_parent`]).
 ///
 /// `body` must not allocate or take a lock: other threads of the parent may have held one when it forked.
 ///
@@ -29,7 +31,7 @@ pub(super) fn fork(slot: &'static Slot, body: impl FnOnce() -> i32) -> io::Resul
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
-            let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
+            let _ = platform::die_with_parent(rustix::process::Signal::KILL);
             // The parent may have died before the line above.
             let status = if rustix::process::getppid() == Some(parent) {
                 // By the child too: one that crashes before its parent goes on is found by its slot.

@@ -60,7 +60,7 @@ impl Inbox {
     }
 
     /// The room, for those who read by other means than [`Inbox::read`].
-    #[cfg(feature = "tokio")]
+    #[cfg(all(target_os = "linux", feature = "tokio"))]
     pub fn room(&mut self) -> &mut [std::mem::MaybeUninit<u8>] {
         self.0.clear();
         &mut self.0.spare_capacity_mut()[..READ_BYTES]

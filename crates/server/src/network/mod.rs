@@ -13,10 +13,12 @@
 
 pub mod blocking;
 mod children;
+#[cfg(target_os = "linux")]
 pub mod completion;
 pub mod connection;
 mod connections;
 pub mod payload;
+#[cfg(target_os = "linux")]
 pub mod pool;
 mod queue;
 pub mod ready;
@@ -67,6 +69,7 @@ pub struct Stage<'a> {
 
 impl Stage<'_> {
     /// How many threads or processes a pool has.
+    #[cfg(target_os = "linux")]
     fn pool_size(&self) -> usize {
         self.threads.map_or(self.connections_max, |threads| threads.network as usize)
     }

@@ -6,8 +6,7 @@ use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use rustix::pipe::PipeFlags;
-
+use crate::platform;
 use crate::workers::{Counters, Syscall};
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -28,7 +27,7 @@ impl<T> Mailbox<T> {
     /// # Errors
     /// When there is no descriptor left.
     pub(super) fn new() -> io::Result<Self> {
-        let (rung, bell) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        let (rung, bell) = platform::pipe()?;
         Ok(Self { queue: Mutex::new(Vec::new()), rung, bell })
     }
 

@@ -13,8 +13,8 @@ use super::Stage;
 use super::payload::{self, HandOff, Message};
 use super::queue::{Jobs, Mailbox};
 use crate::accept::Accept;
-use crate::host::pin;
 use crate::model::{NetworkStage, PayloadStage, Stages};
+use crate::platform::{self, pin};
 use crate::socket::{self, Accepted, Acceptor};
 use crate::workers::{Counters, Syscall};
 
@@ -173,21 +173,19 @@ impl Crew<'_, '_> {
 fn hand_over(stage: &Stage<'_>, mailboxes: &[Mailbox<Message>], nonblocking: bool) -> io::Result<()> {
     let counters = stage.workers.accept();
     let mut acceptor = Acceptor::for_others(stage.listener, nonblocking, counters)?;
-    for mailbox in mailboxes.iter().cycle() {
-        loop {
-            match acceptor.accept()? {
-                Accepted::Connection(connection) => {
-                    if stage.workers.connections_open() >= stage.connections_max as u64 {
-                        acceptor.refuse(connection);
-                        continue;
-                    }
-                    counters.accepted.add(1);
-                    mailbox.send(Message::Connection(connection), counters);
-                    break;
-                }
-                Accepted::None | Accepted::WouldBlock => {}
-                Accepted::Shutdown => return Ok(()),
+    let mut turns = mailboxes.iter().cycle();
+    while platform::may_accept(stage.listener, stage.stop, counters)? {
+        match acceptor.accept()? {
+            Accepted::Connection(connection) if stage.workers.connections_open() >= stage.connections_max as u64 => {
+                acceptor.refuse(connection);
             }
+            Accepted::Connection(connection) => {
+                counters.accepted.add(1);
+                let mailbox = turns.next().expect("a model with network threads has one");
+                mailbox.send(Message::Connection(connection), counters);
+            }
+            Accepted::None | Accepted::WouldBlock => {}
+            Accepted::Shutdown => break,
         }
     }
     Ok(())

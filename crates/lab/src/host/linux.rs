@@ -1,0 +1,264 @@
+//! What Linux says of itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use load::interface::{self, Hardware};
+use rustix::process::{Resource, getrlimit};
+
+use super::Host;
+use crate::probe;
+
+/// How long planning waits for the kernel's stamps, which usually come at once.
+const STAMPS_PATIENCE: Duration = Duration::from_millis(8);
+
+/// This host.
+pub(super) fn this() -> Host {
+    let allowed = allowed_cpus();
+    let ports = read("/proc/sys/net/ipv4/ip_local_port_range")
+        .and_then(|text| {
+            let mut ends = text.split_whitespace().map(|end| end.parse::<u64>().ok());
+            Some((ends.next()??, ends.next()??))
+        })
+        .map_or(28_232, |(low, high)| high.saturating_sub(low) + 1);
+    Host {
+        cores: cores(&allowed),
+        descriptors_max: getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX),
+        tasks_max: tasks_max(),
+        mappings_max: number("/proc/sys/vm/max_map_count").unwrap_or(65_530),
+        ports,
+        memory_bytes: memory_bytes(),
+        facts: facts(&allowed),
+    }
+}
+
+fn read(path: &str) -> Option<String> {
+    fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+}
+
+fn number(path: &str) -> Option<u64> {
+    read(path)?.parse().ok()
+}
+
+fn meminfo_bytes(name: &str) -> Option<u64> {
+    let text = read("/proc/meminfo")?;
+    let kib: u64 = text.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next()?.parse().ok())?;
+    Some(kib * 1024)
+}
+
+/// What is available, or the cgroup's limit if that is less. It is too generous by what the cgroup uses already, much of
+/// which is page cache that gives way.
+fn memory_bytes() -> u64 {
+    [meminfo_bytes("MemAvailable:"), cgroup_memory_max()].into_iter().flatten().min().unwrap_or(u64::MAX)
+}
+
+fn allowed_cpus() -> Vec<usize> {
+    let set = rustix::thread::sched_getaffinity(None).unwrap_or_default();
+    (0..rustix::thread::CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect()
+}
+
+/// Allowed CPUs, siblings of one core together, in order.
+fn cores(allowed: &[usize]) -> Vec<Vec<usize>> {
+    let mut cores: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    for &cpu in allowed {
+        let siblings = read(&format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"));
+        let first = siblings.as_deref().and_then(|list| list.split([',', '-']).next()?.parse().ok()).unwrap_or(cpu);
+        cores.entry(format!("{first:08}")).or_default().push(cpu);
+    }
+    cores.into_values().collect()
+}
+
+/// The least limit that this process's cgroup, or one above it, sets. `limit` reads it from a group's folder of
+/// `controller`, whose files have other names in version 1.
+fn cgroup_least<T: Ord>(controller: &str, limit: impl Fn(&str, Version) -> Option<T>) -> Option<T> {
+    let own = read("/proc/self/cgroup")?;
+    own.lines()
+        .filter_map(|line| {
+            let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+            let (folder, version) = match controllers {
+                "" => (String::new(), Version::Two),
+                _ if controllers.split(',').any(|one| one == controller) => (format!("/{controller}"), Version::One),
+                _ => return None,
+            };
+            let groups = Path::new(path).ancestors();
+            groups.filter_map(|group| limit(&format!("/sys/fs/cgroup{folder}{}", group.display()), version)).min()
+        })
+        .min()
+}
+
+/// Of the cgroup interface.
+#[derive(Clone, Copy)]
+enum Version {
+    One,
+    Two,
+}
+
+fn cgroup_limit(controller: &str, name: &str, name_v1: &str) -> Option<u64> {
+    cgroup_least(controller, |group, version| match version {
+        Version::One => number(&format!("{group}/{name_v1}")),
+        Version::Two => number(&format!("{group}/{name}")),
+    })
+}
+
+/// CPU time that may be used, in thousandths of a CPU.
+fn cgroup_milli_cpus_max() -> Option<u64> {
+    cgroup_least("cpu", |group, version| {
+        let (quota, period) = match version {
+            Version::One => {
+                // Without a limit the quota is -1, which is no number here.
+                (number(&format!("{group}/cpu.cfs_quota_us"))?, number(&format!("{group}/cpu.cfs_period_us"))?)
+            }
+            Version::Two => {
+                let max = read(&format!("{group}/cpu.max"))?;
+                let (quota, period) = max.split_once(' ')?;
+                (quota.parse().ok()?, period.parse().ok()?)
+            }
+        };
+        (quota * 1000).checked_div(period)
+    })
+}
+
+fn cgroup_tasks_max() -> Option<u64> {
+    cgroup_limit("pids", "pids.max", "pids.max")
+}
+
+fn cgroup_memory_max() -> Option<u64> {
+    // Version 1 says "no limit" with the largest number of pages.
+    cgroup_limit("memory", "memory.max", "memory.limit_in_bytes").filter(|bytes| *bytes < 1 << 60)
+}
+
+/// Whether this runs in a container, by what container engines leave behind.
+fn container() -> Option<String> {
+    let engine = [("/.dockerenv", "docker"), ("/run/.containerenv", "podman")];
+    let left = engine.iter().find(|(path, _)| Path::new(path).exists()).map(|(_, name)| (*name).to_owned());
+    left.or_else(|| read("/run/systemd/container"))
+}
+
+fn tasks_max() -> (u64, String) {
+    let limits = [
+        (getrlimit(Resource::Nproc).maximum, "the limit of processes (ulimit -Hu)"),
+        (number("/proc/sys/kernel/threads-max"), "kernel.threads-max"),
+        (number("/proc/sys/kernel/pid_max"), "kernel.pid_max"),
+        (cgroup_tasks_max(), "the cgroup's pids.max"),
+    ];
+    let (limit, name) =
+        limits.into_iter().filter_map(|(limit, name)| Some((limit?, name))).min().unwrap_or((u64::MAX, "no limit"));
+    (limit, name.to_owned())
+}
+
+fn facts(allowed: &[usize]) -> BTreeMap<String, String> {
+    let cpuinfo = read("/proc/cpuinfo").unwrap_or_default();
+    let of_cpu = |name: &str| {
+        cpuinfo
+            .lines()
+            .find(|line| line.starts_with(name))
+            .and_then(|line| Some(line.split_once(':')?.1.trim().to_owned()))
+    };
+    let flags = of_cpu("flags").unwrap_or_default();
+    let has = |flag: &str| flags.split_whitespace().any(|word| word == flag);
+    let stat = read("/proc/stat").unwrap_or_default();
+    let steal = stat.lines().next().and_then(|line| line.split_whitespace().nth(8).map(str::to_owned));
+    let limit = |resource| getrlimit(resource).maximum.map_or("unlimited".to_owned(), |limit| limit.to_string());
+    let uname = rustix::system::uname();
+    let facts = [
+        ("kernel", Some(format!("{} {}", uname.release().to_string_lossy(), uname.version().to_string_lossy()))),
+        ("machine", Some(uname.machine().to_string_lossy().into_owned())),
+        ("host name", Some(uname.nodename().to_string_lossy().into_owned())),
+        ("cpu", of_cpu("model name")),
+        ("cpus allowed", Some(crate::units::Cpus(allowed.to_vec()).to_string())),
+        ("cores", Some(format!("{:?}", cores(allowed)))),
+        ("cpus online", read("/sys/devices/system/cpu/online")),
+        ("cpus isolated", read("/sys/devices/system/cpu/isolated")),
+        ("cpus nohz_full", read("/sys/devices/system/cpu/nohz_full")),
+        ("smt", read("/sys/devices/system/cpu/smt/active").map(|on| if on == "1" { "on" } else { "off" }.to_owned())),
+        ("governor", of_all(allowed, "cpufreq/scaling_governor")),
+        ("cpufreq driver", read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver")),
+        ("boost", read("/sys/devices/system/cpu/cpufreq/boost")),
+        ("turbo disabled", read("/sys/devices/system/cpu/intel_pstate/no_turbo")),
+        ("cpuidle driver", read("/sys/devices/system/cpu/cpuidle/current_driver")),
+        ("cpuidle governor", read("/sys/devices/system/cpu/cpuidle/current_governor")),
+        ("cpuidle states", idle_states(allowed)),
+        ("timer slack ns", rustix::thread::current_timer_slack().ok().map(|ns| ns.to_string())),
+        ("clocksource", read("/sys/devices/system/clocksource/clocksource0/current_clocksource")),
+        ("clocksources", read("/sys/devices/system/clocksource/clocksource0/available_clocksource")),
+        ("invariant tsc", Some((has("constant_tsc") && has("nonstop_tsc")).to_string())),
+        ("container", container()),
+        ("cgroup memory max bytes", cgroup_memory_max().map(|bytes| bytes.to_string())),
+        ("cgroup cpus max", cgroup_milli_cpus_max().map(|milli| format!("{}.{:03}", milli / 1000, milli % 1000))),
+        ("cgroup tasks max", cgroup_tasks_max().map(|tasks| tasks.to_string())),
+        ("hypervisor", Some(has("hypervisor").to_string())),
+        ("steal ticks", steal),
+        ("memory bytes", meminfo_bytes("MemTotal:").map(|bytes| bytes.to_string())),
+        ("memory available bytes", meminfo_bytes("MemAvailable:").map(|bytes| bytes.to_string())),
+        ("load average", read("/proc/loadavg")),
+        ("descriptors max", Some(limit(Resource::Nofile))),
+        ("processes max", Some(limit(Resource::Nproc))),
+        ("threads-max", read("/proc/sys/kernel/threads-max")),
+        ("pid_max", read("/proc/sys/kernel/pid_max")),
+        ("max_map_count", read("/proc/sys/vm/max_map_count")),
+        ("somaxconn", read("/proc/sys/net/core/somaxconn")),
+        ("tcp_max_syn_backlog", read("/proc/sys/net/ipv4/tcp_max_syn_backlog")),
+        ("port range", read("/proc/sys/net/ipv4/ip_local_port_range").map(|range| range.replace('\t', "-"))),
+        ("io_uring disabled", read("/proc/sys/kernel/io_uring_disabled")),
+        ("io_uring", Some(probe::io_uring().map_or_else(|error| format!("refused: {error}"), |()| "allowed".into()))),
+        ("kernel timestamps", Some(kernel_timestamps(STAMPS_PATIENCE))),
+        ("hardware timestamps", Some(hardware_timestamps())),
+        ("mitigations", Some(vulnerabilities("Mitigation"))),
+        ("vulnerable", Some(vulnerabilities("Vulnerable"))),
+        ("network", Some("loopback: requests and responses do not pass a network interface".to_owned())),
+    ];
+    facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+}
+
+/// What the file `name` says of all `cpus`, each value once.
+fn of_all(cpus: &[usize], name: &str) -> Option<String> {
+    let values = cpus.iter().filter_map(|cpu| read(&format!("/sys/devices/system/cpu/cpu{cpu}/{name}")));
+    let values: Vec<String> = values.collect::<BTreeSet<_>>().into_iter().collect();
+    (!values.is_empty()).then(|| values.join(" "))
+}
+
+/// Idle states of the first CPU that are not turned off, with the time that leaving each takes: `POLL 0 us, C1 2 us`.
+fn idle_states(allowed: &[usize]) -> Option<String> {
+    let folder = format!("/sys/devices/system/cpu/cpu{}/cpuidle", allowed.first()?);
+    let states: Vec<String> = (0..)
+        .map(|number| format!("{folder}/state{number}"))
+        .map_while(|state| Some((read(&format!("{state}/name"))?, state)))
+        .filter(|(_, state)| number(&format!("{state}/disable")) != Some(1))
+        .filter_map(|(name, state)| Some(format!("{name} {} us", number(&format!("{state}/latency"))?)))
+        .collect();
+    (!states.is_empty()).then(|| states.join(", "))
+}
+
+/// Whether the kernel stamps packets on loopback, as far as it shows within `patience`.
+pub(crate) fn kernel_timestamps(patience: Duration) -> String {
+    match load::stamps_on_loopback(patience) {
+        Ok(load::Stamped { sent: true, received: true }) => "sent and received".into(),
+        Ok(load::Stamped { sent: true, .. }) => "sent only".into(),
+        Ok(load::Stamped { received: true, .. }) => "received only".into(),
+        Ok(_) => format!("none within {} ms", patience.as_millis()),
+        Err(error) => format!("refused: {error}"),
+    }
+}
+
+/// Interfaces that stamp packets with a clock of their own.
+fn hardware_timestamps() -> String {
+    let interfaces = fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
+    let interfaces = interfaces.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    words(interfaces.filter(|name| interface::hardware(name) != Hardware::None))
+}
+
+/// Vulnerabilities of which the kernel says what begins with `state`, by name.
+fn vulnerabilities(state: &str) -> String {
+    let Ok(entries) = fs::read_dir("/sys/devices/system/cpu/vulnerabilities") else { return "unknown".into() };
+    let entries = entries.flatten();
+    let entries = entries.filter(|entry| fs::read_to_string(entry.path()).is_ok_and(|text| text.starts_with(state)));
+    words(entries.map(|entry| entry.file_name().to_string_lossy().into_owned()))
+}
+
+/// In order, or `none`.
+fn words(words: impl Iterator<Item = String>) -> String {
+    let words: Vec<String> = words.collect::<BTreeSet<_>>().into_iter().collect();
+    if words.is_empty() { "none".into() } else { words.join(" ") }
+}

@@ -1,0 +1,67 @@
+//! Where no kernel stamps what is sent: nobody has a [`Stamper`], and who asks for one is told why.
+
+use std::convert::Infallible;
+use std::marker::PhantomData;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+
+use crate::config::{LoadConfig, Timestamps};
+use crate::error::LoadError;
+use crate::record::{Link, Record, Stamp};
+use crate::summary::KernelFacts;
+use crate::waiter::Flags;
+
+/// Whether this system can take them at all.
+///
+/// # Errors
+/// Why not.
+pub fn check(timestamps: Timestamps) -> Result<(), String> {
+    match timestamps {
+        Timestamps::Client => Ok(()),
+        Timestamps::Kernel => Err("timestamps: the kernel's (SO_TIMESTAMPING) need Linux; use client".to_owned()),
+    }
+}
+
+/// There is none.
+pub struct Stamping(Infallible);
+
+impl Stamping {
+    /// Refuses.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn switch_on(_config: &LoadConfig, _sockets: &[OwnedFd]) -> Result<Self, LoadError> {
+        Err(LoadError::Config(check(Timestamps::Kernel).expect_err("there are none")))
+    }
+
+    /// Never called.
+    pub fn stamper<'a>(&self, _config: &LoadConfig, _stamps: &'a [Stamp], _connections: usize) -> Stamper<'a> {
+        match self.0 {}
+    }
+
+    /// Never called.
+    pub fn facts(self, _wall_clock_stepped: bool) -> KernelFacts {
+        match self.0 {}
+    }
+}
+
+/// There is none.
+pub struct Stamper<'a>(Infallible, PhantomData<&'a Stamp>);
+
+impl Stamper<'_> {
+    /// Never called.
+    pub fn is_all(&mut self, _: Flags, _: BorrowedFd<'_>, _: usize, _: &Link, _: &[Record]) -> bool {
+        match self.0 {}
+    }
+
+    /// Never called.
+    pub fn read(&mut self, _io: BorrowedFd<'_>, _inbox: &mut Vec<u8>) -> Result<usize, Errno> {
+        match self.0 {}
+    }
+
+    /// Never called.
+    pub fn arrived(&self, _record: usize) {
+        match self.0 {}
+    }
+}

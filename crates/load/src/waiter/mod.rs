@@ -1,0 +1,52 @@
+//! How a thread of the client waits for many sockets: the system's own interest list, under one interface.
+
+#[cfg(target_os = "linux")]
+mod epoll;
+#[cfg(not(target_os = "linux"))]
+mod kqueue;
+
+#[cfg(target_os = "linux")]
+pub use epoll::{Events, Flags, Waiter};
+#[cfg(not(target_os = "linux"))]
+pub use kqueue::{Events, Flags, Waiter};
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    fn ready(waiter: &Waiter, events: &mut Events) -> Vec<usize> {
+        waiter.wait(events, Duration::ZERO).unwrap();
+        let mut ready: Vec<usize> = events.iter().map(|(number, _)| number).collect();
+        ready.sort_unstable();
+        ready
+    }
+
+    #[test]
+    fn what_is_unread_is_reported_until_it_is_forgotten() {
+        let (waiter, mut events) = (Waiter::new().unwrap(), Events::with_capacity(8));
+        let pairs: Vec<_> = (0..3).map(|_| UnixStream::pair().unwrap()).collect();
+        pairs.iter().enumerate().for_each(|(at, (ours, _))| waiter.add(ours.as_fd(), at).unwrap());
+        assert_eq!(ready(&waiter, &mut events), []);
+        (&pairs[1].1).write_all(b"x").unwrap();
+        (&pairs[2].1).write_all(b"x").unwrap();
+        assert_eq!(ready(&waiter, &mut events), [1, 2]);
+        waiter.doze(1_000_000);
+        (&pairs[1].0).read_exact(&mut [0]).unwrap();
+        assert_eq!(ready(&waiter, &mut events), [2], "a doze takes nothing, and what is unread stays");
+        waiter.forget(pairs[2].0.as_fd());
+        assert_eq!(ready(&waiter, &mut events), []);
+    }
+
+    #[test]
+    fn a_doze_is_no_shorter_than_asked() {
+        let waiter = Waiter::new().unwrap();
+        let started = Instant::now();
+        waiter.doze(3_000_000);
+        assert!(started.elapsed() >= Duration::from_millis(3));
+    }
+}

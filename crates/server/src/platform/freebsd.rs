@@ -1,0 +1,77 @@
+//! FreeBSD.
+
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::{io, ptr};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::pipe::PipeFlags;
+use rustix::process::Signal;
+
+use crate::counters::Totals;
+use crate::usage;
+
+/// Not an option of mmap(2): pages that are never used are not set aside anyway.
+pub(crate) const MAP_NORESERVE: libc::c_int = 0;
+
+/// The most that the soft limit of descriptors may be where the hard one is higher, or there is none.
+pub const DESCRIPTORS_MAX: Option<u64> = None;
+
+/// Has this process get `signal` when its parent ends (PROC_PDEATHSIG_CTL).
+///
+/// # Errors
+/// As procctl(2) has them.
+pub fn die_with_parent(signal: Signal) -> io::Result<()> {
+    Ok(rustix::process::set_parent_process_death_signal(Some(signal))?)
+}
+
+/// A stream socket.
+pub(crate) fn socket(family: AddressFamily, nonblocking: bool) -> io::Result<OwnedFd> {
+    Ok(rustix::net::socket_with(family, SocketType::STREAM, flags(nonblocking), None)?)
+}
+
+/// System calls of one [`accept`], to be counted.
+pub(crate) const ACCEPT_SYSCALLS: u64 = 1;
+
+/// One accept4. What it makes blocks or not as the flags say, whatever the listener does.
+#[inline]
+pub(crate) fn accept(listener: &OwnedFd, nonblocking: bool) -> rustix::io::Result<OwnedFd> {
+    rustix::net::accept_with(listener, flags(nonblocking))
+}
+
+fn flags(nonblocking: bool) -> SocketFlags {
+    SocketFlags::CLOEXEC | if nonblocking { SocketFlags::NONBLOCK } else { SocketFlags::empty() }
+}
+
+/// A pipe of which neither end blocks.
+pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?)
+}
+
+/// CPU time and switches of the calling thread.
+pub(crate) fn of_this_thread() -> Totals {
+    usage::used_by(libc::RUSAGE_THREAD)
+}
+
+/// CPU time and switches of a child that lives (kern.proc.pid); nothing when it has gone.
+pub(crate) fn of_child(pid: i32) -> Totals {
+    let name = [libc::CTL_KERN, libc::KERN_PROC, libc::KERN_PROC_PID, pid];
+    let mut process = MaybeUninit::<libc::kinfo_proc>::zeroed();
+    let mut bytes = size_of::<libc::kinfo_proc>();
+    // SAFETY: the kernel writes at most `bytes` into `process`, and how many it wrote into `bytes`.
+    let result = unsafe {
+        let length = name.len() as libc::c_uint;
+        libc::sysctl(name.as_ptr(), length, process.as_mut_ptr().cast(), &raw mut bytes, ptr::null(), 0)
+    };
+    if result != 0 || bytes != size_of::<libc::kinfo_proc>() {
+        return Totals::default();
+    }
+    // SAFETY: the kernel has just filled it in; it was zeroed before, which is a valid value.
+    let process = unsafe { process.assume_init() };
+    Totals {
+        cpu_children_ns: process.ki_runtime * 1_000,
+        voluntary_switches: process.ki_rusage.ru_nvcsw as u64,
+        involuntary_switches: process.ki_rusage.ru_nivcsw as u64,
+        ..Totals::default()
+    }
+}

@@ -1,0 +1,186 @@
+//! Linux.
+
+use std::fs;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::pipe::PipeFlags;
+use rustix::process::{Resource, Signal};
+use rustix::thread::CpuSet;
+
+use crate::counters::Totals;
+use crate::usage;
+use crate::workers::{Counters, Workers};
+
+/// Limits that a server raises.
+pub const RAISED: &[Resource] = &[Resource::Nofile, Resource::Nproc, Resource::Sigpending];
+
+/// mmap(2): pages that are never used are not set aside.
+pub(crate) const MAP_NORESERVE: libc::c_int = libc::MAP_NORESERVE;
+
+/// The most that the soft limit of descriptors may be where the hard one is higher, or there is none.
+pub const DESCRIPTORS_MAX: Option<u64> = None;
+
+/// Whether shutdown(2) of a listener wakes who waits in accept, for good. A listener for blocking loops blocks then.
+pub const SHUTDOWN_WAKES_ACCEPT: bool = true;
+
+/// Most processes whose memory is read one by one; of more, as many are read, evenly spread, and the rest reckoned.
+const PROCESSES_READ_MAX: usize = 64;
+
+/// Has this process get `signal` when its parent ends.
+///
+/// # Errors
+/// As prctl(2) has them.
+pub fn die_with_parent(signal: Signal) -> io::Result<()> {
+    Ok(rustix::process::set_parent_process_death_signal(Some(signal))?)
+}
+
+/// A stream socket.
+pub(crate) fn socket(family: AddressFamily, nonblocking: bool) -> io::Result<OwnedFd> {
+    Ok(rustix::net::socket_with(family, SocketType::STREAM, flags(nonblocking), None)?)
+}
+
+/// System calls of one [`accept`], to be counted.
+pub(crate) const ACCEPT_SYSCALLS: u64 = 1;
+
+/// One accept4.
+#[inline]
+pub(crate) fn accept(listener: &OwnedFd, nonblocking: bool) -> rustix::io::Result<OwnedFd> {
+    rustix::net::accept_with(listener, flags(nonblocking))
+}
+
+fn flags(nonblocking: bool) -> SocketFlags {
+    SocketFlags::CLOEXEC | if nonblocking { SocketFlags::NONBLOCK } else { SocketFlags::empty() }
+}
+
+/// Whether a loop that blocks may accept now, or `stop` says that it is over. Here accept itself does the waiting.
+#[inline]
+#[allow(clippy::unnecessary_wraps, reason = "elsewhere it waits, and may fail")]
+pub(crate) fn may_accept(_listener: &OwnedFd, _stop: BorrowedFd<'_>, _counters: &Counters) -> io::Result<bool> {
+    Ok(true)
+}
+
+/// A pipe of which neither end blocks.
+pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?)
+}
+
+/// Keeps the calling thread, and those that it starts, on `cpus`; where it is when there are none.
+pub(crate) fn pin(cpus: &[usize]) -> io::Result<()> {
+    if cpus.is_empty() {
+        return Ok(());
+    }
+    let mut set = CpuSet::new();
+    for &cpu in cpus {
+        if cpu >= CpuSet::MAX_CPU {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        set.set(cpu);
+    }
+    Ok(rustix::thread::sched_setaffinity(None, &set)?)
+}
+
+/// Lets the calling thread go before all that serve (`true`), or take its turn again. Where it is not permitted, it takes
+/// its turn.
+pub(crate) fn set_precedence(first: bool) {
+    let (policy, sched_priority) = if first { (libc::SCHED_FIFO, 1) } else { (libc::SCHED_OTHER, 0) };
+    let parameters = libc::sched_param { sched_priority };
+    // SAFETY: of the calling thread; `parameters` lives across the call.
+    unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) };
+}
+
+/// CPU time and switches of the calling thread.
+pub(crate) fn of_this_thread() -> Totals {
+    usage::used_by(libc::RUSAGE_THREAD)
+}
+
+/// CPU time and switches of a child that lives; nothing when it has gone.
+pub(crate) fn of_child(pid: i32) -> Totals {
+    let cpu_children_ns = cpu_ns(pid).unwrap_or(0);
+    let (voluntary_switches, involuntary_switches) = switches(&format!("/proc/{pid}/status")).unwrap_or_default();
+    Totals { cpu_children_ns, voluntary_switches, involuntary_switches, ..Totals::default() }
+}
+
+/// Voluntary and involuntary context switches of the thread whose `status` is at `path`; `None` when it has gone.
+pub(crate) fn switches(path: &str) -> Option<(u64, u64)> {
+    let status = fs::read_to_string(path).ok()?;
+    Some((field(&status, "voluntary_ctxt_switches:")?, field(&status, "nonvoluntary_ctxt_switches:")?))
+}
+
+/// CPU time of another process, to the nanosecond; `None` when it has gone.
+pub(crate) fn cpu_ns(pid: i32) -> Option<u64> {
+    let mut clock = 0;
+    // SAFETY: the C library fills in `clock`.
+    if unsafe { libc::clock_getcpuclockid(pid, &raw mut clock) } != 0 {
+        return None;
+    }
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel fills in `time`.
+    if unsafe { libc::clock_gettime(clock, &raw mut time) } != 0 {
+        return None;
+    }
+    Some(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+/// User memory of this process and its children, in bytes, shared pages divided among those that share them.
+pub(crate) fn memory_user_bytes(workers: &Workers) -> Option<u64> {
+    let children: Vec<i32> = workers.taken().filter_map(|slot| slot.process()).collect();
+    Some(proportional_bytes("self") + memory_user_bytes_of(&children))
+}
+
+/// User memory of these processes, in bytes, likewise.
+pub(crate) fn memory_user_bytes_of(processes: &[i32]) -> u64 {
+    if processes.is_empty() {
+        return 0;
+    }
+    let step = processes.len().div_ceil(PROCESSES_READ_MAX);
+    let read: Vec<u64> = processes.iter().step_by(step).map(|pid| proportional_bytes(&pid.to_string())).collect();
+    read.iter().sum::<u64>() * processes.len() as u64 / read.len() as u64
+}
+
+fn proportional_bytes(process: &str) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{process}/smaps_rollup")).unwrap_or_default();
+    ["Pss_Anon:", "Pss_Shmem:"].iter().filter_map(|name| field(&text, name)).sum::<u64>() * 1024
+}
+
+/// The host's kernel memory in bytes: slab, kernel stacks, page tables and the buffers of TCP sockets.
+pub(crate) fn memory_kernel_bytes() -> Option<u64> {
+    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kib: u64 = ["Slab:", "KernelStack:", "PageTables:"].iter().filter_map(|name| field(&meminfo, name)).sum();
+    let sockets = fs::read_to_string("/proc/net/sockstat").unwrap_or_default();
+    let buffer_pages = sockets
+        .lines()
+        .find_map(|line| line.strip_prefix("TCP:")?.rsplit_once("mem ")?.1.trim().parse::<u64>().ok())
+        .unwrap_or(0);
+    Some(kib * 1024 + buffer_pages * rustix::param::page_size() as u64)
+}
+
+/// The number after `name` at the beginning of a line.
+pub(crate) fn field(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next()?.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_found_at_line_starts_only() {
+        let text = "Name:\tx\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t7\n";
+        assert_eq!(field(text, "voluntary_ctxt_switches:"), Some(12));
+        assert_eq!(field(text, "nonvoluntary_ctxt_switches:"), Some(7));
+        assert_eq!(field(text, "absent:"), None);
+    }
+
+    #[test]
+    fn the_kernel_answers_for_this_process() {
+        let mut sum = 0u64;
+        while usage::of_this_process().cpu_ns() < 1_000_000 {
+            sum = std::hint::black_box(sum + 1);
+        }
+        assert!(cpu_ns(std::process::id() as i32).unwrap() >= 1_000_000);
+        assert!(proportional_bytes("self") > 0);
+        assert!(memory_kernel_bytes().unwrap() > 0);
+    }
+}

@@ -1,0 +1,20 @@
+//! What differs between the systems: the same names for each, one file a system, and `bsd` for what FreeBSD and macOS have
+//! in common. What a system has not at all (mechanisms, pools, runtimes) is not here: it is left out of the tables.
+
+#[cfg(any(target_os = "freebsd", target_os = "macos"))]
+mod bsd;
+#[cfg(target_os = "freebsd")]
+mod freebsd;
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(target_os = "macos")]
+mod macos;
+
+#[cfg(any(target_os = "freebsd", target_os = "macos"))]
+pub use bsd::*;
+#[cfg(target_os = "freebsd")]
+pub use freebsd::*;
+#[cfg(target_os = "linux")]
+pub use linux::*;
+#[cfg(target_os = "macos")]
+pub use macos::*;
