@@ -113,6 +113,10 @@ pub struct Server {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<AcceptName>")]
     pub accept: Option<Accept>,
+    /// Whether the kernel counts the servers' system calls too, of runtimes as well. That makes each call dearer, so that
+    /// figures with it and without are not comparable.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub count_syscalls: bool,
 }
 
 impl Server {

@@ -94,8 +94,9 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
             trials.push(trial(experiment, &placement, trials.len() as u32, repeat, workload, architecture));
         }
     }
+    let mut kernel = Answers::default();
     for trial in &mut trials {
-        trial.impossible = impossible(trial, host);
+        trial.impossible = impossible(trial, host, &mut kernel);
     }
     Ok(Plan { experiment: experiment.name.clone(), seed: experiment.seed, placement: placement.sentence, trials })
 }
@@ -160,6 +161,7 @@ fn trial(
         cpus: placement.server.clone(),
         // The client's, and some to spare, so that the limit under test is the system's and not ours.
         connections_max: load.connections_and_idle().saturating_add(16),
+        count_syscalls: experiment.server.count_syscalls,
     };
     Trial { index, repeat, architecture, workload, serve, load, impossible: Vec::new() }
 }
@@ -176,8 +178,30 @@ fn trial_seed(seed: u64, workload: &Workload, repeat: u32) -> u64 {
     })
 }
 
+/// What the kernel says that only a try shows, each asked once: a try takes descriptors and memory of its own.
+#[derive(Default)]
+struct Answers {
+    can_run: Vec<(Architecture, Result<(), String>)>,
+    can_count: Option<Result<(), String>>,
+}
+
+impl Answers {
+    fn can_run(&mut self, architecture: Architecture) -> Result<(), String> {
+        if let Some((_, answer)) = self.can_run.iter().find(|(asked, _)| *asked == architecture) {
+            return answer.clone();
+        }
+        let answer = architecture.can_run();
+        self.can_run.push((architecture, answer.clone()));
+        answer
+    }
+
+    fn can_count(&mut self) -> Result<(), String> {
+        self.can_count.get_or_insert_with(server::outside::can_count).clone()
+    }
+}
+
 /// Every reason why a trial cannot be run on `host`.
-fn impossible(trial: &Trial, host: &Host) -> Vec<String> {
+fn impossible(trial: &Trial, host: &Host, kernel: &mut Answers) -> Vec<String> {
     let connections = u64::from(trial.load.connections_and_idle());
     let model = trial.architecture.model;
     let mut reasons = Vec::new();
@@ -215,11 +239,16 @@ fn impossible(trial: &Trial, host: &Host) -> Vec<String> {
             need("processes", workers + TASKS_BESIDE, *tasks_max, tasks_limit, "raise that limit");
         }
     }
-    if let Err(reason) = trial.architecture.can_run() {
+    if let Err(reason) = kernel.can_run(trial.architecture) {
         reasons.push(format!("architectures: {}: {reason}", trial.architecture));
     }
     if let Err(reason) = trial.serve.accept.check(model) {
         reasons.push(format!("server.accept: {reason}"));
+    }
+    if trial.serve.count_syscalls
+        && let Err(reason) = kernel.can_count()
+    {
+        reasons.push(format!("server.count-syscalls: {reason}; or do without"));
     }
     if let Some(pool) = pool {
         reasons.extend(wait_for_a_pool(trial, connections, pool));

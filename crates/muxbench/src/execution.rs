@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use lab::experiment::Experiment;
 use lab::host::{Host, differences};
 use lab::plan::{Plan, plan};
@@ -100,6 +100,10 @@ pub fn resume(args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
         None => store::latest(Path::new("results"))?,
     };
     let (store, run) = Store::resume(&folder)?;
+    if run.header.trials.iter().any(|trial| trial.serve.count_syscalls) {
+        // A trial that fails is not run again.
+        server::outside::can_count().map_err(|reason| anyhow!("server.count-syscalls: {reason}"))?;
+    }
     for (fact, before, now) in differences(&run.header.host, &Host::this().facts) {
         anstream::eprintln!(
             "muxbench: this host differs from that of the run's beginning: {fact}: {before}, now {now}"

@@ -711,6 +711,7 @@ fn the_doctor_has_a_finding_for_everything_that_disturbs() {
         "backlog",
         "port range",
         "io_uring",
+        "system calls from outside",
         "kernel timestamps",
         "hardware timestamps",
         "placement",

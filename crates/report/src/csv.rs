@@ -1,9 +1,12 @@
 //! One row a trial, with every parameter and figure.
 
+use std::collections::BTreeMap;
+
 use lab::record::{Run, TrialRecord};
 use load::config::Schedule;
 use load::report::{KernelReport, Measured};
 use serde::Serialize;
+use server::counters::Totals;
 use stats::Distribution;
 
 use crate::sentence;
@@ -57,6 +60,10 @@ struct Row {
     server_cpu_ns: Option<u64>,
     server_switches: Option<u64>,
     server_syscalls: Option<u64>,
+    /// As in `read=1000 write=1000`.
+    server_syscalls_by_kind: String,
+    server_syscalls_outside: Option<u64>,
+    server_syscalls_outside_by_kind: String,
     memory_user_bytes_per_connection: Option<f64>,
     memory_kernel_bytes_per_connection: Option<f64>,
 }
@@ -84,6 +91,10 @@ fn row(record: &TrialRecord) -> Row {
     let response = |figure: fn(&Distribution) -> u64| load.map(|load| figure(&load.response.distribution));
     let kernel = |time: fn(&KernelReport) -> &Measured, figure: fn(&Distribution) -> u64| {
         Some(figure(&time(load?.kernel.as_ref()?).distribution))
+    };
+    let by_kind = |figure: fn(&Totals) -> &BTreeMap<String, u64>| {
+        let counts = server.into_iter().flat_map(|server| figure(&server.totals));
+        counts.map(|(kind, count)| format!("{kind}={count}")).collect::<Vec<_>>().join(" ")
     };
     Row {
         trial: trial.index,
@@ -133,6 +144,9 @@ fn row(record: &TrialRecord) -> Row {
         server_cpu_ns: server.map(|server| server.totals.cpu_ns()),
         server_switches: server.map(|server| server.totals.switches()),
         server_syscalls: server.and_then(|server| server.totals.syscalls()),
+        server_syscalls_by_kind: by_kind(|totals| &totals.syscalls),
+        server_syscalls_outside: server.and_then(|server| server.totals.syscalls_outside()),
+        server_syscalls_outside_by_kind: by_kind(|totals| &totals.syscalls_outside),
         memory_user_bytes_per_connection: server.map(|server| server.memory_user_bytes_per_connection),
         memory_kernel_bytes_per_connection: server.map(|server| server.memory_kernel_bytes_per_connection),
     }

@@ -49,6 +49,7 @@ fn trial(index: u32, repeat: u32, architecture: &str, connections: u32) -> Trial
             listen: address,
             cpus: vec![0],
             connections_max: connections,
+            count_syscalls: false,
         },
         load: LoadConfig {
             connections,

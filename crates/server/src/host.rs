@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::thread::{self, JoinHandle};
 use std::{fmt, io};
 
@@ -16,6 +16,7 @@ use crate::config::ServeConfig;
 use crate::counters::Snapshot;
 use crate::model::PerConnection;
 use crate::network::Stage;
+use crate::outside::Outside;
 use crate::workers::Workers;
 use crate::{socket, usage};
 
@@ -38,6 +39,9 @@ struct Shared {
     workers: Workers,
     /// Whether the model's system calls are all counted.
     counts_syscalls: bool,
+    /// What the kernel counts of the accept thread and all that it makes, where it is asked to. Who asks for a snapshot is
+    /// not in it.
+    outside: OnceLock<Outside>,
 }
 
 /// Why a server does not start, or ended badly.
@@ -60,6 +64,8 @@ impl Shared {
         let workers = &self.workers;
         let _precedence = usage::Precedence::take();
         let mut totals = workers.totals();
+        // Next to each other, so that both are of the same calls.
+        totals.syscalls_outside = self.outside.get().map(Outside::read).unwrap_or_default();
         usage::add_to(&mut totals, workers);
         if !self.counts_syscalls {
             // Absent, not none.
@@ -112,7 +118,8 @@ impl Server {
             Workers::new(workers as usize).map_err(failed("no memory for counters", "lower the connections"))?;
         let (stop, stopper) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
             .map_err(|e| failed("cannot create a pipe", "raise the limit of descriptors (ulimit -n)")(e.into()))?;
-        let shared = Arc::new(Shared { listener, stop, stopper, workers, counts_syscalls: model.counts_syscalls });
+        let counts_syscalls = model.counts_syscalls;
+        let shared = Arc::new(Shared { listener, stop, stopper, workers, counts_syscalls, outside: OnceLock::new() });
         // In this thread, so that a refusal is an error here; threads and children inherit it.
         pin(&config.cpus).map_err(failed(
             format_args!("cannot run on CPUs {:?}", config.cpus),
@@ -121,11 +128,20 @@ impl Server {
         // A pool's memory is its connections', as that of threads and processes made on demand is.
         let before = shared.look();
         let (started, is_started) = mpsc::channel();
+        let (counting, is_counting) = mpsc::channel();
         let thread = {
             let (shared, config) = (shared.clone(), config.clone());
             thread::Builder::new()
                 .name("accept".into())
                 .spawn(move || {
+                    if config.count_syscalls {
+                        let opened = Outside::open().map(|outside| drop(shared.outside.set(outside)));
+                        let refused = opened.is_err();
+                        let _ = counting.send(opened);
+                        if refused {
+                            return Ok(());
+                        }
+                    }
                     let stage = Stage {
                         listener: &shared.listener,
                         accept: config.accept,
@@ -142,6 +158,12 @@ impl Server {
                 .map_err(failed("cannot create a thread", "raise the limit of processes (ulimit -u)"))?
         };
         let mut server = Self { address, ready: before, shared, thread: Some(thread) };
+        if config.count_syscalls {
+            let opened = is_counting.recv().unwrap_or_else(|_| Err("the accept thread ended; try again".into()));
+            opened.map_err(|reason| {
+                failed("its system calls cannot be counted", "or do without --count-syscalls")(io::Error::other(reason))
+            })?;
+        }
         if !model.is_pool() {
             server.ready = server.snapshot();
         } else if is_started.recv().is_err() {

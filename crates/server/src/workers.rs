@@ -43,6 +43,11 @@ impl Syscall {
         (Self::Spawn, "spawn"),
         (Self::Rescan, "rescan"),
     ];
+
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        Self::ALL[self as usize].1
+    }
 }
 
 /// The kinds of operations that a kernel is asked to do by itself.

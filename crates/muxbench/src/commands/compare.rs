@@ -21,6 +21,7 @@ use crate::{execution, output};
   muxbench compare --arch epoll,mt --connections 10000 --rate 500,2000 --measure 10s --repeats 5
   muxbench compare --request 1B --response 1B --rate 8000 --json > result.json
   muxbench compare --connections 10000 --active 1/64,1 --idle 5000      # locality (kawai2006)
+  muxbench compare --arch all --explain --count-syscalls  # what each really calls, runtimes too
   muxbench compare --timestamps kernel --strict      # proof of sending; only valid trials will do
   muxbench compare --measure 1min --print-experiment > mine.toml    # the same as a file, to keep")]
 pub struct Args {
@@ -30,6 +31,10 @@ pub struct Args {
     /// How pools accept: single, shared, reuseport, exclusive [default: shared]
     #[arg(long, value_name = "ACCEPT", value_parser = named::<Accept>)]
     accept: Option<Accept>,
+    /// Have the kernel count the servers' system calls too, of runtimes as well; each call becomes dearer, so compare times
+    /// without it. Shown by --explain
+    #[arg(long)]
+    count_syscalls: bool,
     /// Connections held open, several with commas
     #[arg(long, value_name = "N", value_delimiter = ',')]
     connections: Vec<NonZeroU32>,
@@ -167,6 +172,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     experiment.placement.server = args.server_cpus;
     experiment.placement.client = args.client_cpus;
     experiment.server.accept = args.accept.or(experiment.server.accept);
+    experiment.server.count_syscalls = args.count_syscalls;
     args.client.apply(&mut experiment.client);
     // Through the file's own checks: a list with a value twice is as wrong here as there.
     let text = toml::to_string(&experiment)?;
