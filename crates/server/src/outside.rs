@@ -256,19 +256,18 @@ mod tests {
     fn counts_this_thread_and_what_it_makes_and_nobody_else() {
         let calls = |pipe: &OwnedFd, count| (0..count).for_each(|_| assert!(rustix::io::read(pipe, &mut [0]).is_err()));
         let (reader, _writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::NONBLOCK).unwrap();
-        let reader = &reader;
+        let (go, went) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
         let outside = std::thread::scope(|scope| {
-            let (go, went) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
             let counting = scope.spawn(|| {
                 let outside = Outside::open();
                 go.wait();
-                calls(reader, 1_000);
-                std::thread::scope(|scope| drop(scope.spawn(|| calls(reader, 500)).join()));
+                calls(&reader, 1_000);
+                std::thread::scope(|scope| drop(scope.spawn(|| calls(&reader, 500)).join()));
                 went.wait();
                 outside.map(|outside| outside.read())
             });
             go.wait();
-            calls(reader, 10_000);
+            calls(&reader, 10_000);
             went.wait();
             counting.join().unwrap()
         });
