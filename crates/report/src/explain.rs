@@ -65,7 +65,7 @@ fn differences(inside: &BTreeMap<String, f64>, outside: &BTreeMap<String, f64>) 
     let apart: BTreeSet<&str> = apart.collect();
     let groups = apart.into_iter().map(|kind| vec![kind]).chain([ALIKE.to_vec()]);
     let differences = groups.map(|kinds| {
-        let sum = |counts: &BTreeMap<String, f64>| kinds.iter().filter_map(|kind| counts.get(*kind)).sum();
+        let sum = |counts: &BTreeMap<String, f64>| kinds.iter().filter_map(|kind| counts.get(*kind)).fold(0.0, |a, b| a + b);
         Difference { kinds: kinds.join("+"), inside: sum(inside), outside: sum(outside) }
     });
     let is_one = |difference: &Difference| {
@@ -320,6 +320,52 @@ mod tests {
             }
         }
         insta::assert_snapshot!(render(&Summary::of(&run), 120));
+    }
+
+    #[test]
+    fn two_counts_beside_each_other() {
+        let render = |change: fn(&mut server::counters::Totals, &str)| {
+            let mut run = made_up::run();
+            for record in &mut run.records {
+                let Some(server) = &mut record.server else { continue };
+                let totals = &mut server.totals;
+                totals.syscalls_outside = totals.syscalls.clone();
+                totals.syscalls_outside.insert(OTHER.into(), 0);
+                change(totals, record.trial.architecture.model.name);
+            }
+            let text = super::render(&Summary::of(&run), 120);
+            let lines = text.lines().skip_while(|line| !line.starts_with("System calls a request"));
+            let to_the_sentences =
+                lines.take_while(|line| !line.contains(" differs ") && !line.contains("counts much"));
+            to_the_sentences.collect::<Vec<_>>().join("\n")
+        };
+        let agree = render(|totals, model| {
+            // By its number a look at everything is a wait.
+            totals.syscalls.insert("rescan".into(), 40);
+            *totals.syscalls_outside.entry("wait".into()).or_default() += 40;
+            if model == "mt" {
+                totals.syscalls.clear();
+            }
+        });
+        insta::assert_snapshot!("two_counts_that_agree", agree);
+        let differ = render(|totals, model| {
+            if model == "mt" {
+                *totals.syscalls_outside.get_mut("read").unwrap() += 30;
+                totals.syscalls_outside.insert(OTHER.into(), 20);
+            }
+        });
+        insta::assert_snapshot!("two_counts_that_differ", differ);
+    }
+
+    #[test]
+    fn counts_that_are_as_good_as_equal_do_not_differ() {
+        let counts = |read: f64, other: f64| BTreeMap::from([("read".to_owned(), read), (OTHER.to_owned(), other)]);
+        assert_eq!(differences(&counts(1.0, 0.0), &counts(1.0099, 0.0099)), []);
+        assert_eq!(differences(&counts(600.0, 0.0), &counts(605.0, 0.0)), []);
+        let differ = [Difference { kinds: "read".into(), inside: 1.0, outside: 1.02 }];
+        assert_eq!(differences(&counts(1.0, 0.0), &counts(1.02, 0.0)), differ);
+        assert_eq!(differences(&counts(1.0, 0.0), &counts(1.0, 0.02)).len(), 1);
+        assert_eq!(differences(&BTreeMap::new(), &counts(1.0, 0.0)), [], "there is nothing to compare");
     }
 
     #[test]
