@@ -134,8 +134,8 @@ fn tracepoint() -> Result<u64, String> {
     mount_nowhere().and_then(look).map_err(|error| {
         let help = match error {
             Errno::PERM | Errno::ACCESS => {
-                "run as root, or have root mount it so that you may read it (mount -t tracefs \
-                                            -o mode=755 tracefs /sys/kernel/tracing)"
+                "run as root, or have root mount it for a group of yours (mount -t tracefs -o \
+                                            gid=GROUP,mode=750 tracefs /sys/kernel/tracing)"
             }
             Errno::NODEV | Errno::NOENT => "the kernel is built without it (CONFIG_FTRACE_SYSCALLS)",
             _ => "mount it (mount -t tracefs tracefs /sys/kernel/tracing)",
