@@ -65,7 +65,8 @@ fn differences(inside: &BTreeMap<String, f64>, outside: &BTreeMap<String, f64>) 
     let apart: BTreeSet<&str> = apart.collect();
     let groups = apart.into_iter().map(|kind| vec![kind]).chain([ALIKE.to_vec()]);
     let differences = groups.map(|kinds| {
-        let sum = |counts: &BTreeMap<String, f64>| kinds.iter().filter_map(|kind| counts.get(*kind)).fold(0.0, |a, b| a + b);
+        let sum =
+            |counts: &BTreeMap<String, f64>| kinds.iter().filter_map(|kind| counts.get(*kind)).fold(0.0, |a, b| a + b);
         Difference { kinds: kinds.join("+"), inside: sum(inside), outside: sum(outside) }
     });
     let is_one = |difference: &Difference| {

@@ -136,12 +136,7 @@ impl Summary {
                 workloads.push(&trial.workload);
             }
         }
-        workloads.sort_by(|a, b| {
-            (a.connections, a.idle)
-                .cmp(&(b.connections, b.idle))
-                .then(b.active.total_cmp(&a.active))
-                .then(a.rate_per_s.total_cmp(&b.rate_per_s))
-        });
+        workloads.sort_by(|a, b| order(a, b));
         let comparisons: Vec<Comparison> = workloads.into_iter().map(|workload| comparison(run, workload)).collect();
         let ranked = comparisons.iter().flat_map(|comparison| &comparison.rows).filter(|row| row.is_ranked());
         let repeats = ranked.map(|row| row.repeats_valid).min().filter(|&repeats| repeats >= 2);
@@ -178,6 +173,14 @@ fn comparison(run: &Run, workload: &Workload) -> Comparison {
         .collect();
     rank(&mut rows, run.header.seed);
     Comparison { workload: workload.clone(), title: title(workload), rows }
+}
+
+/// The order of workloads wherever they are listed.
+pub(crate) fn order(a: &Workload, b: &Workload) -> std::cmp::Ordering {
+    (a.connections, a.idle)
+        .cmp(&(b.connections, b.idle))
+        .then(b.active.total_cmp(&a.active))
+        .then(a.rate_per_s.total_cmp(&b.rate_per_s))
 }
 
 /// Why there are no records of some trials; a reason that several share is said once.

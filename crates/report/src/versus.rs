@@ -7,7 +7,7 @@ use serde::Serialize;
 use server::Architecture;
 use stats::{Ratio, interval};
 
-use crate::summary::{MARGIN, missing, title};
+use crate::summary::{MARGIN, missing, order, title};
 use crate::table::{self, Column};
 use crate::terminal::wrap;
 use crate::{format, json, sentence};
@@ -230,10 +230,6 @@ fn groups(run: &Run) -> Vec<Group<'_>> {
         }
     }
     groups
-}
-
-fn order(a: &Workload, b: &Workload) -> std::cmp::Ordering {
-    a.connections.cmp(&b.connections).then(a.rate_per_s.total_cmp(&b.rate_per_s))
 }
 
 fn planned(groups: &[Group<'_>]) -> Vec<Planned> {
