@@ -6,6 +6,7 @@ use lab::record::{Run, TrialRecord};
 use load::config::Schedule;
 use load::report::{KernelReport, Measured};
 use serde::Serialize;
+use server::Accept;
 use server::counters::Totals;
 use stats::Distribution;
 
@@ -16,6 +17,7 @@ struct Row {
     trial: u32,
     repeat: u32,
     architecture: String,
+    accept: Accept,
     connections: u32,
     active: f64,
     idle: u32,
@@ -100,6 +102,7 @@ fn row(record: &TrialRecord) -> Row {
         trial: trial.index,
         repeat: trial.repeat,
         architecture: trial.architecture.to_string(),
+        accept: trial.serve.accept,
         connections: trial.workload.connections,
         active: trial.workload.active,
         idle: trial.workload.idle,

@@ -231,7 +231,7 @@ fn table(rows: &[Row]) -> String {
             calls += &format!(" | {}", kinds(&why.operations_per_request));
         }
         table.add_row(vec![
-            row.architecture.clone(),
+            row.label(),
             format::us(why.cpu_user_ns_per_request),
             format::us(why.cpu_system_ns_per_request),
             if why.cpu_children_ns_per_request > 0.0 {
@@ -278,7 +278,7 @@ fn two_counts(rows: &[Row], width: usize) -> String {
         };
         let cells = kinds.iter().map(|kind| cell(&|counts| counts.get(*kind).copied().unwrap_or(0.0)));
         let cells: Vec<String> = cells.chain([cell(&|counts| counts.values().sum())]).collect();
-        table.add_row([row.architecture.clone()].into_iter().chain(cells));
+        table.add_row([row.label()].into_iter().chain(cells));
     }
     align(&mut table);
     let about = "System calls a request, by the server's own count / by the kernel's, which made each of them dearer:";

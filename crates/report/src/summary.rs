@@ -5,7 +5,7 @@ use lab::units::{Share, Size};
 use load::config::{Choice, Schedule};
 use load::report::{KernelReport, Measured};
 use serde::Serialize;
-use server::ServerCounters;
+use server::{Accept, ServerCounters};
 use stats::{Distribution, Estimate, Histogram, Ratio, interval};
 
 use crate::explain::Why;
@@ -51,6 +51,11 @@ pub struct Comparison {
 pub struct Row {
     /// Its name.
     pub architecture: String,
+    /// How it accepts.
+    pub accept: Accept,
+    /// Whether that is what its model does when nothing is said.
+    #[serde(skip)]
+    accepts_as_usual: bool,
     /// `valid` when most of its repeats are, and the others are not by the server's doing; else the worst of them. Only
     /// `valid` rows are ranked, by their valid repeats alone.
     pub verdict: VerdictKind,
@@ -153,22 +158,24 @@ impl Summary {
 
 fn comparison(run: &Run, workload: &Workload) -> Comparison {
     let trials: Vec<_> = run.header.trials.iter().filter(|trial| trial.workload == *workload).collect();
-    let mut architectures: Vec<String> = Vec::new();
+    let key = |trial: &Trial| (trial.architecture.to_string(), trial.serve.accept);
+    let mut architectures: Vec<(String, Accept)> = Vec::new();
     for trial in &trials {
-        let name = trial.architecture.to_string();
-        if !architectures.contains(&name) {
-            architectures.push(name);
+        if !architectures.contains(&key(trial)) {
+            architectures.push(key(trial));
         }
     }
-    architectures.sort();
+    architectures.sort_by_key(|(name, accept)| (name.clone(), accept.to_string()));
     let mut rows: Vec<Row> = architectures
         .into_iter()
         .map(|architecture| {
-            let these = trials.iter().filter(|trial| trial.architecture.to_string() == architecture);
+            let these = trials.iter().filter(|trial| key(trial) == architecture);
+            let usual = these.clone().all(|trial| trial.serve.accept == Accept::default_of(trial.architecture.model));
             let record = |index| run.records.iter().find(|record: &&TrialRecord| record.trial.index == index);
             let records: Vec<_> = these.clone().filter_map(|trial| record(trial.index)).collect();
             let missing = missing(these.copied(), &records);
-            row(architecture, &records, missing, run.header.seed)
+            let row = row(architecture.0, &records, missing, run.header.seed);
+            Row { accept: architecture.1, accepts_as_usual: usual, ..row }
         })
         .collect();
     rank(&mut rows, run.header.seed);
@@ -275,6 +282,8 @@ fn row(architecture: String, finished: &[&TrialRecord], missing: Vec<String>, se
         kernel: kernel(&loads().filter_map(|load| load.kernel.as_ref()).collect::<Vec<_>>()),
         ratio: None,
         p50s_ns,
+        accept: Accept::default(),
+        accepts_as_usual: true,
         architecture,
     }
 }
@@ -321,6 +330,14 @@ fn cost(counters: &[&ServerCounters]) -> Option<Cost> {
 }
 
 impl Row {
+    /// Its architecture as tables have it: with how it accepts, where that is not as usual.
+    pub fn label(&self) -> String {
+        match self.accepts_as_usual {
+            true => self.architecture.clone(),
+            false => format!("{} ({})", self.architecture, self.accept),
+        }
+    }
+
     /// Whether it may be compared with others.
     pub fn is_ranked(&self) -> bool {
         self.repeats > 0 && self.verdict == VerdictKind::Valid

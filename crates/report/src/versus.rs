@@ -1,10 +1,12 @@
 //! Two runs side by side, of two kernels or two versions say: the same trials of both, B against A.
 
+use std::collections::BTreeSet;
+
 use lab::record::{Run, RunHeader, Trial, TrialRecord, VerdictKind, Workload};
 use load::LoadConfig;
 use load::config::Phases;
 use serde::Serialize;
-use server::Architecture;
+use server::{Accept, Architecture};
 use stats::{Ratio, interval};
 
 use crate::summary::{MARGIN, missing, order, title};
@@ -56,6 +58,8 @@ pub struct Side {
     pub placement: String,
     /// How the client was built, which is the same in all trials of a run.
     pub client: String,
+    /// Accept strategies of its trials where they are not their models' usual ones.
+    pub accept: Vec<String>,
 }
 
 /// A fact that is not the same on both hosts.
@@ -249,7 +253,15 @@ fn side(header: &RunHeader) -> Side {
         seed: header.seed,
         placement: header.placement.clone(),
         client: header.trials.first().map(|trial| client(&trial.load)).unwrap_or_default(),
+        accept: accept(&header.trials),
     }
+}
+
+/// Accept strategies of trials where they are not their models' usual ones, each once.
+fn accept(trials: &[Trial]) -> Vec<String> {
+    let is_unusual = |trial: &&Trial| trial.serve.accept != Accept::default_of(trial.architecture.model);
+    let unusual = trials.iter().filter(is_unusual).map(|trial| trial.serve.accept.to_string());
+    unusual.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// The client's settings in words.
@@ -411,6 +423,10 @@ pub fn render(versus: &Versus, width: usize) -> String {
     }
     if versus.a.client != versus.b.client {
         lines.push(prose(format!("The client differs: A {}; B {}.", versus.a.client, versus.b.client)));
+    }
+    if versus.a.accept != versus.b.accept {
+        let words = |side: &Side| if side.accept.is_empty() { "as usual".into() } else { side.accept.join(", ") };
+        lines.push(prose(format!("Pools accept differently: A {}; B {}.", words(&versus.a), words(&versus.b))));
     }
     if versus.a.placement != versus.b.placement {
         lines.push(prose(format!("Placement differs: A {}; B {}.", versus.a.placement, versus.b.placement)));
