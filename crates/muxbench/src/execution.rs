@@ -72,6 +72,9 @@ pub fn start(experiment: &Experiment, args: &ExecutionArgs) -> anyhow::Result<Ex
     if let Some(trial) = plan.trials.first().filter(|_| plan.trials.iter().all(|trial| !trial.impossible.is_empty())) {
         bail!("nothing of this can be run here:\n{}", trial.impossible.join("\n"));
     }
+    for warning in &plan.warnings {
+        anstream::eprintln!("muxbench: beware: {warning}");
+    }
     let time = now();
     let name = format!("{}-{}", time.replace([':', '-'], "").trim_end_matches('Z'), plan.experiment);
     let folder = args.output.clone().unwrap_or_else(|| Path::new("results").join(&name));

@@ -290,7 +290,7 @@ fn stops_while_busy_and_leaves_no_child() {
         let children = serve.children();
         let expected = match architecture.model.per_connection {
             PerConnection::Process => architecture.pool_size(8).unwrap_or(5),
-            PerConnection::Thread | PerConnection::Nothing => 0,
+            PerConnection::Thread | PerConnection::Nothing | PerConnection::Stack => 0,
         };
         assert_eq!(children.len(), expected as usize, "{architecture}");
         let (status, _) = serve.stop();

@@ -109,7 +109,9 @@ impl Server {
             held.map_err(failed(format_args!("cannot listen on {}", config.listen), "choose another address or port"))?;
         let workers = match model.per_connection {
             // And one for what several threads count in turn.
-            PerConnection::Nothing => 1 + THREADS_MAX.max(config.architecture.threads.map_or(0, NonZeroU32::get)),
+            PerConnection::Nothing | PerConnection::Stack => {
+                1 + THREADS_MAX.max(config.architecture.threads.map_or(0, NonZeroU32::get))
+            }
             PerConnection::Thread | PerConnection::Process => {
                 config.architecture.pool_size(config.connections_max).unwrap_or(config.connections_max)
             }

@@ -36,6 +36,8 @@ pub struct ModelRow {
 pub enum PerConnection {
     /// Nothing.
     Nothing,
+    /// A stack of user level, which is mappings of memory.
+    Stack,
     /// A thread.
     Thread,
     /// A process.
@@ -45,7 +47,9 @@ pub enum PerConnection {
 impl ModelRow {
     /// Whether its threads or processes are there before the first connection, and serve one at a time.
     pub fn is_pool(&self) -> bool {
-        self.takes_threads && !self.multiplexes && self.per_connection != PerConnection::Nothing
+        self.takes_threads
+            && !self.multiplexes
+            && matches!(self.per_connection, PerConnection::Thread | PerConnection::Process)
     }
 }
 

@@ -26,7 +26,7 @@ pub const ROW: ModelRow = ModelRow {
     multiplexes: false,
     takes_threads: true,
     counts_syscalls: false,
-    per_connection: PerConnection::Nothing,
+    per_connection: PerConnection::Stack,
     needs: "two mappings per connection of vm.max_map_count",
     can_run: || Ok(()),
     run: |stage, _| match *stage.service {
