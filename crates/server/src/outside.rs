@@ -126,10 +126,8 @@ fn tracepoint() -> Result<u64, String> {
         let length = rustix::io::read(id, &mut text)?;
         std::str::from_utf8(&text[..length]).ok().and_then(|text| text.trim().parse().ok()).ok_or(Errno::INVAL)
     };
-    for found in mounted.map(|folder| folder.and_then(look)) {
-        if let Ok(number) = found {
-            return Ok(number);
-        }
+    if let Some(number) = mounted.into_iter().find_map(|folder| folder.and_then(look).ok()) {
+        return Ok(number);
     }
     mount_nowhere().and_then(look).map_err(|error| {
         let help = match error {
