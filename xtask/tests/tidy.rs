@@ -149,7 +149,7 @@ fn unsafe_stays_where_system_calls_are() {
         "crates/server/src/network/children.rs",
         "crates/server/src/network/pool.rs",
         "crates/server/src/network/completion.rs",
-        "crates/server/src/outside.rs",
+        "crates/server/src/tracepoints.rs",
         "crates/server/src/runtime/may.rs",
         "crates/server/src/usage.rs",
         "crates/server/src/workers.rs",

@@ -232,7 +232,7 @@ impl Answers {
     }
 
     fn can_count(&mut self) -> Result<(), String> {
-        self.can_count.get_or_insert_with(server::outside::can_count).clone()
+        self.can_count.get_or_insert_with(server::tracepoints::can_count).clone()
     }
 }
 

@@ -105,7 +105,7 @@ pub fn resume(args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
     let (store, run) = Store::resume(&folder)?;
     if run.header.trials.iter().any(|trial| trial.serve.count_syscalls) {
         // A trial that fails is not run again.
-        server::outside::can_count().map_err(|reason| anyhow!("server.count-syscalls: {reason}"))?;
+        server::tracepoints::can_count().map_err(|reason| anyhow!("server.count-syscalls: {reason}"))?;
     }
     for (fact, before, now) in differences(&run.header.host, &Host::this().facts) {
         anstream::eprintln!(

@@ -9,7 +9,7 @@ use std::process::Output;
 use common::muxbench;
 use serde_json::Value;
 use server::Architecture;
-use server::outside::{ALIKE, OTHER, can_count};
+use server::tracepoints::{ALIKE, OTHER, can_count};
 
 /// Calls by which two counts may differ, besides a share of them: they are read one after the other, and on a busy machine
 /// the reader may be kept from going on in between.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use comfy_table::{Table, presets};
 use serde::Serialize;
 use server::ServerCounters;
-use server::outside::{ALIKE, OTHER};
+use server::tracepoints::{ALIKE, OTHER};
 use server::workers::Syscall;
 
 use crate::summary::{Comparison, Row, Summary};

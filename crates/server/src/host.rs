@@ -16,7 +16,7 @@ use crate::config::ServeConfig;
 use crate::counters::Snapshot;
 use crate::model::PerConnection;
 use crate::network::Stage;
-use crate::outside::Outside;
+use crate::tracepoints::Tracepoints;
 use crate::workers::Workers;
 use crate::{socket, usage};
 
@@ -41,7 +41,7 @@ struct Shared {
     counts_syscalls: bool,
     /// What the kernel counts of the accept thread and all that it makes, where it is asked to. Who asks for a snapshot is
     /// not in it.
-    outside: OnceLock<Outside>,
+    outside: OnceLock<Tracepoints>,
 }
 
 /// Why a server does not start, or ended badly.
@@ -65,7 +65,7 @@ impl Shared {
         let _precedence = usage::Precedence::take();
         let mut totals = workers.totals();
         // Next to each other, so that both are of the same calls.
-        totals.syscalls_outside = self.outside.get().map(Outside::read).unwrap_or_default();
+        totals.syscalls_outside = self.outside.get().map(Tracepoints::read).unwrap_or_default();
         usage::add_to(&mut totals, workers);
         if !self.counts_syscalls {
             // Absent, not none.
@@ -137,7 +137,7 @@ impl Server {
                 .name("accept".into())
                 .spawn(move || {
                     if config.count_syscalls {
-                        let opened = Outside::open().map(|outside| drop(shared.outside.set(outside)));
+                        let opened = Tracepoints::open().map(|outside| drop(shared.outside.set(outside)));
                         let refused = opened.is_err();
                         let _ = counting.send(opened);
                         if refused {

@@ -8,7 +8,7 @@
 //! - [`runtime`]: a file per runtime that does the network's part in its own way; the connection path is the same
 //! - [`socket`]: listening and accepting, with the same options everywhere
 //! - [`workers`]: counters of every thread and child, in memory that they share
-//! - [`outside`]: system calls as the kernel counts them
+//! - [`tracepoints`]: system calls as the kernel counts them
 //! - [`usage`]: CPU, switches and memory, as the kernel accounts them
 //! - [`host`]: starts and stops a server in this process
 
@@ -21,7 +21,7 @@ pub mod host;
 pub mod mechanism;
 pub mod model;
 pub mod network;
-pub mod outside;
+pub mod tracepoints;
 pub mod runtime;
 pub mod socket;
 pub mod usage;

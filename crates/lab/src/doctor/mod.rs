@@ -64,7 +64,7 @@ impl Sight {
         let mut host = Host::this();
         host.facts.insert("kernel timestamps".into(), host::kernel_timestamps(STAMPS_PATIENCE));
         let counts =
-            server::outside::can_count().map_or_else(|reason| format!("refused: {reason}"), |()| "allowed".into());
+            server::tracepoints::can_count().map_or_else(|reason| format!("refused: {reason}"), |()| "allowed".into());
         host.facts.insert("system calls from outside".into(), counts);
         let noise = noise::listen(&host.cores.concat());
         Self { host, noise }

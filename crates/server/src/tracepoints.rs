@@ -67,9 +67,9 @@ pub const ALIKE: [&str; 3] = ["wait", "control", "rescan"];
 
 /// Counters of the thread that opened them, and of all that it has made since.
 #[derive(Debug)]
-pub struct Outside(Vec<(&'static str, OwnedFd)>);
+pub struct Tracepoints(Vec<(&'static str, OwnedFd)>);
 
-impl Outside {
+impl Tracepoints {
     /// Counts from now on what the calling thread does, and what it will make does.
     ///
     /// # Errors
@@ -102,7 +102,7 @@ impl Outside {
 /// # Errors
 /// Why not, and what may help.
 pub fn can_count() -> Result<(), String> {
-    Outside::open().map(drop)
+    Tracepoints::open().map(drop)
 }
 
 /// Each kind's name, and the filter that lets its calls through.
@@ -257,7 +257,7 @@ mod tests {
         let (go, went) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
         let outside = std::thread::scope(|scope| {
             let counting = scope.spawn(|| {
-                let outside = Outside::open();
+                let outside = Tracepoints::open();
                 go.wait();
                 calls(&reader, 1_000);
                 std::thread::scope(|scope| drop(scope.spawn(|| calls(&reader, 500)).join()));
