@@ -159,6 +159,7 @@ fn unsafe_stays_where_system_calls_are() {
         "crates/server/src/platform/freebsd.rs",
         "crates/server/src/platform/linux.rs",
         "crates/server/src/platform/macos.rs",
+        "crates/server/src/tracepoints.rs",
         "crates/server/src/runtime/may.rs",
         "crates/server/src/usage.rs",
         "crates/server/src/workers.rs",

@@ -134,6 +134,10 @@ pub struct Server {
     /// CPUs of the payload threads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payload_cpus: Option<Cpus>,
+    /// Whether the kernel counts the servers' system calls too, of runtimes as well. That makes each call dearer, so that
+    /// figures with it and without are not comparable.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub count_syscalls: bool,
 }
 
 impl Server {

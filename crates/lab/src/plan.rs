@@ -8,8 +8,9 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
+use server::mechanism::Spins;
 use server::model::PerConnection;
-use server::{Accept, ExecConfig, ServeConfig, Subject};
+use server::{Accept, Architecture, ExecConfig, ServeConfig, Subject};
 use wire::ServiceSpec;
 
 use crate::contender::Contender;
@@ -17,13 +18,14 @@ use crate::experiment::Experiment;
 use crate::host::Host;
 use crate::placement;
 use crate::record::{Trial, Workload};
+use crate::units::Cpus;
 
 /// Descriptors that a process needs besides its connections'.
 const DESCRIPTORS_BESIDE: u64 = 64;
 /// Tasks that exist besides a server's.
 const TASKS_BESIDE: u64 = 256;
-/// Mappings of a thread: its stack, and the guard below it.
-const MAPPINGS_PER_THREAD: u64 = 2;
+/// Mappings of a stack: itself, and the guard below it.
+const MAPPINGS_PER_STACK: u64 = 2;
 /// Mappings of a process besides its threads'.
 const MAPPINGS_BESIDE: u64 = 512;
 /// Connections that may be expected to wait behind another in a trial that is run all the same.
@@ -31,10 +33,11 @@ const WAITING_MAX: f64 = 0.01;
 /// Memory of a planned request: its record, its sample, what summarising takes, and room for the kernel's timestamps.
 const BYTES_PER_REQUEST: u64 = 176;
 /// Memory of a connection in bytes, both its ends and the kernel's part, rounded up from what was seen at 400 and 2 000
-/// connections on Linux 6: 7 kB in an event loop, 48 kB with a thread, 200 kB with a process.
+/// connections on Linux 6: 7 kB in an event loop, 17 kB more with a stack, 48 kB with a thread, 200 kB with a process.
 fn bytes_per_connection(per_connection: PerConnection) -> u64 {
     match per_connection {
         PerConnection::Nothing => 8 << 10,
+        PerConnection::Stack => 32 << 10,
         PerConnection::Thread => 64 << 10,
         PerConnection::Process => 256 << 10,
     }
@@ -54,6 +57,8 @@ pub struct Plan {
     pub seed: u64,
     /// Where server and client run, in a sentence.
     pub placement: String,
+    /// What can be run here, and will not show what it should; each said once.
+    pub warnings: Vec<String>,
     /// The trials in order.
     pub trials: Vec<Trial>,
 }
@@ -96,10 +101,43 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
             trials.push(trial(experiment, &placement, trials.len() as u32, repeat, workload, architecture));
         }
     }
+    let mut kernel = Answers::default();
     for trial in &mut trials {
-        trial.impossible = impossible(trial, host);
+        trial.impossible = impossible(trial, host, &mut kernel);
     }
-    Ok(Plan { experiment: experiment.name.clone(), seed: experiment.seed, placement: placement.sentence, trials })
+    Ok(Plan {
+        experiment: experiment.name.clone(),
+        seed: experiment.seed,
+        warnings: warnings(experiment, &placement),
+        placement: placement.sentence,
+        trials,
+    })
+}
+
+/// What a placement is too small for.
+fn warnings(experiment: &Experiment, placement: &placement::Placement) -> Vec<String> {
+    let cpus = Cpus(placement.server.clone());
+    let mut warnings = Vec::new();
+    for architecture in &experiment.architectures.0 {
+        let mechanism = architecture.ours().and_then(|architecture| architecture.mechanism);
+        let spins = mechanism.map_or(Spins::Nothing, |mechanism| mechanism.spins);
+        if spins == Spins::Nothing {
+            continue;
+        }
+        if placement.is_shared() {
+            warnings.push(format!(
+                "{architecture} keeps a whole CPU busy, and server and client share CPUs: the client will be late; give each \
+                 CPUs of its own (placement.server and placement.client, --server-cpus and --client-cpus)"
+            ));
+        }
+        if spins == Spins::KernelThread && placement.server.len() == 1 {
+            warnings.push(format!(
+                "{architecture} has a thread of the kernel that keeps a whole CPU busy, and the server has one CPU, {cpus}: \
+                 each waits for the other's turn; give it two (placement.server, --server-cpus)"
+            ));
+        }
+    }
+    warnings
 }
 
 fn workload(experiment: &Experiment, connections: u32, active: f64, rate_per_s: f64) -> Workload {
@@ -166,6 +204,7 @@ fn trial(
             work: workload.work,
             // The client's, and some to spare, so that the limit under test is the system's and not ours.
             connections_max: load.connections_and_idle().saturating_add(16),
+            count_syscalls: experiment.server.count_syscalls,
         }),
         Contender::Exec(name) => {
             let exec = &experiment.exec[name];
@@ -212,8 +251,30 @@ fn trial_seed(seed: u64, workload: &Workload, repeat: u32) -> u64 {
     })
 }
 
+/// What the kernel says that only a try shows, each asked once: a try takes descriptors and memory of its own.
+#[derive(Default)]
+struct Answers {
+    can_run: Vec<(Architecture, Result<(), String>)>,
+    can_count: Option<Result<(), String>>,
+}
+
+impl Answers {
+    fn can_run(&mut self, architecture: Architecture) -> Result<(), String> {
+        if let Some((_, answer)) = self.can_run.iter().find(|(asked, _)| *asked == architecture) {
+            return answer.clone();
+        }
+        let answer = architecture.can_run();
+        self.can_run.push((architecture, answer.clone()));
+        answer
+    }
+
+    fn can_count(&mut self) -> Result<(), String> {
+        self.can_count.get_or_insert_with(server::tracepoints::can_count).clone()
+    }
+}
+
 /// Every reason why a trial cannot be run on `host`.
-fn impossible(trial: &Trial, host: &Host) -> Vec<String> {
+fn impossible(trial: &Trial, host: &Host, kernel: &mut Answers) -> Vec<String> {
     let connections = u64::from(trial.load.connections_and_idle());
     // Of somebody else's server only the client's needs are known, and that each connection takes a descriptor.
     let ours = trial.serve.ours();
@@ -245,9 +306,13 @@ fn impossible(trial: &Trial, host: &Host) -> Vec<String> {
     let (tasks_max, tasks_limit) = &host.tasks_max;
     match per_connection {
         PerConnection::Nothing => {}
+        PerConnection::Stack => {
+            let mappings = connections * MAPPINGS_PER_STACK + MAPPINGS_BESIDE;
+            need("mappings", mappings, host.mappings_max, "vm.max_map_count", "raise it");
+        }
         PerConnection::Thread => {
             need("threads", workers + TASKS_BESIDE, *tasks_max, tasks_limit, "raise that limit");
-            let mappings = workers * MAPPINGS_PER_THREAD + MAPPINGS_BESIDE;
+            let mappings = workers * MAPPINGS_PER_STACK + MAPPINGS_BESIDE;
             need("mappings", mappings, host.mappings_max, "vm.max_map_count", "raise it");
         }
         PerConnection::Process => {
@@ -255,7 +320,7 @@ fn impossible(trial: &Trial, host: &Host) -> Vec<String> {
         }
     }
     if let Some(serve) = ours {
-        if let Err(reason) = serve.architecture.can_run() {
+        if let Err(reason) = kernel.can_run(serve.architecture) {
             reasons.push(format!("architectures: {}: {reason}", trial.architecture));
         }
         if let Err(reason) = serve.accept.check(serve.architecture.model) {
@@ -263,6 +328,11 @@ fn impossible(trial: &Trial, host: &Host) -> Vec<String> {
         }
         if let Err(reason) = serve.architecture.can_serve(&serve.service) {
             reasons.push(format!("workload.service: {reason}"));
+        }
+        if serve.count_syscalls
+            && let Err(reason) = kernel.can_count()
+        {
+            reasons.push(format!("server.count-syscalls: {reason}; or do without"));
         }
         reasons.extend(pool.and_then(|pool| wait_for_a_pool(serve, connections, pool)));
     }
@@ -450,6 +520,34 @@ mod tests {
             format!("{architecture}{accept} {connections}: {:#?}", plan.trials[0].impossible)
         });
         insta::assert_snapshot!(lines.join("\n"));
+    }
+
+    #[test]
+    fn who_keeps_a_cpu_busy_is_warned_of_where_that_hurts() {
+        let mut experiment = crate::presets::find("compare").unwrap().experiment();
+        experiment.architectures.0 = ["epoll", "spin", "io_uring-sqpoll"].map(|name| name.parse().unwrap()).into();
+        let cases = [("one CPU", 1), ("two CPUs", 2), ("four CPUs", 4)].map(|(name, cpus)| {
+            let cores = (0..cpus).map(|cpu| vec![cpu]).collect();
+            let plan = plan(&experiment, &Host { cores, ..host() }).unwrap();
+            format!("{name}: {:#?}", plan.warnings)
+        });
+        insta::assert_snapshot!(cases.join("\n"));
+    }
+
+    #[test]
+    fn a_stack_a_connection_takes_mappings() {
+        let Some(model) = server::model::MODELS.iter().find(|row| row.per_connection == PerConnection::Stack) else {
+            println!("no model with a stack per connection is compiled in");
+            return;
+        };
+        let mut experiment = crate::presets::find("compare").unwrap().experiment();
+        experiment.architectures.0 = vec![format!("{}:2", model.name).parse().unwrap()];
+        experiment.workload.connections.0 = vec![std::num::NonZeroU32::new(19_000).unwrap()];
+        let plan =
+            |mappings_max| plan(&experiment, &Host { mappings_max, ..host() }).unwrap().trials[0].impossible.clone();
+        assert_eq!(plan(65_530), [""; 0]);
+        let why = "workload.connections: 19000 needs 38512 mappings, vm.max_map_count is 30000; lower it, or raise it";
+        assert_eq!(plan(30_000), [why]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use lab::experiment::Experiment;
 use lab::host::{Host, differences};
 use lab::plan::{Plan, plan};
@@ -75,6 +75,9 @@ pub fn start(experiment: &Experiment, args: &ExecutionArgs) -> anyhow::Result<Ex
     if let Some(trial) = plan.trials.first().filter(|_| plan.trials.iter().all(|trial| !trial.impossible.is_empty())) {
         bail!("nothing of this can be run here:\n{}", trial.impossible.join("\n"));
     }
+    for warning in &plan.warnings {
+        anstream::eprintln!("muxbench: beware: {warning}");
+    }
     allow_commands(&plan.trials, args)?;
     let time = now();
     let name = format!("{}-{}", time.replace([':', '-'], "").trim_end_matches('Z'), plan.experiment);
@@ -105,6 +108,10 @@ pub fn resume(args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
     };
     let (store, run) = Store::resume(&folder)?;
     allow_commands(&run.header.trials, args)?;
+    if run.header.trials.iter().any(|trial| trial.serve.ours().is_some_and(|serve| serve.count_syscalls)) {
+        // A trial that fails is not run again.
+        server::tracepoints::can_count().map_err(|reason| anyhow!("server.count-syscalls: {reason}"))?;
+    }
     for (fact, before, now) in differences(&run.header.host, &Host::this().facts) {
         anstream::eprintln!(
             "muxbench: this host differs from that of the run's beginning: {fact}: {before}, now {now}"

@@ -291,7 +291,7 @@ fn stops_while_busy_and_leaves_no_child() {
         let children = serve.children();
         let expected = match architecture.model.per_connection {
             PerConnection::Process => architecture.pool_size(8).unwrap_or(5),
-            PerConnection::Thread | PerConnection::Nothing => 0,
+            PerConnection::Thread | PerConnection::Nothing | PerConnection::Stack => 0,
         };
         assert_eq!(children.len(), expected as usize, "{architecture}");
         let (status, _) = serve.stop();
@@ -475,8 +475,8 @@ fn what_cannot_be_built_says_why() {
     for (flags, reason) in [
         ("--arch epoll --accept shared", "one thread accepts for all"),
         ("--arch mp-prefork --accept single", "descriptors are not passed between processes"),
-        ("--arch mt-pool:100", "its 100 threads need 116 descriptors, the limit is 64"),
-        ("--arch mt-pool:40 --accept exclusive", "its 40 threads need 96 descriptors, the limit is 64"),
+        ("--arch mt-pool:100", "its 100 threads need 124 descriptors, the limit is 64"),
+        ("--arch mt-pool:40 --accept exclusive", "its 40 threads need 104 descriptors, the limit is 64"),
     ] {
         let script = format!("ulimit -n 64; exec {binary} serve {flags}");
         let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();

@@ -113,6 +113,7 @@ fn pools_are_measured_however_they_accept() {
     arguments.extend(["--accept", "exclusive"]);
     let out = text(&measure(folder.path(), &arguments).stdout);
     assert!(out.contains("mt-pool:4: architectures: mt-pool:4 serves 4 connections at a time"), "{out}");
+    assert!(out.contains("\nmt-pool:20 (exclusive) ") && out.contains("\nmp-prefork (exclusive) "), "{out}");
     let whole = json(&run(folder.path(), &["report", "--json"], 0));
     let trials = whole["trials"].as_array().unwrap();
     assert_eq!(trials.len(), 4, "the pool that is too small is not run");
@@ -711,6 +712,7 @@ fn the_doctor_has_a_finding_for_everything_that_disturbs() {
         "backlog",
         "port range",
         "io_uring",
+        "system calls from outside",
         "kernel timestamps",
         "hardware timestamps",
         "placement",

@@ -1,9 +1,13 @@
 //! One row a trial, with every parameter and figure.
 
+use std::collections::BTreeMap;
+
 use lab::record::{Run, TrialRecord};
 use load::config::Schedule;
 use load::report::{KernelReport, Measured};
 use serde::Serialize;
+use server::Accept;
+use server::counters::Totals;
 use stats::Distribution;
 
 use crate::sentence;
@@ -13,6 +17,7 @@ struct Row {
     trial: u32,
     repeat: u32,
     architecture: String,
+    accept: Option<Accept>,
     connections: u32,
     active: f64,
     idle: u32,
@@ -57,6 +62,10 @@ struct Row {
     server_cpu_ns: Option<u64>,
     server_switches: Option<u64>,
     server_syscalls: Option<u64>,
+    /// As in `read=1000 write=1000`.
+    server_syscalls_by_kind: String,
+    server_syscalls_outside: Option<u64>,
+    server_syscalls_outside_by_kind: String,
     memory_user_bytes_per_connection: Option<f64>,
     memory_kernel_bytes_per_connection: Option<f64>,
 }
@@ -85,10 +94,15 @@ fn row(record: &TrialRecord) -> Row {
     let kernel = |time: fn(&KernelReport) -> &Measured, figure: fn(&Distribution) -> u64| {
         Some(figure(&time(load?.kernel.as_ref()?).distribution))
     };
+    let by_kind = |figure: fn(&Totals) -> &BTreeMap<String, u64>| {
+        let counts = server.into_iter().flat_map(|server| figure(&server.totals));
+        counts.map(|(kind, count)| format!("{kind}={count}")).collect::<Vec<_>>().join(" ")
+    };
     Row {
         trial: trial.index,
         repeat: trial.repeat,
         architecture: trial.architecture.to_string(),
+        accept: trial.serve.ours().map(|serve| serve.accept),
         connections: trial.workload.connections,
         active: trial.workload.active,
         idle: trial.workload.idle,
@@ -133,6 +147,9 @@ fn row(record: &TrialRecord) -> Row {
         server_cpu_ns: server.map(|server| server.totals.cpu_ns()),
         server_switches: server.map(|server| server.totals.switches()),
         server_syscalls: server.and_then(|server| server.totals.syscalls()),
+        server_syscalls_by_kind: by_kind(|totals| &totals.syscalls),
+        server_syscalls_outside: server.and_then(|server| server.totals.syscalls_outside()),
+        server_syscalls_outside_by_kind: by_kind(|totals| &totals.syscalls_outside),
         memory_user_bytes_per_connection: server.and_then(|server| server.memory_user_bytes_per_connection),
         memory_kernel_bytes_per_connection: server.and_then(|server| server.memory_kernel_bytes_per_connection),
     }

@@ -7,6 +7,7 @@ use load::config::Schedule;
 use serde::Serialize;
 use stats::{Deviation, deviation};
 
+use crate::summary::order;
 use crate::table::{Column, align, fit};
 use crate::terminal::wrap;
 use crate::{format, json, sentence};
@@ -114,13 +115,7 @@ impl Deviations {
         let mut trials: Vec<TrialDeviation> =
             run.records.iter().map(|record| TrialDeviation::of(record, sends_of)).collect();
         trials.sort_by(|a, b| {
-            let (x, y) = (&a.workload, &b.workload);
-            (x.connections, x.idle)
-                .cmp(&(y.connections, y.idle))
-                .then(y.active.total_cmp(&x.active))
-                .then(x.rate_per_s.total_cmp(&y.rate_per_s))
-                .then(a.architecture.cmp(&b.architecture))
-                .then(a.trial.cmp(&b.trial))
+            order(&a.workload, &b.workload).then(a.architecture.cmp(&b.architecture)).then(a.trial.cmp(&b.trial))
         });
         Self { format: json::FORMAT, run: run.header.name.clone(), definition: DEFINITION, trials }
     }

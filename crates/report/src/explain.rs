@@ -1,10 +1,11 @@
 //! Why one architecture wins: what the servers counted of themselves, a request, and what sets each most apart from the best.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use comfy_table::{Table, presets};
 use serde::Serialize;
 use server::ServerCounters;
+use server::workers::{OTHER, Syscall, alike};
 
 use crate::summary::{Comparison, Row, Summary};
 use crate::table::{align, trim};
@@ -16,6 +17,10 @@ use crate::{format, sentence};
 pub struct Why {
     /// System calls a request, by kind; kinds that were not called are left out.
     pub syscalls_per_request: BTreeMap<String, f64>,
+    /// The same as the kernel counted them; empty where it was not asked to (`--count-syscalls`).
+    pub syscalls_outside_per_request: BTreeMap<String, f64>,
+    /// Where the two counts do not agree; empty where one of them is not there.
+    pub syscalls_differ: Vec<Difference>,
     /// Operations a request that the kernel was asked to do by itself, by kind; empty where the server does the I/O.
     pub operations_per_request: BTreeMap<String, f64>,
     /// Events that a wait reported, on average; `None` without waits.
@@ -32,6 +37,44 @@ pub struct Why {
     pub cpu_system_ns_per_request: f64,
     /// CPU time a request that the kernel does not split: that of the processes of connections, in nanoseconds.
     pub cpu_children_ns_per_request: f64,
+}
+
+/// System calls of which the server's own count and the kernel's are not the same.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Difference {
+    /// Their kind, or kinds that are compared as one.
+    pub kinds: String,
+    /// By the server's own count, a request.
+    pub inside: f64,
+    /// By the kernel's.
+    pub outside: f64,
+}
+
+/// Counts that are as near to each other as this are the same, as a share of the larger...
+const SAME_SHARE: f64 = 0.01;
+/// ...or in calls a request: both are read one after the other, while the server goes on.
+const SAME_PER_REQUEST: f64 = 0.01;
+
+/// Where two counts a request of the same calls differ.
+fn differences(inside: &BTreeMap<String, f64>, outside: &BTreeMap<String, f64>) -> Vec<Difference> {
+    if inside.is_empty() || outside.is_empty() {
+        return Vec::new();
+    }
+    let alike = alike(inside.contains_key("wake"));
+    // The kernel's count has futexes that no stage waits on: locks that somebody held.
+    let apart = inside.keys().chain(outside.keys()).map(String::as_str);
+    let apart: BTreeSet<&str> = apart.filter(|kind| !alike.contains(kind) && *kind != "wake").collect();
+    let groups = apart.into_iter().map(|kind| vec![kind]).chain([alike.to_vec()]);
+    let differences = groups.map(|kinds| {
+        let sum =
+            |counts: &BTreeMap<String, f64>| kinds.iter().filter_map(|kind| counts.get(*kind)).fold(0.0, |a, b| a + b);
+        Difference { kinds: kinds.join("+"), inside: sum(inside), outside: sum(outside) }
+    });
+    let is_one = |difference: &Difference| {
+        let (inside, outside) = (difference.inside, difference.outside);
+        (inside - outside).abs() > SAME_PER_REQUEST.max(SAME_SHARE * inside.max(outside))
+    };
+    differences.filter(is_one).collect()
 }
 
 impl Why {
@@ -54,9 +97,12 @@ impl Why {
         let each =
             |sums: &BTreeMap<String, f64>| sums.iter().map(|(kind, sum)| (kind.clone(), sum / requests)).collect();
         let (syscalls, operations) = (by_kind(|totals| &totals.syscalls), by_kind(|totals| &totals.operations));
+        let (inside, outside) = (each(&syscalls), each(&by_kind(|totals| &totals.syscalls_outside)));
         let reads = syscalls.get("read").or(by_kind(|totals| &totals.completions).get("receive")).copied();
         Some(Self {
-            syscalls_per_request: each(&syscalls),
+            syscalls_differ: differences(&inside, &outside),
+            syscalls_per_request: inside,
+            syscalls_outside_per_request: outside,
             operations_per_request: each(&operations),
             events_per_wait: syscalls.get("wait").map(|waits| sum(|totals| totals.events.unwrap_or(0)) / waits),
             bytes_per_read: reads.map(|reads| sum(|totals| totals.bytes_in.unwrap_or(0)) / reads),
@@ -72,9 +118,18 @@ impl Why {
         self.cpu_user_ns_per_request + self.cpu_system_ns_per_request + self.cpu_children_ns_per_request
     }
 
-    /// `None` where they are not counted.
+    /// By the server's own count, or else the kernel's.
+    fn syscalls_by_kind(&self) -> &BTreeMap<String, f64> {
+        match self.syscalls_per_request.is_empty() {
+            true => &self.syscalls_outside_per_request,
+            false => &self.syscalls_per_request,
+        }
+    }
+
+    /// `None` where nobody counts them.
     fn syscalls(&self) -> Option<f64> {
-        (!self.syscalls_per_request.is_empty()).then(|| self.syscalls_per_request.values().sum())
+        let by_kind = self.syscalls_by_kind();
+        (!by_kind.is_empty()).then(|| by_kind.values().sum())
     }
 }
 
@@ -139,6 +194,7 @@ pub fn render(summary: &Summary, width: usize) -> String {
     for Comparison { title, rows, .. } in &summary.comparisons {
         text += &format!("Why, by what the servers counted a request: {title}\n");
         text += &table(rows);
+        text += &two_counts(rows, width);
         if let Some(best) = rows.first().filter(|row| row.is_ranked()) {
             for row in rows.iter().skip(1).filter(|row| row.why.is_some()) {
                 text += &(wrap(&sentence_of(row, best), width) + "\n");
@@ -170,7 +226,7 @@ fn table(rows: &[Row]) -> String {
             let shown = kinds.iter().filter(|(_, count)| **count >= 0.005);
             shown.map(|(kind, count)| format!("{kind} {count:.2}")).collect::<Vec<_>>().join(" ")
         };
-        let mut calls = kinds(&why.syscalls_per_request);
+        let mut calls = kinds(why.syscalls_by_kind());
         if !why.operations_per_request.is_empty() {
             calls += &format!(" | {}", kinds(&why.operations_per_request));
         }
@@ -178,7 +234,7 @@ fn table(rows: &[Row]) -> String {
             calls = "-".into();
         }
         table.add_row(vec![
-            row.architecture.clone(),
+            row.label(),
             format::us(why.cpu_user_ns_per_request),
             format::us(why.cpu_system_ns_per_request),
             if why.cpu_children_ns_per_request > 0.0 {
@@ -195,6 +251,61 @@ fn table(rows: &[Row]) -> String {
     }
     align(&mut table);
     trim(&table) + "\n"
+}
+
+/// The servers' own counts of system calls beside the kernel's; nothing where that was not asked.
+fn two_counts(rows: &[Row], width: usize) -> String {
+    let counted: Vec<(&Row, &Why)> = rows
+        .iter()
+        .filter_map(|row| Some((row, row.why.as_ref()?)))
+        .filter(|(_, why)| !why.syscalls_outside_per_request.is_empty())
+        .collect();
+    if counted.is_empty() {
+        return String::new();
+    }
+    let shown = |counts: &BTreeMap<String, f64>, kind: &str| counts.get(kind).is_some_and(|count| *count >= 0.005);
+    let kinds = Syscall::ALL.iter().map(|(_, name)| *name).chain([OTHER]).filter(|kind| {
+        let either =
+            |why: &Why| [&why.syscalls_per_request, &why.syscalls_outside_per_request].map(|it| shown(it, kind));
+        counted.iter().any(|(_, why)| either(why).contains(&true))
+    });
+    let kinds: Vec<&str> = kinds.collect();
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(["architecture"].into_iter().chain(kinds.iter().copied()).chain(["all"]));
+    for (row, why) in &counted {
+        let (inside, outside) = (&why.syscalls_per_request, &why.syscalls_outside_per_request);
+        let cell = |of: &dyn Fn(&BTreeMap<String, f64>) -> f64| {
+            let inside = if inside.is_empty() { "-".into() } else { format!("{:.2}", of(inside)) };
+            format!("{inside} / {:.2}", of(outside))
+        };
+        let cells = kinds.iter().map(|kind| cell(&|counts| counts.get(*kind).copied().unwrap_or(0.0)));
+        let cells: Vec<String> = cells.chain([cell(&|counts| counts.values().sum())]).collect();
+        table.add_row([row.label()].into_iter().chain(cells));
+    }
+    align(&mut table);
+    let about = "System calls a request, by the server's own count / by the kernel's, which made each of them dearer:";
+    let mut text = wrap(about, width) + "\n" + &trim(&table) + "\n";
+    let both = counted.iter().filter(|(_, why)| !why.syscalls_per_request.is_empty());
+    for (row, why) in both.clone() {
+        for Difference { kinds, inside, outside } in &why.syscalls_differ {
+            let name = &row.architecture;
+            let line =
+                format!("The two counts of {name} do not agree: {kinds} {inside:.3} inside, {outside:.3} outside.");
+            text += &(wrap(&line, width) + "\n");
+        }
+    }
+    if both.clone().next().is_some() && both.clone().all(|(_, why)| why.syscalls_differ.is_empty()) {
+        let line = format!(
+            "Where there are two counts, they agree within {} %, or {SAME_PER_REQUEST} a request ({} taken together, and where \
+             threads wake each other {}: by its number the kernel cannot tell them apart).",
+            100.0 * SAME_SHARE,
+            alike(false).join(", "),
+            alike(true).join(", ")
+        );
+        text += &(wrap(&line, width) + "\n");
+    }
+    text
 }
 
 #[cfg(test)]
@@ -214,6 +325,52 @@ mod tests {
             }
         }
         insta::assert_snapshot!(render(&Summary::of(&run), 120));
+    }
+
+    #[test]
+    fn two_counts_beside_each_other() {
+        let render = |change: fn(&mut server::counters::Totals, &str)| {
+            let mut run = made_up::run();
+            for record in &mut run.records {
+                let Some(server) = &mut record.server else { continue };
+                let totals = &mut server.totals;
+                totals.syscalls_outside = totals.syscalls.clone();
+                totals.syscalls_outside.insert(OTHER.into(), 0);
+                change(totals, record.trial.architecture.ours().unwrap().model.name);
+            }
+            let text = super::render(&Summary::of(&run), 120);
+            let lines = text.lines().skip_while(|line| !line.starts_with("System calls a request"));
+            let to_the_sentences =
+                lines.take_while(|line| !line.contains(" differs ") && !line.contains("counts much"));
+            to_the_sentences.collect::<Vec<_>>().join("\n")
+        };
+        let agree = render(|totals, model| {
+            // By its number a look at everything is a wait.
+            totals.syscalls.insert("rescan".into(), 40);
+            *totals.syscalls_outside.entry("wait".into()).or_default() += 40;
+            if model == "mt" {
+                totals.syscalls.clear();
+            }
+        });
+        insta::assert_snapshot!("two_counts_that_agree", agree);
+        let differ = render(|totals, model| {
+            if model == "mt" {
+                *totals.syscalls_outside.get_mut("read").unwrap() += 30;
+                totals.syscalls_outside.insert(OTHER.into(), 20);
+            }
+        });
+        insta::assert_snapshot!("two_counts_that_differ", differ);
+    }
+
+    #[test]
+    fn counts_that_are_as_good_as_equal_do_not_differ() {
+        let counts = |read: f64, other: f64| BTreeMap::from([("read".to_owned(), read), (OTHER.to_owned(), other)]);
+        assert_eq!(differences(&counts(1.0, 0.0), &counts(1.0099, 0.0099)), []);
+        assert_eq!(differences(&counts(600.0, 0.0), &counts(605.0, 0.0)), []);
+        let differ = [Difference { kinds: "read".into(), inside: 1.0, outside: 1.02 }];
+        assert_eq!(differences(&counts(1.0, 0.0), &counts(1.02, 0.0)), differ);
+        assert_eq!(differences(&counts(1.0, 0.0), &counts(1.0, 0.02)).len(), 1);
+        assert_eq!(differences(&BTreeMap::new(), &counts(1.0, 0.0)), [], "there is nothing to compare");
     }
 
     #[test]

@@ -52,6 +52,7 @@ fn trial(index: u32, repeat: u32, architecture: &str, connections: u32) -> Trial
             stage_cpus: server::StageCpus::default(),
             work: None,
             connections_max: connections,
+            count_syscalls: false,
         }),
         load: LoadConfig {
             connections,

@@ -45,6 +45,7 @@ pub fn render(plan: &Plan, width: usize) -> String {
         text.extend(reasons.iter().map(|reason| wrap(&format!("  {reason}"), width)));
         text.push(String::new());
     }
+    text.extend(plan.warnings.iter().map(|warning| wrap(&format!("Beware: {warning}."), width)));
     text.push(wrap(
         &format!(
             "{}: {} trials, about {}, seed {}. {}.",

@@ -5,7 +5,7 @@ use lab::units::{Share, Size, Work};
 use load::config::{Choice, Schedule};
 use load::report::{KernelReport, Measured};
 use serde::Serialize;
-use server::ServerCounters;
+use server::{Accept, ServerCounters};
 use stats::{Distribution, Estimate, Histogram, Ratio, interval};
 
 use crate::explain::Why;
@@ -51,6 +51,11 @@ pub struct Comparison {
 pub struct Row {
     /// Its name.
     pub architecture: String,
+    /// How it accepts.
+    pub accept: Option<Accept>,
+    /// Whether that is what its model does when nothing is said.
+    #[serde(skip)]
+    accepts_as_usual: bool,
     /// `valid` when most of its repeats are, and the others are not by the server's doing; else the worst of them. Only
     /// `valid` rows are ranked, by their valid repeats alone.
     pub verdict: VerdictKind,
@@ -137,12 +142,7 @@ impl Summary {
                 workloads.push(&trial.workload);
             }
         }
-        workloads.sort_by(|a, b| {
-            (a.connections, a.idle)
-                .cmp(&(b.connections, b.idle))
-                .then(b.active.total_cmp(&a.active))
-                .then(a.rate_per_s.total_cmp(&b.rate_per_s))
-        });
+        workloads.sort_by(|a, b| order(a, b));
         let comparisons: Vec<Comparison> = workloads.into_iter().map(|workload| comparison(run, workload)).collect();
         let ranked = comparisons.iter().flat_map(|comparison| &comparison.rows).filter(|row| row.is_ranked());
         let repeats = ranked.map(|row| row.repeats_valid).min().filter(|&repeats| repeats >= 2);
@@ -159,26 +159,37 @@ impl Summary {
 
 fn comparison(run: &Run, workload: &Workload) -> Comparison {
     let trials: Vec<_> = run.header.trials.iter().filter(|trial| trial.workload == *workload).collect();
-    let mut architectures: Vec<String> = Vec::new();
+    let key = |trial: &Trial| (trial.architecture.to_string(), trial.serve.ours().map(|serve| serve.accept));
+    let mut architectures: Vec<(String, Option<Accept>)> = Vec::new();
     for trial in &trials {
-        let name = trial.architecture.to_string();
-        if !architectures.contains(&name) {
-            architectures.push(name);
+        if !architectures.contains(&key(trial)) {
+            architectures.push(key(trial));
         }
     }
-    architectures.sort();
+    architectures.sort_by_key(|(name, accept)| (name.clone(), accept.map(|accept| accept.to_string())));
     let mut rows: Vec<Row> = architectures
         .into_iter()
         .map(|architecture| {
-            let these = trials.iter().filter(|trial| trial.architecture.to_string() == architecture);
+            let these = trials.iter().filter(|trial| key(trial) == architecture);
+            let is_usual = |serve: &server::ServeConfig| serve.accept == Accept::default_of(serve.architecture.model);
+            let usual = these.clone().all(|trial| trial.serve.ours().is_none_or(is_usual));
             let record = |index| run.records.iter().find(|record: &&TrialRecord| record.trial.index == index);
             let records: Vec<_> = these.clone().filter_map(|trial| record(trial.index)).collect();
             let missing = missing(these.copied(), &records);
-            row(architecture, &records, missing, run.header.seed)
+            let row = row(architecture.0, &records, missing, run.header.seed);
+            Row { accept: architecture.1, accepts_as_usual: usual, ..row }
         })
         .collect();
     rank(&mut rows, run.header.seed);
     Comparison { workload: workload.clone(), title: title(workload), rows }
+}
+
+/// The order of workloads wherever they are listed.
+pub(crate) fn order(a: &Workload, b: &Workload) -> std::cmp::Ordering {
+    (a.connections, a.idle)
+        .cmp(&(b.connections, b.idle))
+        .then(b.active.total_cmp(&a.active))
+        .then(a.rate_per_s.total_cmp(&b.rate_per_s))
 }
 
 /// Why there are no records of some trials; a reason that several share is said once.
@@ -279,6 +290,8 @@ fn row(architecture: String, finished: &[&TrialRecord], missing: Vec<String>, se
         kernel: kernel(&loads().filter_map(|load| load.kernel.as_ref()).collect::<Vec<_>>()),
         ratio: None,
         p50s_ns,
+        accept: None,
+        accepts_as_usual: true,
         architecture,
     }
 }
@@ -324,6 +337,14 @@ fn cost(counters: &[&ServerCounters], requests: f64) -> Option<Cost> {
 }
 
 impl Row {
+    /// Its architecture as tables have it: with how it accepts, where that is not as usual.
+    pub fn label(&self) -> String {
+        match self.accept {
+            Some(accept) if !self.accepts_as_usual => format!("{} ({accept})", self.architecture),
+            _ => self.architecture.clone(),
+        }
+    }
+
     /// Whether it may be compared with others.
     pub fn is_ranked(&self) -> bool {
         self.repeats > 0 && self.verdict == VerdictKind::Valid

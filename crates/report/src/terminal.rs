@@ -9,7 +9,7 @@ use crate::{format, sentence};
 
 /// In order from left to right.
 const COLUMNS: &[Column<Row>] = &[
-    Column { heading: "architecture", rank: 0, text: |row| row.architecture.clone() },
+    Column { heading: "architecture", rank: 0, text: Row::label },
     Column { heading: "vs best", rank: 0, text: versus_best },
     Column { heading: "p1 µs", rank: 4, text: |row| service(row, |d| d.p1_ns) },
     Column { heading: "p25 µs", rank: 4, text: |row| service(row, |d| d.p25_ns) },
@@ -99,7 +99,7 @@ pub fn render(run: &Run, width: usize) -> String {
 
 /// The columns of [`kernel`], as those of [`COLUMNS`].
 const KERNEL_COLUMNS: &[Column<Row>] = &[
-    Column { heading: "architecture", rank: 0, text: |row| row.architecture.clone() },
+    Column { heading: "architecture", rank: 0, text: Row::label },
     Column { heading: "t2k-t2 p50 µs", rank: 0, text: |row| kernel_us(row, |k| k.to_driver.p50_ns) },
     Column { heading: "p99", rank: 2, text: |row| kernel_us(row, |k| k.to_driver.p99_ns) },
     Column { heading: "t3-t3k p50 µs", rank: 0, text: |row| kernel_us(row, |k| k.from_arrival.p50_ns) },
@@ -218,6 +218,27 @@ mod tests {
         let text = render(&made_up::run(), 80);
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn rows_that_accept_differently_are_told_apart() {
+        let mut run = made_up::run();
+        let pool: server::Architecture = "mt-pool".parse().unwrap();
+        for (record, trial) in run.records.iter_mut().zip(&mut run.header.trials) {
+            let accept = match record.trial.architecture.to_string().as_str() {
+                "mt" => server::Accept::Exclusive,
+                "mp" => server::Accept::Shared,
+                _ => continue,
+            };
+            for trial in [&mut record.trial, trial] {
+                let server::Subject::Ours(serve) = &mut trial.serve else { continue };
+                (serve.architecture, serve.accept) = (pool, accept);
+                trial.architecture = pool.into();
+            }
+        }
+        let text = render(&run, 160);
+        let rows = |name: &str| text.lines().filter(|line| line.starts_with(name)).count();
+        assert!(rows("mt-pool (exclusive) ") > 0 && rows("mt-pool  ") > 0, "{text}");
     }
 
     #[test]

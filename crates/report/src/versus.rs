@@ -1,13 +1,16 @@
 //! Two runs side by side, of two kernels or two versions say: the same trials of both, B against A.
 
+use std::collections::BTreeSet;
+
 use lab::contender::Contender;
 use lab::record::{Run, RunHeader, Trial, TrialRecord, VerdictKind, Workload};
 use load::LoadConfig;
 use load::config::Phases;
 use serde::Serialize;
+use server::Accept;
 use stats::{Ratio, interval};
 
-use crate::summary::{MARGIN, missing, title};
+use crate::summary::{MARGIN, missing, order, title};
 use crate::table::{self, Column};
 use crate::terminal::wrap;
 use crate::{format, json, sentence};
@@ -56,6 +59,8 @@ pub struct Side {
     pub placement: String,
     /// How the client was built, which is the same in all trials of a run.
     pub client: String,
+    /// Accept strategies of its trials where they are not their models' usual ones.
+    pub accept: Vec<String>,
 }
 
 /// A fact that is not the same on both hosts.
@@ -232,10 +237,6 @@ fn groups(run: &Run) -> Vec<Group<'_>> {
     groups
 }
 
-fn order(a: &Workload, b: &Workload) -> std::cmp::Ordering {
-    a.connections.cmp(&b.connections).then(a.rate_per_s.total_cmp(&b.rate_per_s))
-}
-
 fn planned(groups: &[Group<'_>]) -> Vec<Planned> {
     let one =
         |group: &Group<'_>| Planned { architecture: group.architecture.to_string(), workload: group.workload.clone() };
@@ -253,7 +254,16 @@ fn side(header: &RunHeader) -> Side {
         seed: header.seed,
         placement: header.placement.clone(),
         client: header.trials.first().map(|trial| client(&trial.load)).unwrap_or_default(),
+        accept: accept(&header.trials),
     }
+}
+
+/// Accept strategies of trials where they are not their models' usual ones, each once.
+fn accept(trials: &[Trial]) -> Vec<String> {
+    let ours = trials.iter().filter_map(|trial| trial.serve.ours());
+    let unusual = ours.filter(|serve| serve.accept != Accept::default_of(serve.architecture.model));
+    let unusual = unusual.map(|serve| serve.accept.to_string());
+    unusual.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// The client's settings in words.
@@ -415,6 +425,10 @@ pub fn render(versus: &Versus, width: usize) -> String {
     }
     if versus.a.client != versus.b.client {
         lines.push(prose(format!("The client differs: A {}; B {}.", versus.a.client, versus.b.client)));
+    }
+    if versus.a.accept != versus.b.accept {
+        let words = |side: &Side| if side.accept.is_empty() { "as usual".into() } else { side.accept.join(", ") };
+        lines.push(prose(format!("Pools accept differently: A {}; B {}.", words(&versus.a), words(&versus.b))));
     }
     if versus.a.placement != versus.b.placement {
         lines.push(prose(format!("Placement differs: A {}; B {}.", versus.a.placement, versus.b.placement)));

@@ -69,7 +69,7 @@ impl Accept {
         match model.per_connection {
             // accept4 takes its descriptor before it waits, so that a worker has one from the start.
             PerConnection::Thread => size * (1 + u64::from(self.takes_a_descriptor())),
-            PerConnection::Process | PerConnection::Nothing => 0,
+            PerConnection::Process | PerConnection::Nothing | PerConnection::Stack => 0,
         }
     }
 }

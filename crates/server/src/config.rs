@@ -61,6 +61,9 @@ pub struct ServeConfig {
     /// Connections that room is set aside for; one more is refused. The size of a pool that names none; what is beyond a
     /// pool waits.
     pub connections_max: u32,
+    /// Whether the kernel counts its system calls too, which makes each of them dearer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub count_syscalls: bool,
 }
 
 /// CPUs that the threads of each stage may run on; empty is all of the server's.

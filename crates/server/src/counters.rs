@@ -50,6 +50,9 @@ pub struct Totals {
     /// System calls by kind: `accept`, `read`, `write`, `wait`, `control`, `close`, `spawn`, `rescan`; empty where they are
     /// not counted.
     pub syscalls: BTreeMap<String, u64>,
+    /// System calls by kind as the kernel counted them, `other` being those of no kind; empty where it was not asked to.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub syscalls_outside: BTreeMap<String, u64>,
     /// Operations that the kernel was asked to do, by kind: `accept`, `receive`, `send`, `cancel`, `stop`; empty where
     /// we do the I/O.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -122,6 +125,11 @@ impl Totals {
         (!self.syscalls.is_empty()).then(|| self.syscalls.values().sum())
     }
 
+    /// System calls of all kinds as the kernel counted them; `None` where it was not asked to.
+    pub fn syscalls_outside(&self) -> Option<u64> {
+        (!self.syscalls_outside.is_empty()).then(|| self.syscalls_outside.values().sum())
+    }
+
     /// What was added after `earlier`.
     fn since(&self, earlier: &Self) -> Self {
         let by_kind = |now: &BTreeMap<String, u64>, before: &BTreeMap<String, u64>| {
@@ -137,6 +145,7 @@ impl Totals {
             crashed: added(self.crashed, earlier.crashed),
             events: added(self.events, earlier.events),
             syscalls: by_kind(&self.syscalls, &earlier.syscalls),
+            syscalls_outside: by_kind(&self.syscalls_outside, &earlier.syscalls_outside),
             operations: by_kind(&self.operations, &earlier.operations),
             completions: by_kind(&self.completions, &earlier.completions),
             // The kernel's split into user and system is scaled anew at every look, and one side may step back a little.

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::thread::{self, JoinHandle};
 use std::{fmt, io};
 
@@ -13,6 +13,7 @@ use crate::config::ServeConfig;
 use crate::counters::Snapshot;
 use crate::model::PerConnection;
 use crate::network::Stage;
+use crate::tracepoints::Tracepoints;
 use crate::workers::Workers;
 use crate::{platform, socket, usage};
 
@@ -35,6 +36,9 @@ struct Shared {
     workers: Workers,
     /// Whether the model's system calls are all counted.
     counts_syscalls: bool,
+    /// What the kernel counts of the accept thread and all that it makes, where it is asked to. Who asks for a snapshot is
+    /// not in it.
+    outside: OnceLock<Tracepoints>,
 }
 
 /// Why a server does not start, or ended badly.
@@ -57,6 +61,8 @@ impl Shared {
         let workers = &self.workers;
         let _precedence = usage::Precedence::take();
         let mut totals = workers.totals();
+        // Next to each other, so that both are of the same calls.
+        totals.syscalls_outside = self.outside.get().map(Tracepoints::read).unwrap_or_default();
         usage::add_to(&mut totals, workers);
         if !self.counts_syscalls {
             // Absent, not none.
@@ -102,7 +108,9 @@ impl Server {
             held.map_err(failed(format_args!("cannot listen on {}", config.listen), "choose another address or port"))?;
         let workers = match model.per_connection {
             // And one for what several threads count in turn.
-            PerConnection::Nothing => 1 + THREADS_MAX.max(config.architecture.threads_at_once().unwrap_or(0)),
+            PerConnection::Nothing | PerConnection::Stack => {
+                1 + THREADS_MAX.max(config.architecture.threads_at_once().unwrap_or(0))
+            }
             PerConnection::Thread | PerConnection::Process => {
                 config.architecture.pool_size(config.connections_max).unwrap_or(config.connections_max)
             }
@@ -111,7 +119,8 @@ impl Server {
             Workers::new(workers as usize).map_err(failed("no memory for counters", "lower the connections"))?;
         let (stop, stopper) =
             platform::pipe().map_err(failed("cannot create a pipe", "raise the limit of descriptors (ulimit -n)"))?;
-        let shared = Arc::new(Shared { listener, stop, stopper, workers, counts_syscalls: model.counts_syscalls });
+        let counts_syscalls = model.counts_syscalls;
+        let shared = Arc::new(Shared { listener, stop, stopper, workers, counts_syscalls, outside: OnceLock::new() });
         // In this thread, so that a refusal is an error here; threads and children inherit it.
         platform::pin(&config.cpus).map_err(failed(
             format_args!("cannot run on CPUs {:?}", config.cpus),
@@ -120,11 +129,20 @@ impl Server {
         // A pool's memory is its connections', as that of threads and processes made on demand is.
         let before = shared.look();
         let (started, is_started) = mpsc::channel();
+        let (counting, is_counting) = mpsc::channel();
         let thread = {
             let (shared, config) = (shared.clone(), config.clone());
             thread::Builder::new()
                 .name("accept".into())
                 .spawn(move || {
+                    if config.count_syscalls {
+                        let opened = Tracepoints::open().map(|outside| drop(shared.outside.set(outside)));
+                        let refused = opened.is_err();
+                        let _ = counting.send(opened);
+                        if refused {
+                            return Ok(());
+                        }
+                    }
                     let stage = Stage {
                         listener: &shared.listener,
                         accept: config.accept,
@@ -145,6 +163,12 @@ impl Server {
                 .map_err(failed("cannot create a thread", "raise the limit of processes (ulimit -u)"))?
         };
         let mut server = Self { address, ready: before, shared, thread: Some(thread) };
+        if config.count_syscalls {
+            let opened = is_counting.recv().unwrap_or_else(|_| Err("the accept thread ended; try again".into()));
+            opened.map_err(|reason| {
+                failed("its system calls cannot be counted", "or do without --count-syscalls")(io::Error::other(reason))
+            })?;
+        }
         if (model.is_pool() || model.multiplexes()) && is_started.recv().is_err() {
             // It ended without a word.
             server.end()?;

@@ -10,6 +10,7 @@
 //! - [`socket`]: listening and accepting, with the same options everywhere
 //! - [`platform`]: what differs between the systems
 //! - [`workers`]: counters of every thread and child, in memory that they share
+//! - [`tracepoints`]: system calls as the kernel counts them
 //! - [`usage`]: CPU and switches, as the kernel accounts them
 //! - [`host`]: starts and stops a server in this process
 //! - [`exec`]: starts and stops somebody else's, in processes of its own; [`outside`]: what the kernel says of these
@@ -31,6 +32,8 @@ pub mod platform;
 pub mod runtime;
 mod service;
 pub mod socket;
+#[cfg_attr(not(target_os = "linux"), path = "no_tracepoints.rs")]
+pub mod tracepoints;
 pub mod usage;
 pub mod work;
 pub mod workers;

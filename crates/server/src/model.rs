@@ -91,6 +91,8 @@ pub enum Takes {
 pub enum PerConnection {
     /// Nothing.
     Nothing,
+    /// A stack of user level, which is mappings of memory.
+    Stack,
     /// A thread.
     Thread,
     /// A process.
@@ -105,7 +107,8 @@ impl ModelRow {
 
     /// Whether its threads or processes are there before the first connection, and serve one at a time.
     pub fn is_pool(&self) -> bool {
-        self.threads == Takes::NumberOrNothing && self.per_connection != PerConnection::Nothing
+        self.threads == Takes::NumberOrNothing
+            && matches!(self.per_connection, PerConnection::Thread | PerConnection::Process)
     }
 
     /// Whether payload is worked out in other threads than the network's.

@@ -48,6 +48,20 @@ impl Syscall {
         (Self::Rescan, "rescan"),
         (Self::Wake, "wake"),
     ];
+
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        Self::ALL[self as usize].1
+    }
+}
+
+/// The kind, where the kernel counts system calls, of all those that no kind of [`Syscall`] has.
+pub const OTHER: &str = "other";
+
+/// Kinds that are compared as one with the kernel's count, which goes by a call's number and cannot tell them apart. Where
+/// threads wake each other, that is done by pipes and futexes: read, written and waited for as well.
+pub fn alike(wakes: bool) -> &'static [&'static str] {
+    if wakes { &["read", "write", "wait", "control", "rescan", "wake"] } else { &["wait", "control", "rescan"] }
 }
 
 /// The kinds of operations that a kernel is asked to do by itself.

@@ -251,6 +251,16 @@ pub const CHECKS: &[CheckRow] = &[
         examine: io_uring,
     },
     CheckRow {
+        name: "system calls from outside",
+        effect: "Where the kernel does not count system calls for us, --count-syscalls is refused, and those of runtimes stay \
+                 unknown; times are not affected.",
+        examine: |sight| match sight.fact("system calls from outside") {
+            Some("allowed") => good("can be counted"),
+            Some(refused) => beware(refused, "Start muxbench as root for runs with --count-syscalls"),
+            None => unknown("not tried", ""),
+        },
+    },
+    CheckRow {
         name: "kernel timestamps",
         effect: "Stamps of packets as they leave and enter tell the network stack's time from the server's; without them \
                  only times of user space are known.",
@@ -557,6 +567,7 @@ mod tests {
             ("mitigations", "spectre_v2"),
             ("smt", "off"),
             ("somaxconn", "4096"),
+            ("system calls from outside", "allowed"),
             ("tcp_max_syn_backlog", "4096"),
             ("timer slack ns", "50000"),
             ("vulnerable", "none"),
@@ -584,6 +595,7 @@ mod tests {
             ("mitigations", "none"),
             ("smt", "on"),
             ("somaxconn", "128"),
+            ("system calls from outside", "refused: kernel.perf_event_paranoid is 2"),
             ("tcp_max_syn_backlog", "128"),
             ("timer slack ns", "100000000"),
             ("vulnerable", "meltdown"),

@@ -63,6 +63,9 @@ impl Sight {
     pub fn this() -> Self {
         let mut host = Host::this();
         host.facts.insert("kernel timestamps".into(), host::kernel_timestamps(STAMPS_PATIENCE));
+        let counts =
+            server::tracepoints::can_count().map_or_else(|reason| format!("refused: {reason}"), |()| "allowed".into());
+        host.facts.insert("system calls from outside".into(), counts);
         let noise = noise::listen(&host.cores.concat());
         Self { host, noise }
     }

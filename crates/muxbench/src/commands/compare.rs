@@ -23,6 +23,7 @@ use crate::{execution, output};
   muxbench compare --arch epoll,mt --connections 10000 --rate 500,2000 --measure 10s --repeats 5
   muxbench compare --request 1B --response 1B --rate 8000 --json > result.json
   muxbench compare --connections 10000 --active 1/64,1 --idle 5000      # locality (kawai2006)
+  muxbench compare --arch all --explain --count-syscalls  # what each really calls, runtimes too
   muxbench compare --timestamps kernel --strict      # proof of sending; only valid trials will do
   muxbench compare --measure 1min --print-experiment > mine.toml    # the same as a file, to keep")]
 pub struct Args {
@@ -34,6 +35,10 @@ pub struct Args {
     accept: Option<Accept>,
     #[command(flatten)]
     stages: StageArgs,
+    /// Have the kernel count the servers' system calls too, of runtimes as well; each call becomes dearer, so compare times
+    /// without it. Shown by --explain
+    #[arg(long)]
+    count_syscalls: bool,
     /// Connections held open, several with commas
     #[arg(long, value_name = "N", value_delimiter = ',')]
     connections: Vec<NonZeroU32>,
@@ -206,6 +211,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     experiment.server.accept = args.accept.or(experiment.server.accept);
     args.stages.apply(&mut experiment.server);
     experiment.workload.work = args.work.or(experiment.workload.work);
+    experiment.server.count_syscalls = args.count_syscalls;
     args.client.apply(&mut experiment.client);
     // Through the file's own checks: a list with a value twice is as wrong here as there.
     let text = toml::to_string(&experiment)?;

@@ -31,6 +31,10 @@ pub struct ExperimentArgs {
     /// At the scale of the file's `quick` table: the same matrix, shorter
     #[arg(long)]
     quick: bool,
+    /// Have the kernel count the servers' system calls too, of runtimes as well; each call becomes dearer, so compare times
+    /// without it. Shown by --explain
+    #[arg(long)]
+    count_syscalls: bool,
 }
 
 impl ExperimentArgs {
@@ -41,7 +45,7 @@ impl ExperimentArgs {
     pub fn read(&self) -> anyhow::Result<Experiment> {
         let names = || PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>().join(", ");
         let Some(file) = &self.file else { bail!("name an experiment file, or a preset: {}", names()) };
-        let experiment = match presets::find(file) {
+        let mut experiment = match presets::find(file) {
             Some(preset) => preset.experiment(),
             None => {
                 let text = std::fs::read_to_string(file)
@@ -49,6 +53,7 @@ impl ExperimentArgs {
                 Experiment::parse(&text, file)?
             }
         };
+        experiment.server.count_syscalls |= self.count_syscalls;
         if self.quick && experiment.quick.is_none() {
             bail!("{file}: has no [quick] table; add one with ramp, hold, measure, drain or repeats");
         }

@@ -66,6 +66,9 @@ pub struct Args {
     /// pool [default: 20000; for such a pool 256]
     #[arg(long, value_name = "N")]
     connections_max: Option<u32>,
+    /// Have the kernel count its system calls too, of a runtime as well; each call becomes dearer
+    #[arg(long)]
+    count_syscalls: bool,
     /// Print JSON lines
     #[arg(long)]
     json: bool,
@@ -115,6 +118,7 @@ fn by_hand(args: &Args, messages: &mpsc::Receiver<Message>) -> anyhow::Result<Ex
         cpus: args.cpus.clone().map(|cpus| cpus.0).unwrap_or_default(),
         stage_cpus: stages.stage_cpus(),
         connections_max: args.connections_max.unwrap_or_else(|| room_of(args.arch)),
+        count_syscalls: args.count_syscalls,
     };
     let server = Server::start(&config)?;
     let ready = server.ready().clone();

@@ -38,10 +38,7 @@ pub(super) struct IoUring<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_
 
 /// Whether such a ring can be set up here.
 pub(super) fn can_run<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool>() -> Result<(), String> {
-    let (ring, _buffers) = set_up(SQPOLL, *BUFFERS.start()).map_err(|error| {
-        let disabled = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").unwrap_or_default();
-        why_not(&error, disabled.trim())
-    })?;
+    let (ring, _buffers) = set_up(SQPOLL, *BUFFERS.start()).map_err(|error| refusal(&error, "Linux 6.0"))?;
     let mut known = Probe::new();
     ring.submitter().register_probe(&mut known).map_err(|error| format!("no io_uring: {error}"))?;
     if ZERO_COPY && !known.is_supported(opcode::SendZc::CODE) {
@@ -50,15 +47,22 @@ pub(super) fn can_run<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY
     Ok(())
 }
 
+/// Why there is no ring of whoever needs such a kernel, and what may help.
+pub(super) fn refusal(error: &io::Error, needs: &str) -> String {
+    let disabled = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").unwrap_or_default();
+    why_not(error, disabled.trim(), needs)
+}
+
 /// What the kernel said, and what may help. `disabled` is the value of kernel.io_uring_disabled.
-fn why_not(error: &io::Error, disabled: &str) -> String {
+fn why_not(error: &io::Error, disabled: &str, needs: &str) -> String {
     let help = match (error.raw_os_error(), disabled) {
-        (Some(libc::EPERM), "1" | "2") => {
-            &*format!("kernel.io_uring_disabled is {disabled}: sysctl -w kernel.io_uring_disabled=0")
+        (Some(libc::EPERM), "1") => {
+            "kernel.io_uring_disabled is 1: join kernel.io_uring_group, or sysctl -w kernel.io_uring_disabled=0"
         }
+        (Some(libc::EPERM), "2") => "kernel.io_uring_disabled is 2: sysctl -w kernel.io_uring_disabled=0",
         (Some(libc::EPERM), _) => "a container's seccomp profile may forbid it",
         (Some(libc::ENOSYS), _) => "the kernel is built without it, or a container's seccomp profile hides it",
-        (Some(libc::EINVAL), _) => "it needs Linux 6.0",
+        (Some(libc::EINVAL), _) => &*format!("it needs {needs}"),
         (Some(libc::ENOMEM), _) => "raise the limit of locked memory (ulimit -l)",
         _ => "see io_uring_setup(2)",
     };

@@ -10,6 +10,7 @@ use io_uring::squeue::{Entry, Flags};
 use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode};
 
+use super::io_uring::refusal;
 use super::{Interest, Readiness, Ready, Token, Trigger, index};
 use crate::workers::{Counters, Syscall};
 
@@ -45,19 +46,7 @@ fn ring(entries: u32) -> io::Result<IoUring> {
 
 /// Why it cannot run here.
 pub(super) fn can_run() -> Result<(), String> {
-    ring(8).map(drop).map_err(|error| match error.raw_os_error() {
-        Some(libc::EPERM) => match std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled") {
-            Ok(value) if value.trim() != "0" => format!(
-                "kernel.io_uring_disabled is {}; allow it (sysctl kernel.io_uring_disabled=0), or join kernel.io_uring_group \
-                 where it is 1",
-                value.trim()
-            ),
-            _ => format!("io_uring is forbidden ({error}); allow it in the container's seccomp profile"),
-        },
-        Some(libc::ENOSYS | libc::EINVAL) => format!("this kernel's io_uring is absent or too old ({error}); take Linux 6.1"),
-        Some(libc::ENOMEM) => format!("no memory for a ring ({error}); raise the limit of locked memory (ulimit -l)"),
-        _ => format!("no ring can be set up: {error}"),
-    })
+    ring(8).map(drop).map_err(|error| refusal(&error, "Linux 6.1"))
 }
 
 /// What a request of a descriptor's present tenant is known by.

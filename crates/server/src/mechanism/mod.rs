@@ -38,6 +38,8 @@ pub struct MechanismRow {
     pub about: &'static str,
     /// What it needs of the kernel, besides what every Linux has; empty for most.
     pub needs: &'static str,
+    /// What of it keeps a CPU busy, though there may be nothing to do.
+    pub spins: Spins,
     /// Whether it can run here; if not, why, and what may help.
     pub can_run: fn() -> Result<(), String>,
     /// Who does the I/O.
@@ -56,12 +58,24 @@ pub enum Family {
     Completion,
 }
 
+/// What keeps a CPU busy, though there may be nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spins {
+    /// Nothing: it waits.
+    Nothing,
+    /// The loop itself.
+    Loop,
+    /// A thread of the kernel beside the loop, as long as there is work now and then.
+    KernelThread,
+}
+
 /// Every mechanism there is.
 pub const MECHANISMS: &[MechanismRow] = &[
     MechanismRow {
         name: "select",
         about: "select(2): bitmaps scanned on both sides at every wait",
         needs: "",
+        spins: Spins::Nothing,
         can_run: || Ok(()),
         family: Family::Readiness,
         run: ready::run::<select::Select>,
@@ -70,6 +84,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         name: "poll",
         about: "poll(2): an array scanned on both sides at every wait",
         needs: "",
+        spins: Spins::Nothing,
         can_run: || Ok(()),
         family: Family::Readiness,
         run: ready::run::<poll::Poll>,
@@ -79,6 +94,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         name: "epoll",
         about: "epoll(7), level-triggered: the kernel keeps the interest list",
         needs: "",
+        spins: Spins::Nothing,
         can_run: || Ok(()),
         family: Family::Readiness,
         run: ready::run::<epoll::Epoll>,
@@ -88,6 +104,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         name: "epoll-et",
         about: "epoll(7), edge-triggered: each change is reported once, registered once for both ways",
         needs: "",
+        spins: Spins::Nothing,
         can_run: || Ok(()),
         family: Family::Readiness,
         run: ready::run::<epoll_et::EpollEt>,
@@ -98,6 +115,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         about: "kqueue(2), level-triggered: the kernel keeps the interest list",
         needs: "",
         can_run: || Ok(()),
+        spins: Spins::Nothing,
         family: Family::Readiness,
         run: ready::run::<kqueue::Kqueue>,
     },
@@ -105,6 +123,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         name: "spin",
         about: "no wait: tries every socket in turn, and takes a whole CPU",
         needs: "",
+        spins: Spins::Loop,
         can_run: || Ok(()),
         family: Family::Readiness,
         run: ready::run::<spin::Spin>,
@@ -114,6 +133,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         name: "rt-signal",
         about: "a queued real-time signal for each event (F_SETSIG), poll(2) when the queue overflows",
         needs: "room in the queue of signals (RLIMIT_SIGPENDING), or it is poll",
+        spins: Spins::Nothing,
         can_run: rt_signal::can_run,
         family: Family::Readiness,
         run: ready::run::<rt_signal::RtSignal>,
@@ -123,6 +143,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         name: "io_uring-poll",
         about: "io_uring's multishot poll: completions tell of readiness, read and write do the I/O",
         needs: "Linux 6.1 with io_uring allowed (kernel.io_uring_disabled)",
+        spins: Spins::Nothing,
         can_run: io_uring_poll::can_run,
         family: Family::Readiness,
         run: ready::run::<io_uring_poll::IoUringPoll>,
@@ -132,6 +153,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         name: "io_uring",
         about: "io_uring(7): the kernel accepts, receives (multishot, into a ring of buffers) and sends",
         needs: "Linux 6.0",
+        spins: Spins::Nothing,
         can_run: io_uring::can_run::<false, true, false>,
         family: Family::Completion,
         run: completing::run::<io_uring::IoUring<false, true, false>>,
@@ -141,6 +163,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         name: "io_uring-sqpoll",
         about: "io_uring, and a thread of the kernel takes the operations: no system call submits (SQPOLL)",
         needs: "Linux 6.0",
+        spins: Spins::KernelThread,
         can_run: io_uring::can_run::<true, true, false>,
         family: Family::Completion,
         run: completing::run::<io_uring::IoUring<true, true, false>>,
@@ -150,6 +173,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         name: "io_uring-oneshot",
         about: "io_uring, each accept and receive asked for by itself",
         needs: "Linux 6.0",
+        spins: Spins::Nothing,
         can_run: io_uring::can_run::<false, false, false>,
         family: Family::Completion,
         run: completing::run::<io_uring::IoUring<false, false, false>>,
@@ -159,6 +183,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         name: "io_uring-zc",
         about: "io_uring, sending from our memory without a copy (SEND_ZC)",
         needs: "Linux 6.0",
+        spins: Spins::Nothing,
         can_run: io_uring::can_run::<false, true, true>,
         family: Family::Completion,
         run: completing::run::<io_uring::IoUring<false, true, true>>,

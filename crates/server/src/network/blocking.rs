@@ -131,14 +131,22 @@ fn spawn_process<S: Service>(
     let forked = children::fork(slot, || {
         // SAFETY: the child's copy of the listener; the parent's is another.
         unsafe { libc::close(stage.listener.as_raw_fd()) };
+        slot.counters.syscall(Syscall::Close);
+        // Its end closes the connection.
         serve(service, &connection, inbox, &slot.counters);
         slot.counters.ended.add(1);
-        slot.counters.syscall(Syscall::Close);
         children::account(slot, &usage::of_this_process());
         slot.release();
         0
     });
-    forked.map_err(|_| connection)
+    match forked {
+        Ok(()) => {
+            drop(connection);
+            stage.workers.accept().syscall(Syscall::Close);
+            Ok(())
+        }
+        Err(_) => Err(connection),
+    }
 }
 
 /// Ends threads: each sees what it serves, or waits on, shut down, until none is left or `patience` is over.

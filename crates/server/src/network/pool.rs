@@ -25,8 +25,9 @@ use crate::service::with_service;
 use crate::socket::{self, Accepted, Acceptor};
 use crate::workers::{Slot, Syscall};
 
-/// Descriptors of the process besides a pool's: standard streams, listener, reserve, stop, pipe, and the tool's own.
-const DESCRIPTORS_BESIDE: u64 = 16;
+/// Descriptors of the process besides a pool's: standard streams, listener, reserve, stop, pipe, the tool's own, and those
+/// that the kernel counts system calls with.
+const DESCRIPTORS_BESIDE: u64 = 24;
 
 /// How long after a child's crash another takes its place: one that crashes at once must not become a storm of forks.
 const CRASH_PAUSE: Duration = Duration::from_millis(10);

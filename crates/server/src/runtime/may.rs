@@ -25,7 +25,7 @@ pub const ROW: ModelRow = ModelRow {
     stages: None,
     threads: Takes::NumberOrNothing,
     counts_syscalls: false,
-    per_connection: PerConnection::Nothing,
+    per_connection: PerConnection::Stack,
     needs: "two mappings per connection of vm.max_map_count",
     can_run: || Ok(()),
     run: |stage, _| with_service!(stage, |service| run(stage, service)),

@@ -63,7 +63,7 @@ fn tags_read_back() {
 
 #[test]
 fn says_what_may_help() {
-    let why = why_not(&io::Error::from_raw_os_error(libc::EPERM), "2");
+    let why = why_not(&io::Error::from_raw_os_error(libc::EPERM), "2", "Linux 6.0");
     let expected = "no io_uring: Operation not permitted (os error 1); kernel.io_uring_disabled is 2: \
                     sysctl -w kernel.io_uring_disabled=0";
     assert_eq!(why, expected);

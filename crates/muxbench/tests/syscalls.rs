@@ -1,0 +1,132 @@
+//! System calls counted twice, by the servers themselves and by the kernel.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::process::Output;
+
+use common::muxbench;
+use serde_json::Value;
+use server::tracepoints::can_count;
+use server::workers::{OTHER, alike};
+use server::{Architecture, Threads};
+
+/// Calls by which two counts may differ, besides a share of them: they are read one after the other, and on a busy machine
+/// the reader may be kept from going on in between.
+const APART_MAX: u64 = 60;
+
+/// Every architecture that can run here, and runtimes with two threads as well.
+fn architectures() -> Vec<Architecture> {
+    let all = Architecture::all();
+    let is_runtime = |row: &&Architecture| server::runtime::FEATURES.contains(&row.model.name);
+    let in_two = all.iter().filter(is_runtime).map(|&row| Architecture { threads: Some(Threads::all(2)), ..row });
+    let all: Vec<Architecture> = all.iter().copied().chain(in_two).collect();
+    all.into_iter()
+        .filter(|architecture| match architecture.can_run() {
+            Ok(()) => true,
+            Err(reason) => {
+                println!("{architecture} is skipped: {reason}");
+                false
+            }
+        })
+        .collect()
+}
+
+fn compare(folder: &std::path::Path, architectures: &str, flags: &[&str]) -> Output {
+    let traffic = ["--connections", "20", "--rate", "1000", "--repeats", "1"];
+    let phases = ["--ramp", "50ms", "--hold", "100ms", "--measure", "400ms", "--drain", "5s"];
+    let mut command = muxbench();
+    command.args(["compare", "--quiet", "--arch", architectures]).args(traffic).args(phases).args(flags);
+    command.current_dir(folder).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Where this machine does not let system calls be counted: says so, and checks that whoever asks is told before anything
+/// starts.
+fn is_refused(folder: &std::path::Path) -> bool {
+    let Err(reason) = can_count() else { return false };
+    println!("SYSTEM CALLS CANNOT BE COUNTED FROM OUTSIDE HERE, so only the refusal is tested: {reason}");
+    let output = compare(folder, "epoll", &["--count-syscalls"]);
+    let said = text(&output.stderr);
+    assert!(!output.status.success() && said.contains("server.count-syscalls: "), "{said}");
+    assert!(!folder.join("results").exists(), "nothing was begun");
+    let serve = muxbench().args(["serve", "--count-syscalls"]).output().unwrap();
+    let said = text(&serve.stderr);
+    assert!(!serve.status.success() && said.contains("its system calls cannot be counted"), "{said}");
+    true
+}
+
+#[test]
+fn inside_and_outside_agree_in_every_architecture() {
+    let folder = tempfile::tempdir().unwrap();
+    if is_refused(folder.path()) {
+        return;
+    }
+    let architectures = architectures();
+    let names: Vec<String> = architectures.iter().map(Architecture::to_string).collect();
+    let output = compare(folder.path(), &names.join(","), &["--count-syscalls", "--json"]);
+    let run: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)));
+    for architecture in architectures {
+        let name = architecture.to_string();
+        let trials = run["trials"].as_array().unwrap().iter();
+        let trial = trials.clone().find(|trial| trial["trial"]["architecture"] == name.as_str()).expect(&name);
+        let totals = &trial["server"]["totals"];
+        let counts = |of: &str| -> BTreeMap<String, u64> {
+            serde_json::from_value(totals[of].clone()).unwrap_or_else(|_| panic!("{name}: {totals}"))
+        };
+        let (inside, outside) = (counts("syscalls"), counts("syscalls_outside"));
+        let requests = totals["requests"].as_u64().unwrap();
+        println!("{name}: {requests} requests, {inside:?}, {outside:?}");
+        assert!(requests > 0, "{name} served nothing");
+        let all: u64 = outside.values().sum();
+        // io_uring makes one call for many requests, and its thread of the kernel makes all others needless.
+        assert!(all > 0 || name == "io_uring-sqpoll", "{name}");
+        assert_eq!(inside.is_empty(), !architecture.model.counts_syscalls, "{name}");
+        if inside.is_empty() {
+            continue;
+        }
+        let alike = alike(inside["wake"] > 0);
+        let kinds = inside.keys().map(String::as_str).filter(|kind| !alike.contains(kind) && *kind != "wake");
+        for kinds in kinds.map(|kind| vec![kind]).chain([alike.to_vec(), vec![OTHER]]) {
+            let sum = |counts: &BTreeMap<String, u64>| kinds.iter().filter_map(|kind| counts.get(*kind)).sum::<u64>();
+            let (inside, outside) = (sum(&inside), sum(&outside));
+            let may = APART_MAX + all / 50;
+            assert!(inside.abs_diff(outside) <= may, "{name}: {kinds:?}: {inside} inside, {outside} outside");
+        }
+    }
+}
+
+#[test]
+fn both_counts_are_shown_and_only_when_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    if is_refused(folder.path()) {
+        return;
+    }
+    const HEADING: &str = "System calls a request, by the server's own count / by the kernel's";
+    let asked = text(&compare(folder.path(), "epoll,mt", &["--count-syscalls", "--explain", "--output", "a"]).stdout);
+    assert!(asked.contains(HEADING), "{asked}");
+    let csv = muxbench().args(["report", "--csv", "a"]).current_dir(folder.path()).output().unwrap();
+    let csv = text(&csv.stdout);
+    // From the end: a verdict's reason, before it, may have commas.
+    let from_the_end = |line: &str, at| line.rsplit(',').nth(at).unwrap_or_default().to_owned();
+    let heading = csv.lines().next().unwrap();
+    let at = heading.rsplit(',').position(|name| name == "server_syscalls_outside").expect(heading);
+    assert!(
+        csv.lines().skip(1).all(|line| from_the_end(line, at).parse::<u64>().is_ok_and(|count| count > 0)),
+        "{csv}"
+    );
+
+    let not_asked = text(&compare(folder.path(), "epoll", &["--explain"]).stdout);
+    assert!(not_asked.contains("Why, by what the servers counted") && !not_asked.contains(HEADING), "{not_asked}");
+
+    let file = compare(folder.path(), "epoll", &["--count-syscalls", "--print-experiment"]).stdout;
+    assert!(text(&file).contains("count-syscalls = true"), "{}", text(&file));
+    std::fs::write(folder.path().join("mine.toml"), file).unwrap();
+    let plan = muxbench().args(["plan", "mine.toml", "--json"]).current_dir(folder.path()).output().unwrap();
+    let plan: Value = serde_json::from_slice(&plan.stdout).unwrap();
+    assert_eq!(plan["trials"][0]["serve"]["count_syscalls"], true);
+    assert_eq!(plan["trials"][0]["impossible"], serde_json::json!([]));
+}
