@@ -81,6 +81,8 @@ struct Figures {
     rate_per_s: f64,
     /// CPU time of its threads.
     cpu_ns_per_request: f64,
+    /// The share of its CPU that this was. With little of it, others had the CPU, and the rate says nothing.
+    busy: f64,
 }
 
 /// Records, and how each is asked for and answered.
@@ -176,9 +178,11 @@ impl Traffic {
                 None if now - started >= WARM_UP => since = Some((now, completed, server.cpu_ns()?)),
                 Some((then, before, cpu_ns)) if now - then >= MEASURED => {
                     let requests = (completed - before) as f64;
+                    let (elapsed_s, cpu_ns) = ((now - then).as_secs_f64(), (server.cpu_ns()? - cpu_ns) as f64);
                     return Ok(Figures {
-                        rate_per_s: requests / (now - then).as_secs_f64(),
-                        cpu_ns_per_request: (server.cpu_ns()? - cpu_ns) as f64 / requests,
+                        rate_per_s: requests / elapsed_s,
+                        cpu_ns_per_request: cpu_ns / requests,
+                        busy: cpu_ns / 1e9 / elapsed_s,
                     });
                 }
                 _ => {}
@@ -200,7 +204,7 @@ pub(super) fn run(rounds: usize, places: &[String]) -> anyhow::Result<()> {
         "gets, muxbench / memcached -t 1, {CONNECTIONS} connections, {RECORDS} records, median of {rounds} rounds"
     );
     for kind in places {
-        let mut ratios: BTreeMap<&str, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
+        let mut ratios: BTreeMap<&str, [Vec<f64>; 3]> = BTreeMap::new();
         for _ in 0..rounds {
             let figures = |start: &dyn Fn(&Place) -> anyhow::Result<Process>| {
                 let place = Place::new(kind, &folder)?;
@@ -211,16 +215,18 @@ pub(super) fn run(rounds: usize, places: &[String]) -> anyhow::Result<()> {
             for architecture in ["epoll", "symped:1/epoll"] {
                 let ours = figures(&|place| place.ours(architecture))?;
                 let theirs = figures(&|place| place.memcached())?;
-                let (rates, costs) = ratios.entry(architecture).or_default();
+                let [rates, costs, busy] = ratios.entry(architecture).or_default();
                 rates.push(ours.rate_per_s / theirs.rate_per_s);
                 costs.push(ours.cpu_ns_per_request / theirs.cpu_ns_per_request);
+                busy.push(ours.busy.min(theirs.busy));
             }
         }
-        for (architecture, (rates, costs)) in ratios {
-            println!("  {kind:4} {architecture:14} rate {}  CPU a request {}", Spread::of(rates), Spread::of(costs));
+        for (architecture, figures) in ratios {
+            let [rate, cost, busy] = figures.map(Spread::of);
+            println!("  {kind:4} {architecture:14} rate {rate}  CPU a request {cost}  of the server's CPU {busy}");
         }
     }
-    println!("  to reach: a rate of 1");
+    println!("  to reach: a rate of 1; both had the machine to themselves if they had all of the server's CPU");
     fs::remove_dir_all(&folder)?;
     Ok(())
 }
