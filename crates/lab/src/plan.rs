@@ -118,6 +118,19 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
 fn warnings(experiment: &Experiment, placement: &placement::Placement) -> Vec<String> {
     let cpus = Cpus(placement.server.clone());
     let mut warnings = Vec::new();
+    let staged = experiment.architectures.0.iter().filter_map(|it| it.ours()).filter(|it| it.model.multiplexes());
+    let crowded = staged.filter_map(|it| Some((it, it.threads_at_once()? as usize)));
+    let crowded: Vec<String> = crowded
+        .filter(|(_, threads)| *threads > placement.server.len().max(1))
+        .map(|(architecture, threads)| format!("{architecture} ({threads})"))
+        .collect();
+    if !crowded.is_empty() && !placement.server.is_empty() {
+        warnings.push(format!(
+            "more threads that serve than CPUs of the server ({cpus}), so that they take turns: {}; give it more \
+             (placement.server, --server-cpus), or lower the threads",
+            crowded.join(", ")
+        ));
+    }
     for architecture in &experiment.architectures.0 {
         let mechanism = architecture.ours().and_then(|architecture| architecture.mechanism);
         let spins = mechanism.map_or(Spins::Nothing, |mechanism| mechanism.spins);
@@ -525,7 +538,9 @@ mod tests {
     #[test]
     fn who_keeps_a_cpu_busy_is_warned_of_where_that_hurts() {
         let mut experiment = crate::presets::find("compare").unwrap().experiment();
-        experiment.architectures.0 = ["epoll", "spin", "io_uring-sqpoll"].map(|name| name.parse().unwrap()).into();
+        experiment.architectures.0 = ["epoll", "spin", "io_uring-sqpoll", "amped:1+2", "symped:4/io_uring"]
+            .map(|name| name.parse().unwrap())
+            .into();
         let cases = [("one CPU", 1), ("two CPUs", 2), ("four CPUs", 4)].map(|(name, cpus)| {
             let cores = (0..cpus).map(|cpu| vec![cpu]).collect();
             let plan = plan(&experiment, &Host { cores, ..host() }).unwrap();
