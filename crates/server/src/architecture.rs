@@ -206,21 +206,21 @@ fn fits(model: &ModelRow, mechanism: &MechanismRow) -> Result<(), String> {
 
 /// Why a name is no architecture.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown architecture `{name}`: {problem}; known: {known}")]
+#[error("`{name}` is no architecture: {problem}")]
 pub struct UnknownArchitecture {
     name: String,
     problem: String,
-    known: String,
 }
 
 impl FromStr for Architecture {
     type Err = UnknownArchitecture;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
-        let unknown = |problem: String| UnknownArchitecture {
-            name: name.to_owned(),
-            problem,
-            known: Self::all().iter().map(Self::to_string).collect::<Vec<_>>().join(", "),
+        let wrong = |problem: String| UnknownArchitecture { name: name.to_owned(), problem };
+        // Who mistyped one sees what there is.
+        let unknown = |problem: String| {
+            let known: Vec<String> = Self::all().iter().map(Self::to_string).collect();
+            wrong(format!("{problem}; known: {}", known.join(", ")))
         };
         let (model_name, mechanism_name) = match name.split_once('/') {
             Some((model, mechanism)) => (model, Some(mechanism)),
@@ -239,18 +239,18 @@ impl FromStr for Architecture {
             })
         })?;
         let threads = match threads {
-            Some(threads) => Some(Threads::parse(threads, model).map_err(unknown)?),
+            Some(threads) => Some(Threads::parse(threads, model).map_err(wrong)?),
             None => Threads::default_of(model),
         };
         let mechanism = match (model.multiplexes(), mechanism_name) {
             (false, None) => None,
-            (false, Some(_)) => return Err(unknown(format!("`{model_name}` takes no mechanism"))),
+            (false, Some(_)) => return Err(wrong(format!("`{model_name}` takes no mechanism"))),
             (true, None) => Some(mechanism::find(mechanism::DEFAULT).expect("the default is in the table")),
             (true, Some(m)) => {
                 Some(mechanism::find(m).ok_or_else(|| unknown(format!("no mechanism `{m}`{ELSEWHERE}")))?)
             }
         };
-        mechanism.map_or(Ok(()), |row| fits(model, row)).map_err(unknown)?;
+        mechanism.map_or(Ok(()), |row| fits(model, row)).map_err(wrong)?;
         Ok(Self { model, threads, mechanism })
     }
 }
