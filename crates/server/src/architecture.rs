@@ -275,3 +275,59 @@ impl<'de> Deserialize<'de> for Architecture {
         name.parse().map_err(serde::de::Error::custom)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_read_back_and_defaults_are_said() {
+        for architecture in Architecture::every() {
+            assert_eq!(architecture.to_string().parse(), Ok(architecture), "{architecture}");
+        }
+        for (name, whole) in [
+            ("sped/poll", "poll"),
+            ("symped/poll", "symped:2/poll"),
+            ("symped:4/spin", "symped:4/spin"),
+            ("amped:0+3/select", "amped:0+3/select"),
+            ("seda/select", "seda:2+4/select"),
+            ("seda-s:3/poll", "seda-s:3/poll"),
+        ] {
+            assert_eq!(name.parse::<Architecture>().unwrap().to_string(), whole);
+        }
+    }
+
+    #[test]
+    fn what_makes_no_architecture_says_why() {
+        for (name, why) in [
+            ("symped:0", "a whole number above 0, as in symped:4"),
+            ("symped:1+2", "a whole number above 0"),
+            ("amped:2+1", "NETWORK from 0 to 1, as in amped:1+2"),
+            ("amped:1", "NETWORK+PAYLOAD"),
+            ("seda:0+2", "NETWORK from 1 to"),
+            ("seda:1+0", "NETWORK+PAYLOAD"),
+            ("sped:2", "takes no number"),
+            ("mt/poll", "takes no mechanism"),
+            ("symped/nothing", "no mechanism `nothing`"),
+            ("nothing", "known: "),
+            #[cfg(target_os = "linux")]
+            ("amped/io_uring", "makes no sense"),
+        ] {
+            let error = name.parse::<Architecture>().unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn threads_that_serve_are_counted() {
+        for (name, threads) in [
+            ("poll", Some(1)),
+            ("amped:0+2/poll", Some(3)),
+            ("seda:2+4/poll", Some(6)),
+            ("seda-s:3/poll", Some(6)),
+            ("mt", None),
+        ] {
+            assert_eq!(name.parse::<Architecture>().unwrap().threads_at_once(), threads, "{name}");
+        }
+    }
+}
