@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-use crate::{cross, python, servers};
+use crate::{cross, peers, python, servers};
 
 /// Runs all steps in order; the first that fails ends it.
 ///
@@ -14,7 +14,11 @@ use crate::{cross, python, servers};
 pub fn all() -> anyhow::Result<()> {
     cargo(&["fmt", "--all", "--check"], &[])?;
     cargo(&["clippy", "--workspace", "--all-targets", "--all-features", "--locked", "--", "-D", "warnings"], &[])?;
-    let prepared = [(python::VARIABLE, python::prepare()?), (servers::VARIABLE, servers::prepare()?)];
+    let prepared = [
+        (python::VARIABLE, python::prepare()?),
+        (servers::VARIABLE, servers::prepare()?),
+        (peers::VARIABLE, peers::prepare()?),
+    ];
     cargo(&["test", "--workspace", "--all-features", "--locked"], &prepared)?;
     cargo(&["doc", "--workspace", "--no-deps", "--document-private-items", "--all-features", "--locked"], &[])?;
     cross::link(&prepared[0].1)

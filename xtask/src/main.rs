@@ -1,10 +1,11 @@
 //! What developers run: `cargo xtask test`, `cargo xtask bench`, `cargo xtask cross`, `cargo xtask python`, `cargo xtask
-//! servers`.
+//! servers`, `cargo xtask peers`.
 
 mod bench;
 mod check;
 mod cross;
 mod debian;
+mod peers;
 mod python;
 mod servers;
 
@@ -21,6 +22,8 @@ enum Command {
     Python,
     /// Somebody else's servers that tests run: builds target/servers if need be, prints that folder
     Servers,
+    /// Somebody else's memcached and clients of it, which tests run: installs them if need be, prints their folder
+    Peers,
     /// Links the program for FreeBSD and macOS, in target/cross
     Cross,
     #[command(subcommand)]
@@ -32,6 +35,7 @@ fn main() -> ExitCode {
         Command::Test => check::all(),
         Command::Python => python::prepare().map(|interpreter| println!("{}", interpreter.display())),
         Command::Servers => servers::prepare().map(|folder| println!("{}", folder.display())),
+        Command::Peers => peers::prepare().map(|folder| println!("{}", folder.display())),
         Command::Cross => python::prepare().and_then(|interpreter| cross::link(&interpreter)),
         Command::Bench(bench) => bench::run(&bench),
     };

@@ -5,32 +5,19 @@ mod common;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-use common::{PATIENCE, eventually, exchange, is_alive, muxbench};
+use common::{PATIENCE, eventually, exchange, is_alive, muxbench, prepared};
 use lab::record::{TrialRecord, VerdictKind};
 use rustix::process::{Pid, Signal};
 
 /// The repository, in which the commands of `others.toml` are started.
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-/// The folder of the built servers. `cargo xtask test` says where; a test run by itself has them built.
-fn servers() -> PathBuf {
-    if let Some(folder) = std::env::var_os("MUXBENCH_SERVERS") {
-        return folder.into();
-    }
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo).args(["xtask", "servers"]).current_dir(ROOT).output();
-    let output = output.expect("MUXBENCH_SERVERS is not set, and cargo cannot be run: run `cargo xtask test`");
-    let said = text(&output.stderr);
-    assert!(output.status.success(), "cannot build examples/servers; run `cargo xtask servers` to see why: {said}");
-    text(&output.stdout).trim().into()
-}
-
 /// The commands of `others.toml`, by name, with the built servers where they are.
 fn commands() -> Vec<(String, Vec<String>)> {
-    let folder = servers();
+    let folder = prepared("MUXBENCH_SERVERS", "servers");
     let file = format!("{ROOT}/examples/servers/others.toml");
     let experiment = lab::experiment::Experiment::parse(&fs::read_to_string(&file).unwrap(), &file).unwrap();
     let built = |argument: &String| argument.replace("target/servers", folder.to_str().unwrap());

@@ -2,12 +2,12 @@
 
 mod common;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use common::{children_of, eventually, is_alive, muxbench};
+use common::{children_of, eventually, is_alive, muxbench, prepared};
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
@@ -237,23 +237,9 @@ fn a_paper_s_experiment_ends_in_the_paper_s_tables() {
     }
 }
 
-/// The Python interpreter that has the public tools. `cargo xtask test` says where; a test run by itself has it prepared.
-fn python() -> PathBuf {
-    if let Some(interpreter) = std::env::var_os("MUXBENCH_PYTHON") {
-        return interpreter.into();
-    }
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-    let output = std::process::Command::new(cargo).args(["xtask", "python"]).current_dir(folder).output();
-    let output = output.expect("MUXBENCH_PYTHON is not set, and cargo cannot be run: run `cargo xtask test`");
-    let said = text(&output.stderr);
-    assert!(output.status.success(), "cannot prepare Python; run `cargo xtask test` to see it by itself: {said}");
-    text(&output.stdout).trim().into()
-}
-
 #[test]
 fn the_public_tools_read_samples_and_histograms_as_reported() {
-    let interpreter = python();
+    let interpreter = prepared("MUXBENCH_PYTHON", "python");
     let folder = tempfile::tempdir().unwrap();
     measure(folder.path(), &[SMALL, &["--output", "here", "--quiet"]].concat());
     let report = json(&run(folder.path(), &["report", "here", "--json"], 0));

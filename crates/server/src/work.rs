@@ -59,6 +59,15 @@ impl<S> Worked<S> {
         }
         Self { service, work }
     }
+
+    /// So many requests, with their work.
+    #[inline]
+    fn worked(&self, requests: u64) -> u64 {
+        if let Some(work) = &self.work {
+            work.perform(requests);
+        }
+        requests
+    }
 }
 
 impl<S: Service> Service for Worked<S> {
@@ -66,11 +75,7 @@ impl<S: Service> Service for Worked<S> {
 
     #[inline]
     fn receive(&self, conn: &mut S::Conn, input: &[u8]) -> u64 {
-        let requests = self.service.receive(conn, input);
-        if let Some(work) = &self.work {
-            work.perform(requests);
-        }
-        requests
+        self.worked(self.service.receive(conn, input))
     }
 
     #[inline]
@@ -79,8 +84,8 @@ impl<S: Service> Service for Worked<S> {
     }
 
     #[inline]
-    fn sent(&self, conn: &mut S::Conn, count: usize) {
-        self.service.sent(conn, count);
+    fn sent(&self, conn: &mut S::Conn, count: usize) -> u64 {
+        self.worked(self.service.sent(conn, count))
     }
 
     #[inline]

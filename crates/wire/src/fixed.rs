@@ -62,9 +62,10 @@ impl Service for Fixed {
     }
 
     #[inline]
-    fn sent(&self, conn: &mut FixedConn, count: usize) {
+    fn sent(&self, conn: &mut FixedConn, count: usize) -> u64 {
         debug_assert!(count as u64 <= conn.unsent_bytes, "more sent than there was");
         conn.unsent_bytes -= count as u64;
+        0
     }
 }
 

@@ -19,8 +19,9 @@ pub trait Service {
     /// whatever is received meanwhile: the kernel may be reading them.
     fn unsent<'a>(&'a self, conn: &'a Self::Conn) -> &'a [u8];
 
-    /// Says that the first `count` bytes of [`Service::unsent`] are sent.
-    fn sent(&self, conn: &mut Self::Conn, count: usize);
+    /// Says that the first `count` bytes of [`Service::unsent`] are sent; answers how many requests that completed, which
+    /// had waited for it.
+    fn sent(&self, conn: &mut Self::Conn, count: usize) -> u64;
 
     /// Whether no more input is wanted: the connection is to end once everything is sent.
     #[inline]

@@ -4,6 +4,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -52,10 +53,18 @@ impl Serve {
         flags: &[&str],
         limit: Option<(Resource, u64)>,
     ) -> Self {
+        let sizes = ["--request", &format!("{request_bytes}B"), "--response", &format!("{response_bytes}B")];
+        Self::launch(architecture, &[&sizes, flags].concat(), limit)
+    }
+
+    /// A server of the service `kv`, with more flags.
+    pub fn start_kv(architecture: Architecture, flags: &[&str]) -> Self {
+        Self::launch(architecture, &[&["--service", "kv"], flags].concat(), None)
+    }
+
+    fn launch(architecture: Architecture, flags: &[&str], limit: Option<(Resource, u64)>) -> Self {
         let mut command = muxbench();
-        command.args(["serve", "--json", "--arch", &architecture.to_string()]);
-        command.args(["--request", &format!("{request_bytes}B"), "--response", &format!("{response_bytes}B")]);
-        command.args(flags).stdout(Stdio::piped());
+        command.args(["serve", "--json", "--arch", &architecture.to_string()]).args(flags).stdout(Stdio::piped());
         if let Some((resource, maximum)) = limit {
             let limit = Rlimit { current: Some(maximum), maximum: Some(maximum) };
             // SAFETY: setrlimit is a system call and no more.
@@ -117,6 +126,21 @@ pub fn exchange(stream: &mut TcpStream, request_bytes: usize, response_bytes: us
     stream.write_all(&vec![7; request_bytes]).unwrap();
     let mut response = vec![0; response_bytes];
     stream.read_exact(&mut response).unwrap();
+}
+
+/// What `cargo xtask test` prepared and tells of in `variable`; a test run by itself has `cargo xtask` prepare it.
+pub fn prepared(variable: &str, task: &str) -> PathBuf {
+    if let Some(path) = std::env::var_os(variable) {
+        return path.into();
+    }
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let output = Command::new(cargo).args(["xtask", task]).current_dir(folder).output();
+    let output =
+        output.unwrap_or_else(|_| panic!("{variable} is not set, and cargo cannot be run: run `cargo xtask test`"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "`cargo xtask {task}` fails; run it to see it by itself: {said}");
+    String::from_utf8_lossy(&output.stdout).trim().into()
 }
 
 /// Waits until `condition` holds.

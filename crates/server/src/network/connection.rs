@@ -129,11 +129,7 @@ impl<C> Connection<C> {
     #[inline]
     pub fn receive<S: Service<Conn = C>>(&mut self, bytes: &[u8], service: &S, counters: &Counters) -> u64 {
         counters.bytes_in.add(bytes.len() as u64);
-        let requests = service.receive(&mut self.service, bytes);
-        if requests > 0 {
-            counters.requests.add(requests);
-        }
-        requests
+        completed(service.receive(&mut self.service, bytes), counters)
     }
 
     /// Says that the peer will send no more.
@@ -152,7 +148,7 @@ impl<C> Connection<C> {
     #[inline]
     pub fn sent<S: Service<Conn = C>>(&mut self, count: usize, service: &S, counters: &Counters) {
         counters.bytes_out.add(count as u64);
-        service.sent(&mut self.service, count);
+        completed(service.sent(&mut self.service, count), counters);
     }
 
     /// What it waits for.
@@ -164,4 +160,13 @@ impl<C> Connection<C> {
             (false, _) => Next::Write,
         }
     }
+}
+
+/// Counts requests, of which most often there are none or one.
+#[inline]
+fn completed(requests: u64, counters: &Counters) -> u64 {
+    if requests > 0 {
+        counters.requests.add(requests);
+    }
+    requests
 }

@@ -25,8 +25,6 @@ mod store;
 mod tests;
 mod turn;
 
-use std::mem;
-
 pub use store::Clock;
 
 use crate::Service;
@@ -69,8 +67,6 @@ pub struct KvConn {
     /// Input that could not be taken yet.
     input: Vec<u8>,
     turn: Turn,
-    /// Requests that were completed while answers were sent, and are not told yet.
-    untold: u64,
 }
 
 impl Kv {
@@ -101,19 +97,18 @@ impl Service for Kv {
 
     #[inline]
     fn receive(&self, conn: &mut KvConn, input: &[u8]) -> u64 {
-        let untold = mem::take(&mut conn.untold);
         if conn.turn.is_over() {
-            return untold;
+            return 0;
         }
         if !conn.input.is_empty() {
             conn.input.extend_from_slice(input);
-            return untold + if conn.turn.is_worth(&conn.input) { self.go_on(conn) } else { 0 };
+            return if conn.turn.is_worth(&conn.input) { self.go_on(conn) } else { 0 };
         }
         let (taken_bytes, requests) = self.take(&mut conn.turn, input, conn.outbox.room());
         if taken_bytes < input.len() && !conn.turn.is_over() {
             conn.input.extend_from_slice(&input[taken_bytes..]);
         }
-        untold + requests
+        requests
     }
 
     #[inline]
@@ -122,10 +117,12 @@ impl Service for Kv {
     }
 
     #[inline]
-    fn sent(&self, conn: &mut KvConn, count: usize) {
+    fn sent(&self, conn: &mut KvConn, count: usize) -> u64 {
         conn.outbox.sent(count);
         if conn.outbox.is_empty() && !conn.input.is_empty() && conn.turn.is_worth(&conn.input) {
-            conn.untold += self.go_on(conn);
+            self.go_on(conn)
+        } else {
+            0
         }
     }
 
