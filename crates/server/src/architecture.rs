@@ -53,7 +53,9 @@ impl Threads {
     /// Reads what a name says of `model`.
     fn parse(text: &str, model: &ModelRow) -> Result<Self, String> {
         let name = model.name;
-        let number = |text: &str| text.parse::<u32>().ok().filter(|count| *count <= model::THREADS_MAX.max(100_000));
+        // What a pool may have the plan checks.
+        let most = if model.multiplexes() { model::THREADS_MAX } else { u32::MAX };
+        let number = |text: &str| text.parse::<u32>().ok().filter(|count| *count <= most);
         let above_0 = |text: &str| number(text).filter(|count| *count > 0);
         match &model.threads {
             Takes::Nothing => Err(format!("`{name}` takes no number of threads")),
@@ -302,6 +304,7 @@ mod tests {
         for (name, why) in [
             ("symped:0", "a whole number above 0, as in symped:4"),
             ("symped:1+2", "a whole number above 0"),
+            ("symped:1025", "a whole number above 0"),
             ("amped:2+1", "NETWORK from 0 to 1, as in amped:1+2"),
             ("amped:1", "NETWORK+PAYLOAD"),
             ("seda:0+2", "NETWORK from 1 to"),
