@@ -3,6 +3,9 @@
 //! The machines that these run on are shared and noisy: every figure is the median of several rounds, with the least
 //! and the most beside it.
 
+mod handoff;
+mod kv;
+
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -54,6 +57,24 @@ pub enum Bench {
         #[arg(long, default_value_t = 15)]
         rounds: usize,
     },
+    /// Rate of gets and CPU a get of the service kv against memcached with one thread, A B A B
+    Kv {
+        /// Rounds of each pair
+        #[arg(long, default_value_t = 5)]
+        rounds: usize,
+        /// Sockets, with commas: tcp, unix
+        #[arg(long, value_delimiter = ',', default_value = "tcp,unix", value_parser = ["tcp", "unix"])]
+        sockets: Vec<String>,
+    },
+    /// Service time at a low rate with a hand-off between threads, beyond that of one thread, A B A B
+    Handoff {
+        /// Rounds of each pair
+        #[arg(long, default_value_t = 5)]
+        rounds: usize,
+        /// Architectures, with commas
+        #[arg(long, value_delimiter = ',', default_value = "amped:1+1,amped:0+1,seda:1+1")]
+        arch: Vec<String>,
+    },
     /// All of them
     All,
 }
@@ -80,11 +101,15 @@ pub fn run(bench: &Bench) -> anyhow::Result<()> {
         Bench::Memory => memory(),
         Bench::Summary => summarise(),
         Bench::Timestamps { rounds } => timestamps(*rounds),
+        Bench::Kv { rounds, sockets } => kv::run(*rounds, sockets),
+        Bench::Handoff { rounds, arch } => handoff::run(*rounds, arch),
         Bench::All => {
             summarise()?;
             memory()?;
             timestamps(15)?;
             lag(5)?;
+            kv::run(5, &["tcp", "unix"].map(String::from))?;
+            handoff::run(5, &["amped:1+1", "amped:0+1", "seda:1+1"].map(String::from))?;
             servers(5, &["epoll", "poll", "select", "mt", "mp"].map(String::from), None)
         }
     }
@@ -114,9 +139,49 @@ impl std::fmt::Display for Spread {
     }
 }
 
-/// A server process that is killed when dropped.
+/// A process that is killed when dropped.
+struct Process(Child);
+
+impl Process {
+    /// Starts `command`, and waits until it is there.
+    fn start(mut command: Command, is_there: impl Fn() -> bool) -> anyhow::Result<Self> {
+        let process = command.stdout(Stdio::null()).spawn().with_context(|| format!("cannot start {command:?}"))?;
+        let process = Self(process);
+        let started = Instant::now();
+        while !is_there() {
+            if started.elapsed() > Duration::from_secs(5) {
+                bail!("{command:?} does not listen");
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(process)
+    }
+
+    /// CPU time of its threads, in nanoseconds.
+    fn cpu_ns(&self) -> anyhow::Result<u64> {
+        let mut total_ns = 0;
+        for thread in std::fs::read_dir(format!("/proc/{}/task", self.0.id())).context("the server ended")? {
+            let path = thread?.path().join("schedstat");
+            let line = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+            let first = line.split_whitespace().next().and_then(|word| word.parse::<u64>().ok());
+            total_ns += first.with_context(|| format!("{}: `{line}`", path.display()))?;
+        }
+        Ok(total_ns)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+        // Children of a reference server end when their connections do; the next one is not to share its CPU with them.
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// A server of fixed sizes.
 struct Server {
-    process: Child,
+    _process: Process,
     address: SocketAddr,
 }
 
@@ -125,17 +190,8 @@ impl Server {
     fn start(command: impl FnOnce(u16) -> Command) -> anyhow::Result<Self> {
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let mut command = command(port);
-        let process = command.stdout(Stdio::null()).spawn().with_context(|| format!("cannot start {command:?}"))?;
-        let server = Self { process, address };
-        let started = Instant::now();
-        while TcpStream::connect(address).is_err() {
-            if started.elapsed() > Duration::from_secs(5) {
-                bail!("{command:?} does not listen");
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        Ok(server)
+        let process = Process::start(command(port), || TcpStream::connect(address).is_ok())?;
+        Ok(Self { _process: process, address })
     }
 
     fn ours(architecture: &str, service: &ServiceSpec) -> anyhow::Result<Self> {
@@ -158,15 +214,6 @@ impl Server {
             command.args([port.to_string(), request_bytes.to_string(), response_bytes.to_string()]);
             command
         })
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-        // Children of a reference server end when their connections do; the next one is not to share its CPU with them.
-        std::thread::sleep(Duration::from_millis(50));
     }
 }
 

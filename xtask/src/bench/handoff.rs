@@ -1,0 +1,72 @@
+//! What it costs a request to be handed to another thread: stages against one thread, at a rate at which nothing queues.
+
+use std::sync::{Condvar, Mutex};
+use std::time::Instant;
+
+use anyhow::Context;
+use load::config::{LoadConfig, Phases};
+use wire::ServiceSpec;
+
+use super::{SERVER_CPU, Server, Spread, config};
+
+const CONNECTIONS: u32 = 50;
+const RATE_PER_S: f64 = 500.0;
+
+/// Runs `rounds` of each architecture against one thread, A B A B.
+pub(super) fn run(rounds: usize, architectures: &[String]) -> anyhow::Result<()> {
+    let service = ServiceSpec::Fixed { request_bytes: 128, response_bytes: 128 };
+    println!(
+        "service time p50 in µs beyond epoll's, {RATE_PER_S} requests/s, {CONNECTIONS} connections, median of {rounds} \
+         rounds"
+    );
+    for architecture in architectures {
+        let mut more_us = Vec::new();
+        for _ in 0..rounds {
+            more_us.push(p50_us(architecture, &service)? - p50_us("epoll", &service)?);
+        }
+        println!("  {architecture:14} {}  to reach: at most 2", Spread::of(more_us));
+    }
+    let switches = (0..rounds).map(|_| switch_us()).collect::<anyhow::Result<Vec<_>>>()?;
+    println!("  a thread that wakes another on its CPU, and waits: {}", Spread::of(switches));
+    Ok(())
+}
+
+fn p50_us(architecture: &str, service: &ServiceSpec) -> anyhow::Result<f64> {
+    let server = Server::ours(architecture, service)?;
+    let config = LoadConfig {
+        connections: CONNECTIONS,
+        rate_per_s: RATE_PER_S,
+        phases: Phases { ramp_ns: 0, hold_ns: 500_000_000, measure_ns: 4_000_000_000, drain_ns: 1_000_000_000 },
+        ..config(server.address, service)
+    };
+    let outcome = load::run(&config, &mut |_| ())?;
+    Ok(outcome.report.service.distribution.p50_ns as f64 / 1e3)
+}
+
+/// What any hand-over on one CPU costs at least: two threads hand a turn to each other as the stages' queues do.
+fn switch_us() -> anyhow::Result<f64> {
+    const TURNS: u32 = 20_000;
+    let mut cpu = rustix::thread::CpuSet::new();
+    cpu.set(SERVER_CPU.parse()?);
+    let (turn, changed) = (Mutex::new(0), Condvar::new());
+    let started = Instant::now();
+    std::thread::scope(|scope| {
+        let run = |odd: u32| {
+            rustix::thread::sched_setaffinity(None, &cpu)?;
+            let mut turn = turn.lock().expect("nobody panics");
+            while *turn < TURNS {
+                if *turn % 2 == odd {
+                    *turn += 1;
+                    changed.notify_one();
+                } else {
+                    turn = changed.wait(turn).expect("nobody panics");
+                }
+            }
+            Ok::<(), rustix::io::Errno>(())
+        };
+        let threads = [0, 1].map(|odd| scope.spawn(move || run(odd)));
+        threads.into_iter().try_for_each(|thread| thread.join().expect("nobody panics"))
+    })
+    .context("cannot run on the server's CPU")?;
+    Ok(started.elapsed().as_secs_f64() * 1e6 / f64::from(TURNS))
+}
