@@ -82,7 +82,8 @@ impl Used {
 }
 
 impl Tally {
-    fn new() -> Self {
+    /// Of nothing so far.
+    pub fn new() -> Self {
         Self {
             completed_by_part: [0; PARTS],
             sent: 0,
