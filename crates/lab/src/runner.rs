@@ -251,7 +251,7 @@ fn load_it(
         let Some(event) = client.next(next).or_else(|error| blame(server, error))? else { continue };
         on_event(Event::Load(&event));
         match event {
-            load::Event::Connecting { .. } => deadline = Instant::now() + connect_max,
+            load::Event::Connecting { .. } | load::Event::Preparing { .. } => deadline = Instant::now() + connect_max,
             load::Event::Started { start_ns } => {
                 let started = instant_of(start_ns);
                 let at = |ns: u64| started + Duration::from_nanos(ns);
