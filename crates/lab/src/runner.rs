@@ -102,7 +102,11 @@ pub fn run(
             let _ = std::fs::remove_file(&draft);
             return Ok(Ended::Stopped);
         }
-        let counters = account.counters();
+        let mut counters = account.counters();
+        if let Some(counters) = counters.as_mut().filter(|_| trial.load.kv.is_some()) {
+            // The data set is in it, which was stored when the connections were there.
+            counters.memory_user_bytes_per_connection = None;
+        }
         let taken = account.cpu_taken_by_others(trial);
         let verdict = match (&outcome, &account.load) {
             (Ok(()), Some(report)) => {
