@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
-use load::config::{LoadConfig, Phases, Timestamps};
-use load::{Sample, closed, cost, summary};
+use anyhow::{Context, bail, ensure};
+use load::config::{LoadConfig, Phases, Schedule, Timestamps};
+use load::{Sample, cost, summary};
 use wire::ServiceSpec;
 
 use crate::check::root;
@@ -244,7 +244,7 @@ fn reference() -> anyhow::Result<PathBuf> {
 fn config(target: SocketAddr, service: &ServiceSpec) -> LoadConfig {
     LoadConfig {
         connections: CONNECTIONS,
-        rate_per_s: 8_000.0,
+        rate_per_s: Some(8_000.0),
         phases: Phases {
             ramp_ns: 500_000_000,
             hold_ns: 500_000_000,
@@ -254,6 +254,12 @@ fn config(target: SocketAddr, service: &ServiceSpec) -> LoadConfig {
         cpus: vec![CLIENT_CPU],
         ..LoadConfig::new(target, service.clone())
     }
+}
+
+/// A closed loop, which finds a server's highest rate.
+fn closed_config(target: SocketAddr, service: &ServiceSpec) -> LoadConfig {
+    let phases = Phases { ramp_ns: 300_000_000, hold_ns: 0, measure_ns: 1_200_000_000, drain_ns: 1_000_000_000 };
+    LoadConfig { rate_per_s: None, schedule: Schedule::Closed, phases, ..config(target, service) }
 }
 
 fn servers(rounds: usize, architectures: &[String], against: Option<&str>) -> anyhow::Result<()> {
@@ -266,9 +272,9 @@ fn servers(rounds: usize, architectures: &[String], against: Option<&str>) -> an
             let mut ratios = Vec::new();
             for _ in 0..rounds {
                 let rate = |server: Server| -> anyhow::Result<f64> {
-                    let config = config(server.address, &service);
-                    let report = closed::drive(&config, Duration::from_millis(300), Duration::from_millis(1_200))?;
-                    Ok(report.rate_per_s())
+                    let outcome = load::run(&closed_config(server.address, &service), &mut |_| ())?;
+                    ensure!(outcome.report.errors.total() == 0, "{:?}", outcome.report.errors);
+                    Ok(outcome.report.rate_achieved_per_s)
                 };
                 let ours = rate(Server::ours(architecture, &service)?)?;
                 let theirs = rate(match against {

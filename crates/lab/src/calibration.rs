@@ -177,7 +177,7 @@ pub fn calibrate(settings: &Settings, on_trial: &mut dyn FnMut(usize, usize, Hol
     let conditions = holds.iter().zip(&trials).map(|(&hold, of_it)| condition(settings, hold, of_it, &trials[0]));
     Ok(Calibration {
         transport: settings.load.transport,
-        rate_per_s: settings.load.rate_per_s,
+        rate_per_s: settings.load.rate_per_s.context("a calibration is an open loop and has a rate")?,
         connections: settings.load.connections,
         client: trials[0].first().map(|trial| trial.client.clone()).unwrap_or_default(),
         rounds: settings.rounds,

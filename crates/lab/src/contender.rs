@@ -140,8 +140,8 @@ mod tests {
             command: ["serve it", "{port}", "a\u{1b}[2Jb", ""].map(Into::into).into(),
             directory: Some("/srv".into()),
             environment: [("A".to_owned(), "1".to_owned())].into(),
-            request_bytes: 1,
-            response_bytes: 1,
+            request_bytes: Some(1),
+            response_bytes: Some(1),
             cpus: Vec::new(),
             start_timeout_ns: 1,
         };

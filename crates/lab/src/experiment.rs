@@ -6,17 +6,18 @@ use std::marker::PhantomData;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
-use load::config::{Choice, ClockChoice, Pacing, Roles, Schedule, Timestamps};
+use load::config::{Choice, ClockChoice, KvTraffic, Pacing, Roles, Schedule, Timestamps};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::{F64Deserializer, I64Deserializer, SeqAccessDeserializer, StrDeserializer};
 use serde::de::{IntoDeserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use server::config::PLACEHOLDERS;
 use server::{Accept, StageCpus};
+use wire::ServiceSpec;
 
 use crate::contender::{self, Contender};
 pub use crate::mistake::ExperimentError;
-use crate::units::{Cpus, Rate, Share, Size, Time, Work};
+use crate::units::{Cpus, Rate, Share, Size, Sizes, Think, Time, Work};
 
 /// An experiment: architectures × connections × rates × repeats.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -66,16 +67,25 @@ pub struct Workload {
     pub service: Service,
     /// Connections held open.
     pub connections: List<NonZeroU32>,
-    /// Requests a second.
-    pub rate: List<Rate>,
-    /// Size of a request.
-    pub request: Size,
-    /// Size of a response.
-    pub response: Size,
-    /// When requests are sent.
+    /// Requests a second; a closed loop has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<List<Rate>>,
+    /// Size of a request, of `fixed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<Size>,
+    /// Size of a response, of `fixed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response: Option<Size>,
+    /// When requests are sent: in `closed`, on each connection when the response to the last one has come.
     #[serde(default = "slot_random")]
     #[schemars(with = "ScheduleName")]
     pub schedule: Schedule,
+    /// How long a connection of a closed loop waits from a response to its next request: TIME or TIME,exponential.
+    #[serde(default, skip_serializing_if = "is_thoughtless")]
+    pub think: Think,
+    /// What is stored and asked for, of `kv`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kv: Option<Kv>,
     /// The share of the connections that requests are sent on: a fixed subset, drawn by the seed.
     #[serde(default = "all", skip_serializing_if = "is_all")]
     pub active: List<Share>,
@@ -100,6 +110,86 @@ pub enum Service {
     Fixed,
     /// A key-value store, in the memcached text protocol.
     Kv,
+}
+
+/// What is stored and asked for, of `kv`. Without a word, the data set of voras2009.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Kv {
+    /// Records, all of which are stored before the ramp.
+    pub records: NonZeroU32,
+    /// Sizes of their values, evenly distributed over the logarithm.
+    pub value_size: Sizes,
+    /// The share of requests that get a record; the others set one, to the value that it has.
+    pub get_share: Share,
+    /// How a request's record is chosen: uniform, or zipf:EXPONENT.
+    #[schemars(with = "String")]
+    pub keys: Choice,
+    /// The server's memory for records.
+    pub memory: Size,
+    /// Most that a record may take of it, at most a quarter.
+    pub item_max: Size,
+}
+
+impl Default for Kv {
+    /// voras2009 section III, with a share of gets and memory that it does not name.
+    fn default() -> Self {
+        Self {
+            records: NonZeroU32::new(30_000).expect("not 0"),
+            value_size: Sizes { least: Size(10), most: Size(1_000) },
+            get_share: Share(0.9),
+            keys: Choice::Uniform,
+            memory: Size(64 << 20),
+            item_max: Size(1 << 20),
+        }
+    }
+}
+
+/// Bytes that a record takes besides its value, rounded up.
+const RECORD_BYTES: f64 = 200.0;
+
+impl Kv {
+    /// What the client asks for.
+    pub fn traffic(&self) -> KvTraffic {
+        KvTraffic {
+            records: self.records.get(),
+            value_bytes_min: self.value_size.least.0,
+            value_bytes_max: self.value_size.most.0,
+            get_share: self.get_share.0,
+            keys: self.keys,
+        }
+    }
+
+    /// What the server runs.
+    pub fn service(&self) -> ServiceSpec {
+        ServiceSpec::Kv { memory_max_bytes: self.memory.0.into(), item_max_bytes: self.item_max.0 }
+    }
+
+    /// # Errors
+    /// When the records would not all stay in the server's memory: as `memory: ...`.
+    pub fn check(&self) -> Result<(), String> {
+        let Sizes { least, most } = self.value_size;
+        let (least, most) = (f64::from(least.0), f64::from(most.0));
+        // The mean of sizes that are even over the logarithm.
+        let mean = if most > least { (most - least) / (most / least).ln() } else { least };
+        let needed = f64::from(self.records.get()) * (mean + RECORD_BYTES);
+        if most + RECORD_BYTES > f64::from(self.item_max.0) {
+            let (value, item) = (self.value_size.most, self.item_max);
+            return Err(format!("item-max: {item} has no room for a value of {value}; raise it, or lower value-size"));
+        }
+        if u64::from(self.item_max.0) > u64::from(self.memory.0) / 4 {
+            return Err(format!("item-max: {} is more than a quarter of the memory, {}", self.item_max, self.memory));
+        }
+        if 2.0 * needed > f64::from(self.memory.0) {
+            let (records, memory) = (self.records, self.memory);
+            let mib = (2.0 * needed / f64::from(1 << 20)).ceil();
+            return Err(format!(
+                "memory: {records} records may not all stay in {memory}, and one that is evicted is an error; give {mib}MiB, \
+                 twice what they take, or lower the records"
+            ));
+        }
+        Ok(())
+    }
 }
 
 /// How long each phase lasts.
@@ -219,8 +309,10 @@ pub struct Client {
     /// Whether sending and receiving are two threads or one loop.
     #[schemars(with = "RolesName")]
     pub roles: Roles,
-    /// Independent clients; connections and rate are divided among them.
-    pub clients: NonZeroU32,
+    /// Independent clients; connections and rate are divided among them. Without it one, and in a closed loop one for each of
+    /// the client's CPUs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clients: Option<NonZeroU32>,
     /// The clock of timestamps.
     #[schemars(with = "ClockName")]
     pub clock: ClockChoice,
@@ -236,7 +328,7 @@ impl Default for Client {
         Self {
             pacing: Pacing::Auto,
             roles: Roles::Auto,
-            clients: one(),
+            clients: None,
             clock: ClockChoice::Auto,
             timestamps: Timestamps::Client,
             timeout: Time(10_000_000_000),
@@ -297,6 +389,10 @@ fn is_uniform(choice: &Choice) -> bool {
     *choice == Choice::Uniform
 }
 
+fn is_thoughtless(think: &Think) -> bool {
+    think.0.is_none()
+}
+
 fn slot_random() -> Schedule {
     Schedule::SlotRandom
 }
@@ -350,11 +446,107 @@ impl Experiment {
                 ));
             }
         }
-        let clients = self.client.clients;
+        let clients = self.client.clients.unwrap_or(NonZeroU32::MIN);
         if let Some(few) = self.workload.connections.0.iter().find(|connections| **connections < clients) {
             return Err(format!("client.clients: {clients} clients cannot share {few} connections; lower the clients"));
         }
+        self.check_schedule()?;
+        self.check_service()
+    }
+
+    /// What an open loop needs and a closed one has not, and the other way round.
+    fn check_schedule(&self) -> Result<(), String> {
+        let (workload, client) = (&self.workload, &self.client);
+        if workload.schedule != Schedule::Closed {
+            if workload.rate.is_none() {
+                return Err(
+                    "workload.rate: missing; write requests a second, like 2000, or take the schedule \"closed\""
+                        .into(),
+                );
+            }
+            if !workload.think.0.is_none() {
+                return Err(
+                    "workload.think: only a closed loop thinks; remove it, or take the schedule \"closed\"".into()
+                );
+            }
+            return Ok(());
+        }
+        if workload.rate.is_some() {
+            return Err(
+                "workload.rate: a closed loop has none, its rate is the result; remove it, or take another schedule"
+                    .into(),
+            );
+        }
+        for (key, is_set, why) in [
+            (
+                "workload.active",
+                !is_all(&workload.active),
+                "every connection sends in a closed loop; remove it, or see idle",
+            ),
+            ("workload.choice", !is_uniform(&workload.choice), "every connection sends in a closed loop; remove it"),
+            (
+                "client.pacing",
+                client.pacing != Pacing::Auto,
+                "a closed loop waits for responses, not for times; remove it",
+            ),
+            ("client.roles", client.roles != Roles::Auto, "each client of a closed loop is one loop; remove it"),
+            (
+                "client.timestamps",
+                client.timestamps != Timestamps::Client,
+                "a closed loop has only the client's; remove it",
+            ),
+        ] {
+            if is_set {
+                return Err(format!("{key}: {why}"));
+            }
+        }
         Ok(())
+    }
+
+    /// What each service needs, and has not.
+    fn check_service(&self) -> Result<(), String> {
+        let workload = &self.workload;
+        let sizes = [("workload.request", &workload.request), ("workload.response", &workload.response)];
+        match workload.service {
+            Service::Fixed => {
+                if let Some((key, _)) = sizes.iter().find(|(_, size)| size.is_none()) {
+                    return Err(format!("{key}: missing; write a size, like \"128B\""));
+                }
+                if workload.kv.is_some() {
+                    return Err(
+                        "workload.kv: the service is fixed; remove the table, or take the service \"kv\"".into()
+                    );
+                }
+            }
+            Service::Kv => {
+                if let Some((key, _)) = sizes.iter().find(|(_, size)| size.is_some()) {
+                    return Err(format!(
+                        "{key}: kv's sizes are those of its records, workload.kv.value-size; remove it"
+                    ));
+                }
+                if workload.schedule != Schedule::Closed {
+                    return Err(
+                        "workload.schedule: kv can be spoken only in a closed loop so far; write \"closed\"".into()
+                    );
+                }
+                self.kv().check().map_err(|why| format!("workload.kv.{why}"))?;
+                let needs_sizes = |exec: &Exec| {
+                    let texts = exec.command.iter().chain(exec.environment.values());
+                    texts.into_iter().any(|text| text.contains("{request}") || text.contains("{response}"))
+                };
+                if let Some((name, _)) = self.exec.iter().find(|(_, exec)| needs_sizes(exec)) {
+                    return Err(format!(
+                        "exec.{name}.command: kv has no sizes for {{request}} and {{response}}; remove them"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What is stored and asked for, of `kv`.
+    pub fn kv(&self) -> Kv {
+        self.workload.kv.clone().unwrap_or_default()
     }
 
     /// The same at the scale of `[quick]`.
@@ -464,7 +656,7 @@ macro_rules! names_for_the_schema {
 }
 
 names_for_the_schema! {
-    ScheduleName: "slot-random" "constant" "poisson";
+    ScheduleName: "slot-random" "constant" "poisson" "closed";
     PacingName: "auto" "yield" "spin" "sleep-spin";
     RolesName: "auto" "one-loop" "two-threads";
     ClockName: "auto" "tsc" "monotonic";
@@ -492,10 +684,26 @@ hold = "0"
 measure = "1s"
 "#;
 
+    /// What a closed loop of kv has something else for.
+    const CLOSED_OF: &str = "rate = [100, 200.5]\nrequest = \"1B\"\nresponse = \"10KiB\"\n[phases]";
+
+    #[test]
+    fn a_closed_loop_of_kv_and_its_defaults() {
+        let text =
+            GOOD.replace(CLOSED_OF, "service = \"kv\"\nschedule = \"closed\"\nthink = \"1ms,exponential\"\n[phases]");
+        let experiment = Experiment::parse(&text, "x.toml").unwrap();
+        assert_eq!(experiment.kv(), Kv::default());
+        assert!(experiment.workload.think.0.exponential);
+        let mut experiment = experiment;
+        experiment.workload.kv = Some(Kv { keys: Choice::Zipf { exponent: 0.99 }, ..Kv::default() });
+        let again = toml::to_string(&experiment).unwrap();
+        assert_eq!(Experiment::parse(&again, "again").unwrap(), experiment);
+    }
+
     #[test]
     fn a_small_file_and_its_defaults() {
         let experiment = Experiment::parse(GOOD, "x.toml").unwrap();
-        assert_eq!(experiment.workload.rate.0, [Rate(100.0), Rate(200.5)]);
+        assert_eq!(experiment.workload.rate.as_ref().unwrap().0, [Rate(100.0), Rate(200.5)]);
         assert_eq!(experiment.repeats, one());
         assert_eq!(experiment.client, Client::default());
         let again = toml::to_string(&experiment).unwrap();
@@ -532,6 +740,19 @@ measure = "1s"
             ("[phases]", "idle = -1\n[phases]"),
             ("[phases]", "choice = \"pareto\"\n[phases]"),
             ("[phases]", "schedule = \"random\"\n[phases]"),
+            ("rate = [100, 200.5]", ""),
+            ("rate = [100, 200.5]", "rate = 100\nthink = \"1ms\""),
+            ("rate = [100, 200.5]", "rate = 100\nschedule = \"closed\""),
+            ("rate = [100, 200.5]", "schedule = \"closed\"\nthink = \"1ms,normal\""),
+            ("rate = [100, 200.5]", "schedule = \"closed\"\nactive = \"1/2\""),
+            ("[phases]", "service = \"kv\"\n[phases]"),
+            ("[phases]", "[workload.kv]\nrecords = 10\n[phases]"),
+            ("request = \"1B\"\nresponse = \"10KiB\"\n[phases]", "service = \"kv\"\n[phases]"),
+            (CLOSED_OF, "service = \"kv\"\nschedule = \"closed\"\n[workload.kv]\nrecords = 0\n[phases]"),
+            (CLOSED_OF, "service = \"kv\"\nschedule = \"closed\"\n[workload.kv]\nvalue-size = \"9B..2B\"\n[phases]"),
+            (CLOSED_OF, "service = \"kv\"\nschedule = \"closed\"\n[workload.kv]\nkeys = \"first\"\n[phases]"),
+            (CLOSED_OF, "service = \"kv\"\nschedule = \"closed\"\n[workload.kv]\nrecords = 3000000\n[phases]"),
+            (CLOSED_OF, "service = \"kv\"\nschedule = \"closed\"\n[workload.kv]\nvalue-size = \"2MiB\"\n[phases]"),
             ("[phases]", "[client]\ntimestamps = \"hardware\"\n[phases]"),
             ("[phases]", "[client]\nclients = 11\n[phases]"),
             ("[phases]", "[server]\naccept = \"thundering\"\n[phases]"),

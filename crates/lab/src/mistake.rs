@@ -38,8 +38,12 @@ impl ExperimentError {
 
     /// What a check of the whole found: `message` begins with the key.
     pub(crate) fn checking(file: &str, text: &str, message: String) -> Self {
-        let place = keys(text).into_iter().find(|(key, _)| message.split(':').next() == Some(key));
-        Self::at(file, text, place.map_or(0, |(_, place)| place.start), message, "")
+        let named = message.split(':').next().unwrap_or_default();
+        let place = keys(text).into_iter().find(|(key, _)| key == named).map(|(_, place)| place.start);
+        // What is missing is missing in its table.
+        let table = |name: &str| text.find(&format!("\n[{name}]")).map(|at| at + 1);
+        let place = place.or_else(|| table(named)).or_else(|| table(named.rsplit_once('.')?.0));
+        Self::at(file, text, place.unwrap_or(0), message, "")
     }
 
     /// `key` goes before the line that is shown, unless the message names it.

@@ -14,11 +14,11 @@ use server::{Accept, Architecture, ExecConfig, ServeConfig, Subject};
 use wire::ServiceSpec;
 
 use crate::contender::Contender;
-use crate::experiment::Experiment;
+use crate::experiment::{Experiment, Service};
 use crate::host::Host;
 use crate::placement;
 use crate::record::{Trial, Workload};
-use crate::units::Cpus;
+use crate::units::{Cpus, Size};
 
 /// Descriptors that a process needs besides its connections'.
 const DESCRIPTORS_BESIDE: u64 = 64;
@@ -47,6 +47,8 @@ fn bytes_per_connection(per_connection: PerConnection) -> u64 {
 const OVERHEAD_NS: u64 = 200_000_000;
 /// What a connection takes to be made, verified and ended, in nanoseconds; the most, for a process each.
 const CONNECT_NS: u64 = 250_000;
+/// What a record takes to be stored before the ramp, in nanoseconds; the most, for a server in stages.
+const STORE_NS: u64 = 5_000;
 
 /// What will be done.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -72,7 +74,10 @@ impl Plan {
 
 /// How long a trial will take, roughly, in nanoseconds.
 pub fn duration_ns(trial: &Trial) -> u64 {
-    trial.workload.phases.sending_ns() + OVERHEAD_NS + u64::from(trial.load.connections_and_idle()) * CONNECT_NS
+    trial.workload.phases.sending_ns()
+        + OVERHEAD_NS
+        + u64::from(trial.load.connections_and_idle()) * CONNECT_NS
+        + trial.load.kv.as_ref().map_or(0, |kv| u64::from(kv.records) * STORE_NS)
 }
 
 /// Makes a plan for `host`.
@@ -89,7 +94,7 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
         let mut round = Vec::new();
         for connections in experiment.workload.connections.0.iter().map(|connections| connections.get()) {
             for active in experiment.workload.active.0.iter().map(|share| share.0) {
-                for rate_per_s in experiment.workload.rate.0.iter().map(|rate| rate.0) {
+                for rate_per_s in rates(experiment) {
                     for architecture in &experiment.architectures.0 {
                         round.push((workload(experiment, connections, active, rate_per_s), architecture.clone()));
                     }
@@ -118,6 +123,19 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
 fn warnings(experiment: &Experiment, placement: &placement::Placement) -> Vec<String> {
     let cpus = Cpus(placement.server.clone());
     let mut warnings = Vec::new();
+    let staged = experiment.architectures.0.iter().filter_map(|it| it.ours()).filter(|it| it.model.multiplexes());
+    let crowded = staged.filter_map(|it| Some((it, it.threads_at_once()? as usize)));
+    let crowded: Vec<String> = crowded
+        .filter(|(_, threads)| *threads > placement.server.len().max(1))
+        .map(|(architecture, threads)| format!("{architecture} ({threads})"))
+        .collect();
+    if !crowded.is_empty() && !placement.server.is_empty() {
+        warnings.push(format!(
+            "more threads that serve than CPUs of the server ({cpus}), so that they take turns: {}; give it more \
+             (placement.server, --server-cpus), or lower the threads",
+            crowded.join(", ")
+        ));
+    }
     for architecture in &experiment.architectures.0 {
         let mechanism = architecture.ours().and_then(|architecture| architecture.mechanism);
         let spins = mechanism.map_or(Spins::Nothing, |mechanism| mechanism.spins);
@@ -140,13 +158,31 @@ fn warnings(experiment: &Experiment, placement: &placement::Placement) -> Vec<St
     warnings
 }
 
-fn workload(experiment: &Experiment, connections: u32, active: f64, rate_per_s: f64) -> Workload {
+/// The rates to be tried: none in a closed loop, whose one rate is the result.
+fn rates(experiment: &Experiment) -> Vec<Option<f64>> {
+    match &experiment.workload.rate {
+        None => vec![None],
+        Some(rates) => rates.0.iter().map(|rate| Some(rate.0)).collect(),
+    }
+}
+
+fn workload(experiment: &Experiment, connections: u32, active: f64, rate_per_s: Option<f64>) -> Workload {
     let traffic = &experiment.workload;
+    let bytes = |size: Option<Size>| size.expect("`fixed` has sizes, as was checked").0;
+    let (service, kv) = match traffic.service {
+        Service::Fixed => {
+            let (request_bytes, response_bytes) = (bytes(traffic.request), bytes(traffic.response));
+            (ServiceSpec::Fixed { request_bytes, response_bytes }, None)
+        }
+        Service::Kv => (experiment.kv().service(), Some(experiment.kv().traffic())),
+    };
     Workload {
-        service: ServiceSpec::Fixed { request_bytes: traffic.request.0, response_bytes: traffic.response.0 },
+        service,
+        kv,
         connections,
         rate_per_s,
         schedule: traffic.schedule,
+        think: traffic.think.0,
         active,
         idle: traffic.idle,
         choice: traffic.choice,
@@ -177,14 +213,16 @@ fn trial(
         choice: workload.choice,
         rate_per_s: workload.rate_per_s,
         schedule: workload.schedule,
+        think: workload.think,
+        kv: workload.kv.clone(),
         phases: workload.phases,
         pacing: match client.pacing {
-            // A client that spins would keep the server from their CPU.
-            Pacing::Auto if placement.is_shared() => Pacing::SleepSpin,
+            // A client that spins would keep the server from their CPU. A closed loop never does.
+            Pacing::Auto if placement.is_shared() && !workload.is_closed() => Pacing::SleepSpin,
             pacing => pacing,
         },
         roles: client.roles,
-        clients: client.clients.get(),
+        clients: clients(experiment, placement, &workload),
         cpus: placement.client.clone(),
         clock: client.clock,
         timestamps: client.timestamps,
@@ -212,14 +250,23 @@ fn trial(
                 command: exec.command.clone(),
                 directory: exec.directory.clone(),
                 environment: exec.environment.clone(),
-                request_bytes: experiment.workload.request.0,
-                response_bytes: experiment.workload.response.0,
+                request_bytes: workload.service.fixed().map(|(request_bytes, _)| request_bytes),
+                response_bytes: workload.service.fixed().map(|(_, response_bytes)| response_bytes),
                 cpus: placement.server.clone(),
                 start_timeout_ns: exec.start_timeout.0,
             })
         }
     };
     Trial { index, repeat, architecture, workload, serve, load, impossible: Vec::new() }
+}
+
+/// How many clients there are: in a closed loop, when nothing is said, one for each CPU.
+fn clients(experiment: &Experiment, placement: &placement::Placement, workload: &Workload) -> u32 {
+    match experiment.client.clients {
+        Some(clients) => clients.get(),
+        None if workload.is_closed() => (placement.client.len() as u32).clamp(1, workload.connections),
+        None => 1,
+    }
 }
 
 /// Looks for the program of each command: a name that is mistyped is found before anything starts.
@@ -241,7 +288,13 @@ fn find_commands(experiment: &Experiment) -> Result<(), String> {
 
 fn trial_seed(seed: u64, workload: &Workload, repeat: u32) -> u64 {
     let Workload { connections, rate_per_s, active, idle, .. } = workload;
-    let numbers = [u64::from(*connections), rate_per_s.to_bits(), active.to_bits(), u64::from(*idle), repeat.into()];
+    let numbers = [
+        u64::from(*connections),
+        rate_per_s.map_or(0, f64::to_bits),
+        active.to_bits(),
+        u64::from(*idle),
+        repeat.into(),
+    ];
     // SplitMix64's finaliser (Steele, Lea and Flood 2014) mixes each number in.
     numbers.into_iter().fold(seed, |mixed, number| {
         let mut z = (mixed ^ number).wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -354,9 +407,10 @@ fn impossible(trial: &Trial, host: &Host, kernel: &mut Answers) -> Vec<String> {
     if memory_bytes > host.memory_bytes {
         reasons.push(format!(
             "workload: {requests} requests over {connections} connections need {} MiB of memory, {} MiB are available; \
-             lower workload.connections, workload.rate or phases.measure",
+             lower workload.connections, {}phases.measure",
             memory_bytes >> 20,
-            host.memory_bytes >> 20
+            host.memory_bytes >> 20,
+            if trial.workload.is_closed() { "or " } else { "workload.rate or " }
         ));
     }
     reasons
@@ -412,7 +466,8 @@ mod tests {
         let Trial { index, repeat, architecture, workload, impossible, .. } = trial;
         let Workload { connections, rate_per_s, active, .. } = workload;
         let active = crate::units::Share(*active);
-        format!("{index} repeat {repeat}: {architecture} {connections} x {rate_per_s}/s active {active} {impossible:?}")
+        let rate = rate_per_s.map_or("closed".into(), |rate_per_s| format!("{rate_per_s}/s"));
+        format!("{index} repeat {repeat}: {architecture} {connections} x {rate} active {active} {impossible:?}")
     }
 
     #[test]
@@ -443,7 +498,7 @@ mod tests {
             let workload = &experiment.workload;
             let configurations = workload.connections.0.len()
                 * workload.active.0.len()
-                * workload.rate.0.len()
+                * rates(&experiment).len()
                 * experiment.architectures.0.len();
             assert_eq!(plan.trials.len(), configurations * experiment.repeats.get() as usize, "{}", preset.name);
             assert!(plan.trials.iter().all(|trial| trial.impossible.is_empty()), "{}", preset.name);
@@ -452,6 +507,51 @@ mod tests {
             plan(&crate::presets::find("kawai2008-http").unwrap().experiment(), &host()).unwrap().trials.len(),
             45
         );
+    }
+
+    #[test]
+    fn a_closed_loop_has_a_client_for_each_cpu_unless_told_otherwise() {
+        let mut experiment = crate::presets::find("voras2009").unwrap().experiment();
+        let clients = |experiment: &Experiment, cpus: usize| {
+            let cores = (0..cpus).map(|cpu| vec![cpu]).collect();
+            let plan = plan(experiment, &Host { cores, ..host() }).unwrap();
+            let mut clients: Vec<u32> = plan.trials.iter().map(|trial| trial.load.clients).collect();
+            clients.dedup();
+            clients
+        };
+        assert_eq!(clients(&experiment, 2), [4], "as it says");
+        experiment.client.clients = None;
+        assert_eq!((clients(&experiment, 2), clients(&experiment, 8)), (vec![1], vec![4]));
+        experiment.workload.connections.0 = vec![std::num::NonZeroU32::new(3).unwrap()];
+        assert_eq!(clients(&experiment, 8), [3]);
+        let open = crate::presets::find("compare").unwrap().experiment();
+        assert_eq!(clients(&open, 8), [1]);
+    }
+
+    #[test]
+    fn a_closed_loop_of_kv_is_planned_whole() {
+        let experiment = crate::presets::find("voras2009").unwrap().experiment();
+        let plan = plan(&experiment, &host()).unwrap();
+        assert_eq!(plan.trials.len(), 19 * 6 * 5);
+        for trial in &plan.trials {
+            assert_eq!((trial.workload.rate_per_s, trial.load.rate_per_s), (None, None));
+            assert_eq!(trial.serve.ours().unwrap().service, trial.workload.service);
+            assert_eq!(trial.load.kv, trial.workload.kv);
+            assert_eq!(trial.load.kv.as_ref().unwrap().records, 30_000);
+            // As it is stored, and read back.
+            let text = serde_json::to_string(trial).unwrap();
+            assert!(!text.contains("\"think\""), "{text}");
+            assert_eq!(serde_json::from_str::<Trial>(&text).unwrap(), *trial);
+        }
+    }
+
+    #[test]
+    fn what_an_earlier_version_stored_is_read() {
+        let plan = plan(&crate::presets::find("compare").unwrap().experiment(), &host()).unwrap();
+        let text = serde_json::to_string(&plan.trials[0]).unwrap();
+        // As before there were closed loops: a rate was a number, and there was no more.
+        assert!(text.contains("\"rate_per_s\":2000.0") && !text.contains("kv") && !text.contains("think"), "{text}");
+        assert_eq!(serde_json::from_str::<Trial>(&text).unwrap(), plan.trials[0]);
     }
 
     #[test]
@@ -525,7 +625,9 @@ mod tests {
     #[test]
     fn who_keeps_a_cpu_busy_is_warned_of_where_that_hurts() {
         let mut experiment = crate::presets::find("compare").unwrap().experiment();
-        experiment.architectures.0 = ["epoll", "spin", "io_uring-sqpoll"].map(|name| name.parse().unwrap()).into();
+        experiment.architectures.0 = ["epoll", "spin", "io_uring-sqpoll", "amped:1+2", "symped:4/io_uring"]
+            .map(|name| name.parse().unwrap())
+            .into();
         let cases = [("one CPU", 1), ("two CPUs", 2), ("four CPUs", 4)].map(|(name, cpus)| {
             let cores = (0..cpus).map(|cpu| vec![cpu]).collect();
             let plan = plan(&experiment, &Host { cores, ..host() }).unwrap();

@@ -1,7 +1,7 @@
 //! What is stored of a run: plain data, serialised as JSON.
 
 use load::LoadReport;
-use load::config::{Choice, LoadConfig, Phases, Schedule};
+use load::config::{Choice, KvTraffic, LoadConfig, Phases, Schedule, Think};
 use serde::{Deserialize, Serialize};
 use server::{ServerCounters, Subject, Work};
 use wire::ServiceSpec;
@@ -15,10 +15,16 @@ pub struct Workload {
     pub service: ServiceSpec,
     /// Connections held open.
     pub connections: u32,
-    /// Requests a second.
-    pub rate_per_s: f64,
+    /// Requests a second; `None` in a closed loop.
+    pub rate_per_s: Option<f64>,
     /// When they are sent.
     pub schedule: Schedule,
+    /// How long a connection of a closed loop thinks between transactions.
+    #[serde(default, skip_serializing_if = "Think::is_none")]
+    pub think: Think,
+    /// What is asked of a key-value store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kv: Option<KvTraffic>,
     /// The share of the connections that they are sent on.
     pub active: f64,
     /// Connections held open besides, that nothing is sent on.
@@ -30,6 +36,13 @@ pub struct Workload {
     pub work: Option<Work>,
     /// How long each phase lasts.
     pub phases: Phases,
+}
+
+impl Workload {
+    /// Whether it is a closed loop: what is compared is then how many transactions a second there were.
+    pub fn is_closed(&self) -> bool {
+        self.schedule == Schedule::Closed
+    }
 }
 
 /// One row of a plan: everything needed to run it, nothing left to default.

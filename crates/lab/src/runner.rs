@@ -102,7 +102,11 @@ pub fn run(
             let _ = std::fs::remove_file(&draft);
             return Ok(Ended::Stopped);
         }
-        let counters = account.counters();
+        let mut counters = account.counters();
+        if let Some(counters) = counters.as_mut().filter(|_| trial.load.kv.is_some()) {
+            // The data set is in it, which was stored when the connections were there.
+            counters.memory_user_bytes_per_connection = None;
+        }
         let taken = account.cpu_taken_by_others(trial);
         let verdict = match (&outcome, &account.load) {
             (Ok(()), Some(report)) => {
@@ -251,7 +255,7 @@ fn load_it(
         let Some(event) = client.next(next).or_else(|error| blame(server, error))? else { continue };
         on_event(Event::Load(&event));
         match event {
-            load::Event::Connecting { .. } => deadline = Instant::now() + connect_max,
+            load::Event::Connecting { .. } | load::Event::Preparing { .. } => deadline = Instant::now() + connect_max,
             load::Event::Started { start_ns } => {
                 let started = instant_of(start_ns);
                 let at = |ns: u64| started + Duration::from_nanos(ns);

@@ -15,7 +15,7 @@ use crate::record::{Run, RunHeader, TrialRecord};
 const SCHEMA_VERSION: i64 = 2;
 
 const SCHEMA: &str = "CREATE TABLE trials (
-    trial INTEGER PRIMARY KEY, architecture TEXT NOT NULL, connections INTEGER NOT NULL, rate_per_s REAL NOT NULL,
+    trial INTEGER PRIMARY KEY, architecture TEXT NOT NULL, connections INTEGER NOT NULL, rate_per_s REAL,
     repeat INTEGER NOT NULL, verdict TEXT NOT NULL, reason TEXT NOT NULL, service_p50_ns INTEGER, service_p99_ns INTEGER,
     lag_p99_ns INTEGER, rate_achieved_per_s REAL, record TEXT NOT NULL
 )";
@@ -114,8 +114,12 @@ impl Store {
         };
         let place = || format!("{}: cannot write the histograms; is the disk full?", path.display());
         let comment = format!(
-            "muxbench trial {}: {}, {} connections, {} requests/s, repeat {}",
-            trial.index, trial.architecture, trial.workload.connections, trial.workload.rate_per_s, trial.repeat
+            "muxbench trial {}: {}, {} connections, {}, repeat {}",
+            trial.index,
+            trial.architecture,
+            trial.workload.connections,
+            trial.workload.rate_per_s.map_or("closed loop".into(), |rate_per_s| format!("{rate_per_s} requests/s")),
+            trial.repeat
         );
         // The trial's start: nobody has recorded when by the calendar its window began.
         let start: jiff::Timestamp = record.started_at.parse().with_context(place)?;

@@ -42,6 +42,19 @@ pub struct Cpus(pub Vec<usize>);
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Work(pub server::Work);
 
+/// How long a connection of a closed loop thinks, as in `1ms` or `1ms,exponential`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Think(pub load::config::Think);
+
+/// Sizes from one to another, as in `10B..1000B`, or one alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// The least.
+    pub least: Size,
+    /// The most.
+    pub most: Size,
+}
+
 const SIZES: &[(&str, u64)] = &[
     ("B", 1),
     ("KiB", 1 << 10),
@@ -164,11 +177,7 @@ impl FromStr for Work {
             what: "work",
             example: "cpu=50us (time of a CPU) or sleep=1ms (a wait), and with random times cpu=50us,exponential",
         };
-        let (work, exponential) = match text.trim().split_once(',') {
-            None => (text.trim(), false),
-            Some((work, law)) if law.trim() == "exponential" => (work, true),
-            Some(_) => return Err(error()),
-        };
+        let (work, exponential) = law(text).ok_or_else(error)?;
         let (kind, time) = work.split_once('=').ok_or_else(error)?;
         let kind = match kind.trim() {
             "cpu" => Kind::Cpu,
@@ -180,6 +189,62 @@ impl FromStr for Work {
             return Err(error());
         }
         Ok(Self(server::Work { kind, time_ns, exponential }))
+    }
+}
+
+/// What comes before `,exponential`, and whether that does.
+fn law(text: &str) -> Option<(&str, bool)> {
+    match text.trim().split_once(',') {
+        None => Some((text.trim(), false)),
+        Some((rest, law)) => (law.trim() == "exponential").then_some((rest, true)),
+    }
+}
+
+impl FromStr for Think {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let error = || UnitError {
+            text: text.to_owned(),
+            what: "time to think",
+            example: "1ms, with random times 1ms,exponential, or 0 for none",
+        };
+        let (time, exponential) = law(text).ok_or_else(error)?;
+        let Time(mean_ns) = time.parse().map_err(|_| error())?;
+        Ok(Self(load::config::Think { mean_ns, exponential: exponential && mean_ns > 0 }))
+    }
+}
+
+impl fmt::Display for Think {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.mean_ns {
+            0 => f.write_str("0"),
+            mean_ns => write!(f, "{}{}", Time(mean_ns), if self.0.exponential { ",exponential" } else { "" }),
+        }
+    }
+}
+
+impl FromStr for Sizes {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let error = || UnitError {
+            text: text.to_owned(),
+            what: "range of sizes from 1B to 4GiB",
+            example: "10B..1000B, the least first, or 100B",
+        };
+        let (least, most) = text.split_once("..").unwrap_or((text, text));
+        let (least, most): (Size, Size) = least.parse().ok().zip(most.parse().ok()).ok_or_else(error)?;
+        if least.0 <= most.0 { Ok(Self { least, most }) } else { Err(error()) }
+    }
+}
+
+impl fmt::Display for Sizes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self { least, most } if least == most => write!(f, "{least}"),
+            Self { least, most } => write!(f, "{least}..{most}"),
+        }
     }
 }
 
@@ -299,6 +364,8 @@ as_text!(Size, "Size", r"^[0-9]+(\.[0-9]+)? *(B|KiB|MiB|GiB|kB|MB|GB)$");
 as_text!(Time, "Time", r"^(0|[0-9]+(\.[0-9]+)? *(ns|us|µs|ms|s|min|h))$");
 as_text!(Share, "Share", r"^([0-9.]+ */ *[0-9.]+|[0-9.]+ *%?)$");
 as_text!(Work, "Work", r"^(cpu|sleep)=[0-9]+(\.[0-9]+)? *(ns|us|µs|ms|s|min|h)(, *exponential)?$");
+as_text!(Think, "Think", r"^(0|[0-9]+(\.[0-9]+)? *(ns|us|µs|ms|s|min|h)(, *exponential)?)$");
+as_text!(Sizes, "Sizes", r"^[0-9.]+ *(B|KiB|MiB|GiB|kB|MB|GB)(\.\.[0-9.]+ *(B|KiB|MiB|GiB|kB|MB|GB))?$");
 as_text!(Cpus, "Cpus", r"^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$");
 
 impl Serialize for Rate {
@@ -366,6 +433,18 @@ mod tests {
         }
         for wrong in ["", "cpu", "cpu=", "cpu=0", "cpu=50", "disk=1ms", "cpu=50us,", "cpu=50us,normal", "50us"] {
             assert!(wrong.parse::<Work>().is_err(), "{wrong}");
+        }
+        for think in ["1ms", "1500ns,exponential", "0"] {
+            assert_eq!(think.parse::<Think>().unwrap().to_string(), think);
+        }
+        for wrong in ["", "1", "1ms,", "1ms,normal", ",exponential", "cpu=1ms"] {
+            assert!(wrong.parse::<Think>().is_err(), "{wrong}");
+        }
+        for sizes in ["10B..1000B", "1KiB", "1B..1MiB"] {
+            assert_eq!(sizes.parse::<Sizes>().unwrap().to_string(), sizes);
+        }
+        for wrong in ["", "10..20B", "20B..10B", "10B...20B", "10B..", "..10B", "0B..1B"] {
+            assert!(wrong.parse::<Sizes>().is_err(), "{wrong}");
         }
         assert_eq!(Share(1.0 / 64.0).to_string(), "1/64");
         assert_eq!((Share(1.0).to_string(), Share(0.3).to_string()), ("1".into(), "0.3".into()));

@@ -6,7 +6,7 @@
 
 use load::LoadReport;
 use load::config::Transport;
-use load::report::PARTS;
+use load::report::{ClosedReport, PARTS};
 use server::ServerCounters;
 use stats::{TestResult, steadiness};
 
@@ -49,6 +49,15 @@ const FIT_P_VALUE_MIN: f64 = 0.001;
 /// As [`FIT_P_VALUE_MIN`].
 const STEADINESS_P_VALUE_MIN: f64 = 0.01;
 
+/// A client of a closed loop has CPU to spare below this share of what its threads can use; it sleeps when it has nothing to do.
+const CLIENT_BUSY_SHARE_MAX: f64 = 0.95;
+/// Beyond, it is the server that a closed loop's rate is of if that has used this share of its own: it is the first to have
+/// nothing left, or nearly.
+const SERVER_BUSY_SHARE_MIN: f64 = 0.9;
+/// A closed loop's rate may change by this share over its window, or by chance: as much as the service time may, whose inverse
+/// it is.
+const THROUGHPUT_CHANGE_MAX: f64 = 1.0 - 1.0 / (1.0 + SERVICE_CHANGE_MAX);
+
 /// Of the server's CPUs, others may take this share.
 const TAKEN_SHARE_MAX: f64 = 0.25;
 
@@ -64,30 +73,70 @@ pub struct ServerSide<'a> {
 }
 
 impl ServerSide<'_> {
+    /// The share of its CPUs that it used.
+    fn busy_share(&self) -> f64 {
+        self.counters.totals.cpu_ns() as f64 / (self.counters.window_ns as f64 * self.cpus as f64)
+    }
+
     /// Whether it had hardly any CPU to spare.
     fn is_busy(&self) -> bool {
-        let cpu_ns = self.counters.totals.cpu_ns() as f64;
-        cpu_ns >= BUSY_SHARE_MIN * self.counters.window_ns as f64 * self.cpus as f64
+        self.busy_share() >= BUSY_SHARE_MIN
     }
 }
 
 /// Judges a trial; with what is known of the server, if anything is.
 pub fn judge(report: &LoadReport, server: Option<&ServerSide<'_>>) -> Verdict {
-    let saturation = saturation(report, server);
-    let client = client_limits(report);
+    match (&report.closed, report.rate_asked_per_s) {
+        (None, Some(rate_per_s)) => open(report, rate_per_s, server),
+        (Some(closed), _) => judge_closed(report, closed, server),
+        (None, None) => Verdict::failed("the client's account is of no schedule: neither a rate nor a closed loop"),
+    }
+}
+
+fn open(report: &LoadReport, rate_per_s: f64, server: Option<&ServerSide<'_>>) -> Verdict {
+    let saturation = saturation(report, rate_per_s, server);
+    let client = client_limits(report, rate_per_s);
     // When both are in want, it is the server that is too slow only if it is known to have no CPU to spare: what a late
     // client sends in bursts, and does not get to read, looks like a pile at the server.
     let (first, second) =
         if server.is_some_and(ServerSide::is_busy) { (saturation, client) } else { (client, saturation) };
     let checks = [failures(report), first, second, vec![unanswered(report)], steadiness(report, server)].concat();
-    let Some(first) = checks.iter().find(|check| !check.passed) else {
-        let reason = format!(
+    decide(checks, || {
+        format!(
             "{} requests, {:.1} % of the rate asked, lag p99 {:.1} us",
             report.completed,
-            100.0 * report.rate_achieved_per_s / report.rate_asked_per_s,
+            100.0 * report.rate_achieved_per_s / rate_per_s,
             report.lag.distribution.p99_ns as f64 / 1e3
-        );
-        return Verdict { kind: VerdictKind::Valid, reason, checks };
+        )
+    })
+}
+
+/// A closed loop has no rate to keep up with, so that its server is never saturated: it is as fast as it can be, or as the
+/// connections and their time to think let it. What may be wrong is that it was the client that could not be faster.
+fn judge_closed(report: &LoadReport, closed: &ClosedReport, server: Option<&ServerSide<'_>>) -> Verdict {
+    let checks = [
+        failures(report),
+        closed_client_limits(report, closed, server),
+        vec![unanswered(report)],
+        throughput_steadiness(closed),
+        steadiness(report, server),
+    ];
+    decide(checks.concat(), || {
+        let server = server.map(|server| format!(", the server {:.0} %", 100.0 * server.busy_share()));
+        format!(
+            "{} transactions, {:.0} a second, the client used {:.0} % of its CPUs{}",
+            report.completed,
+            report.rate_achieved_per_s,
+            100.0 * closed.busy_share,
+            server.unwrap_or_default()
+        )
+    })
+}
+
+/// The first check that fails decides; where none does, the trial is valid, with what `reason` says.
+fn decide(checks: Vec<Check>, reason: impl FnOnce() -> String) -> Verdict {
+    let Some(first) = checks.iter().find(|check| !check.passed) else {
+        return Verdict { kind: VerdictKind::Valid, reason: reason(), checks };
     };
     let kind = first.decides;
     let failed = checks.iter().filter(|check| !check.passed && check.decides == kind);
@@ -139,12 +188,12 @@ fn failures(report: &LoadReport) -> Vec<Check> {
     classes.chain([enough]).collect()
 }
 
-fn saturation(report: &LoadReport, server: Option<&ServerSide<'_>>) -> Vec<Check> {
+fn saturation(report: &LoadReport, rate_per_s: f64, server: Option<&ServerSide<'_>>) -> Vec<Check> {
     use VerdictKind::Saturated;
     let window_s = report.window_ns as f64 / 1e9;
     let some = (report.planned as f64 * PILE_UP_SHARE_MAX).max(EDGE_REQUESTS);
     let piled_up = report.outstanding.at_end as f64 - report.outstanding.at_start as f64;
-    let due_per_s = report.rate_sent_per_s.min(report.rate_asked_per_s);
+    let due_per_s = report.rate_sent_per_s.min(rate_per_s);
     let answered_min = RATE_SHARE_MIN * due_per_s - EDGE_REQUESTS / window_s;
     let medians = report.service.p50_by_part_ns.map(|ns| ns as f64);
     let last = medians[PARTS - SERVICE_GROWTH_PARTS..].iter().copied().fold(f64::INFINITY, f64::min);
@@ -184,10 +233,10 @@ fn beyond_capacity(report: &LoadReport, server: &ServerSide<'_>) -> Option<Check
     })
 }
 
-fn client_limits(report: &LoadReport) -> Vec<Check> {
+fn client_limits(report: &LoadReport, rate_per_s: f64) -> Vec<Check> {
     use VerdictKind::ClientLimited;
     let window_s = report.window_ns as f64 / 1e9;
-    let interval_ns = 1e9 / report.rate_asked_per_s;
+    let interval_ns = 1e9 / rate_per_s;
     let lag_us = report.lag.distribution.p50_ns as f64 / 1e3;
     let lag_us_max = LAG_P50_NS.max(LAG_SHARE_MAX * interval_ns) / 1e3;
     let sent_min = (RATE_SHARE_MIN * report.planned as f64 - EDGE_REQUESTS) / window_s;
@@ -198,6 +247,40 @@ fn client_limits(report: &LoadReport) -> Vec<Check> {
     let what = "distance of the sends from their plan";
     checks.extend(report.fit.as_ref().map(|fit| test(what, fit, FIT_DISTANCE_MAX, FIT_P_VALUE_MIN, ClientLimited)));
     checks
+}
+
+fn closed_client_limits(report: &LoadReport, closed: &ClosedReport, server: Option<&ServerSide<'_>>) -> Vec<Check> {
+    use VerdictKind::ClientLimited;
+    let lag_us = report.lag.distribution.p50_ns as f64 / 1e3;
+    let lag_us_max = LAG_P50_NS.max(LAG_SHARE_MAX * closed.think_ns as f64) / 1e3;
+    let of_server = server.map(ServerSide::busy_share).filter(|share| *share >= SERVER_BUSY_SHARE_MIN);
+    let busy = match of_server {
+        // Neither had anything to spare: what more CPU for the client would give, the server could not.
+        Some(share) if closed.busy_share > CLIENT_BUSY_SHARE_MAX => {
+            let what = "share of the server's CPUs in use, with none of the client's to spare";
+            check(what, share, Bound::AtLeast, SERVER_BUSY_SHARE_MIN, "", ClientLimited)
+        }
+        _ => {
+            let what = "share of the client's CPUs in use, with some of the server's to spare";
+            check(what, closed.busy_share, Bound::AtMost, CLIENT_BUSY_SHARE_MAX, "", ClientLimited)
+        }
+    };
+    vec![check("median lag", lag_us, Bound::AtMost, lag_us_max, "us", ClientLimited), busy]
+}
+
+/// Tests of how many transactions were completed in each of the window's parts.
+fn throughput_steadiness(closed: &ClosedReport) -> Vec<Check> {
+    let parts = closed.completed_by_part.map(|count| count as f64);
+    let limit = THROUGHPUT_CHANGE_MAX;
+    let tests = [
+        ("trend of the transactions over the window", steadiness::trend(&parts)),
+        ("shift of the transactions in the window", steadiness::change_point(&parts).map(|it| it.result)),
+        ("passing change of the transactions", steadiness::excursion(&parts, limit)),
+    ];
+    let of = |(what, result): (&str, Option<TestResult>)| {
+        result.map(|result| test(what, &result, limit, STEADINESS_P_VALUE_MIN, VerdictKind::Unsteady))
+    };
+    tests.into_iter().filter_map(of).collect()
 }
 
 fn unanswered(report: &LoadReport) -> Check {
@@ -257,7 +340,7 @@ mod tests {
     fn healthy() -> LoadReport {
         LoadReport {
             clock: ClockFacts { source: "tsc".into(), reason: String::new(), frequency_hz: 1e9, drift_ppm: 0.0 },
-            pacing: Pacing::Spin,
+            pacing: Some(Pacing::Spin),
             roles: Roles::OneLoop,
             transport: Transport::Tcp,
             connections: 10,
@@ -265,7 +348,7 @@ mod tests {
             idle: 0,
             connect_ns: 0,
             window_ns: 1_000_000_000,
-            rate_asked_per_s: 1_000.0,
+            rate_asked_per_s: Some(1_000.0),
             planned: 1_000,
             sent: 1_000,
             completed: 1_000,
@@ -277,6 +360,7 @@ mod tests {
             service: measured([50_000; 10]),
             response: measured([50_200; 10]),
             fit: Some(fit(0.02, 1.0)),
+            closed: None,
             kernel: None,
             memory_bytes_per_connection: 48.0,
             cpu_ns: 0,
@@ -353,7 +437,7 @@ mod tests {
     #[test]
     fn a_server_beyond_its_capacity_is_saturated_though_the_client_is_late_too() {
         let mut report = healthy();
-        report.rate_asked_per_s = 2_000.0;
+        report.rate_asked_per_s = Some(2_000.0);
         report.planned = 2_000;
         report.lag = measured([100_000_000; 10]);
         let counters = |busy: f64| {
@@ -373,7 +457,7 @@ mod tests {
             VerdictKind::ClientLimited,
             "on one of two CPUs"
         );
-        report.rate_asked_per_s = 1_000.0;
+        report.rate_asked_per_s = Some(1_000.0);
         report.planned = 1_000;
         report.lag = measured([200; 10]);
         assert_eq!(judge(&report, Some(&side(&counters(0.99), 1))).kind, VerdictKind::Valid, "busy, and keeps up");
@@ -476,18 +560,98 @@ mod tests {
         assert_eq!(judge(&report, None).kind, VerdictKind::Failed);
     }
 
+    /// A healthy trial of a closed loop.
+    fn closed() -> LoadReport {
+        let closed = ClosedReport {
+            completed_by_part: std::array::from_fn(|part| 1_000 + part as u64 % 3),
+            unsampled: 0,
+            busy_share: 0.5,
+            cpus: 1,
+            think_ns: 0,
+        };
+        LoadReport { rate_asked_per_s: None, pacing: None, fit: None, closed: Some(closed), ..healthy() }
+    }
+
+    /// A server that used such a share of its one CPU.
+    fn used(share: f64) -> ServerCounters {
+        let mut counters = ServerCounters { window_ns: 1_000_000_000, ..ServerCounters::default() };
+        counters.totals.cpu_system_ns = (share * 1e9) as u64;
+        counters
+    }
+
+    #[test]
+    fn a_closed_loop_is_the_client_s_when_it_alone_has_no_cpu_to_spare() {
+        let of = |client: f64, server: Option<f64>| {
+            let mut report = closed();
+            report.closed.as_mut().unwrap().busy_share = client;
+            let counters = server.map(used);
+            judge(&report, counters.as_ref().map(|counters| side(counters, 1)).as_ref()).kind
+        };
+        assert_eq!(of(0.5, None), VerdictKind::Valid);
+        assert_eq!(of(0.5, Some(0.99)), VerdictKind::Valid, "the server is what is measured");
+        assert_eq!(of(0.5, Some(0.5)), VerdictKind::Valid, "it waits for something else than a CPU");
+        assert_eq!(of(0.99, Some(0.5)), VerdictKind::ClientLimited);
+        assert_eq!(of(0.99, Some(0.99)), VerdictKind::Valid, "the server had none either");
+        assert_eq!(of(0.99, None), VerdictKind::ClientLimited, "nothing says that it was the server");
+    }
+
+    #[test]
+    fn a_closed_loop_is_never_saturated_and_may_be_late_or_wrong() {
+        let kind = |change: fn(&mut LoadReport)| {
+            let mut report = closed();
+            change(&mut report);
+            judge(&report, Some(&side(&used(0.99), 1))).kind
+        };
+        assert_eq!(
+            kind(|r| r.outstanding = Outstanding { at_start: 10, at_end: 500, after_drain: 0 }),
+            VerdictKind::Valid
+        );
+        assert_eq!(kind(|r| r.lag = measured([200_000; 10])), VerdictKind::ClientLimited);
+        let thinking = |r: &mut LoadReport| {
+            r.lag = measured([200_000; 10]);
+            r.closed.as_mut().unwrap().think_ns = 1_000_000;
+        };
+        assert_eq!(kind(thinking), VerdictKind::Valid, "little against the time to think");
+        assert_eq!(kind(|r| r.errors.miss = 1), VerdictKind::Failed);
+        assert_eq!(kind(|r| r.errors.rejected = 1), VerdictKind::Failed);
+        assert_eq!(kind(|r| r.planned = 5), VerdictKind::Failed);
+    }
+
+    #[test]
+    fn a_closed_loop_whose_rate_changes_is_unsteady() {
+        let kind = |change: fn(usize) -> u64| {
+            let mut report = closed();
+            report.closed.as_mut().unwrap().completed_by_part = std::array::from_fn(change);
+            judge(&report, None).kind
+        };
+        assert_eq!(kind(|part| 1_000 + part as u64), VerdictKind::Valid);
+        assert_eq!(kind(|part| 1_000 + 40 * part as u64), VerdictKind::Unsteady, "it doubles");
+        assert_eq!(kind(|part| if part < 16 { 1_000 } else { 600 }), VerdictKind::Unsteady, "it falls by 40 %");
+        assert_eq!(kind(|part| if part < 16 { 1_000 } else { 800 }), VerdictKind::Valid);
+        assert_eq!(kind(|part| if (11..21).contains(&part) { 300 } else { 1_000 }), VerdictKind::Unsteady);
+        assert_eq!(kind(|part| if part == 7 { 100 } else { 1_000 }), VerdictKind::Valid, "a hiccup");
+    }
+
+    #[test]
+    fn every_verdict_of_a_closed_loop_lists_every_check_with_its_limit() {
+        insta::assert_snapshot!(listed(&judge(&closed(), None).checks));
+    }
+
     #[test]
     fn every_verdict_lists_every_check_with_its_limit() {
         let checks = judge(&healthy(), None).checks;
-        let shown: Vec<String> = checks
-            .iter()
-            .map(|c| format!("{}: {} {:?} {} {} -> {:?}", c.name, c.value, c.bound, c.limit, c.unit, c.decides))
-            .collect();
-        insta::assert_snapshot!(shown.join("\n"));
+        insta::assert_snapshot!(listed(&checks));
         assert!(checks.iter().all(|check| check.passed));
         let mut names: Vec<&str> = checks.iter().map(|check| check.name.as_str()).collect();
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), checks.len());
+    }
+
+    fn listed(checks: &[Check]) -> String {
+        let shown = checks
+            .iter()
+            .map(|c| format!("{}: {} {:?} {} {} -> {:?}", c.name, c.value, c.bound, c.limit, c.unit, c.decides));
+        shown.collect::<Vec<_>>().join("\n")
     }
 }

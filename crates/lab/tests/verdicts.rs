@@ -34,7 +34,7 @@ fn verdict(transport: Transport, hold: impl Fn(u32) -> Duration + Send + 'static
     let config = LoadConfig {
         transport,
         connections: CONNECTIONS,
-        rate_per_s: RATE_PER_S.into(),
+        rate_per_s: Some(RATE_PER_S.into()),
         phases: Phases {
             ramp_ns: 0,
             hold_ns: u64::from(HOLD_REQUESTS) * INTERVAL_NS,

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 use crate::report::Errors;
 
-/// The classes of httperf, and two of size.
+/// The classes of httperf, two of size, and two of what a service may answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Class {
@@ -22,15 +22,19 @@ pub enum Class {
     NoAddresses,
     /// The connection ended before the response did.
     Short,
-    /// More bytes came than were asked for.
+    /// More bytes came than were asked for, or others.
     Wrong,
+    /// A record that had been stored was not there.
+    Miss,
+    /// The service answered that it cannot do what it was asked.
+    Rejected,
     /// Any other system error.
     Other,
 }
 
 impl Class {
     /// Every class; the one at `at` is `at + 1` as a number, and 0 is none.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Timeout,
         Self::Refused,
         Self::Reset,
@@ -38,6 +42,8 @@ impl Class {
         Self::NoAddresses,
         Self::Short,
         Self::Wrong,
+        Self::Miss,
+        Self::Rejected,
         Self::Other,
     ];
 
@@ -52,6 +58,7 @@ impl Class {
             Some(Errno::ADDRNOTAVAIL) => Self::NoAddresses,
             _ if error.kind() == io::ErrorKind::TimedOut => Self::Timeout,
             _ if error.kind() == io::ErrorKind::UnexpectedEof => Self::Short,
+            _ if error.kind() == io::ErrorKind::InvalidData => Self::Wrong,
             _ => Self::Other,
         }
     }
@@ -75,9 +82,18 @@ impl Errors {
             Class::NoAddresses => &mut self.no_addresses,
             Class::Short => &mut self.short,
             Class::Wrong => &mut self.wrong,
+            Class::Miss => &mut self.miss,
+            Class::Rejected => &mut self.rejected,
             Class::Other => &mut self.other,
         };
         *counter += count;
+    }
+
+    /// These and others together.
+    #[must_use]
+    pub fn and(mut self, others: &Self) -> Self {
+        Class::ALL.into_iter().zip(others.by_class()).for_each(|(class, (_, count))| self.count(class, count));
+        self
     }
 }
 
@@ -93,6 +109,8 @@ mod tests {
             let mut errors = Errors::default();
             errors.count(class, 3);
             assert_eq!(errors.total(), 3);
+            assert_eq!(errors.and(&errors).total(), 6);
+            assert_eq!(errors.and(&errors).by_class()[at].1, 6);
         }
     }
 

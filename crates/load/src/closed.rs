@@ -1,88 +1,249 @@
-//! A small closed loop: every connection has exactly one request outstanding. It finds the highest rate of a server, and
-//! is as lean as such a loop can be, so that the server is the limit.
+//! The closed loop (voras2009 section III): `clients` workers, each a thread with its own connections. There is no rate and
+//! nothing is planned ahead: t1 is when the response before was whole and thought over, t2 and t3 are as in an open loop.
 
-use std::os::fd::AsFd;
-use std::time::{Duration, Instant};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
 
-use rustix::buffer::spare_capacity;
-use rustix::io::Errno;
-
-use crate::config::LoadConfig;
-use crate::connect;
+use crate::clock::Clock;
+use crate::config::{Choice, LoadConfig, Pacing, Roles, Timestamps, Transport};
 use crate::error::LoadError;
+use crate::placement;
 use crate::platform::Pinned;
-use crate::waiter::{Events, Waiter};
+use crate::progress::Progress;
+use crate::report::{ClosedReport, Errors, LoadReport, Measured, Outstanding, PARTS, Sample};
+use crate::run::{self, Connected, Event, Outcome};
+use crate::speak::Speak;
+use crate::summary::{Facts, Seen};
+use crate::worker::{self, Tally, Times, Transaction, Worker};
 
-/// What a closed loop did.
-#[derive(Clone, Copy, Debug)]
-pub struct ClosedReport {
-    /// Requests completed after the warm-up.
-    pub completed: u64,
-    /// In this time.
-    pub elapsed: Duration,
+/// Transactions a second that memory is set aside for, over all workers: several times what one machine was seen to do...
+const RATE_PER_S_MAX: u64 = 500_000;
+/// ...but for so many at most, 128 MiB of them. What is beyond is counted, and in the histograms.
+const SAMPLES_MAX: u64 = 4 << 20;
+
+/// How many transactions of the window one worker keeps.
+pub fn samples_max(config: &LoadConfig) -> u64 {
+    let window_ns = u128::from(config.phases.measure_ns);
+    let expected = (window_ns * u128::from(RATE_PER_S_MAX) / 1_000_000_000) as u64;
+    (expected.min(SAMPLES_MAX) / u64::from(config.clients)).max(1)
 }
 
-impl ClosedReport {
-    /// Requests a second.
-    pub fn rate_per_s(&self) -> f64 {
-        self.completed as f64 / self.elapsed.as_secs_f64()
+/// What makes no sense in a closed loop.
+pub fn validate(config: &LoadConfig) -> Result<(), LoadError> {
+    let wrong = |text: &str| Err(LoadError::Config(text.to_owned()));
+    if config.rate_per_s.is_some() {
+        return wrong("rate: a closed loop has none; leave it out");
     }
+    if config.transport == Transport::Udp {
+        return wrong(
+            "transport: in a closed loop a datagram that is lost would end its connection's requests; use tcp",
+        );
+    }
+    if config.active < 1.0 || config.choice != Choice::Uniform {
+        return wrong(
+            "active, choice: in a closed loop every connection sends; leave them out, or add idle connections",
+        );
+    }
+    if config.timestamps == Timestamps::Kernel {
+        return wrong("timestamps: a closed loop has only the client's; use `client`");
+    }
+    if config.pacing != Pacing::Auto || config.roles != Roles::Auto {
+        return wrong("pacing, roles: a closed loop waits for responses, in one loop a client; leave them out");
+    }
+    Ok(())
 }
 
-/// Drives a server with `config`'s target, service, connections, timeout and first CPU, in the calling thread.
-///
-/// # Errors
-/// When connecting fails, or a connection ends.
-pub fn drive(config: &LoadConfig, warm_up: Duration, duration: Duration) -> Result<ClosedReport, LoadError> {
-    let system = |what| move |error: Errno| LoadError::System { what, error: error.into() };
-    let _pinned = Pinned::to(&config.cpus[..config.cpus.len().min(1)])?;
-    let (request_bytes, response_bytes) = config.fixed();
-    let sockets = connect::connect(config, &mut |_| ())?;
-    let waiter = Waiter::new().map_err(system("waiting for responses"))?;
-    for (at, socket) in sockets.iter().enumerate() {
-        waiter.add(socket.as_fd(), at).map_err(system("waiting for responses"))?;
-    }
-    let request = vec![0x5a; request_bytes as usize];
-    let send = |at: usize| match rustix::io::write(&sockets[at], &request) {
-        Ok(count) if count == request.len() => Ok(()),
-        Ok(_) => Err(Errno::MSGSIZE),
-        Err(error) => Err(error),
+/// Runs a closed loop over all connections.
+pub fn run<S: Speak>(
+    config: &LoadConfig,
+    speaker: &S,
+    connected: Connected,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<Outcome, LoadError> {
+    let Connected { clock, links, connect_ns, .. } = connected;
+    let shares: Vec<Share> = (0..config.clients).map(|number| Share::of(config, number)).collect();
+    let progress: Vec<Progress> = shares.iter().map(|_| Progress::default()).collect();
+    let workers = shares.iter().zip(&progress).enumerate().map(|(number, (share, progress))| {
+        let links = &links[share.links.clone()];
+        Worker::new(clock, speaker, config, number as u32, (links, share.active), progress)
+    });
+    let workers: Vec<Worker<'_, S>> = workers.collect::<Result<_, _>>()?;
+
+    // Known only now that all memory is set aside.
+    let start = clock.now() + clock.ticks(run::LEAD_NS as f64);
+    let window = run::window(config, &clock, start);
+    let drained = window.end + clock.ticks(config.phases.drain_ns as f64);
+    let times = Times { start, window: window.clone(), drained };
+    on_event(Event::Started { start_ns: clock.monotonic_ns(start) });
+    let stop = AtomicBool::new(false);
+    let (kept, usage) = thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for (number, worker) in workers.into_iter().enumerate() {
+            let (times, stop) = (times.clone(), &stop);
+            let cpu = config.cpus.get(number % config.cpus.len().max(1)).copied();
+            let thread = run::start_thread(scope, "client", number, cpu, move || worker.run(times, stop));
+            // Those that have started already would run for the whole trial.
+            threads.push(thread.inspect_err(|_| stop.store(true, Relaxed))?);
+        }
+        let _pinned = Pinned::to(&config.cpus);
+        let is_over = || threads.iter().all(thread::ScopedJoinHandle::is_finished);
+        let progress: Vec<&Progress> = progress.iter().collect();
+        let usage = run::watch(config, &clock, times.start, &progress, &is_over, &mut None, on_event);
+        let join = |thread: thread::ScopedJoinHandle<'_, Kept>| thread.join().expect("a worker does not panic");
+        Ok((threads.into_iter().map(join).collect::<Vec<Kept>>(), usage))
+    })?;
+
+    let firsts = shares.iter().map(|share| share.links.start as u32);
+    let samples = samples(&clock, &window, &kept, firsts);
+    let facts = Facts {
+        config,
+        roles: Roles::OneLoop,
+        pacing: None,
+        clock: &clock,
+        connect_ns,
+        window,
+        usage,
+        links: &links,
+        kernel: None,
     };
-    let mut received = vec![0u64; sockets.len()];
-    let mut events = Events::with_capacity(1024);
-    let mut inbox = Vec::with_capacity(64 << 10);
-    let mut completed = 0u64;
-    let mut measured: Option<(Instant, u64)> = None;
-    let started = Instant::now();
-    for at in 0..sockets.len() {
-        send(at).map_err(system("a request of the closed loop"))?;
+    let tallies: Vec<&Tally> = kept.iter().map(|(_, tally)| tally).collect();
+    let report = report(&facts, &tallies, &samples, worker::bytes_per_connection::<S>() as f64);
+    Ok(Outcome { report, samples, connections: links.into_iter().map(|link| link.io).collect() })
+}
+
+/// What one worker kept.
+type Kept = (Vec<Transaction>, Tally);
+
+/// A worker's connections.
+struct Share {
+    /// Those that requests are sent on, then idle ones.
+    links: Range<usize>,
+    /// How many requests are sent on.
+    active: usize,
+}
+
+impl Share {
+    fn of(config: &LoadConfig, number: u32) -> Self {
+        let part =
+            |total: u32, number: u32| (u64::from(total) * u64::from(number) / u64::from(config.clients)) as usize;
+        let first = |number| part(config.connections, number) + part(config.idle, number);
+        let active = part(config.connections, number + 1) - part(config.connections, number);
+        Self { links: first(number)..first(number + 1), active }
     }
-    loop {
-        waiter.wait(&mut events, Duration::from_millis(100)).map_err(system("waiting for responses"))?;
-        for (at, _) in events.iter() {
-            inbox.clear();
-            match rustix::io::read(sockets[at].as_fd(), spare_capacity(&mut inbox)) {
-                Ok(0) => return Err(system("the server closed a connection")(Errno::CONNRESET)),
-                Ok(count) => received[at] += count as u64,
-                Err(Errno::AGAIN | Errno::INTR) => {}
-                Err(error) => return Err(system("a response of the closed loop")(error)),
-            }
-            if received[at] >= u64::from(response_bytes) {
-                if received[at] > u64::from(response_bytes) {
-                    return Err(system("a response of the closed loop was too long")(Errno::PROTO));
-                }
-                received[at] = 0;
-                completed += 1;
-                send(at).map_err(system("a request of the closed loop"))?;
-            }
-        }
-        let now = Instant::now();
-        match measured {
-            None if now - started >= warm_up => measured = Some((now, completed)),
-            Some((since, before)) if now - since >= duration => {
-                return Ok(ClosedReport { completed: completed - before, elapsed: now - since });
-            }
-            _ => {}
-        }
+}
+
+/// The transactions that were due in the window, by the time at which they were.
+fn samples(clock: &Clock, window: &Range<u64>, kept: &[Kept], firsts: impl Iterator<Item = u32>) -> Vec<Sample> {
+    let time = |ticks: u64| if ticks == 0 { Sample::NEVER } else { clock.between_ns(window.start, ticks) };
+    let sample = |first: u32, transaction: &Transaction| Sample {
+        planned_ns: clock.between_ns(window.start, transaction.due),
+        sent_ns: time(transaction.sent),
+        complete_ns: time(transaction.complete),
+        connection: first + transaction.connection,
+        ..Sample::UNKNOWN
+    };
+    let mut samples = Vec::with_capacity(kept.iter().map(|(transactions, _)| transactions.len()).sum());
+    for ((transactions, _), first) in kept.iter().zip(firsts) {
+        samples.extend(transactions.iter().map(|transaction| sample(first, transaction)));
+    }
+    samples.sort_by_key(|sample| sample.planned_ns);
+    samples
+}
+
+fn report(facts: &Facts<'_>, tallies: &[&Tally], samples: &[Sample], memory_bytes_per_connection: f64) -> LoadReport {
+    let window_s = facts.config.phases.measure_ns as f64 / 1e9;
+    let sum = |figure: &dyn Fn(&Tally) -> u64| tallies.iter().map(|tally| figure(tally)).sum::<u64>();
+    let completed_by_part: [u64; PARTS] = std::array::from_fn(|part| sum(&|tally| tally.completed_by_part[part]));
+    let errors = tallies.iter().fold(Errors::default(), |errors, tally| errors.and(&tally.errors));
+    let seen = Seen {
+        rate_achieved_per_s: completed_by_part.iter().sum::<u64>() as f64 / window_s,
+        rate_sent_per_s: sum(&|tally| tally.sent) as f64 / window_s,
+        outstanding: Outstanding {
+            at_start: sum(&|tally| tally.outstanding[0]),
+            at_end: sum(&|tally| tally.outstanding[1]),
+            after_drain: errors.timeout,
+        },
+        errors,
+    };
+    let unsampled = sum(&|tally| tally.unsampled);
+    let cpus = placement::cpus(facts.config).min(tallies.len());
+    let busy: f64 = tallies.iter().filter_map(|tally| tally.busy_share(facts.clock)).sum();
+    let mut report = facts.of(samples, seen, memory_bytes_per_connection);
+    // What there was no memory for is all of later transactions: the parts' medians are of the samples.
+    let beyond = [&mut report.lag, &mut report.service, &mut report.response].into_iter().enumerate();
+    for (which, measured) in beyond.filter(|_| unsampled > 0) {
+        add(measured, tallies, which);
+    }
+    report.planned += unsampled;
+    report.sent += sum(&|tally| tally.beyond[0].count());
+    report.completed += sum(&|tally| tally.beyond[1].count());
+    LoadReport {
+        closed: Some(ClosedReport {
+            completed_by_part,
+            unsampled,
+            busy_share: busy / cpus as f64,
+            cpus: cpus as u32,
+            think_ns: facts.config.think.mean_ns,
+        }),
+        ..report
+    }
+}
+
+/// Adds times that are no samples.
+fn add(measured: &mut Measured, tallies: &[&Tally], which: usize) {
+    tallies.iter().for_each(|tally| measured.histogram.merge(&tally.beyond[which]));
+    measured.distribution = measured.histogram.distribution();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::ClockChoice;
+    use crate::summary::Usage;
+
+    fn config() -> LoadConfig {
+        let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
+        let address = "127.0.0.1:0".parse().unwrap();
+        LoadConfig { connections: 10, idle: 5, clients: 3, cpus: vec![0], ..LoadConfig::new(address, service) }
+    }
+
+    #[test]
+    fn workers_share_connections_and_memory() {
+        let shares: Vec<Share> = (0..3).map(|number| Share::of(&config(), number)).collect();
+        assert_eq!(shares.iter().map(|share| share.active).collect::<Vec<_>>(), [3, 3, 4]);
+        assert_eq!(shares.iter().map(|share| share.links.clone()).collect::<Vec<_>>(), [0..4, 4..9, 9..15]);
+        let mut config = config();
+        config.phases.measure_ns = 3_000_000_000;
+        assert_eq!(samples_max(&config), 500_000);
+        config.phases.measure_ns = 3_600_000_000_000;
+        assert_eq!(samples_max(&config), SAMPLES_MAX / 3);
+    }
+
+    #[test]
+    fn what_is_no_sample_is_in_the_figures() {
+        let (config, clock) = (config(), Clock::calibrate(ClockChoice::Monotonic).unwrap());
+        let mut tally = Tally::new();
+        (tally.unsampled, tally.completed_by_part[3]) = (2, 3);
+        tally.beyond[0].extend([10, 20]);
+        tally.beyond[1].extend([5_000]);
+        let facts = Facts {
+            config: &config,
+            roles: Roles::OneLoop,
+            pacing: None,
+            clock: &clock,
+            connect_ns: 0,
+            window: 0..1,
+            usage: Usage::default(),
+            links: &[],
+            kernel: None,
+        };
+        let sample = Sample { sent_ns: 10, complete_ns: 110, ..Sample::UNKNOWN };
+        let report = report(&facts, &[&tally, &Tally::new()], &[sample], 1.0);
+        assert_eq!((report.planned, report.sent, report.completed), (3, 3, 2));
+        assert_eq!((report.lag.distribution.count, report.service.distribution.max_ns / 100), (3, 50), "to 0.1 %");
+        assert_eq!((report.response.distribution.count, report.rate_achieved_per_s), (1, 3.0 / 5.0));
+        let closed = report.closed.unwrap();
+        assert_eq!((closed.unsampled, closed.completed_by_part[3], closed.cpus), (2, 3, 1));
     }
 }

@@ -25,10 +25,16 @@ pub struct LoadConfig {
     pub active: f64,
     /// How a request's connection is chosen among the active ones.
     pub choice: Choice,
-    /// Requests a second while held and measured, over all threads.
-    pub rate_per_s: f64,
+    /// Requests a second while held and measured, over all threads; `None` in a closed loop, which has no rate to keep.
+    pub rate_per_s: Option<f64>,
     /// When each request is sent.
     pub schedule: Schedule,
+    /// How long a connection of a closed loop waits from a response to its next request.
+    #[serde(default, skip_serializing_if = "Think::is_none")]
+    pub think: Think,
+    /// What is asked of a key-value store; `None` for other services.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kv: Option<KvTraffic>,
     /// How long each phase lasts.
     pub phases: Phases,
     /// How a sender waits for the next planned time.
@@ -60,8 +66,10 @@ impl LoadConfig {
             idle: 0,
             active: 1.0,
             choice: Choice::Uniform,
-            rate_per_s: 2_000.0,
+            rate_per_s: Some(2_000.0),
             schedule: Schedule::SlotRandom,
+            think: Think::default(),
+            kv: None,
             phases: Phases {
                 ramp_ns: 1_000_000_000,
                 hold_ns: 1_000_000_000,
@@ -84,9 +92,9 @@ impl LoadConfig {
         self.service.fixed().expect("a service of fixed sizes, as was checked before anything started")
     }
 
-    /// Time between two requests at the target rate, in nanoseconds.
-    pub fn interval_ns(&self) -> f64 {
-        1e9 / self.rate_per_s
+    /// The rate of an open loop.
+    pub(crate) fn rate_per_s(&self) -> f64 {
+        self.rate_per_s.expect("an open loop has a rate, as was checked before anything started")
     }
 
     /// All connections, idle ones included.
@@ -136,9 +144,44 @@ pub enum Schedule {
     Constant,
     /// A Poisson process: gaps are exponential, so that requests come in clumps as independent users' do.
     Poisson,
+    /// A closed loop: on each connection the next request is sent when the response has come, after the time to think
+    /// (voras2009 section III).
+    Closed,
 }
 
-/// How a request's connection is chosen among the active ones.
+/// How long a connection of a closed loop waits from a response to its next request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Think {
+    /// The mean, in nanoseconds.
+    pub mean_ns: u64,
+    /// Whether times are drawn from an exponential distribution, and not all the same.
+    pub exponential: bool,
+}
+
+impl Think {
+    /// Whether the next request follows at once.
+    pub fn is_none(&self) -> bool {
+        self.mean_ns == 0
+    }
+}
+
+/// What is asked of a key-value store: records with values of sizes evenly distributed over the logarithm, all of them
+/// stored before the ramp. A record's value is always the same, so that each get can be verified whatever is set meanwhile.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KvTraffic {
+    /// How many.
+    pub records: u32,
+    /// The smallest value, in bytes.
+    pub value_bytes_min: u32,
+    /// The largest value, in bytes.
+    pub value_bytes_max: u32,
+    /// The share of requests that get a record; the others set one.
+    pub get_share: f64,
+    /// How a request's record is chosen.
+    pub keys: Choice,
+}
+
+/// How one of many is chosen for each request: a connection among the active ones, or a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Choice {
     /// Each is as likely as any other (kawai2008, kawai2006).
@@ -172,7 +215,7 @@ impl FromStr for Choice {
         };
         match exponent {
             Some(exponent) if exponent > 0.0 && f64::is_finite(exponent) => Ok(Self::Zipf { exponent }),
-            _ => Err(format!("`{text}` is no choice of connections; write uniform, zipf (exponent 1) or zipf:0.8")),
+            _ => Err(format!("`{text}` is no choice; write uniform, zipf (exponent 1) or zipf:0.8")),
         }
     }
 }
@@ -189,7 +232,7 @@ impl<'de> Deserialize<'de> for Choice {
     }
 }
 
-/// How a sender waits for a planned time.
+/// How a sender of an open loop waits for a planned time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pacing {

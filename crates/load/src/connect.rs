@@ -1,4 +1,4 @@
-//! Connections, each verified: established, and served one whole response.
+//! Connections, each verified: established, and served one whole response, which is what it should be.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpStream, UdpSocket};
@@ -12,6 +12,7 @@ use crate::class::Class;
 use crate::config::{LoadConfig, Transport};
 use crate::error::LoadError;
 use crate::platform;
+use crate::speak::{Reply, Speak};
 
 /// Connections in progress at once: few enough for any server's backlog.
 const WINDOW: u32 = 128;
@@ -19,15 +20,20 @@ const WINDOW: u32 = 128;
 /// How often progress is reported.
 const PROGRESS: Duration = Duration::from_millis(200);
 
+/// Room for a whole datagram.
+const INBOX_BYTES: usize = 64 << 10;
+
 /// Opens and verifies all of `config`'s connections, idle ones included; `progress` is told how many are done.
 ///
 /// # Errors
 /// The first connection that cannot be made or is not served: a trial with fewer would be another trial.
-pub fn connect(config: &LoadConfig, progress: &mut dyn FnMut(u32)) -> Result<Vec<OwnedFd>, LoadError> {
+pub fn connect<S: Speak>(
+    config: &LoadConfig,
+    speaker: &S,
+    progress: &mut dyn FnMut(u32),
+) -> Result<Vec<OwnedFd>, LoadError> {
     raise_descriptor_limit();
-    let (request_bytes, response_bytes) = config.fixed();
-    let request = vec![0; request_bytes as usize];
-    let mut response = vec![0; response_bytes as usize];
+    let (mut scratch, mut inbox) = (Vec::new(), vec![0; INBOX_BYTES]);
     let timeout = Duration::from_nanos(config.timeout_ns);
     let total = config.connections_and_idle();
     let mut streams: Vec<OwnedFd> = Vec::with_capacity(total as usize);
@@ -36,11 +42,14 @@ pub fn connect(config: &LoadConfig, progress: &mut dyn FnMut(u32)) -> Result<Vec
         let verified = streams.len();
         let target = (verified as u32 + WINDOW).min(total) as usize;
         while streams.len() < target {
-            let stream = open(config, timeout, &request).map_err(|error| failed(config, streams.len(), error))?;
+            let request = speaker.request(speaker.greeting(streams.len() as u64), &mut scratch);
+            let stream = open(config, timeout, request).map_err(|error| failed(config, streams.len(), error))?;
             streams.push(stream);
         }
         for (number, stream) in streams.iter().enumerate().skip(verified) {
-            verify(stream, config.transport, &mut response).map_err(|error| failed(config, number, error))?;
+            let asked = speaker.greeting(number as u64);
+            verify(stream, config.transport, speaker, asked, &mut inbox)
+                .map_err(|error| failed(config, number, error))?;
         }
         if reported.elapsed() >= PROGRESS {
             reported = Instant::now();
@@ -78,20 +87,30 @@ fn open(config: &LoadConfig, timeout: Duration, request: &[u8]) -> io::Result<Ow
 }
 
 /// Waits for the first response.
-fn verify(socket: &OwnedFd, transport: Transport, response: &mut [u8]) -> io::Result<()> {
-    let mut rest = &mut *response;
-    while !rest.is_empty() {
-        let count = rustix::io::read(socket, &mut *rest)?;
-        // A datagram is a whole response, or none.
-        if count == 0 || (transport == Transport::Udp && count != rest.len()) {
+fn verify<S: Speak>(
+    socket: &OwnedFd,
+    transport: Transport,
+    speaker: &S,
+    asked: S::Asked,
+    inbox: &mut [u8],
+) -> io::Result<()> {
+    let mut reader = S::Reader::default();
+    loop {
+        let count = rustix::io::read(socket, &mut *inbox)?;
+        if count == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        rest = &mut rest[count..];
+        match speaker.read(asked, &mut reader, &inbox[..count]) {
+            (taken, Some(Reply::Good)) if taken == count => return Ok(rustix::io::ioctl_fionbio(socket, true)?),
+            (_, Some(_)) => return Err(io::ErrorKind::InvalidData.into()),
+            // A datagram is a whole response, or none.
+            (_, None) if transport == Transport::Udp => return Err(io::ErrorKind::UnexpectedEof.into()),
+            (_, None) => {}
+        }
     }
-    Ok(rustix::io::ioctl_fionbio(socket, true)?)
 }
 
-fn failed(config: &LoadConfig, index: usize, error: io::Error) -> LoadError {
+pub fn failed(config: &LoadConfig, index: usize, error: io::Error) -> LoadError {
     let class = Class::of(&error);
     let remedy = match class {
         Class::Refused => "is the server running there?",

@@ -21,6 +21,19 @@ pub enum LoadError {
         /// What may help.
         remedy: &'static str,
     },
+    /// A record of the data set was not stored.
+    #[error(
+        "record {number} of {total} was not stored: {class}; raise the server's memory and its limit of an item, or lower the \
+             records"
+    )]
+    Store {
+        /// Which, from 1.
+        number: u64,
+        /// Of how many.
+        total: u64,
+        /// The class, as in `report::Errors`.
+        class: &'static str,
+    },
     /// The TSC was asked for.
     #[error("clock: tsc is not invariant on this processor; use the clock `auto` or `monotonic`")]
     NoTsc,

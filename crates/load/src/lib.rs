@@ -10,13 +10,14 @@
 //! - `waiter`: how a thread waits for many sockets; `platform`: what else differs between the systems
 //! - `stamps`: the kernel's timestamps; [`interface`]: the interface that requests leave by
 //! - `summary`: from records to samples and figures
-//! - [`closed`]: a closed loop that finds a server's highest rate
+//! - `closed`: the closed loop; `worker`: one thread of it
+//! - `speak`: what is asked of a service, and what comes back; `prepare`: what must be answered before all else
 //! - [`cost`]: what a request costs the client
 //! - [`reflector`]: a server that holds each response for a known time, to calibrate the client against
 
 mod class;
 pub mod clock;
-pub mod closed;
+mod closed;
 pub mod config;
 mod connect;
 pub mod cost;
@@ -25,6 +26,7 @@ pub mod interface;
 mod open;
 mod placement;
 mod platform;
+mod prepare;
 mod progress;
 mod receive;
 mod record;
@@ -33,6 +35,7 @@ pub mod report;
 mod run;
 pub mod schedule;
 mod send;
+mod speak;
 #[cfg(target_os = "linux")]
 mod stamps;
 #[cfg(not(target_os = "linux"))]
@@ -40,6 +43,7 @@ mod stamps;
 mod stamps;
 pub mod summary;
 mod waiter;
+mod worker;
 
 pub use config::LoadConfig;
 pub use error::LoadError;

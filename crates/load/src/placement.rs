@@ -5,10 +5,7 @@ use crate::platform;
 
 /// What `auto` stands for: the roles and the pacing to use. The one place where this is decided.
 pub fn resolve(config: &LoadConfig) -> (Roles, Pacing) {
-    let cpus = match config.cpus.len() {
-        0 => platform::cpus(),
-        count => count,
-    };
+    let cpus = cpus(config);
     let clients = config.clients as usize;
     let roles = match config.roles {
         Roles::Auto if cpus >= 2 * clients => Roles::TwoThreads,
@@ -24,4 +21,12 @@ pub fn resolve(config: &LoadConfig) -> (Roles, Pacing) {
         pacing => pacing,
     };
     (roles, pacing)
+}
+
+/// CPUs that the client's threads may run on.
+pub fn cpus(config: &LoadConfig) -> usize {
+    match config.cpus.len() {
+        0 => platform::cpus(),
+        count => count,
+    }
 }

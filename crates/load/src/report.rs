@@ -9,7 +9,7 @@ use crate::interface::Hardware;
 /// One request of the measured window. Times are integer nanoseconds after the start of that window, on one clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// t1: when the schedule planned the request.
+    /// t1: when the schedule planned the request; in a closed loop, when the response before it was whole and thought over.
     pub planned_ns: i64,
     /// t2: taken just before the request was written.
     pub sent_ns: i64,
@@ -49,8 +49,9 @@ impl Sample {
 pub struct LoadReport {
     /// The clock used, and how far it can be trusted.
     pub clock: ClockFacts,
-    /// The pacing that was used, never `auto`.
-    pub pacing: Pacing,
+    /// The pacing that was used, never `auto`; `None` in a closed loop, which sleeps until a response comes or a time to
+    /// think is over.
+    pub pacing: Option<Pacing>,
     /// The roles that were used, never `auto`.
     pub roles: Roles,
     /// How requests got to the server.
@@ -65,9 +66,10 @@ pub struct LoadReport {
     pub connect_ns: u64,
     /// Length of the measured window, in nanoseconds.
     pub window_ns: u64,
-    /// The rate asked for, requests a second.
-    pub rate_asked_per_s: f64,
-    /// Requests that the schedule planned in the window. All counts below are of these.
+    /// The rate asked for, requests a second; `None` in a closed loop.
+    pub rate_asked_per_s: Option<f64>,
+    /// Requests that the schedule planned in the window, or of a closed loop those that were due. All counts below are of
+    /// these.
     pub planned: u64,
     /// Requests that were given to the kernel, late ones included. What a full socket would not take is written as soon
     /// as it does, and the wait is part of the service time: it is the server that does not read.
@@ -90,6 +92,9 @@ pub struct LoadReport {
     pub response: Measured,
     /// Whether the sends followed their plan; `None` with too few to say.
     pub fit: Option<TestResult>,
+    /// What only a closed loop has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed: Option<ClosedReport>,
     /// What the kernel's timestamps say; `None` when they were not asked for.
     pub kernel: Option<KernelReport>,
     /// User memory the client set aside per connection, in bytes (connection state, not samples).
@@ -111,6 +116,22 @@ pub struct Measured {
     pub p90_by_part_ns: [u64; PARTS],
     /// The whole histogram.
     pub histogram: Histogram,
+}
+
+/// What only a closed loop has.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClosedReport {
+    /// Transactions completed in each of the parts of the window.
+    pub completed_by_part: [u64; PARTS],
+    /// Transactions of the window that are in the counts and the histograms, and for which no memory was left to be kept as
+    /// samples. They are the last ones.
+    pub unsampled: u64,
+    /// The share of the CPUs that its threads could use at once, which they did use.
+    pub busy_share: f64,
+    /// Those CPUs.
+    pub cpus: u32,
+    /// Mean time to think, in nanoseconds.
+    pub think_ns: u64,
 }
 
 /// Parts that a window is looked at in: enough for a test of its steadiness.
@@ -155,9 +176,9 @@ pub struct Outstanding {
     pub after_drain: u64,
 }
 
-/// Failures by class (the classes of httperf, and two of size): requests that were not answered, by what became of
-/// their connection, whether they could still be sent or not. A connection that failed when no request needed it counts
-/// once.
+/// Failures by class (the classes of httperf, two of size, and two of what a service may answer): requests that were not
+/// answered, by what became of their connection, whether they could still be sent or not, and those that were answered with
+/// something else than what was due. A connection that failed when no request needed it counts once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Errors {
     /// No answer in time.
@@ -172,8 +193,14 @@ pub struct Errors {
     pub no_addresses: u64,
     /// The connection ended before the response did.
     pub short: u64,
-    /// More bytes came than were asked for.
+    /// More bytes came than were asked for, or others: not the value that was stored, or nothing that the protocol knows.
     pub wrong: u64,
+    /// A record that had been stored was not there.
+    #[serde(default)]
+    pub miss: u64,
+    /// The service answered that it cannot do what it was asked.
+    #[serde(default)]
+    pub rejected: u64,
     /// Any other system error.
     pub other: u64,
 }
@@ -185,7 +212,7 @@ impl Errors {
     }
 
     /// Each class's name and count.
-    pub fn by_class(&self) -> [(&'static str, u64); 8] {
+    pub fn by_class(&self) -> [(&'static str, u64); 10] {
         [
             ("timeout", self.timeout),
             ("refused", self.refused),
@@ -194,6 +221,8 @@ impl Errors {
             ("no-addresses", self.no_addresses),
             ("short", self.short),
             ("wrong", self.wrong),
+            ("miss", self.miss),
+            ("rejected", self.rejected),
             ("other", self.other),
         ]
     }

@@ -7,9 +7,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use wire::ServiceSpec;
 
 use crate::clock::{Clock, Wall};
-use crate::config::{Choice, LoadConfig, Roles, Timestamps, Transport};
+use crate::config::{Choice, KvTraffic, LoadConfig, Roles, Schedule, Timestamps, Transport};
 use crate::error::LoadError;
 use crate::open::{self, Until};
 use crate::placement;
@@ -19,12 +20,13 @@ use crate::receive::{self, Receiver};
 use crate::record::{Link, Record, Stamp};
 use crate::report::{LoadReport, Sample};
 use crate::send::{self, Sender};
+use crate::speak::{Fixed, Kv, Speak};
 use crate::stamps::{self, Stamping};
 use crate::summary::{self, Recorded, Usage};
-use crate::{connect, schedule};
+use crate::{closed, connect, prepare, schedule};
 
 /// Between the moment that everything is ready and the beginning of the ramp.
-const LEAD_NS: u64 = 5_000_000;
+pub const LEAD_NS: u64 = 5_000_000;
 /// How often progress is reported, and our clock compared with the wall's.
 const PROGRESS_NS: u64 = 500_000_000;
 /// What one datagram holds: 65 535 bytes less the headers of IP and UDP.
@@ -41,7 +43,14 @@ pub enum Event {
         /// To be made.
         total: u32,
     },
-    /// All of them are.
+    /// Requests that must be answered before all others are: a data set is stored.
+    Preparing {
+        /// Answered so far.
+        done: u64,
+        /// To be answered.
+        total: u64,
+    },
+    /// All connections are verified, and everything is prepared.
     Connected {
         /// How many.
         connections: u32,
@@ -101,28 +110,64 @@ struct Client {
     stop: AtomicBool,
 }
 
+/// What is there once everything is connected and prepared.
+pub struct Connected {
+    /// The clock of all timestamps.
+    pub clock: Clock,
+    /// The connections, idle ones included.
+    pub links: Vec<Link>,
+    /// How long it took, in nanoseconds.
+    pub connect_ns: u64,
+    /// Where the kernel's timestamps are asked for.
+    stamping: Option<Stamping>,
+}
+
 /// Runs a load.
 ///
 /// # Errors
 /// When it cannot be run at all: see [`LoadError`].
 pub fn run(config: &LoadConfig, on_event: &mut dyn FnMut(Event)) -> Result<Outcome, LoadError> {
     validate(config)?;
-    let (roles, pacing) = placement::resolve(config);
+    match (&config.service, &config.kv) {
+        (ServiceSpec::Kv { .. }, Some(traffic)) => speak(config, &Kv::new(traffic, config.seed), on_event),
+        _ => {
+            let (request_bytes, response_bytes) = config.fixed();
+            speak(config, &Fixed::new(request_bytes, response_bytes), on_event)
+        }
+    }
+}
+
+/// Connects, and runs the loop that the schedule asks for.
+fn speak<S: Speak>(config: &LoadConfig, speaker: &S, on_event: &mut dyn FnMut(Event)) -> Result<Outcome, LoadError> {
     // Inherited by all threads.
     platform::sharpen_timers();
     let clock = Clock::calibrate(config.clock)?;
 
     let total = config.connections_and_idle();
     let started = Instant::now();
-    let sockets = connect::connect(config, &mut |done| on_event(Event::Connecting { done, total }))?;
+    let sockets = connect::connect(config, speaker, &mut |done| on_event(Event::Connecting { done, total }))?;
     let stamping = match config.timestamps {
         Timestamps::Client => None,
         Timestamps::Kernel => Some(Stamping::switch_on(config, &sockets)?),
     };
-    let links: Vec<Link> = sockets.into_iter().map(Link::new).collect();
     let connect_ns = started.elapsed().as_nanos() as u64;
+    let total_prepared = speaker.preparations();
+    prepare::prepare(config, speaker, &sockets[0], &mut |done| {
+        on_event(Event::Preparing { done, total: total_prepared })
+    })?;
+    let links: Vec<Link> = sockets.into_iter().map(Link::new).collect();
     on_event(Event::Connected { connections: total, elapsed_ns: connect_ns });
+    let connected = Connected { clock, links, connect_ns, stamping };
+    match config.schedule {
+        Schedule::Closed => closed::run(config, speaker, connected, on_event),
+        Schedule::SlotRandom | Schedule::Constant | Schedule::Poisson => run_open(config, connected, on_event),
+    }
+}
 
+/// Runs an open loop.
+fn run_open(config: &LoadConfig, connected: Connected, on_event: &mut dyn FnMut(Event)) -> Result<Outcome, LoadError> {
+    let Connected { clock, links, connect_ns, stamping } = connected;
+    let (roles, pacing) = placement::resolve(config);
     let mut clients = divide(config)?;
     let (_, response_bytes) = config.fixed();
     let start = draw(config, &clock, &mut clients);
@@ -167,7 +212,9 @@ pub fn run(config: &LoadConfig, on_event: &mut dyn FnMut(Event)) -> Result<Outco
         let threads = spawn().inspect_err(stop)?;
         // This thread wakes now and then, and is to disturb the client then and not the server. If it cannot, so be it.
         let _pinned = Pinned::to(&config.cpus);
-        Ok(watch(config, &clock, start, &clients, &threads, &mut wall, on_event))
+        let progress: Vec<&Progress> = clients.iter().map(|client| &client.progress).collect();
+        let is_over = || threads.iter().all(thread::ScopedJoinHandle::is_finished);
+        Ok(watch(config, &clock, start, &progress, &is_over, &mut wall, on_event))
     })?;
     compare(&mut wall, &clock);
 
@@ -178,20 +225,29 @@ pub fn run(config: &LoadConfig, on_event: &mut dyn FnMut(Event)) -> Result<Outco
         .map(|Client { links, records, stamps, .. }| Recorded { first: links.start as u32, records, stamps })
         .collect();
     let samples = summary::samples(&clock, wall.as_ref(), &window, &records);
-    let facts =
-        summary::Facts { config, roles, pacing, clock: &clock, connect_ns, window, usage, links: &links, kernel };
+    let facts = summary::Facts {
+        config,
+        roles,
+        pacing: Some(pacing),
+        clock: &clock,
+        connect_ns,
+        window,
+        usage,
+        links: &links,
+        kernel,
+    };
     let report = facts.report(&records, &samples, bytes_per_connection());
     Ok(Outcome { report, samples, connections: links.into_iter().map(|link| link.io).collect() })
 }
 
 /// Starts a role's thread on its CPU.
-fn start_thread<'scope>(
+pub fn start_thread<'scope, T: Send + 'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
     role: &str,
     client: usize,
     cpu: Option<usize>,
-    run: impl FnOnce() + Send + 'scope,
-) -> Result<thread::ScopedJoinHandle<'scope, ()>, LoadError> {
+    run: impl FnOnce() -> T + Send + 'scope,
+) -> Result<thread::ScopedJoinHandle<'scope, T>, LoadError> {
     let _pinned = Pinned::to(cpu.as_slice())?;
     thread::Builder::new()
         .name(format!("{role} {client}"))
@@ -209,20 +265,28 @@ fn validate(config: &LoadConfig) -> Result<(), LoadError> {
     if config.clients == 0 || config.connections < config.clients {
         return wrong("clients: at least 1, and at most as many as connections");
     }
-    if !(config.rate_per_s.is_finite() && config.rate_per_s > 0.0) {
+    if config.schedule == Schedule::Closed {
+        closed::validate(config)?;
+    } else if !config.rate_per_s.is_some_and(|rate_per_s| rate_per_s.is_finite() && rate_per_s > 0.0) {
         return wrong("rate: a number of requests a second above 0");
+    } else if !config.think.is_none() {
+        return wrong("think: only a closed loop thinks; leave it out, or take the schedule `closed`");
     }
     if config.phases.measure_ns == 0 {
         return wrong("measure: longer than 0");
     }
-    let Some((request_bytes, response_bytes)) = config.service.fixed() else {
-        return wrong("service: only `fixed` can be spoken on a schedule");
-    };
-    if request_bytes == 0 || response_bytes == 0 {
-        return wrong("service: a request and a response have at least one byte");
-    }
-    if config.transport == Transport::Udp && request_bytes.max(response_bytes) > DATAGRAM_BYTES_MAX {
-        return wrong("transport: a datagram holds at most 65507 bytes; lower the sizes, or use tcp");
+    match (config.service.fixed(), &config.kv) {
+        (Some((request_bytes, response_bytes)), None) => {
+            if request_bytes == 0 || response_bytes == 0 {
+                return wrong("service: a request and a response have at least one byte");
+            }
+            if config.transport == Transport::Udp && request_bytes.max(response_bytes) > DATAGRAM_BYTES_MAX {
+                return wrong("transport: a datagram holds at most 65507 bytes; lower the sizes, or use tcp");
+            }
+        }
+        (None, Some(traffic)) => validate_kv(config, traffic)?,
+        (Some(_), Some(_)) => return wrong("kv: fixed sizes leave nothing to ask of a key-value store; leave it out"),
+        (None, None) => return wrong("kv: say which records to ask for"),
     }
     if !(config.active > 0.0 && config.active <= 1.0) {
         return wrong("active: a share of the connections, above 0 and at most 1");
@@ -245,6 +309,23 @@ fn validate(config: &LoadConfig) -> Result<(), LoadError> {
         return wrong(
             "rate: more than 4 294 967 294 requests for one client; lower it, or the duration, or take more clients",
         );
+    }
+    Ok(())
+}
+
+fn validate_kv(config: &LoadConfig, traffic: &KvTraffic) -> Result<(), LoadError> {
+    let wrong = |text: &str| Err(LoadError::Config(text.to_owned()));
+    if config.schedule != Schedule::Closed {
+        return wrong("service: `kv` can be spoken only in a closed loop so far; take the schedule `closed`");
+    }
+    if traffic.records == 0 {
+        return wrong("records: at least 1");
+    }
+    if traffic.value_bytes_min == 0 || traffic.value_bytes_min > traffic.value_bytes_max {
+        return wrong("value size: from at least 1 byte to no less than that");
+    }
+    if !(0.0..=1.0).contains(&traffic.get_share) {
+        return wrong("get share: a share of the requests, from 0 to 1");
     }
     Ok(())
 }
@@ -296,7 +377,7 @@ fn draw(config: &LoadConfig, clock: &Clock, clients: &mut [Client]) -> u64 {
 }
 
 /// The measured window, in ticks, of a trial whose ramp begins at `start`.
-fn window(config: &LoadConfig, clock: &Clock, start: u64) -> Range<u64> {
+pub fn window(config: &LoadConfig, clock: &Clock, start: u64) -> Range<u64> {
     let at = |ns: u64| start + clock.ticks(ns as f64);
     at(config.phases.ramp_ns + config.phases.hold_ns)..at(config.phases.sending_ns())
 }
@@ -309,12 +390,12 @@ fn compare(wall: &mut Option<Wall>, clock: &Clock) {
 }
 
 /// Sleeps through the trial, and wakes to report progress and to take the process's usage at the window's edges.
-fn watch(
+pub fn watch(
     config: &LoadConfig,
     clock: &Clock,
     start: u64,
-    clients: &[Client],
-    threads: &[thread::ScopedJoinHandle<'_, ()>],
+    progress: &[&Progress],
+    is_over: &dyn Fn() -> bool,
     wall: &mut Option<Wall>,
     on_event: &mut dyn FnMut(Event),
 ) -> Usage {
@@ -329,7 +410,7 @@ fn watch(
     let mut usage = [Usage::default(); 2];
     let mut taken = [false; 2];
     let mut next_ns = 0;
-    while !threads.iter().all(thread::ScopedJoinHandle::is_finished) {
+    while !is_over() {
         let now = clock.now();
         for (edge, tick) in [window.start, window.end].into_iter().enumerate() {
             if now >= tick && !taken[edge] {
@@ -341,7 +422,7 @@ fn watch(
         if elapsed_ns >= next_ns {
             next_ns = elapsed_ns + PROGRESS_NS;
             compare(wall, clock);
-            let sum = |figure: fn(&Progress) -> u64| clients.iter().map(|client| figure(&client.progress)).sum();
+            let sum = |figure: fn(&Progress) -> u64| progress.iter().map(|progress| figure(progress)).sum();
             let phase = edges.iter().find(|(_, end_ns)| elapsed_ns < *end_ns).map_or("drain", |(phase, _)| phase);
             on_event(Event::Progress {
                 phase: phase.to_owned(),

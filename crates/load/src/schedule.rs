@@ -5,6 +5,7 @@ use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Exp1, Zipf};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+use crate::closed;
 use crate::config::{Choice, LoadConfig, Phases, Schedule};
 
 /// The ramp begins at this fraction of the target rate, but not below one request a second. kawai2008 section 5.1 says
@@ -20,13 +21,14 @@ pub struct Planned {
     pub connection: u32,
 }
 
-/// At most how many requests [`planned`] gives one of `clients` clients. Of a Poisson process, whose count is random, this is
-/// ten standard deviations above the mean.
+/// At most how many requests are recorded of one of `clients` clients: of those that [`planned`] gives, all; of a Poisson
+/// process, whose count is random, ten standard deviations above the mean; of a closed loop as many as there is memory for.
 pub fn count_max(config: &LoadConfig) -> u64 {
-    let slots = Slots::new(config.rate_per_s / f64::from(config.clients), &config.phases);
+    let slots = || Slots::new(config.rate_per_s() / f64::from(config.clients), &config.phases).count();
     match config.schedule {
-        Schedule::SlotRandom | Schedule::Constant => slots.count(),
-        Schedule::Poisson => slots.count() + (10.0 * (slots.count() as f64).sqrt()) as u64 + 10,
+        Schedule::SlotRandom | Schedule::Constant => slots(),
+        Schedule::Poisson => slots() + (10.0 * (slots() as f64).sqrt()) as u64 + 10,
+        Schedule::Closed => closed::samples_max(config),
     }
 }
 
@@ -41,7 +43,7 @@ pub fn planned(config: &LoadConfig, connections: u32, client: u32) -> impl Itera
     // Its share of the active ones: all clients together have as many as were asked for.
     let active = (active * u64::from(client + 1) / clients - active * u64::from(client) / clients) as u32;
     let mut choose = Chooser::new(active.min(connections), config.choice, connections, &mut random);
-    let slots = Slots::new(config.rate_per_s / f64::from(config.clients), &config.phases);
+    let slots = Slots::new(config.rate_per_s() / f64::from(config.clients), &config.phases);
     let schedule = config.schedule;
     // Clients at constant intervals take turns.
     let turn = f64::from(client) / f64::from(config.clients);
@@ -60,11 +62,13 @@ pub fn planned(config: &LoadConfig, connections: u32, client: u32) -> impl Itera
                 arrived += gap;
                 slots.start_ns(arrived)
             }
+            Schedule::Closed => unreachable!("a closed loop plans nothing ahead"),
         };
         slot += 1;
         let is_over = match schedule {
             Schedule::SlotRandom | Schedule::Constant => slot > slots.count(),
             Schedule::Poisson => arrived >= slots.count() as f64,
+            Schedule::Closed => true,
         };
         (!is_over).then(|| Planned { at_ns, connection: choose.next(&mut random) })
     })
@@ -171,7 +175,12 @@ mod tests {
 
     fn config(schedule: Schedule, rate_per_s: f64, phases: Phases) -> LoadConfig {
         let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
-        LoadConfig { schedule, rate_per_s, phases, ..LoadConfig::new("127.0.0.1:0".parse().unwrap(), service) }
+        LoadConfig {
+            schedule,
+            rate_per_s: Some(rate_per_s),
+            phases,
+            ..LoadConfig::new("127.0.0.1:0".parse().unwrap(), service)
+        }
     }
 
     fn all(config: &LoadConfig, connections: u32, client: u32) -> Vec<Planned> {

@@ -214,8 +214,8 @@ pub struct Facts<'a> {
     pub config: &'a LoadConfig,
     /// The roles used.
     pub roles: Roles,
-    /// The pacing used.
-    pub pacing: Pacing,
+    /// The pacing used; `None` in a closed loop.
+    pub pacing: Option<Pacing>,
     /// The clock used.
     pub clock: &'a Clock,
     /// Time to connect, in nanoseconds.
@@ -230,11 +230,23 @@ pub struct Facts<'a> {
     pub kernel: Option<KernelFacts>,
 }
 
+/// What was seen of all requests, and not only of those of the window.
+#[derive(Debug)]
+pub struct Seen {
+    /// Responses completed inside the window, a second.
+    pub rate_achieved_per_s: f64,
+    /// Requests sent inside the window, a second.
+    pub rate_sent_per_s: f64,
+    /// Requests sent and not answered.
+    pub outstanding: Outstanding,
+    /// What went wrong.
+    pub errors: Errors,
+}
+
 impl Facts<'_> {
-    /// The report on `samples`; `recorded` also tells of requests outside the window.
+    /// The report of an open loop on `samples`; `recorded` also tells of requests outside the window.
     pub fn report(&self, recorded: &[Recorded], samples: &[Sample], memory_bytes_per_connection: f64) -> LoadReport {
-        let window_ns = self.config.phases.measure_ns;
-        let window_s = window_ns as f64 / 1e9;
+        let window_s = self.config.phases.measure_ns as f64 / 1e9;
         let all = || recorded.iter().flat_map(|client| &client.records);
         let in_window = |tick: u64| self.window.contains(&tick);
         // Sent before `tick`, and not completed by then.
@@ -246,6 +258,23 @@ impl Facts<'_> {
             all().filter(is).count() as u64
         };
         let count = |is: &dyn Fn(&Record) -> bool| all().filter(|record| is(record)).count() as f64;
+        let seen = Seen {
+            rate_achieved_per_s: count(&|record| in_window(record.complete.load(Relaxed))) / window_s,
+            rate_sent_per_s: count(&|record| in_window(record.sent.load(Relaxed))) / window_s,
+            outstanding: Outstanding {
+                at_start: outstanding(self.window.start),
+                at_end: outstanding(self.window.end),
+                after_drain: outstanding(u64::MAX),
+            },
+            errors: errors(self.links, recorded),
+        };
+        let fit = self.config.rate_per_s.and_then(|rate_per_s| fit(samples, 1e9 / rate_per_s));
+        LoadReport { fit, ..self.of(samples, seen, memory_bytes_per_connection) }
+    }
+
+    /// What is said of any loop.
+    pub fn of(&self, samples: &[Sample], seen: Seen, memory_bytes_per_connection: f64) -> LoadReport {
+        let window_ns = self.config.phases.measure_ns;
         LoadReport {
             clock: self.clock.facts(),
             pacing: self.pacing,
@@ -260,18 +289,15 @@ impl Facts<'_> {
             planned: samples.len() as u64,
             sent: samples.iter().filter(|sample| sample.sent_ns != Sample::NEVER).count() as u64,
             completed: samples.iter().filter(|sample| sample.complete_ns != Sample::NEVER).count() as u64,
-            rate_achieved_per_s: count(&|record| in_window(record.complete.load(Relaxed))) / window_s,
-            rate_sent_per_s: count(&|record| in_window(record.sent.load(Relaxed))) / window_s,
-            outstanding: Outstanding {
-                at_start: outstanding(self.window.start),
-                at_end: outstanding(self.window.end),
-                after_drain: outstanding(u64::MAX),
-            },
-            errors: errors(self.links, recorded),
+            rate_achieved_per_s: seen.rate_achieved_per_s,
+            rate_sent_per_s: seen.rate_sent_per_s,
+            outstanding: seen.outstanding,
+            errors: seen.errors,
             lag: measured(samples, window_ns, lag_ns),
             service: measured(samples, window_ns, service_ns),
             response: measured(samples, window_ns, response_ns),
-            fit: fit(samples, self.config.interval_ns()),
+            fit: None,
+            closed: None,
             kernel: self.kernel.as_ref().map(|kernel| kernel.report(samples, window_ns)),
             memory_bytes_per_connection,
             cpu_ns: self.usage.cpu_ns,

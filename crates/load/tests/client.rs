@@ -48,7 +48,7 @@ fn service() -> ServiceSpec {
 fn config(target: SocketAddr) -> LoadConfig {
     LoadConfig {
         connections: 10,
-        rate_per_s: 600.0,
+        rate_per_s: Some(600.0),
         phases: Phases { ramp_ns: 50_000_000, hold_ns: 50_000_000, measure_ns: 300_000_000, drain_ns: 20_000_000_000 },
         timeout_ns: 5_000_000_000,
         ..LoadConfig::new(target, service())
@@ -71,7 +71,7 @@ fn every_shape_and_pacing_sends_all_and_receives_all() {
                 assert_eq!(report.errors.total(), 0, "{what}");
                 assert_eq!((report.planned, report.sent, report.completed), (180, 180, 180), "{what}");
                 assert_eq!(report.roles, roles);
-                assert_ne!(report.pacing, Pacing::Auto);
+                assert!(report.pacing.is_some_and(|pacing| pacing != Pacing::Auto));
                 assert_eq!(samples.len(), 180);
                 for sample in samples {
                     assert!(sample.planned_ns <= sample.sent_ns && sample.sent_ns < sample.complete_ns, "{sample:?}");
@@ -150,11 +150,11 @@ fn a_run_that_is_far_too_fast_ends_with_its_drain() {
     let target = server(honest);
     for roles in [Roles::OneLoop, Roles::TwoThreads] {
         // 20 ns for each, in which nothing can look at a clock twice.
-        let mut config = LoadConfig { roles, rate_per_s: 50_000_000.0, ..config(target) };
+        let mut config = LoadConfig { roles, rate_per_s: Some(50_000_000.0), ..config(target) };
         config.phases = Phases { ramp_ns: 0, hold_ns: 0, measure_ns: 50_000_000, drain_ns: 10_000_000 };
         let Outcome { report, .. } = run(&config);
         assert!(report.sent < report.planned);
-        assert!(report.rate_sent_per_s < report.rate_asked_per_s);
+        assert!(report.rate_sent_per_s < report.rate_asked_per_s.unwrap());
         assert_eq!(report.errors.total(), report.outstanding.after_drain, "{:?}", report.errors);
     }
 }
@@ -214,11 +214,11 @@ fn nonsense_is_refused_before_anything_is_connected() {
     for wrong in [
         LoadConfig { clients: 0, ..config(address) },
         LoadConfig { clients: 11, ..config(address) },
-        LoadConfig { rate_per_s: 0.0, ..config(address) },
-        LoadConfig { rate_per_s: f64::NAN, ..config(address) },
+        LoadConfig { rate_per_s: Some(0.0), ..config(address) },
+        LoadConfig { rate_per_s: Some(f64::NAN), ..config(address) },
         LoadConfig { cpus: vec![1023], ..config(address) },
         LoadConfig { service: ServiceSpec::Fixed { request_bytes: 0, response_bytes: 1 }, ..config(address) },
-        LoadConfig { rate_per_s: 1e15, ..config(address) },
+        LoadConfig { rate_per_s: Some(1e15), ..config(address) },
     ] {
         assert!(matches!(load::run(&wrong, &mut |_| ()), Err(LoadError::Config(_))), "{wrong:?}");
     }

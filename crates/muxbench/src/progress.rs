@@ -40,11 +40,12 @@ impl Progress {
                     1.0 => String::new(),
                     active => format!(" {} active", Share(active)),
                 };
-                let (connections, rate) = (workload.connections, workload.rate_per_s);
-                self.current = format!("{} {connections} conn{active} {rate} req/s", trial.architecture);
+                let rate = workload.rate_per_s.map_or("closed".into(), |rate| format!("{rate} req/s"));
+                self.current = format!("{} {} conn{active} {rate}", trial.architecture, workload.connections);
                 self.show("starting");
             }
             Event::Load(load::Event::Connecting { done, total }) => self.show(&format!("connected {done}/{total}")),
+            Event::Load(load::Event::Preparing { done, total }) => self.show(&format!("stored {done}/{total}")),
             Event::Load(load::Event::Progress { phase, sent, .. }) => self.show(&format!("{phase}, {sent} sent")),
             Event::Load(_) => {}
             Event::Finished { record } => self.finished(record),

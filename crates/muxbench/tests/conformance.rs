@@ -119,6 +119,53 @@ fn a_flood_on_one_connection_leaves_others_served() {
     }
 }
 
+/// The payload thread finds a socket full, and by the time the network thread hears of it there may be room again.
+#[test]
+fn responses_as_large_as_a_sockets_buffer_are_answered_one_after_the_other() {
+    const RESPONSE: usize = 4 << 20;
+    for architecture in each() {
+        let serve = Serve::start(architecture, 1, RESPONSE as u32);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                let mut stream = serve.connect();
+                scope.spawn(move || (0..8).for_each(|_| exchange(&mut stream, 1, RESPONSE)));
+            }
+        });
+    }
+}
+
+/// A client that always has another request waiting does not keep a payload thread for itself.
+#[test]
+fn a_flood_of_work_leaves_others_served() {
+    for architecture in each().filter(|it| it.model.hands_over()) {
+        let serve = Serve::start_with(architecture, 100, 1, &["--work", "cpu=20us"], None);
+        let mut flood = serve.connect();
+        let mut answers = flood.try_clone().unwrap();
+        let flooding = std::thread::spawn(move || while flood.write_all(&[1; 10_000]).is_ok() {});
+        let reading = std::thread::spawn(move || while answers.read(&mut [0; 4096]).is_ok_and(|count| count > 0) {});
+        let mut other = serve.connect();
+        for _ in 0..5 {
+            exchange(&mut other, 100, 1);
+        }
+        drop(serve);
+        flooding.join().unwrap();
+        reading.join().unwrap();
+    }
+}
+
+#[test]
+fn stops_without_doing_all_the_work_that_waits() {
+    for architecture in each() {
+        let serve = Serve::start_with(architecture, 1, 1, &["--work", "sleep=200ms"], None);
+        let mut streams: Vec<_> = (0..4).map(|_| serve.connect()).collect();
+        streams.iter_mut().for_each(|stream| stream.write_all(&[1; 600]).unwrap());
+        std::thread::sleep(Duration::from_millis(20));
+        let started = std::time::Instant::now();
+        drop(serve.stop());
+        assert!(started.elapsed() < Duration::from_secs(60), "{architecture} worked on for {:?}", started.elapsed());
+    }
+}
+
 #[test]
 fn requests_that_come_while_a_response_waits_are_answered() {
     const RESPONSE: usize = 10 << 20;

@@ -499,13 +499,13 @@ fn mistakes_are_told_before_anything_starts() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("bad.toml"), "name = \"x\"\narchitectures = \"epol\"\n").unwrap();
     let told: &[(&[&str], i32, &str)] = &[
-        (&["run", "bad.toml"], 1, "bad.toml:2: unknown architecture `epol`"),
+        (&["run", "bad.toml"], 1, "bad.toml:2: `epol` is no architecture"),
         (&["run", "absent.toml"], 1, "absent.toml: no such file, nor a preset"),
         (&["run"], 1, "name an experiment file"),
         (&["run", "smoke", "--quick"], 1, "has no [quick] table"),
         (&["run", "--resume"], 1, "results: no run is there"),
         (&["report"], 1, "no run is there"),
-        (&["compare", "--arch", "nonsense"], 1, "unknown architecture `nonsense`"),
+        (&["compare", "--arch", "nonsense"], 1, "`nonsense` is no architecture"),
         (&["compare", "--arch", "mt,mt"], 1, "\"mt\" appears twice"),
         (&["compare", "--request", "128"], 2, "write it like 128B"),
         (&["compare", "--measure", "10"], 2, "write it like 30s"),
@@ -612,6 +612,105 @@ fn a_server_killed_mid_trial_costs_the_trial_not_the_run() {
     let records = lab::store::read(&folder.path().join("run")).unwrap().records;
     let failed = |at: usize| records[at].verdict.kind == lab::record::VerdictKind::Failed;
     assert!(records.len() == 2 && failed(0) && !failed(1), "{records:?}");
+}
+
+/// A comparison of closed loops of a second or two.
+const CLOSED: &[&str] = &[
+    "compare",
+    "--schedule",
+    "closed",
+    "--connections",
+    "10,20",
+    "--ramp",
+    "50ms",
+    "--hold",
+    "0",
+    "--measure",
+    "200ms",
+    "--drain",
+    "10s",
+    "--repeats",
+    "1",
+    "--quiet",
+];
+
+/// What every closed loop's trials have in the store.
+fn assert_closed(folder: &Path, trials_expected: usize) {
+    let whole = json(&run(folder, &["report", "--json"], 0));
+    assert_eq!(whole["summary"]["comparisons"][0]["metric"], "transactions a second");
+    let trials = whole["trials"].as_array().unwrap();
+    assert_eq!(trials.len(), trials_expected);
+    for trial in trials {
+        let load = &trial["load"];
+        assert!(load["completed"].as_u64().unwrap() > 0, "{trial}");
+        assert!(load["errors"].as_object().unwrap().values().all(|count| *count == 0), "{}", load["errors"]);
+        assert!(load["rate_asked_per_s"].is_null() && trial["trial"]["workload"]["rate_per_s"].is_null());
+        assert!(load["closed"]["busy_share"].as_f64().unwrap() > 0.0, "{}", load["closed"]);
+        assert!(trial["server"]["totals"]["requests"].as_u64().unwrap() > 0, "{trial}");
+        let verdict = trial["verdict"]["kind"].as_str().unwrap();
+        assert!(["valid", "client-limited", "unsteady"].contains(&verdict), "{}", trial["verdict"]);
+    }
+    let results = std::fs::read_dir(folder.join("results")).unwrap().next().unwrap().unwrap().path();
+    let samples = lab::samples::read(&lab::store::samples_path(&results, 0)).unwrap();
+    assert_eq!(Some(samples.len() as u64), trials[0]["load"]["planned"].as_u64());
+    let log = std::fs::read_to_string(lab::store::histograms_path(&results, 0)).unwrap();
+    assert!(log.contains(" connections, closed loop, repeat 0"), "{log}");
+}
+
+#[test]
+fn closed_loops_are_compared_by_their_transactions() {
+    let folder = tempfile::tempdir().unwrap();
+    let flags = ["--arch", "epoll,symped:2,amped:1+2,mt", "--request", "1B", "--response", "100B", "--think", "1ms"];
+    let out = text(&measure(folder.path(), &[CLOSED, &flags].concat()).stdout);
+    for words in ["closed loop, 20 connections, think 1ms, 1B -> 100B", "trans/s", "against connections", "client CPU"]
+    {
+        assert!(out.contains(words), "{words}: {out}");
+    }
+    assert_closed(folder.path(), 8);
+}
+
+#[test]
+fn closed_loops_of_a_key_value_store_are_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let flags = ["--arch", "epoll,symped:2,amped:1+2,mt", "--service", "kv", "--records", "500", "--keys", "zipf:0.99"];
+    let more = ["--value-size", "10B..2KiB", "--get-share", "75%", "--clients", "2"];
+    let out = text(&measure(folder.path(), &[CLOSED, &flags, &more].concat()).stdout);
+    let title = "closed loop, 10 connections, think 0, kv, 75 % get of 500 records of 10B..2KiB, keys by zipf:0.99";
+    assert!(out.contains(title), "{out}");
+    assert_closed(folder.path(), 8);
+    let csv = text(&run(folder.path(), &["report", "--csv"], 0).stdout);
+    assert!(csv.contains(",closed,0,kv,500,10,2048,0.75,zipf:0.99,"), "{csv}");
+    let experiment = [CLOSED, &flags, &more, &["--print-experiment"]].concat();
+    let file = text(&run(folder.path(), &experiment, 0).stdout);
+    assert!(file.contains("[workload.kv]") && !file.contains("rate ="), "{file}");
+    std::fs::write(folder.path().join("again.toml"), file).unwrap();
+    run(folder.path(), &["plan", "again.toml"], 0);
+}
+
+#[test]
+fn what_closed_loops_and_key_value_stores_have_not_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |flags: &[&str], why: &str| {
+        let err = text(&run(folder.path(), &[&["compare"], flags].concat(), 1).stderr);
+        assert!(err.contains(why), "{flags:?}: {err}");
+    };
+    refused(&["--schedule", "closed", "--rate", "100"], "workload.rate: a closed loop has none");
+    refused(&["--schedule", "closed", "--pacing", "spin"], "client.pacing: a closed loop waits for responses");
+    refused(&["--think", "1ms"], "workload.think: only a closed loop thinks");
+    refused(&["--service", "kv"], "workload.schedule: kv can be spoken only in a closed loop");
+    refused(&["--records", "5"], "workload.kv: the service is fixed");
+    refused(&["--service", "kv", "--schedule", "closed", "--request", "1B"], "workload.request: kv's sizes are");
+    let target = ["load", "--target", "127.0.0.1:1"];
+    for (flags, why) in [
+        (["--records", "5"].as_slice(), "add --service kv"),
+        (&["--service", "kv", "--response", "1B"], "--value-size"),
+        (&["--service", "kv"], "closed"),
+        (&["--think", "1ms"], "think"),
+        (&["--schedule", "closed", "--rate", "5"], "rate"),
+    ] {
+        let err = text(&run(folder.path(), &[&target, flags].concat(), 1).stderr);
+        assert!(err.contains(why), "{flags:?}: {err}");
+    }
 }
 
 #[test]

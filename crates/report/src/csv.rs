@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use lab::record::{Run, TrialRecord};
+use lab::units::Think;
 use load::config::Schedule;
 use load::report::{KernelReport, Measured};
 use serde::Serialize;
@@ -23,7 +24,14 @@ struct Row {
     idle: u32,
     choice: String,
     schedule: Schedule,
-    rate_asked_per_s: f64,
+    think: String,
+    service: &'static str,
+    records: Option<u32>,
+    value_bytes_min: Option<u32>,
+    value_bytes_max: Option<u32>,
+    get_share: Option<f64>,
+    keys: Option<String>,
+    rate_asked_per_s: Option<f64>,
     request_bytes: Option<u32>,
     response_bytes: Option<u32>,
     ramp_ns: u64,
@@ -38,6 +46,9 @@ struct Row {
     planned: Option<u64>,
     completed: Option<u64>,
     errors: Option<u64>,
+    /// Transactions of a closed loop that are counted and no samples.
+    unsampled: Option<u64>,
+    client_busy_share: Option<f64>,
     service_p1_ns: Option<u64>,
     service_p25_ns: Option<u64>,
     service_p50_ns: Option<u64>,
@@ -85,6 +96,7 @@ pub fn of(run: &Run) -> anyhow::Result<String> {
 fn row(record: &TrialRecord) -> Row {
     let trial = &record.trial;
     let (request_bytes, response_bytes) = trial.workload.service.fixed().unzip();
+    let kv = trial.workload.kv.as_ref();
     let phases = trial.workload.phases;
     let load = record.load.as_ref();
     let server = record.server.as_ref();
@@ -108,6 +120,13 @@ fn row(record: &TrialRecord) -> Row {
         idle: trial.workload.idle,
         choice: trial.workload.choice.to_string(),
         schedule: trial.workload.schedule,
+        think: Think(trial.workload.think).to_string(),
+        service: trial.workload.service.name(),
+        records: kv.map(|kv| kv.records),
+        value_bytes_min: kv.map(|kv| kv.value_bytes_min),
+        value_bytes_max: kv.map(|kv| kv.value_bytes_max),
+        get_share: kv.map(|kv| kv.get_share),
+        keys: kv.map(|kv| kv.keys.to_string()),
         rate_asked_per_s: trial.workload.rate_per_s,
         request_bytes,
         response_bytes,
@@ -123,6 +142,8 @@ fn row(record: &TrialRecord) -> Row {
         planned: load.map(|load| load.planned),
         completed: load.map(|load| load.completed),
         errors: load.map(|load| load.errors.total()),
+        unsampled: load.and_then(|load| Some(load.closed.as_ref()?.unsampled)),
+        client_busy_share: load.and_then(|load| Some(load.closed.as_ref()?.busy_share)),
         service_p1_ns: service(|d| d.p1_ns),
         service_p25_ns: service(|d| d.p25_ns),
         service_p50_ns: service(|d| d.p50_ns),

@@ -51,7 +51,7 @@ pub struct TrialDeviation {
     /// The traffic. Only of the schedule `constant` are deviations the client's alone.
     pub workload: Workload,
     /// Time between two sends at the rate asked, in nanoseconds.
-    pub interval_ns: f64,
+    pub interval_ns: Option<f64>,
     /// What may be believed of the trial.
     pub verdict: VerdictKind,
     /// Requests that were planned and never sent: each makes those after it seem late by one interval.
@@ -79,13 +79,14 @@ impl TrialDeviation {
     /// Of one finished trial.
     pub fn of(record: &TrialRecord, sends_of: &mut SendsOf<'_>) -> Self {
         let trial = &record.trial;
-        let interval_ns = 1e9 / trial.workload.rate_per_s;
+        let interval_ns = trial.workload.rate_per_s.map(|rate_per_s| 1e9 / rate_per_s);
         let (sent_ns, missing) = match sends_of(trial.index) {
+            _ if interval_ns.is_none() => (Vec::new(), Some("a closed loop has no intervals".to_owned())),
             Ok(sent_ns) if sent_ns.is_empty() => (sent_ns, Some("nothing was sent".to_owned())),
             Ok(sent_ns) => (sent_ns, None),
             Err(error) => (Vec::new(), Some(format!("{error:#}"))),
         };
-        let deviations_ns = deviation::deviations_ns(&sent_ns, interval_ns);
+        let deviations_ns = deviation::deviations_ns(&sent_ns, interval_ns.unwrap_or_default());
         let points = |points: usize| {
             let cdf = deviation::cdf(&deviations_ns, points).into_iter();
             cdf.map(|(deviation_ns, share)| Point { share, deviation_ns }).collect::<Vec<_>>()
@@ -127,7 +128,7 @@ const COLUMNS: &[Column<TrialDeviation>] = &[
     Column { heading: "trial", rank: 1, text: |trial| trial.trial.to_string() },
     Column { heading: "connections", rank: 0, text: |trial| trial.workload.connections.to_string() },
     Column { heading: "active", rank: 1, text: |trial| Share(trial.workload.active).to_string() },
-    Column { heading: "req/s", rank: 0, text: |trial| trial.workload.rate_per_s.to_string() },
+    Column { heading: "req/s", rank: 0, text: |trial| format::rate(trial.workload.rate_per_s) },
     Column { heading: "sends", rank: 5, text: |trial| trial.figures.map_or(none(), |it| it.count.to_string()) },
     Column { heading: "stddev µs", rank: 0, text: |trial| figure(trial, |it| it.stddev_ns / 1e3) },
     Column { heading: "median µs", rank: 0, text: |trial| figure(trial, |it| it.median_ns / 1e3) },
@@ -222,7 +223,7 @@ pub fn csv(deviations: &Deviations) -> anyhow::Result<String> {
             trial.architecture.clone(),
             trial.workload.connections.to_string(),
             trial.workload.active.to_string(),
-            trial.workload.rate_per_s.to_string(),
+            format::rate(trial.workload.rate_per_s),
             format::name(&trial.workload.schedule),
             sentence::name(trial.verdict).into(),
             trial.missing.clone().unwrap_or_default(),

@@ -15,6 +15,11 @@ pub fn time(ns: f64) -> String {
     }
 }
 
+/// A rate of requests, or that there is none to keep.
+pub fn rate(rate_per_s: Option<f64>) -> String {
+    rate_per_s.map_or("closed".into(), |rate_per_s| rate_per_s.to_string())
+}
+
 /// Bytes in the unit that suits them.
 pub fn bytes(bytes: f64) -> String {
     match bytes {
@@ -22,6 +27,12 @@ pub fn bytes(bytes: f64) -> String {
         bytes if bytes.abs() < 1024.0 * 1024.0 => format!("{} KiB", digits(bytes / 1024.0)),
         bytes => format!("{} MiB", digits(bytes / 1024.0 / 1024.0)),
     }
+}
+
+/// A share as in `90 %`, with a fraction only where it has one.
+pub fn percent(share: f64) -> String {
+    let percent = (share * 1e6).round() / 1e4;
+    format!("{percent} %")
 }
 
 /// Three significant digits; whole numbers from 100 on.
@@ -71,6 +82,8 @@ mod tests {
         assert_eq!(shown, ["0.00", "0.12", "9.99", "10.0", "12.3", "100", "1234"]);
         let shown: Vec<String> = [0.0, 0.12, -0.0571, 0.99961, 9.996, 99.96, 1234.5, 1e-9].map(significant).into();
         assert_eq!(shown, ["0", "0.120", "-0.0571", "1.00", "10.0", "100", "1234", "0.0000"]);
+        assert_eq!((rate(Some(200.5)), rate(None)), ("200.5".into(), "closed".into()));
+        assert_eq!((percent(0.9), percent(0.625), percent(0.07)), ("90 %".into(), "62.5 %".into(), "7 %".into()));
         assert_eq!(time(1_500.0), "1.50 µs");
         assert_eq!(time(2_500_000.0), "2.50 ms");
         assert_eq!(time(600e9), "10 min");

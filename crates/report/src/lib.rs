@@ -4,6 +4,7 @@
 //! - [`summary`]: the figures of each architecture under each workload, merged over repeats, and their order
 //! - [`sentence`]: which is best, by how much, how sure
 //! - [`terminal`], [`csv`], [`json`]: three ways to show it; [`plan`]: a plan before it is run
+//! - `throughput`: transactions a second of closed loops against their connections
 //! - [`explain`]: why one wins, by what the servers counted
 //! - `table`: tables that fit a width
 //! - [`versus`]: two runs side by side
@@ -26,6 +27,7 @@ pub mod sentence;
 pub mod summary;
 mod table;
 pub mod terminal;
+mod throughput;
 pub mod versus;
 
 pub use summary::Summary;

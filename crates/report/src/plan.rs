@@ -19,7 +19,7 @@ pub fn render(plan: &Plan, width: usize) -> String {
             trial.architecture.to_string(),
             trial.workload.connections.to_string(),
             Share(trial.workload.active).to_string(),
-            trial.workload.rate_per_s.to_string(),
+            format::rate(trial.workload.rate_per_s),
             if trial.impossible.is_empty() { format::time(duration_ns(trial) as f64) } else { "impossible".into() },
         ]);
     }

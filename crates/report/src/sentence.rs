@@ -54,19 +54,28 @@ pub fn of(comparison: &Comparison) -> String {
     let Some(best) = ranked.first() else {
         return format!("At {}: nothing to rank.{unranked}", place(comparison));
     };
-    let p50 = best.service.map_or_else(String::new, |service| format::time(service.p50_ns as f64));
+    let is_closed = comparison.workload.is_closed();
+    let figure = if is_closed {
+        best.rate_per_s.map_or_else(String::new, |rate| format!("{} transactions/s", format::digits(rate.value)))
+    } else {
+        let p50 = best.service.map_or_else(String::new, |service| format::time(service.p50_ns as f64));
+        format!("service time p50 {p50}")
+    };
     let compared: Vec<String> = ranked[1..].iter().map(|row| against_best(row)).collect();
     let compared = if compared.is_empty() { String::new() } else { format!("; {}", compared.join(", ")) };
-    let tail = tail(&ranked);
+    // In a closed loop who is slower is also asked less: tails are of different loads.
+    let tail = if is_closed { String::new() } else { tail(&ranked) };
     let place = place(comparison);
     let is_best = match (ranked.len(), equals_of_best(comparison).len()) {
         (1, _) => "is the only one ranked",
+        _ if is_closed && has_no_interval(comparison) => "has the most transactions",
         _ if has_no_interval(comparison) => "has the least median",
         (_, 1) => "is best",
         // It may be chance that this one came out first.
+        _ if is_closed => "has the most transactions, though not all others are told apart from it",
         _ => "has the least median, though not all others are told apart from it",
     };
-    format!("At {place}, {} {is_best}: service time p50 {p50}{compared}.{tail}{unranked}", best.architecture)
+    format!("At {place}, {} {is_best}: {figure}{compared}.{tail}{unranked}", best.architecture)
 }
 
 fn place(comparison: &Comparison) -> String {
@@ -78,7 +87,10 @@ fn place(comparison: &Comparison) -> String {
     if workload.idle > 0 {
         connections.push_str(&format!(", {} idle ones", workload.idle));
     }
-    format!("{connections} and {} requests/s", workload.rate_per_s)
+    match workload.rate_per_s {
+        Some(rate_per_s) => format!("{connections} and {rate_per_s} requests/s"),
+        None => format!("{connections} in a closed loop"),
+    }
 }
 
 fn against_best(row: &Row) -> String {

@@ -1,7 +1,7 @@
 //! The figures of each architecture under each workload: histograms merged over repeats, percentiles never averaged.
 
 use lab::record::{Run, Trial, TrialRecord, Verdict, VerdictKind, Workload};
-use lab::units::{Share, Size, Work};
+use lab::units::{Share, Size, Sizes, Think, Work};
 use load::config::{Choice, Schedule};
 use load::report::{KernelReport, Measured};
 use serde::Serialize;
@@ -9,10 +9,12 @@ use server::{Accept, ServerCounters};
 use stats::{Distribution, Estimate, Histogram, Ratio, interval};
 
 use crate::explain::Why;
-use crate::sentence;
+use crate::{format, sentence};
 
 /// What rows are ranked by.
 pub const METRIC: &str = "median service time";
+/// What those of a closed loop are ranked by; more is better.
+pub const CLOSED_METRIC: &str = "transactions a second";
 
 /// Ratios this near to 1, their whole interval, make no practical difference.
 pub const MARGIN: f64 = 0.05;
@@ -20,7 +22,7 @@ pub const MARGIN: f64 = 0.05;
 /// A run's figures.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
-    /// What rows are ranked by.
+    /// What rows are ranked by, the closed loops' aside.
     pub metric: &'static str,
     /// How intervals are found.
     pub interval_method: &'static str,
@@ -42,6 +44,8 @@ pub struct Comparison {
     pub workload: Workload,
     /// It in words, as in `400 connections, 2000 requests/s, 128B -> 10KiB`.
     pub title: String,
+    /// What its rows are ranked by.
+    pub metric: &'static str,
     /// Valid ones first, best first; then the others.
     pub rows: Vec<Row>,
 }
@@ -75,6 +79,12 @@ pub struct Row {
     pub response: Option<Distribution>,
     /// The mean over repeats, in requests a second.
     pub rate_achieved_per_s: Option<f64>,
+    /// Requests a second over valid repeats, with its interval: of a closed loop its transactions.
+    pub rate_per_s: Option<Estimate>,
+    /// The mean over repeats of the share of its CPUs that the client used; `None` in an open loop.
+    pub client_busy_share: Option<f64>,
+    /// Transactions of a closed loop that are in all figures and are no samples, as the memory for these was full.
+    pub unsampled: u64,
     /// Median service time over valid repeats, in nanoseconds, with its interval.
     pub service_p50_ns: Option<Estimate>,
     /// Its 99th percentile likewise.
@@ -85,11 +95,11 @@ pub struct Row {
     pub cost: Option<Cost>,
     /// What a request took the server, in detail; `None` when it did not say.
     pub why: Option<Why>,
-    /// Median service time against the best; `None` for rows that are not ranked.
+    /// The metric against the best's; `None` for rows that are not ranked.
     pub ratio: Option<Ratio>,
-    /// Median service time of each valid repeat, in nanoseconds.
+    /// The metric of each valid repeat: median service time in nanoseconds, or transactions a second.
     #[serde(skip)]
-    p50s_ns: Vec<f64>,
+    metrics: Vec<f64>,
 }
 
 /// What the kernel's timestamps say, over all repeats.
@@ -180,8 +190,9 @@ fn comparison(run: &Run, workload: &Workload) -> Comparison {
             Row { accept: architecture.1, accepts_as_usual: usual, ..row }
         })
         .collect();
-    rank(&mut rows, run.header.seed);
-    Comparison { workload: workload.clone(), title: title(workload), rows }
+    rank(&mut rows, workload.is_closed(), run.header.seed);
+    let metric = if workload.is_closed() { CLOSED_METRIC } else { METRIC };
+    Comparison { workload: workload.clone(), title: title(workload), metric, rows }
 }
 
 /// The order of workloads wherever they are listed.
@@ -189,7 +200,7 @@ pub(crate) fn order(a: &Workload, b: &Workload) -> std::cmp::Ordering {
     (a.connections, a.idle)
         .cmp(&(b.connections, b.idle))
         .then(b.active.total_cmp(&a.active))
-        .then(a.rate_per_s.total_cmp(&b.rate_per_s))
+        .then(a.rate_per_s.unwrap_or(f64::INFINITY).total_cmp(&b.rate_per_s.unwrap_or(f64::INFINITY)))
 }
 
 /// Why there are no records of some trials; a reason that several share is said once.
@@ -216,8 +227,12 @@ pub(crate) fn title(workload: &Workload) -> String {
     if workload.choice != Choice::Uniform {
         words.push(format!("chosen by {}", workload.choice));
     }
-    words.push(format!("{} requests/s", workload.rate_per_s));
+    words.extend(workload.rate_per_s.map(|rate_per_s| format!("{rate_per_s} requests/s")));
     match workload.schedule {
+        Schedule::Closed => {
+            words.insert(0, "closed loop".into());
+            words.push(format!("think {}", Think(workload.think)));
+        }
         Schedule::SlotRandom => {}
         Schedule::Constant => words.push("at constant intervals".into()),
         Schedule::Poisson => words.push("as a Poisson process".into()),
@@ -226,6 +241,14 @@ pub(crate) fn title(workload: &Workload) -> String {
         Some((request_bytes, response_bytes)) => format!("{} -> {}", Size(request_bytes), Size(response_bytes)),
         None => workload.service.name().to_owned(),
     });
+    if let Some(kv) = &workload.kv {
+        let sizes = Sizes { least: Size(kv.value_bytes_min), most: Size(kv.value_bytes_max) };
+        let gets = format::percent(kv.get_share);
+        words.push(format!("{gets} get of {} records of {sizes}", kv.records));
+        if kv.keys != Choice::Uniform {
+            words.push(format!("keys by {}", kv.keys));
+        }
+    }
     if let Some(work) = workload.work {
         words.push(format!("work {}", Work(work)));
     }
@@ -259,11 +282,16 @@ fn row(architecture: String, finished: &[&TrialRecord], missing: Vec<String>, se
         loads().for_each(|load| histogram.merge(&figure(load).histogram));
         (histogram.count() > 0).then(|| histogram.distribution())
     };
-    let of_each = |figure: fn(&Distribution) -> u64| -> Vec<f64> {
+    let of_each = |figure: &dyn Fn(&load::LoadReport) -> f64| -> Vec<f64> {
         let loads = records.iter().copied().filter(valid).filter_map(|record| record.load.as_ref());
-        loads.map(|load| figure(&load.service.distribution) as f64).collect()
+        loads.map(figure).collect()
     };
-    let p50s_ns = of_each(|service| service.p50_ns);
+    let p50s_ns = of_each(&|load| load.service.distribution.p50_ns as f64);
+    let p99s_ns = of_each(&|load| load.service.distribution.p99_ns as f64);
+    let rates_per_s = of_each(&|load| load.rate_achieved_per_s);
+    let closed = || loads().filter_map(|load| load.closed.as_ref());
+    let busy: Vec<f64> = closed().map(|closed| closed.busy_share).collect();
+    let is_closed = finished.iter().any(|record| record.trial.workload.is_closed());
     let mut reasons: Vec<String> = finished
         .iter()
         .filter(|record| !valid(record))
@@ -286,10 +314,13 @@ fn row(architecture: String, finished: &[&TrialRecord], missing: Vec<String>, se
         cost: cost(&counters, requests),
         why: Why::of(&counters, requests),
         service_p50_ns: Estimate::of(&p50s_ns, seed),
-        service_p99_ns: Estimate::of(&of_each(|service| service.p99_ns), seed),
+        service_p99_ns: Estimate::of(&p99s_ns, seed),
+        rate_per_s: Estimate::of(&rates_per_s, seed),
+        client_busy_share: (!busy.is_empty()).then(|| busy.iter().sum::<f64>() / busy.len() as f64),
+        unsampled: closed().map(|closed| closed.unsampled).sum(),
         kernel: kernel(&loads().filter_map(|load| load.kernel.as_ref()).collect::<Vec<_>>()),
         ratio: None,
-        p50s_ns,
+        metrics: if is_closed { rates_per_s } else { p50s_ns },
         accept: None,
         accepts_as_usual: true,
         architecture,
@@ -351,13 +382,14 @@ impl Row {
     }
 }
 
-/// Valid rows by median of repeats, then the others by name; ratios against the first.
-fn rank(rows: &mut [Row], seed: u64) {
-    let key = |row: &Row| interval::median(&row.p50s_ns).unwrap_or(f64::INFINITY);
+/// Valid rows by the median of their repeats' metric, then the others by name; ratios against the first.
+fn rank(rows: &mut [Row], more_is_better: bool, seed: u64) {
+    let sign = if more_is_better { -1.0 } else { 1.0 };
+    let key = |row: &Row| interval::median(&row.metrics).map_or(f64::INFINITY, |metric| sign * metric);
     rows.sort_by(|a, b| b.is_ranked().cmp(&a.is_ranked()).then(key(a).total_cmp(&key(b))));
-    let Some(best) = rows.first().filter(|row| row.is_ranked()).map(|row| row.p50s_ns.clone()) else { return };
+    let Some(best) = rows.first().filter(|row| row.is_ranked()).map(|row| row.metrics.clone()) else { return };
     for row in rows.iter_mut().filter(|row| row.is_ranked()) {
-        row.ratio = Ratio::of(&row.p50s_ns, &best, seed);
+        row.ratio = Ratio::of(&row.metrics, &best, seed);
     }
 }
 

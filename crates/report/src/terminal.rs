@@ -5,7 +5,7 @@ use load::interface::Hardware;
 
 use crate::summary::{Comparison, Kernel, Row, Summary};
 use crate::table::{self, Column};
-use crate::{format, sentence};
+use crate::{format, sentence, throughput};
 
 /// In order from left to right.
 const COLUMNS: &[Column<Row>] = &[
@@ -20,19 +20,38 @@ const COLUMNS: &[Column<Row>] = &[
     Column { heading: "req/s", rank: 1, text: |row| row.rate_achieved_per_s.map_or(none(), format::digits) },
     Column { heading: "CPU µs/req", rank: 1, text: |row| cost(row, |c| format::us(c.cpu_ns_per_request)) },
     Column { heading: "switches/req", rank: 3, text: |row| cost(row, |c| format::digits(c.switches_per_request)) },
-    Column {
-        heading: "user+kernel/conn",
-        rank: 2,
-        text: |row| {
-            cost(row, |c| {
-                let known = |bytes: Option<f64>| bytes.map_or("?".into(), format::bytes);
-                let (user, kernel) = (c.memory_user_bytes_per_connection, c.memory_kernel_bytes_per_connection);
-                format!("{} + {}", known(user), known(kernel))
-            })
-        },
-    },
+    Column { heading: "user+kernel/conn", rank: 2, text: memory },
     Column { heading: "verdict", rank: 0, text: verdict },
 ];
+
+/// The same of a closed loop: how much was done comes before how long it took.
+const CLOSED_COLUMNS: &[Column<Row>] = &[
+    Column { heading: "architecture", rank: 0, text: Row::label },
+    Column { heading: "vs best", rank: 0, text: versus_best },
+    Column { heading: "trans/s", rank: 0, text: |row| row.rate_achieved_per_s.map_or(none(), format::digits) },
+    Column { heading: "p1 µs", rank: 4, text: |row| service(row, |d| d.p1_ns) },
+    Column { heading: "p25 µs", rank: 4, text: |row| service(row, |d| d.p25_ns) },
+    Column { heading: "p50 µs", rank: 1, text: |row| service(row, |d| d.p50_ns) },
+    Column { heading: "p75 µs", rank: 4, text: |row| service(row, |d| d.p75_ns) },
+    Column { heading: "p99 µs", rank: 0, text: |row| service(row, |d| d.p99_ns) },
+    Column { heading: "client CPU", rank: 2, text: |row| row.client_busy_share.map_or(none(), whole_percent) },
+    Column { heading: "CPU µs/trans", rank: 1, text: |row| cost(row, |c| format::us(c.cpu_ns_per_request)) },
+    Column { heading: "switches/trans", rank: 3, text: |row| cost(row, |c| format::digits(c.switches_per_request)) },
+    Column { heading: "user+kernel/conn", rank: 2, text: memory },
+    Column { heading: "verdict", rank: 0, text: verdict },
+];
+
+fn whole_percent(share: f64) -> String {
+    format!("{:.0} %", 100.0 * share)
+}
+
+fn memory(row: &Row) -> String {
+    cost(row, |c| {
+        let known = |bytes: Option<f64>| bytes.map_or("?".into(), format::bytes);
+        let (user, kernel) = (c.memory_user_bytes_per_connection, c.memory_kernel_bytes_per_connection);
+        format!("{} + {}", known(user), known(kernel))
+    })
+}
 
 fn none() -> String {
     "-".into()
@@ -73,13 +92,18 @@ pub fn render(run: &Run, width: usize) -> String {
     };
     for comparison in &summary.comparisons {
         let Comparison { title, rows, .. } = comparison;
-        line(title);
-        let (table, dropped) = table::of(COLUMNS, rows, width);
+        line(&wrap(title, width));
+        let columns = if comparison.workload.is_closed() { CLOSED_COLUMNS } else { COLUMNS };
+        let (table, dropped) = table::of(columns, rows, width);
         line(&table);
         if !dropped.is_empty() {
             line(&wrap(&format!("(too narrow for: {}; see --json)", dropped.join(", ")), width));
         }
         kernel(rows, width).iter().for_each(|text| line(text));
+        for row in rows.iter().filter(|row| row.unsampled > 0) {
+            let text = "transactions are in all figures and not among the samples, whose memory was full";
+            line(&wrap(&format!("{}: the last {} {text}", row.label(), row.unsampled), width));
+        }
         for row in rows {
             for reason in &row.reasons {
                 line(&wrap(&format!("{} {reason}", row.architecture), width));
@@ -89,6 +113,10 @@ pub fn render(run: &Run, width: usize) -> String {
             }
         }
         line(&wrap(&sentence::of(comparison), width));
+        line("");
+    }
+    for table in throughput::tables(&summary, width) {
+        line(&table);
         line("");
     }
     line(&wrap(&sentence::overall(&summary), width));
@@ -159,8 +187,8 @@ fn about(run: &Run, summary: &Summary) -> String {
     let kernel = fact("kernel").split_whitespace().next().unwrap_or("unknown");
     let possible = header.trials.iter().filter(|trial| trial.impossible.is_empty()).count();
     let client = run.records.iter().find_map(|record| record.load.as_ref()).map_or_else(String::new, |load| {
-        let (roles, pacing) = (format::name(&load.roles), format::name(&load.pacing));
-        format!("Client: {roles}, pacing {pacing}, clock {}.\n", load.clock.source)
+        let pacing = load.pacing.map_or(String::new(), |pacing| format!(", pacing {}", format::name(&pacing)));
+        format!("Client: {}{pacing}, clock {}.\n", format::name(&load.roles), load.clock.source)
     });
     let coverage = format::coverage(summary.interval_coverage);
     format!(
@@ -171,7 +199,7 @@ fn about(run: &Run, summary: &Summary) -> String {
          Host: {}, Linux {kernel}, {}. Network: {}.\n\
          {client}\
          Run {} ({} of {possible} trials, seed {}), muxbench {}: {}",
-        summary.metric,
+        summary.comparisons.first().map_or(summary.metric, |comparison| comparison.metric),
         summary.interval_method,
         fact("cpu"),
         header.placement,
@@ -239,6 +267,15 @@ mod tests {
         let text = render(&run, 160);
         let rows = |name: &str| text.lines().filter(|line| line.starts_with(name)).count();
         assert!(rows("mt-pool (exclusive) ") > 0 && rows("mt-pool  ") > 0, "{text}");
+    }
+
+    #[test]
+    fn a_closed_loop_is_ranked_by_what_it_does() {
+        for width in [160, 80] {
+            let text = render(&made_up::closed_run(), width);
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
+            insta::assert_snapshot!(format!("closed_{width}"), text);
+        }
     }
 
     #[test]

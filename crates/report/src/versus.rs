@@ -100,6 +100,8 @@ pub struct Pair {
     pub service_p50: Option<Against>,
     /// 99th percentile of service time, likewise.
     pub service_p99: Option<Against>,
+    /// Transactions a second of a closed loop, likewise; `None` in an open one, whose rate is asked for.
+    pub rate: Option<Against>,
 }
 
 /// What one run found for a pair.
@@ -117,6 +119,8 @@ pub struct Figures {
     pub service_p50_ns: Option<f64>,
     /// 99th percentile of service time, likewise.
     pub service_p99_ns: Option<f64>,
+    /// Requests a second that were answered, likewise.
+    pub rate_per_s: Option<f64>,
 }
 
 /// A finished repeat that is not compared.
@@ -148,6 +152,10 @@ pub enum Finding {
     Longer,
     /// B takes less: the interval is below 1.
     Shorter,
+    /// B does more a second: the interval is above 1.
+    More,
+    /// B does less a second: the interval is below 1.
+    Less,
     /// The whole interval is within the margin.
     NoPracticalDifference,
     /// The interval includes 1.
@@ -167,10 +175,21 @@ impl Finding {
         }
     }
 
+    /// The same of a rate.
+    fn of_rate(ratio: &Ratio) -> Self {
+        match Self::of(ratio) {
+            Self::Longer => Self::More,
+            Self::Shorter => Self::Less,
+            other => other,
+        }
+    }
+
     fn words(self) -> &'static str {
         match self {
             Self::Longer => "B longer",
             Self::Shorter => "B shorter",
+            Self::More => "B more",
+            Self::Less => "B less",
             Self::NoPracticalDifference => "no practical difference",
             Self::NotToldApart => "not told apart",
             Self::NoInterval => "no interval",
@@ -280,9 +299,9 @@ fn client(load: &LoadConfig) -> String {
 
 fn pair(a: &Run, b: &Run, of_a: &Group<'_>, of_b: &Group<'_>) -> Pair {
     let (records_a, records_b) = (records(a, of_a), records(b, of_b));
-    let against = |figure: fn(&stats::Distribution) -> u64| {
-        let ratio = Ratio::of(&valid_ns(&records_b, figure), &valid_ns(&records_a, figure), a.header.seed)?;
-        Some(Against { ratio, finding: Finding::of(&ratio) })
+    let against = |figure: fn(&load::LoadReport) -> f64, finding: fn(&Ratio) -> Finding| {
+        let ratio = Ratio::of(&valid(&records_b, figure), &valid(&records_a, figure), a.header.seed)?;
+        Some(Against { ratio, finding: finding(&ratio) })
     };
     Pair {
         architecture: of_a.architecture.to_string(),
@@ -290,8 +309,9 @@ fn pair(a: &Run, b: &Run, of_a: &Group<'_>, of_b: &Group<'_>) -> Pair {
         phases_b: Some(of_b.workload.phases).filter(|phases| *phases != of_a.workload.phases),
         a: figures(of_a, &records_a),
         b: figures(of_b, &records_b),
-        service_p50: against(|service| service.p50_ns),
-        service_p99: against(|service| service.p99_ns),
+        service_p50: against(p50_ns, Finding::of),
+        service_p99: against(p99_ns, Finding::of),
+        rate: if of_a.workload.is_closed() { against(rate_per_s, Finding::of_rate) } else { None },
     }
 }
 
@@ -300,10 +320,22 @@ fn records<'a>(run: &'a Run, group: &Group<'_>) -> Vec<&'a TrialRecord> {
     run.records.iter().filter(is_of_group).collect()
 }
 
-/// A figure of each valid repeat, in nanoseconds.
-fn valid_ns(records: &[&TrialRecord], figure: fn(&stats::Distribution) -> u64) -> Vec<f64> {
+/// A figure of each valid repeat.
+fn valid(records: &[&TrialRecord], figure: fn(&load::LoadReport) -> f64) -> Vec<f64> {
     let valid = records.iter().filter(|record| record.verdict.kind == VerdictKind::Valid);
-    valid.filter_map(|record| Some(figure(&record.load.as_ref()?.service.distribution) as f64)).collect()
+    valid.filter_map(|record| record.load.as_ref().map(figure)).collect()
+}
+
+fn p50_ns(load: &load::LoadReport) -> f64 {
+    load.service.distribution.p50_ns as f64
+}
+
+fn p99_ns(load: &load::LoadReport) -> f64 {
+    load.service.distribution.p99_ns as f64
+}
+
+fn rate_per_s(load: &load::LoadReport) -> f64 {
+    load.rate_achieved_per_s
 }
 
 fn figures(group: &Group<'_>, records: &[&TrialRecord]) -> Figures {
@@ -320,20 +352,33 @@ fn figures(group: &Group<'_>, records: &[&TrialRecord]) -> Figures {
         repeats_valid: records.len() - not_valid.len(),
         not_valid,
         missing: missing(group.trials.iter().copied(), records),
-        service_p50_ns: interval::median(&valid_ns(records, |service| service.p50_ns)),
-        service_p99_ns: interval::median(&valid_ns(records, |service| service.p99_ns)),
+        service_p50_ns: interval::median(&valid(records, p50_ns)),
+        service_p99_ns: interval::median(&valid(records, p99_ns)),
+        rate_per_s: interval::median(&valid(records, rate_per_s)),
     }
 }
 
 fn sentence_of(pairs: &[Pair]) -> String {
-    let found = |finding| {
-        pairs.iter().filter(|pair| pair.service_p50.is_some_and(|against| against.finding == finding)).count()
-    };
-    let compared = pairs.iter().filter(|pair| pair.service_p50.is_some()).count();
-    if compared == 0 {
+    if pairs.iter().all(|pair| pair.service_p50.is_none()) {
         return "Nothing can be compared: no trial is valid in both runs.".into();
     }
+    let (closed, open): (Vec<&Pair>, Vec<&Pair>) = pairs.iter().partition(|pair| pair.workload.is_closed());
+    let told = [
+        (open, "Median service time", (|pair| pair.service_p50) as fn(&Pair) -> Option<Against>),
+        (closed, "Transactions a second", |pair| pair.rate),
+    ];
+    let told = told.into_iter().filter(|(pairs, ..)| !pairs.is_empty());
+    told.map(|(pairs, what, against)| counted(&pairs, what, against)).collect::<Vec<_>>().join(" ")
+}
+
+/// How many pairs differ which way in a figure.
+fn counted(pairs: &[&Pair], what: &str, against: fn(&Pair) -> Option<Against>) -> String {
+    let found =
+        |finding| pairs.iter().filter(|pair| against(pair).is_some_and(|against| against.finding == finding)).count();
+    let compared = pairs.iter().filter(|pair| against(pair).is_some()).count();
     let counts = [
+        (found(Finding::More), "more"),
+        (found(Finding::Less), "less"),
         (found(Finding::Longer), "longer"),
         (found(Finding::Shorter), "shorter"),
         (found(Finding::NoPracticalDifference), "without practical difference"),
@@ -343,7 +388,7 @@ fn sentence_of(pairs: &[Pair]) -> String {
     ];
     let counts: Vec<String> =
         counts.iter().filter(|(count, _)| *count > 0).map(|(count, words)| format!("{count} {words}")).collect();
-    format!("Median service time of B against A, of {} in both: {}.", pairs.len(), counts.join(", "))
+    format!("{what} of B against A, of {} in both: {}.", pairs.len(), counts.join(", "))
 }
 
 /// In order from left to right.
@@ -360,6 +405,25 @@ const COLUMNS: &[Column<Pair>] = &[
     Column { heading: "A valid", rank: 2, text: |pair| format!("{}/{}", pair.a.repeats_valid, pair.a.repeats) },
     Column { heading: "B valid", rank: 2, text: |pair| format!("{}/{}", pair.b.repeats_valid, pair.b.repeats) },
 ];
+
+/// The same of a closed loop.
+const CLOSED_COLUMNS: &[Column<Pair>] = &[
+    Column { heading: "architecture", rank: 0, text: |pair| pair.architecture.clone() },
+    Column { heading: "A trans/s", rank: 1, text: |pair| per_s(pair.a.rate_per_s) },
+    Column { heading: "B trans/s", rank: 1, text: |pair| per_s(pair.b.rate_per_s) },
+    Column { heading: "trans/s B/A", rank: 0, text: |pair| ratio(pair.rate) },
+    Column { heading: "finding", rank: 0, text: |pair| finding(pair.rate) },
+    Column { heading: "A p99 µs", rank: 3, text: |pair| us(pair.a.service_p99_ns) },
+    Column { heading: "B p99 µs", rank: 3, text: |pair| us(pair.b.service_p99_ns) },
+    Column { heading: "p99 B/A", rank: 2, text: |pair| ratio(pair.service_p99) },
+    Column { heading: "p99 finding", rank: 4, text: |pair| finding(pair.service_p99) },
+    Column { heading: "A valid", rank: 2, text: |pair| format!("{}/{}", pair.a.repeats_valid, pair.a.repeats) },
+    Column { heading: "B valid", rank: 2, text: |pair| format!("{}/{}", pair.b.repeats_valid, pair.b.repeats) },
+];
+
+fn per_s(rate: Option<f64>) -> String {
+    rate.map_or("-".into(), format::digits)
+}
 
 fn us(ns: Option<f64>) -> String {
     ns.map_or("-".into(), format::us)
@@ -393,7 +457,8 @@ pub fn render(versus: &Versus, width: usize) -> String {
         if let Some(phases_b) = phases_b {
             lines.push(prose(format!("The phases differ: A {}; B {}.", phases(&workload.phases), phases(phases_b))));
         }
-        let (table, dropped) = table::of(COLUMNS, pairs.iter().copied(), width);
+        let columns = if workload.is_closed() { CLOSED_COLUMNS } else { COLUMNS };
+        let (table, dropped) = table::of(columns, pairs.iter().copied(), width);
         lines.push(table);
         if !dropped.is_empty() {
             lines.push(prose(format!("(too narrow for: {}; see --json)", dropped.join(", "))));
@@ -438,8 +503,9 @@ pub fn render(versus: &Versus, width: usize) -> String {
         lines.push(prose(format!("muxbench differs: A {a}, B {b}; CHANGELOG.md says what changes measurements.")));
     }
     lines.push(prose(format!(
-        "Service times are medians over valid repeats; \"B/A\" is B's against A's, with {}{}; within {:.0} % it makes no \
+        "{} are medians over valid repeats; \"B/A\" is B's against A's, with {}{}; within {:.0} % it makes no \
          practical difference.",
+        if versus.pairs.iter().any(|pair| pair.rate.is_some()) { "Figures" } else { "Service times" },
         versus.interval_method,
         format::coverage(versus.interval_coverage),
         versus.margin * 100.0
@@ -510,6 +576,12 @@ struct CsvRow {
     service_p99_ratio_low: Option<f64>,
     service_p99_ratio_high: Option<f64>,
     service_p99_finding: Option<Finding>,
+    rate_a_per_s: Option<f64>,
+    rate_b_per_s: Option<f64>,
+    rate_ratio: Option<f64>,
+    rate_ratio_low: Option<f64>,
+    rate_ratio_high: Option<f64>,
+    rate_finding: Option<Finding>,
     workload: String,
 }
 
@@ -518,6 +590,7 @@ impl CsvRow {
         let (a, b) = (pair.map(|pair| &pair.a), pair.map(|pair| &pair.b));
         let p50 = pair.and_then(|pair| pair.service_p50);
         let p99 = pair.and_then(|pair| pair.service_p99);
+        let rate = pair.and_then(|pair| pair.rate);
         let low = |against: Option<Against>| Some(against?.ratio.interval?.low);
         let high = |against: Option<Against>| Some(against?.ratio.interval?.high);
         Ok(Self {
@@ -541,6 +614,12 @@ impl CsvRow {
             service_p99_ratio_low: low(p99),
             service_p99_ratio_high: high(p99),
             service_p99_finding: p99.map(|p99| p99.finding),
+            rate_a_per_s: a.and_then(|a| a.rate_per_s),
+            rate_b_per_s: b.and_then(|b| b.rate_per_s),
+            rate_ratio: rate.map(|rate| rate.ratio.ratio),
+            rate_ratio_low: low(rate),
+            rate_ratio_high: high(rate),
+            rate_finding: rate.map(|rate| rate.finding),
             workload: serde_json::to_string(workload)?,
         })
     }
@@ -581,6 +660,21 @@ mod tests {
     }
 
     #[test]
+    fn closed_loops_are_compared_by_what_they_do() {
+        let (a, mut b) = (made_up::closed_run(), made_up::closed_run());
+        for record in b.records.iter_mut().filter(|record| record.trial.architecture.to_string() == "epoll") {
+            record.load.as_mut().unwrap().rate_achieved_per_s *= 1.3;
+        }
+        let versus = Versus::of(&a, &b);
+        let (epoll, other): (Vec<&Pair>, Vec<&Pair>) =
+            versus.pairs.iter().filter(|pair| pair.rate.is_some()).partition(|pair| pair.architecture == "epoll");
+        assert!(epoll.iter().all(|pair| pair.rate.unwrap().finding == Finding::More));
+        assert!(other.iter().all(|pair| pair.rate.unwrap().finding == Finding::NoPracticalDifference));
+        assert!(Versus::of(&b, &a).sentence.contains("3 less"), "{}", Versus::of(&b, &a).sentence);
+        insta::assert_snapshot!(render(&versus, 160));
+    }
+
+    #[test]
     fn two_runs_as_csv() {
         insta::assert_snapshot!(csv(&Versus::of(&made_up::run(), &made_up::other_run())).unwrap());
     }
@@ -617,7 +711,7 @@ mod tests {
     fn traffic_that_differs_in_more_than_its_phases_is_not_lined_up() {
         let (a, mut b) = (made_up::run(), made_up::run());
         for trial in &mut b.header.trials {
-            trial.workload.rate_per_s += 1.0;
+            trial.workload.rate_per_s = trial.workload.rate_per_s.map(|rate_per_s| rate_per_s + 1.0);
         }
         let versus = Versus::of(&a, &b);
         assert_eq!((versus.pairs.len(), versus.only_a.len(), versus.only_b.len()), (0, 8, 8));

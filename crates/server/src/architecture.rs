@@ -53,7 +53,9 @@ impl Threads {
     /// Reads what a name says of `model`.
     fn parse(text: &str, model: &ModelRow) -> Result<Self, String> {
         let name = model.name;
-        let number = |text: &str| text.parse::<u32>().ok().filter(|count| *count <= model::THREADS_MAX.max(100_000));
+        // What a pool may have the plan checks.
+        let most = if model.multiplexes() { model::THREADS_MAX } else { u32::MAX };
+        let number = |text: &str| text.parse::<u32>().ok().filter(|count| *count <= most);
         let above_0 = |text: &str| number(text).filter(|count| *count > 0);
         match &model.threads {
             Takes::Nothing => Err(format!("`{name}` takes no number of threads")),
@@ -206,21 +208,21 @@ fn fits(model: &ModelRow, mechanism: &MechanismRow) -> Result<(), String> {
 
 /// Why a name is no architecture.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown architecture `{name}`: {problem}; known: {known}")]
+#[error("`{name}` is no architecture: {problem}")]
 pub struct UnknownArchitecture {
     name: String,
     problem: String,
-    known: String,
 }
 
 impl FromStr for Architecture {
     type Err = UnknownArchitecture;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
-        let unknown = |problem: String| UnknownArchitecture {
-            name: name.to_owned(),
-            problem,
-            known: Self::all().iter().map(Self::to_string).collect::<Vec<_>>().join(", "),
+        let wrong = |problem: String| UnknownArchitecture { name: name.to_owned(), problem };
+        // Who mistyped one sees what there is.
+        let unknown = |problem: String| {
+            let known: Vec<String> = Self::all().iter().map(Self::to_string).collect();
+            wrong(format!("{problem}; known: {}", known.join(", ")))
         };
         let (model_name, mechanism_name) = match name.split_once('/') {
             Some((model, mechanism)) => (model, Some(mechanism)),
@@ -239,18 +241,18 @@ impl FromStr for Architecture {
             })
         })?;
         let threads = match threads {
-            Some(threads) => Some(Threads::parse(threads, model).map_err(unknown)?),
+            Some(threads) => Some(Threads::parse(threads, model).map_err(wrong)?),
             None => Threads::default_of(model),
         };
         let mechanism = match (model.multiplexes(), mechanism_name) {
             (false, None) => None,
-            (false, Some(_)) => return Err(unknown(format!("`{model_name}` takes no mechanism"))),
+            (false, Some(_)) => return Err(wrong(format!("`{model_name}` takes no mechanism"))),
             (true, None) => Some(mechanism::find(mechanism::DEFAULT).expect("the default is in the table")),
             (true, Some(m)) => {
                 Some(mechanism::find(m).ok_or_else(|| unknown(format!("no mechanism `{m}`{ELSEWHERE}")))?)
             }
         };
-        mechanism.map_or(Ok(()), |row| fits(model, row)).map_err(unknown)?;
+        mechanism.map_or(Ok(()), |row| fits(model, row)).map_err(wrong)?;
         Ok(Self { model, threads, mechanism })
     }
 }
@@ -273,5 +275,62 @@ impl<'de> Deserialize<'de> for Architecture {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = String::deserialize(deserializer)?;
         name.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_read_back_and_defaults_are_said() {
+        for architecture in Architecture::every() {
+            assert_eq!(architecture.to_string().parse(), Ok(architecture), "{architecture}");
+        }
+        for (name, whole) in [
+            ("sped/poll", "poll"),
+            ("symped/poll", "symped:2/poll"),
+            ("symped:4/spin", "symped:4/spin"),
+            ("amped:0+3/select", "amped:0+3/select"),
+            ("seda/select", "seda:2+4/select"),
+            ("seda-s:3/poll", "seda-s:3/poll"),
+        ] {
+            assert_eq!(name.parse::<Architecture>().unwrap().to_string(), whole);
+        }
+    }
+
+    #[test]
+    fn what_makes_no_architecture_says_why() {
+        for (name, why) in [
+            ("symped:0", "a whole number above 0, as in symped:4"),
+            ("symped:1+2", "a whole number above 0"),
+            ("symped:1025", "a whole number above 0"),
+            ("amped:2+1", "NETWORK from 0 to 1, as in amped:1+2"),
+            ("amped:1", "NETWORK+PAYLOAD"),
+            ("seda:0+2", "NETWORK from 1 to"),
+            ("seda:1+0", "NETWORK+PAYLOAD"),
+            ("sped:2", "takes no number"),
+            ("mt/poll", "takes no mechanism"),
+            ("symped/nothing", "no mechanism `nothing`"),
+            ("nothing", "known: "),
+            #[cfg(target_os = "linux")]
+            ("amped/io_uring", "makes no sense"),
+        ] {
+            let error = name.parse::<Architecture>().unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn threads_that_serve_are_counted() {
+        for (name, threads) in [
+            ("poll", Some(1)),
+            ("amped:0+2/poll", Some(3)),
+            ("seda:2+4/poll", Some(6)),
+            ("seda-s:3/poll", Some(6)),
+            ("mt", None),
+        ] {
+            assert_eq!(name.parse::<Architecture>().unwrap().threads_at_once(), threads, "{name}");
+        }
     }
 }

@@ -93,10 +93,10 @@ pub struct ExecConfig {
     pub directory: Option<PathBuf>,
     /// What is put into its environment; the same stand for numbers there.
     pub environment: BTreeMap<String, String>,
-    /// Size of a request, in bytes.
-    pub request_bytes: u32,
-    /// Size of a response, in bytes.
-    pub response_bytes: u32,
+    /// Size of a request, in bytes; `None` where the service has no fixed sizes, and then the command names none.
+    pub request_bytes: Option<u32>,
+    /// Size of a response, in bytes, likewise.
+    pub response_bytes: Option<u32>,
     /// CPUs it may run on; empty leaves placement to the kernel.
     pub cpus: Vec<usize>,
     /// It must accept a connection within this time, in nanoseconds.

@@ -47,13 +47,13 @@ pub struct Totals {
     /// Events that waits reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<u64>,
-    /// System calls by kind: `accept`, `read`, `write`, `wait`, `control`, `close`, `spawn`, `rescan`; empty where they are
-    /// not counted.
+    /// System calls by kind: `accept`, `read`, `write`, `wait`, `control`, `close`, `spawn`, `rescan`, `wake`; empty where they
+    /// are not counted.
     pub syscalls: BTreeMap<String, u64>,
     /// System calls by kind as the kernel counted them, `other` being those of no kind; empty where it was not asked to.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub syscalls_outside: BTreeMap<String, u64>,
-    /// Operations that the kernel was asked to do, by kind: `accept`, `receive`, `send`, `cancel`, `stop`; empty where
+    /// Operations that the kernel was asked to do, by kind: `accept`, `receive`, `send`, `cancel`, `watch`; empty where
     /// we do the I/O.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub operations: BTreeMap<String, u64>,

@@ -252,10 +252,11 @@ fn is_taken(port: u16) -> bool {
 }
 
 fn filled_in(argument: &str, config: &ExecConfig, port: u16) -> String {
-    let numbers = [u32::from(port), config.request_bytes, config.response_bytes];
+    let numbers = [Some(u32::from(port)), config.request_bytes, config.response_bytes];
     PLACEHOLDERS
         .iter()
         .zip(numbers)
+        .filter_map(|(name, number)| Some((name, number?)))
         .fold(argument.to_owned(), |text, (name, number)| text.replace(&format!("{{{name}}}"), &number.to_string()))
 }
 

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::thread::{self, JoinHandle};
 use std::{fmt, io};
@@ -33,6 +34,8 @@ struct Shared {
     /// The reader of a pipe, which unlike an eventfd can also send signals; a byte in it is the order to stop.
     stop: OwnedFd,
     stopper: OwnedFd,
+    /// The same for who is in the middle of work.
+    stopping: Arc<AtomicBool>,
     workers: Workers,
     /// Whether the model's system calls are all counted.
     counts_syscalls: bool,
@@ -120,7 +123,15 @@ impl Server {
         let (stop, stopper) =
             platform::pipe().map_err(failed("cannot create a pipe", "raise the limit of descriptors (ulimit -n)"))?;
         let counts_syscalls = model.counts_syscalls;
-        let shared = Arc::new(Shared { listener, stop, stopper, workers, counts_syscalls, outside: OnceLock::new() });
+        let shared = Arc::new(Shared {
+            listener,
+            stop,
+            stopper,
+            stopping: Arc::default(),
+            workers,
+            counts_syscalls,
+            outside: OnceLock::new(),
+        });
         // In this thread, so that a refusal is an error here; threads and children inherit it.
         platform::pin(&config.cpus).map_err(failed(
             format_args!("cannot run on CPUs {:?}", config.cpus),
@@ -149,6 +160,7 @@ impl Server {
                         model: config.architecture.model,
                         stop: shared.stop.as_fd(),
                         stopper: shared.stopper.as_fd(),
+                        stopping: &shared.stopping,
                         workers: &shared.workers,
                         service: &config.service,
                         work: config.work,
@@ -157,7 +169,6 @@ impl Server {
                         connections_max: config.connections_max as usize,
                         started,
                     };
-                    platform::pin(&config.stage_cpus.accept)?;
                     (config.architecture.model.run)(&stage, config.architecture.mechanism)
                 })
                 .map_err(failed("cannot create a thread", "raise the limit of processes (ulimit -u)"))?
@@ -209,6 +220,7 @@ impl Server {
 
     fn end(&mut self) -> Result<(), ServerError> {
         let Some(thread) = self.thread.take() else { return Ok(()) };
+        self.shared.stopping.store(true, Relaxed);
         // One for loops that wait on a mechanism, one for loops that block in accept.
         let _ = rustix::io::write(&self.shared.stopper, &[1]);
         let _ = rustix::net::shutdown(&self.shared.listener, rustix::net::Shutdown::Both);

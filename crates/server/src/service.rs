@@ -6,13 +6,13 @@ macro_rules! with_service {
         match *$stage.service {
             wire::ServiceSpec::Fixed { request_bytes, response_bytes } => {
                 let fixed = wire::fixed::Fixed::new(request_bytes, response_bytes);
-                let $service = $crate::work::Worked::new(fixed, $stage.work);
+                let $service = $crate::work::Worked::new(fixed, $stage.work, $stage.stopping.clone());
                 $body
             }
             wire::ServiceSpec::Kv { memory_max_bytes, item_max_bytes } => {
                 let config = wire::kv::KvConfig { memory_max_bytes, item_max_bytes, pid: std::process::id() };
                 let kv = wire::kv::Kv::new(config, std::boxed::Box::new($crate::service::unix_time_s));
-                let $service = $crate::work::Worked::new(kv, $stage.work);
+                let $service = $crate::work::Worked::new(kv, $stage.work, $stage.stopping.clone());
                 $body
             }
         }

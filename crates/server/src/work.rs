@@ -2,11 +2,14 @@
 
 use std::cell::Cell;
 use std::hint::black_box;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use wire::Service;
+
+use crate::platform;
 
 /// Work that is done for each request, in the thread that works out its response.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,9 +34,12 @@ pub enum Kind {
 }
 
 impl Work {
-    /// Does the work of so many requests.
-    fn perform(&self, requests: u64) {
+    /// Does the work of so many requests, or of as many as come before the server stops.
+    fn perform(&self, requests: u64, stopping: &AtomicBool) {
         for _ in 0..requests {
+            if stopping.load(Relaxed) {
+                return;
+            }
             let time_ns = if self.exponential { self.time_ns as f64 * exponential() } else { self.time_ns as f64 };
             match self.kind {
                 Kind::Cpu => spin(time_ns * rounds_per_ns()),
@@ -48,23 +54,30 @@ impl Work {
 pub struct Worked<S> {
     service: S,
     work: Option<Work>,
+    /// Whether the server stops: what is left undone then stays so.
+    stopping: Arc<AtomicBool>,
 }
 
 impl<S> Worked<S> {
-    /// `service`, with `work` for each of its requests.
-    pub fn new(service: S, work: Option<Work>) -> Self {
-        if work.is_some_and(|work| work.kind == Kind::Cpu) {
+    /// `service`, with `work` for each of its requests until `stopping` is set. By the accept thread, before it makes
+    /// others.
+    pub fn new(service: S, work: Option<Work>, stopping: Arc<AtomicBool>) -> Self {
+        match work.map(|work| work.kind) {
             // Before the first request, which would have to wait for it.
-            rounds_per_ns();
+            Some(Kind::Cpu) => {
+                rounds_per_ns();
+            }
+            Some(Kind::Sleep) => platform::wake_in_time(),
+            None => {}
         }
-        Self { service, work }
+        Self { service, work, stopping }
     }
 
     /// So many requests, with their work.
     #[inline]
     fn worked(&self, requests: u64) -> u64 {
         if let Some(work) = &self.work {
-            work.perform(requests);
+            work.perform(requests, &self.stopping);
         }
         requests
     }
@@ -94,7 +107,8 @@ impl<S: Service> Service for Worked<S> {
     }
 }
 
-/// Keeps a CPU busy.
+/// Keeps a CPU busy. Never inlined, so that it is as quick wherever it is called as where its speed is measured.
+#[inline(never)]
 fn spin(rounds: f64) {
     let mut at = 1u64;
     for _ in 0..rounds as u64 {
@@ -117,18 +131,32 @@ fn rounds_per_ns() -> f64 {
     })
 }
 
+/// Generators begun so far, by threads of this process and, before they were forked, by those of its parent.
+static STREAMS: AtomicU64 = AtomicU64::new(0);
+
+/// Makes a process that is about to be forked draw other numbers than its parent and its siblings.
+pub(crate) fn next_stream() {
+    STREAMS.fetch_add(1, Relaxed);
+}
+
 /// A draw with mean 1, from a generator that each thread has for itself.
 fn exponential() -> f64 {
     thread_local! {
-        static STATE: Cell<u64> = const { Cell::new(0) };
+        static STATE: Cell<Option<u64>> = const { Cell::new(None) };
     }
-    // splitmix64 (Steele, Lea, Flood 2014): one addition is all its state.
-    let state = STATE.get().wrapping_add(0x9E37_79B9_7F4A_7C15);
-    STATE.set(state);
-    let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    let uniform = ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1u64 << 53) as f64;
+    // splitmix64 (Steele, Lea, Flood 2014): one addition is all its state. Threads begin at mixed numbers, far apart.
+    let state =
+        STATE.get().unwrap_or_else(|| mix(STREAMS.fetch_add(1, Relaxed) + 1)).wrapping_add(0x9E37_79B9_7F4A_7C15);
+    STATE.set(Some(state));
+    let uniform = (mix(state) >> 11) as f64 / (1u64 << 53) as f64;
     -(1.0 - uniform).ln()
+}
+
+/// The finaliser of splitmix64.
+fn mix(number: u64) -> u64 {
+    let number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    number ^ (number >> 31)
 }
 
 #[cfg(test)]
@@ -137,7 +165,7 @@ mod tests {
 
     fn took(work: Work, requests: u64) -> Duration {
         let started = Instant::now();
-        work.perform(requests);
+        work.perform(requests, &AtomicBool::new(false));
         started.elapsed()
     }
 
@@ -147,6 +175,22 @@ mod tests {
         assert!(took(work(Kind::Sleep), 3) >= Duration::from_millis(3));
         // The speed is that of the quickest run: no later one is much quicker.
         assert!(took(work(Kind::Cpu), 5) >= Duration::from_millis(4));
+    }
+
+    #[test]
+    fn a_server_that_stops_does_not_work_on() {
+        let work = Work { kind: Kind::Sleep, time_ns: 3_600_000_000_000, exponential: false };
+        work.perform(1_000, &AtomicBool::new(true));
+    }
+
+    #[test]
+    fn threads_draw_different_numbers() {
+        let first = |_| std::thread::spawn(exponential).join().unwrap();
+        let draws: Vec<f64> = (0..1_000).map(first).collect();
+        let mean = draws.iter().sum::<f64>() / draws.len() as f64;
+        assert!((mean - 1.0).abs() < 0.15, "{mean}");
+        let beyond = draws.iter().filter(|draw| **draw > 1.0).count() as f64 / draws.len() as f64;
+        assert!((beyond - (-1.0f64).exp()).abs() < 0.08, "{beyond}");
     }
 
     #[test]

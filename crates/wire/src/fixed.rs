@@ -30,10 +30,15 @@ impl Fixed {
     pub fn new(request_bytes: u32, response_bytes: u32) -> Self {
         assert!(request_bytes > 0 && response_bytes > 0, "a request and a response have at least one byte");
         let length = (response_bytes as usize).clamp(WRITE_BYTES_MIN, WRITE_BYTES_MAX);
-        // Not zeros: a constant page may be treated specially by what lies below. A multiplicative hash is enough.
-        let fill = (0..length as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-        Self { request_bytes: request_bytes.into(), response_bytes: response_bytes.into(), fill }
+        Self { request_bytes: request_bytes.into(), response_bytes: response_bytes.into(), fill: fill(length) }
     }
+}
+
+/// Bytes that mean nothing, always the same.
+///
+/// Not zeros: a constant page may be treated specially by what lies below. A multiplicative hash is enough.
+pub(crate) fn fill(length_bytes: usize) -> Vec<u8> {
+    (0..length_bytes as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
 
 impl Service for Fixed {

@@ -3,10 +3,14 @@
 //! # Layout
 //! - [`service`]: the [`Service`] trait, and [`ServiceSpec`], the service as plain data
 //! - [`fixed`]: the abstract request and response of kawai2008, verified by size alone
+//! - [`http`]: HTTP/1.1 for content in memory, and what asks for it
 //! - [`kv`]: a key-value store that speaks the memcached text protocol, and what asks one
+//! - `outbox`: bytes to send, which stay where they are while the kernel may be reading them
 
 pub mod fixed;
+pub mod http;
 pub mod kv;
+mod outbox;
 pub mod service;
 
-pub use service::{SERVICES, Service, ServiceSpec};
+pub use service::{Clock, SERVICES, Service, ServiceSpec};

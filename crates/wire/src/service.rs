@@ -30,6 +30,9 @@ pub trait Service {
     }
 }
 
+/// What the server's clock says: seconds since 1970. A service asks it, and no other, where time matters to it.
+pub type Clock = Box<dyn Fn() -> u32 + Send + Sync>;
+
 /// A service and its parameters, as plain data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "service", rename_all = "kebab-case")]

@@ -35,7 +35,7 @@ fn p50_us(architecture: &str, service: &ServiceSpec) -> anyhow::Result<f64> {
     let server = Server::ours(architecture, service)?;
     let config = LoadConfig {
         connections: CONNECTIONS,
-        rate_per_s: RATE_PER_S,
+        rate_per_s: Some(RATE_PER_S),
         phases: Phases { ramp_ns: 0, hold_ns: 500_000_000, measure_ns: 4_000_000_000, drain_ns: 1_000_000_000 },
         ..config(server.address, service)
     };

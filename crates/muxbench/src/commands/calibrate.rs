@@ -81,11 +81,11 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let load = LoadConfig {
         transport: args.transport,
         connections: args.connections.get(),
-        rate_per_s: args.rate.0,
+        rate_per_s: Some(args.rate.0),
         phases: Phases { ramp_ns: 0, hold_ns: 200_000_000, measure_ns: args.measure.0, drain_ns },
         pacing: client.pacing,
         roles: client.roles,
-        clients: client.clients.get(),
+        clients: client.clients.map_or(1, NonZeroU32::get),
         cpus: placed.client,
         clock: client.clock,
         timestamps: client.timestamps,

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use ::load::config::{Choice, ClockChoice, Pacing, Roles, Schedule, Timestamps};
 use anyhow::bail;
 use lab::contender::Contender;
-use lab::experiment::{Experiment, List};
+use lab::experiment::{Experiment, List, Service, Workload};
 use lab::presets;
-use lab::units::{Cpus, Rate, Share, Size, Time, Work};
+use lab::units::{Cpus, Rate, Share, Size, Sizes, Think, Time, Work};
 use server::{Accept, Architecture};
 
 use crate::{execution, output};
@@ -23,6 +23,8 @@ use crate::{execution, output};
   muxbench compare --arch epoll,mt --connections 10000 --rate 500,2000 --measure 10s --repeats 5
   muxbench compare --request 1B --response 1B --rate 8000 --json > result.json
   muxbench compare --connections 10000 --active 1/64,1 --idle 5000      # locality (kawai2006)
+  muxbench compare --arch epoll,symped:2 --schedule closed --connections 20,100     # transactions a second
+  muxbench compare --arch epoll,mt --schedule closed --service kv --keys zipf:0.99  # of a key-value store
   muxbench compare --arch all --explain --count-syscalls  # what each really calls, runtimes too
   muxbench compare --timestamps kernel --strict      # proof of sending; only valid trials will do
   muxbench compare --measure 1min --print-experiment > mine.toml    # the same as a file, to keep")]
@@ -45,15 +47,11 @@ pub struct Args {
     /// Requests a second, several with commas
     #[arg(long, value_name = "RATE", value_delimiter = ',')]
     rate: Vec<Rate>,
-    /// Size of a request
-    #[arg(long, value_name = "SIZE")]
-    request: Option<Size>,
-    /// Size of a response
-    #[arg(long, value_name = "SIZE")]
-    response: Option<Size>,
-    /// When requests are sent: slot-random, constant, poisson [default: slot-random]
+    /// When requests are sent: slot-random, constant, poisson; closed: when the last response came [default: slot-random]
     #[arg(long, value_name = "SCHEDULE", value_parser = named::<Schedule>)]
     schedule: Option<Schedule>,
+    #[command(flatten)]
+    traffic: TrafficArgs,
     /// Share of the connections that requests are sent on, as in 1/16 or 6.25%, several with commas
     #[arg(long, value_name = "SHARE", value_delimiter = ',')]
     active: Vec<Share>,
@@ -112,7 +110,7 @@ pub struct ClientArgs {
     /// Send and receive in one loop or two threads: auto, one-loop, two-threads [default: auto]
     #[arg(long, value_name = "ROLES", value_parser = named::<Roles>)]
     pub roles: Option<Roles>,
-    /// Independent clients, which divide connections and rate [default: 1]
+    /// Independent clients, which divide connections and rate [default: 1, in a closed loop one for each CPU]
     #[arg(long, value_name = "N")]
     pub clients: Option<NonZeroU32>,
     /// Clock of timestamps: auto, tsc, monotonic [default: auto]
@@ -124,6 +122,66 @@ pub struct ClientArgs {
     /// A connection that takes longer to be made and served fails the trial [default: 10s]
     #[arg(long, value_name = "TIME")]
     pub timeout: Option<Time>,
+}
+
+/// Flags of the service and of closed loops, for `compare` and `load`.
+#[derive(Debug, clap::Args)]
+pub struct TrafficArgs {
+    /// How long a connection of a closed loop thinks: 1ms, and with random times 1ms,exponential [default: 0]
+    #[arg(long, value_name = "THINK")]
+    think: Option<Think>,
+    /// What the server does with bytes: fixed; kv, a key-value store, in a closed loop [default: fixed]
+    #[arg(long, value_name = "SERVICE", value_parser = named::<Service>)]
+    service: Option<Service>,
+    /// Size of a request, of `fixed` [default: 128B]
+    #[arg(long, value_name = "SIZE")]
+    request: Option<Size>,
+    /// Size of a response, of `fixed` [default: 10KiB]
+    #[arg(long, value_name = "SIZE")]
+    response: Option<Size>,
+    /// Records of `kv`, all of them stored before the ramp [default: 30000]
+    #[arg(long, value_name = "N", help_heading = "Key-value store")]
+    records: Option<NonZeroU32>,
+    /// Sizes of their values, even over the logarithm [default: 10B..1000B]
+    #[arg(long, value_name = "SIZE..SIZE", help_heading = "Key-value store")]
+    value_size: Option<Sizes>,
+    /// Share of requests that get a record; the others set one [default: 90%]
+    #[arg(long, value_name = "SHARE", help_heading = "Key-value store")]
+    get_share: Option<Share>,
+    /// How a request's record is chosen: uniform, zipf (exponent 1), zipf:0.99 [default: uniform]
+    #[arg(long, value_name = "CHOICE", help_heading = "Key-value store")]
+    keys: Option<Choice>,
+    /// The server's memory for records [default: 64MiB]
+    #[arg(long, value_name = "SIZE", help_heading = "Key-value store")]
+    memory: Option<Size>,
+    /// Most that a record may take of it, at most a quarter [default: 1MiB]
+    #[arg(long, value_name = "SIZE", help_heading = "Key-value store")]
+    item_max: Option<Size>,
+}
+
+impl TrafficArgs {
+    /// Puts what was said in place of what was there.
+    pub fn apply(&self, workload: &mut Workload) {
+        set(&mut workload.think, self.think);
+        set(&mut workload.service, self.service);
+        if workload.service == Service::Kv {
+            // What was there is of another service; what was said is refused.
+            (workload.request, workload.response) = (None, None);
+        }
+        workload.request = self.request.or(workload.request);
+        workload.response = self.response.or(workload.response);
+        let mut kv = workload.kv.clone().unwrap_or_default();
+        let before = kv.clone();
+        set(&mut kv.records, self.records);
+        set(&mut kv.value_size, self.value_size);
+        set(&mut kv.get_share, self.get_share);
+        set(&mut kv.keys, self.keys);
+        set(&mut kv.memory, self.memory);
+        set(&mut kv.item_max, self.item_max);
+        if workload.service == Service::Kv || kv != before {
+            workload.kv = Some(kv);
+        }
+    }
 }
 
 /// Where the threads of each stage run, of models in stages.
@@ -166,7 +224,7 @@ impl ClientArgs {
     pub fn apply(&self, client: &mut lab::experiment::Client) {
         set(&mut client.pacing, self.pacing);
         set(&mut client.roles, self.roles);
-        set(&mut client.clients, self.clients);
+        client.clients = self.clients.or(client.clients);
         set(&mut client.clock, self.clock);
         set(&mut client.timestamps, self.timestamps);
         set(&mut client.timeout, self.timeout);
@@ -193,10 +251,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut experiment = presets::find("compare").expect("it is in the table").experiment();
     set_list(&mut experiment.architectures, architectures(&args.arch)?);
     set_list(&mut experiment.workload.connections, args.connections);
-    set_list(&mut experiment.workload.rate, args.rate);
-    set(&mut experiment.workload.request, args.request);
-    set(&mut experiment.workload.response, args.response);
     set(&mut experiment.workload.schedule, args.schedule);
+    args.traffic.apply(&mut experiment.workload);
+    if experiment.workload.schedule == Schedule::Closed {
+        // The preset's is of an open loop; one that was given is refused.
+        experiment.workload.rate = None;
+    }
+    if !args.rate.is_empty() {
+        experiment.workload.rate = Some(List(args.rate));
+    }
     set_list(&mut experiment.workload.active, args.active);
     set(&mut experiment.workload.idle, args.idle);
     set(&mut experiment.workload.choice, args.choice);

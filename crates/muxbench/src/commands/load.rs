@@ -10,15 +10,16 @@ use std::process::ExitCode;
 use ::load::config::{Choice, LoadConfig, Phases, Schedule, Transport};
 use ::load::report::Measured;
 use ::load::{Event, LoadReport, Outcome};
-use anyhow::Context;
+use anyhow::{Context, bail};
+use lab::experiment::Service;
 use lab::record::{Trial, VerdictKind};
 use lab::runner::LoadOrder;
-use lab::units::{Cpus, Rate, Share, Size, Time};
-use lab::{experiment, verdict};
+use lab::units::{Cpus, Rate, Share, Time};
+use lab::{experiment, presets, verdict};
 use report::{format, sentence};
 use wire::ServiceSpec;
 
-use crate::commands::compare::{ClientArgs, named};
+use crate::commands::compare::{ClientArgs, TrafficArgs, named};
 use crate::{execution, output};
 
 /// Load a server that is already there, and print what the client measured
@@ -26,7 +27,8 @@ use crate::{execution, output};
 #[command(after_help = "Examples:
   muxbench load --target 127.0.0.1:7007 --connections 400 --rate 2000
   muxbench load --target 127.0.0.1:7007 --request 1B --response 1B --rate 8000 --cpus 1 --samples lag.parquet
-  muxbench load --target 127.0.0.1:7007 --schedule poisson --active 1/16 --timestamps kernel")]
+  muxbench load --target 127.0.0.1:7007 --schedule poisson --active 1/16 --timestamps kernel
+  muxbench load --target 127.0.0.1:11211 --schedule closed --service kv --connections 100 --hold 0")]
 pub struct Args {
     /// The server's address
     #[arg(long, value_name = "ADDRESS", required_unless_present = "control")]
@@ -46,18 +48,14 @@ pub struct Args {
     /// How a request's connection is chosen: uniform, zipf (exponent 1), zipf:0.8
     #[arg(long, value_name = "CHOICE", default_value = "uniform")]
     choice: Choice,
-    /// When requests are sent: slot-random, constant, poisson
+    /// When requests are sent: slot-random, constant, poisson; closed: when the last response came
     #[arg(long, value_name = "SCHEDULE", default_value = "slot-random", value_parser = named::<Schedule>)]
     schedule: Schedule,
-    /// Requests a second
-    #[arg(long, value_name = "RATE", default_value = "2000")]
-    rate: Rate,
-    /// Size of a request
-    #[arg(long, value_name = "SIZE", default_value = "128B")]
-    request: Size,
-    /// Size of a response
-    #[arg(long, value_name = "SIZE", default_value = "10KiB")]
-    response: Size,
+    /// Requests a second [default: 2000; a closed loop has none]
+    #[arg(long, value_name = "RATE")]
+    rate: Option<Rate>,
+    #[command(flatten)]
+    traffic: TrafficArgs,
     /// The rate grows exponentially to its target for so long
     #[arg(long, value_name = "TIME", default_value = "1s")]
     ramp: Time,
@@ -94,6 +92,13 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.control { controlled(args) } else { by_hand(args) }
 }
 
+/// In a closed loop one client for each CPU.
+fn clients(args: &Args) -> u32 {
+    let cpus = args.cpus.as_ref().map(|cpus| cpus.0.len());
+    let cpus = cpus.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    (cpus as u32).clamp(1, args.connections.get())
+}
+
 /// Started by a runner.
 fn controlled(args: &Args) -> anyhow::Result<ExitCode> {
     let mut line = String::new();
@@ -122,14 +127,32 @@ fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
     let mut client = experiment::Client::default();
     args.client.apply(&mut client);
     let target = args.target.context("--target: where is the server?")?;
-    let service = ServiceSpec::Fixed { request_bytes: args.request.0, response_bytes: args.response.0 };
+    let mut traffic = presets::find("compare").expect("it is in the table").experiment().workload;
+    args.traffic.apply(&mut traffic);
+    let closed = args.schedule == Schedule::Closed;
+    let kv = traffic.kv.clone().unwrap_or_default();
+    let (service, kv) = match (traffic.service, traffic.request, traffic.response) {
+        (Service::Fixed, ..) if traffic.kv.is_some() => {
+            bail!("--records and the like are of a key-value store; add --service kv, or leave them out")
+        }
+        (Service::Fixed, Some(request), Some(response)) => {
+            (ServiceSpec::Fixed { request_bytes: request.0, response_bytes: response.0 }, None)
+        }
+        (Service::Kv, None, None) => {
+            kv.check().map_err(|why| anyhow::anyhow!("--{why}"))?;
+            (kv.service(), Some(kv.traffic()))
+        }
+        _ => bail!("--request, --response: kv has none; its sizes are those of its records, --value-size"),
+    };
     let config = LoadConfig {
         transport: args.transport,
         connections: args.connections.get(),
         idle: args.idle,
         active: args.active.0,
         choice: args.choice,
-        rate_per_s: args.rate.0,
+        rate_per_s: args.rate.or((!closed).then_some(Rate(2_000.0))).map(|rate| rate.0),
+        think: traffic.think.0,
+        kv,
         schedule: args.schedule,
         phases: Phases {
             ramp_ns: args.ramp.0,
@@ -139,7 +162,7 @@ fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
         },
         pacing: client.pacing,
         roles: client.roles,
-        clients: client.clients.get(),
+        clients: client.clients.map_or_else(|| if closed { clients(args) } else { 1 }, NonZeroU32::get),
         cpus: args.cpus.clone().map(|cpus| cpus.0).unwrap_or_default(),
         clock: client.clock,
         timestamps: client.timestamps,
@@ -219,15 +242,33 @@ fn text(report: &LoadReport, verdict: &lab::record::Verdict) -> String {
             if kernel.wall_clock_stepped { "; the wall clock was set meanwhile, so that none can be used" } else { "" }
         );
     }
-    let _ = writeln!(
-        text,
-        "{} of {} requests completed, {} of {} requests/s, {} errors",
-        report.completed,
-        report.planned,
-        format::digits(report.rate_achieved_per_s),
-        format::digits(report.rate_asked_per_s),
-        report.errors.total()
-    );
+    let rate = format::digits(report.rate_achieved_per_s);
+    let _ = match (&report.closed, report.rate_asked_per_s) {
+        (Some(closed), _) => {
+            let beyond = match closed.unsampled {
+                0 => String::new(),
+                count => format!("; the last {count} are no samples, whose memory was full"),
+            };
+            let busy = 100.0 * closed.busy_share;
+            let (completed, errors) = (report.completed, report.errors.total());
+            writeln!(
+                text,
+                "{completed} transactions{beyond}, {rate} transactions/s, {errors} errors, {busy:.0} % of the client's CPUs in use"
+            )
+        }
+        (None, asked) => writeln!(
+            text,
+            "{} of {} requests completed, {rate} of {} requests/s, {} errors",
+            report.completed,
+            report.planned,
+            asked.map_or("-".into(), format::digits),
+            report.errors.total()
+        ),
+    };
+    let failed = report.errors.by_class().into_iter().filter(|(_, count)| *count > 0);
+    for (class, count) in failed {
+        let _ = writeln!(text, "  {class}: {count}");
+    }
     let _ = writeln!(text, "{}: {}", sentence::name(verdict.kind), verdict.reason);
     text
 }

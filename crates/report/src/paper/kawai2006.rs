@@ -163,7 +163,7 @@ impl Cell {
         let workload = &trial.workload;
         is_traffic_of_the_paper(workload)
             && (workload.connections, workload.active, workload.rate_per_s)
-                == (self.connections, self.active, self.rate_per_s)
+                == (self.connections, self.active, Some(self.rate_per_s))
             && trial.architecture.to_string() == self.architecture
     }
 
@@ -237,7 +237,7 @@ impl Kawai2006 {
             is_traffic_of_the_paper(workload)
                 && service_time.iter().any(|cell| cell.connections == workload.connections)
                 && service_time.iter().any(|cell| cell.active == workload.active)
-                && service_time.iter().any(|cell| cell.rate_per_s == workload.rate_per_s)
+                && service_time.iter().any(|cell| Some(cell.rate_per_s) == workload.rate_per_s)
         };
         let of_matrix = run.header.trials.iter().filter(|trial| is_of_matrix(&trial.workload)).count();
         let published = published_send_deviation();
@@ -344,7 +344,7 @@ impl Kawai2006 {
             self.here_row("trial", |it| Some(it.trial.to_string())),
             self.here_row("  its connections", |it| Some(it.workload.connections.to_string())),
             self.here_row("  its active share", |it| Some(Share(it.workload.active).to_string())),
-            self.here_row("  its requests/s", |it| Some(it.workload.rate_per_s.to_string())),
+            self.here_row("  its requests/s", |it| Some(format::rate(it.workload.rate_per_s))),
             self.deviation_row("all trials that count", "here", |worst| Some(worst.all.trials.to_string())),
             self.deviation_row("  median of their standard deviations", "here", |worst| {
                 worst.all.stddev_us_median.map(format::significant)
@@ -519,7 +519,7 @@ impl Tables for Kawai2006 {
                     worst.architecture,
                     &of_workload(|it| it.connections.to_string()),
                     &of_workload(|it| it.active.to_string()),
-                    &of_workload(|it| it.rate_per_s.to_string()),
+                    &of_workload(|it| format::rate(it.rate_per_s)),
                     here.map_or("", |it| sentence::name(it.verdict)),
                     key,
                     &number(here.and_then(here_us)),
@@ -569,11 +569,11 @@ mod tests {
         for cell in published_service_time() {
             assert!(experiment.workload.connections.0.iter().any(|it| it.get() == cell.connections));
             assert!(experiment.workload.active.0.iter().any(|it| it.0 == cell.active));
-            assert!(experiment.workload.rate.0.iter().any(|it| it.0 == cell.rate_per_s));
+            assert!(experiment.workload.rate.as_ref().unwrap().0.iter().any(|it| it.0 == cell.rate_per_s));
             assert!(experiment.architectures.0.iter().any(|it| it.to_string() == cell.architecture));
         }
         assert_eq!(experiment.workload.schedule, Schedule::Constant);
-        let (request, response) = (experiment.workload.request.0, experiment.workload.response.0);
+        let (request, response) = (experiment.workload.request.unwrap().0, experiment.workload.response.unwrap().0);
         assert_eq!(SERVICE, ServiceSpec::Fixed { request_bytes: request, response_bytes: response });
     }
 

@@ -13,6 +13,7 @@ use std::{io, ptr};
 use crate::counters::Totals;
 use crate::platform;
 use crate::usage;
+use crate::work;
 use crate::workers::{Slot, Workers};
 
 /// The longest that children which are killed are waited for.
@@ -27,6 +28,7 @@ const STOP_MAX: Duration = Duration::from_secs(2);
 /// When there are no processes or no memory left.
 pub(super) fn fork(slot: &'static Slot, body: impl FnOnce() -> i32) -> io::Result<()> {
     let parent = rustix::process::getpid();
+    work::next_stream();
     // SAFETY: the child makes system calls and counts, and ends with _exit; `body` is held to the same.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),

@@ -97,6 +97,7 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
             self.mechanism.accept(listener.as_raw_fd())?;
         }
         let mut done = Vec::with_capacity(M::DONE_MAX);
+        self.network.started.one_more();
         loop {
             self.mechanism.wait(&mut done)?;
             self.network.counters.events.add(done.len() as u64);
@@ -123,7 +124,11 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
             self.mechanism.accept(listener.as_raw_fd())?;
         }
         let Accepted::Connection(io) = accepted else { return Ok(()) };
-        if self.admit(io)? {
+        // Of a listener beside others: the room is all theirs together.
+        if self.network.is_full() {
+            self.network.counters.refused.add(1);
+            socket::reset(io);
+        } else if self.admit(io)? {
             self.network.counters.accepted.add(1);
         }
         Ok(())
@@ -132,10 +137,10 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
     /// Does what other threads ask for; whether that is to stop.
     fn follow_messages(&mut self) -> io::Result<bool> {
         let Some(mailbox) = self.network.mailbox else { return Ok(false) };
-        // One look for each time that it is readable.
-        self.mechanism.watch(mailbox.descriptor().as_raw_fd(), Token::MAILBOX)?;
         let mut messages = mem::take(&mut self.messages);
         mailbox.take(&mut messages, self.network.counters);
+        // One look for each time that it is readable. What came after the last one makes it so.
+        self.mechanism.watch(mailbox.descriptor().as_raw_fd(), Token::MAILBOX)?;
         for message in messages.drain(..) {
             match message {
                 // The accept thread has counted it.

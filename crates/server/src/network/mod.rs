@@ -26,6 +26,8 @@ mod staged;
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
@@ -51,6 +53,8 @@ pub struct Stage<'a> {
     pub stop: BorrowedFd<'a>,
     /// A byte into this is the order to stop.
     pub stopper: BorrowedFd<'a>,
+    /// Set when the server stops.
+    pub stopping: &'a Arc<AtomicBool>,
     /// Where to count.
     pub workers: &'a Workers,
     /// What to do with bytes.
@@ -92,6 +96,7 @@ impl Stage<'_> {
 
     /// Stops the server from within, because something failed. Whoever accepts, or waits for the order, returns.
     fn end_early(&self) {
+        self.stopping.store(true, Relaxed);
         let _ = rustix::io::write(self.stopper, &[1]);
         let _ = rustix::net::shutdown(self.listener, rustix::net::Shutdown::Both);
     }

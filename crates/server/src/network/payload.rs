@@ -1,13 +1,13 @@
 //! The payload stage: who works out the responses to what a network thread has read. In that thread itself, or in another.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use rustix::io::Errno;
 use wire::Service;
 
 use super::connection::{Connection, Inbox, Next, READ_BYTES};
-use super::queue::{Jobs, Mailbox};
+use super::queue::{Jobs, Mailbox, lock};
 use crate::mechanism::{Interest, Token};
 use crate::workers::Counters;
 
@@ -118,9 +118,17 @@ impl<'q, 'a, C> HandOff<'q, 'a, C> {
         Self { queues, turn: 0, home }
     }
 
-    fn send(&mut self, tenant: &Job<'a, C>, counters: &Counters) {
-        self.turn = if self.turn + 1 < self.queues.len() { self.turn + 1 } else { 0 };
-        self.queues[self.turn].send(tenant.clone(), counters);
+    /// Makes a connection a job if there is something to do and it is none yet; what follows for the network thread.
+    fn go_on(&mut self, tenant: &Job<'a, C>, mut unserved: MutexGuard<'_, Unserved>, counters: &Counters) -> Then {
+        let then = unserved.then();
+        let is_new = !unserved.is_job && !unserved.bytes.is_empty();
+        unserved.is_job |= is_new;
+        drop(unserved);
+        if is_new {
+            self.turn = if self.turn + 1 < self.queues.len() { self.turn + 1 } else { 0 };
+            self.queues[self.turn].send(tenant.clone(), counters);
+        }
+        then
     }
 }
 
@@ -142,14 +150,38 @@ struct Unserved {
     bytes: Vec<u8>,
     /// Whether the connection is a job in a queue, in work, or blocked. It is in no queue twice.
     is_job: bool,
-    /// Nothing more is read before what is here is taken.
-    full: bool,
     /// The peer will send no more.
     finished: bool,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+/// As much room as a connection keeps when nothing is unserved; a larger request's is given back.
+const KEPT_BYTES: usize = 4 << 10;
+
+impl Unserved {
+    /// Whether nothing more is read before what is here is taken.
+    fn is_full(&self) -> bool {
+        self.bytes.len() >= READ_BYTES
+    }
+
+    /// What the network thread does next, if nothing is unsent.
+    fn then(&self) -> Then {
+        match (self.finished, self.is_full()) {
+            // Nothing is asked and nothing unsaid.
+            (true, _) if !self.is_job && self.bytes.is_empty() => Then::End,
+            (true, _) | (_, true) => Then::Watch(None),
+            (false, false) => Then::Watch(Some(Interest::Read)),
+        }
+    }
+
+    /// Moves what there is to `bytes`; whether it was full.
+    fn take(&mut self, bytes: &mut Vec<u8>) -> bool {
+        let was_full = self.is_full();
+        bytes.clear();
+        bytes.extend_from_slice(&self.bytes);
+        self.bytes.clear();
+        self.bytes.shrink_to(KEPT_BYTES);
+        was_full
+    }
 }
 
 impl<'a, S: Service> Payload<S> for HandOff<'_, 'a, S::Conn> {
@@ -175,20 +207,7 @@ impl<'a, S: Service> Payload<S> for HandOff<'_, 'a, S::Conn> {
         let mut unserved = lock(&tenant.unserved);
         unserved.finished |= bytes.is_empty();
         unserved.bytes.extend_from_slice(bytes);
-        unserved.full = unserved.bytes.len() >= READ_BYTES;
-        let then = match (unserved.finished, unserved.is_job) {
-            // Nothing is asked and nothing unsaid.
-            (true, false) => return Then::End,
-            (true, true) => Then::Watch(None),
-            (false, _) if unserved.full => Then::Watch(None),
-            (false, _) => Then::Watch(Some(Interest::Read)),
-        };
-        let is_new = !std::mem::replace(&mut unserved.is_job, true);
-        drop(unserved);
-        if is_new {
-            self.send(tenant, counters);
-        }
-        then
+        self.go_on(tenant, unserved, counters)
     }
 
     fn on_writable(&mut self, tenant: &mut Self::Tenant, service: &S, counters: &Counters) -> Then {
@@ -197,19 +216,9 @@ impl<'a, S: Service> Payload<S> for HandOff<'_, 'a, S::Conn> {
             return next.into();
         }
         let mut unserved = lock(&tenant.unserved);
-        let then = match (unserved.finished, unserved.bytes.is_empty()) {
-            (true, true) => return Then::End,
-            (true, false) => Then::Watch(None),
-            (false, _) if unserved.full => Then::Watch(None),
-            (false, _) => Then::Watch(Some(Interest::Read)),
-        };
-        unserved.is_job = !unserved.bytes.is_empty();
-        let goes_on = unserved.is_job;
-        drop(unserved);
-        if goes_on {
-            self.send(tenant, counters);
-        }
-        then
+        // It was one until now: blocked.
+        unserved.is_job = false;
+        self.go_on(tenant, unserved, counters)
     }
 }
 
@@ -219,36 +228,51 @@ pub(super) fn work<S: Service>(jobs: &Jobs<Job<'_, S::Conn>>, service: &S, count
     while jobs.take(&mut taken, counters) {
         counters.events.add(taken.len() as u64);
         for job in taken.drain(..) {
-            serve(&job, service, &mut bytes, counters);
+            if jobs.is_closed() {
+                return;
+            }
+            match serve(&job, service, &mut bytes, counters) {
+                Outcome::Idle => {}
+                // Behind the others: one turn has what one read budget brought, or a little more.
+                Outcome::More => jobs.send(job, counters),
+                Outcome::Tell(message) => job.home.send(message, counters),
+            }
         }
     }
 }
 
-/// Answers what has come of one connection, until nothing is left or the socket is full.
-fn serve<S: Service>(job: &Served<'_, S::Conn>, service: &S, bytes: &mut Vec<u8>, counters: &Counters) {
+/// What came of a turn of a connection's.
+enum Outcome {
+    /// Nothing is left: the connection is no job any more.
+    Idle,
+    /// More has come meanwhile.
+    More,
+    /// It goes on in the network thread.
+    Tell(Message),
+}
+
+/// Answers what has come of one connection.
+fn serve<S: Service>(job: &Served<'_, S::Conn>, service: &S, bytes: &mut Vec<u8>, counters: &Counters) -> Outcome {
+    if lock(&job.unserved).take(bytes) {
+        job.home.send(Message::Resume(job.token), counters);
+    }
     let mut connection = lock(&job.connection);
-    loop {
-        bytes.clear();
-        let mut unserved = lock(&job.unserved);
-        if unserved.bytes.is_empty() {
-            unserved.is_job = unserved.finished;
-            if unserved.finished {
-                job.home.send(Message::End(job.token), counters);
-            }
-            return;
-        }
-        bytes.extend_from_slice(&unserved.bytes);
-        unserved.bytes.clear();
-        let was_full = std::mem::take(&mut unserved.full);
-        drop(unserved);
-        if was_full {
-            job.home.send(Message::Resume(job.token), counters);
-        }
-        connection.receive(bytes, service, counters);
-        match connection.on_writable(job.io.as_fd(), service, counters) {
-            Next::Read => {}
-            Next::Write => return job.home.send(Message::Blocked(job.token), counters),
-            Next::End => return job.home.send(Message::End(job.token), counters),
+    connection.receive(bytes, service, counters);
+    let next = connection.on_writable(job.io.as_fd(), service, counters);
+    // Before anybody is told: who has the connection next does not wait for it.
+    drop(connection);
+    match next {
+        Next::Write => return Outcome::Tell(Message::Blocked(job.token)),
+        Next::End => return Outcome::Tell(Message::End(job.token)),
+        Next::Read => {}
+    }
+    let mut unserved = lock(&job.unserved);
+    match (unserved.bytes.is_empty(), unserved.finished) {
+        (false, _) => Outcome::More,
+        (true, true) => Outcome::Tell(Message::End(job.token)),
+        (true, false) => {
+            unserved.is_job = false;
+            Outcome::Idle
         }
     }
 }

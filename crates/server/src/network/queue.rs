@@ -4,12 +4,14 @@
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::platform;
 use crate::workers::{Counters, Syscall};
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// A lock, whoever panicked with it: what is locked here is whole at any time.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -48,6 +50,11 @@ impl<T> Mailbox<T> {
         }
     }
 
+    /// Whether there is nothing to take, for those who ask without having been told.
+    pub(super) fn is_empty(&self) -> bool {
+        lock(&self.queue).is_empty()
+    }
+
     /// Takes all there is, in exchange for an empty `taken`. The bell is silenced first: what comes after it rings again.
     pub(super) fn take(&self, taken: &mut Vec<T>, counters: &Counters) {
         debug_assert!(taken.is_empty(), "the last ones are done");
@@ -62,6 +69,7 @@ impl<T> Mailbox<T> {
 pub(super) struct Jobs<T> {
     state: Mutex<State<T>>,
     arrived: Condvar,
+    closed: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -69,12 +77,12 @@ struct State<T> {
     queue: Vec<T>,
     /// Whether the reader waits, and nobody has woken it yet.
     waits: bool,
-    closed: bool,
 }
 
 impl<T> Jobs<T> {
     pub(super) fn new() -> Self {
-        Self { state: Mutex::new(State { queue: Vec::new(), waits: false, closed: false }), arrived: Condvar::new() }
+        let state = State { queue: Vec::new(), waits: false };
+        Self { state: Mutex::new(state), arrived: Condvar::new(), closed: AtomicBool::new(false) }
     }
 
     /// Puts something in, and wakes the reader if it waits.
@@ -89,27 +97,32 @@ impl<T> Jobs<T> {
         }
     }
 
-    /// Waits until there is something, and takes all of it, in exchange for an empty `taken`. `false` once it is closed and
-    /// empty.
+    /// Waits until there is something, and takes all of it, in exchange for an empty `taken`. `false` once it is closed:
+    /// what is left is nobody's.
     pub(super) fn take(&self, taken: &mut Vec<T>, counters: &Counters) -> bool {
         debug_assert!(taken.is_empty(), "the last ones are done");
         let mut state = lock(&self.state);
-        while state.queue.is_empty() {
-            if state.closed {
-                return false;
-            }
+        while state.queue.is_empty() && !self.is_closed() {
             state.waits = true;
             counters.syscall(Syscall::Wait);
             state = self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         mem::swap(&mut state.queue, taken);
-        true
+        !self.is_closed()
     }
 
-    /// The reader ends when it has taken what is left.
+    /// The reader is to end.
     pub(super) fn close(&self) {
-        lock(&self.state).closed = true;
+        let state = lock(&self.state);
+        self.closed.store(true, Relaxed);
+        drop(state);
         self.arrived.notify_one();
+    }
+
+    /// Whether the reader is to end, in the middle of what it took as well.
+    #[inline]
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Relaxed)
     }
 }
 
@@ -140,18 +153,22 @@ mod tests {
     }
 
     #[test]
-    fn jobs_arrive_in_order_and_a_closed_queue_is_emptied_first() {
-        let jobs = Jobs::new();
+    fn jobs_arrive_in_order_until_the_queue_is_closed() {
+        let (jobs, count) = (Jobs::new(), std::sync::atomic::AtomicUsize::new(0));
         let (sends, takes) = (Counters::default(), Counters::default());
         std::thread::scope(|scope| {
             let reader = scope.spawn(|| {
                 let (mut all, mut taken) = (Vec::new(), Vec::new());
                 while jobs.take(&mut taken, &takes) {
                     all.append(&mut taken);
+                    count.store(all.len(), Relaxed);
                 }
                 all
             });
             (0..MANY).for_each(|item| jobs.send(item, &sends));
+            while count.load(Relaxed) < MANY as usize {
+                std::thread::yield_now();
+            }
             jobs.close();
             assert!(reader.join().unwrap().into_iter().eq(0..MANY));
         });

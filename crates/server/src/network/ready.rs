@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::marker::PhantomData;
 use std::mem;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -21,10 +21,6 @@ use crate::mechanism::{Interest, Readiness, Ready, Token, Trigger};
 use crate::service::with_service;
 use crate::socket::{self, Accepted, Acceptor};
 use crate::workers::Syscall;
-
-/// Descriptors that are not connections: standard streams, listener, reserve, stop, the mechanism's own, and those that
-/// the process may have inherited.
-const DESCRIPTORS_BESIDE: usize = 1024;
 
 /// An event-driven server over `M`, until it stops.
 ///
@@ -91,7 +87,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
         };
         Ok(Self {
             // The kernel hands out the lowest free descriptor, so none is beyond this.
-            mechanism: M::new(connections_max + DESCRIPTORS_BESIDE)?,
+            mechanism: M::new(network.descriptors_max)?,
             payload,
             connections: Connections::with_capacity(connections_max),
             acceptor,
@@ -103,7 +99,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
     }
 
     fn run(mut self) -> io::Result<()> {
-        let Network { listener, stop, mailbox, counters, connections_max, .. } = self.network;
+        let Network { listener, stop, mailbox, counters, descriptors_max, started, .. } = self.network;
         if let Some(listener) = listener {
             self.watch(listener.as_fd(), Token::LISTENER)?;
         }
@@ -113,7 +109,8 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
         if let Some(mailbox) = mailbox {
             self.watch(mailbox.descriptor(), Token::MAILBOX)?;
         }
-        let mut ready = Vec::with_capacity(connections_max + DESCRIPTORS_BESIDE);
+        let mut ready = Vec::with_capacity(descriptors_max);
+        started.one_more();
         loop {
             // While something is left to read, the wait is only a look.
             let timeout = (M::TRIGGER == Trigger::Edge && !self.unread.is_empty()).then_some(Duration::ZERO);
@@ -154,6 +151,10 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
     fn accept(&mut self) -> io::Result<()> {
         while let Some(acceptor) = &mut self.acceptor {
             match acceptor.accept()? {
+                // Of a listener beside others: the room is all theirs together.
+                Accepted::Connection(io) if self.network.is_full() => {
+                    self.refuse(io);
+                }
                 Accepted::Connection(io) => {
                     if self.admit(io) {
                         self.network.counters.accepted.add(1);
@@ -187,6 +188,9 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
     /// Does what other threads ask for.
     fn follow_messages(&mut self) -> io::Result<Order> {
         let Some(mailbox) = self.network.mailbox else { return Ok(Order::GoOn) };
+        if M::READY_IS_A_GUESS && mailbox.is_empty() {
+            return Ok(Order::GoOn);
+        }
         let mut messages = mem::take(&mut self.messages);
         mailbox.take(&mut messages, self.network.counters);
         for message in messages.drain(..) {
@@ -287,35 +291,51 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
         }
     }
 
-    /// Makes a connection be watched for something else, or not at all, or ends it.
+    /// Makes a connection be watched for something else, or not at all, or ends it. Where the kernel has no room for that,
+    /// it ends, and the others go on.
     fn settle(&mut self, token: Token, then: Then) -> io::Result<()> {
         let Then::Watch(interest) = then else { return self.end(token) };
         let Some(entry) = self.connections.get(token) else { return Ok(()) };
         let descriptor = P::io(&entry.tenant).as_raw_fd();
-        match (mem::replace(&mut entry.watched, interest), interest, M::TRIGGER) {
+        let before = mem::replace(&mut entry.watched, interest);
+        let settled = match M::TRIGGER {
+            Trigger::Level => self.settle_level(token, descriptor, before, interest),
+            Trigger::Edge => interest.map_or(Ok(()), |interest| self.mechanism.modify(descriptor, token, interest)),
+        };
+        match (settled, interest, M::TRIGGER) {
+            (Err(_), ..) => self.end(token),
             // What came in the meantime was reported when nobody would read.
             (_, Some(Interest::Read), Trigger::Edge) => {
-                self.mechanism.modify(descriptor, token, Interest::Read)?;
                 self.read_later(token);
                 Ok(())
             }
-            // From another stage: the room may have been reported before it told us.
-            (None, Some(Interest::Write), Trigger::Edge) => self.write(token),
-            (_, Some(interest), Trigger::Edge) => self.mechanism.modify(descriptor, token, interest),
-            (_, None, Trigger::Edge) => Ok(()),
-            (Some(_), Some(interest), Trigger::Level) => {
+            // Another stage found the socket full: that there is room again may have been reported before it told us.
+            (_, Some(Interest::Write), Trigger::Edge) if P::IS_SHARED => self.write(token),
+            _ => Ok(()),
+        }
+    }
+
+    fn settle_level(
+        &mut self,
+        token: Token,
+        descriptor: RawFd,
+        before: Option<Interest>,
+        interest: Option<Interest>,
+    ) -> io::Result<()> {
+        match (before, interest) {
+            (Some(_), Some(interest)) => {
                 self.count_control(M::MODIFY_SYSCALLS);
                 self.mechanism.modify(descriptor, token, interest)
             }
-            (None, Some(interest), Trigger::Level) => {
+            (None, Some(interest)) => {
                 self.count_control(M::ADD_SYSCALLS);
                 self.mechanism.add(descriptor, token, interest)
             }
-            (Some(_), None, Trigger::Level) => {
+            (Some(_), None) => {
                 self.count_control(M::UNWATCH_SYSCALLS);
                 self.mechanism.unwatch(descriptor)
             }
-            (None, None, Trigger::Level) => Ok(()),
+            (None, None) => Ok(()),
         }
     }
 

@@ -4,6 +4,7 @@
 use std::io;
 use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, Scope};
 
@@ -16,7 +17,7 @@ use crate::accept::Accept;
 use crate::model::{NetworkStage, PayloadStage, Stages};
 use crate::platform::{self, pin};
 use crate::socket::{self, Accepted, Acceptor};
-use crate::workers::{Counters, Syscall};
+use crate::workers::{Counters, Syscall, Workers};
 
 /// What a network thread is given. Without a mailbox nobody hands it anything; without a listener it does not accept.
 pub(super) struct Network<'a, S> {
@@ -26,7 +27,33 @@ pub(super) struct Network<'a, S> {
     pub(super) stop: Option<BorrowedFd<'a>>,
     pub(super) mailbox: Option<&'a Mailbox<Message>>,
     pub(super) connections_max: usize,
+    /// No descriptor is beyond this: the kernel hands out the lowest that is free.
+    pub(super) descriptors_max: usize,
+    pub(super) workers: &'a Workers,
     pub(super) counters: &'static Counters,
+    pub(super) started: &'a Started<'a>,
+}
+
+impl<S> Network<'_, S> {
+    /// Whether the server has all connections that it has room for. Where one thread accepts, that one knows by itself.
+    pub(super) fn is_full(&self) -> bool {
+        self.mailbox.is_some() && self.workers.connections_open() >= self.connections_max as u64
+    }
+}
+
+/// Says that the server has started when all its network threads have.
+pub(super) struct Started<'a> {
+    missing: AtomicUsize,
+    stage: &'a Stage<'a>,
+}
+
+impl Started<'_> {
+    /// Says that one thread has what it needs and is about to wait.
+    pub(super) fn one_more(&self) {
+        if self.missing.fetch_sub(1, Relaxed) == 1 {
+            self.stage.say_started();
+        }
+    }
 }
 
 impl<S> Clone for Network<'_, S> {
@@ -60,12 +87,23 @@ pub(super) fn run<F: Family, S: Service<Conn: Send> + Sync>(stage: &Stage<'_>, s
         PayloadStage::Threads => threads.payload.unwrap_or(1) as usize,
         PayloadStage::Paired => networks,
     };
+    let started = Started { missing: AtomicUsize::new(networks), stage };
+    // In the accept thread; others differ in what they hear from.
+    let network = Network {
+        service,
+        listener: Some(stage.listener),
+        stop: Some(stage.stop),
+        mailbox: None,
+        connections_max: stage.connections_max,
+        descriptors_max: stage.connections_max + DESCRIPTORS_BESIDE + networks * DESCRIPTORS_PER_NETWORK,
+        workers: stage.workers,
+        counters: stage.workers.accept(),
+        started: &started,
+    };
     if in_accept && payloads == 0 {
         // One thread for everything: nobody to hear from.
-        let (listener, stop, counters) = (Some(stage.listener), Some(stage.stop), stage.workers.accept());
-        let connections_max = stage.connections_max;
-        stage.say_started();
-        return F::inline(Network { service, listener, stop, mailbox: None, connections_max, counters });
+        pin(&stage.cpus.accept)?;
+        return F::inline(network);
     }
     let mailboxes = (0..networks).map(|_| Mailbox::new()).collect::<io::Result<Vec<_>>>()?;
     let own = if stage.accept == Accept::Reuseport { networks } else { 0 };
@@ -73,49 +111,51 @@ pub(super) fn run<F: Family, S: Service<Conn: Send> + Sync>(stage: &Stage<'_>, s
     let queues: Vec<Jobs<_>> = (0..payloads).map(|_| Jobs::new()).collect();
     let crew = Crew { stage, failure: Mutex::new(None) };
     thread::scope(|scope| {
-        let mut cursor = 0;
-        let mut start = || {
-            for (number, queue) in queues.iter().enumerate() {
-                crew.start(scope, &mut cursor, format!("payload-{number}"), &stage.cpus.payload, move |counters| {
-                    payload::work(queue, service, counters);
-                    Ok(())
-                })?;
-            }
-            if in_accept {
-                return Ok(());
-            }
-            for (number, mailbox) in mailboxes.iter().enumerate() {
-                let listener = listeners.get(number);
-                let queues = &queues[served_by(stages, number, payloads)];
-                let connections_max = stage.connections_max;
-                crew.start(scope, &mut cursor, format!("network-{number}"), &stage.cpus.network, move |counters| {
-                    let (stop, mailbox) = (None, Some(mailbox));
-                    let network = Network { service, listener, stop, mailbox, connections_max, counters };
-                    run_network::<F, S>(network, queues)
-                })?;
-            }
-            Ok(())
-        };
-        let outcome = start().and_then(|()| {
-            stage.say_started();
-            match (in_accept, stage.accept) {
-                (true, _) => {
-                    let (listener, stop, mailbox) = (Some(stage.listener), Some(stage.stop), mailboxes.first());
-                    let (connections_max, counters) = (stage.connections_max, stage.workers.accept());
-                    let network = Network { service, listener, stop, mailbox, connections_max, counters };
-                    run_network::<F, S>(network, &queues)
-                }
-                (false, Accept::Reuseport) => stage.wait_for_stop(),
-                (false, _) => hand_over(stage, &mailboxes, F::NONBLOCKING),
-            }
+        let _stop = OnDrop(|| {
+            mailboxes.iter().for_each(|mailbox| mailbox.send(Message::Stop, stage.workers.accept()));
+            queues.iter().for_each(Jobs::close);
         });
-        for mailbox in &mailboxes {
-            mailbox.send(Message::Stop, stage.workers.accept());
+        let mut cursor = 0;
+        for (number, queue) in queues.iter().enumerate() {
+            crew.start(scope, &mut cursor, format!("payload-{number}"), &stage.cpus.payload, move |counters| {
+                payload::work(queue, service, counters);
+                Ok(())
+            })?;
         }
-        queues.iter().for_each(Jobs::close);
-        outcome
+        if in_accept {
+            pin(&stage.cpus.accept)?;
+            return run_network::<F, S>(Network { mailbox: mailboxes.first(), ..network }, &queues);
+        }
+        for (number, mailbox) in mailboxes.iter().enumerate() {
+            let (listener, mailbox) = (listeners.get(number), Some(mailbox));
+            let queues = &queues[served_by(stages, number, payloads)];
+            crew.start(scope, &mut cursor, format!("network-{number}"), &stage.cpus.network, move |counters| {
+                run_network::<F, S>(Network { listener, stop: None, mailbox, counters, ..network }, queues)
+            })?;
+        }
+        // Not before: those that it makes would be kept there, too.
+        pin(&stage.cpus.accept)?;
+        match stage.accept {
+            Accept::Reuseport => stage.wait_for_stop(),
+            _ => hand_over(stage, &mailboxes, F::NONBLOCKING),
+        }
     })?;
     crew.failure.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+}
+
+/// Descriptors that are not connections: standard streams, listener, reserve, stop, a mechanism's own, and those that the
+/// process may have inherited.
+const DESCRIPTORS_BESIDE: usize = 1024;
+/// Those of each network thread: mailbox, listener, reserve, its mechanism's own.
+const DESCRIPTORS_PER_NETWORK: usize = 8;
+
+/// Does it, however the scope ends: who waits in other threads is told.
+struct OnDrop<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
 }
 
 /// The payload threads that serve a network thread.
@@ -157,13 +197,15 @@ impl Crew<'_, '_> {
         let slot = self.stage.workers.claim(cursor).ok_or_else(|| io::Error::other("more threads than counters"))?;
         self.stage.workers.accept().syscall(Syscall::Spawn);
         let thread = thread::Builder::new().name(name).spawn_scoped(scope, move || {
+            // However it ends, by a panic too: without it the server would seem to live.
+            let _end = OnDrop(|| {
+                self.stage.end_early();
+                slot.release();
+            });
             if let Err(error) = pin(cpus).and_then(|()| work(&slot.counters)) {
                 let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
                 failure.get_or_insert(error);
-                drop(failure);
-                self.stage.end_early();
             }
-            slot.release();
         });
         thread.map(drop).inspect_err(|_| slot.release())
     }

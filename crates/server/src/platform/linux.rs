@@ -81,6 +81,12 @@ pub(crate) fn pin(cpus: &[usize]) -> io::Result<()> {
     Ok(rustix::thread::sched_setaffinity(None, &set)?)
 }
 
+/// Has sleeps of the calling thread, and of those that it makes, end when they are over: by default a timer may be 50 µs
+/// late, so that wake-ups can be put together.
+pub(crate) fn wake_in_time() {
+    let _ = rustix::thread::set_current_timer_slack(Some(std::num::NonZeroU64::MIN));
+}
+
 /// Lets the calling thread go before all that serve (`true`), or take its turn again. Where it is not permitted, it takes
 /// its turn.
 pub(crate) fn set_precedence(first: bool) {

@@ -11,25 +11,21 @@
 //! - `command`: lines, read without copying; `answer`: what each command does and says
 //! - `store`: the items, their eviction and expiry; `counters`: what `stats` tells
 //! - `turn`: what is taken of the input, and when more must come first
-//! - `outbox`: bytes to send, which stay where they are while the kernel may be reading them
 //! - [`ask`]: the other side: requests, and responses as they come; [`records`]: records that need not be kept to be known
 
 mod answer;
 pub mod ask;
 mod command;
 mod counters;
-mod outbox;
 pub mod records;
 mod store;
 #[cfg(test)]
 mod tests;
 mod turn;
 
-pub use store::Clock;
-
-use crate::Service;
+use crate::outbox::{Outbox, recycle};
+use crate::{Clock, Service};
 use counters::Counters;
-use outbox::{Outbox, recycle};
 use store::Store;
 use turn::Turn;
 

@@ -13,12 +13,7 @@ use quick_cache::sync::{Cache, EntryAction, EntryResult};
 use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
 
 use super::KvConfig;
-
-/// What the server's clock says: seconds since 1970.
-///
-/// It is asked only where time matters: when a time to live is given, when an item has one, and while a delayed
-/// flush is pending. So a plain get reads no clock, and no thread need keep one for it.
-pub type Clock = Box<dyn Fn() -> u32 + Send + Sync>;
+use crate::Clock;
 
 /// A value and what is known of it. A clone shares the bytes.
 #[derive(Clone, Debug)]
@@ -41,6 +36,8 @@ const LONG_AGO: u32 = 1;
 /// Every item of the service.
 pub(super) struct Store {
     cache: Cache<Vec<u8>, Item, Weight, DefaultHashBuilder, Evicted>,
+    /// Asked when a time to live is given, when an item has one, and while a delayed flush is pending: a plain get reads no
+    /// clock, and no thread need keep one for it.
     pub clock: Clock,
     item_max_bytes: usize,
     /// Items with this number or less have been flushed; they are dropped when they are met.

@@ -8,10 +8,10 @@ use std::thread;
 
 use proptest::prelude::*;
 
-use super::outbox::KEPT_BYTES_MAX;
 use super::store::ITEM_OVERHEAD_BYTES;
 use super::turn::{KEYS_BYTES_MAX, LINE_BYTES_MAX, OUTPUT_BYTES_MAX};
 use super::*;
+use crate::outbox::KEPT_BYTES_MAX;
 use recorded::RECORDED;
 
 const NOW: u32 = 1_800_000_000;

@@ -3,12 +3,12 @@
 use std::mem;
 
 /// Empty buffers up to this size are kept for the next answer.
-pub(super) const KEPT_BYTES_MAX: usize = 4 << 10;
+pub(crate) const KEPT_BYTES_MAX: usize = 4 << 10;
 
 /// Bytes to send. What is in `sending` may be being read by the kernel, and is neither moved nor added to until it is
 /// all sent; what is said meanwhile waits.
 #[derive(Debug, Default)]
-pub(super) struct Outbox {
+pub(crate) struct Outbox {
     sending: Vec<u8>,
     sent_bytes: usize,
     waiting: Vec<u8>,
@@ -48,7 +48,7 @@ impl Outbox {
 
 /// Empties a buffer, and gives a big one back.
 #[inline]
-pub(super) fn recycle(buffer: &mut Vec<u8>) {
+pub(crate) fn recycle(buffer: &mut Vec<u8>) {
     buffer.clear();
     if buffer.capacity() > KEPT_BYTES_MAX {
         *buffer = Vec::new();

@@ -1,0 +1,328 @@
+//! The closed loop against a store in this process, and against servers that lie in known ways.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use load::config::{Choice, KvTraffic, Pacing, Phases, Schedule, Think, Timestamps, Transport};
+use load::{Event, LoadConfig, LoadError, Outcome, Sample};
+use wire::kv::{Kv, KvConfig, KvConn};
+use wire::{Service, ServiceSpec};
+
+/// Serves each connection in a thread of its own with `serve`.
+fn server(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let serve = Arc::new(serve);
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let serve = serve.clone();
+            stream.set_nodelay(true).unwrap();
+            thread::spawn(move || serve(stream));
+        }
+    });
+    address
+}
+
+/// A store, whose bytes pass through `change` on their way out.
+fn store(change: fn(&mut Vec<u8>)) -> SocketAddr {
+    let kv = Kv::new(KvConfig::default(), Box::new(|| 1));
+    server(move |mut stream| {
+        let (mut conn, mut inbox) = (KvConn::default(), vec![0; 64 << 10]);
+        while let Ok(count @ 1..) = stream.read(&mut inbox) {
+            kv.receive(&mut conn, &inbox[..count]);
+            let mut response = kv.unsent(&conn).to_vec();
+            kv.sent(&mut conn, response.len());
+            change(&mut response);
+            if stream.write_all(&response).is_err() {
+                return;
+            }
+        }
+    })
+}
+
+/// Answers each request of 16 B with 100 B, until `limit` are.
+fn honest(limit: u32) -> SocketAddr {
+    server(move |mut stream| {
+        for _ in 0..limit {
+            if stream.read_exact(&mut [0; 16]).is_err() || stream.write_all(&[0; 100]).is_err() {
+                return;
+            }
+        }
+    })
+}
+
+fn closed(target: SocketAddr, service: ServiceSpec) -> LoadConfig {
+    LoadConfig {
+        connections: 10,
+        rate_per_s: None,
+        schedule: Schedule::Closed,
+        phases: Phases { ramp_ns: 50_000_000, hold_ns: 0, measure_ns: 200_000_000, drain_ns: 10_000_000_000 },
+        timeout_ns: 10_000_000_000,
+        ..LoadConfig::new(target, service)
+    }
+}
+
+fn fixed(target: SocketAddr) -> LoadConfig {
+    closed(target, ServiceSpec::Fixed { request_bytes: 16, response_bytes: 100 })
+}
+
+fn kv(target: SocketAddr) -> LoadConfig {
+    let traffic = KvTraffic {
+        records: 2_000,
+        value_bytes_min: 10,
+        value_bytes_max: 1_000,
+        get_share: 0.9,
+        keys: Choice::Zipf { exponent: 0.99 },
+    };
+    let service = ServiceSpec::Kv { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 };
+    LoadConfig { kv: Some(traffic), ..closed(target, service) }
+}
+
+fn run(config: &LoadConfig) -> Outcome {
+    load::run(config, &mut |_| ()).unwrap()
+}
+
+/// One outstanding on each connection: the next is due when the response has come, and not before the time to think is over.
+fn assert_closed(samples: &[Sample], connections: u32, think_ns: i64) {
+    let mut used: Vec<u32> = samples.iter().map(|sample| sample.connection).collect();
+    used.sort_unstable();
+    used.dedup();
+    assert_eq!(used.len(), connections as usize, "{used:?}");
+    for connection in used {
+        let these: Vec<&Sample> = samples.iter().filter(|sample| sample.connection == connection).collect();
+        for pair in these.windows(2) {
+            // Rounded to nanoseconds.
+            assert!(pair[1].planned_ns - pair[0].complete_ns >= think_ns - 1, "{pair:?}");
+            assert!(pair[1].planned_ns <= pair[1].sent_ns && pair[1].sent_ns < pair[1].complete_ns, "{pair:?}");
+        }
+    }
+}
+
+#[test]
+fn each_connection_has_one_request_outstanding() {
+    let target = honest(u32::MAX);
+    for clients in [1, 3] {
+        let Outcome { report, samples, connections } = run(&LoadConfig { clients, idle: 5, ..fixed(target) });
+        assert_eq!((report.errors.total(), connections.len()), (0, 15), "{:?}", report.errors);
+        assert_eq!((report.planned, report.completed), (samples.len() as u64, samples.len() as u64));
+        assert_eq!((report.rate_asked_per_s, report.pacing, report.fit.is_none()), (None, None, true));
+        assert_closed(&samples, 10, 0);
+        let closed = report.closed.unwrap();
+        let completed: u64 = closed.completed_by_part.iter().sum();
+        assert_eq!(report.rate_achieved_per_s, completed as f64 / 0.2);
+        assert!(completed.abs_diff(report.completed) <= 20, "{completed} {}: those at the edges", report.completed);
+        assert_eq!(closed.unsampled, 0);
+        assert!(closed.busy_share > 0.0, "{closed:?}");
+        assert_eq!((report.outstanding.after_drain, report.roles), (0, load::config::Roles::OneLoop));
+        assert!(report.memory_bytes_per_connection <= 256.0, "{}", report.memory_bytes_per_connection);
+    }
+}
+
+#[test]
+fn connections_think_between_transactions() {
+    let target = honest(u32::MAX);
+    for exponential in [false, true] {
+        let think = Think { mean_ns: 10_000_000, exponential };
+        let Outcome { report, samples, .. } = run(&LoadConfig { think, clients: 2, ..fixed(target) });
+        assert_eq!(report.errors.total(), 0);
+        assert_closed(&samples, 10, if exponential { 0 } else { 10_000_000 });
+        // Ten connections that think for 10 ms: at most a thousand a second, and by chance a few more.
+        assert!(
+            report.rate_achieved_per_s < if exponential { 1_400.0 } else { 1_050.0 },
+            "{}",
+            report.rate_achieved_per_s
+        );
+        assert_eq!(report.closed.unwrap().think_ns, 10_000_000);
+    }
+}
+
+#[test]
+fn values_are_stored_and_verified() {
+    let mut prepared = 0;
+    let mut connected = false;
+    let config = kv(store(|_| ()));
+    let outcome = load::run(&config, &mut |event| match event {
+        Event::Preparing { done, total: 2_000 } => prepared = done,
+        Event::Connected { .. } => connected = true,
+        _ => {}
+    });
+    let Outcome { report, samples, .. } = outcome.unwrap();
+    assert!(connected && prepared <= 2_000);
+    assert_eq!(report.errors.total(), 0, "{:?}", report.errors);
+    assert_closed(&samples, 10, 0);
+    assert!(report.memory_bytes_per_connection <= 256.0, "{}", report.memory_bytes_per_connection);
+}
+
+#[test]
+fn a_store_that_lies_is_found_out() {
+    // A bit of what a value ends with; sets are answered as they should be.
+    let target = store(|response| {
+        if response.starts_with(b"VALUE") {
+            let at = response.len() - b"x\r\nEND\r\n".len();
+            response[at] ^= 1;
+        }
+    });
+    let report = run(&kv(target)).report;
+    assert!(report.errors.wrong > 0, "{:?}", report.errors);
+    assert_eq!(report.errors.wrong, report.errors.total());
+    assert!(report.completed > report.connections.into(), "a wrong value ends no connection");
+
+    let report = run(&kv(store(|response| {
+        if response.starts_with(b"VALUE") {
+            *response = b"END\r\n".to_vec();
+        }
+    })))
+    .report;
+    assert!(report.errors.miss > 0 && report.errors.miss == report.errors.total(), "{:?}", report.errors);
+
+    let report = run(&kv(store(|response| {
+        if response.starts_with(b"VALUE") {
+            *response = b"SERVER_ERROR busy\r\n".to_vec();
+        }
+    })))
+    .report;
+    assert!(report.errors.rejected > 0 && report.errors.rejected == report.errors.total(), "{:?}", report.errors);
+
+    let started = Instant::now();
+    let report = run(&kv(store(|response| {
+        if response.starts_with(b"VALUE") {
+            *response = b"HTTP/1.1 200 OK\r\n".to_vec();
+        }
+    })))
+    .report;
+    assert_eq!((report.errors.wrong, report.errors.total()), (10, 10), "each connection ends: {:?}", report.errors);
+    assert!(started.elapsed() < Duration::from_secs(8), "nothing is left to wait for");
+}
+
+#[test]
+fn a_data_set_that_is_not_stored_is_no_trial() {
+    // Verifies connections, and has no room for more.
+    let target = server(|stream| {
+        let mut lines = BufReader::new(stream.try_clone().unwrap()).split(b'\n');
+        let mut stream = stream;
+        let mut number = 0;
+        // A command and its value; values may have line ends in them, so that what is counted is commands.
+        while let Some(Ok(line)) = lines.next() {
+            if !line.starts_with(b"set record-") {
+                continue;
+            }
+            number += 1;
+            let answer: &[u8] = if number <= 3 { b"STORED\r\n" } else { b"SERVER_ERROR out of memory\r\n" };
+            if stream.write_all(answer).is_err() {
+                return;
+            }
+        }
+    });
+    let error = load::run(&kv(target), &mut |_| ()).unwrap_err();
+    assert!(matches!(error, LoadError::Store { number: 3, total: 2_000, class: "rejected" }), "{error}");
+}
+
+#[test]
+fn what_is_not_answered_is_a_timeout_and_what_ends_is_counted_once() {
+    let mut config = fixed(server(|mut stream| {
+        for number in 0.. {
+            if stream.read_exact(&mut [0; 16]).is_err() {
+                return;
+            }
+            // From the fourth on only a part.
+            let bytes = if number < 3 { 100 } else { 99 };
+            if stream.write_all(&vec![0; bytes]).is_err() {
+                return;
+            }
+        }
+    }));
+    config.phases = Phases { ramp_ns: 0, drain_ns: 50_000_000, ..config.phases };
+    let Outcome { report, .. } = run(&config);
+    assert_eq!((report.errors.timeout, report.errors.total()), (10, 10), "{:?}", report.errors);
+    assert_eq!((report.outstanding.at_end, report.outstanding.after_drain), (10, 10));
+    assert_eq!(report.planned - report.completed, 10);
+
+    let started = Instant::now();
+    let mut config = fixed(honest(50));
+    config.phases.measure_ns = 20_000_000_000;
+    let Outcome { report, .. } = run(&config);
+    assert!(started.elapsed() < Duration::from_secs(10), "neither the window nor the drain is waited for");
+    assert_eq!(report.errors.short + report.errors.reset, 10, "{:?}", report.errors);
+    assert_eq!(report.errors.total(), 10, "{:?}", report.errors);
+}
+
+#[test]
+fn requests_that_a_socket_does_not_take_at_once_arrive_whole() {
+    let request_bytes = 8 << 20;
+    let target = server(move |mut stream| {
+        let mut request = vec![0; request_bytes];
+        while stream.read_exact(&mut request).is_ok() {
+            if request.iter().any(|&byte| byte != 0x5a) || stream.write_all(&[1]).is_err() {
+                return;
+            }
+        }
+    });
+    let service = ServiceSpec::Fixed { request_bytes: request_bytes as u32, response_bytes: 1 };
+    let Outcome { report, samples, .. } = run(&LoadConfig { connections: 2, ..closed(target, service) });
+    assert_eq!(report.errors.total(), 0, "{:?}", report.errors);
+    assert_closed(&samples, 2, 0);
+}
+
+#[test]
+fn the_same_seed_asks_for_the_same() {
+    let asked = |seed| {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let target = server(move |mut stream| {
+            // One connection: its greeting, its data set, then what the seed says.
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            let mut line = Vec::new();
+            while matches!(reader.read_until(b'\n', &mut line), Ok(1..)) {
+                let words: Vec<String> = String::from_utf8_lossy(&line).split_whitespace().map(str::to_owned).collect();
+                line.clear();
+                if words[0] == "set" {
+                    reader.read_exact(&mut vec![0; words[4].parse::<usize>().unwrap() + 2]).unwrap();
+                }
+                sender.send(words[..2].join(" ")).unwrap();
+                let answer: &[u8] = if words[0] == "set" { b"STORED\r\n" } else { b"END\r\n" };
+                if stream.write_all(answer).is_err() {
+                    return;
+                }
+            }
+        });
+        run(&LoadConfig { connections: 1, seed, ..kv(target) });
+        receiver.iter().skip(2_001).take(100).collect::<Vec<_>>()
+    };
+    assert_eq!(asked(3), asked(3));
+    assert_ne!(asked(3), asked(4));
+}
+
+#[test]
+fn what_makes_no_sense_in_a_closed_loop_is_refused() {
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let traffic = kv(address).kv.unwrap();
+    for (wrong, names) in [
+        (LoadConfig { rate_per_s: Some(1.0), ..fixed(address) }, "rate"),
+        (LoadConfig { transport: Transport::Udp, ..fixed(address) }, "transport"),
+        (LoadConfig { active: 0.5, ..fixed(address) }, "active"),
+        (LoadConfig { choice: Choice::Zipf { exponent: 1.0 }, ..fixed(address) }, "choice"),
+        (LoadConfig { timestamps: Timestamps::Kernel, ..fixed(address) }, "timestamps"),
+        (LoadConfig { pacing: Pacing::Spin, ..fixed(address) }, "pacing"),
+        (LoadConfig { schedule: Schedule::Poisson, rate_per_s: Some(1.0), ..kv(address) }, "service"),
+        (LoadConfig { schedule: Schedule::Poisson, ..fixed(address) }, "rate"),
+        (
+            LoadConfig {
+                schedule: Schedule::Poisson,
+                rate_per_s: Some(1.0),
+                think: Think { mean_ns: 1, exponential: false },
+                ..fixed(address)
+            },
+            "think",
+        ),
+        (LoadConfig { kv: None, ..kv(address) }, "kv"),
+        (LoadConfig { kv: Some(traffic.clone()), ..fixed(address) }, "kv"),
+        (LoadConfig { kv: Some(KvTraffic { records: 0, ..traffic.clone() }), ..kv(address) }, "records"),
+        (LoadConfig { kv: Some(KvTraffic { value_bytes_min: 2_000, ..traffic.clone() }), ..kv(address) }, "value size"),
+        (LoadConfig { kv: Some(KvTraffic { get_share: 1.1, ..traffic }), ..kv(address) }, "get share"),
+    ] {
+        let error = load::run(&wrong, &mut |_| ()).unwrap_err();
+        assert!(matches!(&error, LoadError::Config(why) if why.contains(names)), "{names}: {error}");
+    }
+}

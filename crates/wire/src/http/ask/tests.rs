@@ -1,0 +1,204 @@
+//! Responses in any pieces, and requests that our own service takes.
+
+use super::*;
+use crate::Service;
+use crate::http::{Content, Http, HttpConn};
+
+/// Reads a stream in pieces of such a size; what came of it, the end of the connection included.
+fn read(stream: &[u8], piece_bytes: usize, is_head: bool) -> Vec<Result<Response, Garbage>> {
+    let (mut reader, mut responses) = (Reader::default(), Vec::new());
+    for mut piece in stream.chunks(piece_bytes) {
+        while !piece.is_empty() {
+            let (taken_bytes, response) = reader.read(piece, is_head);
+            assert!(reader.kept.len() <= head::HEAD_BYTES_MAX);
+            responses.extend(response);
+            piece = &piece[taken_bytes..];
+        }
+    }
+    responses.extend(reader.end());
+    responses
+}
+
+fn stays(status: u16, body_bytes: u64) -> Result<Response, Garbage> {
+    Ok(Response { status, body_bytes, closes: false })
+}
+
+fn ends(status: u16, body_bytes: u64) -> Result<Response, Garbage> {
+    Ok(Response { status, body_bytes, closes: true })
+}
+
+#[test]
+fn responses_are_read_in_any_pieces() {
+    let stream = b"HTTP/1.1 200 OK\r\nServer: nginx/1.22.1\r\nContent-Length: 5\r\nConnection: keep-alive\r\n\r\nHTTP/\
+        HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\n\r\n0\r\n\r\n00b\r\nhello world\r\n0\r\nTrailer: a\r\n\r\n\
+        HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n\
+        HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n\
+        HTTP/1.1 304 Not Modified\r\nContent-Length: 1000\r\n\r\n\
+        HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 1\r\n\r\nx\
+        HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\nx\
+        HTTP/1.1 200 \r\nConnection: x, close\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nxy\
+        HTTP/1.1 200 OK\r\n\r\nall the rest\r\n\r\n";
+    for piece_bytes in 1..=stream.len() {
+        assert_eq!(
+            read(stream, piece_bytes, false),
+            [
+                stays(200, 5),
+                stays(200, 16),
+                stays(404, 0),
+                stays(204, 0),
+                stays(304, 0),
+                stays(200, 1),
+                ends(200, 1),
+                ends(200, 2),
+                ends(200, 16)
+            ],
+            "in pieces of {piece_bytes}"
+        );
+    }
+}
+
+#[test]
+fn a_response_to_head_has_no_body() {
+    let stream = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
+        HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n";
+    for piece_bytes in 1..=stream.len() {
+        assert_eq!(read(stream, piece_bytes, true), [stays(200, 0), stays(200, 0), ends(200, 0)]);
+    }
+}
+
+#[test]
+fn what_is_no_response_is_garbage() {
+    for stream in [
+        &b"VALUE k 0 1\r\n\r\n"[..],
+        b"\r\n",
+        b"HTTP/1.1 200 OK\n\n",
+        b"HTTP/2.0 200 OK\r\n\r\n",
+        b"HTTP/1.1 20 OK\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nA : b\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
+        &[&b"HTTP/1.1 200 OK\r\nA: "[..], &[b'a'; 40_000]].concat(),
+        &b"HTTP/1.1 200 OK\r\n".iter().chain(&b"A: b\r\n".repeat(101)).chain(b"\r\n").copied().collect::<Vec<_>>(),
+        &[&b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;"[..], &[b'a'; 2000]].concat(),
+        // Cut short.
+        b"HTTP/1.1 200 OK\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabcd",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n0\r\n",
+    ] {
+        let text = String::from_utf8_lossy(stream);
+        for piece_bytes in [stream.len(), 1] {
+            let responses = read(stream, piece_bytes, false);
+            assert!(matches!(responses[0], Err(Garbage(_))), "{text}: {responses:?}");
+        }
+    }
+}
+
+#[test]
+fn a_connection_that_ends_between_responses_is_no_garbage() {
+    assert_eq!(read(b"", 1, false), []);
+    assert_eq!(read(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx", 7, false), [stays(200, 1)]);
+}
+
+#[test]
+fn what_was_expected_is_told_from_what_was_not() {
+    let response = Response { status: 200, body_bytes: 5, closes: false };
+    assert!(Expected { status: 200, body_bytes: Some(5) }.is(&response));
+    assert!(Expected { status: 200, body_bytes: None }.is(&response));
+    assert!(!Expected { status: 200, body_bytes: Some(6) }.is(&response));
+    assert!(!Expected { status: 204, body_bytes: None }.is(&response));
+}
+
+#[test]
+fn urls_are_read() {
+    for (url, host, port, authority, target) in [
+        ("http://127.0.0.1:8080/a?b=c", "127.0.0.1", 8080, "127.0.0.1:8080", "/a?b=c"),
+        ("HTTP://host", "host", 80, "host", "/"),
+        ("http://host?b", "host", 80, "host", "/?b"),
+        ("http://[::1]:81/", "::1", 81, "[::1]:81", "/"),
+        ("http://[::1]/a:b", "::1", 80, "[::1]", "/a:b"),
+    ] {
+        let url: Url = url.parse().unwrap();
+        assert_eq!((&*url.host, url.port, &*url.authority, &*url.target), (host, port, authority, target));
+    }
+    for url in [
+        "",
+        "host",
+        "https://host/",
+        "http://",
+        "http:///a",
+        "http://h:x/",
+        "http://h:70000/",
+        "http://u@h/",
+        "http://h/#a",
+    ] {
+        let error = url.parse::<Url>().unwrap_err().to_string();
+        assert!(error.starts_with(&format!("{url}: not a URL as http://")), "{error}");
+    }
+}
+
+#[test]
+fn requests_are_built_once_and_are_one_each() {
+    let url: Url = "http://h:81/a?b".parse().unwrap();
+    let get = Request::new("GET", &url, &[("User-Agent", "m"), ("Accept", "*/*")], false).unwrap();
+    assert_eq!(get.bytes(), b"GET /a?b HTTP/1.1\r\nHost: h:81\r\nUser-Agent: m\r\nAccept: */*\r\n\r\n");
+    let head = Request::new("HEAD", &url, &[("host", "other")], true).unwrap();
+    assert_eq!(head.bytes(), b"HEAD /a?b HTTP/1.1\r\nConnection: close\r\nhost: other\r\n\r\n");
+    assert!(head.is_head() && !get.is_head());
+
+    let with = |target: &str| Url { target: target.to_owned(), ..url.clone() };
+    for (method, url, headers) in [
+        ("GET", &with("/a b"), &[][..]),
+        ("GET", &with("/a HTTP/1.1\r\nHost: h\r\n\r\nGET /b"), &[]),
+        ("G T", &url, &[]),
+        ("", &url, &[]),
+        ("GET", &url, &[("A", "b\r\nC: d")]),
+        ("GET", &url, &[("A", "b\r\n\r\nGET / HTTP/1.1")]),
+        ("GET", &url, &[("A\r\nB", "c")]),
+        ("GET", &url, &[("A b", "c")]),
+        ("GET", &url, &[("A", "\0")]),
+        ("GET", &url, &[("Host", "h"), ("Host", "h")]),
+        ("GET", &url, &[("content-length", "5")]),
+        ("GET", &url, &[("Transfer-Encoding", "chunked")]),
+        ("GET", &url, &[("Connection", "close")]),
+        ("GET", &url, &[("Expect", "100-continue")]),
+    ] {
+        let error = Request::new(method, url, headers, false).unwrap_err().to_string();
+        assert!(error.contains("not a request"), "{error}");
+    }
+}
+
+#[test]
+fn requests_are_what_the_service_takes() {
+    let http = Http::new(Content::generated(), Box::new(|| 1));
+    let (mut conn, mut reader) = (HttpConn::default(), Reader::default());
+    for (method, path, status, length) in [
+        ("GET", "/bytes/100000", 200, 100_000),
+        ("HEAD", "/bytes/100000", 200, 0),
+        ("GET", "/bytes/0", 200, 0),
+        ("GET", "/none", 404, 14),
+        ("POST", "/", 405, 23),
+    ] {
+        let url: Url = format!("http://h{path}").parse().unwrap();
+        let request = Request::new(method, &url, &[], false).unwrap();
+        for _ in 0..3 {
+            assert_eq!(http.receive(&mut conn, request.bytes()), 1);
+            let response = loop {
+                let unsent = http.unsent(&conn);
+                let count = unsent.len().min(33_333);
+                let (taken_bytes, response) = reader.read(&unsent[..count], request.is_head());
+                assert_eq!(taken_bytes, count);
+                http.sent(&mut conn, count);
+                if let Some(response) = response {
+                    break response;
+                }
+            };
+            assert!(Expected { status, body_bytes: Some(length) }.is(&response.unwrap()), "{path}: {response:?}");
+        }
+    }
+}

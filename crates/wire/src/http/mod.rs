@@ -1,0 +1,119 @@
+//! HTTP/1.1 (RFC 9112) for content in memory: GET and HEAD, connections that stay, pipelined requests.
+//!
+//! The parser is `httparse`. Where it is lenient we are not: a line ends with CR LF, a request has one `Host` and at most
+//! one way to say how long its body is. After what cannot be understood the connection ends, for where the next request
+//! begins would be a guess. What is left out, and answered as the RFC wants it: ranges and conditions (ignored), other
+//! methods (405, or 501 if they are unknown), versions but 1.0 and 1.1 (505), transfer codings but `chunked` (501).
+//!
+//! A client cannot make us keep more than a head (32 KiB, 431 or 414 beyond it) besides what is read at once; bodies of
+//! requests are thrown away as they come, up to 1 MiB (413). Time is not seen here: who would end connections that take
+//! too long must do so where they wait for input, with the time since the last request was completed.
+//!
+//! # Layout
+//! - `head`: a request's head, `target`: the path it names, `chunked`: bodies in chunks
+//! - `content`: what there is to be had; `answer`, `status`, `date`: what is said of it
+//! - `turn`: what is taken of the input, and when more must come first
+//! - [`ask`]: the other side: requests, and responses as they come
+
+mod answer;
+pub mod ask;
+mod chunked;
+mod content;
+mod date;
+mod head;
+mod status;
+mod target;
+#[cfg(test)]
+mod tests;
+mod turn;
+
+pub use content::{Content, ContentError, GENERATED_BYTES_MAX};
+
+use crate::outbox::{Outbox, recycle};
+use crate::{Clock, Service};
+use turn::Turn;
+
+/// The service, shared by all threads.
+pub struct Http {
+    content: Content,
+    /// For the date, asked once in a turn that says something.
+    clock: Clock,
+}
+
+/// A connection. While it is idle nothing of it is on the heap but a small buffer, once it was used.
+#[derive(Debug, Default)]
+pub struct HttpConn {
+    /// Heads, and small content behind them.
+    outbox: Outbox,
+    /// Input that could not be taken yet.
+    input: Vec<u8>,
+    turn: Turn,
+}
+
+impl Http {
+    /// Serves this content. It never looks at a clock but the one given.
+    pub fn new(content: Content, clock: Clock) -> Self {
+        Self { content, clock }
+    }
+
+    /// Takes what can be taken of the input that was kept.
+    fn go_on(&self, conn: &mut HttpConn) -> u64 {
+        let (taken_bytes, requests) = self.take(&mut conn.turn, &conn.input, conn.outbox.room());
+        if taken_bytes == conn.input.len() || conn.turn.is_over() {
+            recycle(&mut conn.input);
+        } else {
+            conn.input.drain(..taken_bytes);
+        }
+        requests
+    }
+}
+
+impl Service for Http {
+    type Conn = HttpConn;
+
+    #[inline]
+    fn receive(&self, conn: &mut HttpConn, input: &[u8]) -> u64 {
+        if conn.turn.is_over() {
+            return 0;
+        }
+        if !conn.input.is_empty() {
+            conn.input.extend_from_slice(input);
+            return self.go_on(conn);
+        }
+        let (taken_bytes, requests) = self.take(&mut conn.turn, input, conn.outbox.room());
+        if taken_bytes < input.len() && !conn.turn.is_over() {
+            conn.input.extend_from_slice(&input[taken_bytes..]);
+        }
+        requests
+    }
+
+    /// Heads and small content first. Nothing is added to them while larger content waits behind them.
+    #[inline]
+    fn unsent<'a>(&'a self, conn: &'a HttpConn) -> &'a [u8] {
+        match (conn.outbox.unsent(), conn.turn.sending) {
+            ([], Some(body)) => self.content.from(body.found, body.at_bytes),
+            (unsent, _) => unsent,
+        }
+    }
+
+    #[inline]
+    fn sent(&self, conn: &mut HttpConn, count: usize) -> u64 {
+        if !conn.outbox.is_empty() {
+            conn.outbox.sent(count);
+        } else if let Some(body) = &mut conn.turn.sending {
+            body.at_bytes += count as u64;
+            if body.at_bytes >= self.content.total_bytes(body.found) {
+                conn.turn.sending = None;
+            }
+        }
+        if conn.outbox.is_empty() && conn.turn.sending.is_none() && !conn.input.is_empty() {
+            return self.go_on(conn);
+        }
+        0
+    }
+
+    #[inline]
+    fn is_over(&self, conn: &HttpConn) -> bool {
+        conn.turn.is_over()
+    }
+}

@@ -1,0 +1,168 @@
+//! What a request's target names.
+
+use std::borrow::Cow;
+
+/// The path of a target, in origin form or absolute form; not decoded, without query. `None` if it is in neither form.
+#[inline]
+pub(super) fn path(target: &str) -> Option<&[u8]> {
+    let bytes = target.as_bytes();
+    let path = match bytes.first() {
+        Some(b'/') => bytes,
+        _ => absolute(bytes)?,
+    };
+    match memchr::memchr2(b'?', b'#', path) {
+        None => Some(path),
+        // What is behind a # is for the client only, and does not belong here.
+        Some(_) if memchr::memchr(b'#', path).is_some() => None,
+        Some(0) => Some(b"/"),
+        Some(end) => Some(&path[..end]),
+    }
+}
+
+/// What is behind the host of `http://HOST/PATH`.
+fn absolute(target: &[u8]) -> Option<&[u8]> {
+    let scheme_bytes = target.windows(3).position(|three| three == b"://")?;
+    let (scheme, rest) = target.split_at(scheme_bytes);
+    if !scheme.eq_ignore_ascii_case(b"http") && !scheme.eq_ignore_ascii_case(b"https") {
+        return None;
+    }
+    let rest = &rest[3..];
+    let host_bytes = rest.iter().position(|byte| b"/?#".contains(byte)).unwrap_or(rest.len());
+    match (host_bytes, &rest[host_bytes..]) {
+        (0, _) => None,
+        (_, []) => Some(b"/"),
+        (_, path) => Some(path),
+    }
+}
+
+/// The path as content is filed under: decoded, without `.`, `..` and empty segments. `None` if it leads out of the root,
+/// holds a zero byte, or is not encoded as it should be.
+pub(super) fn normal(path: &[u8]) -> Option<Vec<u8>> {
+    // Decoded first: a slash or a dot is one, however it was written.
+    resolve(&decode(path)?)
+}
+
+fn resolve(decoded: &[u8]) -> Option<Vec<u8>> {
+    if decoded.first() != Some(&b'/') || decoded.contains(&0) {
+        return None;
+    }
+    let mut normal = Vec::with_capacity(decoded.len());
+    let mut is_folder = false;
+    for segment in decoded[1..].split(|&byte| byte == b'/') {
+        is_folder = matches!(segment, b"" | b"." | b"..");
+        match segment {
+            b"" | b"." => {}
+            b".." => normal.truncate(normal.iter().rposition(|&byte| byte == b'/')?),
+            name => {
+                normal.push(b'/');
+                normal.extend_from_slice(name);
+            }
+        }
+    }
+    if is_folder {
+        normal.push(b'/');
+    }
+    Some(normal)
+}
+
+/// Whether content may be filed under it: it is what [`normal`] makes of itself, encoding aside.
+pub(super) fn is_normal(path: &[u8]) -> bool {
+    resolve(path).is_some_and(|resolved| resolved == path)
+}
+
+fn decode(path: &[u8]) -> Option<Cow<'_, [u8]>> {
+    if memchr::memchr(b'%', path).is_none() {
+        return Some(Cow::Borrowed(path));
+    }
+    let (mut decoded, mut rest) = (Vec::with_capacity(path.len()), path);
+    while let Some((&byte, after)) = rest.split_first() {
+        (decoded, rest) = match (byte, after) {
+            (b'%', [high, low, after @ ..]) => {
+                let digit = |byte: u8| (byte as char).to_digit(16);
+                decoded.push((digit(*high)? * 16 + digit(*low)?) as u8);
+                (decoded, after)
+            }
+            (b'%', _) => return None,
+            _ => {
+                decoded.push(byte);
+                (decoded, after)
+            }
+        };
+    }
+    Some(Cow::Owned(decoded))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn paths_are_found_in_targets() {
+        for (target, expected) in [
+            ("/", Some("/")),
+            ("/a/b?c=/d", Some("/a/b")),
+            ("/a?b#c", None),
+            ("/a#c", None),
+            ("http://host", Some("/")),
+            ("HTTP://host:80/a?b", Some("/a")),
+            ("https://host?b", Some("/")),
+            ("http:///a", None),
+            ("ftp://host/a", None),
+            ("*", None),
+            ("host:80", None),
+            ("a/b", None),
+        ] {
+            assert_eq!(path(target), expected.map(str::as_bytes), "{target}");
+        }
+    }
+
+    #[test]
+    fn paths_stay_within_the_root() {
+        for (path, expected) in [
+            ("/", Some("/")),
+            ("//a///b", Some("/a/b")),
+            ("/a/", Some("/a/")),
+            ("/a/.", Some("/a/")),
+            ("/./a", Some("/a")),
+            ("/a/..", Some("/")),
+            ("/a/b/../c", Some("/a/c")),
+            ("/..", None),
+            ("/../etc/passwd", None),
+            ("/a/../../etc/passwd", None),
+            ("/a/%2e%2e/%2E./etc/passwd", None),
+            ("/%2e%2e%2fetc/passwd", None),
+            ("/..%2fetc/passwd", None),
+            ("/a//../..", None),
+            ("/...", Some("/...")),
+            ("/..\\a", Some("/..\\a")),
+            ("/%41%7a", Some("/Az")),
+            // Decoded once.
+            ("/%252e%252e/a", Some("/%2e%2e/a")),
+            ("/a%00b", None),
+            ("/%", None),
+            ("/%4", None),
+            ("/%+4", None),
+            ("/%zz", None),
+            ("a", None),
+            ("", None),
+        ] {
+            assert_eq!(normal(path.as_bytes()).as_deref(), expected.map(str::as_bytes), "{path}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_normal_has_nothing_left_to_resolve(path in r"/([./\\a]|%2e|%2f|%5c|%25){0,20}") {
+            if let Some(normal) = normal(path.as_bytes()) {
+                prop_assert_eq!(normal[0], b'/');
+                let mut segments = normal[1..].split(|&byte| byte == b'/').peekable();
+                while let Some(segment) = segments.next() {
+                    prop_assert!(segment != b"." && segment != b"..", "{:?}", normal);
+                    prop_assert!(!segment.is_empty() || segments.peek().is_none(), "{:?}", normal);
+                }
+            }
+        }
+    }
+}

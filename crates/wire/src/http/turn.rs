@@ -1,0 +1,140 @@
+//! One turn of a connection: requests are taken from the input and answered until one is incomplete, or enough is said.
+
+use super::Http;
+use super::answer::{Answer, Body, Now};
+use super::chunked::{Chunked, Malformed, Part};
+use super::head::{Connection, Framing, Scan, parse};
+use super::status::Status;
+
+/// Once a turn has said so much, the rest waits until that is sent.
+pub(super) const OUTPUT_BYTES_MAX: usize = 256 << 10;
+/// Largest body of a request, chunks' sizes included: it is of no use to anyone. nginx's default.
+pub(super) const BODY_BYTES_MAX: u64 = 1 << 20;
+
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// How far a connection is.
+#[derive(Debug, Default)]
+pub(super) struct Turn {
+    scan: Scan,
+    /// A request's body is coming, and is thrown away.
+    body: Option<Unwanted>,
+    /// Content that is sent from where it is kept. Until it is, nothing more is taken.
+    pub sending: Option<Body>,
+    over: bool,
+}
+
+/// A body that is coming, and what is said after it.
+#[derive(Debug)]
+struct Unwanted {
+    left: Left,
+    answer: Answer,
+}
+
+#[derive(Debug)]
+enum Left {
+    Bytes(u64),
+    Chunks { chunked: Chunked, came_bytes: u64 },
+}
+
+impl Turn {
+    /// Whether nothing more is taken, ever.
+    #[inline]
+    pub fn is_over(&self) -> bool {
+        self.over
+    }
+}
+
+impl Http {
+    /// Takes what can be taken of `input` and answers it: how many bytes that were, and how many requests.
+    #[inline]
+    pub(super) fn take(&self, turn: &mut Turn, input: &[u8], out: &mut Vec<u8>) -> (usize, u64) {
+        let (mut at, mut requests) = (0, 0);
+        let mut now = Now::new(&self.clock);
+        while !turn.over && turn.sending.is_none() && out.len() < OUTPUT_BYTES_MAX && at < input.len() {
+            let rest = &input[at..];
+            let taken = match turn.body {
+                None => self.take_head(turn, rest, out),
+                Some(ref mut body) => body.take(rest),
+            };
+            let answer = match taken {
+                Ok(None) => break,
+                Ok(Some((taken_bytes, answer))) => {
+                    at += taken_bytes;
+                    answer
+                }
+                Err(status) => Some(Answer::last(status)),
+            };
+            if let Some(answer) = answer {
+                turn.body = None;
+                turn.sending = self.say(answer, &mut now, out);
+                turn.over = answer.connection == Connection::Ends;
+                requests += 1;
+            }
+        }
+        (at, requests)
+    }
+
+    /// Takes a head, and the answer if no body follows; `None` if it is not all there.
+    #[inline]
+    fn take_head(
+        &self,
+        turn: &mut Turn,
+        rest: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Option<(usize, Option<Answer>)>, Status> {
+        if turn.scan.is_new() {
+            match rest {
+                // Left over from an earlier body by clients that count wrong (RFC 9112 section 2.2).
+                [b'\r', b'\n', ..] => return Ok(Some((2, None))),
+                [b'\r'] => return Ok(None),
+                // No method begins like this, but TLS does. It would wait for an answer.
+                [first, ..] if !first.is_ascii_graphic() => return Err(Status::BadRequest),
+                _ => {}
+            }
+        }
+        let Some(head_bytes) = turn.scan.find(rest)? else { return Ok(None) };
+        turn.scan = Scan::default();
+        let head = parse(&rest[..head_bytes])?;
+        let answer = match self.answer(&head) {
+            Ok(answer) if head.body != Framing::Length(0) => answer,
+            Ok(answer) | Err(answer) => return Ok(Some((head_bytes, Some(answer)))),
+        };
+        if head.waits {
+            out.extend_from_slice(CONTINUE);
+        }
+        let left = match head.body {
+            Framing::Length(bytes) => Left::Bytes(bytes),
+            Framing::Chunked => Left::Chunks { chunked: Chunked::default(), came_bytes: 0 },
+        };
+        turn.body = Some(Unwanted { left, answer });
+        Ok(Some((head_bytes, None)))
+    }
+}
+
+impl Unwanted {
+    /// Takes some of the body, and the answer if that was the last of it; `None` if more must come first.
+    fn take(&mut self, rest: &[u8]) -> Result<Option<(usize, Option<Answer>)>, Status> {
+        match &mut self.left {
+            Left::Bytes(left) => {
+                let taken_bytes = rest.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+                *left -= taken_bytes as u64;
+                Ok(Some((taken_bytes, (*left == 0).then_some(self.answer))))
+            }
+            Left::Chunks { chunked, came_bytes } => {
+                let taken = chunked.take(rest).map_err(|Malformed| Status::BadRequest)?;
+                let Some((taken_bytes, part)) = taken else { return Ok(None) };
+                // A chunk counts when it begins, so that its pieces make no difference.
+                *came_bytes = match part {
+                    Part::Size(bytes) => came_bytes.saturating_add(bytes).saturating_add(taken_bytes as u64),
+                    Part::Other | Part::Last => *came_bytes + taken_bytes as u64,
+                    Part::Content => *came_bytes,
+                };
+                if *came_bytes > BODY_BYTES_MAX {
+                    return Err(Status::ContentTooLarge);
+                }
+                Ok(Some((taken_bytes, (part == Part::Last).then_some(self.answer))))
+            }
+        }
+    }
+}
