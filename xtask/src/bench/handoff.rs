@@ -53,16 +53,19 @@ fn switch_us() -> anyhow::Result<f64> {
     std::thread::scope(|scope| {
         let run = |odd: u32| {
             rustix::thread::sched_setaffinity(None, &cpu)?;
-            let mut turn = turn.lock().expect("nobody panics");
-            while *turn < TURNS {
-                if *turn % 2 == odd {
-                    *turn += 1;
-                    changed.notify_one();
-                } else {
+            loop {
+                let mut turn = turn.lock().expect("nobody panics");
+                while *turn % 2 != odd {
                     turn = changed.wait(turn).expect("nobody panics");
                 }
+                let is_last = *turn >= TURNS;
+                *turn += 1;
+                drop(turn);
+                changed.notify_one();
+                if is_last {
+                    return Ok::<(), rustix::io::Errno>(());
+                }
             }
-            Ok::<(), rustix::io::Errno>(())
         };
         let threads = [0, 1].map(|odd| scope.spawn(move || run(odd)));
         threads.into_iter().try_for_each(|thread| thread.join().expect("nobody panics"))
