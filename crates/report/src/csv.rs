@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use lab::record::{Run, TrialRecord};
+use lab::transport::Transport;
 use load::config::Schedule;
 use load::report::{KernelReport, Measured};
 use serde::Serialize;
@@ -18,6 +19,7 @@ struct Row {
     repeat: u32,
     architecture: String,
     accept: Option<Accept>,
+    transport: Transport,
     connections: u32,
     active: f64,
     idle: u32,
@@ -103,6 +105,7 @@ fn row(record: &TrialRecord) -> Row {
         repeat: trial.repeat,
         architecture: trial.architecture.to_string(),
         accept: trial.serve.ours().map(|serve| serve.accept),
+        transport: trial.workload.transport,
         connections: trial.workload.connections,
         active: trial.workload.active,
         idle: trial.workload.idle,

@@ -188,6 +188,7 @@ fn comparison(run: &Run, workload: &Workload) -> Comparison {
 pub(crate) fn order(a: &Workload, b: &Workload) -> std::cmp::Ordering {
     (a.connections, a.idle)
         .cmp(&(b.connections, b.idle))
+        .then(a.transport.cmp(&b.transport))
         .then(b.active.total_cmp(&a.active))
         .then(a.rate_per_s.total_cmp(&b.rate_per_s))
 }
@@ -226,6 +227,7 @@ pub(crate) fn title(workload: &Workload) -> String {
         Some((request_bytes, response_bytes)) => format!("{} -> {}", Size(request_bytes), Size(response_bytes)),
         None => workload.service.name().to_owned(),
     });
+    words.extend(workload.transport.words().map(str::to_owned));
     if let Some(work) = workload.work {
         words.push(format!("work {}", Work(work)));
     }

@@ -93,6 +93,6 @@ impl Stage<'_> {
     /// Stops the server from within, because something failed. Whoever accepts, or waits for the order, returns.
     fn end_early(&self) {
         let _ = rustix::io::write(self.stopper, &[1]);
-        let _ = rustix::net::shutdown(self.listener, rustix::net::Shutdown::Both);
+        crate::socket::shut_down(self.listener);
     }
 }
