@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use load::config::{Choice, KvTraffic, Pacing, Phases, Schedule, Think, Timestamps, Transport};
+use load::config::{Choice, KvTraffic, Pacing, Phases, Schedule, Think, Timestamps};
 use load::{Event, LoadConfig, LoadError, Outcome, Sample};
 use wire::kv::{Kv, KvConfig, KvConn};
 use wire::{Service, ServiceSpec};
