@@ -299,8 +299,8 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
                 self.read_later(token);
                 Ok(())
             }
-            // From another stage: the room may have been reported before it told us.
-            (None, Some(Interest::Write), Trigger::Edge) => self.write(token),
+            // From another stage: the room may have been reported before it told us, to whoever was to read.
+            (from, Some(Interest::Write), Trigger::Edge) if P::IS_SHARED || from.is_none() => self.write(token),
             (_, Some(interest), Trigger::Edge) => self.mechanism.modify(descriptor, token, interest),
             (_, None, Trigger::Edge) => Ok(()),
             (Some(_), Some(interest), Trigger::Level) => {
