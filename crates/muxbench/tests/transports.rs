@@ -79,6 +79,25 @@ fn every_architecture_serves_a_unix_socket_and_leaves_no_file() {
 }
 
 #[test]
+fn a_response_that_falls_short_goes_on_whenever_there_is_room() {
+    // A Unix socket holds little, so that each response falls short several times. Its client reads at once: there may be
+    // room before the stage that is to go on knows that it is wanted.
+    let folder = tempfile::tempdir().unwrap();
+    let listen = Address::unix(folder.path().join("s")).unwrap();
+    for architecture in each().filter(|it| it.model.stages.is_some() && it.can_listen(&listen).is_ok()) {
+        let serve = start(architecture, &listen.to_string());
+        let clients: Vec<_> = (0..4)
+            .map(|_| {
+                let mut stream = serve.connect();
+                std::thread::spawn(move || (0..20).for_each(|_| exchange(&mut stream, REQUEST, RESPONSE)))
+            })
+            .collect();
+        assert!(clients.into_iter().all(|client| client.join().is_ok()), "{architecture}");
+        serve.stop();
+    }
+}
+
+#[test]
 fn every_accept_strategy_takes_a_unix_socket_but_reuseport() {
     let folder = tempfile::tempdir().unwrap();
     let listen = Address::unix(folder.path().join("s")).unwrap();
