@@ -176,7 +176,7 @@ pub fn calibrate(settings: &Settings, on_trial: &mut dyn FnMut(usize, usize, Hol
     }
     let conditions = holds.iter().zip(&trials).map(|(&hold, of_it)| condition(settings, hold, of_it, &trials[0]));
     Ok(Calibration {
-        transport: settings.load.transport,
+        transport: settings.load.transport(),
         rate_per_s: settings.load.rate_per_s.context("a calibration is an open loop and has a rate")?,
         connections: settings.load.connections,
         client: trials[0].first().map(|trial| trial.client.clone()).unwrap_or_default(),
@@ -187,10 +187,14 @@ pub fn calibrate(settings: &Settings, on_trial: &mut dyn FnMut(usize, usize, Hol
 }
 
 fn trial(settings: &Settings, hold: Hold, round: u64) -> anyhow::Result<Trial> {
-    let LoadConfig { transport, service, .. } = &settings.load;
     let seed = settings.load.seed.wrapping_add(round);
-    let reflector = Reflector::start(*transport, service, Some(settings.server_cpu), hold.draws(seed))?;
-    let config = LoadConfig { target: reflector.address(), seed, ..settings.load.clone() };
+    let reflector = Reflector::start(
+        settings.load.transport(),
+        &settings.load.service,
+        Some(settings.server_cpu),
+        hold.draws(seed),
+    )?;
+    let config = LoadConfig { target: reflector.address().clone(), seed, ..settings.load.clone() };
     let Outcome { report, samples, connections } = load::run(&config, &mut |_| ())?;
     // Only now does the reflector see their ends.
     let held = reflector.stop()?;

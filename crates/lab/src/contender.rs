@@ -140,6 +140,7 @@ mod tests {
             command: ["serve it", "{port}", "a\u{1b}[2Jb", ""].map(Into::into).into(),
             directory: Some("/srv".into()),
             environment: [("A".to_owned(), "1".to_owned())].into(),
+            listen: ([127, 0, 0, 1], 0).into(),
             request_bytes: Some(1),
             response_bytes: Some(1),
             cpus: Vec::new(),
@@ -162,6 +163,15 @@ mod tests {
         for trial in &plan.trials {
             let stored = serde_json::to_value(trial).unwrap();
             assert_eq!(serde_json::from_value::<Trial>(stored.clone()).unwrap(), *trial);
+            // Before there were other transports.
+            let mut old = stored.clone();
+            old["load"]["transport"] = "tcp".into();
+            assert_eq!(old["load"]["target"], "127.0.0.1:0");
+            old["workload"].as_object_mut().unwrap().remove("transport").unwrap();
+            if trial.serve.ours().is_none() {
+                old["serve"].as_object_mut().unwrap().remove("listen").unwrap();
+            }
+            assert_eq!(serde_json::from_value::<Trial>(old).unwrap(), *trial);
             if let Subject::Ours(config) = &trial.serve {
                 // Runs of before there were others have this and no more.
                 assert_eq!(stored["serve"], serde_json::to_value(config).unwrap());

@@ -17,6 +17,7 @@ use wire::ServiceSpec;
 
 use crate::contender::{self, Contender};
 pub use crate::mistake::ExperimentError;
+use crate::transport::Transport;
 use crate::units::{Cpus, Rate, Share, Size, Sizes, Think, Time, Work};
 
 /// An experiment: architectures × connections × rates × repeats.
@@ -65,6 +66,9 @@ pub struct Workload {
     /// What the server does with bytes.
     #[serde(default)]
     pub service: Service,
+    /// How requests get to the server.
+    #[serde(default, skip_serializing_if = "is_tcp")]
+    pub transport: Transport,
     /// Connections held open.
     pub connections: List<NonZeroU32>,
     /// Requests a second; a closed loop has none.
@@ -250,8 +254,9 @@ impl Server {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Exec {
-    /// The program and its arguments. In each, `{port}`, `{request}` and `{response}` are replaced: the port of 127.0.0.1 to
-    /// listen on, and the sizes in bytes.
+    /// The program and its arguments. In each, `{port}`, `{request}` and `{response}` are replaced: the port of 127.0.0.1 (or,
+    /// with the transport tcp6, ::1) to listen on, and the sizes in bytes; with the transport unix also `{socket}`, the path
+    /// of the socket to listen on.
     pub command: Vec<String>,
     /// Where it is started; without it, where muxbench is. A program with a `/` in its name is looked for from there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -267,7 +272,7 @@ pub struct Exec {
 impl Exec {
     /// # Errors
     /// What is wrong in it, as `command: ...`.
-    fn check(&self) -> Result<(), String> {
+    fn check(&self, transport: Transport) -> Result<(), String> {
         if self.command.first().is_none_or(String::is_empty) {
             return Err("command: names no program; write it like [\"python3\", \"server.py\", \"{port}\"]".into());
         }
@@ -283,8 +288,18 @@ impl Exec {
                 }
             }
         }
-        if !texts().skip(1).any(|text| text.contains("{port}")) {
-            return Err("command: no argument has `{port}` in it, which is where the server must listen; add it".into());
+        let place = transport.placeholder();
+        if !texts().skip(1).any(|text| text.contains(place)) {
+            return Err(format!(
+                "command: no argument has `{place}` in it, which is where the server must listen; add it"
+            ));
+        }
+        if transport != Transport::Unix && texts().any(|text| text.contains(Transport::Unix.placeholder())) {
+            return Err(
+                "command: `{socket}` has a path only with `transport = \"unix\"` in [workload]; add that, or use \
+                        `{port}` alone"
+                    .into(),
+            );
         }
         if self.start_timeout.0 == 0 {
             return Err("start-timeout: 0 lets no server start; write a time above 0, like 10s".into());
@@ -381,6 +396,10 @@ fn is_all(active: &List<Share>) -> bool {
     *active == all()
 }
 
+fn is_tcp(transport: &Transport) -> bool {
+    *transport == Transport::Tcp
+}
+
 fn is_zero(count: &u32) -> bool {
     *count == 0
 }
@@ -430,7 +449,7 @@ impl Experiment {
         }
         for (name, exec) in &self.exec {
             contender::check_name(name).map_err(|why| format!("exec.{name}.command: {why}"))?;
-            exec.check().map_err(|why| format!("exec.{name}.{why}"))?;
+            exec.check(self.workload.transport).map_err(|why| format!("exec.{name}.{why}"))?;
             if !self.architectures.0.contains(&Contender::Exec(name.clone())) {
                 return Err(format!(
                     "exec.{name}.command: nobody runs it; add exec:{name} to `architectures`, or remove it"
@@ -765,6 +784,9 @@ measure = "1s"
             ("[phases]", "[exec.go]\ncommand = []\n[phases]"),
             ("[phases]", "[exec.go]\ncommand = [\"go\"]\n[phases]"),
             ("[phases]", "[exec.go]\ncommand = [\"go\", \"{port}\", \"{size}\"]\n[phases]"),
+            ("[phases]", "[exec.go]\ncommand = [\"go\", \"{port}\", \"{socket}\"]\n[phases]"),
+            ("[phases]", "transport = \"unix\"\n[exec.go]\ncommand = [\"go\", \"{port}\"]\n[phases]"),
+            ("[phases]", "transport = \"udp\"\n[phases]"),
             ("[phases]", "[exec.go]\nprogram = \"go\"\n[phases]"),
             ("[phases]", "[exec.go]\ncommand = [\"go\", \"{port}\"]\nstart-timeout = \"0\"\n[phases]"),
             ("[phases]", "[exec.go]\ncommand = [\"go\", \"{port}\"]\nenvironment = {\"A=B\" = \"1\"}\n[phases]"),

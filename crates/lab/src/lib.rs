@@ -8,6 +8,7 @@
 //! - [`doctor`]: what of this host disturbs results, and what mends it; `probe`: what only the kernel itself can say
 //! - [`calibration`]: the client against times that are known
 //! - [`runner`]: runs the trials, each in processes of its own (`child`)
+//! - [`transport`]: TCP or Unix sockets, and where these are
 //! - [`store`]: a run's folder; [`samples`]: its columnar files
 //! - `ticks`: the kernel's account of each CPU's time
 //! - [`record`]: what is stored, as plain data; [`verdict`]: what may be believed
@@ -30,5 +31,6 @@ pub mod runner;
 pub mod samples;
 pub mod store;
 mod ticks;
+pub mod transport;
 pub mod units;
 pub mod verdict;

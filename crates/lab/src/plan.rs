@@ -1,7 +1,5 @@
 //! Experiment → plan: every default explicit, trials interleaved in seeded order, impossible ones with the reason.
 
-use std::net::{Ipv4Addr, SocketAddr};
-
 use load::LoadConfig;
 use load::config::{Pacing, Phases};
 use rand::SeedableRng;
@@ -18,6 +16,7 @@ use crate::experiment::{Experiment, Service};
 use crate::host::Host;
 use crate::placement;
 use crate::record::{Trial, Workload};
+use crate::transport::Transport;
 use crate::units::{Cpus, Size};
 
 /// Descriptors that a process needs besides its connections'.
@@ -179,6 +178,7 @@ fn workload(experiment: &Experiment, connections: u32, active: f64, rate_per_s: 
     Workload {
         service,
         kv,
+        transport: traffic.transport,
         connections,
         rate_per_s,
         schedule: traffic.schedule,
@@ -204,7 +204,7 @@ fn trial(
     workload: Workload,
     architecture: Contender,
 ) -> Trial {
-    let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let any_address = workload.transport.any_address();
     let client = &experiment.client;
     let load = LoadConfig {
         connections: workload.connections,
@@ -229,14 +229,14 @@ fn trial(
         // The same for all architectures of one comparison: they see the same requests at the same times.
         seed: trial_seed(experiment.seed, &workload, repeat),
         timeout_ns: client.timeout.0,
-        ..LoadConfig::new(any_port, workload.service.clone())
+        ..LoadConfig::new(any_address.clone(), workload.service.clone())
     };
     let serve = match &architecture {
         Contender::Ours(architecture) => Subject::Ours(ServeConfig {
             architecture: *architecture,
             accept: experiment.server.accept.unwrap_or_else(|| Accept::default_of(architecture.model)),
             service: workload.service.clone(),
-            listen: any_port,
+            listen: any_address,
             cpus: placement.server.clone(),
             stage_cpus: experiment.server.stage_cpus(),
             work: workload.work,
@@ -248,6 +248,7 @@ fn trial(
             let exec = &experiment.exec[name];
             Subject::Exec(ExecConfig {
                 command: exec.command.clone(),
+                listen: any_address,
                 directory: exec.directory.clone(),
                 environment: exec.environment.clone(),
                 request_bytes: workload.service.fixed().map(|(request_bytes, _)| request_bytes),
@@ -309,6 +310,7 @@ fn trial_seed(seed: u64, workload: &Workload, repeat: u32) -> u64 {
 struct Answers {
     can_run: Vec<(Architecture, Result<(), String>)>,
     can_count: Option<Result<(), String>>,
+    transports: Vec<(Transport, Result<(), String>)>,
 }
 
 impl Answers {
@@ -318,6 +320,15 @@ impl Answers {
         }
         let answer = architecture.can_run();
         self.can_run.push((architecture, answer.clone()));
+        answer
+    }
+
+    fn can_have(&mut self, transport: Transport) -> Result<(), String> {
+        if let Some((_, answer)) = self.transports.iter().find(|(asked, _)| *asked == transport) {
+            return answer.clone();
+        }
+        let answer = transport.check();
+        self.transports.push((transport, answer.clone()));
         answer
     }
 
@@ -355,7 +366,9 @@ fn impossible(trial: &Trial, host: &Host, kernel: &mut Answers) -> Vec<String> {
     let of_accept = ours.map_or(0, |serve| serve.accept.descriptors(serve.architecture.model, workers));
     let descriptors = connections.max(of_accept) + DESCRIPTORS_BESIDE;
     need("descriptors", descriptors, host.descriptors_max, "the hard limit", "raise the limit (ulimit -Hn)");
-    need("ports", connections, host.ports, "the number of ports to one address", "widen net.ipv4.ip_local_port_range");
+    // A Unix socket's client has no port.
+    let ports = if trial.workload.transport == Transport::Unix { 0 } else { connections };
+    need("ports", ports, host.ports, "the number of ports to one address", "widen net.ipv4.ip_local_port_range");
     let (tasks_max, tasks_limit) = &host.tasks_max;
     match per_connection {
         PerConnection::Nothing => {}
@@ -379,6 +392,12 @@ fn impossible(trial: &Trial, host: &Host, kernel: &mut Answers) -> Vec<String> {
         if let Err(reason) = serve.accept.check(serve.architecture.model) {
             reasons.push(format!("server.accept: {reason}"));
         }
+        if let Err(reason) = serve.accept.check_address(&serve.listen) {
+            reasons.push(format!("server.accept: {reason}"));
+        }
+        if let Err(reason) = serve.architecture.can_listen(&serve.listen) {
+            reasons.push(format!("architectures: {}: {reason}", trial.architecture));
+        }
         if let Err(reason) = serve.architecture.can_serve(&serve.service) {
             reasons.push(format!("workload.service: {reason}"));
         }
@@ -397,7 +416,10 @@ fn impossible(trial: &Trial, host: &Host, kernel: &mut Answers) -> Vec<String> {
         reasons
             .push(format!("workload.work: {server} is not ours and knows nothing of it; leave work or {server} out"));
     }
-    if let Err(reason) = load::check_timestamps(trial.load.timestamps) {
+    if let Err(reason) = kernel.can_have(trial.workload.transport) {
+        reasons.push(format!("workload.transport: {reason}"));
+    }
+    if let Err(reason) = load::check_timestamps(&trial.load) {
         reasons.push(format!("client.{reason}"));
     }
     let requests = load::schedule::count_max(&trial.load) * u64::from(trial.load.clients);
@@ -620,6 +642,38 @@ mod tests {
             format!("{architecture}{accept} {connections}: {:#?}", plan.trials[0].impossible)
         });
         insta::assert_snapshot!(lines.join("\n"));
+    }
+
+    #[test]
+    fn what_a_transport_cannot_do_is_said_and_what_it_does_not_need_is_not() {
+        use load::config::Timestamps;
+
+        let mut experiment = crate::presets::find("compare").unwrap().experiment();
+        experiment.repeats = std::num::NonZeroU32::MIN;
+        let reasons = |experiment: &Experiment| plan(experiment, &host()).unwrap().trials[0].impossible.clone();
+        let seed = |experiment: &Experiment| plan(experiment, &host()).unwrap().trials[0].load.seed;
+        experiment.architectures.0 = vec!["epoll".parse().unwrap()];
+        experiment.workload.connections.0 = vec![std::num::NonZeroU32::new(19_900).unwrap()];
+        let few_ports = Host { ports: 100, ..host() };
+        assert_eq!(plan(&experiment, &few_ports).unwrap().trials[0].impossible.len(), 1);
+        let of_tcp = seed(&experiment);
+        experiment.workload.transport = Transport::Unix;
+        assert_eq!(plan(&experiment, &few_ports).unwrap().trials[0].impossible, [""; 0]);
+        assert_eq!(seed(&experiment), of_tcp, "the same requests at the same times over each transport");
+        experiment.client.timestamps = Timestamps::Kernel;
+        assert!(reasons(&experiment)[0].starts_with("client.timestamps: "), "{:?}", reasons(&experiment));
+        experiment.client.timestamps = Timestamps::Client;
+        experiment.architectures.0 = vec!["mt-pool:30000".parse().unwrap()];
+        experiment.server.accept = Some(Accept::Reuseport);
+        let found = reasons(&experiment);
+        assert!(found.iter().any(|reason| reason.starts_with("server.accept: `reuseport`")), "{found:?}");
+        for name in server::mechanism::NEEDS_NETWORK {
+            let Ok(contender) = name.parse() else { continue };
+            experiment.architectures.0 = vec![contender];
+            experiment.server.accept = None;
+            let found = reasons(&experiment);
+            assert!(found.iter().any(|reason| reason.contains("Unix sockets")), "{name}: {found:?}");
+        }
     }
 
     #[test]

@@ -7,12 +7,16 @@ use server::{ServerCounters, Subject, Work};
 use wire::ServiceSpec;
 
 use crate::contender::Contender;
+use crate::transport::Transport;
 
 /// The traffic of one trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Workload {
     /// The service and its sizes.
     pub service: ServiceSpec,
+    /// How requests get to the server. Runs stored before there was a choice are all of TCP over IPv4.
+    #[serde(default)]
+    pub transport: Transport,
     /// Connections held open.
     pub connections: u32,
     /// Requests a second; `None` in a closed loop.
@@ -56,7 +60,7 @@ pub struct Trial {
     pub architecture: Contender,
     /// The traffic.
     pub workload: Workload,
-    /// The server's full configuration; its port is chosen when it starts.
+    /// The server's full configuration; its port, or its socket's folder, is chosen when it starts.
     pub serve: Subject,
     /// The client's full configuration; its target is filled in when the server listens.
     pub load: LoadConfig,

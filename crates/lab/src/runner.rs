@@ -1,6 +1,5 @@
 //! Plan → run: one trial after the other, each with a fresh server and a fresh client, each committed as it ends.
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -11,11 +10,13 @@ use load::{LoadConfig, LoadReport};
 use serde::{Deserialize, Serialize};
 use server::control::Event as ServerEvent;
 use server::{ServerCounters, Snapshot, Subject};
+use wire::Address;
 
 use crate::child::Child;
 use crate::record::{RunHeader, Trial, TrialRecord, Verdict};
 use crate::store::Store;
 use crate::ticks::{self, Ticks};
+use crate::transport::{SocketFolder, Transport};
 use crate::verdict::{self, ServerSide};
 
 /// The server is marked this long before the window begins, so that marking does not fall into it...
@@ -195,9 +196,18 @@ fn run_trial(
     account: &mut Account,
     on_event: &mut dyn FnMut(Event<'_>),
 ) -> anyhow::Result<()> {
+    // Dropped at the end, after the server: with what of it is left there.
+    let folder = match trial.workload.transport {
+        Transport::Unix => Some(SocketFolder::new().context("no folder for the server's socket")?),
+        Transport::Tcp | Transport::Tcp6 => None,
+    };
+    let serve = match &folder {
+        Some(folder) => trial.serve.clone().listening_on(folder.address().map_err(anyhow::Error::msg)?),
+        None => trial.serve.clone(),
+    };
     let mut command = Command::new(&options.program);
     command.args(["serve", "--control"]);
-    let mut server: Child<ServerEvent> = Child::start("the server", command, &trial.serve)?;
+    let mut server: Child<ServerEvent> = Child::start("the server", command, &serve)?;
     let outcome = load_it(trial, samples, options, &mut server, account, on_event);
     // Whatever came of it: somebody else's server leaves nothing behind only if its keeper has the time to see to that.
     server.end();
@@ -286,7 +296,7 @@ fn until_ready(
     server: &mut Child<ServerEvent>,
     patience: Duration,
     options: &Options<'_>,
-) -> anyhow::Result<(SocketAddr, Snapshot)> {
+) -> anyhow::Result<(Address, Snapshot)> {
     let deadline = Instant::now() + patience;
     loop {
         match server.next(deadline.min(Instant::now() + LOOK))? {

@@ -286,7 +286,7 @@ fn throughput_steadiness(closed: &ClosedReport) -> Vec<Check> {
 fn unanswered(report: &LoadReport) -> Check {
     let share = report.errors.timeout as f64 / report.planned.max(1) as f64;
     let limit = match report.transport {
-        Transport::Tcp => TIMEOUT_SHARE_MAX,
+        Transport::Tcp | Transport::Unix => TIMEOUT_SHARE_MAX,
         // Responses are matched in order: one that is lost gives its place to the next.
         Transport::Udp => 0.0,
     };

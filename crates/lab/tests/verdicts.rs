@@ -32,7 +32,7 @@ fn verdict(transport: Transport, hold: impl Fn(u32) -> Duration + Send + 'static
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let reflector = Reflector::start(transport, &service, None, hold).unwrap();
     let config = LoadConfig {
-        transport,
+        datagrams: transport == Transport::Udp,
         connections: CONNECTIONS,
         rate_per_s: Some(RATE_PER_S.into()),
         phases: Phases {
@@ -41,7 +41,7 @@ fn verdict(transport: Transport, hold: impl Fn(u32) -> Duration + Send + 'static
             measure_ns: u64::from(MEASURED_REQUESTS) * INTERVAL_NS,
             drain_ns: 1_000_000_000,
         },
-        ..LoadConfig::new(reflector.address(), service)
+        ..LoadConfig::new(reflector.address().clone(), service)
     };
     let report = load::run(&config, &mut |_| ()).unwrap().report;
     judge(&report, None)

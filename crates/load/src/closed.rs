@@ -35,7 +35,7 @@ pub fn validate(config: &LoadConfig) -> Result<(), LoadError> {
     if config.rate_per_s.is_some() {
         return wrong("rate: a closed loop has none; leave it out");
     }
-    if config.transport == Transport::Udp {
+    if config.transport() == Transport::Udp {
         return wrong(
             "transport: in a closed loop a datagram that is lost would end its connection's requests; use tcp",
         );
@@ -204,7 +204,7 @@ mod tests {
 
     fn config() -> LoadConfig {
         let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
-        let address = "127.0.0.1:0".parse().unwrap();
+        let address: wire::Address = "127.0.0.1:0".parse().unwrap();
         LoadConfig { connections: 10, idle: 5, clients: 3, cpus: vec![0], ..LoadConfig::new(address, service) }
     }
 

@@ -1,19 +1,19 @@
 //! What the load generator is asked to do, as plain data with every default made explicit.
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use wire::ServiceSpec;
+use wire::{Address, ServiceSpec};
 
 /// One trial's load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoadConfig {
-    /// The server's address.
-    pub target: SocketAddr,
-    /// How requests get there.
-    pub transport: Transport,
+    /// The server's address. What kind it is of says how requests get there...
+    pub target: Address,
+    /// ...but for this: as datagrams (UDP), and not on a stream.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub datagrams: bool,
     /// The service spoken, with its sizes.
     pub service: ServiceSpec,
     /// Connections held open for the whole trial, over all clients, that requests may be sent on.
@@ -56,11 +56,11 @@ pub struct LoadConfig {
 }
 
 impl LoadConfig {
-    /// The traffic of `muxbench load` without flags, over TCP: 400 connections, 2 000 requests a second for 5 s.
-    pub fn new(target: SocketAddr, service: ServiceSpec) -> Self {
+    /// The traffic of `muxbench load` without flags, on streams: 400 connections, 2 000 requests a second for 5 s.
+    pub fn new(target: impl Into<Address>, service: ServiceSpec) -> Self {
         Self {
-            target,
-            transport: Transport::Tcp,
+            target: target.into(),
+            datagrams: false,
             service,
             connections: 400,
             idle: 0,
@@ -84,6 +84,15 @@ impl LoadConfig {
             timestamps: Timestamps::Client,
             seed: 1,
             timeout_ns: 10_000_000_000,
+        }
+    }
+
+    /// How requests get to the server.
+    pub fn transport(&self) -> Transport {
+        match self.target {
+            Address::Ip(_) if self.datagrams => Transport::Udp,
+            Address::Ip(_) => Transport::Tcp,
+            Address::Unix(_) => Transport::Unix,
         }
     }
 
@@ -112,6 +121,8 @@ pub enum Transport {
     Tcp,
     /// A connected socket for each connection; a request and a response are one datagram each.
     Udp,
+    /// A stream for each connection, between processes of one host (unix(7)).
+    Unix,
 }
 
 /// How long each phase of a trial lasts, in nanoseconds.

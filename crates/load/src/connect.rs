@@ -1,12 +1,16 @@
 //! Connections, each verified: established, and served one whole response, which is what it should be.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::net::sockopt;
+use rustix::io::FdFlags;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, sockopt};
 use rustix::process::{Resource, Rlimit};
+
+use wire::Address;
 
 use crate::class::Class;
 use crate::config::{LoadConfig, Transport};
@@ -48,7 +52,7 @@ pub fn connect<S: Speak>(
         }
         for (number, stream) in streams.iter().enumerate().skip(verified) {
             let asked = speaker.greeting(number as u64);
-            verify(stream, config.transport, speaker, asked, &mut inbox)
+            verify(stream, config.transport(), speaker, asked, &mut inbox)
                 .map_err(|error| failed(config, number, error))?;
         }
         if reported.elapsed() >= PROGRESS {
@@ -61,21 +65,10 @@ pub fn connect<S: Speak>(
 
 /// A connection with its first request sent.
 fn open(config: &LoadConfig, timeout: Duration, request: &[u8]) -> io::Result<OwnedFd> {
-    let socket: OwnedFd = match config.transport {
-        Transport::Tcp => {
-            let stream = TcpStream::connect_timeout(&config.target, timeout)?;
-            stream.set_nodelay(true)?;
-            // A reset at the end leaves no connection in TIME_WAIT, so that the next trial finds the ports free.
-            sockopt::set_socket_linger(&stream, Some(Duration::ZERO))?;
-            stream.into()
-        }
-        Transport::Udp => {
-            let any: IpAddr =
-                if config.target.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-            let socket = UdpSocket::bind((any, 0))?;
-            socket.connect(config.target)?;
-            socket.into()
-        }
+    let socket = match &config.target {
+        Address::Ip(target) if config.datagrams => datagrams(*target)?,
+        Address::Ip(target) => tcp(target, timeout)?,
+        Address::Unix(path) => unix(path, timeout)?,
     };
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(timeout))?;
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(timeout))?;
@@ -83,6 +76,31 @@ fn open(config: &LoadConfig, timeout: Duration, request: &[u8]) -> io::Result<Ow
     while !rest.is_empty() {
         rest = &rest[rustix::io::write(&socket, rest)?..];
     }
+    Ok(socket)
+}
+
+fn tcp(target: &SocketAddr, timeout: Duration) -> io::Result<OwnedFd> {
+    let stream = TcpStream::connect_timeout(target, timeout)?;
+    stream.set_nodelay(true)?;
+    // A reset at the end leaves no connection in TIME_WAIT, so that the next trial finds the ports free.
+    sockopt::set_socket_linger(&stream, Some(Duration::ZERO))?;
+    Ok(stream.into())
+}
+
+fn datagrams(target: SocketAddr) -> io::Result<OwnedFd> {
+    let any: IpAddr = if target.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect(target)?;
+    Ok(socket.into())
+}
+
+/// Where as many wait to be accepted as may, connect(2) of a socket that blocks waits for room as long as it may wait to
+/// send. FreeBSD and macOS refuse at once.
+fn unix(path: &Path, timeout: Duration) -> io::Result<OwnedFd> {
+    let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
+    rustix::io::fcntl_setfd(&socket, FdFlags::CLOEXEC)?;
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(timeout))?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
     Ok(socket)
 }
 
@@ -113,6 +131,8 @@ fn verify<S: Speak>(
 pub fn failed(config: &LoadConfig, index: usize, error: io::Error) -> LoadError {
     let class = Class::of(&error);
     let remedy = match class {
+        // A Unix socket's file is there only once somebody has listened.
+        _ if error.kind() == io::ErrorKind::NotFound => "is the server running there?",
         Class::Refused => "is the server running there?",
         Class::NoDescriptors => "raise the hard limit of descriptors (ulimit -Hn), or lower the connections",
         Class::NoAddresses => "widen net.ipv4.ip_local_port_range, or lower the connections",

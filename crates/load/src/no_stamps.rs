@@ -12,12 +12,12 @@ use crate::record::{Link, Record, Stamp};
 use crate::summary::KernelFacts;
 use crate::waiter::Flags;
 
-/// Whether this system can take them at all.
+/// Whether what `config` asks for can be had.
 ///
 /// # Errors
 /// Why not.
-pub fn check(timestamps: Timestamps) -> Result<(), String> {
-    match timestamps {
+pub fn check(config: &LoadConfig) -> Result<(), String> {
+    match config.timestamps {
         Timestamps::Client => Ok(()),
         Timestamps::Kernel => Err("timestamps: the kernel's (SO_TIMESTAMPING) need Linux; use client".to_owned()),
     }
@@ -31,8 +31,8 @@ impl Stamping {
     ///
     /// # Errors
     /// Always.
-    pub fn switch_on(_config: &LoadConfig, _sockets: &[OwnedFd]) -> Result<Self, LoadError> {
-        Err(LoadError::Config(check(Timestamps::Kernel).expect_err("there are none")))
+    pub fn switch_on(config: &LoadConfig, _sockets: &[OwnedFd]) -> Result<Self, LoadError> {
+        Err(LoadError::Config(check(config).expect_err("there are none")))
     }
 
     /// Never called.

@@ -6,16 +6,17 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixListener;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
-use wire::ServiceSpec;
+use wire::{Address, ServiceSpec};
 
 use crate::config::Transport;
 use crate::error::LoadError;
@@ -24,6 +25,9 @@ use crate::waiter::{Events, Waiter};
 
 /// The listener's, or the only datagram socket's, place among those watched.
 const FIRST: usize = usize::MAX;
+
+/// Reflectors of this process that have had a Unix socket: what their names end in.
+static SOCKETS: AtomicU32 = AtomicU32::new(0);
 
 /// One request that was held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,13 +41,13 @@ pub struct Held {
 /// A running reflector. Dropping it ends it.
 #[derive(Debug)]
 pub struct Reflector {
-    address: SocketAddr,
+    address: Address,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<io::Result<Vec<Held>>>>,
 }
 
 impl Reflector {
-    /// Listens on a free port of 127.0.0.1 and reflects on the CPU `cpu`, if any is named. `hold` gives each request's
+    /// Listens on a free port of 127.0.0.1, or on a Unix socket among the temporary files, and reflects on the CPU `cpu`, if any is named. `hold` gives each request's
     /// time in turn; responses of one connection keep their order, so that one may be held longer for those before it.
     ///
     /// # Errors
@@ -60,29 +64,39 @@ impl Reflector {
                 let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
                 listener.set_nonblocking(true).map_err(failed)?;
                 let address = listener.local_addr().map_err(failed)?;
-                (First::Listener(listener), address)
+                (First::Listener(listener), address.into())
             }
             Transport::Udp => {
                 let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
                 socket.set_nonblocking(true).map_err(failed)?;
                 let address = socket.local_addr().map_err(failed)?;
-                (First::Datagrams(socket), address)
+                (First::Datagrams(socket), address.into())
+            }
+            Transport::Unix => {
+                let number = SOCKETS.fetch_add(1, Relaxed);
+                let path = std::env::temp_dir().join(format!("muxbench-reflector-{}-{number}", std::process::id()));
+                let address = Address::unix(path.clone()).map_err(LoadError::Config)?;
+                let listener = UnixListener::bind(&path).map_err(failed)?;
+                listener.set_nonblocking(true).map_err(failed)?;
+                (First::Unix(listener), address)
             }
         };
         let stop = Arc::new(AtomicBool::new(false));
+        let mut reflector = Self { address, stop: stop.clone(), thread: None };
         let mut reflecting = Reflecting::new(first, service, hold).map_err(failed)?;
-        let stopped = stop.clone();
+        let stopped = stop;
         let _pinned = Pinned::to(cpu.as_slice())?;
         let thread = thread::Builder::new()
             .name("reflector".into())
             .spawn(move || reflecting.run(&stopped).map(|()| reflecting.log))
             .map_err(failed)?;
-        Ok(Self { address, stop, thread: Some(thread) })
+        reflector.thread = Some(thread);
+        Ok(reflector)
     }
 
     /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    pub fn address(&self) -> &Address {
+        &self.address
     }
 
     /// Ends it; answers how long it really held each request, in the order of the answers.
@@ -103,12 +117,30 @@ impl Drop for Reflector {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+        if let Some(path) = self.address.path() {
+            let _ = std::fs::remove_file(path);
+        }
     }
 }
 
 enum First {
     Listener(TcpListener),
+    Unix(UnixListener),
     Datagrams(UdpSocket),
+}
+
+impl First {
+    fn accept(&self) -> io::Result<OwnedFd> {
+        match self {
+            Self::Listener(listener) => {
+                let (stream, _) = listener.accept()?;
+                stream.set_nodelay(true)?;
+                Ok(stream.into())
+            }
+            Self::Unix(listener) => Ok(listener.accept()?.0.into()),
+            Self::Datagrams(_) => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
 }
 
 struct Stream {
@@ -144,6 +176,7 @@ impl<H: FnMut() -> Duration> Reflecting<H> {
         let waiter = Waiter::new()?;
         let descriptor = match &first {
             First::Listener(listener) => listener.as_fd(),
+            First::Unix(listener) => listener.as_fd(),
             First::Datagrams(socket) => socket.as_fd(),
         };
         waiter.add(descriptor, FIRST)?;
@@ -171,7 +204,7 @@ impl<H: FnMut() -> Duration> Reflecting<H> {
             self.waiter.wait(&mut events, Duration::ZERO)?;
             for (at, _) in events.iter() {
                 match (at, &self.first) {
-                    (FIRST, First::Listener(_)) => self.accept()?,
+                    (FIRST, First::Listener(_) | First::Unix(_)) => self.accept()?,
                     (FIRST, First::Datagrams(_)) => self.receive_datagrams()?,
                     (at, _) => self.receive(at),
                 }
@@ -181,14 +214,12 @@ impl<H: FnMut() -> Duration> Reflecting<H> {
     }
 
     fn accept(&mut self) -> io::Result<()> {
-        let First::Listener(listener) = &self.first else { return Ok(()) };
         loop {
-            match listener.accept() {
-                Ok((stream, _)) => {
-                    stream.set_nodelay(true)?;
-                    stream.set_nonblocking(true)?;
-                    self.waiter.add(stream.as_fd(), self.streams.len())?;
-                    self.streams.push(Some(Stream { io: TcpStream::into(stream), received_bytes: 0 }));
+            match self.first.accept() {
+                Ok(io) => {
+                    rustix::io::ioctl_fionbio(&io, true)?;
+                    self.waiter.add(io.as_fd(), self.streams.len())?;
+                    self.streams.push(Some(Stream { io, received_bytes: 0 }));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error),
@@ -263,7 +294,7 @@ impl<H: FnMut() -> Duration> Reflecting<H> {
         let mut rest = &self.response[..];
         while !rest.is_empty() && !stop.load(Relaxed) {
             let written = match &self.first {
-                First::Listener(_) => match &self.streams[peer] {
+                First::Listener(_) | First::Unix(_) => match &self.streams[peer] {
                     Some(stream) => rustix::io::write(&stream.io, rest).map_err(io::Error::from),
                     None => return,
                 },

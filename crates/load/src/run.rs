@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use wire::ServiceSpec;
 
 use crate::clock::{Clock, Wall};
-use crate::config::{Choice, KvTraffic, LoadConfig, Roles, Schedule, Timestamps, Transport};
+use crate::config::{Choice, KvTraffic, LoadConfig, Roles, Schedule, Timestamps};
 use crate::error::LoadError;
 use crate::open::{self, Until};
 use crate::placement;
@@ -280,7 +280,10 @@ fn validate(config: &LoadConfig) -> Result<(), LoadError> {
             if request_bytes == 0 || response_bytes == 0 {
                 return wrong("service: a request and a response have at least one byte");
             }
-            if config.transport == Transport::Udp && request_bytes.max(response_bytes) > DATAGRAM_BYTES_MAX {
+            if config.datagrams && config.target.path().is_some() {
+                return wrong("transport: datagrams go to an address with a port; a Unix socket is a stream");
+            }
+            if config.datagrams && request_bytes.max(response_bytes) > DATAGRAM_BYTES_MAX {
                 return wrong("transport: a datagram holds at most 65507 bytes; lower the sizes, or use tcp");
             }
         }
@@ -299,7 +302,7 @@ fn validate(config: &LoadConfig) -> Result<(), LoadError> {
     if config.clients > 1 && config.choice != Choice::Uniform {
         return wrong("choice: several clients each have a most popular connection of their own; use one client");
     }
-    stamps::check(config.timestamps).map_err(LoadError::Config)?;
+    stamps::check(config).map_err(LoadError::Config)?;
     // Each on its own: of several, the kernel takes those that it can.
     for &cpu in &config.cpus {
         Pinned::to(&[cpu])?;

@@ -175,12 +175,7 @@ mod tests {
 
     fn config(schedule: Schedule, rate_per_s: f64, phases: Phases) -> LoadConfig {
         let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
-        LoadConfig {
-            schedule,
-            rate_per_s: Some(rate_per_s),
-            phases,
-            ..LoadConfig::new("127.0.0.1:0".parse().unwrap(), service)
-        }
+        LoadConfig { schedule, rate_per_s: Some(rate_per_s), phases, ..LoadConfig::new(([127, 0, 0, 1], 0), service) }
     }
 
     fn all(config: &LoadConfig, connections: u32, client: u32) -> Vec<Planned> {

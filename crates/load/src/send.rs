@@ -67,8 +67,8 @@ impl<'a> Sender<'a> {
             fill: vec![0x5a; request_bytes.min(FIRST_WRITE_BYTES_MAX) as usize],
             connections: vec![Connection::default(); links.len()],
             blocked: VecDeque::with_capacity(links.len()),
-            later_bytes_max: match config.transport {
-                Transport::Tcp => LATER_WRITE_BYTES_MAX,
+            later_bytes_max: match config.transport() {
+                Transport::Tcp | Transport::Unix => LATER_WRITE_BYTES_MAX,
                 Transport::Udp => request_bytes.into(),
             },
             retry_at: 0,

@@ -39,12 +39,19 @@ const SCM_TSTAMP_SCHED: u32 = 1;
 /// Kinds of stamps of what is sent, each in the order of the requests: to the scheduler, to the driver, to the wire.
 const KINDS: usize = 3;
 
-/// Whether this system can take them at all.
+/// Whether what `config` asks for can be had.
 ///
 /// # Errors
-/// Why not; here it always can.
-pub fn check(_timestamps: Timestamps) -> Result<(), String> {
-    Ok(())
+/// Why not.
+pub fn check(config: &LoadConfig) -> Result<(), String> {
+    match (config.timestamps, config.transport()) {
+        (Timestamps::Kernel, Transport::Unix) => {
+            Err("timestamps: the kernel stamps what passes a network interface, and \
+                                                      what goes through a Unix socket passes none; use client, or tcp"
+                .to_owned())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The interface that stamps were switched on for.
@@ -63,7 +70,12 @@ impl Stamping {
             |error| LoadError::System { what: "timestamps: the kernel gives none (use --timestamps client)", error };
         let unknown =
             |error| LoadError::System { what: "timestamps: which interface leads to the server is not known", error };
-        let interface = interface::towards(config.target).map_err(unknown)?;
+        let interface = config
+            .target
+            .ip()
+            .ok_or(io::ErrorKind::Unsupported.into())
+            .and_then(interface::towards)
+            .map_err(unknown)?;
         let hardware = interface::hardware(&interface);
         for socket in sockets {
             switch_on(socket.as_fd(), hardware == Hardware::On).map_err(failed)?;
@@ -139,8 +151,8 @@ impl<'a> Stamper<'a> {
         let (request_bytes, _) = config.fixed();
         Self {
             stamps,
-            step: match config.transport {
-                Transport::Tcp => request_bytes,
+            step: match config.transport() {
+                Transport::Tcp | Transport::Unix => request_bytes,
                 Transport::Udp => 1,
             },
             connections: vec![Connection::default(); connections],

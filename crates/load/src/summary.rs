@@ -279,7 +279,7 @@ impl Facts<'_> {
             clock: self.clock.facts(),
             pacing: self.pacing,
             roles: self.roles,
-            transport: self.config.transport,
+            transport: self.config.transport(),
             connections: self.config.connections,
             active: schedule::active_count(self.config.active, self.config.connections),
             idle: self.config.idle,

@@ -492,7 +492,7 @@ mod tests {
     fn what_there_is_no_memory_for_is_counted_and_in_the_histograms() {
         let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
         let phases = Phases { ramp_ns: 0, hold_ns: 0, measure_ns: 20_000, drain_ns: 0 };
-        let config = LoadConfig { phases, ..LoadConfig::new("127.0.0.1:0".parse().unwrap(), service) };
+        let config = LoadConfig { phases, ..LoadConfig::new(([127, 0, 0, 1], 0), service) };
         assert_eq!(samples_max(&config), 10);
         let clock = Clock::calibrate(ClockChoice::Monotonic).unwrap();
         let links = [Link::new(std::fs::File::open("/dev/null").unwrap().into())];

@@ -2,6 +2,8 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -9,7 +11,7 @@ use load::config::{Choice, Pacing, Phases, Roles, Schedule, Timestamps, Transpor
 use load::interface::Hardware;
 use load::reflector::Reflector;
 use load::{Event, LoadConfig, LoadError, Outcome, Sample};
-use wire::ServiceSpec;
+use wire::{Address, ServiceSpec};
 
 const REQUEST: usize = 16;
 const RESPONSE: usize = 100;
@@ -45,7 +47,7 @@ fn service() -> ServiceSpec {
     ServiceSpec::Fixed { request_bytes: REQUEST as u32, response_bytes: RESPONSE as u32 }
 }
 
-fn config(target: SocketAddr) -> LoadConfig {
+fn config(target: impl Into<Address>) -> LoadConfig {
     LoadConfig {
         connections: 10,
         rate_per_s: Some(600.0),
@@ -229,11 +231,12 @@ const CLOCKS_NS: i64 = 50_000;
 
 #[test]
 fn the_kernel_s_timestamps_lie_between_ours() {
-    for transport in [Transport::Tcp, Transport::Udp] {
+    for datagrams in [false, true] {
+        let transport = if datagrams { Transport::Udp } else { Transport::Tcp };
         for (roles, clients) in [(Roles::OneLoop, 1), (Roles::TwoThreads, 2)] {
             let reflector = Reflector::start(transport, &service(), None, || Duration::ZERO).unwrap();
             let timestamps = Timestamps::Kernel;
-            let config = LoadConfig { transport, roles, clients, timestamps, ..config(reflector.address()) };
+            let config = LoadConfig { datagrams, roles, clients, timestamps, ..config(reflector.address().clone()) };
             let Outcome { report, samples, .. } = run(&config);
             assert_eq!((report.completed, report.errors.total()), (180, 0), "{transport:?} {roles:?}: {report:?}");
             let kernel = report.kernel.unwrap();
@@ -268,10 +271,12 @@ fn what_the_kernel_is_not_asked_it_does_not_say() {
 
 #[test]
 fn a_hold_is_measured_at_least_whole() {
-    for transport in [Transport::Tcp, Transport::Udp] {
+    for transport in [Transport::Tcp, Transport::Udp, Transport::Unix] {
         let hold = Duration::from_millis(2);
         let reflector = Reflector::start(transport, &service(), None, move || hold).unwrap();
-        let Outcome { report, samples, .. } = run(&LoadConfig { transport, ..config(reflector.address()) });
+        let datagrams = transport == Transport::Udp;
+        let Outcome { report, samples, .. } = run(&LoadConfig { datagrams, ..config(reflector.address().clone()) });
+        assert_eq!(report.transport, transport);
         assert_eq!((report.completed, report.errors.total()), (180, 0));
         assert!(samples.iter().all(|sample| sample.complete_ns - sample.sent_ns >= 2_000_000));
         let held = reflector.stop().unwrap();
@@ -282,7 +287,7 @@ fn a_hold_is_measured_at_least_whole() {
 #[test]
 fn a_port_where_nobody_is_refuses_datagrams() {
     let nobody = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let config = LoadConfig { transport: Transport::Udp, ..config(nobody) };
+    let config = LoadConfig { datagrams: true, ..config(nobody) };
     let Err(error @ LoadError::Connect { .. }) = load::run(&config, &mut |_| ()) else { panic!() };
     assert!(error.to_string().contains("refused"), "{error}");
     let config = LoadConfig { service: ServiceSpec::Fixed { request_bytes: 70_000, response_bytes: 1 }, ..config };
@@ -294,7 +299,7 @@ fn a_port_where_nobody_is_refuses_datagrams() {
 fn idle_connections_are_served_once_and_then_silent() {
     let reflector = Reflector::start(Transport::Tcp, &service(), None, || Duration::ZERO).unwrap();
     for clients in [1, 3] {
-        let config = LoadConfig { idle: 20, clients, ..config(reflector.address()) };
+        let config = LoadConfig { idle: 20, clients, ..config(reflector.address().clone()) };
         let Outcome { report, samples, connections } = run(&config);
         assert_eq!((report.connections, report.idle, connections.len()), (10, 20, 30));
         assert_eq!((report.completed, report.errors.total()), (180, 0));
@@ -320,4 +325,74 @@ fn a_share_of_connections_is_active_and_the_same_for_each_seed() {
     assert_eq!(three, used(0.3, Choice::Uniform, 1));
     assert_eq!(used(1.0 / 64.0, Choice::Zipf { exponent: 1.0 }, 1).len(), 1, "never none");
     assert!(load::run(&LoadConfig { active: 0.0, ..config(target) }, &mut |_| ()).is_err());
+}
+
+/// A path among the temporary files that no other test has; nothing is there.
+fn path(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("muxbench-client-{name}-{}", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    path
+}
+
+#[test]
+fn unix_sockets_are_streams_without_stamps() {
+    let reflector = Reflector::start(Transport::Unix, &service(), None, || Duration::ZERO).unwrap();
+    let config = config(reflector.address().clone());
+    for (roles, clients) in [(Roles::OneLoop, 1), (Roles::TwoThreads, 2)] {
+        let Outcome { report, .. } = run(&LoadConfig { roles, clients, ..config.clone() });
+        assert_eq!((report.completed, report.errors.total()), (180, 0), "{roles:?}: {report:?}");
+        assert_eq!(report.transport, Transport::Unix);
+    }
+    for (wrong, word) in [
+        (LoadConfig { timestamps: Timestamps::Kernel, ..config.clone() }, "timestamps: "),
+        (LoadConfig { datagrams: true, ..config.clone() }, "transport: "),
+    ] {
+        let error = load::run(&wrong, &mut |_| ()).unwrap_err().to_string();
+        assert!(error.starts_with(word), "{error}");
+    }
+    let file = reflector.address().path().unwrap().to_owned();
+    assert!(file.exists());
+    drop(reflector);
+    assert!(!file.exists());
+}
+
+#[test]
+fn nobody_at_a_unix_socket() {
+    let path = path("nobody");
+    let config = config(Address::unix(path.clone()).unwrap());
+    let error = load::run(&config, &mut |_| ()).unwrap_err().to_string();
+    assert!(error.contains("is the server running there?"), "{error}");
+    drop(UnixListener::bind(&path).unwrap());
+    let error = load::run(&config, &mut |_| ()).unwrap_err();
+    std::fs::remove_file(&path).unwrap();
+    assert!(matches!(error, LoadError::Connect { class: "refused", .. }), "{error}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn where_too_many_wait_to_be_accepted_a_connection_waits_and_then_gives_up() {
+    let path = path("full");
+    let listener = UnixListener::bind(&path).unwrap();
+    // One may wait, and one more.
+    rustix::net::listen(&listener, 1).unwrap();
+    let target = Address::unix(path.clone()).unwrap();
+    let few = LoadConfig { timeout_ns: 100_000_000, ..config(target.clone()) };
+    let error = load::run(&few, &mut |_| ()).unwrap_err();
+    assert!(matches!(error, LoadError::Connect { class: "timeout", number: 3, .. }), "{error}");
+
+    let patient = LoadConfig { timeout_ns: 20_000_000_000, ..config(target) };
+    let serving = thread::spawn(move || {
+        // By now they wait in connect(2).
+        thread::sleep(Duration::from_millis(50));
+        for stream in listener.incoming().flatten() {
+            thread::spawn(move || {
+                let mut stream = stream;
+                while stream.read_exact(&mut [0; REQUEST]).is_ok() && stream.write_all(&[0; RESPONSE]).is_ok() {}
+            });
+        }
+    });
+    let Outcome { report, .. } = run(&patient);
+    assert_eq!((report.completed, report.errors.total()), (180, 0), "{report:?}");
+    std::fs::remove_file(&path).unwrap();
+    drop(serving);
 }

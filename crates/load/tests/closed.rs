@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use load::config::{Choice, KvTraffic, Pacing, Phases, Schedule, Think, Timestamps, Transport};
+use load::config::{Choice, KvTraffic, Pacing, Phases, Schedule, Think, Timestamps};
 use load::{Event, LoadConfig, LoadError, Outcome, Sample};
 use wire::kv::{Kv, KvConfig, KvConn};
 use wire::{Service, ServiceSpec};
@@ -300,7 +300,7 @@ fn what_makes_no_sense_in_a_closed_loop_is_refused() {
     let traffic = kv(address).kv.unwrap();
     for (wrong, names) in [
         (LoadConfig { rate_per_s: Some(1.0), ..fixed(address) }, "rate"),
-        (LoadConfig { transport: Transport::Udp, ..fixed(address) }, "transport"),
+        (LoadConfig { datagrams: true, ..fixed(address) }, "transport"),
         (LoadConfig { active: 0.5, ..fixed(address) }, "active"),
         (LoadConfig { choice: Choice::Zipf { exponent: 1.0 }, ..fixed(address) }, "choice"),
         (LoadConfig { timestamps: Timestamps::Kernel, ..fixed(address) }, "timestamps"),

@@ -6,31 +6,10 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
-use common::{Serve, eventually, exchange, is_alive};
+use common::{Serve, each, eventually, exchange, is_alive};
 use rustix::net::sockopt;
 use server::model::PerConnection;
-use server::{Accept, Architecture, Threads};
-
-/// Those that can run here, every model over every mechanism. Besides, runtimes with two threads, whose tasks may change
-/// threads, and stages in other numbers. The name of the one under test is printed, so that a failure names it.
-fn each() -> impl Iterator<Item = Architecture> {
-    let all = Architecture::every();
-    let is_runtime = |row: &&Architecture| server::runtime::FEATURES.contains(&row.model.name);
-    let in_two = all.iter().filter(is_runtime).map(|&row| Architecture { threads: Some(Threads::all(2)), ..row });
-    let stages = ["amped:0+2/epoll", "amped:0+1/epoll-et", "amped:0+2/rt-signal", "seda:1+3/poll", "symped:1/io_uring"];
-    let stages = stages.iter().map(|name| name.parse().unwrap());
-    let each: Vec<Architecture> = all.iter().copied().chain(in_two).chain(stages).collect();
-    each.into_iter().filter(|architecture| match architecture.can_run() {
-        Ok(()) => {
-            println!("{architecture}");
-            true
-        }
-        Err(reason) => {
-            println!("{architecture} is skipped: {reason}");
-            false
-        }
-    })
-}
+use server::{Accept, Architecture};
 
 #[test]
 fn answers_each_request_with_a_whole_response() {

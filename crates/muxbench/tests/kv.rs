@@ -101,7 +101,7 @@ fn pymemcache(port: u16) -> Result<(), String> {
 fn memccapable_passes_in_every_architecture() {
     with_each(|architecture| {
         let serve = Serve::start_kv(architecture, &[]);
-        memccapable(serve.address, 60).unwrap_or_else(|error| panic!("{architecture}: {error}"));
+        memccapable(serve.ip(), 60).unwrap_or_else(|error| panic!("{architecture}: {error}"));
     });
 }
 
@@ -110,7 +110,7 @@ fn memcslap_has_no_error_in_any_architecture() {
     with_each(|architecture| {
         let serve = Serve::start_kv(architecture, &[]);
         for test in ["set", "get", "mget"] {
-            memcslap(serve.address, test, 1000).unwrap_or_else(|error| panic!("{architecture}: {error}"));
+            memcslap(serve.ip(), test, 1000).unwrap_or_else(|error| panic!("{architecture}: {error}"));
         }
         let (status, totals) = serve.stop();
         assert!(status.success(), "{architecture}: {status}");
@@ -122,7 +122,7 @@ fn memcslap_has_no_error_in_any_architecture() {
 fn pymemcache_gets_what_it_expects_from_every_architecture() {
     with_each(|architecture| {
         let serve = Serve::start_kv(architecture, &[]);
-        pymemcache(serve.address.port()).unwrap_or_else(|error| panic!("{architecture}: {error}"));
+        pymemcache(serve.ip().port()).unwrap_or_else(|error| panic!("{architecture}: {error}"));
     });
 }
 

@@ -33,6 +33,7 @@ pub fn render(calibration: &Calibration, width: usize) -> String {
     let transport = match transport {
         Transport::Tcp => "TCP",
         Transport::Udp => "UDP",
+        Transport::Unix => "Unix sockets",
     };
     let way = conditions.first().map_or(f64::NAN, |null| null.service_p50_ns - null.held_p50_ns);
     let about = format!(

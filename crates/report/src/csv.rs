@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use lab::record::{Run, TrialRecord};
+use lab::transport::Transport;
 use lab::units::Think;
 use load::config::Schedule;
 use load::report::{KernelReport, Measured};
@@ -19,6 +20,7 @@ struct Row {
     repeat: u32,
     architecture: String,
     accept: Option<Accept>,
+    transport: Transport,
     connections: u32,
     active: f64,
     idle: u32,
@@ -115,6 +117,7 @@ fn row(record: &TrialRecord) -> Row {
         repeat: trial.repeat,
         architecture: trial.architecture.to_string(),
         accept: trial.serve.ours().map(|serve| serve.accept),
+        transport: trial.workload.transport,
         connections: trial.workload.connections,
         active: trial.workload.active,
         idle: trial.workload.idle,

@@ -29,6 +29,7 @@ fn trial(index: u32, repeat: u32, architecture: &str, connections: u32) -> Trial
     let architecture: server::Architecture = architecture.parse().unwrap();
     let workload = Workload {
         service: service.clone(),
+        transport: lab::transport::Transport::Tcp,
         connections,
         rate_per_s: Some(200.0),
         schedule: Schedule::SlotRandom,
@@ -49,7 +50,7 @@ fn trial(index: u32, repeat: u32, architecture: &str, connections: u32) -> Trial
             architecture,
             accept: server::Accept::default(),
             service: service.clone(),
-            listen: address,
+            listen: address.into(),
             cpus: vec![0],
             stage_cpus: server::StageCpus::default(),
             work: None,

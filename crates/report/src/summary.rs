@@ -199,6 +199,7 @@ fn comparison(run: &Run, workload: &Workload) -> Comparison {
 pub(crate) fn order(a: &Workload, b: &Workload) -> std::cmp::Ordering {
     (a.connections, a.idle)
         .cmp(&(b.connections, b.idle))
+        .then(a.transport.cmp(&b.transport))
         .then(b.active.total_cmp(&a.active))
         .then(a.rate_per_s.unwrap_or(f64::INFINITY).total_cmp(&b.rate_per_s.unwrap_or(f64::INFINITY)))
 }
@@ -249,6 +250,7 @@ pub(crate) fn title(workload: &Workload) -> String {
             words.push(format!("keys by {}", kv.keys));
         }
     }
+    words.extend(workload.transport.words().map(str::to_owned));
     if let Some(work) = workload.work {
         words.push(format!("work {}", Work(work)));
     }

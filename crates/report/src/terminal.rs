@@ -1,6 +1,7 @@
 //! Tables for a terminal.
 
 use lab::record::Run;
+use lab::transport::Transport;
 use load::interface::Hardware;
 
 use crate::summary::{Comparison, Kernel, Row, Summary};
@@ -190,6 +191,11 @@ fn about(run: &Run, summary: &Summary) -> String {
         let pacing = load.pacing.map_or(String::new(), |pacing| format!(", pacing {}", format::name(&pacing)));
         format!("Client: {}{pacing}, clock {}.\n", format::name(&load.roles), load.clock.source)
     });
+    let is_unix = |trial: &lab::record::Trial| trial.workload.transport == Transport::Unix;
+    let network = match fact("network") {
+        _ if header.trials.iter().all(is_unix) => "none: requests and responses stay in the kernel, in Unix sockets",
+        network => network,
+    };
     let coverage = format::coverage(summary.interval_coverage);
     format!(
         "Service time runs from the request's write to the last byte of its response; \"vs best\" is {}, with {}{coverage}; \
@@ -203,7 +209,7 @@ fn about(run: &Run, summary: &Summary) -> String {
         summary.interval_method,
         fact("cpu"),
         header.placement,
-        fact("network"),
+        network,
         header.name,
         run.records.len(),
         header.seed,

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use wire::Address;
 
 use crate::model::{ModelRow, PerConnection};
 
@@ -54,6 +55,20 @@ impl Accept {
                 "`{}` cannot accept like `{self}`: one thread accepts for all; leave it out, or choose mp-prefork or \
                  mt-pool (and reuseport goes with symped, seda and seda-s, too)",
                 model.name
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether connections can come like this to `listen`.
+    ///
+    /// # Errors
+    /// Why not, and what can.
+    pub fn check_address(self, listen: &Address) -> Result<(), String> {
+        match (self, listen) {
+            (Self::Reuseport, Address::Unix(_)) => Err(format!(
+                "`{self}` does not go with a Unix socket: the kernel divides connections among listeners of TCP only; \
+                 choose shared or exclusive, or tcp"
             )),
             _ => Ok(()),
         }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use wire::ServiceSpec;
+use wire::{Address, ServiceSpec};
 
 use crate::mechanism::{self, Family, MechanismRow};
 use crate::model::{self, ModelRow, PayloadStage, PerConnection, Takes};
@@ -128,6 +128,21 @@ impl Architecture {
             ));
         }
         Ok(())
+    }
+
+    /// Whether it can serve connections to that address.
+    ///
+    /// # Errors
+    /// Why not, and what can.
+    pub fn can_listen(&self, listen: &Address) -> Result<(), String> {
+        let needs_network = |row: &&MechanismRow| mechanism::NEEDS_NETWORK.contains(&row.name);
+        match (listen, self.mechanism.filter(needs_network)) {
+            (Address::Unix(_), Some(mechanism)) => Err(format!(
+                "`{}` sends in a way that the kernel has not for Unix sockets; take another mechanism, or tcp",
+                mechanism.name
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// How many threads or processes wait for connections if it is a pool with room for `connections_max`; `None` if not.

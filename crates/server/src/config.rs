@@ -1,11 +1,11 @@
 //! What a server is asked to be, as plain data.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use wire::ServiceSpec;
+use wire::{Address, ServiceSpec};
 
 use crate::work::Work;
 use crate::{Accept, Architecture};
@@ -27,6 +27,24 @@ impl Subject {
             Self::Ours(config) => Some(config),
             Self::Exec(_) => None,
         }
+    }
+
+    /// Where it listens.
+    pub fn listen(&self) -> &Address {
+        match self {
+            Self::Ours(config) => &config.listen,
+            Self::Exec(config) => &config.listen,
+        }
+    }
+
+    /// The same elsewhere.
+    #[must_use]
+    pub fn listening_on(mut self, address: Address) -> Self {
+        match &mut self {
+            Self::Ours(config) => config.listen = address,
+            Self::Exec(config) => config.listen = address,
+        }
+        self
     }
 
     /// CPUs it may run on; empty leaves placement to the kernel.
@@ -52,7 +70,7 @@ pub struct ServeConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<Work>,
     /// Where it listens; port 0 lets the kernel choose.
-    pub listen: SocketAddr,
+    pub listen: Address,
     /// CPUs the server may run on; empty leaves placement to the kernel.
     pub cpus: Vec<usize>,
     /// CPUs of each stage's threads, for models in stages.
@@ -87,11 +105,16 @@ impl StageCpus {
 /// Somebody else's server: a command that is started, without a shell.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExecConfig {
-    /// The program and its arguments; in each, `{port}`, `{request}` and `{response}` stand for numbers.
+    /// The program and its arguments; in each, `{port}`, `{request}` and `{response}` stand for numbers, `{socket}` for the
+    /// path of the socket to listen on.
     pub command: Vec<String>,
+    /// Where it is to listen; port 0 is one that is free then. Runs stored before there was a choice have all been on
+    /// 127.0.0.1.
+    #[serde(default = "any_port")]
+    pub listen: Address,
     /// Where it is started; without it, where we are.
     pub directory: Option<PathBuf>,
-    /// What is put into its environment; the same stand for numbers there.
+    /// What is put into its environment; the same stand for the same there.
     pub environment: BTreeMap<String, String>,
     /// Size of a request, in bytes; `None` where the service has no fixed sizes, and then the command names none.
     pub request_bytes: Option<u32>,
@@ -103,8 +126,12 @@ pub struct ExecConfig {
     pub start_timeout_ns: u64,
 }
 
-/// What stands for numbers in a command's arguments and environment.
-pub const PLACEHOLDERS: &[&str] = &["port", "request", "response"];
+/// What stands for numbers in a command's arguments and environment, and for its socket's path.
+pub const PLACEHOLDERS: &[&str] = &["port", "request", "response", "socket"];
+
+fn any_port() -> Address {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()
+}
 
 /// Whether `program` is a file that may be run: itself where it has a `/`, else somewhere in PATH.
 ///

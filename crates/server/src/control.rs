@@ -1,8 +1,7 @@
 //! What a `serve` process says to the program that started it: one JSON object a line.
 
-use std::net::SocketAddr;
-
 use serde::{Deserialize, Serialize};
+use wire::Address;
 
 use crate::Snapshot;
 
@@ -13,7 +12,7 @@ pub enum Event {
     /// It listens.
     Ready {
         /// The address, with the port that the kernel chose.
-        address: SocketAddr,
+        address: Address,
         /// Before the first connection: what memory is measured against.
         snapshot: Snapshot,
     },

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::mem::MaybeUninit;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus, Stdio};
@@ -17,11 +17,12 @@ use std::time::{Duration, Instant};
 
 use rustix::pipe::PipeFlags;
 use rustix::process::{Pid, Resource, Signal};
+use wire::Address;
 
 use crate::config::{ExecConfig, PLACEHOLDERS};
 use crate::counters::{Snapshot, Totals};
 use crate::outside::{self, Outside};
-use crate::{host, platform, usage};
+use crate::{host, platform, unix, usage};
 
 /// How often another port is tried when somebody has taken the one that was free.
 const PORTS_TRIED_MAX: u32 = 3;
@@ -39,7 +40,7 @@ const WORDS_PATIENCE: Duration = Duration::from_millis(50);
 /// A command that serves.
 #[derive(Debug)]
 pub struct Exec {
-    address: SocketAddr,
+    address: Address,
     ready: Snapshot,
     outside: Outside,
     kept: Arc<Mutex<Kept>>,
@@ -69,7 +70,7 @@ fn locked(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
 pub struct ExecError(String);
 
 impl Exec {
-    /// Starts the command on a free port of 127.0.0.1 and waits until it accepts a connection. `on_end` is called in a
+    /// Starts the command on a free port, or for a Unix socket, and waits until it accepts a connection. `on_end` is called in a
     /// thread of its own once it has ended, `is_stopped` is asked while it starts. Soft limits are raised as for servers of ours.
     ///
     /// # Errors
@@ -88,21 +89,24 @@ impl Exec {
         })?;
         let mut tried = 1;
         loop {
-            let port = free_port().map_err(|error| ExecError(format!("no port of 127.0.0.1 is free: {error}")))?;
-            let mut exec = Self::spawn(config, port, on_end.clone())?;
+            let host = config.listen.ip().map_or(Ipv4Addr::LOCALHOST.into(), |address| address.ip());
+            let free = free_port(host).map_err(|error| ExecError(format!("no port of {host} is free: {error}")))?;
+            let mut exec = Self::spawn(config, free, on_end.clone())?;
             match exec.wait_until_ready(Duration::from_nanos(config.start_timeout_ns), is_stopped) {
                 Ok(()) => {
                     exec.ready = exec.snapshot();
                     return Ok(exec);
                 }
-                Err(_) if exec.has_ended() && is_taken(port) && tried < PORTS_TRIED_MAX => tried += 1,
+                Err(_) if exec.has_ended() && is_taken(&exec.address) && tried < PORTS_TRIED_MAX => tried += 1,
                 Err(error) => return Err(error),
             }
         }
     }
 
-    fn spawn(config: &ExecConfig, port: u16, on_end: impl Fn() + Send + 'static) -> Result<Self, ExecError> {
-        let arguments: Vec<String> = config.command.iter().map(|argument| filled_in(argument, config, port)).collect();
+    /// `free` is an address whose port nobody has.
+    fn spawn(config: &ExecConfig, free: SocketAddr, on_end: impl Fn() + Send + 'static) -> Result<Self, ExecError> {
+        let filled_in = |argument: &String| filled_in(argument, config, free.port());
+        let arguments: Vec<String> = config.command.iter().map(filled_in).collect();
         let [program, arguments @ ..] = arguments.as_slice() else {
             return Err(ExecError("the command is empty; name a program".into()));
         };
@@ -111,12 +115,13 @@ impl Exec {
             rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|e| cannot("no pipe for", e.into()))?;
         let errors = input.try_clone().map_err(|error| cannot("no pipe for", error))?;
         let mut command = Command::new(program);
-        let environment = config.environment.iter().map(|(name, value)| (name, filled_in(value, config, port)));
+        let environment = config.environment.iter().map(|(name, value)| (name, filled_in(value)));
         command.args(arguments).envs(environment).process_group(0);
         command.stdin(Stdio::null()).stdout(input).stderr(errors);
         if let Some(directory) = &config.directory {
             command.current_dir(directory);
         }
+        let address = if config.listen.path().is_some() { config.listen.clone() } else { free.into() };
         let keeper = rustix::process::getpid();
         // SAFETY: prctl and getppid are system calls and no more.
         unsafe {
@@ -133,9 +138,9 @@ impl Exec {
         let leader = Pid::from_child(&leader);
         let kept = Arc::new(Mutex::new(Kept::default()));
         let exec = Self {
-            address: (Ipv4Addr::LOCALHOST, port).into(),
+            address: address.clone(),
             ready: Snapshot::default(),
-            outside: Outside::new(keeper.as_raw_pid(), port),
+            outside: Outside::new(keeper.as_raw_pid(), address),
             kept: kept.clone(),
             leader,
         };
@@ -154,7 +159,10 @@ impl Exec {
     fn wait_until_ready(&self, patience: Duration, is_stopped: &dyn Fn() -> bool) -> Result<(), ExecError> {
         let deadline = Instant::now() + patience;
         loop {
-            let accepts = TcpStream::connect_timeout(&self.address, LOOK.max(patience / 10)).is_ok();
+            let accepts = match &self.address {
+                Address::Ip(address) => TcpStream::connect_timeout(address, LOOK.max(patience / 10)).is_ok(),
+                Address::Unix(path) => unix::is_listening(path).unwrap_or(false),
+            };
             if self.has_ended() {
                 return Err(ExecError(format!("the command ended before it served: {}", self.last_words())));
             }
@@ -166,10 +174,11 @@ impl Exec {
             }
             if Instant::now() >= deadline {
                 return Err(ExecError(format!(
-                    "nothing accepts connections on {} after {} s: does the command listen on {{port}}? A slow one may \
+                    "nothing accepts connections on {} after {} s: does the command listen on {}? A slow one may \
                      have a longer start-timeout; {}",
                     self.address,
                     patience.as_secs_f64(),
+                    if self.address.path().is_some() { "{socket}" } else { "{port}" },
                     self.last_words()
                 )));
             }
@@ -183,8 +192,8 @@ impl Exec {
     }
 
     /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    pub fn address(&self) -> &Address {
+        &self.address
     }
 
     /// Whether the command has ended.
@@ -242,22 +251,26 @@ impl Drop for Exec {
     }
 }
 
-/// A port that nobody has now.
-fn free_port() -> io::Result<u16> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+/// An address of `host` whose port nobody has now.
+fn free_port(host: IpAddr) -> io::Result<SocketAddr> {
+    TcpListener::bind((host, 0))?.local_addr()
 }
 
-fn is_taken(port: u16) -> bool {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse)
+/// Whether somebody else has its port. Nobody else has the path of a socket, whose folder is ours.
+fn is_taken(address: &Address) -> bool {
+    let bound = address.ip().map(TcpListener::bind);
+    bound.is_some_and(|bound| bound.is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse))
 }
 
 fn filled_in(argument: &str, config: &ExecConfig, port: u16) -> String {
-    let numbers = [Some(u32::from(port)), config.request_bytes, config.response_bytes];
+    let number = |bytes: Option<u32>| bytes.map(|bytes| bytes.to_string());
+    let socket = config.listen.path().map_or_else(String::new, |path| path.display().to_string());
+    let values = [Some(port.to_string()), number(config.request_bytes), number(config.response_bytes), Some(socket)];
     PLACEHOLDERS
         .iter()
-        .zip(numbers)
-        .filter_map(|(name, number)| Some((name, number?)))
-        .fold(argument.to_owned(), |text, (name, number)| text.replace(&format!("{{{name}}}"), &number.to_string()))
+        .zip(values)
+        .filter_map(|(name, value)| Some((name, value?)))
+        .fold(argument.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), &value))
 }
 
 /// Reads what it says, so that it never waits for us, and keeps the end of that.

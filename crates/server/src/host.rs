@@ -1,6 +1,5 @@
 //! Starts and stops a server in this process.
 
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, mpsc};
@@ -8,13 +7,16 @@ use std::thread::{self, JoinHandle};
 use std::{fmt, io};
 
 use rustix::process::{Resource, Rlimit};
+use wire::Address;
 
 use crate::accept::Accept;
 use crate::config::ServeConfig;
 use crate::counters::Snapshot;
 use crate::model::PerConnection;
 use crate::network::Stage;
+use crate::socket::Bound;
 use crate::tracepoints::Tracepoints;
+use crate::unix::SocketFile;
 use crate::workers::Workers;
 use crate::{platform, socket, usage};
 
@@ -23,7 +25,9 @@ const THREADS_MAX: u32 = 256;
 
 /// A server that runs in threads (and, for `mp` and `mp-prefork`, children) of this process.
 pub struct Server {
-    address: SocketAddr,
+    address: Address,
+    /// Removed when this is dropped, which first ends everything.
+    _file: Option<SocketFile>,
     ready: Snapshot,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<io::Result<()>>>,
@@ -88,12 +92,17 @@ impl Server {
     /// signals are raised as far as the hard ones allow.
     ///
     /// # Errors
-    /// When the address is taken or not ours, the CPUs are not available, the model cannot accept like that, or memory,
+    /// When the address is taken or not ours, the CPUs are not available, the model cannot accept like that or there, or memory,
     /// threads, processes or descriptors run out.
     pub fn start(config: &ServeConfig) -> Result<Self, ServerError> {
         platform::RAISED.iter().copied().for_each(raise);
         let model = config.architecture.model;
-        let checked = config.accept.check(model).and_then(|()| config.architecture.can_serve(&config.service));
+        let checked = config
+            .accept
+            .check(model)
+            .and_then(|()| config.accept.check_address(&config.listen))
+            .and_then(|()| config.architecture.can_serve(&config.service))
+            .and_then(|()| config.architecture.can_listen(&config.listen));
         checked.map_err(|reason| {
             failed("the server cannot be built", "see `muxbench list`")(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -101,13 +110,13 @@ impl Server {
             ))
         })?;
         let held = match config.accept {
-            Accept::Reuseport => socket::hold(config.listen),
+            Accept::Reuseport => socket::hold(&config.listen),
             accept => {
                 let blocks = accept != Accept::Exclusive && platform::SHUTDOWN_WAKES_ACCEPT;
-                socket::listen(config.listen, !blocks)
+                socket::listen(&config.listen, !blocks)
             }
         };
-        let (listener, address) =
+        let Bound { socket: listener, address, file } =
             held.map_err(failed(format_args!("cannot listen on {}", config.listen), "choose another address or port"))?;
         let workers = match model.per_connection {
             // And one for what several threads count in turn.
@@ -173,7 +182,7 @@ impl Server {
                 })
                 .map_err(failed("cannot create a thread", "raise the limit of processes (ulimit -u)"))?
         };
-        let mut server = Self { address, ready: before, shared, thread: Some(thread) };
+        let mut server = Self { address, _file: file, ready: before, shared, thread: Some(thread) };
         if config.count_syscalls {
             let opened = is_counting.recv().unwrap_or_else(|_| Err("the accept thread ended; try again".into()));
             opened.map_err(|reason| {
@@ -196,8 +205,8 @@ impl Server {
     }
 
     /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    pub fn address(&self) -> &Address {
+        &self.address
     }
 
     /// Whether its accept thread has ended, which it does not by itself unless something is wrong.
@@ -223,7 +232,7 @@ impl Server {
         self.shared.stopping.store(true, Relaxed);
         // One for loops that wait on a mechanism, one for loops that block in accept.
         let _ = rustix::io::write(&self.shared.stopper, &[1]);
-        let _ = rustix::net::shutdown(&self.shared.listener, rustix::net::Shutdown::Both);
+        socket::shut_down(&self.shared.listener);
         let ended = thread.join().unwrap_or_else(|_| Err(io::Error::other("it panicked")));
         ended.map_err(failed(
             "the server failed",

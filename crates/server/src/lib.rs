@@ -8,6 +8,7 @@
 //! - `service`: from a service's parameters to the service; [`work`]: what a request costs besides
 //! - [`runtime`]: a file per runtime that does the network's part in its own way; the connection path is the same
 //! - [`socket`]: listening and accepting, with the same options everywhere
+//! - [`unix`]: a Unix socket's file
 //! - [`platform`]: what differs between the systems
 //! - [`workers`]: counters of every thread and child, in memory that they share
 //! - [`tracepoints`]: system calls as the kernel counts them
@@ -34,6 +35,7 @@ mod service;
 pub mod socket;
 #[cfg_attr(not(target_os = "linux"), path = "no_tracepoints.rs")]
 pub mod tracepoints;
+pub mod unix;
 pub mod usage;
 pub mod work;
 pub mod workers;

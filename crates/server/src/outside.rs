@@ -2,12 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
+
+use wire::Address;
 
 use crate::counters::{Snapshot, Totals};
 use crate::platform;
 
 /// Established, in /proc/net/tcp.
 const ESTABLISHED: &str = "01";
+/// SS_CONNECTED, in /proc/net/unix: accepted. Those that wait to be have another state.
+const CONNECTED: &str = "03";
 
 /// What was seen of a server so far. Figures never go back, though its threads and processes end.
 #[derive(Debug)]
@@ -15,7 +20,7 @@ pub struct Outside {
     /// The process whose descendants are looked at; it is none of them.
     keeper: i32,
     /// Where the server listens.
-    port: u16,
+    address: Address,
     /// Switches of each thread that lives, when it was last seen...
     switches: BTreeMap<(i32, i32), (u64, u64)>,
     /// ...and of all that have ended since.
@@ -77,9 +82,9 @@ pub fn descendants_of(ancestor: i32) -> Vec<i32> {
 }
 
 impl Outside {
-    /// Of the server at `port` that descends from `keeper`.
-    pub fn new(keeper: i32, port: u16) -> Self {
-        Self { keeper, port, switches: BTreeMap::new(), ended: (0, 0), cpu_user_ns: 0, cpu_system_ns: 0 }
+    /// Of the server at `address` that descends from `keeper`.
+    pub fn new(keeper: i32, address: Address) -> Self {
+        Self { keeper, address, switches: BTreeMap::new(), ended: (0, 0), cpu_user_ns: 0, cpu_system_ns: 0 }
     }
 
     /// Everything the kernel has accounted so far; `reaped` is what it had for children that the keeper has waited for.
@@ -99,7 +104,7 @@ impl Outside {
         let of_each = || self.switches.values().chain([&self.ended]);
         Snapshot {
             at_ns: at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64,
-            connections_open: connections(self.port),
+            connections_open: connections(&self.address),
             workers: self.switches.len() as u64,
             memory_user_bytes: Some(platform::memory_user_bytes_of(&pids)),
             memory_kernel_bytes: platform::memory_kernel_bytes(),
@@ -148,10 +153,32 @@ fn threads_of(pid: i32) -> Vec<i32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Connections that are established to `port` of this host.
-fn connections(port: u16) -> u64 {
-    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|table| fs::read_to_string(table).unwrap_or_default());
-    tables.iter().flat_map(|table| table.lines()).filter(|line| is_connection(line, port)).count() as u64
+/// Connections that are established to `address` of this host.
+fn connections(address: &Address) -> u64 {
+    let read = |table| fs::read_to_string(table).unwrap_or_default();
+    match address {
+        Address::Ip(address) => {
+            let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(read);
+            let lines = tables.iter().flat_map(|table| table.lines());
+            lines.filter(|line| is_connection(line, address.port())).count() as u64
+        }
+        Address::Unix(path) => {
+            read("/proc/net/unix").lines().filter(|line| is_unix_connection(line, path)).count() as u64
+        }
+    }
+}
+
+/// A line is number, references, protocol, flags, type, state, inode and, where the socket has one, path: that which an
+/// accepted one has is its listener's.
+fn is_unix_connection(line: &str, path: &Path) -> bool {
+    let mut rest = line;
+    let mut state = "";
+    for field in 0..7 {
+        let Some((first, others)) = rest.trim_start().split_once(' ') else { return false };
+        state = if field == 5 { first } else { state };
+        rest = others;
+    }
+    state == CONNECTED && Path::new(rest.trim_start()) == path
 }
 
 fn is_connection(line: &str, port: u16) -> bool {
@@ -163,6 +190,7 @@ fn is_connection(line: &str, port: u16) -> bool {
 #[cfg(test)]
 mod tests {
     use std::net::{TcpListener, TcpStream};
+    use std::os::unix::net::{UnixListener, UnixStream};
     use std::process::Command;
 
     use super::*;
@@ -198,7 +226,7 @@ mod tests {
 
     #[test]
     fn figures_grow_though_threads_end_and_the_split_moves() {
-        let mut outside = Outside::new(0, 0);
+        let mut outside = Outside::new(0, Address::Ip("127.0.0.1:0".parse().unwrap()));
         outside.add_switches(BTreeMap::from([((1, 1), (5, 1)), ((1, 2), (9, 0))]));
         outside.add_switches(BTreeMap::from([((1, 1), (6, 1))]));
         assert_eq!((outside.ended, outside.switches.len()), ((9, 0), 1));
@@ -219,7 +247,20 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let streams: Vec<_> =
             (0..3).map(|_| (TcpStream::connect(address).unwrap(), listener.accept().unwrap())).collect();
-        assert_eq!(connections(address.port()), 3);
+        assert_eq!(connections(&address.into()), 3);
         drop(streams);
+    }
+
+    #[test]
+    fn connections_of_a_unix_socket_are_those_that_were_accepted() {
+        let path = std::env::temp_dir().join(format!("muxbench outside {}", std::process::id()));
+        let listener = UnixListener::bind(&path).unwrap();
+        let streams: Vec<_> =
+            (0..3).map(|_| (UnixStream::connect(&path).unwrap(), listener.accept().unwrap())).collect();
+        let waiting = UnixStream::connect(&path).unwrap();
+        assert_eq!(connections(&Address::Unix(path.clone())), 3);
+        drop((streams, waiting));
+        assert_eq!(connections(&Address::Unix(path.clone())), 0);
+        fs::remove_file(&path).unwrap();
     }
 }

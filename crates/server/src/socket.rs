@@ -9,8 +9,10 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, sockopt};
+use wire::Address;
 
 use crate::platform;
+use crate::unix::SocketFile;
 use crate::workers::{Counters, Syscall};
 
 /// Connections that may wait for accept; the kernel lowers it to net.core.somaxconn.
@@ -19,26 +21,46 @@ const BACKLOG: i32 = 4096;
 /// How long a worker without a descriptor waits before it tries again.
 const NO_DESCRIPTOR_PAUSE: std::time::Duration = std::time::Duration::from_millis(1);
 
-/// A listening socket, and the address it has.
+/// A socket with an address.
+#[derive(Debug)]
+pub struct Bound {
+    /// A Unix socket's file, which is removed with this.
+    pub file: Option<SocketFile>,
+    /// Where it is, with the port that the kernel chose.
+    pub address: Address,
+    /// It.
+    pub socket: OwnedFd,
+}
+
+/// A listening socket.
 ///
 /// # Errors
-/// As socket(2), bind(2) and listen(2) have them.
-pub fn listen(address: SocketAddr, nonblocking: bool) -> io::Result<(OwnedFd, SocketAddr)> {
-    let listener = bind(address, nonblocking, false)?;
-    rustix::net::listen(&listener, BACKLOG)?;
-    let bound = address_of(&listener)?;
-    Ok((listener, bound))
+/// As socket(2), bind(2) and listen(2) have them, and when a Unix socket's path is somebody else's.
+pub fn listen(address: &Address, nonblocking: bool) -> io::Result<Bound> {
+    let bound = match address {
+        Address::Ip(address) => {
+            let socket = bind(*address, nonblocking, false)?;
+            Bound { address: address_of(&socket)?.into(), socket, file: None }
+        }
+        Address::Unix(path) => {
+            let socket = platform::socket(AddressFamily::UNIX, nonblocking)?;
+            let file = Some(SocketFile::bind(&socket, path)?);
+            Bound { address: address.clone(), socket, file }
+        }
+    };
+    rustix::net::listen(&bound.socket, BACKLOG)?;
+    Ok(bound)
 }
 
 /// A socket that holds an address for listeners to come ([`listen_beside`]), and that address. It does not listen: the
 /// kernel would give it connections, too.
 ///
 /// # Errors
-/// As socket(2) and bind(2) have them.
-pub fn hold(address: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
-    let holder = bind(address, false, true)?;
-    let bound = address_of(&holder)?;
-    Ok((holder, bound))
+/// As socket(2) and bind(2) have them; a Unix socket cannot be held.
+pub fn hold(address: &Address) -> io::Result<Bound> {
+    let address = address.ip().ok_or(io::ErrorKind::Unsupported)?;
+    let socket = bind(address, false, true)?;
+    Ok(Bound { address: address_of(&socket)?.into(), socket, file: None })
 }
 
 /// One more listener at the address of `holder`; the kernel divides connections among them by a hash.
@@ -66,6 +88,11 @@ fn address_of(socket: &OwnedFd) -> io::Result<SocketAddr> {
     rustix::net::getsockname(socket)?.try_into().map_err(io::Error::from)
 }
 
+/// Whether a socket is of TCP, and not a Unix socket.
+pub fn is_tcp(socket: impl AsFd) -> bool {
+    rustix::net::getsockname(socket).map_or(true, |address| address.address_family() != AddressFamily::UNIX)
+}
+
 /// Accepts connections and, where descriptors run out, turns them away instead of leaving them to wait.
 #[derive(Debug)]
 pub struct Acceptor<'a> {
@@ -74,6 +101,8 @@ pub struct Acceptor<'a> {
     waits: bool,
     /// Whether connections are non-blocking.
     nonblocking: bool,
+    /// Whether connections are of TCP.
+    tcp: bool,
     counters: &'a Counters,
     /// Whether connections are turned away where descriptors run out.
     turns_away: bool,
@@ -108,13 +137,15 @@ impl<'a> Acceptor<'a> {
     /// # Errors
     /// When the reserve descriptor cannot be opened.
     pub fn for_others(listener: &'a OwnedFd, nonblocking: bool, counters: &'a Counters) -> io::Result<Self> {
-        Ok(Self { listener, waits: true, nonblocking, counters, turns_away: true, reserve: Some(open_reserve()?) })
+        let (tcp, reserve) = (is_tcp(listener), Some(open_reserve()?));
+        Ok(Self { listener, waits: true, nonblocking, tcp, counters, turns_away: true, reserve })
     }
 
     /// That of one worker of a pool, for blocking connections. Where descriptors run out it leaves connections to workers
     /// that have one.
     pub fn of_worker(listener: &'a OwnedFd, counters: &'a Counters) -> Self {
-        Self { listener, waits: true, nonblocking: false, counters, turns_away: false, reserve: None }
+        let tcp = is_tcp(listener);
+        Self { listener, waits: true, nonblocking: false, tcp, counters, turns_away: false, reserve: None }
     }
 
     /// One accept4.
@@ -124,7 +155,7 @@ impl<'a> Acceptor<'a> {
     pub fn accept(&mut self) -> io::Result<Accepted> {
         self.counters.syscalls_of(Syscall::Accept, platform::ACCEPT_SYSCALLS);
         match platform::accept(self.listener, self.nonblocking) {
-            Ok(connection) => Ok(prepare(connection)),
+            Ok(connection) => Ok(self.prepare(connection)),
             Err(Errno::MFILE | Errno::NFILE) if self.turns_away => self.turn_one_away(),
             Err(Errno::MFILE | Errno::NFILE) => {
                 std::thread::sleep(NO_DESCRIPTOR_PAUSE);
@@ -152,13 +183,20 @@ impl<'a> Acceptor<'a> {
                     self.reserve = open_reserve().ok();
                     return Ok(Accepted::None);
                 }
-                Ok(prepare(connection))
+                Ok(self.prepare(connection))
             }
             Err(Errno::MFILE | Errno::NFILE) => {
                 self.reserve = None;
                 Ok(Accepted::None)
             }
             Err(error) => without_connection(error),
+        }
+    }
+
+    fn prepare(&self, connection: OwnedFd) -> Accepted {
+        match set_options(&connection, self.tcp) {
+            Ok(()) => Accepted::Connection(connection),
+            Err(_) => Accepted::None,
         }
     }
 
@@ -189,7 +227,7 @@ impl<'a> Acceptor<'a> {
                 return Ok(Accepted::None);
             }
             if let Ok(connection) = platform::accept(self.listener, self.nonblocking) {
-                return Ok(prepare(connection));
+                return Ok(self.prepare(connection));
             }
         }
         if !self.has_reserve() {
@@ -235,19 +273,12 @@ fn without_connection(error: Errno) -> io::Result<Accepted> {
     }
 }
 
-/// Sets the options of an accepted connection; fails when the peer has gone already.
+/// Sets the options of an accepted connection, those of TCP if it is of TCP; fails when the peer has gone already.
 ///
 /// # Errors
 /// As setsockopt(2) has them.
-pub fn set_options(connection: impl AsFd) -> rustix::io::Result<()> {
-    sockopt::set_tcp_nodelay(connection, true)
-}
-
-fn prepare(connection: OwnedFd) -> Accepted {
-    match set_options(&connection) {
-        Ok(()) => Accepted::Connection(connection),
-        Err(_) => Accepted::None,
-    }
+pub fn set_options(connection: impl AsFd, tcp: bool) -> rustix::io::Result<()> {
+    if tcp { sockopt::set_tcp_nodelay(connection, true) } else { Ok(()) }
 }
 
 fn open_reserve() -> rustix::io::Result<OwnedFd> {
@@ -262,7 +293,18 @@ pub fn limit_accept(listener: impl AsFd, timeout: Duration) -> rustix::io::Resul
     sockopt::set_socket_timeout(listener, sockopt::Timeout::Recv, Some(timeout))
 }
 
-/// Has the coming close be a reset, which the client sees at once and which leaves nothing in TIME_WAIT.
+/// Has every accept of a listener say that it was shut down, now and from now on.
+pub fn shut_down(listener: impl AsFd) {
+    if platform::SHUTDOWN_WAKES_ACCEPT && !is_tcp(&listener) {
+        // Linux tells of a Unix socket's shutdown only to an accept that may wait; one that may not is told that nobody
+        // waits (EAGAIN), while poll(2) goes on to report the listener. None waits for long: the next line wakes it.
+        let _ = rustix::io::ioctl_fionbio(&listener, false);
+    }
+    let _ = rustix::net::shutdown(&listener, rustix::net::Shutdown::Both);
+}
+
+/// Has the coming close be a reset, which the client sees at once and which leaves nothing in TIME_WAIT. A Unix socket knows
+/// no such thing: its client sees an end of stream.
 pub fn reset(connection: impl AsFd) {
     // Best effort: without it the client sees an end of stream.
     let _ = sockopt::set_socket_linger(&connection, Some(Duration::ZERO));

@@ -1,16 +1,19 @@
 //! Bytes in, bytes out: the services' protocols, without a single system call.
 //!
 //! # Layout
+//! - [`address`]: where a server listens, as plain data that both sides share
 //! - [`service`]: the [`Service`] trait, and [`ServiceSpec`], the service as plain data
 //! - [`fixed`]: the abstract request and response of kawai2008, verified by size alone
 //! - [`http`]: HTTP/1.1 for content in memory, and what asks for it
 //! - [`kv`]: a key-value store that speaks the memcached text protocol, and what asks one
 //! - `outbox`: bytes to send, which stay where they are while the kernel may be reading them
 
+pub mod address;
 pub mod fixed;
 pub mod http;
 pub mod kv;
 mod outbox;
 pub mod service;
 
+pub use address::Address;
 pub use service::{Clock, SERVICES, Service, ServiceSpec};

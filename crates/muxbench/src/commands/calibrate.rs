@@ -11,7 +11,7 @@ use lab::calibration::{self, Hold, Law, Settings};
 use lab::host::Host;
 use lab::units::{Cpus, Rate, Time};
 use lab::{experiment, placement};
-use wire::ServiceSpec;
+use wire::{Address, ServiceSpec};
 
 use crate::commands::compare::{ClientArgs, named};
 use crate::{execution, output};
@@ -35,7 +35,7 @@ pub struct Args {
     /// Rounds; each has every hold once, and the null server
     #[arg(long, value_name = "N", default_value = "5")]
     rounds: NonZeroU32,
-    /// How requests get there: tcp, udp
+    /// How requests get there: tcp, udp, unix
     #[arg(long, value_name = "TRANSPORT", default_value = "tcp", value_parser = named::<Transport>)]
     transport: Transport,
     /// Connections
@@ -75,11 +75,14 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let mut client = experiment::Client::default();
     args.client.apply(&mut client);
-    let any = "127.0.0.1:0".parse()?;
+    let any = match args.transport {
+        Transport::Tcp | Transport::Udp => "127.0.0.1:0",
+        Transport::Unix => "unix:reflector",
+    };
     // Few of an exponential law's draws are longer than twenty times their mean.
     let drain_ns = args.hold.iter().map(|hold| hold.0.saturating_mul(20)).max().unwrap_or(0) + 2_000_000_000;
     let load = LoadConfig {
-        transport: args.transport,
+        datagrams: args.transport == Transport::Udp,
         connections: args.connections.get(),
         rate_per_s: Some(args.rate.0),
         phases: Phases { ramp_ns: 0, hold_ns: 200_000_000, measure_ns: args.measure.0, drain_ns },
@@ -90,7 +93,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         clock: client.clock,
         timestamps: client.timestamps,
         timeout_ns: client.timeout.0,
-        ..LoadConfig::new(any, ServiceSpec::Fixed { request_bytes: 128, response_bytes: 128 })
+        ..LoadConfig::new(
+            any.parse::<Address>().expect("it is one"),
+            ServiceSpec::Fixed { request_bytes: 128, response_bytes: 128 },
+        )
     };
     let holds = args.hold.iter().flat_map(|hold| args.law.iter().map(|&law| Hold { mean_ns: hold.0, law }));
     let settings = Settings { holds: holds.collect(), rounds: args.rounds.get(), server_cpu: placed.server[0], load };

@@ -8,6 +8,7 @@ use anyhow::bail;
 use lab::contender::Contender;
 use lab::experiment::{Experiment, List, Service, Workload};
 use lab::presets;
+use lab::transport::Transport;
 use lab::units::{Cpus, Rate, Share, Size, Sizes, Think, Time, Work};
 use server::{Accept, Architecture};
 
@@ -25,6 +26,7 @@ use crate::{execution, output};
   muxbench compare --connections 10000 --active 1/64,1 --idle 5000      # locality (kawai2006)
   muxbench compare --arch epoll,symped:2 --schedule closed --connections 20,100     # transactions a second
   muxbench compare --arch epoll,mt --schedule closed --service kv --keys zipf:0.99  # of a key-value store
+  muxbench compare --transport unix         # over Unix sockets; tcp6 is over IPv6
   muxbench compare --arch all --explain --count-syscalls  # what each really calls, runtimes too
   muxbench compare --timestamps kernel --strict      # proof of sending; only valid trials will do
   muxbench compare --measure 1min --print-experiment > mine.toml    # the same as a file, to keep")]
@@ -41,6 +43,9 @@ pub struct Args {
     /// without it. Shown by --explain
     #[arg(long)]
     count_syscalls: bool,
+    /// How requests get to the servers: tcp, tcp6 (over IPv6), unix (Unix sockets) [default: tcp]
+    #[arg(long, value_name = "TRANSPORT", value_parser = named::<Transport>)]
+    transport: Option<Transport>,
     /// Connections held open, several with commas
     #[arg(long, value_name = "N", value_delimiter = ',')]
     connections: Vec<NonZeroU32>,
@@ -250,6 +255,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let mut experiment = presets::find("compare").expect("it is in the table").experiment();
     set_list(&mut experiment.architectures, architectures(&args.arch)?);
+    set(&mut experiment.workload.transport, args.transport);
     set_list(&mut experiment.workload.connections, args.connections);
     set(&mut experiment.workload.schedule, args.schedule);
     args.traffic.apply(&mut experiment.workload);

@@ -2,7 +2,6 @@
 
 use std::fmt::Write;
 use std::io::{self, BufRead};
-use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -17,7 +16,7 @@ use lab::runner::LoadOrder;
 use lab::units::{Cpus, Rate, Share, Time};
 use lab::{experiment, presets, verdict};
 use report::{format, sentence};
-use wire::ServiceSpec;
+use wire::{Address, ServiceSpec};
 
 use crate::commands::compare::{ClientArgs, TrafficArgs, named};
 use crate::{execution, output};
@@ -27,15 +26,16 @@ use crate::{execution, output};
 #[command(after_help = "Examples:
   muxbench load --target 127.0.0.1:7007 --connections 400 --rate 2000
   muxbench load --target 127.0.0.1:7007 --request 1B --response 1B --rate 8000 --cpus 1 --samples lag.parquet
+  muxbench load --target unix:/tmp/muxbench.sock --request 1B --response 1B
   muxbench load --target 127.0.0.1:7007 --schedule poisson --active 1/16 --timestamps kernel
   muxbench load --target 127.0.0.1:11211 --schedule closed --service kv --connections 100 --hold 0")]
 pub struct Args {
-    /// The server's address
+    /// The server's address: 127.0.0.1:7007, [::1]:7007 or unix:/tmp/muxbench.sock
     #[arg(long, value_name = "ADDRESS", required_unless_present = "control")]
-    target: Option<SocketAddr>,
-    /// How requests get there: tcp; udp, one datagram each way
-    #[arg(long, value_name = "TRANSPORT", default_value = "tcp", value_parser = named::<Transport>)]
-    transport: Transport,
+    target: Option<Address>,
+    /// How requests get there: tcp or unix, as the address says; udp, one datagram each way
+    #[arg(long, value_name = "TRANSPORT", value_parser = named::<Transport>)]
+    transport: Option<Transport>,
     /// Connections held open
     #[arg(long, value_name = "N", default_value = "400")]
     connections: NonZeroU32,
@@ -126,7 +126,7 @@ fn controlled(args: &Args) -> anyhow::Result<ExitCode> {
 fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
     let mut client = experiment::Client::default();
     args.client.apply(&mut client);
-    let target = args.target.context("--target: where is the server?")?;
+    let target = args.target.clone().context("--target: where is the server?")?;
     let mut traffic = presets::find("compare").expect("it is in the table").experiment().workload;
     args.traffic.apply(&mut traffic);
     let closed = args.schedule == Schedule::Closed;
@@ -145,7 +145,7 @@ fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
         _ => bail!("--request, --response: kv has none; its sizes are those of its records, --value-size"),
     };
     let config = LoadConfig {
-        transport: args.transport,
+        datagrams: args.transport == Some(Transport::Udp),
         connections: args.connections.get(),
         idle: args.idle,
         active: args.active.0,
@@ -170,6 +170,13 @@ fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
         timeout_ns: client.timeout.0,
         ..LoadConfig::new(target, service)
     };
+    if let Some(said) = args.transport.filter(|said| *said != config.transport()) {
+        bail!(
+            "--transport {}: {} is no address of that; leave --transport out, or give another --target",
+            format::name(&said),
+            config.target
+        );
+    }
     let mut shown = String::new();
     let Outcome { report, .. } = load(&config, None, args, &mut |event| {
         if let Event::Progress { phase, sent, completed, .. } = event

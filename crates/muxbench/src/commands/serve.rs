@@ -1,7 +1,6 @@
 //! `muxbench serve`: one server, until it is told to stop.
 
 use std::io::BufRead;
-use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -14,7 +13,7 @@ use server::control::Event;
 use server::{Accept, Architecture, ServeConfig, Server, ServerCounters, Subject};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use wire::ServiceSpec;
+use wire::{Address, ServiceSpec};
 
 use lab::experiment::Service;
 use lab::units::{Cpus, Size, Work};
@@ -27,6 +26,7 @@ use crate::output;
 #[command(after_help = "Examples:
   muxbench serve --arch epoll --request 128B --response 10KiB --listen 127.0.0.1:7007
   muxbench serve --arch mt-pool:64 --accept exclusive
+  muxbench serve --arch epoll --listen unix:/tmp/muxbench.sock
   muxbench serve --arch symped:2/epoll --service kv --listen 127.0.0.1:11211
   muxbench serve --arch mt --json        # a free port; address and counters as JSON lines")]
 pub struct Args {
@@ -56,9 +56,9 @@ pub struct Args {
     work: Option<Work>,
     #[command(flatten)]
     stages: StageArgs,
-    /// Address to listen on; port 0 takes a free one
+    /// Address to listen on, 127.0.0.1:7007, [::1]:7007 or unix:/tmp/muxbench.sock; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
-    listen: SocketAddr,
+    listen: Address,
     /// CPUs to run on, as in 0-1,3
     #[arg(long, value_name = "CPUS")]
     cpus: Option<Cpus>,
@@ -114,7 +114,7 @@ fn by_hand(args: &Args, messages: &mpsc::Receiver<Message>) -> anyhow::Result<Ex
         accept: args.accept.unwrap_or_else(|| Accept::default_of(args.arch.model)),
         service: service(args)?,
         work: args.work.map(|work| work.0),
-        listen: args.listen,
+        listen: args.listen.clone(),
         cpus: args.cpus.clone().map(|cpus| cpus.0).unwrap_or_default(),
         stage_cpus: stages.stage_cpus(),
         connections_max: args.connections_max.unwrap_or_else(|| room_of(args.arch)),
@@ -123,7 +123,7 @@ fn by_hand(args: &Args, messages: &mpsc::Receiver<Message>) -> anyhow::Result<Ex
     let server = Server::start(&config)?;
     let ready = server.ready().clone();
     if args.json {
-        say(&Event::Ready { address: server.address(), snapshot: ready.clone() });
+        say(&Event::Ready { address: server.address().clone(), snapshot: ready.clone() });
     } else {
         anstream::println!(
             "{} listens on {} ({}); stop it with Ctrl-C",
@@ -201,7 +201,7 @@ fn controlled(sender: &mpsc::Sender<Message>, messages: &mpsc::Receiver<Message>
 /// Keeps a command until it is told to stop; all that came of it ends with it.
 #[cfg(target_os = "linux")]
 fn somebody_else_s(mut exec: Exec, messages: &mpsc::Receiver<Message>) -> anyhow::Result<()> {
-    say(&Event::Ready { address: exec.address(), snapshot: exec.ready().clone() });
+    say(&Event::Ready { address: exec.address().clone(), snapshot: exec.ready().clone() });
     loop {
         match messages.recv()? {
             Message::Line(line) if line == "mark" => say(&Event::Mark { snapshot: exec.snapshot() }),
@@ -216,7 +216,7 @@ fn somebody_else_s(mut exec: Exec, messages: &mpsc::Receiver<Message>) -> anyhow
 
 fn ours(config: &ServeConfig, messages: &mpsc::Receiver<Message>) -> anyhow::Result<()> {
     let server = Server::start(config)?;
-    say(&Event::Ready { address: server.address(), snapshot: server.ready().clone() });
+    say(&Event::Ready { address: server.address().clone(), snapshot: server.ready().clone() });
     loop {
         match messages.recv()? {
             Message::Line(line) if line == "mark" => say(&Event::Mark { snapshot: server.snapshot() }),

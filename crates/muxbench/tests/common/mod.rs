@@ -2,7 +2,9 @@
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
@@ -10,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use serde_json::Value;
-use server::Architecture;
+use server::{Architecture, Threads};
+use wire::Address;
 
 /// Long enough for the slowest machine; only a failing test waits for it.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -20,11 +23,32 @@ pub fn muxbench() -> Command {
     Command::new(env!("CARGO_BIN_EXE_muxbench"))
 }
 
+/// Those that can run here, every model over every mechanism. Besides, runtimes with two threads, whose tasks may change
+/// threads, and stages in other numbers. The name of the one under test is printed, so that a failure names it.
+pub fn each() -> impl Iterator<Item = Architecture> {
+    let all = Architecture::every();
+    let is_runtime = |row: &&Architecture| server::runtime::FEATURES.contains(&row.model.name);
+    let in_two = all.iter().filter(is_runtime).map(|&row| Architecture { threads: Some(Threads::all(2)), ..row });
+    let stages = ["amped:0+2/epoll", "amped:0+1/epoll-et", "amped:0+2/rt-signal", "seda:1+3/poll", "symped:1/io_uring"];
+    let stages = stages.iter().map(|name| name.parse().unwrap());
+    let each: Vec<Architecture> = all.iter().copied().chain(in_two).chain(stages).collect();
+    each.into_iter().filter(|architecture| match architecture.can_run() {
+        Ok(()) => {
+            println!("{architecture}");
+            true
+        }
+        Err(reason) => {
+            println!("{architecture} is skipped: {reason}");
+            false
+        }
+    })
+}
+
 /// A running server; it is killed when dropped.
 pub struct Serve {
     child: Child,
     lines: BufReader<ChildStdout>,
-    pub address: SocketAddr,
+    pub address: Address,
 }
 
 impl Serve {
@@ -80,6 +104,11 @@ impl Serve {
         Self { child, lines, address }
     }
 
+    /// Its address, of a server that listens on TCP.
+    pub fn ip(&self) -> std::net::SocketAddr {
+        self.address.ip().expect("it listens on TCP")
+    }
+
     pub fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }
@@ -91,8 +120,15 @@ impl Serve {
 
     /// The same, where the server may refuse.
     pub fn try_connect(&self) -> std::io::Result<TcpStream> {
-        let stream = TcpStream::connect(self.address)?;
-        stream.set_nodelay(true)?;
+        let stream = match &self.address {
+            Address::Ip(address) => {
+                let stream = TcpStream::connect(address)?;
+                stream.set_nodelay(true)?;
+                stream
+            }
+            // What reads, writes and shuts down one stream does so to any.
+            Address::Unix(path) => OwnedFd::from(UnixStream::connect(path)?).into(),
+        };
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         Ok(stream)

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use anyhow::bail;
 use comfy_table::{Cell as TableCell, Table, presets};
 use lab::record::{Run, Trial, TrialRecord, VerdictKind, Workload};
+use lab::transport::Transport;
 use lab::units::Share;
 use load::config::{Choice, Schedule};
 use serde::{Deserialize, Serialize};
@@ -155,7 +156,10 @@ fn published_send_deviation() -> BTreeMap<String, BTreeMap<String, f64>> {
 
 /// Whether a trial has the paper's traffic, in all but the three parameters of its matrix, the schedule and the phases.
 fn is_traffic_of_the_paper(workload: &Workload) -> bool {
-    workload.service == SERVICE && workload.idle == 0 && workload.choice == Choice::Uniform
+    workload.service == SERVICE
+        && workload.transport == Transport::Tcp
+        && workload.idle == 0
+        && workload.choice == Choice::Uniform
 }
 
 impl Cell {

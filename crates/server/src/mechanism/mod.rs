@@ -190,6 +190,10 @@ pub const MECHANISMS: &[MechanismRow] = &[
     },
 ];
 
+/// Those that cannot serve Unix sockets: SEND_ZC of one is EOPNOTSUPP (io_send_zc in io_uring/net.c asks the socket for
+/// SOCK_SUPPORT_ZC, which TCP and UDP set).
+pub const NEEDS_NETWORK: &[&str] = &["io_uring-zc"];
+
 /// What a model that multiplexes has when nothing is said: the system's own interest list.
 pub const DEFAULT: &str = if cfg!(target_os = "linux") { "epoll" } else { "kqueue" };
 

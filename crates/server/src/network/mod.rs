@@ -98,6 +98,6 @@ impl Stage<'_> {
     fn end_early(&self) {
         self.stopping.store(true, Relaxed);
         let _ = rustix::io::write(self.stopper, &[1]);
-        let _ = rustix::net::shutdown(self.listener, rustix::net::Shutdown::Both);
+        crate::socket::shut_down(self.listener);
     }
 }

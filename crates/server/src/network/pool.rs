@@ -89,7 +89,7 @@ fn threads<S: Service + Sync>(stage: &Stage<'_>, service: &S) -> io::Result<()> 
             }
         });
         drop(given_to);
-        let _ = rustix::net::shutdown(stage.listener, rustix::net::Shutdown::Both);
+        socket::shut_down(stage.listener);
         stop_threads(stage, Duration::MAX);
         outcome
     })?;

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixListener;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -116,6 +117,8 @@ pub struct Door<'a, S: 'static> {
     /// Closes what comes when there is no descriptor for it; it does not accept otherwise, the runtime does. The lock
     /// makes its counters have one writer at a time.
     acceptor: Mutex<Acceptor<'a>>,
+    /// Whether connections are of TCP.
+    tcp: bool,
 }
 
 impl<'a, S> Door<'a, S> {
@@ -125,7 +128,7 @@ impl<'a, S> Door<'a, S> {
     /// When there is no descriptor for the reserve.
     pub fn new(stage: &Stage<'a>, shared: &'static Shared<S>) -> io::Result<Self> {
         let acceptor = Acceptor::new(stage.listener, true, shared.refusals)?;
-        Ok(Self { shared, acceptor: Mutex::new(acceptor) })
+        Ok(Self { shared, acceptor: Mutex::new(acceptor), tcp: socket::is_tcp(stage.listener) })
     }
 
     fn acceptor(&self) -> MutexGuard<'_, Acceptor<'a>> {
@@ -147,7 +150,7 @@ impl<'a, S> Door<'a, S> {
         }
         shared.counters().accepted.add(1);
         let open = Open(shared);
-        socket::set_options(connection).ok().map(|()| open)
+        socket::set_options(connection, self.tcp).ok().map(|()| open)
     }
 
     /// What to do about an accept that failed.
@@ -176,17 +179,26 @@ impl<'a, S> Door<'a, S> {
     }
 }
 
-/// The server's listener as the standard library has it, by another descriptor: what a runtime does to it, even closing
-/// it, leaves ours alone, except that both are `nonblocking` or neither.
+/// A listener as the standard library has it. Runtimes have a type for each of these, as it has.
+#[derive(Debug)]
+pub enum Listener {
+    /// Of TCP.
+    Tcp(TcpListener),
+    /// A Unix socket.
+    Unix(UnixListener),
+}
+
+/// The server's listener by another descriptor: what a runtime does to it, even closing it, leaves ours alone, except that
+/// both are `nonblocking` or neither.
 ///
 /// # Errors
 /// When there is no descriptor.
-pub fn listener(stage: &Stage<'_>, nonblocking: bool) -> io::Result<TcpListener> {
-    let listener = TcpListener::from(stage.listener.try_clone()?);
-    listener.set_nonblocking(nonblocking)?;
+pub fn listener(stage: &Stage<'_>, nonblocking: bool) -> io::Result<Listener> {
+    let listener = stage.listener.try_clone()?;
+    rustix::io::ioctl_fionbio(&listener, nonblocking)?;
     if !nonblocking {
         // When descriptors run out, another loop may take the connection that this one was about to turn away.
         socket::limit_accept(&listener, REST)?;
     }
-    Ok(listener)
+    Ok(if socket::is_tcp(&listener) { Listener::Tcp(listener.into()) } else { Listener::Unix(listener.into()) })
 }

@@ -1,16 +1,17 @@
 //! compio: tasks over io_uring, each thread with a ring and tasks of its own.
 
+use std::os::fd::AsFd;
 use std::thread::ScopedJoinHandle;
 use std::{io, thread};
 
 use compio::BufResult;
 use compio::buf::IoBuf;
 use compio::io::{AsyncRead, AsyncWrite};
-use compio::net::{TcpListener, TcpStream};
+use compio::net::{TcpListener, UnixListener};
 use compio::runtime::Runtime;
 use wire::Service;
 
-use super::{Door, Open, REST, Shared, Then};
+use super::{Door, Listener, Open, REST, Shared, Then};
 use crate::model::{ModelRow, PerConnection, Takes};
 use crate::network::Stage;
 use crate::network::connection::{Connection, Next, READ_BYTES};
@@ -54,23 +55,37 @@ fn run<S: Service + Sync + Send + 'static>(stage: &Stage<'_>, service: S) -> io:
 
 /// One thread's part. Its runtime is dropped at the end, which ends its tasks.
 fn run_one<S: Service>(stage: &Stage<'_>, door: &Door<'_, S>) -> io::Result<()> {
-    Runtime::new()?.block_on(accept(stage, door))
+    Runtime::new()?.block_on(async {
+        match super::listener(stage, false)? {
+            Listener::Tcp(listener) => {
+                let listener = TcpListener::from_std(listener)?;
+                accept(door, async || listener.accept().await.map(|(stream, _)| stream)).await
+            }
+            Listener::Unix(listener) => {
+                let listener = UnixListener::from_std(listener)?;
+                accept(door, async || listener.accept().await.map(|(stream, _)| stream)).await
+            }
+        }
+    })
 }
+
+/// A connection of either kind.
+trait Stream: AsyncRead + AsyncWrite + AsFd + 'static {}
+impl<T: AsyncRead + AsyncWrite + AsFd + 'static> Stream for T {}
 
 /// A thread that fails ends the others, which accept for ever otherwise.
 fn end_all_if_failed(stage: &Stage<'_>, ended: io::Result<()>) -> io::Result<()> {
     if ended.is_err() {
-        let _ = rustix::net::shutdown(stage.listener, rustix::net::Shutdown::Both);
+        crate::socket::shut_down(stage.listener);
     }
     ended
 }
 
-/// All threads accept from the one listener: the kernel wakes them in turn.
-async fn accept<S: Service>(stage: &Stage<'_>, door: &Door<'_, S>) -> io::Result<()> {
-    let listener = TcpListener::from_std(super::listener(stage, false)?)?;
+/// Accepts by `next`. All threads do so from the one listener: the kernel wakes them in turn.
+async fn accept<S: Service, T: Stream>(door: &Door<'_, S>, next: impl AsyncFn() -> io::Result<T>) -> io::Result<()> {
     loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
+        match next().await {
+            Ok(stream) => {
                 if let Some(open) = door.admit(&stream) {
                     compio::runtime::spawn(serve(open, stream)).detach();
                 }
@@ -94,7 +109,7 @@ impl<S: Service + 'static> IoBuf for Unsent<S> {
 }
 
 /// Serves one connection to its end.
-async fn serve<S: Service>(open: Open<S>, mut stream: TcpStream) {
+async fn serve<S: Service>(open: Open<S>, mut stream: impl Stream) {
     let Open(shared) = open;
     let service = &shared.service;
     // Its own: the kernel holds it while the connection waits for bytes. Memory that no read reaches costs nothing.

@@ -2,16 +2,17 @@
 
 use std::collections::HashSet;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, RawFd};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use may::coroutine;
-use may::net::{TcpListener, TcpStream};
+use may::net::TcpListener;
+use may::os::unix::net::UnixListener;
 use wire::Service;
 
-use super::{Door, Open, REST, Shared, Then};
+use super::{Door, Listener, Open, REST, Shared, Then};
 use crate::model::{ModelRow, PerConnection, Takes};
 use crate::network::Stage;
 use crate::network::connection::{Connection, Next, READ_BYTES};
@@ -42,17 +43,44 @@ type Served = Mutex<HashSet<RawFd>>;
 fn run<S: Service<Conn: Send> + Send + Sync + 'static>(stage: &Stage<'_>, service: S) -> io::Result<()> {
     let threads = stage.threads.map_or(1, |threads| threads.network) as usize;
     let shared = Shared::new(stage, service, threads)?;
-    let served: &'static Served = Box::leak(Box::default());
     // Taken by the first server of a process. The threads are to run where the server may, not each on a CPU of may's.
     may::config().set_workers(threads).set_worker_pin(false);
-    // SAFETY: the descriptor is a listening socket and nobody else's.
-    let listener = unsafe { TcpListener::from_raw_fd(super::listener(stage, true)?.into_raw_fd()) };
+    match super::listener(stage, true)? {
+        Listener::Tcp(listener) => {
+            // SAFETY: the descriptor is a listening socket and nobody else's.
+            let listener = unsafe { TcpListener::from_raw_fd(listener.into_raw_fd()) };
+            accept(stage, shared, || listener.accept().map(|(stream, _)| stream))
+        }
+        Listener::Unix(listener) => {
+            // SAFETY: the same.
+            let listener = unsafe { UnixListener::from_raw_fd(listener.into_raw_fd()) };
+            accept(stage, shared, || listener.accept().map(|(stream, _)| stream))
+        }
+    }
+}
+
+/// A connection of either kind.
+trait Stream: Read + Write + AsRawFd + Send + 'static {}
+impl<T: Read + Write + AsRawFd + Send + 'static> Stream for T {}
+
+/// Accepts by `next`, until the server stops.
+fn accept<S, T: Stream>(
+    stage: &Stage<'_>,
+    shared: &'static Shared<S>,
+    next: impl Fn() -> io::Result<T>,
+) -> io::Result<()>
+where
+    S: Service<Conn: Send> + Send + Sync,
+{
+    let served: &'static Served = Box::leak(Box::default());
     let door = Door::new(stage, shared)?;
     let ended = loop {
-        match listener.accept() {
-            Ok((stream, _)) => {
-                if let Some(open) = door.admit(stream.inner()) {
-                    lock(served).insert(stream.as_raw_fd());
+        match next() {
+            Ok(stream) => {
+                let descriptor = stream.as_raw_fd();
+                // SAFETY: the stream keeps it open for longer than this.
+                if let Some(open) = door.admit(unsafe { BorrowedFd::borrow_raw(descriptor) }) {
+                    lock(served).insert(descriptor);
                     // SAFETY: no reference into thread-local storage lives across a wait, and no frame is large.
                     unsafe { coroutine::spawn(move || serve(open, stream, served)) };
                 }
@@ -81,7 +109,7 @@ fn lock(served: &Served) -> std::sync::MutexGuard<'_, HashSet<RawFd>> {
 }
 
 /// Serves one connection to its end.
-fn serve<S: Service>(open: Open<S>, mut stream: TcpStream, served: &Served) {
+fn serve<S: Service>(open: Open<S>, mut stream: impl Stream, served: &Served) {
     let Open(shared) = open;
     let service = &shared.service;
     // Its own: while it waits for bytes, others run in the same thread. Zeroed memory that is new costs nothing.

@@ -2,16 +2,18 @@
 
 use std::cell::RefCell;
 use std::future::poll_fn;
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::task::{Poll, ready};
 use std::{io, thread};
 
-use smol::io::{AsyncRead, AsyncWriteExt};
-use smol::net::{TcpListener, TcpStream};
+use smol::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use smol::net::TcpListener;
+use smol::net::unix::UnixListener;
 use smol::{Executor, Timer};
 use wire::Service;
 
-use super::{Door, Open, REST, Shared, Then};
+use super::{Door, Listener, Open, REST, Shared, Then};
 use crate::model::{ModelRow, PerConnection, Takes};
 use crate::network::Stage;
 use crate::network::connection::{Connection, Next, READ_BYTES};
@@ -48,19 +50,39 @@ fn run<S: Service<Conn: Send> + Send + Sync + 'static>(stage: &Stage<'_>, servic
             let until_stopped = || smol::block_on(executor.run(stopped.recv()));
             thread::Builder::new().name("smol".into()).spawn_scoped(scope, until_stopped)?;
         }
-        smol::block_on(executor.run(accept(stage, shared, &executor)))
+        smol::block_on(executor.run(async {
+            match super::listener(stage, true)? {
+                Listener::Tcp(listener) => {
+                    let listener = TcpListener::try_from(listener)?;
+                    accept(stage, shared, &executor, async || listener.accept().await.map(|(stream, _)| stream)).await
+                }
+                Listener::Unix(listener) => {
+                    let listener = UnixListener::try_from(listener)?;
+                    accept(stage, shared, &executor, async || listener.accept().await.map(|(stream, _)| stream)).await
+                }
+            }
+        }))
     })
 }
 
-async fn accept<S>(stage: &Stage<'_>, shared: &'static Shared<S>, executor: &Executor<'static>) -> io::Result<()>
+/// A connection of either kind.
+trait Stream: AsyncRead + AsyncWrite + AsFd + Unpin + Send + 'static {}
+impl<T: AsyncRead + AsyncWrite + AsFd + Unpin + Send + 'static> Stream for T {}
+
+/// Accepts by `next`.
+async fn accept<S, T: Stream>(
+    stage: &Stage<'_>,
+    shared: &'static Shared<S>,
+    executor: &Executor<'static>,
+    next: impl AsyncFn() -> io::Result<T>,
+) -> io::Result<()>
 where
     S: Service<Conn: Send> + Send + Sync,
 {
-    let listener = TcpListener::try_from(super::listener(stage, true)?)?;
     let door = Door::new(stage, shared)?;
     loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
+        match next().await {
+            Ok(stream) => {
                 if let Some(open) = door.admit(&stream) {
                     executor.spawn(serve(open, stream)).detach();
                 }
@@ -75,7 +97,7 @@ where
 }
 
 /// Serves one connection to its end.
-async fn serve<S: Service>(open: Open<S>, mut stream: TcpStream) {
+async fn serve<S: Service>(open: Open<S>, mut stream: impl Stream) {
     let Open(shared) = open;
     let service = &shared.service;
     let mut connection = Connection::default();

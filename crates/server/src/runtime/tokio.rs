@@ -3,15 +3,16 @@
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::task::{Poll, ready};
 
-use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime::Builder;
 use wire::Service;
 
-use super::{Door, Open, REST, Shared, Then};
+use super::{Door, Listener, Open, REST, Shared, Then};
 use crate::model::{ModelRow, PerConnection, Takes};
 use crate::network::Stage;
 use crate::network::connection::{Connection, Inbox, Next};
@@ -48,18 +49,37 @@ fn run<S: Service<Conn: Send> + Send + Sync + 'static>(stage: &Stage<'_>, servic
     };
     // Dropped at the end, which ends all tasks and joins all threads.
     let runtime = builder.enable_io().enable_time().build()?;
-    runtime.block_on(accept(stage, shared))
+    runtime.block_on(async {
+        match super::listener(stage, true)? {
+            Listener::Tcp(listener) => {
+                let listener = TcpListener::from_std(listener)?;
+                accept(stage, shared, async || listener.accept().await.map(|(stream, _)| stream)).await
+            }
+            Listener::Unix(listener) => {
+                let listener = UnixListener::from_std(listener)?;
+                accept(stage, shared, async || listener.accept().await.map(|(stream, _)| stream)).await
+            }
+        }
+    })
 }
 
-async fn accept<S>(stage: &Stage<'_>, shared: &'static Shared<S>) -> io::Result<()>
+/// A connection of either kind.
+trait Stream: AsyncRead + AsyncWrite + AsFd + Unpin + Send + 'static {}
+impl<T: AsyncRead + AsyncWrite + AsFd + Unpin + Send + 'static> Stream for T {}
+
+/// Accepts by `next`.
+async fn accept<S, T: Stream>(
+    stage: &Stage<'_>,
+    shared: &'static Shared<S>,
+    next: impl AsyncFn() -> io::Result<T>,
+) -> io::Result<()>
 where
     S: Service<Conn: Send> + Send + Sync,
 {
-    let listener = TcpListener::from_std(super::listener(stage, true)?)?;
     let door = Door::new(stage, shared)?;
     loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
+        match next().await {
+            Ok(stream) => {
                 if let Some(open) = door.admit(&stream) {
                     tokio::spawn(serve(open, stream));
                 }
@@ -74,7 +94,7 @@ where
 }
 
 /// Serves one connection to its end.
-async fn serve<S: Service>(open: Open<S>, mut stream: TcpStream) {
+async fn serve<S: Service>(open: Open<S>, mut stream: impl Stream) {
     let Open(shared) = open;
     let service = &shared.service;
     let mut connection = Connection::default();

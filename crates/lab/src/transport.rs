@@ -1,0 +1,164 @@
+//! How requests get to the server of a trial: TCP over IPv4 or IPv6, or a Unix socket in a folder of its own.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, TcpListener};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use wire::Address;
+use wire::address::PATH_BYTES_MAX;
+
+/// A socket's name in its folder.
+const SOCKET: &str = "socket";
+/// As many bytes as a folder's name and the socket's below it take at most.
+const NAMES_BYTES_MAX: usize = "/muxbench-4194304-4294967295/".len() + SOCKET.len();
+
+/// Folders that this process has made: what their names end in.
+static FOLDERS: AtomicU32 = AtomicU32::new(0);
+
+/// How requests get to the server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Transport {
+    /// TCP over IPv4.
+    #[default]
+    Tcp,
+    /// TCP over IPv6.
+    Tcp6,
+    /// A Unix socket, a stream as TCP's.
+    Unix,
+}
+
+impl Transport {
+    /// Where a server listens whose port the kernel will choose, or whose socket's folder the runner will make.
+    pub fn any_address(self) -> Address {
+        match self {
+            Self::Tcp => (Ipv4Addr::LOCALHOST, 0).into(),
+            Self::Tcp6 => (Ipv6Addr::LOCALHOST, 0).into(),
+            Self::Unix => Address::Unix(SOCKET.into()),
+        }
+    }
+
+    /// What stands in a command for where it must listen.
+    pub fn placeholder(self) -> &'static str {
+        match self {
+            Self::Tcp | Self::Tcp6 => "{port}",
+            Self::Unix => "{socket}",
+        }
+    }
+
+    /// In words, for titles; nothing if it is as usual.
+    pub fn words(self) -> Option<&'static str> {
+        match self {
+            Self::Tcp => None,
+            Self::Tcp6 => Some("over IPv6"),
+            Self::Unix => Some("over Unix sockets"),
+        }
+    }
+
+    /// Whether it can be had here.
+    ///
+    /// # Errors
+    /// Why not, and what may help.
+    pub fn check(self) -> Result<(), String> {
+        match self {
+            Self::Tcp => Ok(()),
+            Self::Tcp6 => TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).map(drop).map_err(|error| {
+                format!("cannot listen on ::1: {error}; bring IPv6 up on loopback, or choose tcp or unix")
+            }),
+            Self::Unix => check_folder(&std::env::temp_dir()),
+        }
+    }
+}
+
+/// Whether a socket's path below `folder`, where temporary files are made, is short enough.
+fn check_folder(folder: &Path) -> Result<(), String> {
+    let bytes = folder.as_os_str().len() + NAMES_BYTES_MAX;
+    if bytes <= PATH_BYTES_MAX {
+        return Ok(());
+    }
+    Err(format!(
+        "a socket's path in `{}` would have {bytes} bytes, and may have {PATH_BYTES_MAX}; have TMPDIR name a shorter one",
+        folder.display()
+    ))
+}
+
+/// A folder for one server's socket, which nobody else may look into; it is removed when dropped.
+#[derive(Debug)]
+pub(crate) struct SocketFolder(PathBuf);
+
+impl SocketFolder {
+    /// Makes one among the temporary files.
+    ///
+    /// # Errors
+    /// As mkdir(2) has them.
+    pub(crate) fn new() -> io::Result<Self> {
+        loop {
+            let number = FOLDERS.fetch_add(1, Relaxed);
+            let folder = std::env::temp_dir().join(format!("muxbench-{}-{number}", std::process::id()));
+            match DirBuilder::new().mode(0o700).create(&folder) {
+                Ok(()) => return Ok(Self(folder)),
+                // Of one that had our process number, and was killed.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(io::Error::new(error.kind(), format!("{}: {error}", folder.display()))),
+            }
+        }
+    }
+
+    /// The socket's address.
+    ///
+    /// # Errors
+    /// When its path is too long.
+    pub(crate) fn address(&self) -> Result<Address, String> {
+        Address::unix(self.0.join(SOCKET))
+    }
+}
+
+impl Drop for SocketFolder {
+    fn drop(&mut self) {
+        // With what a server that was killed, or is somebody else's, left in it.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_folder_is_ours_alone_and_goes_with_all_that_is_in_it() {
+        let (one, other) = (SocketFolder::new().unwrap(), SocketFolder::new().unwrap());
+        assert_ne!(one.address(), other.address());
+        assert_eq!(fs::metadata(&one.0).unwrap().permissions().mode() & 0o777, 0o700);
+        let path = one.0.clone();
+        fs::write(path.join(SOCKET), "").unwrap();
+        drop(one);
+        assert!(!path.exists() && other.0.exists());
+    }
+
+    #[test]
+    fn a_path_that_is_too_long_is_found_before_anything_starts() {
+        let long = "x".repeat(PATH_BYTES_MAX - NAMES_BYTES_MAX - 1);
+        assert_eq!(check_folder(Path::new(&format!("/{long}"))), Ok(()));
+        let longest = Path::new(&format!("/{long}")).join("muxbench-4194304-4294967295").join(SOCKET);
+        assert!(Address::unix(longest).is_ok());
+        let error = check_folder(Path::new(&format!("/x{long}"))).unwrap_err();
+        assert!(error.contains("108 bytes") || !cfg!(target_os = "linux"), "{error}");
+        assert!(error.contains("TMPDIR"), "{error}");
+    }
+
+    #[test]
+    fn a_server_listens_where_its_transport_is() {
+        for transport in [Transport::Tcp, Transport::Tcp6, Transport::Unix] {
+            let address = transport.any_address();
+            assert_eq!(address.path().is_some(), transport == Transport::Unix);
+            assert_eq!(address.to_string().parse(), Ok(address), "it is stored with the plan");
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Unix sockets, and TCP over IPv6: what conformance asks over TCP, for each architecture, and what belongs to them alone.
+
+mod common;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Ipv6Addr, Shutdown, TcpListener};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use common::{Serve, each, exchange, muxbench};
+use server::{Accept, Architecture};
+use wire::Address;
+
+const REQUEST: usize = 4;
+/// More than socket buffers hold is ten of these.
+const RESPONSE: usize = 1 << 20;
+
+fn start(architecture: Architecture, listen: &str) -> Serve {
+    Serve::start_with(architecture, REQUEST as u32, RESPONSE as u32, &["--listen", listen], None)
+}
+
+/// Everything that a stream must do, on one server; then it is stopped.
+fn serves_as_over_tcp(architecture: Architecture, listen: &str) {
+    let serve = start(architecture, listen);
+    let mut slow = serve.connect();
+    slow.write_all(&[1; 10 * REQUEST]).unwrap();
+    let mut others: Vec<_> = (0..3).map(|_| serve.connect()).collect();
+    for stream in &mut others {
+        exchange(stream, REQUEST, RESPONSE);
+    }
+    slow.read_exact(&mut vec![0; 10 * RESPONSE]).unwrap();
+    exchange(&mut slow, REQUEST, RESPONSE);
+
+    let pipelined = &mut others[0];
+    pipelined.write_all(&[1; 5 * REQUEST + 1]).unwrap();
+    pipelined.read_exact(&mut vec![0; 5 * RESPONSE]).unwrap();
+    pipelined.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    assert!(pipelined.read(&mut [0; 1]).is_err(), "answered a part of a request");
+    pipelined.set_read_timeout(Some(common::PATIENCE)).unwrap();
+    pipelined.write_all(&[1; REQUEST - 1]).unwrap();
+    pipelined.read_exact(&mut vec![0; RESPONSE]).unwrap();
+
+    let mut half_closed = others.pop().unwrap();
+    half_closed.write_all(&[1; 3 * REQUEST]).unwrap();
+    half_closed.shutdown(Shutdown::Write).unwrap();
+    let mut all = Vec::new();
+    half_closed.read_to_end(&mut all).unwrap();
+    assert_eq!(all.len(), 3 * RESPONSE, "{architecture}: three responses, then the end");
+
+    let (status, totals) = serve.stop();
+    assert!(status.success(), "{architecture}: {status}");
+    assert_eq!((&totals["requests"], &totals["accepted"]), (&(10 + 3 + 1 + 6 + 3).into(), &4.into()), "{architecture}");
+}
+
+#[test]
+fn every_architecture_serves_over_ipv6() {
+    if let Err(error) = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)) {
+        println!("IPv6 is skipped: {error}");
+        return;
+    }
+    each().for_each(|architecture| serves_as_over_tcp(architecture, "[::1]:0"));
+}
+
+#[test]
+fn every_architecture_serves_a_unix_socket_and_leaves_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let listen = Address::unix(path.clone()).unwrap();
+    for architecture in each() {
+        match architecture.can_listen(&listen) {
+            Ok(()) => serves_as_over_tcp(architecture, &listen.to_string()),
+            Err(reason) => println!("{architecture} is skipped: {reason}"),
+        }
+        assert!(!path.exists(), "{architecture} left its socket");
+    }
+}
+
+#[test]
+fn a_response_that_falls_short_goes_on_whenever_there_is_room() {
+    // A Unix socket holds little, so that each response falls short several times. Its client reads at once: there may be
+    // room before the stage that is to go on knows that it is wanted.
+    let folder = tempfile::tempdir().unwrap();
+    let listen = Address::unix(folder.path().join("s")).unwrap();
+    for architecture in each().filter(|it| it.model.stages.is_some() && it.can_listen(&listen).is_ok()) {
+        let serve = start(architecture, &listen.to_string());
+        let clients: Vec<_> = (0..4)
+            .map(|_| {
+                let mut stream = serve.connect();
+                std::thread::spawn(move || (0..20).for_each(|_| exchange(&mut stream, REQUEST, RESPONSE)))
+            })
+            .collect();
+        assert!(clients.into_iter().all(|client| client.join().is_ok()), "{architecture}");
+        serve.stop();
+    }
+}
+
+#[test]
+fn every_accept_strategy_takes_a_unix_socket_but_reuseport() {
+    let folder = tempfile::tempdir().unwrap();
+    let listen = Address::unix(folder.path().join("s")).unwrap();
+    for (model, accept) in ["mt-pool:4", "mp-prefork:4"]
+        .into_iter()
+        .flat_map(|model| {
+            Accept::ALL.into_iter().map(move |(accept, _, _)| (model.parse::<Architecture>().unwrap(), accept))
+        })
+        .filter(|(pool, accept)| accept.check(pool.model).is_ok() && accept.check_address(&listen).is_ok())
+    {
+        let flags = ["--listen", &listen.to_string(), "--accept", &accept.to_string()];
+        let serve = Serve::start_with(model, 1, 1, &flags, None);
+        for _ in 0..20 {
+            exchange(&mut serve.connect(), 1, 1);
+        }
+        let (status, totals) = serve.stop();
+        assert!(status.success() && totals["requests"] == 20, "{model} {accept}: {status} {totals}");
+    }
+}
+
+fn run(folder: &Path, arguments: &[&str]) -> Output {
+    muxbench().args(arguments).current_dir(folder).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn a_socket_that_was_left_is_replaced_and_anything_else_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let listen = format!("unix:{}", path.display());
+    let epoll: Architecture = "epoll".parse().unwrap();
+    // Killed, so that it has no time to remove it.
+    drop(start(epoll, &listen));
+    assert!(fs::symlink_metadata(&path).unwrap().file_type().is_socket());
+    let serve = start(epoll, &listen);
+    exchange(&mut serve.connect(), REQUEST, RESPONSE);
+
+    let refused = |listen: &str, more: &[&str], word: &str| {
+        let output = run(folder.path(), &[&["serve", "--listen", listen], more].concat());
+        let said = text(&output.stderr);
+        assert!(!output.status.success() && said.contains(word), "{listen}: {said}");
+    };
+    refused(&listen, &[], "somebody listens there");
+    exchange(&mut serve.connect(), REQUEST, RESPONSE);
+    drop(serve);
+    fs::write(folder.path().join("file"), "mine").unwrap();
+    refused("unix:file", &[], "is no socket");
+    assert_eq!(fs::read(folder.path().join("file")).unwrap(), b"mine");
+    refused("unix:no/such/folder", &[], "No such file");
+    refused(&format!("unix:/{}", "x".repeat(107)), &[], "at most 107");
+    refused("unix:s", &["--arch", "mt-pool:4", "--accept", "reuseport"], "choose shared or exclusive");
+    refused("unix:s", &["--arch", "io_uring-zc"], "take another mechanism");
+}
+
+#[test]
+fn load_drives_a_unix_socket_and_says_what_cannot_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = format!("unix:{}", folder.path().join("s").display());
+    let serve = Serve::start_with("epoll".parse().unwrap(), 10, 200, &["--listen", &target], None);
+    let load = |more: &[&str]| {
+        let common = ["load", "--target", &target, "--request", "10B", "--response", "200B", "--connections", "10"];
+        let times = ["--rate", "200", "--ramp", "0", "--hold", "100ms", "--measure", "300ms", "--json"];
+        run(folder.path(), &[&common, times.as_slice(), more].concat())
+    };
+    let output = load(&[]);
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+    assert_eq!(result["report"]["transport"], "unix");
+    assert_eq!(result["config"]["target"], target.as_str());
+    assert_eq!((&result["report"]["completed"], &result["report"]["planned"]), (&60.into(), &60.into()));
+    for (more, word) in [
+        (["--timestamps", "kernel"], "passes none"),
+        (["--transport", "udp"], "--transport udp"),
+        (["--transport", "tcp"], "--transport tcp"),
+    ] {
+        let output = load(&more);
+        let said = text(&output.stderr);
+        assert!(!output.status.success() && said.contains(word), "{more:?}: {said}");
+    }
+    drop(serve);
+}
+
+#[test]
+fn a_run_over_unix_sockets_has_a_private_folder_and_removes_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let temporary = folder.path().join("t");
+    fs::create_dir(&temporary).unwrap();
+    let flags = "compare --transport unix --arch epoll,mt-pool,mp --connections 10 --rate 200 --request 10B --response 20B \
+                 --repeats 1 --ramp 0 --hold 200ms --measure 300ms --output here";
+    let arguments: Vec<&str> = flags.split_whitespace().collect();
+    let output = muxbench().args(&arguments).current_dir(folder.path()).env("TMPDIR", &temporary).output().unwrap();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{out}\n{err}");
+    assert!(out.contains("10B -> 20B, over Unix sockets"), "{out}");
+    assert!(out.contains("Network: none"), "{out}");
+    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "nothing is left");
+    let run = lab::store::read(&folder.path().join("here")).unwrap();
+    assert_eq!(run.records.len(), 3);
+    for record in &run.records {
+        let load = record.load.as_ref().unwrap_or_else(|| panic!("{}", record.verdict.reason));
+        assert!(load.completed > 0 && load.errors.total() == 0, "{:?}", load.errors);
+        assert_eq!(record.server.as_ref().unwrap().connections, 10);
+    }
+    let csv = text(&run_report(folder.path()).stdout);
+    let column = csv.lines().next().unwrap().split(',').position(|name| name == "transport").unwrap();
+    assert!(csv.lines().skip(1).all(|row| row.split(',').nth(column) == Some("unix")), "{csv}");
+
+    let long = temporary.join("x".repeat(100));
+    let plan = [&["plan"], &arguments[..0], &["kawai2008-http", "--quick"]].concat();
+    let output = muxbench().args(&plan).current_dir(folder.path()).env("TMPDIR", &long).output().unwrap();
+    assert!(output.status.success(), "TCP needs no such folder: {}", text(&output.stderr));
+    let output = muxbench().args(&arguments).current_dir(folder.path()).env("TMPDIR", &long).output().unwrap();
+    let said = text(&output.stdout) + &text(&output.stderr);
+    assert!(!output.status.success() && said.contains("have TMPDIR name a shorter one"), "{said}");
+}
+
+fn run_report(folder: &Path) -> Output {
+    run(folder, &["report", "here", "--csv"])
+}
+
+/// Somebody else's server on a Unix socket, by the only language that tests may count on for it.
+const PYTHON: &str = "
+import socket, sys, threading
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1])
+listener.listen(100)
+def serve(stream):
+    while len(stream.recv(10, socket.MSG_WAITALL)) == 10:
+        stream.sendall(bytes(20))
+while True:
+    threading.Thread(target=serve, args=[listener.accept()[0]], daemon=True).start()
+";
+
+#[test]
+fn somebody_else_s_server_is_given_a_socket() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("server.py"), PYTHON).unwrap();
+    let file = "name = \"x\"\narchitectures = \"exec:py\"\n\
+                [exec.py]\ncommand = [\"python3\", \"server.py\", \"{socket}\"]\n\
+                [workload]\ntransport = \"unix\"\nconnections = 10\nrate = 200\nrequest = \"10B\"\nresponse = \"20B\"\n\
+                [phases]\nramp = \"0\"\nhold = \"200ms\"\nmeasure = \"300ms\"\n";
+    fs::write(folder.path().join("x.toml"), file).unwrap();
+    let output = muxbench()
+        .args(["run", "x.toml", "--allow-exec", "--output", "here"])
+        .current_dir(folder.path())
+        .stderr(Stdio::piped())
+        .output()
+        .unwrap();
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", text(&output.stderr));
+    let record = lab::store::read(&folder.path().join("here")).unwrap().records.remove(0);
+    let load = record.load.unwrap_or_else(|| panic!("{}", record.verdict.reason));
+    assert!(load.completed > 0 && load.errors.total() == 0, "{:?}", load.errors);
+    assert_eq!(record.server.unwrap().connections, 10);
+}

@@ -1,0 +1,124 @@
+//! A Unix socket's file: made when a server begins to listen, gone when it ends. What a server leaves that had no time for
+//! that is replaced by the next.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix};
+
+use crate::platform;
+
+/// The file of a listener of ours; removed when dropped, unless another is there by then. To be dropped before the socket:
+/// as long as that is open, no other file has this one's number.
+#[derive(Debug)]
+pub struct SocketFile {
+    path: PathBuf,
+    /// Device and number: what tells it from another of its name.
+    identity: (u64, u64),
+}
+
+impl SocketFile {
+    /// Gives `socket` a path. What a server left there is replaced. Of two that find it at the same moment, the later one
+    /// has the path.
+    ///
+    /// # Errors
+    /// When somebody listens there, when it is no socket, and as bind(2) has them.
+    pub fn bind(socket: &OwnedFd, path: &Path) -> io::Result<Self> {
+        let address = SocketAddrUnix::new(path)?;
+        match rustix::net::bind(socket, &address) {
+            Err(Errno::ADDRINUSE) => {
+                remove_if_left_behind(path)?;
+                rustix::net::bind(socket, &address)?;
+            }
+            bound => bound?,
+        }
+        let path = std::path::absolute(path)?;
+        let identity = identity(&path)?;
+        Ok(Self { path, identity })
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if identity(&self.path).is_ok_and(|now| now == self.identity) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let file = fs::symlink_metadata(path)?;
+    Ok((file.dev(), file.ino()))
+}
+
+fn remove_if_left_behind(path: &Path) -> io::Result<()> {
+    if !fs::symlink_metadata(path)?.file_type().is_socket() {
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "what is there is no socket"));
+    }
+    if is_listening(path)? {
+        return Err(io::Error::new(io::ErrorKind::AddrInUse, "somebody listens there"));
+    }
+    fs::remove_file(path)
+}
+
+/// Whether anybody listens on the socket at `path`, which shows to them as a connection that ends at once.
+///
+/// # Errors
+/// As connect(2) has them, when that does not show.
+pub fn is_listening(path: &Path) -> io::Result<bool> {
+    let socket = platform::socket(AddressFamily::UNIX, true)?;
+    match rustix::net::connect(&socket, &SocketAddrUnix::new(path)?) {
+        // EAGAIN: so many wait to be accepted that no more may. FreeBSD and macOS refuse then as if nobody listened.
+        Ok(()) | Err(Errno::AGAIN) => Ok(true),
+        Err(Errno::CONNREFUSED) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::{UnixDatagram, UnixListener};
+
+    use super::*;
+
+    fn bind(path: &Path) -> io::Result<(SocketFile, OwnedFd)> {
+        let socket = platform::socket(AddressFamily::UNIX, false).unwrap();
+        Ok((SocketFile::bind(&socket, path)?, socket))
+    }
+
+    #[test]
+    fn only_what_a_server_left_behind_is_replaced_and_only_ours_is_removed() {
+        let folder = std::env::temp_dir().join(format!("muxbench-unix-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let path = folder.join("s");
+
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(path.exists(), "it is left behind");
+        let file = bind(&path).unwrap();
+        drop(file);
+        assert!(!path.exists());
+
+        let listener = UnixListener::bind(&path).unwrap();
+        assert!(bind(&path).unwrap_err().to_string().contains("somebody listens"));
+        assert!(is_listening(&path).unwrap());
+        drop(listener);
+        assert!(!is_listening(&path).unwrap());
+
+        let file = bind(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "mine").unwrap();
+        drop(file);
+        assert_eq!(fs::read(&path).unwrap(), b"mine", "another's file of that name stays");
+        assert!(bind(&path).unwrap_err().to_string().contains("no socket"));
+        fs::remove_file(&path).unwrap();
+
+        let other_kind = UnixDatagram::bind(&path).unwrap();
+        assert!(bind(&path).is_err() && path.exists(), "a socket of another kind is somebody's");
+        drop(other_kind);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

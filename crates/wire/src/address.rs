@@ -1,0 +1,148 @@
+//! Where a server listens and its client connects, as plain data: an IP address with a port, or a Unix socket's path.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// What a Unix socket's address begins with.
+const UNIX: &str = "unix:";
+
+/// The most bytes that a Unix socket's path may have: `sun_path` less the zero that ends it (unix(7); sys/un.h).
+pub const PATH_BYTES_MAX: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
+
+/// The address of a server, written `127.0.0.1:7007`, `[::1]:7007` or `unix:/tmp/muxbench.sock`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Address {
+    /// Of a network.
+    Ip(SocketAddr),
+    /// A Unix socket's file.
+    Unix(PathBuf),
+}
+
+impl Address {
+    /// A Unix socket's.
+    ///
+    /// # Errors
+    /// When no socket can have that path: why not, and what could be.
+    pub fn unix(path: impl Into<PathBuf>) -> Result<Self, String> {
+        let path: PathBuf = path.into();
+        let Some(text) = path.to_str() else {
+            return Err(format!("`{UNIX}{}`: a socket's path must be UTF-8 here; choose another", path.display()));
+        };
+        if text.is_empty() || text.contains('\0') {
+            return Err(format!(
+                "`{UNIX}{}` names no file; write it like {UNIX}/tmp/muxbench.sock",
+                text.escape_debug()
+            ));
+        }
+        if text.starts_with('@') {
+            return Err(format!(
+                "`{UNIX}{text}`: abstract names are not supported; give a path, or write {UNIX}./{text}"
+            ));
+        }
+        if text.len() > PATH_BYTES_MAX {
+            return Err(format!(
+                "`{UNIX}{text}`: the path has {} bytes, and a socket's has at most {PATH_BYTES_MAX}; choose a shorter one",
+                text.len()
+            ));
+        }
+        Ok(Self::Unix(path))
+    }
+
+    /// The address of a network, if it is one.
+    pub fn ip(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Ip(address) => Some(*address),
+            Self::Unix(_) => None,
+        }
+    }
+
+    /// The path of a Unix socket, if it is one.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Ip(_) => None,
+            Self::Unix(path) => Some(path),
+        }
+    }
+}
+
+impl<T: Into<SocketAddr>> From<T> for Address {
+    fn from(address: T) -> Self {
+        Self::Ip(address.into())
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ip(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "{UNIX}{}", path.display()),
+        }
+    }
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.strip_prefix(UNIX) {
+            Some(path) => Self::unix(path),
+            None => text.parse().map(Self::Ip).map_err(|_| {
+                format!("`{text}` is no address; write it like 127.0.0.1:7007, [::1]:7007 or {UNIX}/tmp/muxbench.sock")
+            }),
+        }
+    }
+}
+
+impl Serialize for Address {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Address {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_read_as_they_are_written() {
+        for text in ["127.0.0.1:7007", "[::1]:0", "unix:/tmp/a b.sock", "unix:beside"] {
+            let address: Address = text.parse().unwrap();
+            assert_eq!(address.to_string(), text);
+            assert_eq!(address.ip().is_some(), address.path().is_none());
+        }
+        // What was stored before there were others.
+        let ip = SocketAddr::from(([10, 0, 0, 1], 80));
+        assert_eq!(Address::from(ip).to_string(), ip.to_string());
+    }
+
+    #[test]
+    fn what_is_no_address_says_what_is() {
+        let fits = format!("unix:/{}", "x".repeat(PATH_BYTES_MAX - 1));
+        assert!(fits.parse::<Address>().is_ok());
+        let too_long = format!("{fits}x");
+        let wrong = [
+            ("", "127.0.0.1:7007"),
+            ("127.0.0.1", "127.0.0.1:7007"),
+            ("::1:80", "[::1]:7007"),
+            ("/tmp/x.sock", "unix:/tmp"),
+            ("unix:", "names no file"),
+            ("unix:/a\0b", "names no file"),
+            ("unix:@name", "unix:./@name"),
+            (&too_long, "at most"),
+        ];
+        for (text, words) in wrong {
+            let error = text.parse::<Address>().unwrap_err();
+            assert!(error.contains(words), "{text}: {error}");
+        }
+    }
+}
