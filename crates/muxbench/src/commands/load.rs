@@ -30,7 +30,7 @@ use crate::{execution, output};
   muxbench load --target 127.0.0.1:7007 --schedule poisson --active 1/16 --timestamps kernel
   muxbench load --target 127.0.0.1:11211 --schedule closed --service kv --connections 100 --hold 0")]
 pub struct Args {
-    /// The server's address: 127.0.0.1:7007, [::1]:7007 or unix:/tmp/muxbench.sock
+    /// The server's address: `127.0.0.1:7007`, `[::1]:7007` or `unix:/tmp/muxbench.sock`
     #[arg(long, value_name = "ADDRESS", required_unless_present = "control")]
     target: Option<Address>,
     /// How requests get there: tcp or unix, as the address says; udp, one datagram each way

@@ -56,7 +56,7 @@ pub struct Args {
     work: Option<Work>,
     #[command(flatten)]
     stages: StageArgs,
-    /// Address to listen on, 127.0.0.1:7007, [::1]:7007 or unix:/tmp/muxbench.sock; port 0 takes a free one
+    /// Address to listen on, `127.0.0.1:7007`, `[::1]:7007` or `unix:/tmp/muxbench.sock`; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     listen: Address,
     /// CPUs to run on, as in 0-1,3
