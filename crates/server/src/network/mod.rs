@@ -2,7 +2,7 @@
 //!
 //! # Layout
 //! - [`connection`]: what one connection does with its socket; the hot path that all architectures share
-//! - [`staged`]: event-driven servers in stages: which threads there are, and who accepts
+//! - `staged`: event-driven servers in stages: which threads there are, and who accepts
 //! - [`ready`]: the loop of a network thread that serves many connections
 //! - [`completion`]: the same, where the kernel does the I/O
 //! - [`payload`]: who works out the responses, the network thread or others; `queue`: what threads hand each other
