@@ -34,3 +34,22 @@ pub fn said(command: &mut Command) -> anyhow::Result<()> {
     }
     Ok(())
 }
+
+/// A command, the argument by which it shows that it is there, its package, and what to do on another system.
+pub type Tool = (&'static str, &'static str, &'static str, &'static str);
+
+/// Installs what is missing of `tools`.
+///
+/// # Errors
+/// When one is missing and cannot be installed: why, and what to do.
+pub fn require(tools: &[Tool]) -> anyhow::Result<()> {
+    for (tool, argument, package, otherwise) in tools {
+        if let Err(error) = said(Command::new(tool).arg(argument)) {
+            eprintln!("{tool}: {error:#}; installing Debian's {package}");
+            install(package, otherwise).with_context(|| format!("`{tool}` does not run ({error:#})"))?;
+            said(Command::new(tool).arg(argument))
+                .with_context(|| format!("`{tool}` does not run with {package} installed; {otherwise}"))?;
+        }
+    }
+    Ok(())
+}

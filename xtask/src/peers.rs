@@ -1,17 +1,16 @@
 //! Somebody else's clients of the service `kv`, and the server that it speaks like: memcached and the tools of libmemcached.
 
 use std::path::PathBuf;
-use std::process::Command;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 
-use crate::debian::{self, said};
+use crate::debian::{self, Tool};
 
 /// The variable that tells tests where the commands are.
 pub const VARIABLE: &str = "MUXBENCH_PEERS";
 
 /// What there is to run: the command that shows it is there, its package, and what to do on another system.
-const TOOLS: &[(&str, &str, &str, &str)] = &[
+const TOOLS: &[Tool] = &[
     ("memcached", "-V", "memcached", "install memcached 1.6 (https://memcached.org)"),
     (
         "memcslap",
@@ -29,14 +28,7 @@ const BESIDE: &[&str] = &["memcached", "memcslap", "memccapable"];
 /// # Errors
 /// When one is missing and cannot be installed: why, and what to do.
 pub fn prepare() -> anyhow::Result<PathBuf> {
-    for (tool, argument, package, otherwise) in TOOLS {
-        if let Err(error) = said(Command::new(tool).arg(argument)) {
-            eprintln!("{tool}: {error:#}; installing Debian's {package}");
-            debian::install(package, otherwise).with_context(|| format!("`{tool}` does not run ({error:#})"))?;
-            said(Command::new(tool).arg(argument))
-                .with_context(|| format!("`{tool}` does not run with {package} installed; {otherwise}"))?;
-        }
-    }
+    debian::require(TOOLS)?;
     let path = std::env::var_os("PATH").unwrap_or_default();
     let has_all = |folder: &PathBuf| BESIDE.iter().all(|tool| folder.join(tool).is_file());
     match std::env::split_paths(&path).find(has_all) {

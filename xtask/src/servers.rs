@@ -8,13 +8,13 @@ use std::process::Command;
 use anyhow::Context;
 
 use crate::check::root;
-use crate::debian::{self, said};
+use crate::debian::{self, Tool, said};
 
 /// The variable that tells tests where the built servers are.
 pub const VARIABLE: &str = "MUXBENCH_SERVERS";
 
 /// What builds or runs a server: the command that shows it is there, its package, and what to do on another system.
-const TOOLS: &[(&str, &str, &str, &str)] = &[
+const TOOLS: &[Tool] = &[
     ("go", "version", "golang-go", "install Go 1.19 or newer (https://go.dev/dl)"),
     ("javac", "-version", "default-jdk-headless", "install a JDK of Java 17 or newer"),
     ("java", "-version", "default-jdk-headless", "install a JDK of Java 17 or newer"),
@@ -33,14 +33,7 @@ pub fn prepare() -> anyhow::Result<PathBuf> {
     // Two test commands at once would write the same files.
     let lock = File::create(root().join("target/servers.lock")).context("cannot make target/servers.lock")?;
     lock.lock().context("cannot lock target/servers.lock")?;
-    for (tool, argument, package, otherwise) in TOOLS {
-        if let Err(error) = said(Command::new(tool).arg(argument)) {
-            eprintln!("{tool}: {error:#}; installing Debian's {package}");
-            debian::install(package, otherwise).with_context(|| format!("`{tool}` does not run ({error:#})"))?;
-            said(Command::new(tool).arg(argument))
-                .with_context(|| format!("`{tool}` does not run with {package} installed; {otherwise}"))?;
-        }
-    }
+    debian::require(TOOLS)?;
     // Written last: with it, both are built.
     let mark = folder.join("built");
     let mut made_of = String::new();

@@ -17,7 +17,7 @@ use super::staged::{self, Family, Network};
 use crate::mechanism::Token;
 use crate::mechanism::completion::{Completion, Done, Received, What};
 use crate::service::with_service;
-use crate::socket::{self, Accepted, Acceptor};
+use crate::socket::{Accepted, Acceptor};
 use crate::workers::Syscall;
 
 /// An event-driven server over `M`, until it stops.
@@ -126,8 +126,7 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
         let Accepted::Connection(io) = accepted else { return Ok(()) };
         // Of a listener beside others: the room is all theirs together.
         if self.network.is_full() {
-            self.network.counters.refused.add(1);
-            socket::reset(io);
+            self.network.refuse(io);
         } else if self.admit(io)? {
             self.network.counters.accepted.add(1);
         }
@@ -161,8 +160,7 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
     /// Gives a connection its slot, and begins to receive; turns it away where there is no room.
     fn admit(&mut self, io: OwnedFd) -> io::Result<bool> {
         let Some(token) = self.connections.reserve() else {
-            self.network.counters.refused.add(1);
-            socket::reset(io);
+            self.network.refuse(io);
             return Ok(false);
         };
         let connection = Connection::default();

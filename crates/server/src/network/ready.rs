@@ -19,7 +19,7 @@ use super::payload::{HandOff, Inline, Message, Payload, Then};
 use super::staged::{self, Family, Network};
 use crate::mechanism::{Interest, Readiness, Ready, Token, Trigger};
 use crate::service::with_service;
-use crate::socket::{self, Accepted, Acceptor};
+use crate::socket::{Accepted, Acceptor};
 use crate::workers::Syscall;
 
 /// An event-driven server over `M`, until it stops.
@@ -152,9 +152,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
         while let Some(acceptor) = &mut self.acceptor {
             match acceptor.accept()? {
                 // Of a listener beside others: the room is all theirs together.
-                Accepted::Connection(io) if self.network.is_full() => {
-                    self.refuse(io);
-                }
+                Accepted::Connection(io) if self.network.is_full() => self.network.refuse(io),
                 Accepted::Connection(io) => {
                     if self.admit(io) {
                         self.network.counters.accepted.add(1);
@@ -170,19 +168,17 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
     /// Gives a connection its slot and watches it. Where there is no room, here or in the kernel, this one is turned away,
     /// and the others go on.
     fn admit(&mut self, io: OwnedFd) -> bool {
-        let Some(token) = self.connections.reserve() else { return self.refuse(&io) };
+        let Some(token) = self.connections.reserve() else {
+            self.network.refuse(io);
+            return false;
+        };
         let tenant = self.payload.admit(io, token);
         if self.watch(P::io(&tenant), token).is_err() {
-            return self.refuse(P::io(&tenant));
+            self.network.refuse(P::io(&tenant));
+            return false;
         }
         self.connections.fill(token, Entry { tenant, watched: Some(Interest::Read), unread: false });
         true
-    }
-
-    fn refuse(&self, io: impl AsFd) -> bool {
-        self.network.counters.refused.add(1);
-        socket::reset(io);
-        false
     }
 
     /// Does what other threads ask for.

@@ -3,7 +3,7 @@
 
 use std::io;
 use std::ops::Range;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, Scope};
@@ -12,7 +12,7 @@ use wire::Service;
 
 use super::Stage;
 use super::payload::{self, HandOff, Message};
-use super::queue::{Jobs, Mailbox};
+use super::queue::{Jobs, Mailbox, lock};
 use crate::accept::Accept;
 use crate::model::{NetworkStage, PayloadStage, Stages};
 use crate::platform::{self, pin};
@@ -38,6 +38,12 @@ impl<S> Network<'_, S> {
     /// Whether the server has all connections that it has room for. Where one thread accepts, that one knows by itself.
     pub(super) fn is_full(&self) -> bool {
         self.mailbox.is_some() && self.workers.connections_open() >= self.connections_max as u64
+    }
+
+    /// Turns a connection away.
+    pub(super) fn refuse(&self, io: impl AsFd) {
+        self.counters.refused.add(1);
+        socket::reset(io);
     }
 }
 
@@ -203,8 +209,7 @@ impl Crew<'_, '_> {
                 slot.release();
             });
             if let Err(error) = pin(cpus).and_then(|()| work(&slot.counters)) {
-                let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-                failure.get_or_insert(error);
+                lock(&self.failure).get_or_insert(error);
             }
         });
         thread.map(drop).inspect_err(|_| slot.release())
