@@ -1,7 +1,7 @@
 //! A process of ours that speaks JSON lines: `serve --control` and `load --control`. It ends when this is dropped, and
 //! when we die; where the system does not see to that ([`server::platform::die_with_parent`]), because its input ends.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::marker::PhantomData;
 use std::os::unix::process::CommandExt;
 use std::process::{ChildStdin, Command, Stdio};
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -69,10 +69,13 @@ impl<E: DeserializeOwned> Child<E> {
         Ok(child)
     }
 
-    /// Writes a line to it.
+    /// Writes a line to it. One that ended is told of here as by [`Child::next`]: which of the two sees it first is chance.
     pub(crate) fn say(&mut self, line: &str) -> anyhow::Result<()> {
         let input = self.input.as_mut().context("it was told to end")?;
-        writeln!(input, "{line}").and_then(|()| input.flush()).with_context(|| format!("{} does not listen", self.name))
+        match writeln!(input, "{line}").and_then(|()| input.flush()) {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(self.gone()),
+            said => said.with_context(|| format!("{} cannot be told anything", self.name)),
+        }
     }
 
     /// The next thing it says; `None` when `deadline` passes first.
@@ -85,11 +88,13 @@ impl<E: DeserializeOwned> Child<E> {
                 Ok(Some(event))
             }
             Err(RecvTimeoutError::Timeout) => Ok(None),
-            Err(RecvTimeoutError::Disconnected) => {
-                let words = self.last_words();
-                bail!("{} ended: {words}", self.name)
-            }
+            Err(RecvTimeoutError::Disconnected) => Err(self.gone()),
         }
+    }
+
+    fn gone(&mut self) -> anyhow::Error {
+        let words = self.last_words();
+        anyhow!("{} ended: {words}", self.name)
     }
 
     /// How it ended, and what it complained of.
@@ -165,6 +170,10 @@ mod tests {
         assert!(error.contains("the shell ended") && error.contains('7') && error.contains("no memory"), "{error}");
         let error = format!("{:#}", shell("read line; echo nonsense").next(soon()).unwrap_err());
         assert!(error.contains("not understood: nonsense"), "{error}");
+        let mut child = shell("read line; echo 'no licence' >&2; exec 0<&-; echo 1; exit 8");
+        assert_eq!(child.next(soon()).unwrap(), Some(1), "it no longer listens");
+        let error = child.say("43").unwrap_err().to_string();
+        assert!(error.contains("the shell ended") && error.contains('8') && error.contains("no licence"), "{error}");
         let nothing = Child::<u32>::start("nothing", Command::new("/nonexistent"), &1);
         assert!(nothing.err().unwrap().to_string().contains("/nonexistent"));
     }

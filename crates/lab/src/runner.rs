@@ -327,14 +327,14 @@ fn server_says(server: &mut Child<ServerEvent>) -> anyhow::Result<ServerEvent> {
 /// Asks the server for its counters.
 fn mark(server: &mut Child<ServerEvent>) -> anyhow::Result<Mark> {
     let ticks_before = Ticks::read();
-    server.say("mark")?;
+    server.say("mark").or_else(|error| blame(server, error))?;
     match server_says(server)? {
         ServerEvent::Mark { snapshot } => Ok(Mark { server: snapshot, ticks_before, ticks_after: Ticks::read() }),
         _ => bail!("the server did not count"),
     }
 }
 
-/// When the client goes wrong, the server may be why.
+/// When the client goes wrong, or the server no longer hears, what the server said last may be why.
 fn blame<T>(server: &mut Child<ServerEvent>, error: anyhow::Error) -> anyhow::Result<T> {
     match server.next(Instant::now() + BLAME_PATIENCE) {
         Ok(Some(ServerEvent::Failed { reason })) => bail!("the server: {reason}"),
