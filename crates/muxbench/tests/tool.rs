@@ -198,7 +198,7 @@ fn send_deviations_come_from_the_stored_samples() {
 
     let told: &[(&[&str], i32, &str)] = &[
         (&["report", "even", "--paper", "kawai2006"], 1, "no trial of this run has a workload of kawai2006"),
-        (&["report", "even", "--paper", "nonsense"], 2, "[possible values: kawai2006]"),
+        (&["report", "even", "--paper", "nonsense"], 2, "[possible values: kawai2008, kawai2006, voras2009]"),
         (&["report", "even", "--paper", "kawai2006", "--send-deviation"], 2, "cannot be used with"),
         (&["report", "even", "even", "--paper", "kawai2006"], 2, "are of one run, and two are given"),
         (&["report", "even", "even", "--send-deviation"], 2, "are of one run, and two are given"),
@@ -221,7 +221,7 @@ fn a_paper_s_experiment_ends_in_the_paper_s_tables() {
         .replace("measure = \"2s\"", "measure = \"200ms\"");
     std::fs::write(folder.path().join("one.toml"), one).unwrap();
     let said = text(&measure(folder.path(), &["run", "one.toml", "--quick", "--quiet", "--output", "here"]).stdout);
-    assert!(said.ends_with("as the paper has them: muxbench report here --paper kawai2006\n"), "{said}");
+    assert!(said.ends_with("Beside the paper: muxbench report here --paper kawai2006\n"), "{said}");
     let report = ["report", "here", "--paper", "kawai2006"];
     let tables = json(&run(folder.path(), &[&report[..], &["--json"]].concat(), 0));
     let cells = tables["service_time"].as_array().unwrap();
