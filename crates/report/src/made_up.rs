@@ -315,3 +315,22 @@ pub(crate) fn closed_run() -> Run {
     }
     run
 }
+
+/// Valid trials alone: three repeats of each architecture on 400 and on 4 000 connections, with the service time that
+/// `service_ns` says of architecture, connections and repeat.
+pub(crate) fn run_of(architectures: &[&str], service_ns: impl Fn(&str, u32, u32) -> u64) -> Run {
+    let mut run = run();
+    run.header.trials.clear();
+    run.records.clear();
+    for connections in [400, 4_000] {
+        for repeat in 0..3 {
+            for &architecture in architectures {
+                let trial = trial(run.header.trials.len() as u32, repeat, architecture, connections);
+                let service_ns = service_ns(architecture, connections, repeat);
+                run.records.push(record(&trial, service_ns, VerdictKind::Valid, ""));
+                run.header.trials.push(trial);
+            }
+        }
+    }
+    run
+}

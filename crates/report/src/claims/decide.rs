@@ -89,8 +89,7 @@ fn ends(cells: &[Cell], axis: Axis, judge: impl Fn(String, Found) -> Finding) ->
 }
 
 fn pair_in_words(low: &Cell, high: &Cell, axis: Axis) -> String {
-    let (from, to) = (axis.words(&low.workload), axis.words(&high.workload));
-    format!("{}, {to} against {from}, {}", low.architecture, title(&high.workload))
+    format!("{}, {}, against {}", low.architecture, title(&high.workload), axis.words(&low.workload))
 }
 
 fn slopes(cells: &[Cell], axis: Axis) -> Vec<Finding> {

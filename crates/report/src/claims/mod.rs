@@ -9,6 +9,8 @@
 mod decide;
 mod figures;
 mod render;
+#[cfg(test)]
+mod tests;
 
 use lab::record::{Run, TrialRecord, VerdictKind, Workload};
 use lab::units::Cpus;

@@ -12,8 +12,9 @@ pub fn render(claims: &[Checked], width: usize) -> String {
     let mut text = String::from("Claims\n");
     for claim in claims {
         let reason = claim.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-        let head = format!("{}. {}{reason}. {}", claim.number, claim.outcome.words(), claim.says);
+        let head = format!("{:2}. {} - {}{reason}", claim.number, claim.says, claim.outcome.words());
         text += &wrap(&head, width);
+        text.push('\n');
         let mut findings: Vec<&Finding> = claim.findings.iter().collect();
         findings.sort_by_key(|finding| order(finding));
         let decisive = |finding: &&&Finding| claim.outcome != Outcome::DoesNotHoldHere || finding.holds == Some(false);
