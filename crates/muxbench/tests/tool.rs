@@ -593,6 +593,34 @@ fn a_run_that_is_stopped_or_killed_keeps_what_it_finished_and_is_resumed() {
 }
 
 #[test]
+fn a_paper_is_reproduced_in_as_many_calls_as_it_takes() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["reproduce", "voras2009", "--output", "here"];
+    let at = folder.path().join("here/voras2009");
+    let finished = || lab::store::read(&at).map_or(0, |run| run.records.len());
+    for call in 0..2 {
+        let before = finished();
+        let mut child = muxbench().args(arguments).current_dir(folder.path()).stderr(Stdio::piped()).spawn().unwrap();
+        eventually("a trial more is finished", || finished() > before);
+        rustix::process::kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        let said = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(130), "{call}: {said}");
+        assert!(said.contains("muxbench reproduce voras2009 --quick --output here"), "{call}: {said}");
+    }
+    let run = lab::store::read(&at).unwrap();
+    let mut trials: Vec<u32> = run.records.iter().map(|record| record.trial.index).collect();
+    trials.dedup();
+    assert_eq!(trials.len(), run.records.len(), "none was run twice");
+
+    let beside = json(&self::run(folder.path(), &["report", "here/voras2009", "--paper", "voras2009", "--json"], 0));
+    let claims = beside["claims"].as_array().unwrap();
+    assert_eq!(claims.len(), 4);
+    assert!(claims.iter().all(|claim| claim["outcome"].is_string()));
+    let other = self::run(folder.path(), &["reproduce", "voras2009", "--full", "--output", "here", "--quiet"], 1);
+    assert!(text(&other.stderr).contains("name another folder"), "{}", text(&other.stderr));
+}
+
+#[test]
 fn a_server_killed_mid_trial_costs_the_trial_not_the_run() {
     let folder = tempfile::tempdir().unwrap();
     let mut child = muxbench()

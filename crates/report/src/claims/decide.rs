@@ -13,13 +13,13 @@ use crate::{format, sentence};
 
 pub(super) fn claim(claim: &Claim, cpus: usize, runs: &[Run], sends_of: &mut [&mut SendsOf<'_>]) -> Checked {
     let Claim { number, says, cpus_min, statements } = *claim;
-    if cpus < cpus_min {
-        let reason = format!("it needs {cpus_min} CPUs, and there are {cpus}");
-        return Checked { number, says, outcome: Outcome::NotTestableHere, reason: Some(reason), findings: Vec::new() };
-    }
     let by_statement: Vec<Vec<Finding>> =
         statements.iter().map(|statement| findings(statement, runs, sends_of)).collect();
-    let (outcome, reason) = outcome(&by_statement);
+    let (outcome, reason) = if cpus < cpus_min {
+        (Outcome::NotTestableHere, Some(format!("it needs {cpus_min} CPUs, and there are {cpus}")))
+    } else {
+        outcome(&by_statement)
+    };
     Checked { number, says, outcome, reason, findings: by_statement.into_iter().flatten().collect() }
 }
 

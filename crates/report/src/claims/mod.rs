@@ -204,6 +204,15 @@ pub struct Finding {
     pub holds: Option<bool>,
 }
 
+/// Whether a trial of the run is of what claims are about.
+pub fn concern(claims: &[Claim], run: &Run) -> bool {
+    let statements = || claims.iter().flat_map(|claim| claim.statements);
+    run.records.iter().any(|TrialRecord { trial, .. }| {
+        let name = trial.architecture.to_string();
+        statements().any(|it| it.architectures.contains(&name.as_str()) && (it.only)(&trial.workload))
+    })
+}
+
 /// Holds `claims` against runs: all that belong to their paper.
 pub fn check(claims: &[Claim], runs: &[Run], sends_of: &mut [&mut SendsOf<'_>]) -> Vec<Checked> {
     let cpus = |run: &Run| run.header.host.get("cpus allowed")?.parse::<Cpus>().ok().map(|cpus| cpus.0.len());

@@ -88,7 +88,7 @@ impl Beside {
             runs.iter().zip(&mut *sends_of).filter_map(|(run, sends_of)| Some((paper.tables?)(run, *sends_of)));
         let tables = tables.collect::<anyhow::Result<Vec<_>>>()?;
         let claims = claims::check(paper.claims, runs, sends_of);
-        let is_of_it = !tables.is_empty() || claims.iter().any(|claim| !claim.findings.is_empty());
+        let is_of_it = !tables.is_empty() || runs.iter().any(|run| claims::concern(paper.claims, run));
         ensure!(is_of_it, "no trial of this run has a workload of {}", paper.name);
         Ok(Self { paper, tables, claims })
     }
