@@ -543,11 +543,6 @@ impl Experiment {
                         "{key}: kv's sizes are those of its records, workload.kv.value-size; remove it"
                     ));
                 }
-                if workload.schedule != Schedule::Closed {
-                    return Err(
-                        "workload.schedule: kv can be spoken only in a closed loop so far; write \"closed\"".into()
-                    );
-                }
                 self.kv().check().map_err(|why| format!("workload.kv.{why}"))?;
                 let needs_sizes = |exec: &Exec| {
                     let texts = exec.command.iter().chain(exec.environment.values());

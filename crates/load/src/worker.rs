@@ -24,6 +24,7 @@ use crate::error::LoadError;
 use crate::progress::Progress;
 use crate::record::Link;
 use crate::report::{Errors, PARTS};
+use crate::run;
 use crate::speak::{Reply, Speak};
 use crate::waiter::{Events, Waiter};
 
@@ -224,8 +225,7 @@ impl<'a, S: Speak> Worker<'a, S> {
             timers: BinaryHeap::with_capacity(links.len() + 1),
             think: config.think,
             random,
-            // Numbers that no other worker comes to.
-            number: u64::from(worker) << 40,
+            number: run::first_of(worker as usize),
             times: Times { start: 0, window: 0..0, drained: 0 },
             part: 0,
             part_end: 0,

@@ -135,7 +135,7 @@ pub struct TrafficArgs {
     /// How long a connection of a closed loop thinks: 1ms, and with random times 1ms,exponential [default: 0]
     #[arg(long, value_name = "THINK")]
     think: Option<Think>,
-    /// What the server does with bytes: fixed; kv, a key-value store, in a closed loop [default: fixed]
+    /// What the server does with bytes: fixed; kv, a key-value store [default: fixed]
     #[arg(long, value_name = "SERVICE", value_parser = named::<Service>)]
     service: Option<Service>,
     /// Size of a request, of `fixed` [default: 128B]
