@@ -114,6 +114,8 @@ pub enum Service {
     Fixed,
     /// A key-value store, in the memcached text protocol.
     Kv,
+    /// HTTP/1.1 for content in memory.
+    Http,
 }
 
 /// What is stored and asked for, of `kv`. Without a word, the data set of voras2009.
@@ -553,6 +555,9 @@ impl Experiment {
                         "exec.{name}.command: kv has no sizes for {{request}} and {{response}}; remove them"
                     ));
                 }
+            }
+            Service::Http => {
+                return Err("workload.service: http is only served so far; take fixed, or kv".into());
             }
         }
         Ok(())

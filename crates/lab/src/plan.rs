@@ -174,6 +174,7 @@ fn workload(experiment: &Experiment, connections: u32, active: f64, rate_per_s: 
             (ServiceSpec::Fixed { request_bytes, response_bytes }, None)
         }
         Service::Kv => (experiment.kv().service(), Some(experiment.kv().traffic())),
+        Service::Http => (ServiceSpec::Http { folder: None }, None),
     };
     Workload {
         service,

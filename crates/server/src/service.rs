@@ -15,6 +15,12 @@ macro_rules! with_service {
                 let $service = $crate::work::Worked::new(kv, $stage.work, $stage.stopping.clone());
                 $body
             }
+            wire::ServiceSpec::Http { .. } => {
+                let content = wire::http::Content::generated();
+                let http = wire::http::Http::new(content, std::boxed::Box::new($crate::service::unix_time_s));
+                let $service = $crate::work::Worked::new(http, $stage.work, $stage.stopping.clone());
+                $body
+            }
         }
     };
 }

@@ -1,5 +1,7 @@
 //! What a server does with bytes.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 /// A service's protocol, sans I/O: the caller moves the bytes, the service says what they mean.
@@ -51,6 +53,12 @@ pub enum ServiceSpec {
         /// Most that one item may take of it.
         item_max_bytes: u32,
     },
+    /// HTTP/1.1 for content in memory.
+    Http {
+        /// Its files are the content; without one, `/bytes/N` has N bytes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        folder: Option<PathBuf>,
+    },
 }
 
 impl ServiceSpec {
@@ -59,6 +67,7 @@ impl ServiceSpec {
         match self {
             Self::Fixed { .. } => "fixed",
             Self::Kv { .. } => "kv",
+            Self::Http { .. } => "http",
         }
     }
 
@@ -66,7 +75,7 @@ impl ServiceSpec {
     pub fn fixed(&self) -> Option<(u32, u32)> {
         match *self {
             Self::Fixed { request_bytes, response_bytes } => Some((request_bytes, response_bytes)),
-            Self::Kv { .. } => None,
+            Self::Kv { .. } | Self::Http { .. } => None,
         }
     }
 
@@ -89,4 +98,8 @@ pub struct ServiceRow {
 pub const SERVICES: &[ServiceRow] = &[
     ServiceRow { name: "fixed", about: "requests and responses of fixed sizes, verified by size (kawai2008)" },
     ServiceRow { name: "kv", about: "an in-memory key-value store, in the memcached text protocol (voras2009)" },
+    ServiceRow {
+        name: "http",
+        about: "HTTP/1.1 for content in memory: /bytes/N, or the files of a folder (maharjan2012)",
+    },
 ];

@@ -142,6 +142,7 @@ fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
             kv.check().map_err(|why| anyhow::anyhow!("--{why}"))?;
             (kv.service(), Some(kv.traffic()))
         }
+        (Service::Http, ..) => bail!("--service: http is only served so far; take fixed, or kv"),
         _ => bail!("--request, --response: kv has none; its sizes are those of its records, --value-size"),
     };
     let config = LoadConfig {

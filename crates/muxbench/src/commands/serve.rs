@@ -36,7 +36,7 @@ pub struct Args {
     /// How a pool accepts: single, shared, reuseport, exclusive [default: shared]
     #[arg(long, value_name = "ACCEPT", value_parser = named::<Accept>)]
     accept: Option<Accept>,
-    /// What it does with bytes: fixed or kv
+    /// What it does with bytes: fixed, kv or http
     #[arg(long, default_value = "fixed", value_name = "SERVICE", value_parser = named::<Service>)]
     service: Service,
     /// Size of a request, of `fixed`
@@ -132,6 +132,7 @@ fn by_hand(args: &Args, messages: &mpsc::Receiver<Message>) -> anyhow::Result<Ex
             match args.service {
                 Service::Fixed => format!("fixed: {} -> {}", args.request, args.response),
                 Service::Kv => format!("kv: {}", args.memory),
+                Service::Http => "http: /bytes/N".into(),
             }
         );
     }
@@ -156,6 +157,7 @@ fn service(args: &Args) -> anyhow::Result<ServiceSpec> {
             }
             ServiceSpec::Kv { memory_max_bytes: args.memory.0.into(), item_max_bytes: args.item_max.0 }
         }
+        Service::Http => ServiceSpec::Http { folder: None },
     })
 }
 

@@ -29,7 +29,8 @@ mod turn;
 
 pub use content::{Content, ContentError, GENERATED_BYTES_MAX};
 
-use crate::outbox::{Outbox, recycle};
+use crate::inbox::Inbox;
+use crate::outbox::Outbox;
 use crate::{Clock, Service};
 use turn::Turn;
 
@@ -45,8 +46,7 @@ pub struct Http {
 pub struct HttpConn {
     /// Heads, and small content behind them.
     outbox: Outbox,
-    /// Input that could not be taken yet.
-    input: Vec<u8>,
+    inbox: Inbox,
     turn: Turn,
 }
 
@@ -54,17 +54,6 @@ impl Http {
     /// Serves this content. It never looks at a clock but the one given.
     pub fn new(content: Content, clock: Clock) -> Self {
         Self { content, clock }
-    }
-
-    /// Takes what can be taken of the input that was kept.
-    fn go_on(&self, conn: &mut HttpConn) -> u64 {
-        let (taken_bytes, requests) = self.take(&mut conn.turn, &conn.input, conn.outbox.room());
-        if taken_bytes == conn.input.len() || conn.turn.is_over() {
-            recycle(&mut conn.input);
-        } else {
-            conn.input.drain(..taken_bytes);
-        }
-        requests
     }
 }
 
@@ -76,15 +65,7 @@ impl Service for Http {
         if conn.turn.is_over() {
             return 0;
         }
-        if !conn.input.is_empty() {
-            conn.input.extend_from_slice(input);
-            return self.go_on(conn);
-        }
-        let (taken_bytes, requests) = self.take(&mut conn.turn, input, conn.outbox.room());
-        if taken_bytes < input.len() && !conn.turn.is_over() {
-            conn.input.extend_from_slice(&input[taken_bytes..]);
-        }
-        requests
+        conn.inbox.receive(input, |input| self.take(&mut conn.turn, input, conn.outbox.room()))
     }
 
     /// Heads and small content first. Nothing is added to them while larger content waits behind them.
@@ -106,10 +87,10 @@ impl Service for Http {
                 conn.turn.sending = None;
             }
         }
-        if conn.outbox.is_empty() && conn.turn.sending.is_none() && !conn.input.is_empty() {
-            return self.go_on(conn);
+        if !conn.outbox.is_empty() || conn.turn.sending.is_some() {
+            return 0;
         }
-        0
+        conn.inbox.go_on(|input| self.take(&mut conn.turn, input, conn.outbox.room()))
     }
 
     #[inline]

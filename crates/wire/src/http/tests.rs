@@ -428,7 +428,7 @@ fn a_body_is_thrown_away_as_it_comes() {
         let mut requests = 0;
         for piece in pieces {
             requests += http.receive(&mut conn, &piece);
-            assert!(conn.input.is_empty());
+            assert!(conn.inbox.kept().is_empty());
         }
         if head.contains("chunked") {
             requests += http.receive(&mut conn, b"0\r\n\r\n");
@@ -448,7 +448,7 @@ fn an_idle_connection_is_small() {
     }
     assert_eq!(http.receive(&mut conn, b"\r\n\r\n"), 1);
     assert!(drain(http, &mut conn, 777).len() > 30_000);
-    let capacity_bytes = conn.input.capacity() + conn.outbox.room().capacity();
+    let capacity_bytes = conn.inbox.kept().capacity() + conn.outbox.room().capacity();
     assert!(capacity_bytes <= 2 * KEPT_BYTES_MAX, "{capacity_bytes}");
 }
 
@@ -513,7 +513,7 @@ proptest! {
         for piece in pieces {
             http.receive(&mut conn, &piece);
             drain(http, &mut conn, usize::MAX);
-            prop_assert!(conn.input.len() <= HEAD_BYTES_MAX);
+            prop_assert!(conn.inbox.kept().len() <= HEAD_BYTES_MAX);
         }
     }
 }
@@ -529,11 +529,14 @@ fn a_head_without_an_end_ends_the_connection() {
         http.receive(&mut conn, beginning);
         let mut sent_bytes = beginning.len();
         while !http.is_over(&conn) {
-            assert!(sent_bytes <= most && conn.input.len() == sent_bytes, "{sent_bytes} bytes of a head are kept");
+            assert!(
+                sent_bytes <= most && conn.inbox.kept().len() == sent_bytes,
+                "{sent_bytes} bytes of a head are kept"
+            );
             http.receive(&mut conn, more);
             sent_bytes += more.len();
         }
-        assert!(sent_bytes > most && conn.input.is_empty());
+        assert!(sent_bytes > most && conn.inbox.kept().is_empty());
         let said = drain(http, &mut conn, usize::MAX);
         assert_eq!(codes(&String::from_utf8_lossy(&said)), [code]);
     }

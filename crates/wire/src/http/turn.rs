@@ -5,6 +5,7 @@ use super::answer::{Answer, Body, Now};
 use super::chunked::{Chunked, Malformed, Part};
 use super::head::{Connection, Framing, Scan, parse};
 use super::status::Status;
+use crate::inbox::Taken;
 
 /// Once a turn has said so much, the rest waits until that is sent.
 pub(super) const OUTPUT_BYTES_MAX: usize = 256 << 10;
@@ -46,9 +47,9 @@ impl Turn {
 }
 
 impl Http {
-    /// Takes what can be taken of `input` and answers it: how many bytes that were, and how many requests.
+    /// Takes what can be taken of `input` and answers it.
     #[inline]
-    pub(super) fn take(&self, turn: &mut Turn, input: &[u8], out: &mut Vec<u8>) -> (usize, u64) {
+    pub(super) fn take(&self, turn: &mut Turn, input: &[u8], out: &mut Vec<u8>) -> Taken {
         let (mut at, mut requests) = (0, 0);
         let mut now = Now::new(&self.clock);
         while !turn.over && turn.sending.is_none() && out.len() < OUTPUT_BYTES_MAX && at < input.len() {
@@ -72,7 +73,7 @@ impl Http {
                 requests += 1;
             }
         }
-        (at, requests)
+        Taken { bytes: at, requests, is_last: turn.over }
     }
 
     /// Takes a head, and the answer if no body follows; `None` if it is not all there.
