@@ -16,6 +16,7 @@ use server::{Accept, StageCpus};
 use wire::ServiceSpec;
 
 use crate::contender::{self, Contender};
+use crate::http::Http;
 pub use crate::mistake::ExperimentError;
 use crate::transport::Transport;
 use crate::units::{Cpus, Rate, Share, Size, Sizes, Think, Time, Work};
@@ -77,7 +78,7 @@ pub struct Workload {
     /// Size of a request, of `fixed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<Size>,
-    /// Size of a response, of `fixed`.
+    /// Size of a response, of `fixed`; of `http`, of its content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response: Option<Size>,
     /// When requests are sent: in `closed`, on each connection when the response to the last one has come.
@@ -90,6 +91,9 @@ pub struct Workload {
     /// What is stored and asked for, of `kv`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv: Option<Kv>,
+    /// What is asked for, of `http`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<Http>,
     /// The share of the connections that requests are sent on: a fixed subset, drawn by the seed.
     #[serde(default = "all", skip_serializing_if = "is_all")]
     pub active: List<Share>,
@@ -528,15 +532,19 @@ impl Experiment {
     fn check_service(&self) -> Result<(), String> {
         let workload = &self.workload;
         let sizes = [("workload.request", &workload.request), ("workload.response", &workload.response)];
+        for (table, is_there, service) in
+            [("kv", workload.kv.is_some(), Service::Kv), ("http", workload.http.is_some(), Service::Http)]
+        {
+            if is_there && workload.service != service {
+                return Err(format!(
+                    "workload.{table}: the service is another; remove the table, or take the service \"{table}\""
+                ));
+            }
+        }
         match workload.service {
             Service::Fixed => {
                 if let Some((key, _)) = sizes.iter().find(|(_, size)| size.is_none()) {
                     return Err(format!("{key}: missing; write a size, like \"128B\""));
-                }
-                if workload.kv.is_some() {
-                    return Err(
-                        "workload.kv: the service is fixed; remove the table, or take the service \"kv\"".into()
-                    );
                 }
             }
             Service::Kv => {
@@ -546,21 +554,41 @@ impl Experiment {
                     ));
                 }
                 self.kv().check().map_err(|why| format!("workload.kv.{why}"))?;
-                let needs_sizes = |exec: &Exec| {
-                    let texts = exec.command.iter().chain(exec.environment.values());
-                    texts.into_iter().any(|text| text.contains("{request}") || text.contains("{response}"))
-                };
-                if let Some((name, _)) = self.exec.iter().find(|(_, exec)| needs_sizes(exec)) {
-                    return Err(format!(
-                        "exec.{name}.command: kv has no sizes for {{request}} and {{response}}; remove them"
-                    ));
-                }
             }
             Service::Http => {
-                return Err("workload.service: http is only served so far; take fixed, or kv".into());
+                if workload.request.is_some() {
+                    return Err(
+                        "workload.request: a request of http is what its path and headers make; remove it".into()
+                    );
+                }
+                self.http().traffic(workload.response, true).map_err(|why| format!("workload.http.{why}"))?;
             }
         }
+        let needs_sizes = |exec: &Exec| {
+            let texts = exec.command.iter().chain(exec.environment.values());
+            texts.into_iter().any(|text| text.contains("{request}") || text.contains("{response}"))
+        };
+        let has_sizes = workload.service == Service::Fixed;
+        if let Some((name, _)) = self.exec.iter().find(|(_, exec)| !has_sizes && needs_sizes(exec)) {
+            let service = self.service_name();
+            return Err(format!(
+                "exec.{name}.command: {service} has no sizes for {{request}} and {{response}}; remove them"
+            ));
+        }
         Ok(())
+    }
+
+    fn service_name(&self) -> &'static str {
+        match self.workload.service {
+            Service::Fixed => "fixed",
+            Service::Kv => "kv",
+            Service::Http => "http",
+        }
+    }
+
+    /// What is asked for, of `http`.
+    pub fn http(&self) -> Http {
+        self.workload.http.clone().unwrap_or_default()
     }
 
     /// What is stored and asked for, of `kv`.
@@ -766,7 +794,14 @@ measure = "1s"
             ("rate = [100, 200.5]", "schedule = \"closed\"\nactive = \"1/2\""),
             ("[phases]", "service = \"kv\"\n[phases]"),
             ("[phases]", "[workload.kv]\nrecords = 10\n[phases]"),
-            ("request = \"1B\"\nresponse = \"10KiB\"\n[phases]", "service = \"kv\"\n[phases]"),
+            ("[phases]", "service = \"http\"\n[phases]"),
+            ("request = \"1B\"\nresponse = \"10KiB\"\n[phases]", "service = \"http\"\n[phases]"),
+            (
+                "request = \"1B\"\nresponse = \"10KiB\"\n[phases]",
+                "service = \"http\"\n[workload.http]\npaths = \"bytes\"\n[phases]",
+            ),
+            ("request = \"1B\"\n", "service = \"http\"\n[workload.http]\nheaders = [\"Accept\"]\n"),
+            ("[phases]", "[workload.http]\npaths = \"/\"\n[phases]"),
             (CLOSED_OF, "service = \"kv\"\nschedule = \"closed\"\n[workload.kv]\nrecords = 0\n[phases]"),
             (CLOSED_OF, "service = \"kv\"\nschedule = \"closed\"\n[workload.kv]\nvalue-size = \"9B..2B\"\n[phases]"),
             (CLOSED_OF, "service = \"kv\"\nschedule = \"closed\"\n[workload.kv]\nkeys = \"first\"\n[phases]"),

@@ -168,17 +168,28 @@ fn rates(experiment: &Experiment) -> Vec<Option<f64>> {
 fn workload(experiment: &Experiment, connections: u32, active: f64, rate_per_s: Option<f64>) -> Workload {
     let traffic = &experiment.workload;
     let bytes = |size: Option<Size>| size.expect("`fixed` has sizes, as was checked").0;
-    let (service, kv) = match traffic.service {
+    let (mut kv, mut http) = (None, None);
+    let service = match traffic.service {
         Service::Fixed => {
             let (request_bytes, response_bytes) = (bytes(traffic.request), bytes(traffic.response));
-            (ServiceSpec::Fixed { request_bytes, response_bytes }, None)
+            ServiceSpec::Fixed { request_bytes, response_bytes }
         }
-        Service::Kv => (experiment.kv().service(), Some(experiment.kv().traffic())),
-        Service::Http => (ServiceSpec::Http { folder: None }, None),
+        Service::Kv => {
+            kv = Some(experiment.kv().traffic());
+            experiment.kv().service()
+        }
+        Service::Http => {
+            // Somebody else's server may have anything at a path; one that differs in length from the first response is
+            // found out all the same.
+            let is_ours = experiment.exec.is_empty();
+            http = Some(experiment.http().traffic(traffic.response, is_ours).expect("as was checked"));
+            experiment.http().service()
+        }
     };
     Workload {
         service,
         kv,
+        http,
         transport: traffic.transport,
         connections,
         rate_per_s,
@@ -216,6 +227,7 @@ fn trial(
         schedule: workload.schedule,
         think: workload.think,
         kv: workload.kv.clone(),
+        http: workload.http.clone(),
         phases: workload.phases,
         pacing: match client.pacing {
             // A client that spins would keep the server from their CPU. A closed loop never does.

@@ -1,7 +1,7 @@
 //! What is stored of a run: plain data, serialised as JSON.
 
 use load::LoadReport;
-use load::config::{Choice, KvTraffic, LoadConfig, Phases, Schedule, Think};
+use load::config::{Choice, HttpTraffic, KvTraffic, LoadConfig, Phases, Schedule, Think};
 use serde::{Deserialize, Serialize};
 use server::{ServerCounters, Subject, Work};
 use wire::ServiceSpec;
@@ -29,6 +29,9 @@ pub struct Workload {
     /// What is asked of a key-value store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv: Option<KvTraffic>,
+    /// What is asked of an HTTP server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<HttpTraffic>,
     /// The share of the connections that they are sent on.
     pub active: f64,
     /// Connections held open besides, that nothing is sent on.

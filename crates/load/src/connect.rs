@@ -116,16 +116,26 @@ fn verify<S: Speak>(
     loop {
         let count = rustix::io::read(socket, &mut *inbox)?;
         if count == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+            return Err(match speaker.end(asked, &mut reader) {
+                None => io::ErrorKind::UnexpectedEof.into(),
+                Some(Reply::Last(None)) => io::ErrorKind::ConnectionAborted.into(),
+                Some(_) => wrong(speaker),
+            });
         }
         match speaker.read(asked, &mut reader, &inbox[..count]) {
             (taken, Some(Reply::Good)) if taken == count => return Ok(rustix::io::ioctl_fionbio(socket, true)?),
-            (_, Some(_)) => return Err(io::ErrorKind::InvalidData.into()),
+            (_, Some(Reply::Last(None))) => return Err(io::ErrorKind::ConnectionAborted.into()),
+            (_, Some(_)) => return Err(wrong(speaker)),
             // A datagram is a whole response, or none.
             (_, None) if transport == Transport::Udp => return Err(io::ErrorKind::UnexpectedEof.into()),
             (_, None) => {}
         }
     }
+}
+
+/// A response that is not what it should be.
+fn wrong(speaker: &impl Speak) -> io::Error {
+    speaker.complaint().map_or(io::ErrorKind::InvalidData.into(), |why| io::Error::new(io::ErrorKind::InvalidData, why))
 }
 
 pub fn failed(config: &LoadConfig, index: usize, error: io::Error) -> LoadError {
@@ -136,6 +146,10 @@ pub fn failed(config: &LoadConfig, index: usize, error: io::Error) -> LoadError 
         Class::Refused => "is the server running there?",
         Class::NoDescriptors => "raise the hard limit of descriptors (ulimit -Hn), or lower the connections",
         Class::NoAddresses => "widen net.ipv4.ip_local_port_range, or lower the connections",
+        Class::Closed => "the server ends each connection with a response",
+        Class::Wrong if config.http.is_some() => {
+            "is that what the server has there? See the path, and the status and length that are expected"
+        }
         Class::Timeout => "the server did not answer: raise the timeout, or lower the connections",
         _ => "does the server speak this service, with these sizes, and has it room for this many connections?",
     };

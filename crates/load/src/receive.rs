@@ -108,10 +108,7 @@ impl<'a, S: Speak> Receiver<'a, S> {
         match read {
             // t3: right after the read that may complete a response.
             Ok(count) if count > 0 => self.received(index, self.shared.clock.now()),
-            Ok(_) => {
-                let is_owed = self.connections[index].head.peek(link, self.shared.records).is_some();
-                self.end(index, if is_owed { Class::Short } else { Class::Reset });
-            }
+            Ok(_) => self.ended(index),
             Err(Errno::AGAIN | Errno::INTR) => {}
             Err(error) => self.end(index, Class::of(&error.into())),
         }
@@ -138,6 +135,10 @@ impl<'a, S: Speak> Receiver<'a, S> {
                 None => break,
                 Some(Reply::Good) => {}
                 Some(Reply::Bad(class)) => self.errors.count(class, 1),
+                Some(Reply::Last(wrong)) => {
+                    wrong.into_iter().for_each(|class| self.errors.count(class, 1));
+                    failure = Some(Class::Closed);
+                }
                 Some(Reply::Garbage) => {
                     failure = Some(Class::Wrong);
                     break;
@@ -147,6 +148,9 @@ impl<'a, S: Speak> Receiver<'a, S> {
             records[record].complete.store(now, Relaxed);
             completed += 1;
             last = Some(record);
+            if failure.is_some() {
+                break;
+            }
         }
         // The kernel's stamp is of the last packet that was read: of a response's end only if that is where the read ended,
         // and if it was the only one.
@@ -157,6 +161,23 @@ impl<'a, S: Speak> Receiver<'a, S> {
         if let Some(class) = failure {
             self.end(index, class);
         }
+    }
+
+    /// The server ended the connection, and with it perhaps a response.
+    #[cold]
+    fn ended(&mut self, index: usize) {
+        let Shared { clock, speaker, records, links, progress, .. } = self.shared;
+        let connection = &mut self.connections[index];
+        let owed = connection.head.peek(&links[index], records);
+        let reply = owed.and_then(|record| speaker.end(self.shared.asked(record), &mut connection.reader));
+        let (Some(record), Some(Reply::Last(wrong))) = (owed, reply) else {
+            return self.end(index, if owed.is_some() { Class::Short } else { Class::Reset });
+        };
+        wrong.into_iter().for_each(|class| self.errors.count(class, 1));
+        connection.head.pass(record);
+        records[record].complete.store(clock.now(), Relaxed);
+        progress.add_completed(1);
+        self.end(index, Class::Closed);
     }
 
     /// The connection is of no use any more; its outstanding requests will not be answered.

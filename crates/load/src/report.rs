@@ -176,7 +176,7 @@ pub struct Outstanding {
     pub after_drain: u64,
 }
 
-/// Failures by class (the classes of httperf, two of size, and two of what a service may answer): requests that were not
+/// Failures by class (the classes of httperf, two of size, and three of what a service may answer or do): requests that were not
 /// answered, by what became of their connection, whether they could still be sent or not, and those that were answered with
 /// something else than what was due. A connection that failed when no request needed it counts once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -201,6 +201,9 @@ pub struct Errors {
     /// The service answered that it cannot do what it was asked.
     #[serde(default)]
     pub rejected: u64,
+    /// The server ended the connection with a response, as HTTP's `Connection: close` says, while others were to come.
+    #[serde(default)]
+    pub closed: u64,
     /// Any other system error.
     pub other: u64,
 }
@@ -212,7 +215,7 @@ impl Errors {
     }
 
     /// Each class's name and count.
-    pub fn by_class(&self) -> [(&'static str, u64); 10] {
+    pub fn by_class(&self) -> [(&'static str, u64); 11] {
         [
             ("timeout", self.timeout),
             ("refused", self.refused),
@@ -223,6 +226,7 @@ impl Errors {
             ("wrong", self.wrong),
             ("miss", self.miss),
             ("rejected", self.rejected),
+            ("closed", self.closed),
             ("other", self.other),
         ]
     }

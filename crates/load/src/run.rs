@@ -20,7 +20,7 @@ use crate::receive::{self, Receiver};
 use crate::record::{Link, Record, Shared, Stamp};
 use crate::report::{Errors, LoadReport, Sample};
 use crate::send::{self, Sender};
-use crate::speak::{Fixed, Kv, Speak};
+use crate::speak::{Fixed, Http, Kv, Speak};
 use crate::stamps::{self, Stamping};
 use crate::summary::{self, Recorded, Usage};
 use crate::{closed, connect, prepare, schedule};
@@ -128,8 +128,9 @@ pub struct Connected {
 /// When it cannot be run at all: see [`LoadError`].
 pub fn run(config: &LoadConfig, on_event: &mut dyn FnMut(Event)) -> Result<Outcome, LoadError> {
     validate(config)?;
-    match (&config.service, &config.kv) {
-        (ServiceSpec::Kv { .. }, Some(traffic)) => speak(config, &Kv::new(traffic, config.seed), on_event),
+    match (&config.service, &config.kv, &config.http) {
+        (ServiceSpec::Kv { .. }, Some(traffic), _) => speak(config, &Kv::new(traffic, config.seed), on_event),
+        (ServiceSpec::Http { .. }, _, Some(traffic)) => speak(config, &Http::new(traffic, &config.target)?, on_event),
         _ => {
             let (request_bytes, response_bytes) = config.fixed();
             speak(config, &Fixed::new(request_bytes, response_bytes), on_event)
@@ -292,25 +293,7 @@ fn validate(config: &LoadConfig) -> Result<(), LoadError> {
     if config.phases.measure_ns == 0 {
         return wrong("measure: longer than 0");
     }
-    match (config.service.fixed(), &config.kv) {
-        (Some((request_bytes, response_bytes)), None) => {
-            if request_bytes == 0 || response_bytes == 0 {
-                return wrong("service: a request and a response have at least one byte");
-            }
-            if config.datagrams && config.target.path().is_some() {
-                return wrong("transport: datagrams go to an address with a port; a Unix socket is a stream");
-            }
-            if config.datagrams && request_bytes.max(response_bytes) > DATAGRAM_BYTES_MAX {
-                return wrong("transport: a datagram holds at most 65507 bytes; lower the sizes, or use tcp");
-            }
-        }
-        (None, Some(_)) if config.datagrams => {
-            return wrong("transport: datagrams hold requests of fixed sizes; use tcp or unix, or the service `fixed`");
-        }
-        (None, Some(traffic)) => validate_kv(traffic)?,
-        (Some(_), Some(_)) => return wrong("kv: fixed sizes leave nothing to ask of a key-value store; leave it out"),
-        (None, None) => return wrong("kv: say which records to ask for"),
-    }
+    validate_service(config)?;
     if !(config.active > 0.0 && config.active <= 1.0) {
         return wrong("active: a share of the connections, above 0 and at most 1");
     }
@@ -334,6 +317,35 @@ fn validate(config: &LoadConfig) -> Result<(), LoadError> {
         );
     }
     Ok(())
+}
+
+fn validate_service(config: &LoadConfig) -> Result<(), LoadError> {
+    let wrong = |text: &str| Err(LoadError::Config(text.to_owned()));
+    if config.datagrams && config.service.fixed().is_none() {
+        return wrong("transport: datagrams hold requests of fixed sizes; use tcp or unix, or the service `fixed`");
+    }
+    match (&config.service, &config.kv, &config.http) {
+        (&ServiceSpec::Fixed { request_bytes, response_bytes }, None, None) => {
+            if request_bytes == 0 || response_bytes == 0 {
+                return wrong("service: a request and a response have at least one byte");
+            }
+            if config.datagrams && config.target.path().is_some() {
+                return wrong("transport: datagrams go to an address with a port; a Unix socket is a stream");
+            }
+            if config.datagrams && request_bytes.max(response_bytes) > DATAGRAM_BYTES_MAX {
+                return wrong("transport: a datagram holds at most 65507 bytes; lower the sizes, or use tcp");
+            }
+            Ok(())
+        }
+        (ServiceSpec::Kv { .. }, Some(traffic), None) => validate_kv(traffic),
+        // Its paths and headers are checked as requests are made of them.
+        (ServiceSpec::Http { .. }, None, Some(traffic)) if (100..=999).contains(&traffic.status) => Ok(()),
+        (ServiceSpec::Http { .. }, None, Some(_)) => wrong("http: a status has three digits"),
+        (ServiceSpec::Kv { .. }, None, None) => wrong("kv: say which records to ask for"),
+        (ServiceSpec::Http { .. }, None, None) => wrong("http: say what to ask for"),
+        (_, Some(_), _) => wrong("kv: the service is another, which has no records; leave it out"),
+        (_, _, Some(_)) => wrong("http: the service is another, which has no paths; leave it out"),
+    }
 }
 
 fn validate_kv(traffic: &KvTraffic) -> Result<(), LoadError> {

@@ -367,10 +367,7 @@ impl<'a, S: Speak> Worker<'a, S> {
         match rustix::io::read(&self.links[at].io, spare_capacity(&mut self.inbox)) {
             // t3: right after the read that may complete a response.
             Ok(count) if count > 0 => self.received(at, self.clock.now()),
-            Ok(_) => {
-                let is_owed = matches!(self.connections[at].state, State::Waiting | State::Writing);
-                self.end(at, if is_owed { Class::Short } else { Class::Reset });
-            }
+            Ok(_) => self.ended(at),
             Err(Errno::AGAIN | Errno::INTR) => {}
             Err(error) => self.end(at, Class::of(&error.into())),
         }
@@ -389,6 +386,7 @@ impl<'a, S: Speak> Worker<'a, S> {
         match reply {
             Reply::Good => {}
             Reply::Bad(class) => self.tally.errors.count(class, 1),
+            Reply::Last(wrong) => return self.last(at, now, wrong),
             Reply::Garbage => return self.end(at, Class::Wrong),
         }
         connection.state = State::Thinking;
@@ -402,6 +400,31 @@ impl<'a, S: Speak> Worker<'a, S> {
             let due = now + self.think_ticks();
             self.timers.push(Reverse((due, at as u32)));
         }
+    }
+
+    /// The server ended the connection, and with it perhaps a response.
+    #[cold]
+    fn ended(&mut self, at: usize) {
+        let now = self.clock.now();
+        let connection = &mut self.connections[at];
+        let reply = match connection.state {
+            State::Waiting => self.speaker.end(connection.asked, &mut connection.reader),
+            State::Writing => None,
+            State::Thinking | State::Dead => return self.end(at, Class::Reset),
+        };
+        match reply {
+            Some(Reply::Last(wrong)) => self.last(at, now, wrong),
+            _ => self.end(at, Class::Short),
+        }
+    }
+
+    /// A response came with which the connection ends.
+    #[cold]
+    fn last(&mut self, at: usize, now: u64, wrong: Option<Class>) {
+        wrong.into_iter().for_each(|class| self.tally.errors.count(class, 1));
+        self.connections[at].state = State::Thinking;
+        self.complete(at, now);
+        self.end(at, Class::Closed);
     }
 
     fn think_ticks(&mut self) -> u64 {

@@ -35,6 +35,7 @@ fn trial(index: u32, repeat: u32, architecture: &str, connections: u32) -> Trial
         schedule: Schedule::SlotRandom,
         think: Think::default(),
         kv: None,
+        http: None,
         active: 1.0,
         idle: 0,
         choice: Choice::Uniform,

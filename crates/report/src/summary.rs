@@ -242,6 +242,12 @@ pub(crate) fn title(workload: &Workload) -> String {
         Some((request_bytes, response_bytes)) => format!("{} -> {}", Size(request_bytes), Size(response_bytes)),
         None => workload.service.name().to_owned(),
     });
+    if let Some(http) = &workload.http {
+        words.push(match http.targets.as_slice() {
+            [one] => one.path.clone(),
+            several => format!("{} paths", several.len()),
+        });
+    }
     if let Some(kv) = &workload.kv {
         let sizes = Sizes { least: Size(kv.value_bytes_min), most: Size(kv.value_bytes_max) };
         let gets = format::percent(kv.get_share);

@@ -11,6 +11,7 @@ pub mod plan;
 pub mod report;
 pub mod run;
 pub mod serve;
+mod url;
 
 use std::process::ExitCode;
 
