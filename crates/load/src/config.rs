@@ -20,6 +20,10 @@ pub struct LoadConfig {
     pub connections: u32,
     /// Connections held open besides, on which nothing is sent after they were verified.
     pub idle: u32,
+    /// Requests on each connection, after which it ends and another follows; `None` where connections stay. `connections` is
+    /// then how many are open at once: in a closed loop always, in an open loop at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls_per_connection: Option<u32>,
     /// The share of `connections` that requests are sent on (kawai2006 section 3.1.1), above 0, at most 1: a fixed subset,
     /// drawn by the seed.
     pub active: f64,
@@ -67,6 +71,7 @@ impl LoadConfig {
             service,
             connections: 400,
             idle: 0,
+            calls_per_connection: None,
             active: 1.0,
             choice: Choice::Uniform,
             rate_per_s: Some(2_000.0),

@@ -23,7 +23,7 @@ use crate::send::{self, Sender};
 use crate::speak::{Fixed, Http, Kv, Speak};
 use crate::stamps::{self, Stamping};
 use crate::summary::{self, Recorded, Usage};
-use crate::{closed, connect, prepare, schedule};
+use crate::{churn, closed, connect, ports, prepare, schedule};
 
 /// Between the moment that everything is ready and the beginning of the ramp.
 pub const LEAD_NS: u64 = 5_000_000;
@@ -144,9 +144,14 @@ fn speak<S: Speak>(config: &LoadConfig, speaker: &S, on_event: &mut dyn FnMut(Ev
     platform::sharpen_timers();
     let clock = Clock::calibrate(config.clock)?;
 
-    let total = config.connections_and_idle();
+    // Of connections that come and go one verifies the server.
+    let churns = config.calls_per_connection.is_some();
+    let staying = &LoadConfig { connections: if churns { 1 } else { config.connections }, ..config.clone() };
+    let total = staying.connections_and_idle();
     let started = Instant::now();
-    let sockets = connect::connect(config, speaker, &mut |done| on_event(Event::Connecting { done, total }))?;
+    let sources = ports::sources(config).map_err(LoadError::Config)?;
+    let sockets =
+        connect::connect(staying, &sources, speaker, &mut |done| on_event(Event::Connecting { done, total }))?;
     let connect_ns = started.elapsed().as_nanos() as u64;
     let total_prepared = speaker.preparations();
     prepare::prepare(config, speaker, &sockets[0], &mut |done| {
@@ -160,6 +165,9 @@ fn speak<S: Speak>(config: &LoadConfig, speaker: &S, on_event: &mut dyn FnMut(Ev
     let links: Vec<Link> = sockets.into_iter().map(Link::new).collect();
     on_event(Event::Connected { connections: total, elapsed_ns: connect_ns });
     let connected = Connected { clock, links, connect_ns, stamping };
+    if churns {
+        return churn::run(config, speaker, connected, on_event);
+    }
     match config.schedule {
         Schedule::Closed => closed::run(config, speaker, connected, on_event),
         Schedule::SlotRandom | Schedule::Constant | Schedule::Poisson => run_open(config, speaker, connected, on_event),
@@ -294,6 +302,7 @@ fn validate(config: &LoadConfig) -> Result<(), LoadError> {
         return wrong("measure: longer than 0");
     }
     validate_service(config)?;
+    churn::validate(config)?;
     if !(config.active > 0.0 && config.active <= 1.0) {
         return wrong("active: a share of the connections, above 0 and at most 1");
     }
