@@ -255,6 +255,8 @@ fn trial(
             work: workload.work,
             // The client's, and some to spare, so that the limit under test is the system's and not ours.
             connections_max: load.connections_and_idle().saturating_add(16),
+            // Idle connections are part of what is measured.
+            limits: server::Limits::default(),
             count_syscalls: experiment.server.count_syscalls,
         }),
         Contender::Exec(name) => {

@@ -56,6 +56,7 @@ fn trial(index: u32, repeat: u32, architecture: &str, connections: u32) -> Trial
             stage_cpus: server::StageCpus::default(),
             work: None,
             connections_max: connections,
+            limits: server::Limits::default(),
             count_syscalls: false,
         }),
         load: LoadConfig {

@@ -1,6 +1,7 @@
 //! What a server does with bytes.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +29,37 @@ pub trait Service {
     /// Whether no more input is wanted: the connection is to end once everything is sent.
     #[inline]
     fn is_over(&self, _conn: &Self::Conn) -> bool {
+        false
+    }
+
+    /// Whether the client of a connection that is over may still be sending. What it sends is then read for a while and thrown
+    /// away: a close with input unread has the kernel reset the connection, which can take the last response from the client.
+    #[inline]
+    fn is_cut_short(&self, _conn: &Self::Conn) -> bool {
+        false
+    }
+
+    /// Whether no part of a request has come that is not answered.
+    #[inline]
+    fn is_idle(&self, _conn: &Self::Conn) -> bool {
+        true
+    }
+
+    /// How often to ask whether a connection is overdue; `None` if none ever is.
+    #[inline]
+    fn looks_every(&self) -> Option<Duration> {
+        None
+    }
+
+    /// How many such looks may find that nothing of a response was taken, for who cannot ask about a connection meanwhile.
+    #[inline]
+    fn looks_max(&self) -> u32 {
+        u32::MAX
+    }
+
+    /// Whether the client has taken too long, and is to be cut off.
+    #[inline]
+    fn is_overdue(&self, _conn: &mut Self::Conn) -> bool {
         false
     }
 }
