@@ -94,6 +94,10 @@ pub struct Workload {
     /// What is asked for, of `http`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<Http>,
+    /// Requests on each connection, after which it ends and another follows; without it connections stay. In an open loop
+    /// they are sessions: each connects at its planned time and sends its requests one after the other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls_per_connection: Option<NonZeroU32>,
     /// The share of the connections that requests are sent on: a fixed subset, drawn by the seed.
     #[serde(default = "all", skip_serializing_if = "is_all")]
     pub active: List<Share>,
@@ -476,6 +480,7 @@ impl Experiment {
             return Err(format!("client.clients: {clients} clients cannot share {few} connections; lower the clients"));
         }
         self.check_schedule()?;
+        self.check_churn()?;
         self.check_service()
     }
 
@@ -519,6 +524,33 @@ impl Experiment {
                 "client.timestamps",
                 client.timestamps != Timestamps::Client,
                 "a closed loop has only the client's; remove it",
+            ),
+        ] {
+            if is_set {
+                return Err(format!("{key}: {why}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What makes no sense where connections come and go.
+    fn check_churn(&self) -> Result<(), String> {
+        let (workload, client) = (&self.workload, &self.client);
+        if workload.calls_per_connection.is_none() {
+            return Ok(());
+        }
+        for (key, is_set, why) in [
+            ("workload.active", !is_all(&workload.active), "connections that come and go all send; remove it"),
+            ("workload.choice", !is_uniform(&workload.choice), "connections that come and go all send; remove it"),
+            (
+                "client.roles",
+                client.roles == Roles::TwoThreads,
+                "a client whose connections come and go is one loop; remove it",
+            ),
+            (
+                "client.timestamps",
+                client.timestamps != Timestamps::Client,
+                "the kernel's are of connections that stay; remove it, or workload.calls-per-connection",
             ),
         ] {
             if is_set {
@@ -802,6 +834,8 @@ measure = "1s"
             ),
             ("request = \"1B\"\n", "service = \"http\"\n[workload.http]\nheaders = [\"Accept\"]\n"),
             ("[phases]", "[workload.http]\npaths = \"/\"\n[phases]"),
+            ("[phases]", "calls-per-connection = 0\n[phases]"),
+            ("[phases]", "calls-per-connection = 1\nactive = \"1/2\"\n[phases]"),
             (CLOSED_OF, "service = \"kv\"\nschedule = \"closed\"\n[workload.kv]\nrecords = 0\n[phases]"),
             (CLOSED_OF, "service = \"kv\"\nschedule = \"closed\"\n[workload.kv]\nvalue-size = \"9B..2B\"\n[phases]"),
             (CLOSED_OF, "service = \"kv\"\nschedule = \"closed\"\n[workload.kv]\nkeys = \"first\"\n[phases]"),

@@ -26,6 +26,9 @@ pub struct Workload {
     /// How long a connection of a closed loop thinks between transactions.
     #[serde(default, skip_serializing_if = "Think::is_none")]
     pub think: Think,
+    /// Requests on each connection, after which another follows; `None` where connections stay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls_per_connection: Option<u32>,
     /// What is asked of a key-value store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv: Option<KvTraffic>,

@@ -36,11 +36,18 @@ struct Host {
 /// # Errors
 /// When all that there are do not have ports enough: cause, numbers and remedy.
 pub fn sources(config: &LoadConfig) -> Result<Vec<IpAddr>, String> {
+    let (start, end) = port_range();
+    sources_with(config, end.saturating_sub(start) + 1)
+}
+
+/// The same, where an address has so many ports.
+///
+/// # Errors
+/// As [`sources`].
+pub fn sources_with(config: &LoadConfig, ports: u32) -> Result<Vec<IpAddr>, String> {
     let Some(target) = config.target.ip().filter(|_| config.transport() == Transport::Tcp) else {
         return Ok(Vec::new());
     };
-    let (start, end) = port_range();
-    let ports = end.saturating_sub(start) + 1;
     let time_wait_s = time_wait_s(target.ip());
     let host = |sources| Host { ports, time_wait_s, sources };
     // Most loads need no look at the addresses.

@@ -36,6 +36,7 @@ fn trial(index: u32, repeat: u32, architecture: &str, connections: u32) -> Trial
         think: Think::default(),
         kv: None,
         http: None,
+        calls_per_connection: None,
         active: 1.0,
         idle: 0,
         choice: Choice::Uniform,

@@ -29,6 +29,7 @@ use crate::{execution, output};
   muxbench compare --arch epoll,symped:2 --schedule closed --connections 20,100     # transactions a second
   muxbench compare --arch epoll,mt --schedule closed --service kv --keys zipf:0.99  # of a key-value store
   muxbench compare --arch epoll,mt --service http --response 1KiB   # HTTP/1.1, a GET of /bytes/1024
+  muxbench compare --arch all --calls-per-connection 1 --rate 1000  # each request on a connection of its own
   muxbench compare --transport unix         # over Unix sockets; tcp6 is over IPv6
   muxbench compare --arch all --explain --count-syscalls  # what each really calls, runtimes too
   muxbench compare --timestamps kernel --strict      # proof of sending; only valid trials will do
@@ -141,6 +142,10 @@ pub struct TrafficArgs {
     /// How long a connection of a closed loop thinks: 1ms, and with random times 1ms,exponential [default: 0]
     #[arg(long, value_name = "THINK")]
     think: Option<Think>,
+    /// Requests on each connection, after which another takes its place; in an open loop sessions of so many requests begin
+    /// by the schedule, and --connections is the most that are open at once [default: connections stay]
+    #[arg(long, value_name = "N")]
+    calls_per_connection: Option<NonZeroU32>,
     /// What the server does with bytes: fixed; kv, a key-value store; http [default: fixed]
     #[arg(long, value_name = "SERVICE", value_parser = named::<Service>)]
     service: Option<Service>,
@@ -184,6 +189,7 @@ impl TrafficArgs {
     pub fn apply(&self, workload: &mut Workload) {
         set(&mut workload.think, self.think);
         set(&mut workload.service, self.service);
+        workload.calls_per_connection = self.calls_per_connection.or(workload.calls_per_connection);
         if workload.service == Service::Kv {
             // What was there is of another service; what was said is refused.
             (workload.request, workload.response) = (None, None);

@@ -30,6 +30,7 @@ use crate::{execution, output};
   muxbench load --target unix:/tmp/muxbench.sock --request 1B --response 1B
   muxbench load --target 127.0.0.1:7007 --schedule poisson --active 1/16 --timestamps kernel
   muxbench load http://127.0.0.1:8080/index.html --connections 100 --rate 5000
+  muxbench load http://127.0.0.1:8080/ --rate 1000 --calls-per-connection 10     # sessions, as httperf has them
   muxbench load http://localhost/ --schedule closed --header 'Accept: text/html' --expect-status 200
   muxbench load --target 127.0.0.1:11211 --schedule closed --service kv --connections 100 --hold 0")]
 pub struct Args {
@@ -174,6 +175,7 @@ fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
     let config = LoadConfig {
         datagrams: args.transport == Some(Transport::Udp),
         connections: args.connections.get(),
+        calls_per_connection: traffic.calls_per_connection.map(NonZeroU32::get),
         idle: args.idle,
         active: args.active.0,
         choice: args.choice,
@@ -258,6 +260,10 @@ fn text(report: &LoadReport, verdict: &lab::record::Verdict) -> String {
     line("lag", &report.lag);
     line("service time", &report.service);
     line("response time", &report.response);
+    if let Some(churn) = &report.churn {
+        line("SYN to established", &churn.connect);
+        line("SYN to first byte", &churn.first_byte);
+    }
     if let Some(kernel) = &report.kernel {
         line("t2 to scheduler", &kernel.to_scheduler);
         line("t2 to driver (t2k)", &kernel.to_driver);
@@ -300,9 +306,27 @@ fn text(report: &LoadReport, verdict: &lab::record::Verdict) -> String {
             report.errors.total()
         ),
     };
+    if let Some(churn) = &report.churn {
+        let calls = churn.calls_per_connection;
+        let rate = format::digits(churn.opened_per_s);
+        let waited = match churn.waited {
+            0 => String::new(),
+            count => format!("; {count} sessions waited for another to end"),
+        };
+        let from = match churn.sources {
+            0 | 1 => String::new(),
+            count => format!(", from {count} addresses"),
+        };
+        let _ =
+            writeln!(text, "{} connections of {calls} requests each, {rate} connections/s{from}{waited}", churn.opened);
+    }
     let failed = report.errors.by_class().into_iter().filter(|(_, count)| *count > 0);
     for (class, count) in failed {
-        let _ = writeln!(text, "  {class}: {count}");
+        let why = match class {
+            "closed" => " (the server ends connections after some responses; --calls-per-connection has others follow)",
+            _ => "",
+        };
+        let _ = writeln!(text, "  {class}: {count}{why}");
     }
     let _ = writeln!(text, "{}: {}", sentence::name(verdict.kind), verdict.reason);
     text
