@@ -361,6 +361,7 @@ mod tests {
             response: measured([50_200; 10]),
             fit: Some(fit(0.02, 1.0)),
             closed: None,
+            churn: None,
             kernel: None,
             memory_bytes_per_connection: 48.0,
             cpu_ns: 0,

@@ -41,6 +41,9 @@ pub struct Totals {
     /// Connections turned away for want of descriptors, processes, threads or room.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<u64>,
+    /// Connections cut off because their clients took too long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timed_out: Option<u64>,
     /// Children that crashed, or that somebody else killed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crashed: Option<u64>,
@@ -142,6 +145,7 @@ impl Totals {
             bytes_out: added(self.bytes_out, earlier.bytes_out),
             accepted: added(self.accepted, earlier.accepted),
             refused: added(self.refused, earlier.refused),
+            timed_out: added(self.timed_out, earlier.timed_out),
             crashed: added(self.crashed, earlier.crashed),
             events: added(self.events, earlier.events),
             syscalls: by_kind(&self.syscalls, &earlier.syscalls),

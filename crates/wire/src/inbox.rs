@@ -47,6 +47,12 @@ impl Inbox {
         taken.requests
     }
 
+    /// Whether nothing is kept.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     #[cfg(test)]
     pub fn kept(&self) -> &Vec<u8> {
         &self.0

@@ -12,6 +12,7 @@ pub mod report;
 pub mod reproduce;
 pub mod run;
 pub mod serve;
+mod url;
 
 use std::process::ExitCode;
 

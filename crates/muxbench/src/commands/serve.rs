@@ -1,6 +1,7 @@
 //! `muxbench serve`: one server, until it is told to stop.
 
 use std::io::BufRead;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -10,13 +11,13 @@ use anyhow::{Context, bail};
 #[cfg(target_os = "linux")]
 use server::Exec;
 use server::control::Event;
-use server::{Accept, Architecture, ServeConfig, Server, ServerCounters, Subject};
+use server::{Accept, Architecture, Limits, ServeConfig, Server, ServerCounters, Subject};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use wire::{Address, ServiceSpec};
 
 use lab::experiment::Service;
-use lab::units::{Cpus, Size, Work};
+use lab::units::{Cpus, Limit, Size, Work};
 
 use super::compare::{StageArgs, named};
 use crate::output;
@@ -28,6 +29,7 @@ use crate::output;
   muxbench serve --arch mt-pool:64 --accept exclusive
   muxbench serve --arch epoll --listen unix:/tmp/muxbench.sock
   muxbench serve --arch symped:2/epoll --service kv --listen 127.0.0.1:11211
+  muxbench serve --arch epoll --service http --folder ./public --listen 127.0.0.1:8080
   muxbench serve --arch mt --json        # a free port; address and counters as JSON lines")]
 pub struct Args {
     /// How the server is built: `MODEL[:THREADS][/MECHANISM]`; `muxbench list` names them all
@@ -36,7 +38,7 @@ pub struct Args {
     /// How a pool accepts: single, shared, reuseport, exclusive [default: shared]
     #[arg(long, value_name = "ACCEPT", value_parser = named::<Accept>)]
     accept: Option<Accept>,
-    /// What it does with bytes: fixed or kv
+    /// What it does with bytes: fixed, kv or http
     #[arg(long, default_value = "fixed", value_name = "SERVICE", value_parser = named::<Service>)]
     service: Service,
     /// Size of a request, of `fixed`
@@ -51,6 +53,15 @@ pub struct Args {
     /// Most that an item of `kv` may take, at most a quarter of the memory
     #[arg(long, default_value = "1MiB", value_name = "SIZE")]
     item_max: Size,
+    /// Files that `http` serves, all of which are read into memory first, 1 GiB at most [default: /bytes/N has N bytes]
+    #[arg(long, value_name = "DIR")]
+    folder: Option<PathBuf>,
+    /// How long a client of `http` may take for a request, and stop in taking a response, before it is cut off; or off
+    #[arg(long, default_value = "60s", value_name = "TIME")]
+    request_timeout: Limit,
+    /// How long a client of `http` may be silent after a response; or off
+    #[arg(long, default_value = "75s", value_name = "TIME")]
+    keepalive_timeout: Limit,
     /// Work that each request is besides: cpu=50us or sleep=1ms, and with random times cpu=50us,exponential
     #[arg(long, value_name = "WORK")]
     work: Option<Work>,
@@ -118,6 +129,7 @@ fn by_hand(args: &Args, messages: &mpsc::Receiver<Message>) -> anyhow::Result<Ex
         cpus: args.cpus.clone().map(|cpus| cpus.0).unwrap_or_default(),
         stage_cpus: stages.stage_cpus(),
         connections_max: args.connections_max.unwrap_or_else(|| room_of(args.arch)),
+        limits: Limits { request_ns: args.request_timeout.0, keepalive_ns: args.keepalive_timeout.0 },
         count_syscalls: args.count_syscalls,
     };
     let server = Server::start(&config)?;
@@ -132,6 +144,10 @@ fn by_hand(args: &Args, messages: &mpsc::Receiver<Message>) -> anyhow::Result<Ex
             match args.service {
                 Service::Fixed => format!("fixed: {} -> {}", args.request, args.response),
                 Service::Kv => format!("kv: {}", args.memory),
+                Service::Http => match &args.folder {
+                    Some(folder) => format!("http: {}", folder.display()),
+                    None => "http: /bytes/N".into(),
+                },
             }
         );
     }
@@ -148,6 +164,9 @@ fn by_hand(args: &Args, messages: &mpsc::Receiver<Message>) -> anyhow::Result<Ex
 }
 
 fn service(args: &Args) -> anyhow::Result<ServiceSpec> {
+    if args.folder.is_some() && args.service != Service::Http {
+        bail!("--folder: only http serves files; add --service http, or leave it out");
+    }
     Ok(match args.service {
         Service::Fixed => ServiceSpec::Fixed { request_bytes: args.request.0, response_bytes: args.response.0 },
         Service::Kv => {
@@ -156,6 +175,7 @@ fn service(args: &Args) -> anyhow::Result<ServiceSpec> {
             }
             ServiceSpec::Kv { memory_max_bytes: args.memory.0.into(), item_max_bytes: args.item_max.0 }
         }
+        Service::Http => ServiceSpec::Http { folder: args.folder.clone() },
     })
 }
 

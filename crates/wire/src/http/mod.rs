@@ -6,8 +6,8 @@
 //! methods (405, or 501 if they are unknown), versions but 1.0 and 1.1 (505), transfer codings but `chunked` (501).
 //!
 //! A client cannot make us keep more than a head (32 KiB, 431 or 414 beyond it) besides what is read at once; bodies of
-//! requests are thrown away as they come, up to 1 MiB (413). Time is not seen here: who would end connections that take
-//! too long must do so where they wait for input, with the time since the last request was completed.
+//! requests are thrown away as they come, up to 1 MiB (413). Time is not seen here: `server::limits` cuts off who takes too
+//! long, by what [`Service::is_idle`] says.
 //!
 //! # Layout
 //! - `head`: a request's head, `target`: the path it names, `chunked`: bodies in chunks
@@ -29,6 +29,8 @@ mod turn;
 
 pub use content::{Content, ContentError, GENERATED_BYTES_MAX};
 
+use std::sync::Arc;
+
 use crate::inbox::Inbox;
 use crate::outbox::Outbox;
 use crate::{Clock, Service};
@@ -36,7 +38,7 @@ use turn::Turn;
 
 /// The service, shared by all threads.
 pub struct Http {
-    content: Content,
+    content: Arc<Content>,
     /// For the date, asked once in a turn that says something.
     clock: Clock,
 }
@@ -52,8 +54,8 @@ pub struct HttpConn {
 
 impl Http {
     /// Serves this content. It never looks at a clock but the one given.
-    pub fn new(content: Content, clock: Clock) -> Self {
-        Self { content, clock }
+    pub fn new(content: impl Into<Arc<Content>>, clock: Clock) -> Self {
+        Self { content: content.into(), clock }
     }
 }
 
@@ -63,6 +65,7 @@ impl Service for Http {
     #[inline]
     fn receive(&self, conn: &mut HttpConn, input: &[u8]) -> u64 {
         if conn.turn.is_over() {
+            conn.turn.drop_input(input.len());
             return 0;
         }
         conn.inbox.receive(input, |input| self.take(&mut conn.turn, input, conn.outbox.room()))
@@ -96,5 +99,15 @@ impl Service for Http {
     #[inline]
     fn is_over(&self, conn: &HttpConn) -> bool {
         conn.turn.is_over()
+    }
+
+    #[inline]
+    fn is_cut_short(&self, conn: &HttpConn) -> bool {
+        conn.turn.is_cut_short()
+    }
+
+    #[inline]
+    fn is_idle(&self, conn: &HttpConn) -> bool {
+        conn.turn.is_between_requests() && conn.inbox.is_empty()
     }
 }
