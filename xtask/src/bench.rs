@@ -4,6 +4,7 @@
 //! and the most beside it.
 
 mod handoff;
+mod http;
 mod kv;
 
 use std::io::{BufRead, BufReader};
@@ -66,6 +67,15 @@ pub enum Bench {
         #[arg(long, value_delimiter = ',', default_value = "tcp,unix", value_parser = ["tcp", "unix"])]
         sockets: Vec<String>,
     },
+    /// Rate and CPU a request of the service http on epoll against nginx with one worker, same client, A B A B
+    Http {
+        /// Rounds of each pair
+        #[arg(long, default_value_t = 5)]
+        rounds: usize,
+        /// Sizes of the file in bytes, with commas
+        #[arg(long, value_delimiter = ',', default_value = "128,1024")]
+        sizes: Vec<usize>,
+    },
     /// Service time at a low rate with a hand-off between threads, beyond that of one thread, A B A B
     Handoff {
         /// Rounds of each pair
@@ -102,6 +112,7 @@ pub fn run(bench: &Bench) -> anyhow::Result<()> {
         Bench::Summary => summarise(),
         Bench::Timestamps { rounds } => timestamps(*rounds),
         Bench::Kv { rounds, sockets } => kv::run(*rounds, sockets),
+        Bench::Http { rounds, sizes } => http::run(*rounds, sizes),
         Bench::Handoff { rounds, arch } => handoff::run(*rounds, arch),
         Bench::All => {
             summarise()?;
@@ -109,6 +120,7 @@ pub fn run(bench: &Bench) -> anyhow::Result<()> {
             timestamps(15)?;
             lag(5)?;
             kv::run(5, &["tcp", "unix"].map(String::from))?;
+            http::run(5, &[128, 1024])?;
             handoff::run(5, &["amped:1+1", "amped:0+1", "seda:1+1"].map(String::from))?;
             servers(5, &["epoll", "poll", "select", "mt", "mp"].map(String::from), None)
         }
