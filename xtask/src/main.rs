@@ -22,7 +22,7 @@ enum Command {
     Python,
     /// Somebody else's servers that tests run: builds target/servers if need be, prints that folder
     Servers,
-    /// Somebody else's memcached and clients of it, which tests run: installs them if need be, prints their folder
+    /// Somebody else's servers and clients of kv and http, which tests run: installs them if need be, prints their folder
     Peers,
     /// Links the program for FreeBSD and macOS, in target/cross
     Cross,

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     fn refusal(folder: &Path) -> String {
-        read_at_most(folder, 1 << 20).err().expect("it is refused").to_string()
+        read_at_most(folder, 1 << 20).expect_err("it is refused").to_string()
     }
 
     #[test]
@@ -90,7 +90,7 @@ mod tests {
         symlink("sub/a.txt", folder.path().join("inside")).unwrap();
         symlink("sub", folder.path().join("also-inside")).unwrap();
         assert!(read_at_most(folder.path(), 3).is_ok());
-        assert!(read_at_most(folder.path(), 2).err().unwrap().to_string().contains("more than"));
+        assert!(read_at_most(folder.path(), 2).unwrap_err().to_string().contains("more than"));
 
         let bad = folder.path().join("bad");
         for target in ["secret", "", "../"] {
