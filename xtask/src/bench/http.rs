@@ -48,12 +48,13 @@ fn ours(address: SocketAddr, folder: &Path) -> anyhow::Result<Process> {
 /// One worker without a master, which would leave it behind when it is killed.
 pub(super) fn nginx(peers: &Path, address: SocketAddr, folder: &Path) -> anyhow::Result<Process> {
     let place = folder.display();
-    // The file stays open, nothing is logged, and no connection ends by the number of its requests.
+    // The file stays open, nothing is logged, and no connection ends by the number of its requests. A small file costs it
+    // less CPU read and written with its head than with sendfile, tcp_nopush or not: 12 µs a request against 15 and 17.
     let said = format!(
         "daemon off; master_process off; pid {place}/nginx.pid; error_log stderr crit;
          events {{ use epoll; worker_connections 1024; multi_accept on; }}
          http {{
-           access_log off; sendfile on; tcp_nopush on; tcp_nodelay on;
+           access_log off; sendfile off; tcp_nodelay on;
            keepalive_timeout 75s; keepalive_requests 1000000000;
            open_file_cache max=16 inactive=1h; open_file_cache_valid 1h; open_file_cache_min_uses 1;
            client_body_temp_path {place}/a; proxy_temp_path {place}/b; fastcgi_temp_path {place}/c;
