@@ -102,8 +102,8 @@ pub struct Workload {
     #[serde(default = "all", skip_serializing_if = "is_all")]
     pub active: List<Share>,
     /// Connections held open besides, that nothing is sent on.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub idle: u32,
+    #[serde(default = "none", skip_serializing_if = "is_none")]
+    pub idle: List<u32>,
     /// Work that each request is for the server, besides its I/O: cpu=TIME or sleep=TIME, then perhaps ,exponential.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<Work>,
@@ -410,8 +410,12 @@ fn is_tcp(transport: &Transport) -> bool {
     *transport == Transport::Tcp
 }
 
-fn is_zero(count: &u32) -> bool {
-    *count == 0
+fn none() -> List<u32> {
+    List(vec![0])
+}
+
+fn is_none(idle: &List<u32>) -> bool {
+    idle.0 == [0]
 }
 
 fn is_uniform(choice: &Choice) -> bool {

@@ -9,6 +9,7 @@
 //! - [`doctor`]: what of this host disturbs results, and what mends it; `probe`: what only the kernel itself can say
 //! - [`calibration`]: the client against times that are known
 //! - [`runner`]: runs the trials, each in processes of its own (`child`)
+//! - [`idle`]: who holds the connections on which nothing is sent
 //! - [`transport`]: TCP or Unix sockets, and where these are
 //! - [`store`]: a run's folder; [`samples`]: its columnar files
 //! - `ticks`: the kernel's account of each CPU's time
@@ -22,6 +23,7 @@ pub mod doctor;
 pub mod experiment;
 pub mod host;
 pub mod http;
+pub mod idle;
 mod mistake;
 pub mod placement;
 pub mod plan;

@@ -94,10 +94,12 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
         // All configurations once, in random order, then all once more: nothing is run in blocks.
         let mut round = Vec::new();
         for connections in experiment.workload.connections.0.iter().map(|connections| connections.get()) {
-            for active in experiment.workload.active.0.iter().map(|share| share.0) {
-                for rate_per_s in rates(experiment) {
-                    for architecture in &experiment.architectures.0 {
-                        round.push((workload(experiment, connections, active, rate_per_s), architecture.clone()));
+            for &idle in &experiment.workload.idle.0 {
+                for active in experiment.workload.active.0.iter().map(|share| share.0) {
+                    for rate_per_s in rates(experiment) {
+                        let workload = workload(experiment, (connections, idle), active, rate_per_s);
+                        let architectures = experiment.architectures.0.iter();
+                        round.extend(architectures.map(|architecture| (workload.clone(), architecture.clone())));
                     }
                 }
             }
@@ -167,7 +169,12 @@ fn rates(experiment: &Experiment) -> Vec<Option<f64>> {
     }
 }
 
-fn workload(experiment: &Experiment, connections: u32, active: f64, rate_per_s: Option<f64>) -> Workload {
+fn workload(
+    experiment: &Experiment,
+    (connections, idle): (u32, u32),
+    active: f64,
+    rate_per_s: Option<f64>,
+) -> Workload {
     let traffic = &experiment.workload;
     let bytes = |size: Option<Size>| size.expect("`fixed` has sizes, as was checked").0;
     let (mut kv, mut http) = (None, None);
@@ -199,7 +206,7 @@ fn workload(experiment: &Experiment, connections: u32, active: f64, rate_per_s: 
         think: traffic.think.0,
         calls_per_connection: traffic.calls_per_connection.map(NonZeroU32::get),
         active,
-        idle: traffic.idle,
+        idle,
         choice: traffic.choice,
         work: traffic.work.map(|work| work.0),
         phases: Phases {

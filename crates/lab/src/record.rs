@@ -2,6 +2,7 @@
 
 use load::LoadReport;
 use load::config::{Choice, HttpTraffic, KvTraffic, LoadConfig, Phases, Schedule, Think};
+use load::idle::IdleReport;
 use serde::{Deserialize, Serialize};
 use server::{ServerCounters, Subject, Work};
 use wire::ServiceSpec;
@@ -87,6 +88,9 @@ pub struct TrialRecord {
     pub load: Option<LoadReport>,
     /// The server's account; `None` if it gave none.
     pub server: Option<ServerCounters>,
+    /// What became of the idle connections; `None` where there were none, or that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle: Option<IdleReport>,
     /// The share of the server's CPUs that others than it took during the window; `None` where that is not known, or the
     /// client was on them too.
     pub cpu_taken_by_others: Option<f64>,

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use load::idle::IdleReport;
 use load::{LoadConfig, LoadReport};
 use serde::{Deserialize, Serialize};
 use server::control::Event as ServerEvent;
@@ -13,6 +14,7 @@ use server::{ServerCounters, Snapshot, Subject};
 use wire::Address;
 
 use crate::child::Child;
+use crate::idle::Holders;
 use crate::record::{RunHeader, Trial, TrialRecord, Verdict};
 use crate::store::Store;
 use crate::ticks::{self, Ticks};
@@ -118,7 +120,7 @@ pub fn run(
             (Ok(()), Some(report)) => {
                 let server =
                     counters.as_ref().map(|counters| ServerSide { counters, cpus: cpus_at_once(trial), taken });
-                verdict::judge(report, server.as_ref())
+                verdict::with_idle(verdict::judge(report, server.as_ref()), account.idle.as_ref())
             }
             (Ok(()), None) => Verdict::failed("the client gave no account"),
             (Err(error), _) => Verdict::failed(format!("{error:#}")),
@@ -134,6 +136,7 @@ pub fn run(
             started_at,
             elapsed_ns: started.elapsed().as_nanos() as u64,
             server: counters,
+            idle: account.idle,
             cpu_taken_by_others: taken,
             load: account.load,
             verdict,
@@ -163,6 +166,7 @@ struct Account {
     start: Option<Mark>,
     end: Option<Mark>,
     load: Option<LoadReport>,
+    idle: Option<IdleReport>,
 }
 
 /// The state of things at an edge of the window.
@@ -235,9 +239,12 @@ fn load_it(
     let (address, snapshot) = until_ready(server, start_max, options)?;
     account.ready = Some(snapshot);
 
+    let config = LoadConfig { target: address, ..trial.load.clone() };
+    let mut connecting = |done, total| on_event(Event::Load(&load::Event::Connecting { done, total }));
+    let idle = Holders::start(&options.program, &config, options.stop, &mut connecting)
+        .or_else(|error| blame(server, error))?;
     let mut command = Command::new(&options.program);
     command.args(["load", "--control", "--samples"]).arg(samples);
-    let config = LoadConfig { target: address, ..trial.load.clone() };
     let order = LoadOrder { config, trial: trial.clone() };
     let mut client: Child<load::Event> = Child::start("the client", command, &order)?;
 
@@ -291,6 +298,9 @@ fn load_it(
             load::Event::Failed { reason } => return blame(server, anyhow::Error::msg(reason)),
             load::Event::Connected { .. } | load::Event::Progress { .. } => {}
         }
+    }
+    if trial.workload.idle > 0 {
+        account.idle = Some(idle.verify()?);
     }
     client.end();
     Ok(())

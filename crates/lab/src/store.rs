@@ -243,6 +243,7 @@ mod tests {
             elapsed_ns: 1,
             load: None,
             server: None,
+            idle: None,
             cpu_taken_by_others: None,
             verdict: Verdict::failed("made up"),
         }

@@ -31,7 +31,6 @@ use crate::error::LoadError;
 use crate::ledger::{Kept, Ledger, Tally, Times, Transaction};
 use crate::platform::Pinned;
 use crate::progress::Progress;
-use crate::record::Link;
 use crate::report::{ChurnReport, LoadReport, Sample};
 use crate::run::{self, Connected, Event, Outcome};
 use crate::speak::{Reply, Speak};
@@ -79,16 +78,15 @@ pub fn validate(config: &LoadConfig) -> Result<(), LoadError> {
     Ok(())
 }
 
-/// Runs a load whose connections come and go. Of `connected` the first connection was there to verify the server; the others
-/// are idle.
+/// Runs a load whose connections come and go. The one of `connected` was there to verify the server.
 pub fn run<S: Speak>(
     config: &LoadConfig,
     speaker: &S,
     connected: Connected,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<Outcome, LoadError> {
-    let Connected { clock, mut links, connect_ns, .. } = connected;
-    drop(links.remove(0));
+    let Connected { clock, connect_ns, links, .. } = connected;
+    drop(links);
     let sources = ports::sources(config).map_err(LoadError::Config)?;
     let is_open = config.schedule != Schedule::Closed;
     let pacing = is_open.then(|| placement::resolve(&LoadConfig { roles: Roles::OneLoop, ..config.clone() }).1);
@@ -97,9 +95,7 @@ pub fn run<S: Speak>(
     let share = |total: u32, number: u32| part(total, number)..part(total, number + 1);
     let dialer = Dialer::new(config, &sources)?;
     let churners = (0..config.clients).zip(&progress).map(|(number, progress)| {
-        let idle = &links[share(config.idle, number)];
-        let connections = share(config.connections, number);
-        Churner::new((clock, speaker, config), number, (connections, idle), &dialer, pacing, progress)
+        Churner::new((clock, speaker, config), number, share(config.connections, number), &dialer, pacing, progress)
     });
     let mut churners: Vec<Churner<'_, S>> = churners.collect::<Result<_, _>>()?;
 
@@ -135,11 +131,11 @@ pub fn run<S: Speak>(
         connect_ns,
         window,
         usage,
-        links: &links,
+        links: &[],
         kernel: None,
     };
     let (samples, report) = report(&facts, kept, sources.len().max(1), bytes_per_connection::<S>() as f64);
-    Ok(Outcome { report, samples, connections: links.into_iter().map(|link| link.io).collect() })
+    Ok(Outcome { report, samples, connections: Vec::new() })
 }
 
 /// What one client kept.
@@ -256,7 +252,6 @@ struct Churner<'a, S: Speak> {
     clock: Clock,
     speaker: &'a S,
     dialer: &'a Dialer<'a>,
-    idle: &'a [Link],
     slots: Vec<Slot<S>>,
     /// Slots without a connection, in an open loop.
     free: Vec<u32>,
@@ -288,20 +283,17 @@ struct Churner<'a, S: Speak> {
 }
 
 impl<'a, S: Speak> Churner<'a, S> {
-    /// Room for everything that will be needed. `share` says which connections are its own, and which of the idle ones.
+    /// Room for everything that will be needed. `connections` are its own.
     fn new(
         (clock, speaker, config): (Clock, &'a S, &LoadConfig),
         number: u32,
-        (connections, idle): (Range<usize>, &'a [Link]),
+        connections: Range<usize>,
         dialer: &'a Dialer<'a>,
         pacing: Option<Pacing>,
         progress: &'a Progress,
     ) -> Result<Self, LoadError> {
         let failed = |error: Errno| LoadError::System { what: "waiting for responses", error: error.into() };
         let waiter = Waiter::new().map_err(failed)?;
-        for (at, link) in idle.iter().enumerate() {
-            waiter.add(link.io.as_fd(), connections.len() + at).map_err(failed)?;
-        }
         let calls = config.calls_per_connection.unwrap_or(1).max(1);
         let sessions: Vec<(u64, u32)> = match config.schedule {
             Schedule::Closed => Vec::new(),
@@ -341,7 +333,6 @@ impl<'a, S: Speak> Churner<'a, S> {
             clock,
             speaker,
             dialer,
-            idle,
             waiter,
             inbox: Vec::with_capacity(READ_BYTES),
             scratch: Vec::with_capacity(speaker.request_bytes_max()),
@@ -616,7 +607,7 @@ impl<'a, S: Speak> Churner<'a, S> {
     /// Goes on with a connection that is ready.
     #[inline]
     fn handle(&mut self, at: usize) {
-        let Some(slot) = self.slots.get_mut(at) else { return self.idle(at - self.slots.len()) };
+        let slot = &mut self.slots[at];
         let Some(io) = &slot.io else { return };
         if slot.state == State::Opening {
             return self.send_first(at);
@@ -791,21 +782,6 @@ impl<'a, S: Speak> Churner<'a, S> {
                 self.fail(at, Class::Timeout);
             }
         }
-    }
-
-    /// An idle connection said something, or ended.
-    #[cold]
-    fn idle(&mut self, at: usize) {
-        let link = &self.idle[at];
-        let class = match rustix::io::read(&link.io, &mut [0][..]) {
-            Err(Errno::AGAIN | Errno::INTR) => return,
-            Ok(0) => Class::Reset,
-            Ok(_) => Class::Wrong,
-            Err(error) => Class::of(&error.into()),
-        };
-        link.fail(class);
-        self.ledger.errors().count(class, 1);
-        self.waiter.forget(link.io.as_fd());
     }
 
     /// The drain is over.

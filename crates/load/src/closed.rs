@@ -63,11 +63,10 @@ pub fn run<S: Speak>(
     on_event: &mut dyn FnMut(Event),
 ) -> Result<Outcome, LoadError> {
     let Connected { clock, links, connect_ns, .. } = connected;
-    let shares: Vec<Share> = (0..config.clients).map(|number| Share::of(config, number)).collect();
+    let shares: Vec<Range<usize>> = (0..config.clients).map(|number| share(config, number)).collect();
     let progress: Vec<Progress> = shares.iter().map(|_| Progress::default()).collect();
     let workers = shares.iter().zip(&progress).enumerate().map(|(number, (share, progress))| {
-        let links = &links[share.links.clone()];
-        Worker::new(clock, speaker, config, number as u32, (links, share.active), progress)
+        Worker::new(clock, speaker, config, number as u32, &links[share.clone()], progress)
     });
     let workers: Vec<Worker<'_, S>> = workers.collect::<Result<_, _>>()?;
 
@@ -95,7 +94,7 @@ pub fn run<S: Speak>(
         Ok((threads.into_iter().map(join).collect::<Vec<Kept>>(), usage))
     })?;
 
-    let firsts = shares.iter().map(|share| share.links.start as u32);
+    let firsts = shares.iter().map(|share| share.start as u32);
     let samples = samples(&clock, &window, &kept, firsts);
     let facts = Facts {
         config,
@@ -114,21 +113,9 @@ pub fn run<S: Speak>(
 }
 
 /// A worker's connections.
-struct Share {
-    /// Those that requests are sent on, then idle ones.
-    links: Range<usize>,
-    /// How many requests are sent on.
-    active: usize,
-}
-
-impl Share {
-    fn of(config: &LoadConfig, number: u32) -> Self {
-        let part =
-            |total: u32, number: u32| (u64::from(total) * u64::from(number) / u64::from(config.clients)) as usize;
-        let first = |number| part(config.connections, number) + part(config.idle, number);
-        let active = part(config.connections, number + 1) - part(config.connections, number);
-        Self { links: first(number)..first(number + 1), active }
-    }
+fn share(config: &LoadConfig, number: u32) -> Range<usize> {
+    let first = |number| (u64::from(config.connections) * u64::from(number) / u64::from(config.clients)) as usize;
+    first(number)..first(number + 1)
 }
 
 /// The transactions that were due in the window, by the time at which they were.
@@ -210,14 +197,12 @@ mod tests {
     fn config() -> LoadConfig {
         let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
         let address: wire::Address = "127.0.0.1:0".parse().unwrap();
-        LoadConfig { connections: 10, idle: 5, clients: 3, cpus: vec![0], ..LoadConfig::new(address, service) }
+        LoadConfig { connections: 10, clients: 3, cpus: vec![0], ..LoadConfig::new(address, service) }
     }
 
     #[test]
     fn workers_share_connections_and_memory() {
-        let shares: Vec<Share> = (0..3).map(|number| Share::of(&config(), number)).collect();
-        assert_eq!(shares.iter().map(|share| share.active).collect::<Vec<_>>(), [3, 3, 4]);
-        assert_eq!(shares.iter().map(|share| share.links.clone()).collect::<Vec<_>>(), [0..4, 4..9, 9..15]);
+        assert_eq!([0, 1, 2].map(|number| share(&config(), number)), [0..3, 3..6, 6..10]);
         let mut config = config();
         config.phases.measure_ns = 3_000_000_000;
         assert_eq!(samples_max(&config), 500_000);

@@ -18,7 +18,7 @@ pub struct LoadConfig {
     pub service: ServiceSpec,
     /// Connections held open for the whole trial, over all clients, that requests may be sent on.
     pub connections: u32,
-    /// Connections held open besides, on which nothing is sent after they were verified.
+    /// Connections that others hold open to the same place meanwhile ([`crate::idle`]): they take ports too.
     pub idle: u32,
     /// Requests on each connection, after which it ends and another follows; `None` where connections stay. `connections` is
     /// then how many are open at once: in a closed loop always, in an open loop at most.
@@ -115,7 +115,7 @@ impl LoadConfig {
         self.rate_per_s.expect("an open loop has a rate, as was checked before anything started")
     }
 
-    /// All connections, idle ones included.
+    /// All connections, those of others included.
     pub fn connections_and_idle(&self) -> u32 {
         self.connections.saturating_add(self.idle)
     }

@@ -27,7 +27,7 @@ const PROGRESS: Duration = Duration::from_millis(200);
 /// Room for a whole datagram.
 const INBOX_BYTES: usize = 64 << 10;
 
-/// Opens and verifies all of `config`'s connections, idle ones included; `progress` is told how many are done.
+/// Opens and verifies all of `config`'s connections; `progress` is told how many are done.
 ///
 /// # Errors
 /// The first connection that cannot be made or is not served: a trial with fewer would be another trial.
@@ -40,7 +40,7 @@ pub fn connect<S: Speak>(
     raise_descriptor_limit();
     let (mut scratch, mut inbox) = (Vec::new(), vec![0; INBOX_BYTES]);
     let timeout = Duration::from_nanos(config.timeout_ns);
-    let total = config.connections_and_idle();
+    let total = config.connections;
     let mut streams: Vec<OwnedFd> = Vec::with_capacity(total as usize);
     let mut reported = Instant::now();
     while (streams.len() as u32) < total {
@@ -68,6 +68,31 @@ pub fn connect<S: Speak>(
     Ok(streams)
 }
 
+/// Has connections served once more that were made by [`connect`], those that have no failure yet; those that are not get one.
+/// Once one had to be waited for in vain no other is: a server that hangs would be waited for by each in turn.
+pub fn verify_again<S: Speak>(config: &LoadConfig, speaker: &S, sockets: &[OwnedFd], failures: &mut [Option<Class>]) {
+    let (mut scratch, mut inbox) = (Vec::new(), vec![0; INBOX_BYTES]);
+    let window = WINDOW as usize;
+    let mut hangs = false;
+    for (at, (sockets, failures)) in sockets.chunks(window).zip(failures.chunks_mut(window)).enumerate() {
+        let asked = |number: usize| speaker.greeting((at * window + number) as u64);
+        let mut each = |step: &mut dyn FnMut(usize, &OwnedFd) -> io::Result<()>| {
+            for (number, (socket, failure)) in sockets.iter().zip(&mut *failures).enumerate() {
+                if failure.is_none() {
+                    let done = if hangs { Err(Errno::TIMEDOUT.into()) } else { step(number, socket) };
+                    *failure = done.err().map(|error| Class::of(&error));
+                    hangs |= *failure == Some(Class::Timeout);
+                }
+            }
+        };
+        each(&mut |number, socket| {
+            rustix::io::ioctl_fionbio(socket, false)?;
+            write_all(socket, speaker.request(asked(number), &mut scratch))
+        });
+        each(&mut |number, socket| verify(socket, (config.transport(), false), speaker, asked(number), &mut inbox));
+    }
+}
+
 /// A connection with its first request sent.
 fn open(config: &LoadConfig, source: Option<IpAddr>, timeout: Duration, request: &[u8]) -> io::Result<OwnedFd> {
     let socket = match &config.target {
@@ -77,11 +102,15 @@ fn open(config: &LoadConfig, source: Option<IpAddr>, timeout: Duration, request:
     };
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(timeout))?;
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(timeout))?;
-    let mut rest = request;
-    while !rest.is_empty() {
-        rest = &rest[rustix::io::write(&socket, rest)?..];
-    }
+    write_all(&socket, request)?;
     Ok(socket)
+}
+
+fn write_all(socket: &OwnedFd, mut rest: &[u8]) -> io::Result<()> {
+    while !rest.is_empty() {
+        rest = &rest[rustix::io::write(socket, rest)?..];
+    }
+    Ok(())
 }
 
 fn tcp(target: &SocketAddr, source: Option<IpAddr>, timeout: Duration) -> io::Result<OwnedFd> {
@@ -248,7 +277,7 @@ pub fn failed(config: &LoadConfig, index: usize, error: io::Error) -> LoadError 
     };
     LoadError::Connect {
         number: index as u32 + 1,
-        total: config.connections_and_idle(),
+        total: config.connections,
         target: config.target.to_string(),
         class: class.name(),
         error,

@@ -12,6 +12,7 @@
 //! - `summary`: from records to samples and figures
 //! - `closed`: the closed loop; `worker`: one thread of it
 //! - `churn`: connections that come and go, in either loop; [`ports`]: whether there are enough for them
+//! - [`idle`]: connections that are held, and on which nothing is sent
 //! - `ledger`: what a thread of a closed loop, or of churn, keeps of its transactions
 //! - `speak`: what is asked of a service, and what comes back; `prepare`: what must be answered before all else
 //! - [`cost`]: what a request costs the client
@@ -25,6 +26,7 @@ pub mod config;
 mod connect;
 pub mod cost;
 pub mod error;
+pub mod idle;
 pub mod interface;
 mod ledger;
 mod open;

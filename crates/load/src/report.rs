@@ -60,8 +60,6 @@ pub struct LoadReport {
     pub connections: u32,
     /// How many of them requests were sent on.
     pub active: u32,
-    /// Connections established and served once besides, and silent since.
-    pub idle: u32,
     /// Time to connect and verify all of them, in nanoseconds.
     pub connect_ns: u64,
     /// Length of the measured window, in nanoseconds.

@@ -20,7 +20,7 @@ use crate::receive::{self, Receiver};
 use crate::record::{Link, Record, Shared, Stamp};
 use crate::report::{Errors, LoadReport, Sample};
 use crate::send::{self, Sender};
-use crate::speak::{Fixed, Http, Kv, Speak};
+use crate::speak::{Speak, with_speaker};
 use crate::stamps::{self, Stamping};
 use crate::summary::{self, Recorded, Usage};
 use crate::{churn, closed, connect, ports, prepare, schedule};
@@ -101,7 +101,7 @@ struct Client {
     records: Vec<Record>,
     /// One for each record, where the kernel's timestamps are asked for.
     stamps: Vec<Stamp>,
-    /// Its connections: those that requests may be sent on, then idle ones.
+    /// Its connections.
     links: Range<usize>,
     /// How many of these requests may be sent on.
     connections: u32,
@@ -114,7 +114,7 @@ struct Client {
 pub struct Connected {
     /// The clock of all timestamps.
     pub clock: Clock,
-    /// The connections, idle ones included.
+    /// The connections.
     pub links: Vec<Link>,
     /// How long it took, in nanoseconds.
     pub connect_ns: u64,
@@ -128,14 +128,7 @@ pub struct Connected {
 /// When it cannot be run at all: see [`LoadError`].
 pub fn run(config: &LoadConfig, on_event: &mut dyn FnMut(Event)) -> Result<Outcome, LoadError> {
     validate(config)?;
-    match (&config.service, &config.kv, &config.http) {
-        (ServiceSpec::Kv { .. }, Some(traffic), _) => speak(config, &Kv::new(traffic, config.seed), on_event),
-        (ServiceSpec::Http { .. }, _, Some(traffic)) => speak(config, &Http::new(traffic, &config.target)?, on_event),
-        _ => {
-            let (request_bytes, response_bytes) = config.fixed();
-            speak(config, &Fixed::new(request_bytes, response_bytes), on_event)
-        }
-    }
+    with_speaker!(config, |speaker| speak(config, &speaker, on_event))
 }
 
 /// Connects, and runs the loop that the schedule asks for.
@@ -147,7 +140,7 @@ fn speak<S: Speak>(config: &LoadConfig, speaker: &S, on_event: &mut dyn FnMut(Ev
     // Of connections that come and go one verifies the server.
     let churns = config.calls_per_connection.is_some();
     let staying = &LoadConfig { connections: if churns { 1 } else { config.connections }, ..config.clone() };
-    let total = staying.connections_and_idle();
+    let total = staying.connections;
     let started = Instant::now();
     let sources = ports::sources(config).map_err(LoadError::Config)?;
     let sockets =
@@ -286,7 +279,8 @@ fn bytes_per_connection<S: Speak>() -> f64 {
     (size_of::<Link>() + send::BYTES_PER_CONNECTION + receive::bytes_per_connection::<S>()) as f64
 }
 
-fn validate(config: &LoadConfig) -> Result<(), LoadError> {
+/// What makes no sense.
+pub fn validate(config: &LoadConfig) -> Result<(), LoadError> {
     let wrong = |text: &str| Err(LoadError::Config(text.to_owned()));
     if config.clients == 0 || config.connections < config.clients {
         return wrong("clients: at least 1, and at most as many as connections");
@@ -387,12 +381,12 @@ fn divide(config: &LoadConfig) -> Result<Vec<Client>, LoadError> {
                     bytes: size_of::<Record>() + size_of::<Stamp>(),
                 }
             })?;
-            let first = |number| share(config.connections, number) + share(config.idle, number);
+            let first = |number| share(config.connections, number);
             Ok(Client {
                 records,
                 stamps,
                 links: first(number)..first(number + 1),
-                connections: (share(config.connections, number + 1) - share(config.connections, number)) as u32,
+                connections: (first(number + 1) - first(number)) as u32,
                 progress: Progress::default(),
                 stop: AtomicBool::new(false),
             })

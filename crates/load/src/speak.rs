@@ -60,6 +60,29 @@ pub trait Speak: Sync {
     }
 }
 
+/// Makes the client of the service that `config` asks for and does something with it, compiled for each service there is.
+macro_rules! with_speaker {
+    ($config:expr, |$speaker:ident| $body:expr) => {
+        match (&$config.service, &$config.kv, &$config.http) {
+            (wire::ServiceSpec::Kv { .. }, Some(traffic), _) => {
+                let $speaker = $crate::speak::Kv::new(traffic, $config.seed);
+                $body
+            }
+            (wire::ServiceSpec::Http { .. }, _, Some(traffic)) => {
+                let $speaker = $crate::speak::Http::new(traffic, &$config.target)?;
+                $body
+            }
+            _ => {
+                let (request_bytes, response_bytes) = $config.fixed();
+                let $speaker = $crate::speak::Fixed::new(request_bytes, response_bytes);
+                $body
+            }
+        }
+    };
+}
+
+pub(crate) use with_speaker;
+
 /// A whole response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {

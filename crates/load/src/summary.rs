@@ -282,7 +282,6 @@ impl Facts<'_> {
             transport: self.config.transport(),
             connections: self.config.connections,
             active: schedule::active_count(self.config.active, self.config.connections),
-            idle: self.config.idle,
             connect_ns: self.connect_ns,
             window_ns,
             rate_asked_per_s: self.config.rate_per_s,

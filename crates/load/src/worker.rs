@@ -69,8 +69,6 @@ pub struct Worker<'a, S: Speak> {
     clock: Clock,
     speaker: &'a S,
     links: &'a [Link],
-    /// How many of them requests are sent on; the others are idle.
-    active: usize,
     connections: Vec<Connection<S>>,
     waiter: Waiter,
     inbox: Vec<u8>,
@@ -87,8 +85,7 @@ pub struct Worker<'a, S: Speak> {
 }
 
 impl<'a, S: Speak> Worker<'a, S> {
-    /// Room for everything that will be needed, touched. `links` are the worker's connections, of which requests are sent on the
-    /// first `active`; `worker` is its number.
+    /// Room for everything that will be needed, touched. `links` are the worker's connections; `worker` is its number.
     ///
     /// # Errors
     /// What the system says of waiting for them; or there is no memory.
@@ -97,7 +94,7 @@ impl<'a, S: Speak> Worker<'a, S> {
         speaker: &'a S,
         config: &LoadConfig,
         worker: u32,
-        (links, active): (&'a [Link], usize),
+        links: &'a [Link],
         progress: &'a Progress,
     ) -> Result<Self, LoadError> {
         let failed = |error: Errno| LoadError::System { what: "waiting for responses", error: error.into() };
@@ -120,7 +117,6 @@ impl<'a, S: Speak> Worker<'a, S> {
             clock,
             speaker,
             links,
-            active,
             connections: (0..links.len()).map(connection).collect(),
             waiter,
             inbox: Vec::with_capacity(READ_BYTES),
@@ -140,7 +136,7 @@ impl<'a, S: Speak> Worker<'a, S> {
         self.ledger.begin(times);
         // With a time to think the first requests are spread over it, as later ones are.
         let think_ticks = self.clock.ticks(self.think.mean_ns as f64) as f64;
-        for at in 0..self.active {
+        for at in 0..self.links.len() {
             let due = self.ledger.times().start + (think_ticks * self.random.random::<f64>()) as u64;
             self.timers.push(Reverse((due, at as u32)));
         }

@@ -38,6 +38,7 @@ pub enum Command {
     Doctor(commands::doctor::Args),
     Serve(commands::serve::Args),
     Load(commands::load::Args),
+    Idle(commands::idle::Args),
     Completions(commands::docs::CompletionsArgs),
     Man(commands::docs::ManArgs),
 }

@@ -85,7 +85,6 @@ fn record(trial: &Trial, service_ns: u64, verdict: VerdictKind, reason: &str) ->
             transport: Transport::Tcp,
             connections: trial.workload.connections,
             active: 10,
-            idle: 0,
             connect_ns: 1,
             window_ns: 1_000_000_000,
             rate_asked_per_s: Some(200.0),
@@ -123,6 +122,7 @@ fn record(trial: &Trial, service_ns: u64, verdict: VerdictKind, reason: &str) ->
                 ..Totals::default()
             },
         }),
+        idle: None,
         cpu_taken_by_others: Some(0.01),
         verdict: Verdict { kind: verdict, reason: reason.into(), checks: Vec::new() },
     }

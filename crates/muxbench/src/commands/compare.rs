@@ -67,9 +67,9 @@ pub struct Args {
     /// Share of the connections that requests are sent on, as in 1/16 or 6.25%, several with commas
     #[arg(long, value_name = "SHARE", value_delimiter = ',')]
     active: Vec<Share>,
-    /// Connections held open besides, that nothing is sent on
-    #[arg(long, value_name = "N")]
-    idle: Option<u32>,
+    /// Connections held open besides, by a process of their own, that nothing is sent on, several with commas
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    idle: Vec<u32>,
     /// How a request's connection is chosen: uniform, zipf (exponent 1), zipf:0.8 [default: uniform]
     #[arg(long, value_name = "CHOICE")]
     choice: Option<Choice>,
@@ -305,7 +305,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         experiment.workload.rate = Some(List(args.rate));
     }
     set_list(&mut experiment.workload.active, args.active);
-    set(&mut experiment.workload.idle, args.idle);
+    set_list(&mut experiment.workload.idle, args.idle);
     set(&mut experiment.workload.choice, args.choice);
     set(&mut experiment.repeats, args.repeats);
     set(&mut experiment.seed, args.seed);

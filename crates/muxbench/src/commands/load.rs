@@ -5,21 +5,22 @@ use std::io::{self, BufRead};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
 
-use ::load::config::{Choice, HttpTraffic, LoadConfig, Phases, Schedule, Transport};
+use ::load::config::{Choice, LoadConfig, Phases, Schedule, Transport};
 use ::load::report::Measured;
 use ::load::{Event, LoadReport, Outcome};
 use anyhow::{Context, bail};
-use lab::experiment::{List, Service};
+use lab::idle::Holders;
 use lab::record::{Trial, VerdictKind};
 use lab::runner::LoadOrder;
 use lab::units::{Cpus, Rate, Share, Time};
-use lab::{experiment, presets, verdict};
+use lab::{experiment, verdict};
 use report::{format, sentence};
-use wire::{Address, ServiceSpec};
 
-use crate::commands::compare::{ClientArgs, TrafficArgs, named};
-use crate::commands::url;
+use crate::commands::compare::{ClientArgs, named};
+use crate::commands::idle;
+use crate::commands::target::TargetArgs;
 use crate::{execution, output};
 
 /// Load a server that is already there, and print what the client measured
@@ -34,19 +35,15 @@ use crate::{execution, output};
   muxbench load http://localhost/ --schedule closed --header 'Accept: text/html' --expect-status 200
   muxbench load --target 127.0.0.1:11211 --schedule closed --service kv --connections 100 --hold 0")]
 pub struct Args {
-    /// What to ask for, of the service `http`: `http://HOST[:PORT]/PATH`
-    #[arg(value_name = "URL", conflicts_with_all = ["target", "path"])]
-    url: Option<String>,
-    /// The server's address: `127.0.0.1:7007`, `[::1]:7007` or `unix:/tmp/muxbench.sock`
-    #[arg(long, value_name = "ADDRESS", required_unless_present_any = ["control", "url"])]
-    target: Option<Address>,
+    #[command(flatten)]
+    target: TargetArgs,
     /// How requests get there: tcp or unix, as the address says; udp, one datagram each way
     #[arg(long, value_name = "TRANSPORT", value_parser = named::<Transport>)]
     transport: Option<Transport>,
     /// Connections held open
     #[arg(long, value_name = "N", default_value = "400")]
     connections: NonZeroU32,
-    /// Connections held open besides, that nothing is sent on
+    /// Connections held open besides, by a process of their own, that nothing is sent on
     #[arg(long, value_name = "N", default_value_t = 0)]
     idle: u32,
     /// Share of the connections that requests are sent on, as in 1/16 or 6.25%
@@ -61,8 +58,6 @@ pub struct Args {
     /// Requests a second [default: 2000; a closed loop has none]
     #[arg(long, value_name = "RATE")]
     rate: Option<Rate>,
-    #[command(flatten)]
-    traffic: TrafficArgs,
     /// The rate grows exponentially to its target for so long
     #[arg(long, value_name = "TIME", default_value = "1s")]
     ramp: Time,
@@ -133,56 +128,14 @@ fn controlled(args: &Args) -> anyhow::Result<ExitCode> {
 fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
     let mut client = experiment::Client::default();
     args.client.apply(&mut client);
-    let mut traffic = presets::find("compare").expect("it is in the table").experiment().workload;
-    if args.url.is_some() {
-        traffic.service = Service::Http;
-        // What is there is as long as it is, unless something is said.
-        traffic.response = None;
-    }
-    args.traffic.apply(&mut traffic);
-    let asked = args.url.as_deref().map(url::read).transpose()?;
-    let target = asked.as_ref().map(|asked| asked.target.clone()).or_else(|| args.target.clone());
-    let target = target.context("--target: where is the server?")?;
     let closed = args.schedule == Schedule::Closed;
-    let kv = traffic.kv.clone().unwrap_or_default();
-    if traffic.kv.is_some() && traffic.service != Service::Kv {
-        bail!("--records and the like are of a key-value store; add --service kv, or leave them out");
-    }
-    if traffic.http.is_some() && traffic.service != Service::Http {
-        bail!("--path, --header and --expect-status are of HTTP; add --service http or give a URL, or leave them out");
-    }
-    let mut http = None;
-    let (service, kv) = match (traffic.service, traffic.request, traffic.response) {
-        (Service::Fixed, Some(request), Some(response)) => {
-            (ServiceSpec::Fixed { request_bytes: request.0, response_bytes: response.0 }, None)
-        }
-        (Service::Kv, None, None) => {
-            kv.check().map_err(|why| anyhow::anyhow!("--{why}"))?;
-            (kv.service(), Some(kv.traffic()))
-        }
-        (Service::Http, None, response) => {
-            let mut said = traffic.http.clone().unwrap_or_default();
-            if let Some(asked) = &asked {
-                said.paths = Some(List(vec![asked.path.clone()]));
-            }
-            let asked_for = said.traffic(response, false).map_err(|why| anyhow::anyhow!("--{why}"))?;
-            http = Some(HttpTraffic { host: asked.as_ref().map(|asked| asked.host.clone()), ..asked_for });
-            (said.service(), None)
-        }
-        (Service::Http, ..) => bail!("--request: a request of http is what its path and headers make; leave it out"),
-        _ => bail!("--request, --response: kv has none; its sizes are those of its records, --value-size"),
-    };
     let config = LoadConfig {
         datagrams: args.transport == Some(Transport::Udp),
         connections: args.connections.get(),
-        calls_per_connection: traffic.calls_per_connection.map(NonZeroU32::get),
         idle: args.idle,
         active: args.active.0,
         choice: args.choice,
         rate_per_s: args.rate.or((!closed).then_some(Rate(2_000.0))).map(|rate| rate.0),
-        think: traffic.think.0,
-        kv,
-        http,
         schedule: args.schedule,
         phases: Phases {
             ramp_ns: args.ramp.0,
@@ -198,7 +151,7 @@ fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
         timestamps: client.timestamps,
         seed: args.seed,
         timeout_ns: client.timeout.0,
-        ..LoadConfig::new(target, service)
+        ..args.target.config()?
     };
     if let Some(said) = args.transport.filter(|said| *said != config.transport()) {
         bail!(
@@ -207,6 +160,8 @@ fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
             config.target
         );
     }
+    let program = std::env::current_exe().context("cannot find our own binary, which holds idle connections")?;
+    let holders = Holders::start(&program, &config, &AtomicBool::new(false), &mut |_, _| ())?;
     let mut shown = String::new();
     let Outcome { report, .. } = load(&config, None, args, &mut |event| {
         if let Event::Progress { phase, sent, completed, .. } = event
@@ -216,10 +171,13 @@ fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
             shown = phase;
         }
     })?;
-    let verdict = verdict::judge(&report, None);
+    let held = if config.idle > 0 { Some(holders.verify()?) } else { None };
+    let verdict = verdict::with_idle(verdict::judge(&report, None), held.as_ref());
     if args.json {
-        output::print_json(&serde_json::json!({"config": config, "report": report, "verdict": verdict}))?;
+        let all = serde_json::json!({"config": config, "report": report, "idle": held, "verdict": verdict});
+        output::print_json(&all)?;
     } else {
+        output::print(&held.as_ref().map(idle::text).unwrap_or_default())?;
         output::print(&text(&report, &verdict))?;
     }
     Ok(if verdict.kind == VerdictKind::Valid { ExitCode::SUCCESS } else { ExitCode::from(execution::NO_VALID_TRIAL) })

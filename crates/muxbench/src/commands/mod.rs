@@ -5,6 +5,7 @@ pub mod compare;
 pub mod docs;
 #[cfg(target_os = "linux")]
 pub mod doctor;
+pub mod idle;
 pub mod list;
 pub mod load;
 pub mod plan;
@@ -12,6 +13,7 @@ pub mod report;
 pub mod reproduce;
 pub mod run;
 pub mod serve;
+mod target;
 mod url;
 
 use std::process::ExitCode;
@@ -31,6 +33,7 @@ pub fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         #[cfg(target_os = "linux")]
         Command::Doctor(args) => doctor::run(&args),
         Command::Serve(args) => serve::run(&args),
+        Command::Idle(args) => idle::run(&args),
         Command::Load(args) => load::run(&args),
         Command::Completions(args) => docs::completions(&args),
         Command::Man(args) => docs::man(&args),
