@@ -181,7 +181,8 @@ fn execute(
         if args.explain {
             output::print(&format!("\n{}", report::explain::render(&report::Summary::of(&run), output::width())))?;
         }
-        output::print(&format!("Results: {}\n", folder.display()))?;
+        let place = folder.display();
+        output::print(&format!("Results: {place} (as a page with figures: muxbench report {place} --html)\n"))?;
         if let Some(paper) = report::paper::find(&header.experiment) {
             let (folder, name) = (folder.display(), paper.name);
             output::print(&format!("Its tables as the paper has them: muxbench report {folder} --paper {name}\n"))?;
