@@ -3,7 +3,7 @@
 (() => {
   const parse = (id) => JSON.parse(document.getElementById(id).textContent);
   const data = parse("data");
-  const boxes = [...document.querySelectorAll("#switches input")];
+  const boxes = [...document.querySelectorAll("#shown input")];
   const plots = [...document.querySelectorAll(".plot")];
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const off = new Set();
@@ -171,8 +171,12 @@
   addEventListener("resize", () => {
     if (innerWidth !== width) { width = innerWidth; requestAnimationFrame(change); }
   });
+  const folded = [...document.querySelectorAll(".ranking")].filter((it) => !it.open);
   const paper = (is) => {
-    if (printing !== is) { printing = is; change(); }
+    if (printing === is) return;
+    printing = is;
+    folded.forEach((it) => { it.open = is; });
+    change();
   };
   matchMedia("print").addEventListener("change", (event) => paper(event.matches));
   addEventListener("beforeprint", () => paper(true));

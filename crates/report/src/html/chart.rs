@@ -131,6 +131,7 @@ impl Form {
     fn tick(self, value: f64) -> String {
         let exact = |value: f64| format!("{}", rounded(value));
         match self {
+            _ if value == 0.0 && self != Self::Share => "0".into(),
             Self::Time if value < 1e3 => format!("{} ns", exact(value)),
             Self::Time if value < 1e6 => format!("{} µs", exact(value / 1e3)),
             Self::Time if value < 1e9 => format!("{} ms", exact(value / 1e6)),

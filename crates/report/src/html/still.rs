@@ -24,6 +24,8 @@ const MARGIN: u32 = 16;
 /// PNG has so many pixels for each of these.
 const SCALE: f32 = 2.0;
 const FONT: &str = "DejaVu Sans, sans-serif";
+/// The marker that has no corners.
+const ROUND: &str = "circle";
 const INK: RGBColor = RGBColor(0x22, 0x26, 0x2b);
 const GRID: RGBColor = RGBColor(0xdd, 0xe0, 0xe4);
 
@@ -103,9 +105,12 @@ fn colour(style: &Style) -> RGBColor {
     RGBColor(channel(1), channel(3), channel(5))
 }
 
-/// The corners of a marker, in pixels.
-fn corners(style: &Style) -> Vec<(i32, i32)> {
-    style::corners(style.marker, 4.5).into_iter().map(|(x, y)| (x.round() as i32, y.round() as i32)).collect()
+/// The corners of a marker, in pixels from its centre; the first one again at the end.
+fn outline(style: &Style) -> Vec<(i32, i32)> {
+    let corners = style::corners(style.marker, 4.5).into_iter().map(|(x, y)| (x.round() as i32, y.round() as i32));
+    let mut corners: Vec<(i32, i32)> = corners.collect();
+    corners.extend(corners.first().copied());
+    corners
 }
 
 fn swatch(root: &Area<'_>, style: &Style, (x, y): (i32, i32)) -> anyhow::Result<()> {
@@ -115,8 +120,11 @@ fn swatch(root: &Area<'_>, style: &Style, (x, y): (i32, i32)) -> anyhow::Result<
         [dash, gap] => root.draw(&DashedPathElement::new(along, *dash, *gap, colour.stroke_width(2)))?,
         _ => root.draw(&PathElement::new(along, colour.stroke_width(2)))?,
     }
-    let marker = corners(style).into_iter().map(|(dx, dy)| (x + 16 + dx, y + dy)).collect::<Vec<_>>();
-    Ok(root.draw(&Polygon::new(marker, colour.filled()))?)
+    if style.marker == ROUND {
+        return Ok(root.draw(&Circle::new((x + 16, y), 5, colour.filled()))?);
+    }
+    let corners = outline(style).into_iter().map(|(dx, dy)| (x + 16 + dx, y + dy)).collect::<Vec<_>>();
+    Ok(root.draw(&Polygon::new(corners, colour.filled()))?)
 }
 
 impl Ranged for Axis {
@@ -214,11 +222,12 @@ fn draw_series(
         axes.draw_series(bars)?;
         // Hollow, where it is not to be believed.
         let inner = if point.verdict == VerdictKind::Valid { colour } else { WHITE };
-        let mut outline = corners(&style);
-        outline.extend(outline.first().copied());
-        axes.draw_series([EmptyElement::at((*x, point.y))
-            + Polygon::new(outline.clone(), inner.filled())
-            + PathElement::new(outline, colour.stroke_width(1))])?;
+        let (at, corners, edge) = (EmptyElement::at((*x, point.y)), outline(&style), colour.stroke_width(1));
+        if style.marker == ROUND {
+            axes.draw_series([at + Circle::new((0, 0), 5, inner.filled()) + Circle::new((0, 0), 5, edge)])?;
+        } else {
+            axes.draw_series([at + Polygon::new(corners.clone(), inner.filled()) + PathElement::new(corners, edge)])?;
+        }
     }
     Ok(())
 }

@@ -114,6 +114,18 @@ fn what_a_run_is_called_breaks_no_page() {
 }
 
 #[test]
+fn no_two_elements_have_one_name() {
+    let page = render(&made_up::run()).unwrap();
+    let head = page.split_once("<script type=\"application/json\"").unwrap().0;
+    let ids: Vec<&str> = head.split(" id=\"").skip(1).map(|rest| rest.split_once('"').unwrap().0).collect();
+    assert!(ids.len() > FIGURES.len() / 2, "{ids:?}");
+    assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), ids.len(), "{ids:?}");
+    for link in head.split("href=\"#").skip(1).map(|rest| rest.split_once('"').unwrap().0) {
+        assert!(ids.contains(&link), "#{link} leads nowhere");
+    }
+}
+
+#[test]
 fn nothing_is_loaded_from_elsewhere() {
     let page = render(&made_up::run()).unwrap();
     for attribute in ["src=\"", "href=\"http", "href=\"//", "@import", "url(http"] {
