@@ -124,6 +124,8 @@ const paper = await open(light);
 await paper.emulateMedia({ media: "print" });
 await paper.waitForFunction(() => document.querySelectorAll(".plot .main-svg").length > 0);
 (await drawn(paper)).forEach(({ label, traces }) => check(traces > 0, `it is not on paper: ${label}`));
+const widest = await paper.$$eval(".plot .main-svg", (drawings) => Math.max(...drawings.map((it) => it.getBoundingClientRect().width)));
+check(widest > 200 && widest <= 345, `charts on paper are ${widest} pixels wide: two do not go beside each other on A4`);
 if (pictures) await paper.pdf({ path: join(pictures, "page.pdf"), format: "A4" });
 await paper.context().close();
 

@@ -9,6 +9,9 @@
   const off = new Set();
   let printing = false;
 
+  // Of a chart on paper, where two go beside each other on A4 and letter: what the paper's width is cannot be asked.
+  const PAPER = { width: 335, height: 225 };
+
   // Values in words: as the program has them, three significant digits.
   const digits = (v) => {
     const size = Math.abs(v);
@@ -116,7 +119,7 @@
       font: { family: getComputedStyle(document.body).fontFamily, color: look.ink },
       xaxis: axis(chart.x, look, false), yaxis: axis(chart.y, look, false),
       hovermode: "closest", dragmode: false, hoverlabel: { bgcolor: look.paper, font: { color: look.ink } },
-      width: plot.clientWidth, height: plot.clientHeight,
+      ...(printing ? PAPER : { width: plot.clientWidth, height: plot.clientHeight }),
     };
     const faint = (series) => (series.of ? 0 : 1);
     const ordered = [...panel.series].sort((a, b) => faint(a) - faint(b));

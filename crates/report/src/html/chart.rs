@@ -164,8 +164,10 @@ pub struct Axis {
     pub ticks: Vec<(f64, String)>,
 }
 
-/// As many labels as an axis of a small panel has room for.
-const TICKS_MAX: usize = 7;
+/// As many labels as a small panel has room for beside it, and below it.
+pub const TICKS_BESIDE: usize = 7;
+/// See [`TICKS_BESIDE`].
+pub const TICKS_BELOW: usize = 5;
 
 impl Axis {
     /// Of names, side by side.
@@ -175,8 +177,8 @@ impl Axis {
         Self { label: label.into(), form: Form::Names, log: false, range, ticks }
     }
 
-    /// Of ratios: from the least to the largest of `values`, which are positive.
-    pub fn log(label: &str, form: Form, values: impl Iterator<Item = f64>) -> Self {
+    /// Of ratios: from the least to the largest of `values`, which are positive, with so many labels at most.
+    pub fn log(label: &str, form: Form, ticks_max: usize, values: impl Iterator<Item = f64>) -> Self {
         let (low, high) = ends(values.filter(|&value| value > 0.0), (1.0, 10.0));
         // At least as much as a factor of 4, so that noise does not look like a difference.
         let room = (2.0 / (high / low).sqrt()).max(1.12);
@@ -202,7 +204,7 @@ impl Axis {
                 powers(100.0, &[1.0]).filter(within).collect(),
             ],
         };
-        let fits = |way: &&Vec<f64>| way.len() <= TICKS_MAX;
+        let fits = |way: &&Vec<f64>| way.len() <= ticks_max;
         let ticks = ways.iter().find(fits).or(ways.last()).into_iter().flatten();
         let ticks = ticks.map(|&value| (value, form.tick(rounded(value)))).collect();
         Self { label: label.into(), form, log: true, range, ticks }
@@ -285,10 +287,10 @@ mod tests {
 
     #[test]
     fn ticks_are_round_few_and_within_the_axis() {
-        let time = |values: [f64; 2]| Axis::log("time", Form::Time, values.into_iter());
+        let time = |values: [f64; 2]| Axis::log("time", Form::Time, TICKS_BESIDE, values.into_iter());
         assert_eq!(labels(&time([34_000.0, 319_000.0])), ["50 µs", "70 µs", "100 µs", "200 µs", "300 µs"]);
         assert_eq!(labels(&time([900.0, 2e9])), ["1 µs", "10 µs", "100 µs", "1 ms", "10 ms", "100 ms", "1 s"]);
-        let bytes = Axis::log("memory", Form::Bytes, [70.0, 140_000.0].into_iter());
+        let bytes = Axis::log("memory", Form::Bytes, TICKS_BESIDE, [70.0, 140_000.0].into_iter());
         assert_eq!(labels(&bytes), ["256 B", "4 KiB", "64 KiB"]);
         assert_eq!(
             labels(&Axis::linear("share", Form::Share, [1.0].into_iter())),
@@ -298,7 +300,7 @@ mod tests {
         for low in [1.0, 17.0, 4e6] {
             for span in [1.0, 1.01, 3.0, 70.0, 1e5, 1e9] {
                 let axis = time([low, low * span]);
-                assert!((1..=TICKS_MAX).contains(&axis.ticks.len()), "{low} {span}: {axis:?}");
+                assert!((1..=TICKS_BESIDE).contains(&axis.ticks.len()), "{low} {span}: {axis:?}");
                 assert!(axis.ticks.iter().all(|(at, _)| (axis.range[0]..=axis.range[1]).contains(at)), "{axis:?}");
             }
         }

@@ -3,7 +3,7 @@
 use lab::record::{Run, TrialRecord, Workload};
 use stats::{Distribution, Histogram};
 
-use super::chart::{Axis, Chart, Form, Panel, Point, Series, Shape};
+use super::chart::{Axis, Chart, Form, Panel, Point, Series, Shape, TICKS_BESIDE};
 use crate::summary::{Comparison, Row, Summary};
 
 /// A run, and what is known of it as a whole.
@@ -176,8 +176,12 @@ impl<'a> Material<'a> {
         points().next()?;
         let names: Vec<String> = names.into_iter().map(|(_, name)| name).collect();
         let all = points().flat_map(|point| point.spread.iter().copied().chain([point.y]));
-        let axis = if y.log { Axis::log } else { Axis::linear };
-        let (x, y) = (Axis::names(along.label(), &names), axis(y.label, y.form, all.collect::<Vec<_>>().into_iter()));
+        let all = all.collect::<Vec<_>>().into_iter();
+        let y = match y.log {
+            true => Axis::log(y.label, y.form, TICKS_BESIDE, all),
+            false => Axis::linear(y.label, y.form, all),
+        };
+        let x = Axis::names(along.label(), &names);
         let mut chart = Chart { words: String::new(), shape, x, y, panels };
         chart.words = chart.furthest_apart(&self.architectures);
         Some(chart)

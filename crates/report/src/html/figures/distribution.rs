@@ -4,7 +4,7 @@ use lab::record::VerdictKind;
 use stats::Histogram;
 
 use crate::format;
-use crate::html::chart::{Axis, Chart, Form, Point, Shape, nines};
+use crate::html::chart::{Axis, Chart, Form, Point, Shape, TICKS_BELOW, nines};
 use crate::html::material::Material;
 
 /// Where it ends: at five nines.
@@ -19,7 +19,12 @@ pub(super) fn draw(material: &Material<'_>) -> Option<Chart> {
     })?;
     let points = || panels.iter().flat_map(|panel| &panel.series).flat_map(|series| &series.points);
     let top = points().map(|point| point.y).fold(1.0, f64::max);
-    let x = Axis::log("service time", Form::Time, points().map(|point| point.x).collect::<Vec<_>>().into_iter());
+    let x = Axis::log(
+        "service time",
+        Form::Time,
+        TICKS_BELOW,
+        points().map(|point| point.x).collect::<Vec<_>>().into_iter(),
+    );
     let rows = material.summary.comparisons.iter().flat_map(|it| it.rows.iter().map(move |row| (it, row)));
     let tails = rows
         .filter(|(_, row)| row.is_ranked())

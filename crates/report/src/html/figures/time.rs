@@ -4,7 +4,7 @@ use load::report::{Measured, PARTS};
 use stats::interval;
 
 use crate::format;
-use crate::html::chart::{Axis, Chart, Form, Point, Shape};
+use crate::html::chart::{Axis, Chart, Form, Point, Shape, TICKS_BESIDE};
 use crate::html::material::Material;
 
 /// The medians, over repeats, of a percentile in each part of the window.
@@ -30,7 +30,12 @@ pub(super) fn draw(material: &Material<'_>) -> Option<Chart> {
         vec![("", line(|it| &it.p50_by_part_ns)), ("p90", line(|it| &it.p90_by_part_ns))]
     })?;
     let points = || panels.iter().flat_map(|panel| &panel.series).flat_map(|series| &series.points);
-    let y = Axis::log("service time", Form::Time, points().map(|point| point.y).collect::<Vec<_>>().into_iter());
+    let y = Axis::log(
+        "service time",
+        Form::Time,
+        TICKS_BESIDE,
+        points().map(|point| point.y).collect::<Vec<_>>().into_iter(),
+    );
     let x = Axis::linear(
         "since the window began",
         Form::Time,
