@@ -217,7 +217,8 @@ fn show(folder: &Path, run: &Run, ended: Ended, args: &ExecutionArgs) -> anyhow:
         if args.explain {
             output::print(&format!("\n{}", report::explain::render(&report::Summary::of(run), output::width())))?;
         }
-        output::print(&format!("Results: {}\n", folder.display()))?;
+        let place = folder.display();
+        output::print(&format!("Results: {place} (as a page with figures: muxbench report {place} --html)\n"))?;
         if let Some(paper) = report::paper::of_experiment(&run.header.experiment) {
             let (folder, name) = (folder.display(), paper.name);
             output::print(&format!("Beside the paper: muxbench report {folder} --paper {name}\n"))?;

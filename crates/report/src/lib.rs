@@ -4,6 +4,7 @@
 //! - [`summary`]: the figures of each architecture under each workload, merged over repeats, and their order
 //! - [`sentence`]: which is best, by how much, how sure
 //! - [`terminal`], [`csv`], [`json`]: three ways to show it; [`plan`]: a plan before it is run
+//! - [`html`]: a run as a page, and its figures as files
 //! - `throughput`: transactions a second of closed loops against their connections
 //! - [`explain`]: why one wins, by what the servers counted
 //! - `table`: tables that fit a width
@@ -21,6 +22,7 @@ pub mod deviation;
 pub mod doctor;
 pub mod explain;
 pub mod format;
+pub mod html;
 pub mod json;
 pub mod paper;
 pub mod plan;

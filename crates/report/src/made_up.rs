@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use lab::record::{Run, RunHeader, Trial, TrialRecord, Verdict, VerdictKind, Workload};
+use lab::record::{Bound, Check, Run, RunHeader, Trial, TrialRecord, Verdict, VerdictKind, Workload};
 use load::config::{Choice, KvTraffic, LoadConfig, Pacing, Phases, Roles, Schedule, Think, Transport};
 use load::interface::Hardware;
 use load::report::{ClockFacts, ClosedReport, Errors, KernelReport, LoadReport, Measured, Outstanding, PARTS};
@@ -220,6 +220,58 @@ pub(crate) fn kawai2006_run() -> Run {
                 let scanned = if service_us < 100 { 1 } else { u64::from(connections) / 400 };
                 run.records.push(record(&trial, service_us * scanned * 1_000, verdict, "made up"));
             }
+            run.header.trials.push(trial);
+        }
+    }
+    run
+}
+
+/// As large as a paper's matrix: 105 configurations, five architectures with three numbers of connections and seven rates, three
+/// repeats each. Times have long tails, and every trial has some checks; under the highest rate `select` is saturated.
+pub(crate) fn large_run() -> Run {
+    let mut run = run();
+    run.header.trials.clear();
+    run.records.clear();
+    run.header.name = "20260101T000000-large".into();
+    let rates_per_s = [125.0, 250.0, 500.0, 1_000.0, 2_000.0, 4_000.0, 8_000.0];
+    let architectures =
+        [("epoll", 40.0, 0.0), ("mt", 45.0, 0.1), ("mp", 48.0, 0.2), ("poll", 50.0, 90.0), ("select", 52.0, 95.0)];
+    for (repeat, connections, rate_per_s) in (0..3u32).flat_map(|repeat| {
+        [400, 2_000, 10_000].into_iter().flat_map(move |it| rates_per_s.map(|rate_per_s| (repeat, it, rate_per_s)))
+    }) {
+        for (architecture, base_us, scan_us) in architectures {
+            let mut trial = trial(run.header.trials.len() as u32, repeat, architecture, connections);
+            trial.workload.rate_per_s = Some(rate_per_s);
+            trial.load.rate_per_s = Some(rate_per_s);
+            let around_ns =
+                1e3 * (base_us + scan_us * f64::from(connections) / 1e3 + rate_per_s / 1e3 + f64::from(repeat));
+            let is_saturated = architecture == "select" && rate_per_s == 8_000.0;
+            let verdict = if is_saturated { VerdictKind::Saturated } else { VerdictKind::Valid };
+            let mut record = record(&trial, around_ns as u64, verdict, "made up");
+            let load = record.load.as_mut().expect("it was made with one");
+            // Of a Pareto distribution, by its quantiles.
+            let times = (1..4_000).map(|at| (around_ns * (f64::from(at) / 4_000.0).powf(-0.3)) as u64);
+            load.service.histogram = times.collect();
+            load.service.distribution = load.service.histogram.distribution();
+            for (part, p50_ns) in load.service.p50_by_part_ns.iter_mut().enumerate() {
+                *p50_ns += (around_ns * 0.02) as u64 * (part as u64 * 7 % 5);
+            }
+            (load.rate_asked_per_s, load.rate_achieved_per_s) =
+                (Some(rate_per_s), rate_per_s * if is_saturated { 0.7 } else { 0.999 });
+            record.verdict.checks = (0..12)
+                .map(|at| Check {
+                    name: format!("a check that is made of every trial ({at})"),
+                    value: 0.25 * f64::from(at),
+                    limit: 3.0,
+                    bound: Bound::AtMost,
+                    unit: "µs".into(),
+                    p_value: (at % 3 == 0).then_some(0.04),
+                    p_value_min: (at % 3 == 0).then_some(0.01),
+                    passed: !(is_saturated && at == 4),
+                    decides: VerdictKind::Saturated,
+                })
+                .collect();
+            run.records.push(record);
             run.header.trials.push(trial);
         }
     }

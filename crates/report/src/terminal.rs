@@ -83,6 +83,15 @@ fn verdict(row: &Row) -> String {
     }
 }
 
+/// The columns of a comparison's table.
+pub(crate) fn columns(comparison: &Comparison) -> &'static [Column<Row>] {
+    if comparison.workload.is_closed() { CLOSED_COLUMNS } else { COLUMNS }
+}
+
+/// What the columns of memory are of.
+pub(crate) const NOTES_OF_MEMORY: &str = "Memory: the server's user memory, and the host's kernel memory for both ends of a \
+                                          connection (?: hidden by what else the host did).";
+
 /// The whole report, at most `width` columns wide where that is possible.
 pub fn render(run: &Run, width: usize) -> String {
     let summary = Summary::of(run);
@@ -94,8 +103,7 @@ pub fn render(run: &Run, width: usize) -> String {
     for comparison in &summary.comparisons {
         let Comparison { title, rows, .. } = comparison;
         line(&wrap(title, width));
-        let columns = if comparison.workload.is_closed() { CLOSED_COLUMNS } else { COLUMNS };
-        let (table, dropped) = table::of(columns, rows, width);
+        let (table, dropped) = table::of(columns(comparison), rows, width);
         line(&table);
         if !dropped.is_empty() {
             line(&wrap(&format!("(too narrow for: {}; see --json)", dropped.join(", ")), width));
@@ -240,8 +248,7 @@ fn about(run: &Run, summary: &Summary) -> String {
     format!(
         "Service time runs from the request's write to the last byte of its response; \"vs best\" is {}, with {}{coverage}; \
          p1 to p99 are of all repeats together.\n\
-         Memory: the server's user memory, and the host's kernel memory for both ends of a connection \
-         (?: hidden by what else the host did).\n\
+         {NOTES_OF_MEMORY}\n\
          Host: {}, Linux {kernel}, {}. Network: {}.\n\
          {client}\
          Run {} ({} of {possible} trials, seed {}), muxbench {}: {}",
