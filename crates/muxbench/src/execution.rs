@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, anyhow, bail};
+use lab::capacity::{Answer, Pursuit};
+use lab::course::{self, Course, Finding};
 use lab::experiment::Experiment;
 use lab::host::{Host, differences};
 use lab::plan::{Plan, plan};
-use lab::record::{RunHeader, Trial, VerdictKind};
+use lab::record::{Run, RunHeader, Trial, TrialRecord, VerdictKind};
 use lab::runner::{self, Ended};
 use lab::store::{self, Store};
 
@@ -34,7 +36,7 @@ pub struct ExecutionArgs {
     /// Start the commands that the experiment's `exec` tables name; without it they are only shown
     #[arg(long)]
     allow_exec: bool,
-    /// Exit with 3 unless every trial is valid
+    /// Exit with 3 unless every trial is valid; of a sweep, valid or past saturation; of a search, every capacity precise
     #[arg(long)]
     strict: bool,
     /// Say why: system calls, events, switches and CPU a request, and what sets each architecture apart from the best
@@ -53,6 +55,11 @@ impl ExecutionArgs {
     pub fn is_resume(&self) -> bool {
         self.resume.is_some()
     }
+
+    /// Whether it is to be said why.
+    pub fn explains(&self) -> bool {
+        self.explain
+    }
 }
 
 /// Plans `experiment` for this host.
@@ -70,8 +77,21 @@ pub fn plan_here(experiment: &Experiment) -> anyhow::Result<(Plan, Host)> {
 /// # Errors
 /// When nothing of it can be run here, or it cannot be stored.
 pub fn start(experiment: &Experiment, args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
+    start_as(experiment, args, |plan, _| Ok((plan, Course::Whole))).map(|(code, _)| code)
+}
+
+/// Runs an experiment, in what order and how far is for `course` to say, from the beginning. The folder of the run too.
+///
+/// # Errors
+/// When nothing of it can be run here, or it cannot be stored.
+pub fn start_as(
+    experiment: &Experiment,
+    args: &ExecutionArgs,
+    course: impl FnOnce(Plan, &Host) -> anyhow::Result<(Plan, Course)>,
+) -> anyhow::Result<(ExitCode, PathBuf)> {
     experiment.check().map_err(anyhow::Error::msg)?;
     let (plan, host) = plan_here(experiment)?;
+    let (plan, course) = course(plan, &host)?;
     if let Some(trial) = plan.trials.first().filter(|_| plan.trials.iter().all(|trial| !trial.impossible.is_empty())) {
         bail!("nothing of this can be run here:\n{}", trial.impossible.join("\n"));
     }
@@ -90,11 +110,12 @@ pub fn start(experiment: &Experiment, args: &ExecutionArgs) -> anyhow::Result<Ex
         experiment: plan.experiment,
         seed: plan.seed,
         trials: plan.trials,
+        course,
         host: host.facts,
         placement: plan.placement,
     };
     let store = Store::create(&folder, &header)?;
-    execute(&folder, store, &header, &[], args)
+    Ok((execute(&folder, store, &header, &[], args)?, folder))
 }
 
 /// Finishes a stopped run.
@@ -102,11 +123,29 @@ pub fn start(experiment: &Experiment, args: &ExecutionArgs) -> anyhow::Result<Ex
 /// # Errors
 /// When there is none, or another process is at it.
 pub fn resume(args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
-    let folder = match args.resume.clone().flatten() {
-        Some(folder) => folder,
-        None => store::latest(Path::new("results"))?,
-    };
-    let (store, run) = Store::resume(&folder)?;
+    resume_in(&folder_to_resume(args)?, args)
+}
+
+/// The folder of the run that is to be finished.
+///
+/// # Errors
+/// When none is named, and there is none.
+pub fn folder_to_resume(args: &ExecutionArgs) -> anyhow::Result<PathBuf> {
+    match args.resume.clone().flatten() {
+        Some(folder) => Ok(folder),
+        None => store::latest(Path::new("results")),
+    }
+}
+
+/// Finishes the run in a folder.
+///
+/// # Errors
+/// When there is none, or another process is at it.
+pub fn resume_in(folder: &Path, args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
+    let (store, run) = Store::resume(folder)?;
+    if args.explain && matches!(run.header.course, Course::Capacity(_)) {
+        bail!("--explain is of trials at one rate, and each probe of this search has its own; leave it out");
+    }
     allow_commands(&run.header.trials, args)?;
     if run.header.trials.iter().any(|trial| trial.serve.ours().is_some_and(|serve| serve.count_syscalls)) {
         // A trial that fails is not run again.
@@ -117,7 +156,7 @@ pub fn resume(args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
             "muxbench: this host differs from that of the run's beginning: {fact}: {before}, now {now}"
         );
     }
-    execute(&folder, store, &run.header, &run.records, args)
+    execute(folder, store, &run.header, &run.records, args)
 }
 
 /// Shows the commands that an experiment names, which anything may be, before any of them is started.
@@ -147,17 +186,18 @@ fn execute(
     folder: &Path,
     store: Store,
     header: &RunHeader,
-    done: &[lab::record::TrialRecord],
+    done: &[TrialRecord],
     args: &ExecutionArgs,
 ) -> anyhow::Result<ExitCode> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, stop.clone()).context("cannot listen to signals")?;
     }
-    let is_done = |index| done.iter().any(|record| record.trial.index == index);
-    let to_run: Vec<_> =
-        header.trials.iter().filter(|trial| trial.impossible.is_empty() && !is_done(trial.index)).collect();
-    let mut progress = (!args.quiet).then(|| Progress::new(&to_run));
+    let findings: Vec<Finding> = done.iter().map(|record| Finding::of(record, &header.course)).collect();
+    let mut progress = (!args.quiet).then(|| match &header.course {
+        Course::Capacity(question) => Progress::of_search(question, &findings),
+        Course::Whole | Course::Sweep { .. } => Progress::new(&course::ahead(header, &findings)),
+    });
     let options = runner::Options {
         program: std::env::current_exe()
             .context("cannot find our own binary, which servers and clients are run from")?,
@@ -177,7 +217,7 @@ fn execute(
     if args.json {
         output::print_json(&report::json::of(&run))?;
     } else {
-        output::print(&report::terminal::render(&run, output::width()))?;
+        output::print(&report::render(&run, output::width()))?;
         if args.explain {
             output::print(&format!("\n{}", report::explain::render(&report::Summary::of(&run), output::width())))?;
         }
@@ -194,7 +234,27 @@ fn execute(
         );
         return Ok(ExitCode::from(STOPPED));
     }
-    let valid = run.records.iter().filter(|record| record.verdict.kind == VerdictKind::Valid).count();
-    let needed = if args.strict { run.header.trials.len() } else { 1 };
-    Ok(if valid >= needed { ExitCode::SUCCESS } else { ExitCode::from(NO_VALID_TRIAL) })
+    Ok(if is_believable(&run, args.strict) { ExitCode::SUCCESS } else { ExitCode::from(NO_VALID_TRIAL) })
+}
+
+/// Whether there is a figure to be believed; with `strict`, whether all are. That a sweep's last steps are past saturation is
+/// what it looks for. A capacity is one only if the server bounds it.
+fn is_believable(run: &Run, strict: bool) -> bool {
+    let valid = |record: &&TrialRecord| record.verdict.kind == VerdictKind::Valid;
+    let findings = || run.records.iter().map(|record| Finding::of(record, &run.header.course)).collect::<Vec<_>>();
+    let count = run.records.iter().filter(valid).count();
+    match &run.header.course {
+        Course::Whole => count >= if strict { run.header.trials.len() } else { 1 },
+        Course::Sweep { .. } if strict => {
+            let past = run.records.iter().filter(|record| record.verdict.kind == VerdictKind::Saturated).count();
+            count > 0 && count + past + course::left_out(&run.header, &findings()).len() == run.header.trials.len()
+        }
+        Course::Sweep { .. } => count >= 1,
+        Course::Capacity(question) => {
+            let pursuits = lab::capacity::pursuits(&run.header, question, &findings());
+            let is_found = |it: &Pursuit<'_>| matches!(it.answer(), Some(Answer::Server { .. }));
+            let is_precise = |it: &Pursuit<'_>| is_found(it) && it.ended == Some(lab::capacity::Ended::Precise);
+            if strict { pursuits.iter().all(is_precise) } else { pursuits.iter().any(|it| it.answer().is_some()) }
+        }
+    }
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use ::load::config::{Choice, ClockChoice, Pacing, Roles, Schedule, Timestamps};
 use anyhow::bail;
 use lab::contender::Contender;
-use lab::experiment::{Experiment, List, Service, Workload};
+use lab::experiment::{Experiment, List, Phases, Service, Workload};
 use lab::presets;
 use lab::transport::Transport;
 use lab::units::{Cpus, Rate, Share, Size, Sizes, Think, Time, Work};
@@ -306,6 +306,19 @@ impl SetupArgs {
         experiment.server.count_syscalls = self.count_syscalls;
         self.client.apply(&mut experiment.client);
         Ok(experiment)
+    }
+
+    /// For trials at many rates: other phases and the fewer connections of the preset, where nothing was said of them.
+    pub fn set_many_rates(&self, experiment: &mut Experiment, phases: &Phases) {
+        experiment.phases = Phases {
+            ramp: self.ramp.unwrap_or(phases.ramp),
+            hold: self.hold.unwrap_or(phases.hold),
+            measure: self.measure.unwrap_or(phases.measure),
+            drain: self.drain.unwrap_or(phases.drain),
+        };
+        if self.connections.is_empty() {
+            experiment.workload.connections.0.truncate(1);
+        }
     }
 }
 

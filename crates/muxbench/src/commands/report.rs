@@ -7,6 +7,7 @@ use anyhow::bail;
 use clap::CommandFactory;
 use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
+use lab::course::Course;
 use lab::{samples, store};
 use load::Sample;
 use report::deviation::{self, Deviations};
@@ -62,6 +63,11 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
     };
     let run = store::read(&folder)?;
+    if args.explain && matches!(run.header.course, Course::Capacity(_)) {
+        bail!(
+            "--explain is of trials at one rate, and each probe of this search has its own; see `muxbench compare --explain`"
+        );
+    }
     let mut sends_of = |trial| sends(&folder, trial);
     if let Some(paper) = args.paper.as_deref().and_then(paper::find) {
         let tables = (paper.of)(&run, &mut sends_of)?;
@@ -86,7 +92,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     } else if args.csv {
         output::print(&report::csv::of(&run)?)?;
     } else {
-        output::print(&report::terminal::render(&run, output::width()))?;
+        output::print(&report::render(&run, output::width()))?;
         if args.explain {
             output::print(&format!("\n{}", report::explain::render(&report::Summary::of(&run), output::width())))?;
         }
