@@ -27,7 +27,6 @@ pub struct Cli {
 
 /// The commands, in the order of the help.
 #[derive(Debug, Subcommand)]
-#[expect(clippy::large_enum_variant, reason = "there is one, once")]
 pub enum Command {
     Compare(commands::compare::Args),
     Sweep(commands::sweep::Args),

@@ -134,7 +134,7 @@ fn a_capacity_is_found_below_what_computing_allows() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let capacity = ["capacity", "--p50", "20ms", "--arch", "epoll", "--from", "400", "--measure", "200ms"];
-    let limits = ["--precision", "30%", "--time-max", "60s", "--output", "here"];
+    let limits = ["--precision", "30%", "--time-max", "15s", "--output", "here"];
     let out = text(&run(folder.path(), &[&capacity[..], &limits, SMALL].concat(), &[0, 3]).stdout);
     assert!(out.contains("Highest rate with p50 <= 20ms: 10 connections"), "{out}");
     let again = text(&run(folder.path(), &["report", "here"], &[0]).stdout);

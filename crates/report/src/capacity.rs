@@ -122,7 +122,7 @@ fn row(run: &Run, question: &Question, pursuit: &Pursuit<'_>) -> Row {
         let below = met().filter(|(rate, _)| *rate <= interval.high);
         below.max_by(|a, b| a.0.total_cmp(&b.0)).iter().for_each(|(_, response)| histogram.merge(response));
     }
-    let failed = records().filter(|record| record.load.is_none());
+    let mut failed = records().filter(|record| record.load.is_none());
     Row {
         architecture: first.architecture.to_string(),
         workload: Workload { rate_per_s: None, ..first.workload.clone() },
@@ -135,7 +135,7 @@ fn row(run: &Run, question: &Question, pursuit: &Pursuit<'_>) -> Row {
         probes: Probes::of(pursuit),
         ended: pursuit.ended,
         impossible: first.impossible.clone(),
-        failure: failed.last().map(|record| record.verdict.reason.clone()),
+        failure: failed.next_back().map(|record| record.verdict.reason.clone()),
     }
 }
 
