@@ -194,22 +194,15 @@ impl Pursuit<'_> {
         count(Probe::UnmetByTheClient) > count(Probe::Unmet)
     }
 
-    fn end(&self, question: &Question, is_time_over: bool) -> Option<Ended> {
+    fn end(&self, is_time_over: bool) -> Option<Ended> {
         let failed = self.probes.iter().rev().take_while(|(_, probe)| *probe == Probe::Failed).count();
-        if !self.first.impossible.is_empty() {
-            return Some(Ended::Impossible);
-        }
         match self.search.end() {
-            Some(End::AllMet) => return Some(Ended::AllMet),
-            Some(End::NoneMet) => return Some(Ended::NoneMet),
-            None => {}
-        }
-        debug_assert!(question.precision > 0.0);
-        match () {
-            () if failed >= FAILURES_MAX => Some(Ended::Failed),
-            () if self.search.is_precise() => Some(Ended::Precise),
-            () if is_time_over => Some(Ended::Time),
-            () => None,
+            _ if !self.first.impossible.is_empty() => Some(Ended::Impossible),
+            Some(End::AllMet) => Some(Ended::AllMet),
+            Some(End::NoneMet) => Some(Ended::NoneMet),
+            None if failed >= FAILURES_MAX => Some(Ended::Failed),
+            None if self.search.is_precise() => Some(Ended::Precise),
+            None => is_time_over.then_some(Ended::Time),
         }
     }
 }
@@ -233,7 +226,7 @@ pub fn pursuits<'a>(header: &'a RunHeader, question: &Question, findings: &[Find
             }
         }
         let pursuit = Pursuit { first, probes, search, ended: None };
-        Pursuit { ended: pursuit.end(question, is_time_over), ..pursuit }
+        Pursuit { ended: pursuit.end(is_time_over), ..pursuit }
     };
     header.trials.iter().map(of).collect()
 }
@@ -252,4 +245,154 @@ pub fn next(header: &RunHeader, question: &Question, findings: &[Finding]) -> Op
     let measure_ns = question.measure_ns(pursuit.first.workload.phases.measure_ns, rate_per_s);
     let index = round as u32 * searches + pursuit.first.index;
     Some(plan::probe(pursuit.first, header.seed, index, round as u32, rate_per_s, measure_ns))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::course::{self, Course};
+    use crate::experiment::List;
+    use crate::units::Rate;
+
+    fn question() -> Question {
+        Question {
+            limits: vec![Limit { quantile: 0.99, max_ns: 1_000_000 }, Limit { quantile: 0.999, max_ns: 5_000_000 }],
+            from_per_s: 1_000.0,
+            most_per_s: 1e6,
+            precision: 0.05,
+            time_max_ns: 3_600_000_000_000,
+        }
+    }
+
+    fn header(question: Question) -> RunHeader {
+        let mut experiment = crate::presets::find("smoke").unwrap().experiment();
+        experiment.architectures.0 = ["epoll", "mt", "poll"].map(|name| name.parse().unwrap()).to_vec();
+        experiment.workload.connections.0.truncate(1);
+        experiment.workload.rate = Some(List(vec![Rate(question.from_per_s)]));
+        experiment.repeats = std::num::NonZeroU32::MIN;
+        let plan = crate::plan::plan(&experiment, &crate::host::Host::this()).unwrap();
+        RunHeader { course: Course::Capacity(question), ..RunHeader::made_up(plan) }
+    }
+
+    /// Searches where `probe` says of (architecture, rate) what each trial says, and each takes a second.
+    fn search(header: &RunHeader, probe: impl Fn(&str, f64) -> Probe) -> Vec<Finding> {
+        let mut findings: Vec<Finding> = Vec::new();
+        while let Some(trial) = course::next(header, &findings) {
+            assert!(findings.len() < 1_000, "it does not end");
+            assert!(findings.iter().all(|finding| finding.index != trial.index), "a number is given once");
+            let rate_per_s = trial.workload.rate_per_s;
+            assert_eq!(trial.load.rate_per_s, rate_per_s);
+            let probe = probe(&trial.architecture.to_string(), rate_per_s.unwrap());
+            findings.push(Finding {
+                index: trial.index,
+                rate_per_s,
+                elapsed_ns: 1_000_000_000,
+                is_past: false,
+                probe: Some(probe),
+            });
+        }
+        findings
+    }
+
+    fn of<'a>(pursuits: &'a [Pursuit<'a>], name: &str) -> &'a Pursuit<'a> {
+        pursuits.iter().find(|pursuit| pursuit.first.architecture.to_string() == name).unwrap()
+    }
+
+    #[test]
+    fn each_architecture_s_capacity_is_found_and_they_take_turns() {
+        let header = header(question());
+        let findings = search(&header, |name, rate| {
+            if rate <= if name == "epoll" { 40_000.0 } else { 700.0 } { Probe::Met } else { Probe::Unmet }
+        });
+        let pursuits = pursuits(&header, &question(), &findings);
+        for (name, capacity) in [("epoll", 40_000.0), ("mt", 700.0), ("poll", 700.0)] {
+            let pursuit = of(&pursuits, name);
+            assert_eq!(pursuit.ended, Some(Ended::Precise));
+            let Some(Answer::Server { interval, .. }) = pursuit.answer() else { panic!("{:?}", pursuit.answer()) };
+            assert!(interval.low <= capacity && capacity <= interval.high, "{name}: {interval:?}");
+        }
+        for (round, three) in findings.chunks(3).take(8).enumerate() {
+            let mut of_round: Vec<u32> = three.iter().map(|finding| finding.index).collect();
+            of_round.sort_unstable();
+            let first = 3 * round as u32;
+            assert_eq!(of_round, [first, first + 1, first + 2], "each once in a round");
+        }
+        let order = |round: usize| findings[3 * round..3 * round + 3].iter().map(|it| it.index % 3).collect::<Vec<_>>();
+        assert!((1..8).any(|round| order(round) != order(0)), "in changing order");
+    }
+
+    #[test]
+    fn what_is_next_depends_on_what_is_finished_alone() {
+        let header = header(question());
+        let findings = search(&header, |_, rate| if rate <= 5_000.0 { Probe::Met } else { Probe::Unmet });
+        for (at, finding) in findings.iter().enumerate() {
+            let mut stored = findings[..at].to_vec();
+            // As the store gives them.
+            stored.sort_by_key(|finding| finding.index);
+            let next = course::next(&header, &stored).unwrap();
+            assert_eq!((next.index, next.workload.rate_per_s), (finding.index, finding.rate_per_s), "{at}");
+        }
+    }
+
+    #[test]
+    fn a_client_that_gives_out_bounds_what_is_known() {
+        let header = header(question());
+        let findings = search(&header, |name, rate| match name {
+            _ if rate <= 9_000.0 => Probe::Met,
+            "mt" => Probe::UnmetByTheClient,
+            _ => Probe::Unmet,
+        });
+        let pursuits = pursuits(&header, &question(), &findings);
+        let Some(Answer::AtLeast { rate_per_s, client: true }) = of(&pursuits, "mt").answer() else {
+            panic!("{:?}", of(&pursuits, "mt").answer())
+        };
+        assert!((8_000.0..=9_000.0).contains(&rate_per_s), "{rate_per_s}");
+        assert!(matches!(of(&pursuits, "epoll").answer(), Some(Answer::Server { .. })));
+    }
+
+    #[test]
+    fn searches_end_when_time_is_over_or_nothing_comes_of_them() {
+        let short = Question { time_max_ns: 10_000_000_000, ..question() };
+        let header = header(short.clone());
+        let findings = search(&header, |name, _| if name == "mt" { Probe::Failed } else { Probe::Met });
+        assert_eq!(findings.len(), 10, "of a second each");
+        let pursuits = pursuits(&header, &short, &findings);
+        assert_eq!(of(&pursuits, "mt").ended, Some(Ended::Failed));
+        assert_eq!(of(&pursuits, "mt").answer(), None);
+        assert_eq!(of(&pursuits, "epoll").ended, Some(Ended::Time));
+        let Some(Answer::AtLeast { rate_per_s, client: false }) = of(&pursuits, "epoll").answer() else {
+            panic!("{:?}", of(&pursuits, "epoll").answer())
+        };
+        assert!(rate_per_s >= 4_000.0, "what it met");
+    }
+
+    #[test]
+    fn a_spoilt_probe_is_made_again() {
+        let header = header(question());
+        let count = std::cell::Cell::new(0);
+        let findings = search(&header, |_, rate| {
+            count.set(count.get() + 1);
+            match count.get() % 3 {
+                0 => Probe::Spoilt,
+                _ if rate <= 5_000.0 => Probe::Met,
+                _ => Probe::Unmet,
+            }
+        });
+        for pursuit in pursuits(&header, &question(), &findings) {
+            let Some(Answer::Server { interval, .. }) = pursuit.answer() else { panic!("{:?}", pursuit.answer()) };
+            assert!(interval.low <= 5_000.0 && 5_000.0 <= interval.high, "{interval:?}");
+        }
+    }
+
+    #[test]
+    fn a_probe_measures_long_enough_for_its_quantiles() {
+        let second = 1_000_000_000;
+        let p99 = Question { limits: vec![question().limits[0]], ..question() };
+        assert_eq!(p99.measure_ns(second, 10_000.0), second);
+        let half = p99.measure_ns(second, 500.0).abs_diff(2 * second);
+        assert!(half < 1_000, "1000 requests, ten of them slower");
+        assert_eq!(p99.measure_ns(second, 10.0), 10 * second, "but no longer than that");
+        assert_eq!(question().limits.iter().map(Limit::name).collect::<Vec<_>>(), ["p99", "p99.9"]);
+        assert_eq!(question().limits[0].to_string(), "p99 <= 1ms");
+    }
 }
