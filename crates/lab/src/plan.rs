@@ -71,6 +71,15 @@ impl Plan {
     pub fn duration_ns(&self) -> u64 {
         self.trials.iter().filter(|trial| trial.impossible.is_empty()).map(duration_ns).sum()
     }
+
+    /// The same in order of rates: each is finished, with all its repeats, before the next begins, and its trials are in the
+    /// order that was drawn.
+    pub fn by_rate(mut self) -> Self {
+        let rate = |trial: &Trial| trial.workload.rate_per_s.unwrap_or(f64::INFINITY);
+        self.trials.sort_by(|a, b| rate(a).total_cmp(&rate(b)));
+        (0..).zip(&mut self.trials).for_each(|(index, trial)| trial.index = index);
+        self
+    }
 }
 
 /// How long a trial will take, roughly, in nanoseconds.
@@ -300,6 +309,25 @@ fn clients(experiment: &Experiment, placement: &placement::Placement, workload: 
         None if workload.is_closed() => (placement.client.len() as u32).clamp(1, workload.connections),
         None => 1,
     }
+}
+
+/// A trial as `first`, at another rate, measured for another time, and of a schedule of its own.
+pub fn probe(first: &Trial, seed: u64, index: u32, repeat: u32, rate_per_s: f64, measure_ns: u64) -> Trial {
+    let mut probe = Trial { index, repeat, ..first.clone() };
+    for rate in [&mut probe.workload.rate_per_s, &mut probe.load.rate_per_s] {
+        *rate = Some(rate_per_s);
+    }
+    for phases in [&mut probe.workload.phases, &mut probe.load.phases] {
+        phases.measure_ns = measure_ns;
+    }
+    probe.load.seed = trial_seed(seed, &probe.workload, repeat);
+    probe
+}
+
+/// The highest rate at which the requests of a trial as `trial` fit into half of the memory that `host` has available.
+pub fn rate_max_per_s(trial: &Trial, host: &Host) -> f64 {
+    let bytes_per_rate = BYTES_PER_REQUEST as f64 * trial.workload.phases.sending_ns() as f64 / 1e9;
+    host.memory_bytes as f64 / 2.0 / bytes_per_rate
 }
 
 /// Looks for the program of each command: a name that is mistyped is found before anything starts.

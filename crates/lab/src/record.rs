@@ -8,6 +8,7 @@ use server::{ServerCounters, Subject, Work};
 use wire::ServiceSpec;
 
 use crate::contender::Contender;
+use crate::course::Course;
 use crate::transport::Transport;
 
 /// The traffic of one trial.
@@ -73,6 +74,16 @@ pub struct Trial {
     pub load: LoadConfig,
     /// Why this trial cannot run on this host; empty when it can.
     pub impossible: Vec<String>,
+}
+
+impl Trial {
+    /// Whether another is of the same architecture under the same traffic, at this rate or another.
+    pub fn is_alike_but_for_the_rate(&self, other: &Self) -> bool {
+        let accept = |trial: &Self| trial.serve.ours().map(|serve| serve.accept);
+        let mut workload = other.workload.clone();
+        workload.rate_per_s = self.workload.rate_per_s;
+        self.architecture == other.architecture && accept(self) == accept(other) && self.workload == workload
+    }
 }
 
 /// One finished trial.
@@ -207,12 +218,34 @@ pub struct RunHeader {
     pub experiment: String,
     /// Seed of everything random.
     pub seed: u64,
-    /// The trials in order.
+    /// The trials in order; of a search, the first probe of each.
     pub trials: Vec<Trial>,
+    /// How the run goes through them.
+    #[serde(default, skip_serializing_if = "Course::is_whole")]
+    pub course: Course,
     /// Facts of the host, by name, as text.
     pub host: std::collections::BTreeMap<String, String>,
     /// Where the server and the client were placed, in a sentence.
     pub placement: String,
+}
+
+#[cfg(test)]
+impl RunHeader {
+    /// Of a plan, with nothing known of the host.
+    pub(crate) fn made_up(plan: crate::plan::Plan) -> Self {
+        Self {
+            name: "x".into(),
+            muxbench: "0".into(),
+            command: vec!["muxbench".into()],
+            started_at: "2026-01-01T00:00:00Z".into(),
+            experiment: plan.experiment,
+            seed: plan.seed,
+            trials: plan.trials,
+            course: Course::Whole,
+            host: Default::default(),
+            placement: plan.placement,
+        }
+    }
 }
 
 /// A run read back from its store.

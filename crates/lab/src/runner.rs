@@ -14,6 +14,7 @@ use server::{ServerCounters, Snapshot, Subject};
 use wire::Address;
 
 use crate::child::Child;
+use crate::course::{self, Finding};
 use crate::idle::Holders;
 use crate::record::{RunHeader, Trial, TrialRecord, Verdict};
 use crate::store::Store;
@@ -58,6 +59,11 @@ pub enum Event<'a> {
         /// It.
         record: &'a TrialRecord,
     },
+    /// A planned trial will not be run, for lower rates were past saturation.
+    LeftOut {
+        /// It.
+        trial: &'a Trial,
+    },
 }
 
 /// What a `load` process is told.
@@ -72,13 +78,13 @@ pub struct LoadOrder {
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// All trials that can run here have.
+    /// All trials that can run here have, or those that the run's course asks for.
     Complete,
     /// It was stopped.
     Stopped,
 }
 
-/// Runs every trial of `header` that can run here and is not in `done`.
+/// Runs the trials of `header` that can run here and are not in `done`, as its course has it.
 ///
 /// # Errors
 /// When a trial cannot be committed. A trial that goes wrong is committed as failed, and the run goes on.
@@ -89,8 +95,10 @@ pub fn run(
     options: &Options<'_>,
     on_event: &mut dyn FnMut(Event<'_>),
 ) -> anyhow::Result<Ended> {
-    let is_done = |trial: &Trial| done.iter().any(|record| record.trial.index == trial.index);
-    for trial in header.trials.iter().filter(|trial| trial.impossible.is_empty() && !is_done(trial)) {
+    let mut findings: Vec<Finding> = done.iter().map(|record| Finding::of(record, &header.course)).collect();
+    let mut left_out = course::left_out(header, &findings);
+    while let Some(trial) = course::next(header, &findings) {
+        let trial = &trial;
         if options.stop.load(Relaxed) {
             return Ok(Ended::Stopped);
         }
@@ -142,7 +150,14 @@ pub fn run(
             verdict,
         };
         store.commit(&record)?;
+        findings.push(Finding::of(&record, &header.course));
         on_event(Event::Finished { record: &record });
+        let left_out_now = course::left_out(header, &findings);
+        for trial in header.trials.iter().filter(|it| left_out_now.contains(&it.index) && !left_out.contains(&it.index))
+        {
+            on_event(Event::LeftOut { trial });
+        }
+        left_out = left_out_now;
     }
     Ok(Ended::Complete)
 }

@@ -76,6 +76,10 @@ pub struct LoadReport {
     pub completed: u64,
     /// Responses completed inside the window, a second.
     pub rate_achieved_per_s: f64,
+    /// How many of them in each of [`PARTS`] equal parts of the window; `None` in a closed loop, which has its own, and in runs
+    /// stored before this was counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completed_by_part: Option<[u64; PARTS]>,
     /// Requests sent inside the window, a second.
     pub rate_sent_per_s: f64,
     /// Requests sent and not answered.

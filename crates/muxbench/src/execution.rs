@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, anyhow, bail};
+use lab::capacity::{Answer, Pursuit};
+use lab::course::{self, Course, Finding};
 use lab::experiment::Experiment;
 use lab::host::{Host, differences};
 use lab::plan::{Plan, plan};
-use lab::record::{Run, RunHeader, Trial, VerdictKind};
+use lab::record::{Run, RunHeader, Trial, TrialRecord, VerdictKind};
 use lab::runner::{self, Ended};
 use lab::store::{self, Store};
 
@@ -34,7 +36,7 @@ pub struct ExecutionArgs {
     /// Start the commands that the experiment's `exec` tables name; without it they are only shown
     #[arg(long)]
     allow_exec: bool,
-    /// Exit with 3 unless every trial is valid
+    /// Exit with 3 unless every trial is valid; of a sweep, valid or past saturation; of a search, every capacity precise
     #[arg(long)]
     strict: bool,
     /// Say why: system calls, events, switches and CPU a request, and what sets each architecture apart from the best
@@ -53,6 +55,11 @@ impl ExecutionArgs {
     pub fn is_resume(&self) -> bool {
         self.resume.is_some()
     }
+
+    /// Whether it is to be said why.
+    pub fn explains(&self) -> bool {
+        self.explain
+    }
 }
 
 /// Plans `experiment` for this host.
@@ -70,9 +77,21 @@ pub fn plan_here(experiment: &Experiment) -> anyhow::Result<(Plan, Host)> {
 /// # Errors
 /// When nothing of it can be run here, or it cannot be stored.
 pub fn start(experiment: &Experiment, args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
-    let (folder, store, header) = begin(experiment, args.output.as_deref(), args.allow_exec)?;
+    start_as(experiment, args, |plan, _| Ok((plan, Course::Whole))).map(|(code, _)| code)
+}
+
+/// Runs an experiment, in what order and how far is for `course` to say, from the beginning. The folder of the run too.
+///
+/// # Errors
+/// When nothing of it can be run here, or it cannot be stored.
+pub fn start_as(
+    experiment: &Experiment,
+    args: &ExecutionArgs,
+    course: impl FnOnce(Plan, &Host) -> anyhow::Result<(Plan, Course)>,
+) -> anyhow::Result<(ExitCode, PathBuf)> {
+    let (folder, store, header) = begin(experiment, args.output.as_deref(), args.allow_exec, course)?;
     let (run, ended) = execute(&folder, store, &header, &[], args.quiet)?;
-    show(&folder, &run, ended, args)
+    Ok((show(&folder, &run, ended, args)?, folder))
 }
 
 /// Runs an experiment in `folder`, or what an earlier call left of it.
@@ -81,7 +100,8 @@ pub fn start(experiment: &Experiment, args: &ExecutionArgs) -> anyhow::Result<Ex
 /// When nothing of it can be run here, or it cannot be stored, or another process is at it.
 pub fn complete(experiment: &Experiment, folder: &Path, quiet: bool) -> anyhow::Result<(Run, Ended)> {
     if !folder.join("run.json").exists() {
-        let (folder, store, header) = begin(experiment, Some(folder), false)?;
+        let whole = |plan, _: &Host| Ok((plan, Course::Whole));
+        let (folder, store, header) = begin(experiment, Some(folder), false, whole)?;
         return execute(&folder, store, &header, &[], quiet);
     }
     let (store, run) = Store::resume(folder)?;
@@ -101,9 +121,11 @@ fn begin(
     experiment: &Experiment,
     output: Option<&Path>,
     allow_exec: bool,
+    course: impl FnOnce(Plan, &Host) -> anyhow::Result<(Plan, Course)>,
 ) -> anyhow::Result<(PathBuf, Store, RunHeader)> {
     experiment.check().map_err(anyhow::Error::msg)?;
     let (plan, host) = plan_here(experiment)?;
+    let (plan, course) = course(plan, &host)?;
     if let Some(trial) = plan.trials.first().filter(|_| plan.trials.iter().all(|trial| !trial.impossible.is_empty())) {
         bail!("nothing of this can be run here:\n{}", trial.impossible.join("\n"));
     }
@@ -122,6 +144,7 @@ fn begin(
         experiment: plan.experiment,
         seed: plan.seed,
         trials: plan.trials,
+        course,
         host: host.facts,
         placement: plan.placement,
     };
@@ -134,11 +157,29 @@ fn begin(
 /// # Errors
 /// When there is none, or another process is at it.
 pub fn resume(args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
-    let folder = match args.resume.clone().flatten() {
-        Some(folder) => folder,
-        None => store::latest(Path::new("results"))?,
-    };
-    let (store, run) = Store::resume(&folder)?;
+    resume_in(&folder_to_resume(args)?, args)
+}
+
+/// The folder of the run that is to be finished.
+///
+/// # Errors
+/// When none is named, and there is none.
+pub fn folder_to_resume(args: &ExecutionArgs) -> anyhow::Result<PathBuf> {
+    match args.resume.clone().flatten() {
+        Some(folder) => Ok(folder),
+        None => store::latest(Path::new("results")),
+    }
+}
+
+/// Finishes the run in a folder.
+///
+/// # Errors
+/// When there is none, or another process is at it.
+pub fn resume_in(folder: &Path, args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
+    let (store, run) = Store::resume(folder)?;
+    if args.explain && matches!(run.header.course, Course::Capacity(_)) {
+        bail!("--explain is of trials at one rate, and each probe of this search has its own; leave it out");
+    }
     allow_commands(&run.header.trials, args.allow_exec)?;
     if run.header.trials.iter().any(|trial| trial.serve.ours().is_some_and(|serve| serve.count_syscalls)) {
         // A trial that fails is not run again.
@@ -149,8 +190,8 @@ pub fn resume(args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
             "muxbench: this host differs from that of the run's beginning: {fact}: {before}, now {now}"
         );
     }
-    let (run, ended) = execute(&folder, store, &run.header, &run.records, args.quiet)?;
-    show(&folder, &run, ended, args)
+    let (run, ended) = execute(folder, store, &run.header, &run.records, args.quiet)?;
+    show(folder, &run, ended, args)
 }
 
 /// Shows the commands that an experiment names, which anything may be, before any of them is started.
@@ -180,17 +221,18 @@ fn execute(
     folder: &Path,
     store: Store,
     header: &RunHeader,
-    done: &[lab::record::TrialRecord],
+    done: &[TrialRecord],
     quiet: bool,
 ) -> anyhow::Result<(Run, Ended)> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, stop.clone()).context("cannot listen to signals")?;
     }
-    let is_done = |index| done.iter().any(|record| record.trial.index == index);
-    let to_run: Vec<_> =
-        header.trials.iter().filter(|trial| trial.impossible.is_empty() && !is_done(trial.index)).collect();
-    let mut progress = (!quiet).then(|| Progress::new(&to_run));
+    let findings: Vec<Finding> = done.iter().map(|record| Finding::of(record, &header.course)).collect();
+    let mut progress = (!quiet).then(|| match &header.course {
+        Course::Capacity(question) => Progress::of_search(question, &findings),
+        Course::Whole | Course::Sweep { .. } => Progress::new(&course::ahead(header, &findings)),
+    });
     let options = runner::Options {
         program: std::env::current_exe()
             .context("cannot find our own binary, which servers and clients are run from")?,
@@ -213,7 +255,7 @@ fn show(folder: &Path, run: &Run, ended: Ended, args: &ExecutionArgs) -> anyhow:
     if args.json {
         output::print_json(&report::json::of(run))?;
     } else {
-        output::print(&report::terminal::render(run, output::width()))?;
+        output::print(&report::render(run, output::width()))?;
         if args.explain {
             output::print(&format!("\n{}", report::explain::render(&report::Summary::of(run), output::width())))?;
         }
@@ -227,9 +269,29 @@ fn show(folder: &Path, run: &Run, ended: Ended, args: &ExecutionArgs) -> anyhow:
     if ended == Ended::Stopped {
         return Ok(stopped(&format!("muxbench run --resume {}", folder.display())));
     }
-    let valid = run.records.iter().filter(|record| record.verdict.kind == VerdictKind::Valid).count();
-    let needed = if args.strict { run.header.trials.len() } else { 1 };
-    Ok(if valid >= needed { ExitCode::SUCCESS } else { ExitCode::from(NO_VALID_TRIAL) })
+    Ok(if is_believable(&run, args.strict) { ExitCode::SUCCESS } else { ExitCode::from(NO_VALID_TRIAL) })
+}
+
+/// Whether there is a figure to be believed; with `strict`, whether all are. That a sweep's last steps are past saturation is
+/// what it looks for. A capacity is one only if the server bounds it.
+fn is_believable(run: &Run, strict: bool) -> bool {
+    let valid = |record: &&TrialRecord| record.verdict.kind == VerdictKind::Valid;
+    let findings = || run.records.iter().map(|record| Finding::of(record, &run.header.course)).collect::<Vec<_>>();
+    let count = run.records.iter().filter(valid).count();
+    match &run.header.course {
+        Course::Whole => count >= if strict { run.header.trials.len() } else { 1 },
+        Course::Sweep { .. } if strict => {
+            let past = run.records.iter().filter(|record| record.verdict.kind == VerdictKind::Saturated).count();
+            count > 0 && count + past + course::left_out(&run.header, &findings()).len() == run.header.trials.len()
+        }
+        Course::Sweep { .. } => count >= 1,
+        Course::Capacity(question) => {
+            let pursuits = lab::capacity::pursuits(&run.header, question, &findings());
+            let is_found = |it: &Pursuit<'_>| matches!(it.answer(), Some(Answer::Server { .. }));
+            let is_precise = |it: &Pursuit<'_>| is_found(it) && it.ended == Some(lab::capacity::Ended::Precise);
+            if strict { pursuits.iter().all(is_precise) } else { pursuits.iter().any(|it| it.answer().is_some()) }
+        }
+    }
 }
 
 /// What a command that a signal stopped says and ends with.

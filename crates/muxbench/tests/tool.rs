@@ -794,8 +794,21 @@ fn a_client_with_other_sizes_is_found_out_before_the_ramp() {
 #[test]
 fn every_command_has_help_completions_and_a_manual_page() {
     let folder = tempfile::tempdir().unwrap();
-    let commands =
-        ["compare", "calibrate", "run", "plan", "report", "list", "doctor", "serve", "load", "completions", "man"];
+    let commands = [
+        "compare",
+        "sweep",
+        "capacity",
+        "calibrate",
+        "run",
+        "plan",
+        "report",
+        "list",
+        "doctor",
+        "serve",
+        "load",
+        "completions",
+        "man",
+    ];
     let help = text(&run(folder.path(), &["--help"], 0).stdout);
     for command in commands {
         assert!(help.contains(command));

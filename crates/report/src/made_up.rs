@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use lab::capacity::{Limit, Question};
+use lab::course::{self, Course, Finding};
 use lab::record::{Bound, Check, Run, RunHeader, Trial, TrialRecord, Verdict, VerdictKind, Workload};
 use load::config::{Choice, KvTraffic, LoadConfig, Pacing, Phases, Roles, Schedule, Think, Transport};
 use load::interface::Hardware;
@@ -92,6 +94,7 @@ fn record(trial: &Trial, service_ns: u64, verdict: VerdictKind, reason: &str) ->
             sent: 200,
             completed: 200,
             rate_achieved_per_s: 199.0,
+            completed_by_part: None,
             rate_sent_per_s: 200.0,
             outstanding: Outstanding::default(),
             errors: Errors::default(),
@@ -184,6 +187,7 @@ pub(crate) fn run() -> Run {
             experiment: "made-up".into(),
             seed: 1,
             trials,
+            course: Course::Whole,
             host: BTreeMap::from([
                 ("cpu".into(), "A Processor".into()),
                 ("kernel".into(), "6.1 #1".into()),
@@ -193,6 +197,79 @@ pub(crate) fn run() -> Run {
         },
         records,
     }
+}
+
+/// A sweep of two architectures over five rates: `epoll` is saturated at the last, `mt` from the third on, so that its last
+/// is not run. At one rate `epoll` had errors.
+pub(crate) fn sweep_run() -> Run {
+    let mut run = run();
+    run.header.trials.clear();
+    run.records.clear();
+    run.header.experiment = "sweep".into();
+    run.header.course = Course::Sweep { past: Some(2) };
+    for step in 1..=5u32 {
+        for (architecture, last) in [("epoll", 4), ("mt", 2)] {
+            let rate = f64::from(step) * 10_000.0;
+            let mut trial = trial(run.header.trials.len() as u32, 0, architecture, 400);
+            (trial.workload.rate_per_s, trial.load.rate_per_s) = (Some(rate), Some(rate));
+            run.header.trials.push(trial.clone());
+            if step > last + 2 {
+                continue;
+            }
+            let (verdict, reason) =
+                if step > last { (VerdictKind::Saturated, "made up") } else { (VerdictKind::Valid, "") };
+            let service_ns = if step > last { 80_000_000 * u64::from(step) } else { 50_000 * u64::from(step) };
+            let mut record = record(&trial, service_ns, verdict, reason);
+            let load = record.load.as_mut().expect("it was made with one");
+            let achieved = rate.min(f64::from(last) * 11_000.0);
+            (load.rate_asked_per_s, load.rate_sent_per_s, load.rate_achieved_per_s) = (Some(rate), rate, achieved);
+            load.completed_by_part = Some(std::array::from_fn(|part| achieved as u64 / PARTS as u64 + part as u64));
+            if architecture == "epoll" && step == 5 {
+                load.errors.timeout = 20;
+            }
+            run.records.push(record);
+        }
+    }
+    run
+}
+
+/// Searches of three architectures: `epoll` is found, `mt` the client cannot drive far enough, `mp` cannot be run.
+pub(crate) fn capacity_run() -> Run {
+    let mut run = run();
+    run.header.trials.clear();
+    run.records.clear();
+    run.header.experiment = "capacity".into();
+    let question = Question {
+        limits: vec![Limit { quantile: 0.99, max_ns: 1_000_000 }],
+        from_per_s: 1_000.0,
+        most_per_s: 1_000_000.0,
+        precision: 0.05,
+        time_max_ns: 600_000_000_000,
+    };
+    run.header.course = Course::Capacity(question);
+    for (index, architecture) in ["epoll", "mt", "mp"].into_iter().enumerate() {
+        let mut first = trial(index as u32, 0, architecture, 400);
+        (first.workload.rate_per_s, first.load.rate_per_s) = (Some(1_000.0), Some(1_000.0));
+        if architecture == "mp" {
+            first.impossible = vec!["workload.connections: made up".into()];
+        }
+        run.header.trials.push(first);
+    }
+    let mut findings = Vec::new();
+    while let Some(probe) = course::next(&run.header, &findings) {
+        let rate = probe.workload.rate_per_s.expect("a probe has one");
+        let (most, beyond) = match probe.architecture.to_string().as_str() {
+            "epoll" => (8_200.0, VerdictKind::Saturated),
+            _ => (21_000.0, VerdictKind::ClientLimited),
+        };
+        let (service_ns, verdict) = if rate <= most { (700_000, VerdictKind::Valid) } else { (9_000_000, beyond) };
+        let mut record = record(&probe, service_ns, verdict, "");
+        let load = record.load.as_mut().expect("it was made with one");
+        (load.rate_asked_per_s, load.rate_achieved_per_s) = (Some(rate), rate.min(most));
+        findings.push(Finding::of(&record, &run.header.course));
+        run.records.push(record);
+    }
+    run
 }
 
 /// Some of kawai2006's matrix: two workloads of Table 3 and one of Table 4, one repeat of its architectures. `poll` is

@@ -1,5 +1,6 @@
 //! The figures of each architecture under each workload: histograms merged over repeats, percentiles never averaged.
 
+use lab::course::{self, Finding};
 use lab::record::{Run, Trial, TrialRecord, Verdict, VerdictKind, Workload};
 use lab::units::{Share, Size, Sizes, Think, Work};
 use load::config::{Choice, Schedule};
@@ -168,7 +169,9 @@ impl Summary {
             }
         }
         workloads.sort_by(|a, b| order(a, b));
-        let comparisons: Vec<Comparison> = workloads.into_iter().map(|workload| comparison(run, workload)).collect();
+        let left_out = left_out(run);
+        let comparisons: Vec<Comparison> =
+            workloads.into_iter().map(|workload| comparison(run, workload, &left_out)).collect();
         let ranked = comparisons.iter().flat_map(|comparison| &comparison.rows).filter(|row| row.is_ranked());
         let repeats = ranked.map(|row| row.repeats_valid).min().filter(|&repeats| repeats >= 2);
         Self {
@@ -182,7 +185,7 @@ impl Summary {
     }
 }
 
-fn comparison(run: &Run, workload: &Workload) -> Comparison {
+fn comparison(run: &Run, workload: &Workload, left_out: &[u32]) -> Comparison {
     let trials: Vec<_> = run.header.trials.iter().filter(|trial| trial.workload == *workload).collect();
     let key = |trial: &Trial| (trial.architecture.to_string(), trial.serve.ours().map(|serve| serve.accept));
     let mut architectures: Vec<(String, Option<Accept>)> = Vec::new();
@@ -200,7 +203,7 @@ fn comparison(run: &Run, workload: &Workload) -> Comparison {
             let usual = these.clone().all(|trial| trial.serve.ours().is_none_or(is_usual));
             let record = |index| run.records.iter().find(|record: &&TrialRecord| record.trial.index == index);
             let records: Vec<_> = these.clone().filter_map(|trial| record(trial.index)).collect();
-            let missing = missing(these.copied(), &records);
+            let missing = missing(these.copied(), &records, left_out);
             let row = row(architecture.0, &records, missing, run.header.seed);
             Row { accept: architecture.1, accepts_as_usual: usual, ..row }
         })
@@ -219,10 +222,24 @@ pub(crate) fn order(a: &Workload, b: &Workload) -> std::cmp::Ordering {
         .then(a.rate_per_s.unwrap_or(f64::INFINITY).total_cmp(&b.rate_per_s.unwrap_or(f64::INFINITY)))
 }
 
-/// Why there are no records of some trials; a reason that several share is said once.
-pub(crate) fn missing<'a>(trials: impl Iterator<Item = &'a Trial>, records: &[&TrialRecord]) -> Vec<String> {
+/// The trials of a sweep that are not to be run, for lower rates were past saturation.
+pub(crate) fn left_out(run: &Run) -> Vec<u32> {
+    let findings: Vec<Finding> = run.records.iter().map(|record| Finding::of(record, &run.header.course)).collect();
+    course::left_out(&run.header, &findings)
+}
+
+/// Why a step of a sweep was not run.
+pub(crate) const LEFT_OUT: &str = "not run, for the steps before were past saturation or the client's limit";
+
+/// Why there are no records of some trials, of which those of a sweep are left out; a reason that several share is said once.
+pub(crate) fn missing<'a>(
+    trials: impl Iterator<Item = &'a Trial>,
+    records: &[&TrialRecord],
+    left_out: &[u32],
+) -> Vec<String> {
     let is_done = |trial: &&Trial| records.iter().any(|record| record.trial.index == trial.index);
     let reasons = trials.filter(|trial| !is_done(trial)).map(|trial| match trial.impossible.as_slice() {
+        [] if left_out.contains(&trial.index) => LEFT_OUT.to_owned(),
         [] => "not run yet".to_owned(),
         reasons => reasons.join("; "),
     });

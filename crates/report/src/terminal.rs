@@ -1,5 +1,6 @@
 //! Tables for a terminal.
 
+use lab::course::Course;
 use lab::record::Run;
 use lab::transport::Transport;
 use load::interface::Hardware;
@@ -231,10 +232,27 @@ fn kernel(rows: &[Row], width: usize) -> Vec<String> {
 
 /// How the figures came to be.
 fn about(run: &Run, summary: &Summary) -> String {
+    let coverage = format::coverage(summary.interval_coverage);
+    format!(
+        "Service time runs from the request's write to the last byte of its response; \"vs best\" is {}, with {}{coverage}; \
+         p1 to p99 are of all repeats together.\n\
+         {NOTES_OF_MEMORY}\n{}",
+        summary.comparisons.first().map_or(summary.metric, |comparison| comparison.metric),
+        summary.interval_method,
+        host(run)
+    )
+}
+
+/// Where and with what a run was run.
+pub(crate) fn host(run: &Run) -> String {
     let header = &run.header;
     let fact = |name: &str| header.host.get(name).map_or("unknown", String::as_str);
     let kernel = fact("kernel").split_whitespace().next().unwrap_or("unknown");
     let possible = header.trials.iter().filter(|trial| trial.impossible.is_empty()).count();
+    let trials = match header.course {
+        Course::Capacity(_) => format!("{} trials", run.records.len()),
+        Course::Whole | Course::Sweep { .. } => format!("{} of {possible} trials", run.records.len()),
+    };
     let client = run.records.iter().find_map(|record| record.load.as_ref()).map_or_else(String::new, |load| {
         let pacing = load.pacing.map_or(String::new(), |pacing| format!(", pacing {}", format::name(&pacing)));
         format!("Client: {}{pacing}, clock {}.\n", format::name(&load.roles), load.clock.source)
@@ -244,21 +262,14 @@ fn about(run: &Run, summary: &Summary) -> String {
         _ if header.trials.iter().all(is_unix) => "none: requests and responses stay in the kernel, in Unix sockets",
         network => network,
     };
-    let coverage = format::coverage(summary.interval_coverage);
     format!(
-        "Service time runs from the request's write to the last byte of its response; \"vs best\" is {}, with {}{coverage}; \
-         p1 to p99 are of all repeats together.\n\
-         {NOTES_OF_MEMORY}\n\
-         Host: {}, Linux {kernel}, {}. Network: {}.\n\
+        "Host: {}, Linux {kernel}, {}. Network: {}.\n\
          {client}\
-         Run {} ({} of {possible} trials, seed {}), muxbench {}: {}",
-        summary.comparisons.first().map_or(summary.metric, |comparison| comparison.metric),
-        summary.interval_method,
+         Run {} ({trials}, seed {}), muxbench {}: {}",
         fact("cpu"),
         header.placement,
         network,
         header.name,
-        run.records.len(),
         header.seed,
         header.muxbench,
         header.command.join(" ")

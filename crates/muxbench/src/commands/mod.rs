@@ -1,6 +1,7 @@
 //! One file for each thing that muxbench can do: its flags, and how it is done.
 
 pub mod calibrate;
+pub mod capacity;
 pub mod compare;
 pub mod docs;
 #[cfg(target_os = "linux")]
@@ -13,6 +14,7 @@ pub mod report;
 pub mod reproduce;
 pub mod run;
 pub mod serve;
+pub mod sweep;
 mod target;
 mod url;
 
@@ -24,6 +26,8 @@ use crate::cli::Command;
 pub fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Compare(args) => compare::run(args),
+        Command::Sweep(args) => sweep::run(&args),
+        Command::Capacity(args) => capacity::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),

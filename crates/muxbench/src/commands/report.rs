@@ -8,6 +8,7 @@ use anyhow::{Context, bail};
 use clap::CommandFactory;
 use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
+use lab::course::Course;
 use lab::record::Run;
 use lab::{samples, store};
 use load::Sample;
@@ -77,6 +78,11 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
     };
     let run = store::read(&folder)?;
+    if args.explain && matches!(run.header.course, Course::Capacity(_)) {
+        bail!(
+            "--explain is of trials at one rate, and each probe of this search has its own; see `muxbench compare --explain`"
+        );
+    }
     if args.html.is_some() || args.figures.is_some() {
         if let Some(file) = &args.html {
             page(&run, file.clone().unwrap_or_else(|| folder.join("report.html")))?;
@@ -110,7 +116,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     } else if args.csv {
         output::print(&report::csv::of(&run)?)?;
     } else {
-        output::print(&report::terminal::render(&run, output::width()))?;
+        output::print(&report::render(&run, output::width()))?;
         if args.explain {
             output::print(&format!("\n{}", report::explain::render(&report::Summary::of(&run), output::width())))?;
         }
