@@ -21,6 +21,8 @@ use crate::units::{Cpus, Size};
 
 /// Descriptors that a process needs besides its connections'.
 const DESCRIPTORS_BESIDE: u64 = 64;
+/// Ports above those that only root may have.
+const PORTS_MAX: u64 = 65_535 - 1_023;
 /// Tasks that exist besides a server's.
 const TASKS_BESIDE: u64 = 256;
 /// Mappings of a stack: itself, and the guard below it.
@@ -91,7 +93,7 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
     for repeat in 0..experiment.repeats.get() {
         // All configurations once, in random order, then all once more: nothing is run in blocks.
         let mut round = Vec::new();
-        for connections in experiment.workload.connections.0.iter().map(|connections| connections.get()) {
+        for connections in experiment.workload.targets().iter().map(|targets| targets.get()) {
             for active in experiment.workload.active.0.iter().map(|share| share.0) {
                 for rate_per_s in rates(experiment) {
                     for architecture in &experiment.architectures.0 {
@@ -167,13 +169,17 @@ fn rates(experiment: &Experiment) -> Vec<Option<f64>> {
 
 fn workload(experiment: &Experiment, connections: u32, active: f64, rate_per_s: Option<f64>) -> Workload {
     let traffic = &experiment.workload;
-    let bytes = |size: Option<Size>| size.expect("`fixed` has sizes, as was checked").0;
+    let bytes = |size: Option<Size>| size.expect("it has sizes, as was checked").0;
     let (service, kv) = match traffic.service {
         Service::Fixed => {
             let (request_bytes, response_bytes) = (bytes(traffic.request), bytes(traffic.response));
             (ServiceSpec::Fixed { request_bytes, response_bytes }, None)
         }
         Service::Kv => (experiment.kv().service(), Some(experiment.kv().traffic())),
+        Service::Udp => {
+            let (request_bytes, response_bytes) = (bytes(traffic.request), bytes(traffic.response));
+            (ServiceSpec::Udp { ports: connections, request_bytes, response_bytes }, None)
+        }
     };
     Workload {
         service,
@@ -340,6 +346,7 @@ impl Answers {
 /// Every reason why a trial cannot be run on `host`.
 fn impossible(trial: &Trial, host: &Host, kernel: &mut Answers) -> Vec<String> {
     let connections = u64::from(trial.load.connections_and_idle());
+    let of_targets = if trial.workload.service.ports().is_some() { "ports" } else { "connections" };
     // Of somebody else's server only the client's needs are known, and that each connection takes a descriptor.
     let ours = trial.serve.ours();
     let mut reasons = Vec::new();
@@ -358,7 +365,7 @@ fn impossible(trial: &Trial, host: &Host, kernel: &mut Answers) -> Vec<String> {
                 return;
             }
             reasons.push(format!(
-                "workload.connections: {connections}{} needs {needed} {what}, {limit_name} is {limit}; lower it, or {remedy}",
+                "workload.{of_targets}: {connections}{} needs {needed} {what}, {limit_name} is {limit}; lower it, or {remedy}",
                 if trial.workload.idle > 0 { " (idle ones included)" } else { "" }
             ));
         }
@@ -366,9 +373,13 @@ fn impossible(trial: &Trial, host: &Host, kernel: &mut Answers) -> Vec<String> {
     let of_accept = ours.map_or(0, |serve| serve.accept.descriptors(serve.architecture.model, workers));
     let descriptors = connections.max(of_accept) + DESCRIPTORS_BESIDE;
     need("descriptors", descriptors, host.descriptors_max, "the hard limit", "raise the limit (ulimit -Hn)");
-    // A Unix socket's client has no port.
-    let ports = if trial.workload.transport == Transport::Unix { 0 } else { connections };
+    // A Unix socket's client has no port, one of datagrams has one for all of the server's, ...
+    let has_ports = trial.workload.transport != Transport::Unix && trial.workload.service.ports().is_none();
+    let ports = if has_ports { connections } else { 0 };
     need("ports", ports, host.ports, "the number of ports to one address", "widen net.ipv4.ip_local_port_range");
+    // ... which are the host's.
+    let listened = u64::from(trial.workload.service.ports().unwrap_or(0));
+    need("ports to listen on", listened, PORTS_MAX, "the number of ports of an address", "see active");
     let (tasks_max, tasks_limit) = &host.tasks_max;
     match per_connection {
         PerConnection::Nothing => {}
@@ -428,8 +439,8 @@ fn impossible(trial: &Trial, host: &Host, kernel: &mut Answers) -> Vec<String> {
         .saturating_add(connections.max(workers) * bytes_per_connection(per_connection));
     if memory_bytes > host.memory_bytes {
         reasons.push(format!(
-            "workload: {requests} requests over {connections} connections need {} MiB of memory, {} MiB are available; \
-             lower workload.connections, {}phases.measure",
+            "workload: {requests} requests over {connections} {of_targets} need {} MiB of memory, {} MiB are available; \
+             lower workload.{of_targets}, {}phases.measure",
             memory_bytes >> 20,
             host.memory_bytes >> 20,
             if trial.workload.is_closed() { "or " } else { "workload.rate or " }

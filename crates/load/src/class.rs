@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 use crate::report::Errors;
 
-/// The classes of httperf, two of size, and two of what a service may answer.
+/// The classes of httperf, two of size, two of what a service may answer, and one of datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Class {
@@ -28,13 +28,15 @@ pub enum Class {
     Miss,
     /// The service answered that it cannot do what it was asked.
     Rejected,
+    /// ICMP says that a datagram did not get to a port.
+    Unreachable,
     /// Any other system error.
     Other,
 }
 
 impl Class {
     /// Every class; the one at `at` is `at + 1` as a number, and 0 is none.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Timeout,
         Self::Refused,
         Self::Reset,
@@ -44,6 +46,7 @@ impl Class {
         Self::Wrong,
         Self::Miss,
         Self::Rejected,
+        Self::Unreachable,
         Self::Other,
     ];
 
@@ -84,6 +87,7 @@ impl Errors {
             Class::Wrong => &mut self.wrong,
             Class::Miss => &mut self.miss,
             Class::Rejected => &mut self.rejected,
+            Class::Unreachable => &mut self.unreachable,
             Class::Other => &mut self.other,
         };
         *counter += count;

@@ -11,6 +11,7 @@
 //! - `stamps`: the kernel's timestamps; [`interface`]: the interface that requests leave by
 //! - `summary`: from records to samples and figures
 //! - `closed`: the closed loop; `worker`: one thread of it
+//! - `datagrams`: the open loop over datagrams, which are matched by id
 //! - `speak`: what is asked of a service, and what comes back; `prepare`: what must be answered before all else
 //! - [`cost`]: what a request costs the client
 //! - [`reflector`]: a server that holds each response for a known time, to calibrate the client against
@@ -21,6 +22,7 @@ mod closed;
 pub mod config;
 mod connect;
 pub mod cost;
+mod datagrams;
 pub mod error;
 pub mod interface;
 mod open;

@@ -95,6 +95,9 @@ pub struct LoadReport {
     /// What only a closed loop has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed: Option<ClosedReport>,
+    /// What only datagrams have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub datagrams: Option<DatagramReport>,
     /// What the kernel's timestamps say; `None` when they were not asked for.
     pub kernel: Option<KernelReport>,
     /// User memory the client set aside per connection, in bytes (connection state, not samples).
@@ -132,6 +135,23 @@ pub struct ClosedReport {
     pub cpus: u32,
     /// Mean time to think, in nanoseconds.
     pub think_ns: u64,
+}
+
+/// What only datagrams have: what became of requests of the window, beside those that are in [`Errors`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DatagramReport {
+    /// Ports of the server, each of which answered before the ramp.
+    pub ports: u32,
+    /// Requests that were sent, and not answered by the end of the drain or within the timeout, and of which no error is
+    /// known.
+    pub lost: u64,
+    /// Responses to what had been answered already.
+    pub duplicates: u64,
+    /// First responses that were overtaken: from the port they came from, the response to a later request had come before.
+    pub reordered: u64,
+    /// Responses, of the whole trial, for which the client's own sockets had no room; they are among the lost. `None` where
+    /// the system does not say.
+    pub dropped: Option<u64>,
 }
 
 /// Parts that a window is looked at in: enough for a test of its steadiness.
@@ -176,7 +196,7 @@ pub struct Outstanding {
     pub after_drain: u64,
 }
 
-/// Failures by class (the classes of httperf, two of size, and two of what a service may answer): requests that were not
+/// Failures by class (the classes of httperf, two of size, two of what a service may answer, and one of datagrams): requests that were not
 /// answered, by what became of their connection, whether they could still be sent or not, and those that were answered with
 /// something else than what was due. A connection that failed when no request needed it counts once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -201,6 +221,9 @@ pub struct Errors {
     /// The service answered that it cannot do what it was asked.
     #[serde(default)]
     pub rejected: u64,
+    /// ICMP says that a datagram did not get to its port.
+    #[serde(default)]
+    pub unreachable: u64,
     /// Any other system error.
     pub other: u64,
 }
@@ -212,7 +235,7 @@ impl Errors {
     }
 
     /// Each class's name and count.
-    pub fn by_class(&self) -> [(&'static str, u64); 10] {
+    pub fn by_class(&self) -> [(&'static str, u64); 11] {
         [
             ("timeout", self.timeout),
             ("refused", self.refused),
@@ -223,6 +246,7 @@ impl Errors {
             ("wrong", self.wrong),
             ("miss", self.miss),
             ("rejected", self.rejected),
+            ("unreachable", self.unreachable),
             ("other", self.other),
         ]
     }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use wire::ServiceSpec;
+use wire::udp::DATAGRAM_BYTES_MAX;
 
 use crate::clock::{Clock, Wall};
 use crate::config::{Choice, KvTraffic, LoadConfig, Roles, Schedule, Timestamps};
@@ -23,14 +24,12 @@ use crate::send::{self, Sender};
 use crate::speak::{Fixed, Kv, Speak};
 use crate::stamps::{self, Stamping};
 use crate::summary::{self, Recorded, Usage};
-use crate::{closed, connect, prepare, schedule};
+use crate::{closed, connect, datagrams, prepare, schedule};
 
 /// Between the moment that everything is ready and the beginning of the ramp.
 pub const LEAD_NS: u64 = 5_000_000;
 /// How often progress is reported, and our clock compared with the wall's.
 const PROGRESS_NS: u64 = 500_000_000;
-/// What one datagram holds: 65 535 bytes less the headers of IP and UDP.
-const DATAGRAM_BYTES_MAX: u32 = 65_507;
 
 /// What happens while a load runs; also what a `load` process says, one JSON object a line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -128,6 +127,9 @@ pub struct Connected {
 /// When it cannot be run at all: see [`LoadError`].
 pub fn run(config: &LoadConfig, on_event: &mut dyn FnMut(Event)) -> Result<Outcome, LoadError> {
     validate(config)?;
+    if config.service.ports().is_some() {
+        return datagrams::run(config, on_event);
+    }
     match (&config.service, &config.kv) {
         (ServiceSpec::Kv { .. }, Some(traffic)) => speak(config, &Kv::new(traffic, config.seed), on_event),
         _ => {
@@ -301,6 +303,9 @@ fn validate(config: &LoadConfig) -> Result<(), LoadError> {
     }
     if config.clients > 1 && config.choice != Choice::Uniform {
         return wrong("choice: several clients each have a most popular connection of their own; use one client");
+    }
+    if config.service.ports().is_some() {
+        datagrams::validate(config)?;
     }
     stamps::check(config).map_err(LoadError::Config)?;
     // Each on its own: of several, the kernel takes those that it can.

@@ -202,7 +202,7 @@ impl KernelFacts {
 const CLOCKS_APART_NS_MAX: i64 = 5_000;
 
 /// Whether the requests were sent as they were planned.
-fn fit(samples: &[Sample], interval_ns: f64) -> Option<TestResult> {
+pub fn fit(samples: &[Sample], interval_ns: f64) -> Option<TestResult> {
     let planned: Vec<i64> = samples.iter().map(|sample| sample.planned_ns).collect();
     let sent: Vec<i64> = samples.iter().map(|sample| sample.sent_ns).filter(|&ns| ns != Sample::NEVER).collect();
     stats::fit::sends_against_plan(&planned, &sent, interval_ns)
@@ -298,6 +298,7 @@ impl Facts<'_> {
             response: measured(samples, window_ns, response_ns),
             fit: None,
             closed: None,
+            datagrams: None,
             kernel: self.kernel.as_ref().map(|kernel| kernel.report(samples, window_ns)),
             memory_bytes_per_connection,
             cpu_ns: self.usage.cpu_ns,

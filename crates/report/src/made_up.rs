@@ -98,6 +98,7 @@ fn record(trial: &Trial, service_ns: u64, verdict: VerdictKind, reason: &str) ->
             response: measured(service_ns + 300),
             fit: None,
             closed: None,
+            datagrams: None,
             kernel: None,
             memory_bytes_per_connection: 48.0,
             cpu_ns: 1,

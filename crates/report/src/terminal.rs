@@ -1,10 +1,10 @@
 //! Tables for a terminal.
 
-use lab::record::Run;
+use lab::record::{Run, Workload};
 use lab::transport::Transport;
 use load::interface::Hardware;
 
-use crate::summary::{Comparison, Kernel, Row, Summary};
+use crate::summary::{Comparison, Datagrams, Kernel, Row, Summary};
 use crate::table::{self, Column};
 use crate::{format, sentence, throughput};
 
@@ -41,6 +41,45 @@ const CLOSED_COLUMNS: &[Column<Row>] = &[
     Column { heading: "user+kernel/conn", rank: 2, text: memory },
     Column { heading: "verdict", rank: 0, text: verdict },
 ];
+
+/// The same of datagrams: how many were lost goes before what they cost.
+const DATAGRAM_COLUMNS: &[Column<Row>] = &[
+    Column { heading: "architecture", rank: 0, text: Row::label },
+    Column { heading: "vs best", rank: 0, text: versus_best },
+    Column { heading: "p1 µs", rank: 4, text: |row| service(row, |d| d.p1_ns) },
+    Column { heading: "p25 µs", rank: 4, text: |row| service(row, |d| d.p25_ns) },
+    Column { heading: "p50 µs", rank: 0, text: |row| service(row, |d| d.p50_ns) },
+    Column { heading: "p75 µs", rank: 4, text: |row| service(row, |d| d.p75_ns) },
+    Column { heading: "p99 µs", rank: 0, text: |row| service(row, |d| d.p99_ns) },
+    Column { heading: "lag p99 µs", rank: 3, text: |row| row.lag.map_or(none(), |lag| format::us(lag.p99_ns as f64)) },
+    Column { heading: "lost", rank: 0, text: |row| lost(row).unwrap_or_else(none) },
+    Column { heading: "dup", rank: 2, text: |row| datagrams(row, |it| it.duplicates) },
+    Column { heading: "reordered", rank: 2, text: |row| datagrams(row, |it| it.reordered) },
+    Column { heading: "req/s", rank: 3, text: |row| row.rate_achieved_per_s.map_or(none(), format::digits) },
+    Column { heading: "CPU µs/req", rank: 1, text: |row| cost(row, |c| format::us(c.cpu_ns_per_request)) },
+    Column { heading: "switches/req", rank: 3, text: |row| cost(row, |c| format::digits(c.switches_per_request)) },
+    Column { heading: "user+kernel/port", rank: 2, text: memory },
+    Column { heading: "verdict", rank: 0, text: verdict },
+];
+
+/// The share of requests that were lost.
+fn lost(row: &Row) -> Option<String> {
+    let datagrams = row.datagrams?;
+    Some(format::percent(datagrams.lost as f64 / datagrams.planned.max(1) as f64))
+}
+
+fn datagrams(row: &Row, figure: fn(&Datagrams) -> u64) -> String {
+    row.datagrams.as_ref().map_or(none(), |datagrams| figure(datagrams).to_string())
+}
+
+/// Those that suit a workload.
+fn columns(workload: &Workload) -> &'static [Column<Row>] {
+    match (workload.is_closed(), workload.service.ports()) {
+        (true, _) => CLOSED_COLUMNS,
+        (false, Some(_)) => DATAGRAM_COLUMNS,
+        (false, None) => COLUMNS,
+    }
+}
 
 fn whole_percent(share: f64) -> String {
     format!("{:.0} %", 100.0 * share)
@@ -94,8 +133,7 @@ pub fn render(run: &Run, width: usize) -> String {
     for comparison in &summary.comparisons {
         let Comparison { title, rows, .. } = comparison;
         line(&wrap(title, width));
-        let columns = if comparison.workload.is_closed() { CLOSED_COLUMNS } else { COLUMNS };
-        let (table, dropped) = table::of(columns, rows, width);
+        let (table, dropped) = table::of(columns(&comparison.workload), rows, width);
         line(&table);
         if !dropped.is_empty() {
             line(&wrap(&format!("(too narrow for: {}; see --json)", dropped.join(", ")), width));

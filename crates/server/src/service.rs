@@ -15,6 +15,8 @@ macro_rules! with_service {
                 let $service = $crate::work::Worked::new(kv, $stage.work, $stage.stopping.clone());
                 $body
             }
+            // What is run for connections; loops of datagrams are others, and `Architecture` says which models have one.
+            wire::ServiceSpec::Udp { .. } => return Err(std::io::ErrorKind::Unsupported.into()),
         }
     };
 }

@@ -124,6 +124,10 @@ pub struct Counters {
     pub ended: Counter,
     /// Connections accepted and turned away.
     pub refused: Counter,
+    /// Datagrams that were no requests.
+    pub ignored: Counter,
+    /// Responses that the kernel did not take, of datagrams.
+    pub unsent: Counter,
     /// Children of this slot that crashed; whoever reaps them counts.
     pub crashed: Counter,
     /// Events that waits reported.
@@ -312,6 +316,8 @@ impl Workers {
             add(&mut totals.bytes_out, counters.bytes_out.get());
             add(&mut totals.accepted, counters.accepted.get());
             add(&mut totals.refused, counters.refused.get());
+            add(&mut totals.ignored, counters.ignored.get());
+            add(&mut totals.unsent, counters.unsent.get());
             add(&mut totals.crashed, counters.crashed.get());
             add(&mut totals.events, counters.events.get());
             let sums = syscalls.iter_mut().chain(&mut submitted).chain(&mut completed);

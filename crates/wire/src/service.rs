@@ -51,6 +51,15 @@ pub enum ServiceSpec {
         /// Most that one item may take of it.
         item_max_bytes: u32,
     },
+    /// Datagrams with ids, to many ports (maharjan2012).
+    Udp {
+        /// Ports that the server listens on, at least 1.
+        ports: u32,
+        /// Size of a request in bytes, from 8 to 65 507.
+        request_bytes: u32,
+        /// Size of a response in bytes, likewise.
+        response_bytes: u32,
+    },
 }
 
 impl ServiceSpec {
@@ -59,14 +68,25 @@ impl ServiceSpec {
         match self {
             Self::Fixed { .. } => "fixed",
             Self::Kv { .. } => "kv",
+            Self::Udp { .. } => "udp",
         }
     }
 
     /// Sizes of a request and of a response in bytes, where the service has them fixed.
     pub fn fixed(&self) -> Option<(u32, u32)> {
         match *self {
-            Self::Fixed { request_bytes, response_bytes } => Some((request_bytes, response_bytes)),
+            Self::Fixed { request_bytes, response_bytes } | Self::Udp { request_bytes, response_bytes, .. } => {
+                Some((request_bytes, response_bytes))
+            }
             Self::Kv { .. } => None,
+        }
+    }
+
+    /// How many ports it listens on, where requests are datagrams; `None` where they come on connections.
+    pub fn ports(&self) -> Option<u32> {
+        match *self {
+            Self::Udp { ports, .. } => Some(ports),
+            Self::Fixed { .. } | Self::Kv { .. } => None,
         }
     }
 
@@ -89,4 +109,5 @@ pub struct ServiceRow {
 pub const SERVICES: &[ServiceRow] = &[
     ServiceRow { name: "fixed", about: "requests and responses of fixed sizes, verified by size (kawai2008)" },
     ServiceRow { name: "kv", about: "an in-memory key-value store, in the memcached text protocol (voras2009)" },
+    ServiceRow { name: "udp", about: "datagrams of fixed sizes to many ports, matched by id (maharjan2012)" },
 ];

@@ -26,6 +26,7 @@ use crate::{execution, output};
   muxbench compare --connections 10000 --active 1/64,1 --idle 5000      # locality (kawai2006)
   muxbench compare --arch epoll,symped:2 --schedule closed --connections 20,100     # transactions a second
   muxbench compare --arch epoll,mt --schedule closed --service kv --keys zipf:0.99  # of a key-value store
+  muxbench compare --arch epoll,select,mt --service udp --ports 10,1000 --rate 100  # datagrams to many ports
   muxbench compare --transport unix         # over Unix sockets; tcp6 is over IPv6
   muxbench compare --arch all --explain --count-syscalls  # what each really calls, runtimes too
   muxbench compare --timestamps kernel --strict      # proof of sending; only valid trials will do
@@ -49,6 +50,9 @@ pub struct Args {
     /// Connections held open, several with commas
     #[arg(long, value_name = "N", value_delimiter = ',')]
     connections: Vec<NonZeroU32>,
+    /// Ports of the server in place of connections, several with commas, of `udp` [default: 10, 1000]
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    ports: Vec<NonZeroU32>,
     /// Requests a second, several with commas
     #[arg(long, value_name = "RATE", value_delimiter = ',')]
     rate: Vec<Rate>,
@@ -135,13 +139,14 @@ pub struct TrafficArgs {
     /// How long a connection of a closed loop thinks: 1ms, and with random times 1ms,exponential [default: 0]
     #[arg(long, value_name = "THINK")]
     think: Option<Think>,
-    /// What the server does with bytes: fixed; kv, a key-value store, in a closed loop [default: fixed]
+    /// What the server does with bytes: fixed; kv, a key-value store, in a closed loop; udp, datagrams to many ports [default:
+    /// fixed]
     #[arg(long, value_name = "SERVICE", value_parser = named::<Service>)]
     service: Option<Service>,
-    /// Size of a request, of `fixed` [default: 128B]
+    /// Size of a request, of `fixed` and `udp` [default: 128B]
     #[arg(long, value_name = "SIZE")]
     request: Option<Size>,
-    /// Size of a response, of `fixed` [default: 10KiB]
+    /// Size of a response, of `fixed` and `udp` [default: 10KiB, of udp 128B]
     #[arg(long, value_name = "SIZE")]
     response: Option<Size>,
     /// Records of `kv`, all of them stored before the ramp [default: 30000]
@@ -172,6 +177,10 @@ impl TrafficArgs {
         if workload.service == Service::Kv {
             // What was there is of another service; what was said is refused.
             (workload.request, workload.response) = (None, None);
+        }
+        if workload.service == Service::Udp {
+            // What fits in one packet of any network.
+            workload.response = workload.request;
         }
         workload.request = self.request.or(workload.request);
         workload.response = self.response.or(workload.response);
@@ -256,9 +265,20 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut experiment = presets::find("compare").expect("it is in the table").experiment();
     set_list(&mut experiment.architectures, architectures(&args.arch)?);
     set(&mut experiment.workload.transport, args.transport);
+    let has_connections = !args.connections.is_empty();
     set_list(&mut experiment.workload.connections, args.connections);
     set(&mut experiment.workload.schedule, args.schedule);
     args.traffic.apply(&mut experiment.workload);
+    experiment.workload.ports = List(args.ports);
+    if experiment.workload.service == Service::Udp {
+        // The preset's; if some were given, they are refused.
+        if !has_connections {
+            experiment.workload.connections = List(Vec::new());
+        }
+        if experiment.workload.ports.0.is_empty() {
+            experiment.workload.ports = List([10, 1_000].into_iter().filter_map(NonZeroU32::new).collect());
+        }
+    }
     if experiment.workload.schedule == Schedule::Closed {
         // The preset's is of an open loop; one that was given is refused.
         experiment.workload.rate = None;

@@ -5,6 +5,7 @@ use std::io::{self, BufRead};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::str::FromStr;
 
 use ::load::config::{Choice, LoadConfig, Phases, Schedule, Transport};
 use ::load::report::Measured;
@@ -16,7 +17,7 @@ use lab::runner::LoadOrder;
 use lab::units::{Cpus, Rate, Share, Time};
 use lab::{experiment, presets, verdict};
 use report::{format, sentence};
-use wire::{Address, ServiceSpec};
+use wire::{Address, Ports, ServiceSpec};
 
 use crate::commands::compare::{ClientArgs, TrafficArgs, named};
 use crate::{execution, output};
@@ -28,6 +29,7 @@ use crate::{execution, output};
   muxbench load --target 127.0.0.1:7007 --request 1B --response 1B --rate 8000 --cpus 1 --samples lag.parquet
   muxbench load --target unix:/tmp/muxbench.sock --request 1B --response 1B
   muxbench load --target 127.0.0.1:7007 --schedule poisson --active 1/16 --timestamps kernel
+  muxbench load --target 127.0.0.1:20000 --service udp --ports 1000 --rate 100
   muxbench load --target 127.0.0.1:11211 --schedule closed --service kv --connections 100 --hold 0")]
 pub struct Args {
     /// The server's address: `127.0.0.1:7007`, `[::1]:7007` or `unix:/tmp/muxbench.sock`
@@ -36,9 +38,12 @@ pub struct Args {
     /// How requests get there: tcp or unix, as the address says; udp, one datagram each way
     #[arg(long, value_name = "TRANSPORT", value_parser = named::<Transport>)]
     transport: Option<Transport>,
-    /// Connections held open
-    #[arg(long, value_name = "N", default_value = "400")]
-    connections: NonZeroU32,
+    /// Connections held open [default: 400]
+    #[arg(long, value_name = "N")]
+    connections: Option<NonZeroU32>,
+    /// Ports of `udp`: how many from that of the target on [default: 10], or which, as `serve` says: 7000-7004,7010-7014
+    #[arg(long, value_name = "N|PORTS", conflicts_with = "connections")]
+    ports: Option<PortsArg>,
     /// Connections held open besides, that nothing is sent on
     #[arg(long, value_name = "N", default_value_t = 0)]
     idle: u32,
@@ -87,6 +92,30 @@ pub struct Args {
     control: bool,
 }
 
+/// Connections when nothing is said.
+const CONNECTIONS: u32 = 400;
+/// Ports likewise, as `serve` has them.
+const PORTS: u32 = 10;
+
+/// How many ports, or which.
+#[derive(Clone, Debug)]
+enum PortsArg {
+    Count(NonZeroU32),
+    These(Ports),
+}
+
+impl FromStr for PortsArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse() {
+            Ok(count) => Ok(Self::Count(count)),
+            Err(_) if text.contains(['-', ',']) => text.parse().map(Self::These),
+            Err(_) => Err(format!("`{text}` is no number of ports; write one above 0, or ports like 7000-7099")),
+        }
+    }
+}
+
 /// Loads.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.control { controlled(args) } else { by_hand(args) }
@@ -96,7 +125,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 fn clients(args: &Args) -> u32 {
     let cpus = args.cpus.as_ref().map(|cpus| cpus.0.len());
     let cpus = cpus.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-    (cpus as u32).clamp(1, args.connections.get())
+    (cpus as u32).clamp(1, args.connections.map_or(CONNECTIONS, NonZeroU32::get))
 }
 
 /// Started by a runner.
@@ -122,6 +151,20 @@ fn controlled(args: &Args) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// How many connections or, of `udp`, ports, and which these are if that is said.
+fn sockets(args: &Args, service: Service) -> anyhow::Result<(u32, Option<Ports>)> {
+    match (service, &args.ports) {
+        (Service::Udp, _) if args.connections.is_some() => {
+            bail!("--connections: udp has none; give --ports in its place")
+        }
+        (Service::Udp, None) => Ok((PORTS, None)),
+        (Service::Udp, Some(PortsArg::Count(count))) => Ok((count.get(), None)),
+        (Service::Udp, Some(PortsArg::These(ports))) => Ok((ports.count(), Some(ports.clone()))),
+        (Service::Fixed | Service::Kv, Some(_)) => bail!("--ports: only udp has ports; add --service udp"),
+        (Service::Fixed | Service::Kv, None) => Ok((args.connections.map_or(CONNECTIONS, NonZeroU32::get), None)),
+    }
+}
+
 /// Started by a user.
 fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
     let mut client = experiment::Client::default();
@@ -131,12 +174,16 @@ fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
     args.traffic.apply(&mut traffic);
     let closed = args.schedule == Schedule::Closed;
     let kv = traffic.kv.clone().unwrap_or_default();
+    let (connections, ports) = sockets(args, traffic.service)?;
     let (service, kv) = match (traffic.service, traffic.request, traffic.response) {
-        (Service::Fixed, ..) if traffic.kv.is_some() => {
+        (Service::Fixed | Service::Udp, ..) if traffic.kv.is_some() => {
             bail!("--records and the like are of a key-value store; add --service kv, or leave them out")
         }
         (Service::Fixed, Some(request), Some(response)) => {
             (ServiceSpec::Fixed { request_bytes: request.0, response_bytes: response.0 }, None)
+        }
+        (Service::Udp, Some(request), Some(response)) => {
+            (ServiceSpec::Udp { ports: connections, request_bytes: request.0, response_bytes: response.0 }, None)
         }
         (Service::Kv, None, None) => {
             kv.check().map_err(|why| anyhow::anyhow!("--{why}"))?;
@@ -146,7 +193,8 @@ fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let config = LoadConfig {
         datagrams: args.transport == Some(Transport::Udp),
-        connections: args.connections.get(),
+        ports,
+        connections,
         idle: args.idle,
         active: args.active.0,
         choice: args.choice,
@@ -272,6 +320,9 @@ fn text(report: &LoadReport, verdict: &lab::record::Verdict) -> String {
             report.errors.total()
         ),
     };
+    if let Some(datagrams) = &report.datagrams {
+        let _ = writeln!(text, "{}", sentence::datagrams(datagrams, report.planned));
+    }
     let failed = report.errors.by_class().into_iter().filter(|(_, count)| *count > 0);
     for (class, count) in failed {
         let _ = writeln!(text, "  {class}: {count}");
