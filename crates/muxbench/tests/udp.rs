@@ -93,8 +93,8 @@ fn every_port_answers_with_the_id_and_what_is_no_request_is_ignored() {
 
 #[test]
 fn a_burst_to_one_port_is_answered_whole_and_leaves_others_served() {
-    // More than a read budget, and fewer than find room in a socket.
-    const BURST: u64 = 150;
+    // More than a read budget, and fewer than find room in a socket, where one takes a page or more.
+    const BURST: u64 = 40;
     for architecture in serving() {
         let serve = Serve::start_udp(architecture, 5, &["--work", "cpu=50us"]);
         let targets = targets(&serve);
@@ -206,8 +206,10 @@ fn compare_shows_ports_in_place_of_connections() {
     let mut compare = muxbench();
     compare.current_dir(&folder).args(["compare", "--arch", "poll,mt,mp", "--service", "udp", "--ports", "5,40"]);
     compare.args(["--rate", "300", "--ramp", "0", "--hold", "100ms", "--measure", "300ms", "--drain", "500ms"]);
-    let (success, text, errors) = run(compare.args(["--repeats", "1"]));
-    assert!(success, "{errors}");
+    let output = compare.args(["--repeats", "1"]).output().unwrap();
+    let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    // On a busy machine no trial may be valid, which is another exit status.
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{errors}");
     for words in ["5 ports, 300 requests/s, udp, 128B -> 128B", "40 ports, 300 requests/s", "lost", "user+kernel/port"] {
         assert!(text.contains(words), "no `{words}` in:\n{text}");
     }

@@ -61,9 +61,9 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Datagrams
     #[inline]
     fn datagram<'a>(&'a self, received: &Received, envelope: &'a Envelope) -> Option<Datagram<'a>> {
         let length = received.result.ok()?;
-        received.buffer?;
         let bytes = self.bytes(received);
         if !MULTISHOT {
+            // One of no bytes takes no buffer.
             let from = &envelope.name[..(envelope.message.msg_namelen as usize).min(NAME_BYTES)];
             return Some(Datagram { from, bytes, length });
         }
