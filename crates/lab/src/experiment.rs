@@ -557,16 +557,17 @@ impl Experiment {
         }
         match workload.service {
             Service::Fixed | Service::Udp => {
+                if workload.service == Service::Udp {
+                    self.check_udp()?;
+                }
                 if let Some((key, _)) = sizes.iter().find(|(_, size)| size.is_none()) {
                     return Err(format!("{key}: missing; write a size, like \"128B\""));
                 }
                 if workload.kv.is_some() {
-                    return Err(
-                        "workload.kv: the service is another; remove the table, or take the service \"kv\"".into()
-                    );
-                }
-                if workload.service == Service::Udp {
-                    self.check_udp()?;
+                    let service = if workload.service == Service::Udp { "udp" } else { "fixed" };
+                    return Err(format!(
+                        "workload.kv: the service is {service}; remove the table, or take the service \"kv\""
+                    ));
                 }
             }
             Service::Kv => {
@@ -601,12 +602,6 @@ impl Experiment {
         if is_nothing(&workload.ports) {
             return Err("workload.ports: missing; write how many the server listens on, like [10, 1000]".into());
         }
-        for (key, size) in [("workload.request", workload.request), ("workload.response", workload.response)] {
-            if let Some(size) = size.filter(|size| !wire::udp::is_size(size.0)) {
-                let most = wire::udp::DATAGRAM_BYTES_MAX;
-                return Err(format!("{key}: a datagram has from 8 to {most} bytes, not {size}; choose another size"));
-            }
-        }
         if let Some(name) = self.exec.keys().next() {
             return Err(format!("exec.{name}.command: a command cannot be told of many ports; remove it, or udp"));
         }
@@ -614,13 +609,23 @@ impl Experiment {
             ("workload.connections", !is_nothing(&workload.connections), "udp has none; write ports in its place"),
             ("workload.idle", workload.idle > 0, "udp has no connections; see active, the share of the ports in use"),
             ("workload.transport", workload.transport != Transport::Tcp, "udp goes over IPv4 alone so far; remove it"),
-            ("workload.schedule", workload.schedule == Schedule::Closed, "a datagram that is lost would end a closed loop; \
-              take another"),
+            (
+                "workload.schedule",
+                workload.schedule == Schedule::Closed,
+                "a datagram that is lost would end a closed loop; \
+              take another",
+            ),
             ("client.roles", client.roles == Roles::TwoThreads, "each client of udp is one loop; remove it"),
             ("client.timestamps", client.timestamps != Timestamps::Client, "udp has only the client's; remove it"),
         ] {
             if is_set {
                 return Err(format!("{key}: {why}"));
+            }
+        }
+        for (key, size) in [("workload.request", workload.request), ("workload.response", workload.response)] {
+            if let Some(size) = size.filter(|size| !wire::udp::is_size(size.0)) {
+                let most = wire::udp::DATAGRAM_BYTES_MAX;
+                return Err(format!("{key}: a datagram has from 8 to {most} bytes, not {size}; choose another size"));
             }
         }
         Ok(())

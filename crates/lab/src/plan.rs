@@ -482,6 +482,7 @@ mod tests {
 
     use super::*;
     use crate::presets::PRESETS;
+    use crate::units::Rate;
 
     fn host() -> Host {
         Host {
@@ -529,7 +530,7 @@ mod tests {
             let experiment = preset.experiment();
             let plan = plan(&experiment, &host()).unwrap();
             let workload = &experiment.workload;
-            let configurations = workload.connections.0.len()
+            let configurations = workload.targets().len()
                 * workload.active.0.len()
                 * rates(&experiment).len()
                 * experiment.architectures.0.len();
@@ -685,6 +686,27 @@ mod tests {
             let found = reasons(&experiment);
             assert!(found.iter().any(|reason| reason.contains("Unix sockets")), "{name}: {found:?}");
         }
+    }
+
+    #[test]
+    fn datagrams_need_a_server_that_knows_them_and_no_ports_of_the_client() {
+        let mut experiment = crate::presets::find("maharjan2012-udp").unwrap().experiment();
+        experiment.repeats = std::num::NonZeroU32::MIN;
+        experiment.architectures.0 =
+            ["epoll", "mt", "mp", "mt-pool", "symped:2", "seda:1+1"].map(|name| name.parse().unwrap()).into();
+        let planned = |experiment: &Experiment, host: &Host| {
+            let mut trials = plan(experiment, host).unwrap().trials;
+            trials.sort_by_key(|trial| trial.architecture.to_string());
+            let of = |trial: &Trial| format!("{}: {:#?}", trial.architecture, trial.impossible);
+            trials.iter().map(of).collect::<Vec<_>>().join("\n")
+        };
+        let (list, rate) = (|count| vec![std::num::NonZeroU32::new(count).unwrap()], vec![Rate(100.0)]);
+        experiment.workload.rate = Some(crate::experiment::List(rate));
+        experiment.workload.ports.0 = list(5_000);
+        let few_ports = planned(&experiment, &Host { ports: 100, ..host() });
+        experiment.workload.ports.0 = list(65_000);
+        let many = planned(&experiment, &host());
+        insta::assert_snapshot!(format!("{few_ports}\n\n{many}"));
     }
 
     #[test]

@@ -210,7 +210,8 @@ fn compare_shows_ports_in_place_of_connections() {
     let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     // On a busy machine no trial may be valid, which is another exit status.
     assert!(matches!(output.status.code(), Some(0 | 3)), "{errors}");
-    for words in ["5 ports, 300 requests/s, udp, 128B -> 128B", "40 ports, 300 requests/s", "lost", "user+kernel/port"] {
+    for words in ["5 ports, 300 requests/s, udp, 128B -> 128B", "40 ports, 300 requests/s", "lost", "user+kernel/port"]
+    {
         assert!(text.contains(words), "no `{words}` in:\n{text}");
     }
     let (success, csv, errors) = run(muxbench().current_dir(&folder).args(["report", "--csv"]));

@@ -12,8 +12,8 @@ use wire::{Address, Ports};
 use crate::accept::Accept;
 use crate::config::ServeConfig;
 use crate::counters::Snapshot;
-use crate::model::PerConnection;
 use crate::mechanism::Family;
+use crate::model::PerConnection;
 use crate::network::Stage;
 use crate::ports::BoundPorts;
 use crate::socket::Bound;
@@ -122,10 +122,8 @@ impl Server {
         })?;
         // What a port's socket takes is the port's.
         let memory_kernel_bytes = platform::memory_kernel_bytes();
-        let Held { sockets, address, ports, file } = hold(config).map_err(failed(
-            format_args!("cannot listen on {}", config.listen),
-            "choose another address or port",
-        ))?;
+        let Held { sockets, address, ports, file } = hold(config)
+            .map_err(failed(format_args!("cannot listen on {}", config.listen), "choose another address or port"))?;
         let workers = match model.per_connection {
             // And one for what several threads count in turn.
             PerConnection::Nothing | PerConnection::Stack => {

@@ -87,7 +87,8 @@ mod tests {
 
     #[test]
     fn ports_read_as_they_are_written() {
-        for (text, count) in [("7000", 1), ("7000-7099", 100), ("7000-7004,7010", 6), ("9,7-8", 3), ("1-65535", 65_535)] {
+        for (text, count) in [("7000", 1), ("7000-7099", 100), ("7000-7004,7010", 6), ("9,7-8", 3), ("1-65535", 65_535)]
+        {
             let ports: Ports = text.parse().unwrap();
             assert_eq!((ports.to_string(), ports.count()), (text.to_owned(), count));
             assert_eq!(ports.iter().count() as u32, count);

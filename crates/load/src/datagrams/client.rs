@@ -92,7 +92,9 @@ pub fn greet(
             error,
             remedy: match class {
                 _ if unreachable => "is the server running there, with this many ports?",
-                Class::Timeout => "does the server speak udp there, with these sizes? Raise the timeout, or lower the ports",
+                Class::Timeout => {
+                    "does the server speak udp there, with these sizes? Raise the timeout, or lower the ports"
+                }
                 _ => "give another address",
             },
         }

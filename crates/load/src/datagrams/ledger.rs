@@ -89,13 +89,7 @@ pub enum News {
 }
 
 impl<'a> Ledger<'a> {
-    pub fn new(
-        udp: Udp,
-        ids: Ids,
-        window: Range<u64>,
-        targets: &'a [SocketAddr],
-        records: &'a [Record],
-    ) -> Self {
+    pub fn new(udp: Udp, ids: Ids, window: Range<u64>, targets: &'a [SocketAddr], records: &'a [Record]) -> Self {
         let (fates, newest) = (vec![Fate::Unknown; records.len()], vec![0; targets.len()]);
         Self { udp, ids, records, targets, fates, newest, window, tally: Tally::default() }
     }
@@ -109,7 +103,8 @@ impl<'a> Ledger<'a> {
             return News::Nothing;
         }
         let request = id.and_then(|id| self.sent(id));
-        let Some((number, record)) = request.filter(|(_, record)| from == Some(self.targets[record.connection as usize]))
+        let Some((number, record)) =
+            request.filter(|(_, record)| from == Some(self.targets[record.connection as usize]))
         else {
             self.tally.errors.count(Class::Wrong, 1);
             return News::Nothing;

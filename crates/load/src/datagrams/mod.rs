@@ -173,10 +173,9 @@ fn divide(config: &LoadConfig) -> Result<Vec<Share>, LoadError> {
     let first = |number: u64| (ports * number / clients) as usize;
     let share = |number| {
         let mut records = Vec::new();
-        records.try_reserve_exact(requests).map_err(|_| LoadError::Memory {
-            requests: requests as u64 * clients,
-            bytes: size_of::<Record>(),
-        })?;
+        records
+            .try_reserve_exact(requests)
+            .map_err(|_| LoadError::Memory { requests: requests as u64 * clients, bytes: size_of::<Record>() })?;
         Ok(Share { ports: first(number)..first(number + 1), records, progress: Progress::default() })
     };
     (0..clients).map(share).collect()

@@ -163,11 +163,7 @@ fn by_hand(args: &Args, messages: &mpsc::Receiver<Message>) -> anyhow::Result<Ex
 }
 
 fn ready_event(server: &Server) -> Event {
-    Event::Ready {
-        address: server.address().clone(),
-        ports: server.ports().cloned(),
-        snapshot: server.ready().clone(),
-    }
+    Event::Ready { address: server.address().clone(), ports: server.ports().cloned(), snapshot: server.ready().clone() }
 }
 
 /// Of datagrams, what fits in one packet of any network.

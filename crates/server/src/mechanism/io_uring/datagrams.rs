@@ -1,13 +1,13 @@
 //! Datagrams: what comes has its sender's address with it, and what goes a receiver's.
 
-use std::{io, mem, ptr, slice};
 use std::os::fd::RawFd;
+use std::{io, mem, ptr, slice};
 
 use io_uring::types::{Fd, RecvMsgOut};
 use io_uring::{opcode, squeue};
 
-use super::buffers::Buffers;
 use super::IoUring;
+use super::buffers::Buffers;
 use crate::mechanism::Token;
 use crate::mechanism::completion::{Completion, Datagram, Datagrams, Envelope, NAME_BYTES, Received};
 use crate::network::connection::READ_BYTES;

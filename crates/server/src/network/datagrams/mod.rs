@@ -46,7 +46,11 @@ fn service(stage: &Stage<'_>) -> io::Result<Worked<Udp>> {
 fn take(service: &Worked<Udp>, datagram: &[u8], bytes: usize, counters: &Counters) -> Option<[u8; ID_BYTES]> {
     counters.bytes_in.add(bytes as u64);
     let id = service.asked(datagram, bytes);
-    if id.is_some() { counters.requests.add(1) } else { counters.ignored.add(1) }
+    if id.is_some() {
+        counters.requests.add(1)
+    } else {
+        counters.ignored.add(1)
+    }
     id
 }
 
