@@ -3,6 +3,7 @@
 mod common;
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
 use std::process::Command;
 use std::time::Duration;
@@ -41,7 +42,13 @@ fn request(id: u64) -> Vec<u8> {
 /// The next response: its id, and which port it is from.
 fn response(socket: &UdpSocket) -> (u64, SocketAddr) {
     let mut inbox = [0; 100];
-    let (bytes, from) = socket.recv_from(&mut inbox).unwrap();
+    let (bytes, from) = loop {
+        match socket.recv_from(&mut inbox) {
+            // A wait with a time limit is not taken up again after a signal, such as one that stops and continues us.
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            received => break received.unwrap(),
+        }
+    };
     let id = Udp::new(16, 40).answered(&inbox[..bytes]);
     (id.unwrap_or_else(|| panic!("{bytes} bytes are no response")), from)
 }
@@ -147,11 +154,16 @@ fn stops_amid_a_flood() {
                     id += 1;
                 }
             });
-            std::thread::sleep(Duration::from_millis(20));
-            let (status, totals) = serve.stop();
+            let patient = socket();
+            patient.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+            // The flood may take its place.
+            eventually("an answer amid the flood", || {
+                patient.send_to(&request(0), targets[1]).unwrap();
+                patient.recv_from(&mut [0; 100]).is_ok()
+            });
+            let (status, _) = serve.stop();
             flooding.store(false, std::sync::atomic::Ordering::Relaxed);
             assert!(status.success(), "{architecture}: {status}");
-            assert!(totals["requests"].as_u64().unwrap() > 0, "{architecture}");
         });
     }
 }
