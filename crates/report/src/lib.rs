@@ -4,6 +4,7 @@
 //! - [`summary`]: the figures of each architecture under each workload, merged over repeats, and their order
 //! - [`sentence`]: which is best, by how much, how sure
 //! - [`terminal`], [`csv`], [`json`]: three ways to show it; [`plan`]: a plan before it is run
+//! - `ports`: response time of datagrams against the server's ports
 //! - `throughput`: transactions a second of closed loops against their connections
 //! - [`explain`]: why one wins, by what the servers counted
 //! - `table`: tables that fit a width
@@ -23,6 +24,7 @@ pub mod format;
 pub mod json;
 pub mod paper;
 pub mod plan;
+mod ports;
 pub mod sentence;
 pub mod summary;
 mod table;

@@ -6,7 +6,7 @@ use load::interface::Hardware;
 
 use crate::summary::{Comparison, Datagrams, Kernel, Row, Summary};
 use crate::table::{self, Column};
-use crate::{format, sentence, throughput};
+use crate::{format, ports, sentence, throughput};
 
 /// In order from left to right.
 const COLUMNS: &[Column<Row>] = &[
@@ -154,7 +154,7 @@ pub fn render(run: &Run, width: usize) -> String {
         line(&wrap(&sentence::of(comparison), width));
         line("");
     }
-    for table in throughput::tables(&summary, width) {
+    for table in throughput::tables(&summary, width).into_iter().chain(ports::tables(&summary, width)) {
         line(&table);
         line("");
     }
@@ -319,6 +319,15 @@ mod tests {
             let text = render(&made_up::closed_run(), width);
             assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
             insta::assert_snapshot!(format!("closed_{width}"), text);
+        }
+    }
+
+    #[test]
+    fn datagrams_that_are_lost_are_shown_with_the_ports() {
+        for width in [170, 80] {
+            let text = render(&made_up::datagram_run(), width);
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
+            insta::assert_snapshot!(format!("datagrams_{width}"), text);
         }
     }
 

@@ -25,7 +25,7 @@ use crate::workers::Syscall;
 ///
 /// # Errors
 /// Errors of the listener and of the mechanism; those of single connections end only these.
-pub fn run<M: Completion + Datagrams>(stage: &Stage<'_>) -> io::Result<()> {
+pub fn run<M: Datagrams>(stage: &Stage<'_>) -> io::Result<()> {
     if stage.service.ports().is_some() {
         return datagrams::completion::run::<M>(stage);
     }

@@ -8,15 +8,12 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::net::SendFlags;
-use wire::udp::Udp;
 
 use super::Desk;
 use crate::network::blocking::STACK_BYTES;
 use crate::network::{Stage, children};
 use crate::platform::pin;
-use crate::usage;
-use crate::work::Worked;
-use crate::workers::{Counters, Slot, Syscall};
+use crate::workers::{Slot, Syscall};
 
 /// Between two looks whether all threads have ended.
 const LOOK: Duration = Duration::from_millis(1);
@@ -28,7 +25,10 @@ pub(in crate::network) fn run_threads(stage: &Stage<'_>) -> io::Result<()> {
     thread::scope(|scope| {
         let outcome = for_each_port(stage, |slot, socket| {
             let serve = || {
-                serve(&service, socket, &mut Desk::new(&service), &slot.counters, &|| stage.stopping.load(Relaxed));
+                let mut desk = Desk::new(&service);
+                while !stage.stopping.load(Relaxed) {
+                    desk.turn(socket.as_fd(), &service, &slot.counters);
+                }
                 slot.counters.ended.add(1);
                 slot.release();
             };
@@ -53,14 +53,13 @@ pub(in crate::network) fn run_processes(stage: &Stage<'_>) -> io::Result<()> {
         // The child's are copies of this, for it must not allocate.
         let mut desk = Desk::new(&service);
         for_each_port(stage, |slot, socket| {
-            let served = children::fork(slot, || {
-                // It ends by being killed.
-                serve(&service, socket, &mut desk, &slot.counters, &|| false);
-                children::account(slot, &usage::of_this_process());
-                slot.release();
-                0
+            // Until it is killed; whoever reaps it accounts for it.
+            let forked = children::fork(slot, || {
+                loop {
+                    desk.turn(socket.as_fd(), &service, &slot.counters);
+                }
             });
-            served.inspect(|()| reaper.unpark())
+            forked.inspect(|()| reaper.unpark())
         })
     })
 }
@@ -80,13 +79,6 @@ fn for_each_port<'a>(
     }
     stage.say_started();
     stage.wait_for_stop()
-}
-
-/// Serves one port until a datagram has come and it `is_over`.
-fn serve(service: &Worked<Udp>, io: &OwnedFd, desk: &mut Desk, counters: &Counters, is_over: &dyn Fn() -> bool) {
-    while !is_over() {
-        desk.turn(io.as_fd(), service, counters);
-    }
 }
 
 /// Sends each port a datagram of nothing until all threads have ended: on every system it wakes who blocks in recvfrom, which
