@@ -133,6 +133,7 @@ fn every_architecture_s_name_reads_back() {
 fn unsafe_stays_where_system_calls_are() {
     let allowed = [
         "crates/load/src/clock.rs",
+        "crates/load/src/datagrams/unreachable.rs",
         "crates/load/src/interface/linux.rs",
         "crates/load/src/platform/linux.rs",
         "crates/load/src/stamps.rs",
@@ -146,6 +147,7 @@ fn unsafe_stays_where_system_calls_are() {
         "crates/server/src/mechanism/epoll.rs",
         "crates/server/src/mechanism/io_uring.rs",
         "crates/server/src/mechanism/io_uring/buffers.rs",
+        "crates/server/src/mechanism/io_uring/datagrams.rs",
         "crates/server/src/mechanism/io_uring/tests.rs",
         "crates/server/src/mechanism/io_uring_poll.rs",
         "crates/server/src/mechanism/kqueue.rs",
@@ -157,6 +159,7 @@ fn unsafe_stays_where_system_calls_are() {
         "crates/server/src/network/children.rs",
         "crates/server/src/network/pool.rs",
         "crates/server/src/network/completion.rs",
+        "crates/server/src/network/datagrams/completion.rs",
         "crates/server/src/platform/freebsd.rs",
         "crates/server/src/platform/linux.rs",
         "crates/server/src/platform/macos.rs",

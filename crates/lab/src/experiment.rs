@@ -70,15 +70,19 @@ pub struct Workload {
     /// How requests get to the server.
     #[serde(default, skip_serializing_if = "is_tcp")]
     pub transport: Transport,
-    /// Connections held open.
+    /// Connections held open; `udp` has ports instead.
+    #[serde(default = "nothing", skip_serializing_if = "is_nothing")]
     pub connections: List<NonZeroU32>,
+    /// Ports that the server listens on, of `udp`.
+    #[serde(default = "nothing", skip_serializing_if = "is_nothing")]
+    pub ports: List<NonZeroU32>,
     /// Requests a second; a closed loop has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<List<Rate>>,
-    /// Size of a request, of `fixed`.
+    /// Size of a request, of `fixed` and `udp`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<Size>,
-    /// Size of a response, of `fixed`; of `http`, of its content.
+    /// Size of a response, of `fixed` and `udp`; of `http`, of its content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response: Option<Size>,
     /// When requests are sent: in `closed`, on each connection when the response to the last one has come.
@@ -124,6 +128,15 @@ pub enum Service {
     Kv,
     /// HTTP/1.1 for content in memory.
     Http,
+    /// Datagrams of fixed sizes to many ports, matched by id.
+    Udp,
+}
+
+impl Workload {
+    /// How many connections the trials are to have or, of `udp`, ports.
+    pub fn targets(&self) -> &[NonZeroU32] {
+        if self.service == Service::Udp { &self.ports.0 } else { &self.connections.0 }
+    }
 }
 
 /// What is stored and asked for, of `kv`. Without a word, the data set of voras2009.
@@ -394,6 +407,15 @@ pub struct Quick {
     pub repeats: Option<NonZeroU32>,
 }
 
+/// No list at all: one that is written has something in it.
+fn nothing() -> List<NonZeroU32> {
+    List(Vec::new())
+}
+
+fn is_nothing(list: &List<NonZeroU32>) -> bool {
+    list.0.is_empty()
+}
+
 fn one() -> NonZeroU32 {
     NonZeroU32::MIN
 }
@@ -480,8 +502,9 @@ impl Experiment {
             }
         }
         let clients = self.client.clients.unwrap_or(NonZeroU32::MIN);
-        if let Some(few) = self.workload.connections.0.iter().find(|connections| **connections < clients) {
-            return Err(format!("client.clients: {clients} clients cannot share {few} connections; lower the clients"));
+        if let Some(few) = self.workload.targets().iter().find(|targets| **targets < clients) {
+            let what = if self.workload.service == Service::Udp { "ports" } else { "connections" };
+            return Err(format!("client.clients: {clients} clients cannot share {few} {what}; lower the clients"));
         }
         self.check_schedule()?;
         self.check_churn()?;
@@ -577,8 +600,17 @@ impl Experiment {
                 ));
             }
         }
+        if workload.service != Service::Udp && !is_nothing(&workload.ports) {
+            return Err("workload.ports: only udp has ports; remove it, or take the service \"udp\"".into());
+        }
+        if workload.service != Service::Udp && is_nothing(&workload.connections) {
+            return Err("workload.connections: missing; write how many, like 400".into());
+        }
         match workload.service {
-            Service::Fixed => {
+            Service::Fixed | Service::Udp => {
+                if workload.service == Service::Udp {
+                    self.check_udp()?;
+                }
                 if let Some((key, _)) = sizes.iter().find(|(_, size)| size.is_none()) {
                     return Err(format!("{key}: missing; write a size, like \"128B\""));
                 }
@@ -619,12 +651,57 @@ impl Experiment {
             Service::Fixed => "fixed",
             Service::Kv => "kv",
             Service::Http => "http",
+            Service::Udp => "udp",
         }
     }
 
     /// What is asked for, of `http`.
     pub fn http(&self) -> Http {
         self.workload.http.clone().unwrap_or_default()
+    }
+
+    /// What datagrams need, and what they have not.
+    fn check_udp(&self) -> Result<(), String> {
+        let (workload, client) = (&self.workload, &self.client);
+        if is_nothing(&workload.ports) {
+            return Err("workload.ports: missing; write how many the server listens on, like [10, 1000]".into());
+        }
+        if let Some(name) = self.exec.keys().next() {
+            return Err(format!("exec.{name}.command: a command cannot be told of many ports; remove it, or udp"));
+        }
+        for (key, is_set, why) in [
+            ("workload.connections", !is_nothing(&workload.connections), "udp has none; write ports in its place"),
+            (
+                "workload.idle",
+                !is_none(&workload.idle),
+                "udp has no connections; see active, the share of the ports in use",
+            ),
+            (
+                "workload.calls-per-connection",
+                workload.calls_per_connection.is_some(),
+                "udp has no connections; remove it",
+            ),
+            ("workload.transport", workload.transport != Transport::Tcp, "udp goes over IPv4 alone so far; remove it"),
+            (
+                "workload.schedule",
+                workload.schedule == Schedule::Closed,
+                "a datagram that is lost would end a closed loop; \
+              take another",
+            ),
+            ("client.roles", client.roles == Roles::TwoThreads, "each client of udp is one loop; remove it"),
+            ("client.timestamps", client.timestamps != Timestamps::Client, "udp has only the client's; remove it"),
+        ] {
+            if is_set {
+                return Err(format!("{key}: {why}"));
+            }
+        }
+        for (key, size) in [("workload.request", workload.request), ("workload.response", workload.response)] {
+            if let Some(size) = size.filter(|size| !wire::udp::is_size(size.0)) {
+                let most = wire::udp::DATAGRAM_BYTES_MAX;
+                return Err(format!("{key}: a datagram has from 8 to {most} bytes, not {size}; choose another size"));
+            }
+        }
+        Ok(())
     }
 
     /// What is stored and asked for, of `kv`.
@@ -860,6 +937,25 @@ measure = "1s"
             ("[phases]", "[exec.go]\ncommand = [\"go\", \"{port}\", \"{socket}\"]\n[phases]"),
             ("[phases]", "transport = \"unix\"\n[exec.go]\ncommand = [\"go\", \"{port}\"]\n[phases]"),
             ("[phases]", "transport = \"udp\"\n[phases]"),
+            ("connections = 10", ""),
+            ("connections = 10", "connections = 10\nports = 10"),
+            ("connections = 10", "service = \"udp\""),
+            ("connections = 10", "service = \"udp\"\nports = []"),
+            ("connections = 10", "service = \"udp\"\nports = 10\nconnections = 10"),
+            ("connections = 10", "service = \"udp\"\nports = 10"),
+            ("connections = 10\nrate = [100, 200.5]\nrequest = \"1B\"\n", "service = \"udp\"\nports = 10\nrate = 10\n"),
+            (
+                "connections = 10\nrate = [100, 200.5]\nrequest = \"1B\"\n",
+                "service = \"udp\"\nports = 10\nrate = 10\nrequest = \"8B\"\ntransport = \"tcp6\"\n",
+            ),
+            (
+                "connections = 10\nrate = [100, 200.5]\nrequest = \"1B\"\n",
+                "service = \"udp\"\nports = 10\nschedule = \"closed\"\nrequest = \"8B\"\n",
+            ),
+            (
+                "connections = 10\nrate = [100, 200.5]\nrequest = \"1B\"\n",
+                "service = \"udp\"\nports = 10\nrate = 10\nidle = 5\nrequest = \"8B\"\n",
+            ),
             ("[phases]", "[exec.go]\nprogram = \"go\"\n[phases]"),
             ("[phases]", "[exec.go]\ncommand = [\"go\", \"{port}\"]\nstart-timeout = \"0\"\n[phases]"),
             ("[phases]", "[exec.go]\ncommand = [\"go\", \"{port}\"]\nenvironment = {\"A=B\" = \"1\"}\n[phases]"),

@@ -23,6 +23,8 @@ use crate::units::{Cpus, Size};
 
 /// Descriptors that a process needs besides its connections'.
 const DESCRIPTORS_BESIDE: u64 = 64;
+/// Ports above those that only root may have.
+const PORTS_MAX: u64 = 65_535 - 1_023;
 /// Tasks that exist besides a server's.
 const TASKS_BESIDE: u64 = 256;
 /// Mappings of a stack: itself, and the guard below it.
@@ -102,7 +104,7 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
     for repeat in 0..experiment.repeats.get() {
         // All configurations once, in random order, then all once more: nothing is run in blocks.
         let mut round = Vec::new();
-        for connections in experiment.workload.connections.0.iter().map(|connections| connections.get()) {
+        for connections in experiment.workload.targets().iter().map(|targets| targets.get()) {
             for &idle in &experiment.workload.idle.0 {
                 for active in experiment.workload.active.0.iter().map(|share| share.0) {
                     for rate_per_s in rates(experiment) {
@@ -185,7 +187,7 @@ fn workload(
     rate_per_s: Option<f64>,
 ) -> Workload {
     let traffic = &experiment.workload;
-    let bytes = |size: Option<Size>| size.expect("`fixed` has sizes, as was checked").0;
+    let bytes = |size: Option<Size>| size.expect("it has sizes, as was checked").0;
     let (mut kv, mut http) = (None, None);
     let service = match traffic.service {
         Service::Fixed => {
@@ -202,6 +204,10 @@ fn workload(
             let is_ours = experiment.exec.is_empty();
             http = Some(experiment.http().traffic(traffic.response, is_ours).expect("as was checked"));
             experiment.http().service()
+        }
+        Service::Udp => {
+            let (request_bytes, response_bytes) = (bytes(traffic.request), bytes(traffic.response));
+            ServiceSpec::Udp { ports: connections, request_bytes, response_bytes }
         }
     };
     Workload {
@@ -400,6 +406,7 @@ impl Answers {
 /// Every reason why a trial cannot be run on `host`.
 fn impossible(trial: &Trial, host: &Host, kernel: &mut Answers) -> Vec<String> {
     let connections = u64::from(trial.load.connections_and_idle());
+    let of_targets = if trial.workload.service.ports().is_some() { "ports" } else { "connections" };
     // Of somebody else's server only the client's needs are known, and that each connection takes a descriptor.
     let ours = trial.serve.ours();
     let mut reasons = Vec::new();
@@ -418,7 +425,7 @@ fn impossible(trial: &Trial, host: &Host, kernel: &mut Answers) -> Vec<String> {
                 return;
             }
             reasons.push(format!(
-                "workload.connections: {connections}{} needs {needed} {what}, {limit_name} is {limit}; lower it, or {remedy}",
+                "workload.{of_targets}: {connections}{} needs {needed} {what}, {limit_name} is {limit}; lower it, or {remedy}",
                 if trial.workload.idle > 0 { " (idle ones included)" } else { "" }
             ));
         }
@@ -426,6 +433,9 @@ fn impossible(trial: &Trial, host: &Host, kernel: &mut Answers) -> Vec<String> {
     let of_accept = ours.map_or(0, |serve| serve.accept.descriptors(serve.architecture.model, workers));
     let descriptors = connections.max(of_accept) + DESCRIPTORS_BESIDE;
     need("descriptors", descriptors, host.descriptors_max, "the hard limit", "raise the limit (ulimit -Hn)");
+    // Of datagrams: one for all of the server's is the client's, and those are the host's.
+    let listened = u64::from(trial.workload.service.ports().unwrap_or(0));
+    need("ports to listen on", listened, PORTS_MAX, "the number of ports of an address", "see active");
     let (tasks_max, tasks_limit) = &host.tasks_max;
     match per_connection {
         PerConnection::Nothing => {}
@@ -488,8 +498,8 @@ fn impossible(trial: &Trial, host: &Host, kernel: &mut Answers) -> Vec<String> {
         .saturating_add(connections.max(workers) * bytes_per_connection(per_connection));
     if memory_bytes > host.memory_bytes {
         reasons.push(format!(
-            "workload: {requests} requests over {connections} connections need {} MiB of memory, {} MiB are available; \
-             lower workload.connections, {}phases.measure",
+            "workload: {requests} requests over {connections} {of_targets} need {} MiB of memory, {} MiB are available; \
+             lower workload.{of_targets}, {}phases.measure",
             memory_bytes >> 20,
             host.memory_bytes >> 20,
             if trial.workload.is_closed() { "or " } else { "workload.rate or " }
@@ -531,6 +541,7 @@ mod tests {
 
     use super::*;
     use crate::presets::PRESETS;
+    use crate::units::Rate;
 
     fn host() -> Host {
         Host {
@@ -578,7 +589,7 @@ mod tests {
             let experiment = preset.experiment();
             let plan = plan(&experiment, &host()).unwrap();
             let workload = &experiment.workload;
-            let configurations = workload.connections.0.len()
+            let configurations = workload.targets().len()
                 * workload.active.0.len()
                 * rates(&experiment).len()
                 * experiment.architectures.0.len();
@@ -734,6 +745,27 @@ mod tests {
             let found = reasons(&experiment);
             assert!(found.iter().any(|reason| reason.contains("Unix sockets")), "{name}: {found:?}");
         }
+    }
+
+    #[test]
+    fn datagrams_need_a_server_that_knows_them_and_no_ports_of_the_client() {
+        let mut experiment = crate::presets::find("maharjan2012-udp").unwrap().experiment();
+        experiment.repeats = std::num::NonZeroU32::MIN;
+        experiment.architectures.0 =
+            ["epoll", "mt", "mp", "mt-pool", "symped:2", "seda:1+1"].map(|name| name.parse().unwrap()).into();
+        let planned = |experiment: &Experiment, host: &Host| {
+            let mut trials = plan(experiment, host).unwrap().trials;
+            trials.sort_by_key(|trial| trial.architecture.to_string());
+            let of = |trial: &Trial| format!("{}: {:#?}", trial.architecture, trial.impossible);
+            trials.iter().map(of).collect::<Vec<_>>().join("\n")
+        };
+        let (list, rate) = (|count| vec![std::num::NonZeroU32::new(count).unwrap()], vec![Rate(100.0)]);
+        experiment.workload.rate = Some(crate::experiment::List(rate));
+        experiment.workload.ports.0 = list(5_000);
+        let few_ports = planned(&experiment, &Host { ports: 100, ..host() });
+        experiment.workload.ports.0 = list(65_000);
+        let many = planned(&experiment, &host());
+        insta::assert_snapshot!(format!("{few_ports}\n\n{many}"));
     }
 
     #[test]

@@ -20,7 +20,7 @@ macro_rules! presets {
 /// Every preset there is.
 #[cfg(target_os = "linux")]
 pub const PRESETS: &[Preset] =
-    presets!["compare" "smoke" "kawai2006" "kawai2008-http" "kawai2008-minimised" "voras2009"];
+    presets!["compare" "smoke" "kawai2006" "kawai2008-http" "kawai2008-minimised" "maharjan2012-udp" "voras2009"];
 
 /// Every preset there is. The papers' are Linux's: they compare epoll.
 #[cfg(not(target_os = "linux"))]

@@ -19,7 +19,7 @@ pub struct Workload {
     /// How requests get to the server. Runs stored before there was a choice are all of TCP over IPv4.
     #[serde(default)]
     pub transport: Transport,
-    /// Connections held open.
+    /// Connections held open; of `udp`, the server's ports.
     pub connections: u32,
     /// Requests a second; `None` in a closed loop.
     pub rate_per_s: Option<f64>,
@@ -51,6 +51,11 @@ pub struct Workload {
 }
 
 impl Workload {
+    /// What there are so many of: connections, or ports of datagrams.
+    pub fn targets(&self) -> &'static str {
+        if self.service.ports().is_some() { "ports" } else { "connections" }
+    }
+
     /// Whether it is a closed loop: what is compared is then how many transactions a second there were.
     pub fn is_closed(&self) -> bool {
         self.schedule == Schedule::Closed

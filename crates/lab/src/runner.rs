@@ -11,7 +11,7 @@ use load::{LoadConfig, LoadReport};
 use serde::{Deserialize, Serialize};
 use server::control::Event as ServerEvent;
 use server::{ServerCounters, Snapshot, Subject};
-use wire::Address;
+use wire::{Address, Ports};
 
 use crate::child::Child;
 use crate::course::{self, Finding};
@@ -251,10 +251,10 @@ fn load_it(
         Subject::Ours(_) => SERVER_PATIENCE,
         Subject::Exec(exec) => SERVER_PATIENCE + Duration::from_nanos(exec.start_timeout_ns),
     };
-    let (address, snapshot) = until_ready(server, start_max, options)?;
+    let (address, ports, snapshot) = until_ready(server, start_max, options)?;
     account.ready = Some(snapshot);
 
-    let config = LoadConfig { target: address, ..trial.load.clone() };
+    let config = LoadConfig { target: address, ports, ..trial.load.clone() };
     let mut connecting = |done, total| on_event(Event::Load(&load::Event::Connecting { done, total }));
     let idle = Holders::start(&options.program, &config, options.stop, &mut connecting)
         .or_else(|error| blame(server, error))?;
@@ -326,11 +326,11 @@ fn until_ready(
     server: &mut Child<ServerEvent>,
     patience: Duration,
     options: &Options<'_>,
-) -> anyhow::Result<(Address, Snapshot)> {
+) -> anyhow::Result<(Address, Option<Ports>, Snapshot)> {
     let deadline = Instant::now() + patience;
     loop {
         match server.next(deadline.min(Instant::now() + LOOK))? {
-            Some(ServerEvent::Ready { address, snapshot }) => return Ok((address, snapshot)),
+            Some(ServerEvent::Ready { address, ports, snapshot }) => return Ok((address, ports, snapshot)),
             Some(ServerEvent::Failed { reason }) => bail!("the server: {reason}"),
             Some(ServerEvent::Mark { .. }) => bail!("the server is not ready"),
             None if options.stop.load(Relaxed) => bail!("stopped"),

@@ -114,10 +114,11 @@ impl Store {
         };
         let place = || format!("{}: cannot write the histograms; is the disk full?", path.display());
         let comment = format!(
-            "muxbench trial {}: {}, {} connections, {}, repeat {}",
+            "muxbench trial {}: {}, {} {}, {}, repeat {}",
             trial.index,
             trial.architecture,
             trial.workload.connections,
+            trial.workload.targets(),
             trial.workload.rate_per_s.map_or("closed loop".into(), |rate_per_s| format!("{rate_per_s} requests/s")),
             trial.repeat
         );

@@ -35,6 +35,8 @@ const LAG_P50_NS: f64 = 100_000.0;
 const FIT_DISTANCE_MAX: f64 = 0.2;
 /// With fewer samples there are no quartiles worth the name.
 const SAMPLES_MIN: f64 = 20.0;
+/// Of datagrams this share may be lost: it is in the nature of them, and of a hundred requests it may be one.
+const LOST_SHARE_MAX: f64 = 0.01;
 /// Of this share of requests, an answer may be missing, on a server that is not saturated.
 const TIMEOUT_SHARE_MAX: f64 = 0.001;
 /// What a request costs a server is taken to hold for more of them once it is this busy: batching has had its effect.
@@ -216,6 +218,13 @@ fn saturation(report: &LoadReport, rate_per_s: f64, server: Option<&ServerSide<'
         check("requests unanswered after the drain", unanswered, Bound::AtMost, some, "", Saturated),
         check("median service time to the end", last / 1e6, Bound::AtMost, grown_ns / 1e6, "ms", Saturated),
     ];
+    if let Some(datagrams) = &report.datagrams {
+        // Between hosts of one network a datagram is lost where a buffer has no room: at the server, unless it was the
+        // client's. Its share says it all, and a few are not one too many.
+        let share = datagrams.lost as f64 / report.planned.max(1) as f64;
+        checks.retain(|check| check.name != "requests unanswered after the drain");
+        checks.push(check("share of requests that were lost", share, Bound::AtMost, LOST_SHARE_MAX, "", Saturated));
+    }
     checks.extend(server.and_then(|server| beyond_capacity(report, server)));
     checks
 }
@@ -251,10 +260,17 @@ fn client_limits(report: &LoadReport, rate_per_s: f64) -> Vec<Check> {
     let lag_us = report.lag.distribution.p50_ns as f64 / 1e3;
     let lag_us_max = LAG_P50_NS.max(LAG_SHARE_MAX * interval_ns) / 1e3;
     let sent_min = (RATE_SHARE_MIN * report.planned as f64 - EDGE_REQUESTS) / window_s;
+    let dropped = report.datagrams.as_ref().and_then(|datagrams| datagrams.dropped);
+    let dropped = dropped.map(|dropped| {
+        let share = dropped as f64 / report.planned.max(1) as f64;
+        let what = "share of responses for which the client's sockets had no room";
+        check(what, share, Bound::AtMost, LOST_SHARE_MAX, "", ClientLimited)
+    });
     let mut checks = vec![
         check("median lag", lag_us, Bound::AtMost, lag_us_max, "us", ClientLimited),
         check("requests sent in time", report.rate_sent_per_s, Bound::AtLeast, sent_min, "a second", ClientLimited),
     ];
+    checks.extend(dropped);
     let what = "distance of the sends from their plan";
     checks.extend(report.fit.as_ref().map(|fit| test(what, fit, FIT_DISTANCE_MAX, FIT_P_VALUE_MIN, ClientLimited)));
     checks
@@ -335,7 +351,7 @@ fn steadiness(report: &LoadReport, server: Option<&ServerSide<'_>>) -> Vec<Check
 #[cfg(test)]
 mod tests {
     use load::config::{Pacing, Roles};
-    use load::report::{ClockFacts, Errors, Measured, Outstanding};
+    use load::report::{ClockFacts, DatagramReport, Errors, Measured, Outstanding};
     use stats::Histogram;
 
     use super::*;
@@ -373,6 +389,7 @@ mod tests {
             fit: Some(fit(0.02, 1.0)),
             closed: None,
             churn: None,
+            datagrams: None,
             kernel: None,
             memory_bytes_per_connection: 48.0,
             cpu_ns: 0,
@@ -570,6 +587,25 @@ mod tests {
         report.transport = Transport::Udp;
         one(&mut report);
         assert_eq!(judge(&report, None).kind, VerdictKind::Failed);
+    }
+
+    #[test]
+    fn a_datagram_in_a_hundred_may_be_lost() {
+        let report = |lost: u64, dropped: Option<u64>| {
+            let mut report = healthy();
+            report.transport = Transport::Udp;
+            report.outstanding.after_drain = lost;
+            report.datagrams = Some(DatagramReport { ports: 10, lost, duplicates: 0, reordered: 0, dropped });
+            report
+        };
+        let planned = healthy().planned;
+        let kind = |lost, dropped| judge(&report(lost, dropped), None).kind;
+        assert_eq!(kind(planned / 100, Some(0)), VerdictKind::Valid);
+        assert_eq!(kind(planned / 100 + 1, None), VerdictKind::Saturated);
+        assert_eq!(kind(planned / 100 + 1, Some(planned)), VerdictKind::ClientLimited, "they came, and found no room");
+        let mut unreachable = report(0, None);
+        unreachable.errors.unreachable = 1;
+        assert_eq!(judge(&unreachable, None).kind, VerdictKind::Failed);
     }
 
     /// A healthy trial of a closed loop.

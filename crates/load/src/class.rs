@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 use crate::report::Errors;
 
-/// The classes of httperf, two of size, and three of what a service may answer or do.
+/// The classes of httperf, two of size, three of what a service may answer or do, and one of datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Class {
@@ -30,13 +30,15 @@ pub enum Class {
     Rejected,
     /// The server ended the connection with a response, as it may, while others were to come.
     Closed,
+    /// ICMP says that a datagram did not get to a port.
+    Unreachable,
     /// Any other system error.
     Other,
 }
 
 impl Class {
     /// Every class; the one at `at` is `at + 1` as a number, and 0 is none.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Timeout,
         Self::Refused,
         Self::Reset,
@@ -47,6 +49,7 @@ impl Class {
         Self::Miss,
         Self::Rejected,
         Self::Closed,
+        Self::Unreachable,
         Self::Other,
     ];
 
@@ -89,6 +92,7 @@ impl Errors {
             Class::Miss => &mut self.miss,
             Class::Rejected => &mut self.rejected,
             Class::Closed => &mut self.closed,
+            Class::Unreachable => &mut self.unreachable,
             Class::Other => &mut self.other,
         };
         *counter += count;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use wire::{Address, ServiceSpec};
+use wire::{Address, Ports, ServiceSpec};
 
 /// One trial's load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -16,7 +16,10 @@ pub struct LoadConfig {
     pub datagrams: bool,
     /// The service spoken, with its sizes.
     pub service: ServiceSpec,
-    /// Connections held open for the whole trial, over all clients, that requests may be sent on.
+    /// The server's ports, of `udp`; without them, as many as the service says, from that of `target` on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ports: Option<Ports>,
+    /// Connections held open for the whole trial, over all clients, that requests may be sent on. Of `udp`, the ports.
     pub connections: u32,
     /// Connections that others hold open to the same place meanwhile ([`crate::idle`]): they take ports too.
     pub idle: u32,
@@ -58,7 +61,7 @@ pub struct LoadConfig {
     pub timestamps: Timestamps,
     /// Seed of the schedule and of the choice of connections.
     pub seed: u64,
-    /// A connection attempt, or its first response, that takes longer than this is a timeout.
+    /// A connection attempt, or its first response, that takes longer than this is a timeout. Of `udp` that is any response.
     pub timeout_ns: u64,
 }
 
@@ -69,6 +72,7 @@ impl LoadConfig {
             target: target.into(),
             datagrams: false,
             service,
+            ports: None,
             connections: 400,
             idle: 0,
             calls_per_connection: None,
@@ -99,7 +103,7 @@ impl LoadConfig {
     /// How requests get to the server.
     pub fn transport(&self) -> Transport {
         match self.target {
-            Address::Ip(_) if self.datagrams => Transport::Udp,
+            Address::Ip(_) if self.datagrams || self.service.ports().is_some() => Transport::Udp,
             Address::Ip(_) => Transport::Tcp,
             Address::Unix(_) => Transport::Unix,
         }
@@ -128,7 +132,7 @@ pub enum Transport {
     /// A stream for each connection.
     #[default]
     Tcp,
-    /// A connected socket for each connection; a request and a response are one datagram each.
+    /// A request and a response are one datagram each; without the service `udp`, on a connected socket for each connection.
     Udp,
     /// A stream for each connection, between processes of one host (unix(7)).
     Unix,

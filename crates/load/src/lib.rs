@@ -14,6 +14,7 @@
 //! - `churn`: connections that come and go, in either loop; [`ports`]: whether there are enough for them
 //! - [`idle`]: connections that are held, and on which nothing is sent
 //! - `ledger`: what a thread of a closed loop, or of churn, keeps of its transactions
+//! - `datagrams`: the open loop over datagrams, which are matched by id
 //! - `speak`: what is asked of a service, and what comes back; `prepare`: what must be answered before all else
 //! - [`cost`]: what a request costs the client
 //! - [`reflector`]: a server that holds each response for a known time, to calibrate the client against
@@ -25,6 +26,7 @@ mod closed;
 pub mod config;
 mod connect;
 pub mod cost;
+mod datagrams;
 pub mod error;
 pub mod idle;
 pub mod interface;

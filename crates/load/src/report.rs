@@ -101,6 +101,9 @@ pub struct LoadReport {
     /// What is known of connections that come and go; `None` where they stay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub churn: Option<ChurnReport>,
+    /// What only datagrams have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub datagrams: Option<DatagramReport>,
     /// What the kernel's timestamps say; `None` when they were not asked for.
     pub kernel: Option<KernelReport>,
     /// User memory the client set aside per connection, in bytes (connection state, not samples).
@@ -160,6 +163,23 @@ pub struct ChurnReport {
     pub first_byte: Measured,
 }
 
+/// What only datagrams have: what became of requests of the window, beside those that are in [`Errors`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DatagramReport {
+    /// Ports of the server, each of which answered before the ramp.
+    pub ports: u32,
+    /// Requests that were sent, and not answered by the end of the drain or within the timeout, and of which no error is
+    /// known.
+    pub lost: u64,
+    /// Responses to what had been answered already.
+    pub duplicates: u64,
+    /// First responses that were overtaken: from the port they came from, the response to a later request had come before.
+    pub reordered: u64,
+    /// Responses, of the whole trial, for which the client's own sockets had no room; they are among the lost. `None` where
+    /// the system does not say.
+    pub dropped: Option<u64>,
+}
+
 /// Parts that a window is looked at in: enough for a test of its steadiness.
 pub const PARTS: usize = 32;
 
@@ -202,7 +222,7 @@ pub struct Outstanding {
     pub after_drain: u64,
 }
 
-/// Failures by class (the classes of httperf, two of size, and three of what a service may answer or do): requests that were not
+/// Failures by class (the classes of httperf, two of size, three of what a service may answer or do, and one of datagrams): requests that were not
 /// answered, by what became of their connection, whether they could still be sent or not, and those that were answered with
 /// something else than what was due. A connection that failed when no request needed it counts once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -230,6 +250,9 @@ pub struct Errors {
     /// The server ended the connection with a response, as HTTP's `Connection: close` says, while others were to come.
     #[serde(default)]
     pub closed: u64,
+    /// ICMP says that a datagram did not get to its port.
+    #[serde(default)]
+    pub unreachable: u64,
     /// Any other system error.
     pub other: u64,
 }
@@ -241,7 +264,7 @@ impl Errors {
     }
 
     /// Each class's name and count.
-    pub fn by_class(&self) -> [(&'static str, u64); 11] {
+    pub fn by_class(&self) -> [(&'static str, u64); 12] {
         [
             ("timeout", self.timeout),
             ("refused", self.refused),
@@ -253,6 +276,7 @@ impl Errors {
             ("miss", self.miss),
             ("rejected", self.rejected),
             ("closed", self.closed),
+            ("unreachable", self.unreachable),
             ("other", self.other),
         ]
     }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use wire::ServiceSpec;
+use wire::udp::DATAGRAM_BYTES_MAX;
 
 use crate::clock::{Clock, Wall};
 use crate::config::{Choice, KvTraffic, LoadConfig, Roles, Schedule, Timestamps};
@@ -23,14 +24,12 @@ use crate::send::{self, Sender};
 use crate::speak::{Speak, with_speaker};
 use crate::stamps::{self, Stamping};
 use crate::summary::{self, Recorded, Usage};
-use crate::{churn, closed, connect, ports, prepare, schedule};
+use crate::{churn, closed, connect, datagrams, ports, prepare, schedule};
 
 /// Between the moment that everything is ready and the beginning of the ramp.
 pub const LEAD_NS: u64 = 5_000_000;
 /// How often progress is reported, and our clock compared with the wall's.
 const PROGRESS_NS: u64 = 500_000_000;
-/// What one datagram holds: 65 535 bytes less the headers of IP and UDP.
-const DATAGRAM_BYTES_MAX: u32 = 65_507;
 
 /// What happens while a load runs; also what a `load` process says, one JSON object a line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -128,6 +127,9 @@ pub struct Connected {
 /// When it cannot be run at all: see [`LoadError`].
 pub fn run(config: &LoadConfig, on_event: &mut dyn FnMut(Event)) -> Result<Outcome, LoadError> {
     validate(config)?;
+    if config.service.ports().is_some() {
+        return datagrams::run(config, on_event);
+    }
     with_speaker!(config, |speaker| speak(config, &speaker, on_event))
 }
 
@@ -340,6 +342,7 @@ fn validate_service(config: &LoadConfig) -> Result<(), LoadError> {
             }
             Ok(())
         }
+        (ServiceSpec::Udp { .. }, None, None) => datagrams::validate(config),
         (ServiceSpec::Kv { .. }, Some(traffic), None) => validate_kv(traffic),
         // Its paths and headers are checked as requests are made of them.
         (ServiceSpec::Http { .. }, None, Some(traffic)) if (100..=999).contains(&traffic.status) => Ok(()),

@@ -310,6 +310,7 @@ impl Facts<'_> {
             fit: None,
             closed: None,
             churn: None,
+            datagrams: None,
             kernel: self.kernel.as_ref().map(|kernel| kernel.report(samples, window_ns)),
             memory_bytes_per_connection,
             cpu_ns: self.usage.cpu_ns,

@@ -21,7 +21,7 @@ use crate::progress::Progress;
 /// No trial is valid: the run is done, and its figures are not to be believed.
 pub const NO_VALID_TRIAL: u8 = 3;
 /// Stopped by a signal, as shells have it.
-const STOPPED: u8 = 130;
+pub const STOPPED: u8 = 130;
 
 /// Flags of commands that run something.
 #[derive(Debug, clap::Args)]

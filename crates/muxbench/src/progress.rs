@@ -55,7 +55,8 @@ impl Progress {
                     active => format!(" {} active", Share(active)),
                 };
                 let rate = workload.rate_per_s.map_or("closed".into(), |rate| format!("{rate} req/s"));
-                self.current = format!("{} {} conn{active} {rate}", trial.architecture, workload.connections);
+                let what = if workload.service.ports().is_some() { "ports" } else { "conn" };
+                self.current = format!("{} {} {what}{active} {rate}", trial.architecture, workload.connections);
                 self.show("starting");
             }
             Event::Load(load::Event::Connecting { done, total }) => self.show(&format!("connected {done}/{total}")),

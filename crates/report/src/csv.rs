@@ -21,7 +21,10 @@ struct Row {
     architecture: String,
     accept: Option<Accept>,
     transport: Transport,
-    connections: u32,
+    /// None of datagrams...
+    connections: Option<u32>,
+    /// ...which have these.
+    ports: Option<u32>,
     active: f64,
     idle: u32,
     choice: String,
@@ -48,6 +51,9 @@ struct Row {
     planned: Option<u64>,
     completed: Option<u64>,
     errors: Option<u64>,
+    lost: Option<u64>,
+    duplicates: Option<u64>,
+    reordered: Option<u64>,
     /// Transactions of a closed loop that are counted and no samples.
     unsampled: Option<u64>,
     client_busy_share: Option<f64>,
@@ -113,6 +119,7 @@ fn row(record: &TrialRecord) -> Row {
     let targets = trial.workload.http.iter().flat_map(|http| &http.targets);
     let paths: Vec<&str> = targets.map(|target| target.path.as_str()).collect();
     let server = record.server.as_ref();
+    let datagrams = load.and_then(|load| load.datagrams.as_ref());
     let service = |figure: fn(&Distribution) -> u64| load.map(|load| figure(&load.service.distribution));
     let lag = |figure: fn(&Distribution) -> u64| load.map(|load| figure(&load.lag.distribution));
     let response = |figure: fn(&Distribution) -> u64| load.map(|load| figure(&load.response.distribution));
@@ -129,7 +136,8 @@ fn row(record: &TrialRecord) -> Row {
         architecture: trial.architecture.to_string(),
         accept: trial.serve.ours().map(|serve| serve.accept),
         transport: trial.workload.transport,
-        connections: trial.workload.connections,
+        connections: trial.workload.service.ports().is_none().then_some(trial.workload.connections),
+        ports: trial.workload.service.ports(),
         active: trial.workload.active,
         idle: trial.workload.idle,
         choice: trial.workload.choice.to_string(),
@@ -156,6 +164,9 @@ fn row(record: &TrialRecord) -> Row {
         planned: load.map(|load| load.planned),
         completed: load.map(|load| load.completed),
         errors: load.map(|load| load.errors.total()),
+        lost: datagrams.map(|datagrams| datagrams.lost),
+        duplicates: datagrams.map(|datagrams| datagrams.duplicates),
+        reordered: datagrams.map(|datagrams| datagrams.reordered),
         unsampled: load.and_then(|load| Some(load.closed.as_ref()?.unsampled)),
         client_busy_share: load.and_then(|load| Some(load.closed.as_ref()?.busy_share)),
         service_p1_ns: service(|d| d.p1_ns),

@@ -7,6 +7,7 @@
 //! - [`sweep`]: the response time against the rate, and autobench's columns; `chart`: a curve in text
 //! - [`capacity`]: the highest rate within a limit, side by side
 //! - [`html`]: a run as a page, and its figures as files
+//! - `ports`: response time of datagrams against the server's ports
 //! - `throughput`: transactions a second of closed loops against their connections
 //! - [`explain`]: why one wins, by what the servers counted
 //! - `table`: tables that fit a width
@@ -30,6 +31,7 @@ pub mod html;
 pub mod json;
 pub mod paper;
 pub mod plan;
+mod ports;
 pub mod sentence;
 pub mod summary;
 pub mod sweep;

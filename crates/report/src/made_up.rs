@@ -8,7 +8,9 @@ use lab::course::{self, Course, Finding};
 use lab::record::{Bound, Check, Run, RunHeader, Trial, TrialRecord, Verdict, VerdictKind, Workload};
 use load::config::{Choice, KvTraffic, LoadConfig, Pacing, Phases, Roles, Schedule, Think, Transport};
 use load::interface::Hardware;
-use load::report::{ClockFacts, ClosedReport, Errors, KernelReport, LoadReport, Measured, Outstanding, PARTS};
+use load::report::{
+    ClockFacts, ClosedReport, DatagramReport, Errors, KernelReport, LoadReport, Measured, Outstanding, PARTS,
+};
 use server::counters::Totals;
 use server::{ServeConfig, ServerCounters, Subject};
 use stats::Histogram;
@@ -104,6 +106,7 @@ fn record(trial: &Trial, service_ns: u64, verdict: VerdictKind, reason: &str) ->
             fit: None,
             closed: None,
             churn: None,
+            datagrams: None,
             kernel: None,
             memory_bytes_per_connection: 48.0,
             cpu_ns: 1,
@@ -461,6 +464,55 @@ pub(crate) fn run_of(architectures: &[&str], service_ns: impl Fn(&str, u32, u32)
                 let trial = trial(run.header.trials.len() as u32, repeat, architecture, connections);
                 let service_ns = service_ns(architecture, connections, repeat);
                 run.records.push(record(&trial, service_ns, VerdictKind::Valid, ""));
+                run.header.trials.push(trial);
+            }
+        }
+    }
+    run
+}
+
+/// Datagrams to three numbers of ports at two rates, two repeats: `select` grows with the ports, `epoll` does not, `mt` loses
+/// some and at the most ports too many. `mp` cannot be had with the most.
+pub(crate) fn datagram_run() -> Run {
+    let mut run = run();
+    run.header.trials.clear();
+    run.records.clear();
+    run.header.name = "20260101T000000-datagrams".into();
+    for rate_per_s in [10.0, 100.0] {
+        for ports in [10, 1_000, 5_000] {
+            for (repeat, architecture) in
+                [0, 1].into_iter().flat_map(|repeat| ["select", "epoll", "mt", "mp"].map(|name| (repeat, name)))
+            {
+                let mut trial = trial(run.header.trials.len() as u32, repeat, architecture, ports);
+                trial.workload.service = ServiceSpec::Udp { ports, request_bytes: 64, response_bytes: 64 };
+                (trial.workload.schedule, trial.workload.rate_per_s) = (Schedule::Constant, Some(rate_per_s));
+                if architecture == "mp" && ports == 5_000 {
+                    trial.impossible = vec!["workload.ports: 5000 needs 5256 processes, the limit is 100".into()];
+                    run.header.trials.push(trial);
+                    continue;
+                }
+                let service_ns = match architecture {
+                    "select" => 40_000 + 2_000 * u64::from(ports),
+                    "epoll" => 50_000,
+                    _ => 45_000 + u64::from(repeat),
+                };
+                let is_lossy = architecture == "mt" && ports == 5_000;
+                let verdict = if is_lossy { VerdictKind::Saturated } else { VerdictKind::Valid };
+                let mut record = record(&trial, service_ns, verdict, if is_lossy { "made up" } else { "" });
+                let load = record.load.as_mut().expect("it was made with one");
+                load.transport = Transport::Udp;
+                load.datagrams = Some(DatagramReport {
+                    ports,
+                    lost: match (architecture, ports) {
+                        ("mt", 5_000) => 20,
+                        ("mt", _) => 1,
+                        _ => 0,
+                    },
+                    duplicates: u64::from(architecture == "select"),
+                    reordered: u64::from(repeat),
+                    dropped: Some(0),
+                });
+                run.records.push(record);
                 run.header.trials.push(trial);
             }
         }

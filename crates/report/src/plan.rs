@@ -10,7 +10,10 @@ use crate::terminal::wrap;
 /// Every trial in order, how long it takes, and why one cannot be run here.
 pub fn render(plan: &Plan, width: usize) -> String {
     let mut table = Table::new();
-    let headings = ["trial", "repeat", "architecture", "connections", "active", "req/s", "time"];
+    let is_udp = |trial: &lab::record::Trial| trial.workload.service.ports().is_some();
+    // All trials of a plan have one service.
+    let targets = if plan.trials.iter().any(is_udp) { "ports" } else { "connections" };
+    let headings = ["trial", "repeat", "architecture", targets, "active", "req/s", "time"];
     table.load_style(presets::NOTHING).set_header(headings);
     for trial in &plan.trials {
         table.add_row([

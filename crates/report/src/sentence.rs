@@ -2,6 +2,7 @@
 
 use lab::record::VerdictKind;
 use lab::units::Share;
+use load::report::DatagramReport;
 
 use crate::format;
 use crate::summary::{Comparison, MARGIN, Row, Summary};
@@ -80,7 +81,7 @@ pub fn of(comparison: &Comparison) -> String {
 
 fn place(comparison: &Comparison) -> String {
     let workload = &comparison.workload;
-    let mut connections = format!("{} connections", workload.connections);
+    let mut connections = format!("{} {}", workload.connections, workload.targets());
     if workload.active < 1.0 {
         connections.push_str(&format!(" ({} active)", Share(workload.active)));
     }
@@ -137,6 +138,16 @@ fn tail(ranked: &[&Row]) -> String {
     } else {
         String::new()
     }
+}
+
+/// What became of datagrams, of so many requests.
+pub fn datagrams(report: &DatagramReport, planned: u64) -> String {
+    let dropped = match report.dropped {
+        Some(dropped @ 1..) => format!(" ({dropped} dropped by the client's own sockets in the whole trial)"),
+        _ => String::new(),
+    };
+    let DatagramReport { ports, lost, duplicates, reordered, .. } = report;
+    format!("{ports} ports; {lost} of {planned} lost{dropped}, {duplicates} duplicates, {reordered} reordered")
 }
 
 /// A verdict as it is written everywhere.

@@ -3,6 +3,7 @@
 use lab::course::{self, Finding};
 use lab::record::{Run, Trial, TrialRecord, Verdict, VerdictKind, Workload};
 use lab::units::{Share, Size, Sizes, Think, Work};
+use load::LoadReport;
 use load::config::{Choice, Schedule};
 use load::report::{ChurnReport, KernelReport, Measured};
 use serde::Serialize;
@@ -86,6 +87,9 @@ pub struct Row {
     pub client_busy_share: Option<f64>,
     /// Transactions of a closed loop that are in all figures and are no samples, as the memory for these was full.
     pub unsampled: u64,
+    /// What became of datagrams, over all repeats; `None` of connections.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub datagrams: Option<Datagrams>,
     /// Median service time over valid repeats, in nanoseconds, with its interval.
     pub service_p50_ns: Option<Estimate>,
     /// Its 99th percentile likewise.
@@ -103,6 +107,34 @@ pub struct Row {
     /// The metric of each valid repeat: median service time in nanoseconds, or transactions a second.
     #[serde(skip)]
     metrics: Vec<f64>,
+}
+
+/// What became of the requests of the windows, over all repeats, as in `load::report::DatagramReport`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Datagrams {
+    /// Requests.
+    pub planned: u64,
+    /// Not answered.
+    pub lost: u64,
+    /// Responses to what had been answered.
+    pub duplicates: u64,
+    /// Responses that were overtaken.
+    pub reordered: u64,
+}
+
+impl Datagrams {
+    /// All of `loads` together.
+    fn of<'a>(loads: impl Iterator<Item = &'a LoadReport>) -> Option<Self> {
+        loads.filter_map(|load| Some((load.planned, load.datagrams.as_ref()?))).fold(None, |sum, (planned, report)| {
+            let sum = sum.unwrap_or(Self { planned: 0, lost: 0, duplicates: 0, reordered: 0 });
+            Some(Self {
+                planned: sum.planned + planned,
+                lost: sum.lost + report.lost,
+                duplicates: sum.duplicates + report.duplicates,
+                reordered: sum.reordered + report.reordered,
+            })
+        })
+    }
 }
 
 /// What the kernel's timestamps say, over all repeats.
@@ -250,7 +282,7 @@ pub(crate) fn missing<'a>(
 
 /// A workload in words; what is as usual is left out.
 pub(crate) fn title(workload: &Workload) -> String {
-    let mut words = vec![format!("{} connections", workload.connections)];
+    let mut words = vec![format!("{} {}", workload.connections, workload.targets())];
     words.extend(workload.calls_per_connection.map(|calls| match calls {
         1 => "1 request on each".to_owned(),
         calls => format!("{calls} requests on each"),
@@ -274,6 +306,7 @@ pub(crate) fn title(workload: &Workload) -> String {
         Schedule::Constant => words.push("at constant intervals".into()),
         Schedule::Poisson => words.push("as a Poisson process".into()),
     }
+    words.extend(workload.service.ports().map(|_| "udp".to_owned()));
     words.push(match workload.service.fixed() {
         Some((request_bytes, response_bytes)) => format!("{} -> {}", Size(request_bytes), Size(response_bytes)),
         None => workload.service.name().to_owned(),
@@ -361,6 +394,7 @@ fn row(architecture: String, finished: &[&TrialRecord], missing: Vec<String>, se
         service_p99_ns: Estimate::of(&p99s_ns, seed),
         rate_per_s: Estimate::of(&rates_per_s, seed),
         client_busy_share: (!busy.is_empty()).then(|| busy.iter().sum::<f64>() / busy.len() as f64),
+        datagrams: Datagrams::of(loads()),
         unsampled: closed().map(|closed| closed.unsampled).sum(),
         kernel: kernel(&loads().filter_map(|load| load.kernel.as_ref()).collect::<Vec<_>>()),
         churn: churn(&loads().filter_map(|load| load.churn.as_ref()).collect::<Vec<_>>()),

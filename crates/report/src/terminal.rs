@@ -1,13 +1,13 @@
 //! Tables for a terminal.
 
 use lab::course::Course;
-use lab::record::Run;
+use lab::record::{Run, Workload};
 use lab::transport::Transport;
 use load::interface::Hardware;
 
-use crate::summary::{Churn, Comparison, Kernel, Row, Summary};
+use crate::summary::{Churn, Comparison, Datagrams, Kernel, Row, Summary};
 use crate::table::{self, Column};
-use crate::{format, sentence, throughput};
+use crate::{format, ports, sentence, throughput};
 
 /// In order from left to right.
 const COLUMNS: &[Column<Row>] = &[
@@ -42,6 +42,45 @@ const CLOSED_COLUMNS: &[Column<Row>] = &[
     Column { heading: "user+kernel/conn", rank: 2, text: memory },
     Column { heading: "verdict", rank: 0, text: verdict },
 ];
+
+/// The same of datagrams: how many were lost goes before what they cost.
+const DATAGRAM_COLUMNS: &[Column<Row>] = &[
+    Column { heading: "architecture", rank: 0, text: Row::label },
+    Column { heading: "vs best", rank: 0, text: versus_best },
+    Column { heading: "p1 µs", rank: 4, text: |row| service(row, |d| d.p1_ns) },
+    Column { heading: "p25 µs", rank: 4, text: |row| service(row, |d| d.p25_ns) },
+    Column { heading: "p50 µs", rank: 0, text: |row| service(row, |d| d.p50_ns) },
+    Column { heading: "p75 µs", rank: 4, text: |row| service(row, |d| d.p75_ns) },
+    Column { heading: "p99 µs", rank: 0, text: |row| service(row, |d| d.p99_ns) },
+    Column { heading: "lag p99 µs", rank: 3, text: |row| row.lag.map_or(none(), |lag| format::us(lag.p99_ns as f64)) },
+    Column { heading: "lost", rank: 0, text: |row| lost(row).unwrap_or_else(none) },
+    Column { heading: "dup", rank: 2, text: |row| datagrams(row, |it| it.duplicates) },
+    Column { heading: "reordered", rank: 2, text: |row| datagrams(row, |it| it.reordered) },
+    Column { heading: "req/s", rank: 3, text: |row| row.rate_achieved_per_s.map_or(none(), format::digits) },
+    Column { heading: "CPU µs/req", rank: 1, text: |row| cost(row, |c| format::us(c.cpu_ns_per_request)) },
+    Column { heading: "switches/req", rank: 3, text: |row| cost(row, |c| format::digits(c.switches_per_request)) },
+    Column { heading: "user+kernel/port", rank: 2, text: memory },
+    Column { heading: "verdict", rank: 0, text: verdict },
+];
+
+/// The share of requests that were lost.
+fn lost(row: &Row) -> Option<String> {
+    let datagrams = row.datagrams?;
+    Some(format::percent(datagrams.lost as f64 / datagrams.planned.max(1) as f64))
+}
+
+fn datagrams(row: &Row, figure: fn(&Datagrams) -> u64) -> String {
+    row.datagrams.as_ref().map_or(none(), |datagrams| figure(datagrams).to_string())
+}
+
+/// Those that suit a workload.
+pub(crate) fn columns(workload: &Workload) -> &'static [Column<Row>] {
+    match (workload.is_closed(), workload.service.ports()) {
+        (true, _) => CLOSED_COLUMNS,
+        (false, Some(_)) => DATAGRAM_COLUMNS,
+        (false, None) => COLUMNS,
+    }
+}
 
 fn whole_percent(share: f64) -> String {
     format!("{:.0} %", 100.0 * share)
@@ -84,11 +123,6 @@ fn verdict(row: &Row) -> String {
     }
 }
 
-/// The columns of a comparison's table.
-pub(crate) fn columns(comparison: &Comparison) -> &'static [Column<Row>] {
-    if comparison.workload.is_closed() { CLOSED_COLUMNS } else { COLUMNS }
-}
-
 /// What the columns of memory are of.
 pub(crate) const NOTES_OF_MEMORY: &str = "Memory: the server's user memory, and the host's kernel memory for both ends of a \
                                           connection (?: hidden by what else the host did).";
@@ -104,7 +138,7 @@ pub fn render(run: &Run, width: usize) -> String {
     for comparison in &summary.comparisons {
         let Comparison { title, rows, .. } = comparison;
         line(&wrap(title, width));
-        let (table, dropped) = table::of(columns(comparison), rows, width);
+        let (table, dropped) = table::of(columns(&comparison.workload), rows, width);
         line(&table);
         if !dropped.is_empty() {
             line(&wrap(&format!("(too narrow for: {}; see --json)", dropped.join(", ")), width));
@@ -126,7 +160,7 @@ pub fn render(run: &Run, width: usize) -> String {
         line(&wrap(&sentence::of(comparison), width));
         line("");
     }
-    for table in throughput::tables(&summary, width) {
+    for table in throughput::tables(&summary, width).into_iter().chain(ports::tables(&summary, width)) {
         line(&table);
         line("");
     }
@@ -339,6 +373,15 @@ mod tests {
             let text = render(&made_up::closed_run(), width);
             assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
             insta::assert_snapshot!(format!("closed_{width}"), text);
+        }
+    }
+
+    #[test]
+    fn datagrams_that_are_lost_are_shown_with_the_ports() {
+        for width in [170, 80] {
+            let text = render(&made_up::datagram_run(), width);
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
+            insta::assert_snapshot!(format!("datagrams_{width}"), text);
         }
     }
 

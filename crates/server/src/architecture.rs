@@ -119,6 +119,14 @@ impl Architecture {
     /// # Errors
     /// Why not, and what can.
     pub fn can_serve(&self, service: &ServiceSpec) -> Result<(), String> {
+        if service.ports().is_some() && !self.model.serves_datagrams() {
+            return Err(format!(
+                "`{}` cannot serve `{}`: datagrams have no connections to share out or hand over; take sped over any \
+                 mechanism (`epoll`, `poll`), `mt` or `mp`",
+                self.model.name,
+                service.name()
+            ));
+        }
         if service.is_shared() && self.model.per_connection == PerConnection::Process {
             return Err(format!(
                 "`{}` cannot serve `{}`: its processes share no memory, so each would have a store of its own; take \

@@ -1,7 +1,7 @@
 //! What a `serve` process says to the program that started it: one JSON object a line.
 
 use serde::{Deserialize, Serialize};
-use wire::Address;
+use wire::{Address, Ports};
 
 use crate::Snapshot;
 
@@ -13,6 +13,9 @@ pub enum Event {
     Ready {
         /// The address, with the port that the kernel chose.
         address: Address,
+        /// All ports, of a service of datagrams.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ports: Option<Ports>,
         /// Before the first connection: what memory is measured against.
         snapshot: Snapshot,
     },

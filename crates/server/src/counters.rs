@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Snapshot {
     /// CLOCK_MONOTONIC, in nanoseconds.
     pub at_ns: u64,
-    /// Connections open now.
+    /// Connections open now; of a service of datagrams, its ports.
     pub connections_open: u64,
     /// Threads and children that serve now or wait for a connection; in a pool that is full, as many as connections. Of a
     /// server that is not ours, all its threads.
@@ -44,6 +44,15 @@ pub struct Totals {
     /// Connections cut off because their clients took too long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timed_out: Option<u64>,
+    /// Datagrams that were no requests, and not answered; `None` of other services.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ignored: Option<u64>,
+    /// Responses that the kernel did not take, of datagrams.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unsent: Option<u64>,
+    /// Datagrams for which the kernel had no room in a port's socket; `None` where it does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropped: Option<u64>,
     /// Children that crashed, or that somebody else killed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crashed: Option<u64>,
@@ -146,6 +155,9 @@ impl Totals {
             accepted: added(self.accepted, earlier.accepted),
             refused: added(self.refused, earlier.refused),
             timed_out: added(self.timed_out, earlier.timed_out),
+            ignored: added(self.ignored, earlier.ignored),
+            unsent: added(self.unsent, earlier.unsent),
+            dropped: added(self.dropped, earlier.dropped),
             crashed: added(self.crashed, earlier.crashed),
             events: added(self.events, earlier.events),
             syscalls: by_kind(&self.syscalls, &earlier.syscalls),

@@ -8,18 +8,20 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use rustix::process::{Resource, Rlimit};
-use wire::Address;
+use wire::{Address, Ports};
 
 use crate::accept::Accept;
 use crate::config::ServeConfig;
 use crate::counters::Snapshot;
+use crate::mechanism::Family;
 use crate::model::PerConnection;
 use crate::network::Stage;
+use crate::ports::BoundPorts;
 use crate::socket::Bound;
 use crate::tracepoints::Tracepoints;
 use crate::unix::SocketFile;
 use crate::workers::Workers;
-use crate::{limits, platform, service, socket, usage};
+use crate::{limits, platform, ports, service, socket, usage};
 
 /// Threads that may count for themselves where connections have none of their own: a runtime's.
 const THREADS_MAX: u32 = 256;
@@ -27,6 +29,7 @@ const THREADS_MAX: u32 = 256;
 /// A server that runs in threads (and, for `mp` and `mp-prefork`, children) of this process.
 pub struct Server {
     address: Address,
+    ports: Option<Ports>,
     /// Removed when this is dropped, which first ends everything.
     _file: Option<SocketFile>,
     ready: Snapshot,
@@ -37,7 +40,10 @@ pub struct Server {
 }
 
 struct Shared {
-    listener: OwnedFd,
+    /// The listener; of a service of datagrams, the sockets of its ports.
+    sockets: Vec<OwnedFd>,
+    /// Whether they are those.
+    of_datagrams: bool,
     /// The reader of a pipe, which unlike an eventfd can also send signals; a byte in it is the order to stop.
     stop: OwnedFd,
     stopper: OwnedFd,
@@ -74,6 +80,11 @@ impl Shared {
         // Next to each other, so that both are of the same calls.
         totals.syscalls_outside = self.outside.get().map(Tracepoints::read).unwrap_or_default();
         usage::add_to(&mut totals, workers);
+        if self.of_datagrams {
+            totals.dropped = self.sockets.iter().map(platform::dropped).sum();
+        } else {
+            (totals.ignored, totals.unsent) = (None, None);
+        }
         if !self.counts_syscalls {
             // Absent, not none.
             totals.syscalls.clear();
@@ -114,15 +125,10 @@ impl Server {
         })?;
         let content = service::content(&config.service)
             .map_err(failed("the content cannot be read", "name another folder, or mend this one"))?;
-        let held = match config.accept {
-            Accept::Reuseport => socket::hold(&config.listen),
-            accept => {
-                let blocks = accept != Accept::Exclusive && platform::SHUTDOWN_WAKES_ACCEPT;
-                socket::listen(&config.listen, !blocks)
-            }
-        };
-        let Bound { socket: listener, address, file } =
-            held.map_err(failed(format_args!("cannot listen on {}", config.listen), "choose another address or port"))?;
+        // What a port's socket takes is the port's.
+        let memory_kernel_bytes = platform::memory_kernel_bytes();
+        let Held { sockets, address, ports, file } = hold(config)
+            .map_err(failed(format_args!("cannot listen on {}", config.listen), "choose another address or port"))?;
         let workers = match model.per_connection {
             // And one for what several threads count in turn.
             PerConnection::Nothing | PerConnection::Stack => {
@@ -138,7 +144,8 @@ impl Server {
             platform::pipe().map_err(failed("cannot create a pipe", "raise the limit of descriptors (ulimit -n)"))?;
         let counts_syscalls = model.counts_syscalls;
         let shared = Arc::new(Shared {
-            listener,
+            sockets,
+            of_datagrams: ports.is_some(),
             stop,
             stopper,
             stopping: Arc::default(),
@@ -154,7 +161,10 @@ impl Server {
         // A model in stages counts for itself.
         let tick = content.as_ref().filter(|_| !model.multiplexes()).and_then(|_| config.limits.tick());
         // A pool's memory is its connections', as that of threads and processes made on demand is.
-        let before = shared.look();
+        let mut before = shared.look();
+        if ports.is_some() {
+            before.memory_kernel_bytes = memory_kernel_bytes;
+        }
         let (started, is_started) = mpsc::channel();
         let (counting, is_counting) = mpsc::channel();
         let thread = {
@@ -171,7 +181,8 @@ impl Server {
                         }
                     }
                     let stage = Stage {
-                        listener: &shared.listener,
+                        listener: &shared.sockets[0],
+                        sockets: &shared.sockets,
                         accept: config.accept,
                         model: config.architecture.model,
                         stop: shared.stop.as_fd(),
@@ -192,24 +203,26 @@ impl Server {
                 .map_err(failed("cannot create a thread", "raise the limit of processes (ulimit -u)"))?
         };
         let ticking = tick.map(|tick| count_ticks(tick, &shared)).transpose()?;
-        let mut server = Self { address, _file: file, ready: before, shared, thread: Some(thread), _ticking: ticking };
+        let has_ports = ports.is_some();
+        let (thread, ready) = (Some(thread), before);
+        let mut server = Self { address, ports, _file: file, ready, shared, thread, _ticking: ticking };
         if config.count_syscalls {
             let opened = is_counting.recv().unwrap_or_else(|_| Err("the accept thread ended; try again".into()));
             opened.map_err(|reason| {
                 failed("its system calls cannot be counted", "or do without --count-syscalls")(io::Error::other(reason))
             })?;
         }
-        if (model.is_pool() || model.multiplexes()) && is_started.recv().is_err() {
+        if (model.is_pool() || model.multiplexes() || has_ports) && is_started.recv().is_err() {
             // It ended without a word.
             server.end()?;
         }
-        if !model.is_pool() {
+        if !model.is_pool() && !has_ports {
             server.ready = server.snapshot();
         }
         Ok(server)
     }
 
-    /// What it had counted before its first connection, and before its pool was there: what memory is measured against.
+    /// What it had counted before its first connection, and before its pool or its ports' workers were there: what memory is measured against.
     pub fn ready(&self) -> &Snapshot {
         &self.ready
     }
@@ -217,6 +230,11 @@ impl Server {
     /// Where it listens.
     pub fn address(&self) -> &Address {
         &self.address
+    }
+
+    /// All ports, of a service of datagrams.
+    pub fn ports(&self) -> Option<&Ports> {
+        self.ports.as_ref()
     }
 
     /// Whether its accept thread has ended, which it does not by itself unless something is wrong.
@@ -242,7 +260,7 @@ impl Server {
         self.shared.stopping.store(true, Relaxed);
         // One for loops that wait on a mechanism, one for loops that block in accept.
         let _ = rustix::io::write(&self.shared.stopper, &[1]);
-        socket::shut_down(&self.shared.listener);
+        socket::shut_down(&self.shared.sockets[0]);
         let ended = thread.join().unwrap_or_else(|_| Err(io::Error::other("it panicked")));
         ended.map_err(failed(
             "the server failed",
@@ -267,6 +285,31 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.end();
     }
+}
+
+/// What a server listens on.
+struct Held {
+    sockets: Vec<OwnedFd>,
+    address: Address,
+    ports: Option<Ports>,
+    file: Option<SocketFile>,
+}
+
+fn hold(config: &ServeConfig) -> io::Result<Held> {
+    if let Some(count) = config.service.ports() {
+        // The kernel, and who blocks, waits for a socket only if the socket itself would.
+        let nonblocking = config.architecture.mechanism.is_some_and(|row| row.family == Family::Readiness);
+        let BoundPorts { sockets, ports, address } = ports::bind(&config.listen, count, nonblocking)?;
+        return Ok(Held { sockets, address, ports: Some(ports), file: None });
+    }
+    let Bound { socket, address, file } = match config.accept {
+        Accept::Reuseport => socket::hold(&config.listen),
+        accept => {
+            let blocks = accept != Accept::Exclusive && platform::SHUTDOWN_WAKES_ACCEPT;
+            socket::listen(&config.listen, !blocks)
+        }
+    }?;
+    Ok(Held { sockets: vec![socket], address, ports: None, file })
 }
 
 /// Raises a soft limit to the hard one. What that is worth is checked when the plan is made.

@@ -10,6 +10,7 @@
 //! - [`runtime`]: a file per runtime that does the network's part in its own way; the connection path is the same
 //! - [`socket`]: listening and accepting, with the same options everywhere
 //! - [`unix`]: a Unix socket's file
+//! - [`ports`]: the sockets of a service of datagrams
 //! - [`platform`]: what differs between the systems
 //! - [`workers`]: counters of every thread and child, in memory that they share
 //! - [`tracepoints`]: system calls as the kernel counts them
@@ -33,6 +34,7 @@ pub mod network;
 #[cfg(target_os = "linux")]
 pub mod outside;
 pub mod platform;
+pub mod ports;
 pub mod runtime;
 mod service;
 pub mod socket;

@@ -116,6 +116,14 @@ impl ModelRow {
         self.stages.is_some_and(|stages| stages.payload != PayloadStage::InNetwork)
     }
 
+    /// Whether it can serve datagrams: one thread that watches all ports, or a thread or process that is made for each. A pool
+    /// shares connections out, and stages hand them over; a runtime would need tasks of another kind.
+    pub fn serves_datagrams(&self) -> bool {
+        let one_thread = Stages { network: NetworkStage::InAccept, payload: PayloadStage::InNetwork };
+        let one_each = matches!(self.per_connection, PerConnection::Thread | PerConnection::Process);
+        self.stages == Some(one_thread) || (one_each && !self.is_pool())
+    }
+
     /// Whether several threads of it could accept.
     pub fn has_network_threads(&self) -> bool {
         let may_have_none = matches!(&self.threads, Takes::NetworkAndPayload { network, .. } if network.contains(&0));

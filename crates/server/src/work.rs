@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use wire::Service;
+use wire::udp::{ID_BYTES, Udp};
 
 use crate::platform;
 
@@ -80,6 +81,21 @@ impl<S> Worked<S> {
             work.perform(requests, &self.stopping);
         }
         requests
+    }
+}
+
+impl Worked<Udp> {
+    /// As [`Udp::asked`], with the request's work.
+    #[inline]
+    pub fn asked(&self, datagram: &[u8], bytes: usize) -> Option<[u8; ID_BYTES]> {
+        self.service.asked(datagram, bytes).inspect(|_| {
+            self.worked(1);
+        })
+    }
+
+    /// A response without its id.
+    pub fn response(&self) -> Vec<u8> {
+        self.service.response()
     }
 }
 

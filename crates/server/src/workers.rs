@@ -126,6 +126,10 @@ pub struct Counters {
     pub refused: Counter,
     /// Connections cut off because their clients took too long.
     pub timed_out: Counter,
+    /// Datagrams that were no requests.
+    pub ignored: Counter,
+    /// Responses that the kernel did not take, of datagrams.
+    pub unsent: Counter,
     /// Children of this slot that crashed; whoever reaps them counts.
     pub crashed: Counter,
     /// Events that waits reported.
@@ -323,6 +327,8 @@ impl Workers {
             add(&mut totals.accepted, counters.accepted.get());
             add(&mut totals.refused, counters.refused.get());
             add(&mut totals.timed_out, counters.timed_out.get());
+            add(&mut totals.ignored, counters.ignored.get());
+            add(&mut totals.unsent, counters.unsent.get());
             add(&mut totals.crashed, counters.crashed.get());
             add(&mut totals.events, counters.events.get());
             let sums = syscalls.iter_mut().chain(&mut submitted).chain(&mut completed);

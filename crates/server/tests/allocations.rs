@@ -4,7 +4,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -169,5 +169,33 @@ fn no_request_allocates_on_its_way() {
             drop(streams);
             server.stop().unwrap_or_else(|error| panic!("{architecture}: {error}"));
         }
+        let udp = ServiceSpec::Udp { ports: CONNECTIONS as u32, request_bytes: 128, response_bytes: 128 };
+        if architecture.can_serve(&udp).is_ok() {
+            datagrams(architecture, &udp);
+        }
     }
+}
+
+/// The same of datagrams: requests to each port.
+fn datagrams(architecture: Architecture, udp: &ServiceSpec) {
+    let server = start(architecture, udp);
+    let host = server.address().ip().unwrap().ip();
+    let targets: Vec<SocketAddr> = server.ports().unwrap().iter().map(|port| (host, port).into()).collect();
+    let socket = UdpSocket::bind((host, 0)).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let exchange = |rounds: usize| {
+        let mut response = [0; 128];
+        for _ in 0..rounds {
+            targets.iter().for_each(|target| assert_eq!(socket.send_to(&[1; 128], target).unwrap(), 128));
+            targets.iter().for_each(|_| assert_eq!(socket.recv(&mut response).unwrap(), 128));
+        }
+    };
+    exchange(20);
+    let before = ALLOCATIONS.load(Relaxed);
+    exchange(ROUNDS);
+    let allocations = ALLOCATIONS.load(Relaxed) - before;
+    let requests = CONNECTIONS * ROUNDS;
+    println!("{architecture} udp: {allocations} allocations of {requests} requests");
+    assert!(allocations <= GROWTH_MAX, "{architecture} udp: {allocations} of {requests} requests");
+    server.stop().unwrap_or_else(|error| panic!("{architecture}: {error}"));
 }

@@ -6,6 +6,7 @@
 //! - [`fixed`]: the abstract request and response of kawai2008, verified by size alone
 //! - [`http`]: HTTP/1.1 for content in memory, and what asks for it
 //! - [`kv`]: a key-value store that speaks the memcached text protocol, and what asks one
+//! - [`udp`]: datagrams with ids; [`ports`]: where their server listens
 //! - `outbox`: bytes to send, which stay where they are while the kernel may be reading them
 
 pub mod address;
@@ -14,7 +15,10 @@ pub mod http;
 mod inbox;
 pub mod kv;
 mod outbox;
+pub mod ports;
 pub mod service;
+pub mod udp;
 
 pub use address::Address;
+pub use ports::Ports;
 pub use service::{Clock, SERVICES, Service, ServiceSpec};

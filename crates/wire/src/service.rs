@@ -91,6 +91,15 @@ pub enum ServiceSpec {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         folder: Option<PathBuf>,
     },
+    /// Datagrams with ids, to many ports (maharjan2012).
+    Udp {
+        /// Ports that the server listens on, at least 1.
+        ports: u32,
+        /// Size of a request in bytes, from 8 to 65 507.
+        request_bytes: u32,
+        /// Size of a response in bytes, likewise.
+        response_bytes: u32,
+    },
 }
 
 impl ServiceSpec {
@@ -100,14 +109,25 @@ impl ServiceSpec {
             Self::Fixed { .. } => "fixed",
             Self::Kv { .. } => "kv",
             Self::Http { .. } => "http",
+            Self::Udp { .. } => "udp",
         }
     }
 
     /// Sizes of a request and of a response in bytes, where the service has them fixed.
     pub fn fixed(&self) -> Option<(u32, u32)> {
         match *self {
-            Self::Fixed { request_bytes, response_bytes } => Some((request_bytes, response_bytes)),
+            Self::Fixed { request_bytes, response_bytes } | Self::Udp { request_bytes, response_bytes, .. } => {
+                Some((request_bytes, response_bytes))
+            }
             Self::Kv { .. } | Self::Http { .. } => None,
+        }
+    }
+
+    /// How many ports it listens on, where requests are datagrams; `None` where they come on connections.
+    pub fn ports(&self) -> Option<u32> {
+        match *self {
+            Self::Udp { ports, .. } => Some(ports),
+            Self::Fixed { .. } | Self::Kv { .. } | Self::Http { .. } => None,
         }
     }
 
@@ -134,4 +154,5 @@ pub const SERVICES: &[ServiceRow] = &[
         name: "http",
         about: "HTTP/1.1 for content in memory: /bytes/N, or the files of a folder (maharjan2012)",
     },
+    ServiceRow { name: "udp", about: "datagrams of fixed sizes to many ports, matched by id (maharjan2012)" },
 ];

@@ -30,6 +30,7 @@ use crate::{execution, output};
   muxbench compare --arch epoll,mt --schedule closed --service kv --keys zipf:0.99  # of a key-value store
   muxbench compare --arch epoll,mt --service http --response 1KiB   # HTTP/1.1, a GET of /bytes/1024
   muxbench compare --arch all --calls-per-connection 1 --rate 1000  # each request on a connection of its own
+  muxbench compare --arch epoll,select,mt --service udp --ports 10,1000 --rate 100  # datagrams to many ports
   muxbench compare --transport unix         # over Unix sockets; tcp6 is over IPv6
   muxbench compare --arch all --explain --count-syscalls  # what each really calls, runtimes too
   muxbench compare --timestamps kernel --strict      # proof of sending; only valid trials will do
@@ -71,6 +72,9 @@ pub struct SetupArgs {
     /// Connections held open, several with commas
     #[arg(long, value_name = "N", value_delimiter = ',')]
     connections: Vec<NonZeroU32>,
+    /// Ports of the server in place of connections, several with commas, of `udp` [default: 10, 1000]
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    ports: Vec<NonZeroU32>,
     /// When requests are sent: slot-random, constant, poisson; closed: when the last response came [default: slot-random]
     #[arg(long, value_name = "SCHEDULE", value_parser = named::<Schedule>)]
     schedule: Option<Schedule>,
@@ -153,13 +157,13 @@ pub struct TrafficArgs {
     /// by the schedule, and --connections is the most that are open at once [default: connections stay]
     #[arg(long, value_name = "N")]
     calls_per_connection: Option<NonZeroU32>,
-    /// What the server does with bytes: fixed; kv, a key-value store; http [default: fixed]
+    /// What the server does with bytes: fixed; kv, a key-value store; http; udp, datagrams to many ports [default: fixed]
     #[arg(long, value_name = "SERVICE", value_parser = named::<Service>)]
     service: Option<Service>,
-    /// Size of a request, of `fixed` [default: 128B]
+    /// Size of a request, of `fixed` and `udp` [default: 128B]
     #[arg(long, value_name = "SIZE")]
     request: Option<Size>,
-    /// Size of a response, of `fixed`; of `http`, of its content [default: 10KiB]
+    /// Size of a response, of `fixed` and `udp`; of `http`, of its content [default: 10KiB, of udp 128B]
     #[arg(long, value_name = "SIZE")]
     response: Option<Size>,
     /// Path that `http` asks for; several are asked for in turn [default: /bytes/N, N as --response says]
@@ -206,6 +210,10 @@ impl TrafficArgs {
             if !self.path.is_empty() {
                 workload.response = None;
             }
+        }
+        if workload.service == Service::Udp {
+            // What fits in one packet of any network.
+            workload.response = workload.request;
         }
         workload.request = self.request.or(workload.request);
         workload.response = self.response.or(workload.response);
@@ -321,6 +329,16 @@ impl SetupArgs {
         set_list(&mut experiment.workload.connections, self.connections.clone());
         set(&mut experiment.workload.schedule, self.schedule);
         self.traffic.apply(&mut experiment.workload);
+        experiment.workload.ports = List(self.ports.clone());
+        if experiment.workload.service == Service::Udp {
+            // The preset's; if some were given, they are refused.
+            if self.connections.is_empty() {
+                experiment.workload.connections = List(Vec::new());
+            }
+            if experiment.workload.ports.0.is_empty() {
+                experiment.workload.ports = List([10, 1_000].into_iter().filter_map(NonZeroU32::new).collect());
+            }
+        }
         if self.folder.is_some() {
             experiment.workload.http.get_or_insert_default().folder.clone_from(&self.folder);
         }

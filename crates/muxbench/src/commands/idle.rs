@@ -1,7 +1,6 @@
 //! `muxbench idle`: connections that are held, and on which nothing is sent.
 
 use std::io::{self, BufRead};
-use std::num::NonZeroU32;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -10,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use ::load::LoadConfig;
 use ::load::idle::{self, Event, IdleReport};
-use anyhow::Context;
+use anyhow::{Context, bail};
 use lab::units::Time;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -30,9 +29,6 @@ Exit codes: 0 all were alive; 3 not all")]
 pub struct Args {
     #[command(flatten)]
     target: TargetArgs,
-    /// How many
-    #[arg(long, value_name = "N", default_value = "1000")]
-    connections: NonZeroU32,
     /// How long they are held; without it, until Ctrl-C
     #[arg(long, value_name = "TIME")]
     time: Option<Time>,
@@ -77,10 +73,14 @@ fn controlled() -> anyhow::Result<ExitCode> {
 
 /// Started by a user.
 fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
-    let config =
-        LoadConfig { connections: args.connections.get(), calls_per_connection: None, ..args.target.config()? };
+    let config = LoadConfig { calls_per_connection: None, ..args.target.config()? };
+    if config.service.ports().is_some() {
+        bail!("--service udp: datagrams have no connections that could be held; take another service");
+    }
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
+        // The second one ends it at once, whatever it waits for.
+        signal_hook::flag::register_conditional_shutdown(signal, execution::STOPPED.into(), stop.clone())?;
         signal_hook::flag::register(signal, stop.clone()).context("cannot listen to signals")?;
     }
     let say = &mut |event| match event {

@@ -33,6 +33,7 @@ use crate::{execution, output};
   muxbench load http://127.0.0.1:8080/index.html --connections 100 --rate 5000
   muxbench load http://127.0.0.1:8080/ --rate 1000 --calls-per-connection 10     # sessions, as httperf has them
   muxbench load http://localhost/ --schedule closed --header 'Accept: text/html' --expect-status 200
+  muxbench load --target 127.0.0.1:20000 --service udp --ports 1000 --rate 100
   muxbench load --target 127.0.0.1:11211 --schedule closed --service kv --connections 100 --hold 0")]
 pub struct Args {
     #[command(flatten)]
@@ -40,9 +41,6 @@ pub struct Args {
     /// How requests get there: tcp or unix, as the address says; udp, one datagram each way
     #[arg(long, value_name = "TRANSPORT", value_parser = named::<Transport>)]
     transport: Option<Transport>,
-    /// Connections held open
-    #[arg(long, value_name = "N", default_value = "400")]
-    connections: NonZeroU32,
     /// Connections held open besides, by a process of their own, that nothing is sent on
     #[arg(long, value_name = "N", default_value_t = 0)]
     idle: u32,
@@ -95,10 +93,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// In a closed loop one client for each CPU.
-fn clients(args: &Args) -> u32 {
+fn clients(args: &Args, asked: &LoadConfig) -> u32 {
     let cpus = args.cpus.as_ref().map(|cpus| cpus.0.len());
     let cpus = cpus.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-    (cpus as u32).clamp(1, args.connections.get())
+    (cpus as u32).clamp(1, asked.connections)
 }
 
 /// Started by a runner.
@@ -129,9 +127,9 @@ fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
     let mut client = experiment::Client::default();
     args.client.apply(&mut client);
     let closed = args.schedule == Schedule::Closed;
+    let asked = args.target.config()?;
     let config = LoadConfig {
         datagrams: args.transport == Some(Transport::Udp),
-        connections: args.connections.get(),
         idle: args.idle,
         active: args.active.0,
         choice: args.choice,
@@ -145,13 +143,13 @@ fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
         },
         pacing: client.pacing,
         roles: client.roles,
-        clients: client.clients.map_or_else(|| if closed { clients(args) } else { 1 }, NonZeroU32::get),
+        clients: client.clients.map_or_else(|| if closed { clients(args, &asked) } else { 1 }, NonZeroU32::get),
         cpus: args.cpus.clone().map(|cpus| cpus.0).unwrap_or_default(),
         clock: client.clock,
         timestamps: client.timestamps,
         seed: args.seed,
         timeout_ns: client.timeout.0,
-        ..args.target.config()?
+        ..asked
     };
     if let Some(said) = args.transport.filter(|said| *said != config.transport()) {
         bail!(
@@ -277,6 +275,9 @@ fn text(report: &LoadReport, verdict: &lab::record::Verdict) -> String {
         };
         let _ =
             writeln!(text, "{} connections of {calls} requests each, {rate} connections/s{from}{waited}", churn.opened);
+    }
+    if let Some(datagrams) = &report.datagrams {
+        let _ = writeln!(text, "{}", sentence::datagrams(datagrams, report.planned));
     }
     let failed = report.errors.by_class().into_iter().filter(|(_, count)| *count > 0);
     for (class, count) in failed {

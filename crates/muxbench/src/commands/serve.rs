@@ -1,6 +1,7 @@
 //! `muxbench serve`: one server, until it is told to stop.
 
 use std::io::BufRead;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc;
@@ -14,6 +15,7 @@ use server::control::Event;
 use server::{Accept, Architecture, Limits, ServeConfig, Server, ServerCounters, Subject};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use wire::udp::DATAGRAM_BYTES_MAX;
 use wire::{Address, ServiceSpec};
 
 use lab::experiment::Service;
@@ -30,6 +32,7 @@ use crate::output;
   muxbench serve --arch epoll --listen unix:/tmp/muxbench.sock
   muxbench serve --arch symped:2/epoll --service kv --listen 127.0.0.1:11211
   muxbench serve --arch epoll --service http --folder ./public --listen 127.0.0.1:8080
+  muxbench serve --arch epoll --service udp --ports 1000 --listen 127.0.0.1:20000
   muxbench serve --arch mt --json        # a free port; address and counters as JSON lines")]
 pub struct Args {
     /// How the server is built: `MODEL[:THREADS][/MECHANISM]`; `muxbench list` names them all
@@ -38,15 +41,18 @@ pub struct Args {
     /// How a pool accepts: single, shared, reuseport, exclusive [default: shared]
     #[arg(long, value_name = "ACCEPT", value_parser = named::<Accept>)]
     accept: Option<Accept>,
-    /// What it does with bytes: fixed, kv or http
+    /// What it does with bytes: fixed, kv, http or udp
     #[arg(long, default_value = "fixed", value_name = "SERVICE", value_parser = named::<Service>)]
     service: Service,
-    /// Size of a request, of `fixed`
+    /// Ports of `udp`, from that of the address on; where that is 0, any that are free, and in a row if there are such
+    #[arg(long, default_value = "10", value_name = "N")]
+    ports: NonZeroU32,
+    /// Size of a request, of `fixed` and `udp`
     #[arg(long, default_value = "128B", value_name = "SIZE")]
     request: Size,
-    /// Size of a response, of `fixed`
-    #[arg(long, default_value = "10KiB", value_name = "SIZE")]
-    response: Size,
+    /// Size of a response, of `fixed` and `udp` [default: 10KiB, of udp 128B]
+    #[arg(long, value_name = "SIZE")]
+    response: Option<Size>,
     /// Memory for the items of `kv`; beyond it items are evicted
     #[arg(long, default_value = "64MiB", value_name = "SIZE")]
     memory: Size,
@@ -128,26 +134,35 @@ fn by_hand(args: &Args, messages: &mpsc::Receiver<Message>) -> anyhow::Result<Ex
         listen: args.listen.clone(),
         cpus: args.cpus.clone().map(|cpus| cpus.0).unwrap_or_default(),
         stage_cpus: stages.stage_cpus(),
-        connections_max: args.connections_max.unwrap_or_else(|| room_of(args.arch)),
+        connections_max: match args.service {
+            Service::Udp => args.ports.get(),
+            Service::Fixed | Service::Kv | Service::Http => args.connections_max.unwrap_or_else(|| room_of(args.arch)),
+        },
         limits: Limits { request_ns: args.request_timeout.0, keepalive_ns: args.keepalive_timeout.0 },
         count_syscalls: args.count_syscalls,
     };
     let server = Server::start(&config)?;
     let ready = server.ready().clone();
     if args.json {
-        say(&Event::Ready { address: server.address().clone(), snapshot: ready.clone() });
+        say(&ready_event(&server));
     } else {
         anstream::println!(
             "{} listens on {} ({}); stop it with Ctrl-C",
             config.architecture,
             server.address(),
             match args.service {
-                Service::Fixed => format!("fixed: {} -> {}", args.request, args.response),
+                Service::Fixed => format!("fixed: {} -> {}", args.request, response(args)),
                 Service::Kv => format!("kv: {}", args.memory),
                 Service::Http => match &args.folder {
                     Some(folder) => format!("http: {}", folder.display()),
                     None => "http: /bytes/N".into(),
                 },
+                Service::Udp => format!(
+                    "udp: {} -> {}, ports {}",
+                    args.request,
+                    response(args),
+                    server.ports().map(ToString::to_string).unwrap_or_default()
+                ),
             }
         );
     }
@@ -163,12 +178,31 @@ fn by_hand(args: &Args, messages: &mpsc::Receiver<Message>) -> anyhow::Result<Ex
     Ok(ExitCode::SUCCESS)
 }
 
+fn ready_event(server: &Server) -> Event {
+    Event::Ready { address: server.address().clone(), ports: server.ports().cloned(), snapshot: server.ready().clone() }
+}
+
+/// Of datagrams, what fits in one packet of any network.
+fn response(args: &Args) -> Size {
+    args.response.unwrap_or(Size(if args.service == Service::Udp { 128 } else { 10 << 10 }))
+}
+
 fn service(args: &Args) -> anyhow::Result<ServiceSpec> {
     if args.folder.is_some() && args.service != Service::Http {
         bail!("--folder: only http serves files; add --service http, or leave it out");
     }
     Ok(match args.service {
-        Service::Fixed => ServiceSpec::Fixed { request_bytes: args.request.0, response_bytes: args.response.0 },
+        Service::Fixed => ServiceSpec::Fixed { request_bytes: args.request.0, response_bytes: response(args).0 },
+        Service::Udp => {
+            if let Some(size) = [args.request, response(args)].into_iter().find(|size| !wire::udp::is_size(size.0)) {
+                bail!("--request, --response: a datagram has from 8 to {DATAGRAM_BYTES_MAX} bytes, not {size}");
+            }
+            ServiceSpec::Udp {
+                ports: args.ports.get(),
+                request_bytes: args.request.0,
+                response_bytes: response(args).0,
+            }
+        }
         Service::Kv => {
             if args.item_max.0 > args.memory.0 / 4 {
                 bail!("--item-max: {} is more than a quarter of --memory ({}); lower it", args.item_max, args.memory);
@@ -221,7 +255,7 @@ fn controlled(sender: &mpsc::Sender<Message>, messages: &mpsc::Receiver<Message>
 /// Keeps a command until it is told to stop; all that came of it ends with it.
 #[cfg(target_os = "linux")]
 fn somebody_else_s(mut exec: Exec, messages: &mpsc::Receiver<Message>) -> anyhow::Result<()> {
-    say(&Event::Ready { address: exec.address().clone(), snapshot: exec.ready().clone() });
+    say(&Event::Ready { address: exec.address().clone(), ports: None, snapshot: exec.ready().clone() });
     loop {
         match messages.recv()? {
             Message::Line(line) if line == "mark" => say(&Event::Mark { snapshot: exec.snapshot() }),
@@ -236,7 +270,7 @@ fn somebody_else_s(mut exec: Exec, messages: &mpsc::Receiver<Message>) -> anyhow
 
 fn ours(config: &ServeConfig, messages: &mpsc::Receiver<Message>) -> anyhow::Result<()> {
     let server = Server::start(config)?;
-    say(&Event::Ready { address: server.address().clone(), snapshot: server.ready().clone() });
+    say(&ready_event(&server));
     loop {
         match messages.recv()? {
             Message::Line(line) if line == "mark" => say(&Event::Mark { snapshot: server.snapshot() }),

@@ -1,15 +1,21 @@
 //! Which server a client that is started by hand asks, and what for: flags of `load` and `idle`.
 
 use std::num::NonZeroU32;
+use std::str::FromStr;
 
 use ::load::config::{HttpTraffic, LoadConfig};
 use anyhow::{Context, anyhow, bail};
 use lab::experiment::{List, Service};
 use lab::presets;
-use wire::{Address, ServiceSpec};
+use wire::{Address, Ports, ServiceSpec};
 
 use crate::commands::compare::TrafficArgs;
 use crate::commands::url;
+
+/// Connections where nothing is said of them.
+const CONNECTIONS: u32 = 400;
+/// Ports likewise, as `serve` has them.
+const PORTS: u32 = 10;
 
 /// Where it is, and what it is asked.
 #[derive(Debug, clap::Args)]
@@ -20,8 +26,33 @@ pub struct TargetArgs {
     /// The server's address: `127.0.0.1:7007`, `[::1]:7007` or `unix:/tmp/muxbench.sock`
     #[arg(long, value_name = "ADDRESS", required_unless_present_any = ["control", "url"])]
     target: Option<Address>,
+    /// Connections held open [default: 400]
+    #[arg(long, value_name = "N")]
+    connections: Option<NonZeroU32>,
+    /// Ports of `udp`: how many from that of the target on [default: 10], or which, as `serve` says: 7000-7004,7010-7014
+    #[arg(long, value_name = "N|PORTS", conflicts_with = "connections")]
+    ports: Option<PortsArg>,
     #[command(flatten)]
     traffic: TrafficArgs,
+}
+
+/// How many ports, or which.
+#[derive(Clone, Debug)]
+enum PortsArg {
+    Count(NonZeroU32),
+    These(Ports),
+}
+
+impl FromStr for PortsArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse() {
+            Ok(count) => Ok(Self::Count(count)),
+            Err(_) if text.contains(['-', ',']) => text.parse().map(Self::These),
+            Err(_) => Err(format!("`{text}` is no number of ports; write one above 0, or ports like 7000-7099")),
+        }
+    }
 }
 
 impl TargetArgs {
@@ -47,10 +78,26 @@ impl TargetArgs {
         }
         let asked = self.url.as_deref().map(url::read).transpose()?;
         let target = asked.as_ref().map(|asked| asked.target.clone()).or_else(|| self.target.clone());
+        if traffic.service == Service::Udp && self.connections.is_some() {
+            bail!("--connections: udp has none; give --ports in its place");
+        }
+        if traffic.service != Service::Udp && self.ports.is_some() {
+            bail!("--ports: only udp has ports; add --service udp");
+        }
+        let (count, ports) = match &self.ports {
+            None => (PORTS, None),
+            Some(PortsArg::Count(count)) => (count.get(), None),
+            Some(PortsArg::These(ports)) => (ports.count(), Some(ports.clone())),
+        };
+        let connections =
+            if traffic.service == Service::Udp { count } else { self.connections.map_or(CONNECTIONS, NonZeroU32::get) };
         let (mut kv, mut http) = (None, None);
         let service = match (traffic.service, traffic.request, traffic.response) {
             (Service::Fixed, Some(request), Some(response)) => {
                 ServiceSpec::Fixed { request_bytes: request.0, response_bytes: response.0 }
+            }
+            (Service::Udp, Some(request), Some(response)) => {
+                ServiceSpec::Udp { ports: count, request_bytes: request.0, response_bytes: response.0 }
             }
             (Service::Kv, None, None) => {
                 let said = traffic.kv.unwrap_or_default();
@@ -73,6 +120,8 @@ impl TargetArgs {
             _ => bail!("--request, --response: kv has none; its sizes are those of its records, --value-size"),
         };
         Ok(LoadConfig {
+            connections,
+            ports,
             calls_per_connection: traffic.calls_per_connection.map(NonZeroU32::get),
             think: traffic.think.0,
             kv,

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use serde_json::Value;
 use server::{Architecture, Threads};
-use wire::{Address, ServiceSpec};
+use wire::{Address, Ports, ServiceSpec};
 
 /// Long enough for the slowest machine; only a failing test waits for it.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -87,6 +87,8 @@ pub struct Serve {
     child: Child,
     lines: BufReader<ChildStdout>,
     pub address: Address,
+    /// All ports, of `udp`.
+    pub ports: Option<Ports>,
 }
 
 impl Serve {
@@ -129,6 +131,13 @@ impl Serve {
         Self::launch(architecture, &[&["--service", "http"], flags].concat(), None)
     }
 
+    /// A server of so many ports of the service `udp`, with more flags.
+    pub fn start_udp(architecture: Architecture, ports: u32, flags: &[&str]) -> Self {
+        let ports = ports.to_string();
+        let sizes = ["--service", "udp", "--request", "16B", "--response", "40B", "--ports", &ports];
+        Self::launch(architecture, &[&sizes, flags].concat(), None)
+    }
+
     fn launch(architecture: Architecture, flags: &[&str], limit: Option<(Resource, u64)>) -> Self {
         let mut command = muxbench();
         command.args(["serve", "--json", "--arch", &architecture.to_string()]).args(flags).stdout(Stdio::piped());
@@ -144,7 +153,8 @@ impl Serve {
         let ready: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{architecture} said `{line}`"));
         assert_eq!(ready["event"], "ready", "{architecture}: {line}");
         let address = ready["address"].as_str().unwrap().parse().unwrap();
-        Self { child, lines, address }
+        let ports = ready["ports"].as_str().map(|ports| ports.parse().unwrap());
+        Self { child, lines, address, ports }
     }
 
     /// Its address, of a server that listens on TCP.

@@ -180,7 +180,7 @@ fn command(words: &[String]) -> String {
 }
 
 fn table(comparison: &Comparison, place: &impl Fn(&Row) -> usize) -> Table {
-    let columns = terminal::columns(comparison);
+    let columns = terminal::columns(&comparison.workload);
     let row = |row: &Row| RankingRow {
         name: row.label(),
         swatch: style::swatch(place(row)),

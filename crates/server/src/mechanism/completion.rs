@@ -70,6 +70,55 @@ pub trait Completion: Sized {
     fn wait(&mut self, done: &mut Vec<Done>) -> io::Result<()>;
 }
 
+/// The same for datagrams, of which each comes from somewhere and goes somewhere.
+pub trait Datagrams: Completion {
+    /// Receives datagrams into memory of the mechanism, with who sent them, once or again and again.
+    ///
+    /// # Safety
+    /// `envelope` stays where it is until the receive has ended or the mechanism is dropped, and nobody else touches it
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// See [`Completion::watch`].
+    unsafe fn receive_datagrams(&mut self, io: RawFd, token: Token, envelope: &mut Envelope) -> io::Result<()>;
+
+    /// Sends one datagram.
+    ///
+    /// # Safety
+    /// `message`, and all that it points to, stay where they are and as they are until [`What::Sent`] is reported or the
+    /// mechanism is dropped.
+    ///
+    /// # Errors
+    /// See [`Completion::watch`].
+    unsafe fn send_datagram(&mut self, io: RawFd, token: Token, message: *const libc::msghdr) -> io::Result<()>;
+
+    /// What was received; `None` if nothing was.
+    fn datagram<'a>(&'a self, received: &Received, envelope: &'a Envelope) -> Option<Datagram<'a>>;
+}
+
+/// The longest address that a datagram comes from.
+pub const NAME_BYTES: usize = size_of::<libc::sockaddr_in6>();
+
+/// What the kernel is to say of a datagram, for each socket. It points to itself: it must not move.
+#[derive(Debug)]
+pub struct Envelope {
+    /// Who sent the datagram that came last, where each receive is asked for.
+    pub(super) name: [u8; NAME_BYTES],
+    pub(super) room: libc::iovec,
+    pub(super) message: libc::msghdr,
+}
+
+/// A datagram that came.
+#[derive(Debug)]
+pub struct Datagram<'a> {
+    /// The address it came from, as the kernel writes it.
+    pub from: &'a [u8],
+    /// What is in it, or the beginning of that.
+    pub bytes: &'a [u8],
+    /// How many bytes it had.
+    pub length: usize,
+}
+
 /// Something that the kernel did.
 #[derive(Debug)]
 pub struct Done {

@@ -1,6 +1,7 @@
 //! io_uring(7): operations go to the kernel through one queue, and what came of them is in another.
 
 mod buffers;
+mod datagrams;
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};

@@ -9,7 +9,7 @@ use std::time::Duration;
 use wire::Service;
 
 use super::connection::{Connection, Inbox, Next};
-use super::{Stage, children};
+use super::{Stage, children, datagrams};
 use crate::platform;
 use crate::service::with_service;
 use crate::socket::{self, Accepted, Acceptor};
@@ -27,6 +27,9 @@ const STOP_MAX: Duration = Duration::from_secs(2);
 /// # Errors
 /// Errors of the listener.
 pub fn run_threads(stage: &Stage<'_>) -> io::Result<()> {
+    if stage.service.ports().is_some() {
+        return datagrams::blocking::run_threads(stage);
+    }
     let outcome = with_service!(stage, |service| accept_loop(stage, service, spawn_thread));
     stop_threads(stage, STOP_MAX);
     outcome
@@ -37,6 +40,9 @@ pub fn run_threads(stage: &Stage<'_>) -> io::Result<()> {
 /// # Errors
 /// Errors of the listener.
 pub fn run_processes(stage: &Stage<'_>) -> io::Result<()> {
+    if stage.service.ports().is_some() {
+        return datagrams::blocking::run_processes(stage);
+    }
     let lost = |slot: &'static Slot, _: &AtomicBool| {
         slot.counters.ended.add(1);
         slot.release();

@@ -12,10 +12,11 @@ use wire::Service;
 use super::Stage;
 use super::connection::{Connection, Next};
 use super::connections::Connections;
+use super::datagrams;
 use super::payload::{HandOff, Message};
 use super::staged::{self, Family, Network};
 use crate::mechanism::Token;
-use crate::mechanism::completion::{Completion, Done, Received, What};
+use crate::mechanism::completion::{Completion, Datagrams, Done, Received, What};
 use crate::service::with_service;
 use crate::socket::{Accepted, Acceptor};
 use crate::workers::Syscall;
@@ -24,7 +25,10 @@ use crate::workers::Syscall;
 ///
 /// # Errors
 /// Errors of the listener and of the mechanism; those of single connections end only these.
-pub fn run<M: Completion>(stage: &Stage<'_>) -> io::Result<()> {
+pub fn run<M: Datagrams>(stage: &Stage<'_>) -> io::Result<()> {
+    if stage.service.ports().is_some() {
+        return datagrams::completion::run::<M>(stage);
+    }
     with_service!(stage, |service| staged::run::<ByCompletion<M>, _>(stage, &service))
 }
 

@@ -9,6 +9,7 @@
 //! - `connections`: one thread's connections, by token
 //! - [`blocking`]: the loop of architectures in which a connection has a thread or process of its own
 //! - [`pool`]: the same with threads or processes that are there beforehand and serve one connection after the other
+//! - `datagrams`: services whose requests are datagrams to many ports, and which know no connections
 //! - `children`: processes made, reaped, ended
 
 pub mod blocking;
@@ -17,6 +18,7 @@ mod children;
 pub mod completion;
 pub mod connection;
 mod connections;
+mod datagrams;
 pub mod payload;
 #[cfg(target_os = "linux")]
 pub mod pool;
@@ -45,8 +47,10 @@ use crate::workers::Workers;
 /// What an accept thread is given.
 #[derive(Debug)]
 pub struct Stage<'a> {
-    /// The listening socket.
+    /// The listening socket; of a service of datagrams, that of its first port.
     pub listener: &'a OwnedFd,
+    /// Those of all ports, of a service of datagrams; else the listener alone.
+    pub sockets: &'a [OwnedFd],
     /// How connections come to what serves them.
     pub accept: Accept,
     /// The model that runs.

@@ -15,6 +15,7 @@ use wire::Service;
 use super::Stage;
 use super::connection::Inbox;
 use super::connections::Connections;
+use super::datagrams;
 use super::payload::{HandOff, Inline, Message, Payload, Then};
 use super::staged::{self, Family, Network};
 use crate::mechanism::{Interest, Readiness, Ready, Token, Trigger};
@@ -27,6 +28,9 @@ use crate::workers::Syscall;
 /// # Errors
 /// Errors of the listener and of the mechanism; those of single connections end only these.
 pub fn run<M: Readiness>(stage: &Stage<'_>) -> io::Result<()> {
+    if stage.service.ports().is_some() {
+        return datagrams::run::<M>(stage);
+    }
     with_service!(stage, |service| staged::run::<ByReadiness<M>, _>(stage, &service))
 }
 
@@ -375,7 +379,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
 }
 
 /// A look, without waiting.
-fn is_readable(descriptor: BorrowedFd<'_>) -> io::Result<bool> {
+pub(super) fn is_readable(descriptor: BorrowedFd<'_>) -> io::Result<bool> {
     match rustix::event::poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&Timespec::default())) {
         Ok(ready) => Ok(ready > 0),
         Err(Errno::INTR) => Ok(false),

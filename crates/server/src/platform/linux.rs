@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::pipe::PipeFlags;
@@ -160,6 +160,20 @@ pub(crate) fn memory_kernel_bytes() -> Option<u64> {
         .find_map(|line| line.strip_prefix("TCP:")?.rsplit_once("mem ")?.1.trim().parse::<u64>().ok())
         .unwrap_or(0);
     Some(kib * 1024 + buffer_pages * rustix::param::page_size() as u64)
+}
+
+/// Datagrams for which a socket had no room (SO_MEMINFO); `None` where the kernel does not say.
+pub(crate) fn dropped(socket: &OwnedFd) -> Option<u64> {
+    /// Its place among the figures (linux/sock_diag.h: SK_MEMINFO_DROPS).
+    const DROPS: usize = 8;
+    let mut figures = [0u32; DROPS + 1];
+    let mut bytes = size_of_val(&figures) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `bytes` into `figures`, and how many it wrote into `bytes`.
+    let result = unsafe {
+        let (level, name) = (libc::SOL_SOCKET, libc::SO_MEMINFO);
+        libc::getsockopt(socket.as_raw_fd(), level, name, figures.as_mut_ptr().cast(), &raw mut bytes)
+    };
+    (result == 0 && bytes as usize == size_of_val(&figures)).then(|| figures[DROPS].into())
 }
 
 /// The number after `name` at the beginning of a line.

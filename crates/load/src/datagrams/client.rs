@@ -1,0 +1,333 @@
+//! One client of datagrams: one socket, one loop that sends what is due and takes what came.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::net::sockopt;
+use wire::udp::{DATAGRAM_BYTES_MAX, Udp, put_id};
+
+use super::ledger::{Fate, Ids, Ledger, News};
+use super::{Kept, unreachable};
+use crate::class::Class;
+use crate::clock::Clock;
+use crate::config::{LoadConfig, Pacing};
+use crate::error::LoadError;
+use crate::progress::Progress;
+use crate::record::Record;
+
+/// Room asked for what has come and was not read; the kernel lowers it to net.core.rmem_max.
+const RECEIVE_BYTES: usize = 4 << 20;
+/// Ports greeted at once.
+const GREETED: usize = 64;
+/// A greeting that is not answered is sent again after this.
+const GREET_AGAIN: Duration = Duration::from_millis(200);
+/// How often progress is reported.
+const PROGRESS: Duration = Duration::from_millis(200);
+/// `sleep-spin` wakes this long before a planned time, as on streams.
+const SPIN_NS: i64 = 60_000;
+/// Longest sleep, after which it is looked whether it is time to end.
+const SLEEP_NS: i64 = 5_000_000;
+/// When everything is answered, so long is waited for what may follow: duplicates.
+const LINGER_NS: f64 = 10_000_000.0;
+/// Most datagrams taken in a row before it is looked whether a request is due.
+const TAKEN_MAX: u32 = 16;
+/// Errors of others that one send may meet before it is given up.
+const SENDS_MAX: u32 = 8;
+
+/// When a loop ends.
+#[derive(Clone, Copy, Debug)]
+pub struct Until<'a> {
+    /// The end of the drain, in ticks.
+    pub drained: u64,
+    /// After so many ticks a request is lost.
+    pub timeout: u64,
+    /// Set when the run is to end now.
+    pub stop: &'a AtomicBool,
+}
+
+/// A socket for datagrams to all of `targets`, which does not block and is told of those that do not get there.
+pub fn open(targets: &[SocketAddr]) -> Result<UdpSocket, LoadError> {
+    let is_v4 = targets.iter().all(SocketAddr::is_ipv4);
+    let any: IpAddr = if is_v4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let open = || {
+        let socket = UdpSocket::bind((any, 0))?;
+        socket.set_nonblocking(true)?;
+        unreachable::tell(&socket, is_v4)?;
+        // What cannot be had is not needed: the report says what was dropped.
+        let _ = sockopt::set_socket_recv_buffer_size(&socket, RECEIVE_BYTES);
+        Ok(socket)
+    };
+    open().map_err(|error| LoadError::System { what: "a socket for datagrams", error })
+}
+
+/// Has each of `ports` answer once. `progress` is told how many have.
+///
+/// # Errors
+/// The first port that cannot be reached, or is silent until the timeout: a trial with fewer would be another trial.
+pub fn greet(
+    socket: &UdpSocket,
+    config: &LoadConfig,
+    udp: &Udp,
+    client: u32,
+    targets: &[SocketAddr],
+    ports: Range<usize>,
+    progress: &mut dyn FnMut(u32),
+) -> Result<(), LoadError> {
+    let targets_here = &targets[ports.clone()];
+    let failed = |port: usize, error: io::Error| {
+        let class = Class::of(&error);
+        let unreachable = matches!(class, Class::Refused | Class::Unreachable);
+        LoadError::Connect {
+            number: (ports.start + port) as u32 + 1,
+            total: targets.len() as u32,
+            target: targets_here[port].to_string(),
+            class: if unreachable { Class::Unreachable.name() } else { class.name() },
+            error,
+            remedy: match class {
+                _ if unreachable => "is the server running there, with this many ports?",
+                Class::Timeout => {
+                    "does the server speak udp there, with these sizes? Raise the timeout, or lower the ports"
+                }
+                _ => "give another address",
+            },
+        }
+    };
+    let ids = Ids::new(config.seed, client).of_greetings();
+    let (mut request, mut inbox) = (udp.request(), vec![0; DATAGRAM_BYTES_MAX as usize]);
+    let mut answered = vec![false; targets_here.len()];
+    let mut waiting: VecDeque<(usize, Instant, Instant)> = VecDeque::new();
+    let (mut next, mut done, mut reported) = (0, 0, Instant::now());
+    let timeout = Duration::from_nanos(config.timeout_ns);
+    let mut send = |port: usize| -> Result<(), LoadError> {
+        put_id(&mut request, ids.of(port as u32));
+        match socket.send_to(&request, targets_here[port]) {
+            // It will be sent again.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            // The error may be another's, of which the queue tells.
+            Err(error) if Class::of(&error) != Class::Refused => Err(failed(port, error)),
+            _ => Ok(()),
+        }
+    };
+    while done < targets_here.len() {
+        while next < targets_here.len() && waiting.len() < GREETED {
+            send(next)?;
+            let now = Instant::now();
+            waiting.push_back((next, now, now));
+            next += 1;
+        }
+        wait(socket, GREET_AGAIN.as_nanos() as i64 / 4);
+        loop {
+            match socket.recv_from(&mut inbox) {
+                Ok((bytes, from)) => {
+                    let port = udp.answered(&inbox[..bytes]).and_then(|id| ids.number(id));
+                    if let Some(port) = port.filter(|&port| targets_here.get(port) == Some(&from) && !answered[port]) {
+                        answered[port] = true;
+                        done += 1;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => {
+                    let mut told = None;
+                    unreachable::take(socket, &mut |datagram, error| {
+                        let id = datagram.first_chunk().copied().map(u64::from_le_bytes);
+                        let port = id.and_then(|id| ids.number(id)).filter(|&port| port < targets_here.len());
+                        told = told.take().or(Some((port.unwrap_or(0), error)));
+                    });
+                    if let Some((port, class)) = told {
+                        let kind = if class == Class::Unreachable { Errno::CONNREFUSED.into() } else { error };
+                        return Err(failed(port, kind));
+                    }
+                }
+            }
+        }
+        waiting.retain(|(port, ..)| !answered[*port]);
+        for (port, since, last) in &mut waiting {
+            if since.elapsed() > timeout {
+                return Err(failed(*port, io::ErrorKind::TimedOut.into()));
+            }
+            if last.elapsed() > GREET_AGAIN {
+                send(*port)?;
+                *last = Instant::now();
+            }
+        }
+        if reported.elapsed() >= PROGRESS {
+            reported = Instant::now();
+            progress(done as u32);
+        }
+    }
+    Ok(())
+}
+
+/// Sleeps until something came, at most so many nanoseconds (less than a second).
+fn wait(socket: &UdpSocket, timeout_ns: i64) {
+    let timeout = Timespec { tv_sec: 0, tv_nsec: timeout_ns };
+    let _ = rustix::event::poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&timeout));
+}
+
+/// One client.
+pub struct Client<'a> {
+    clock: Clock,
+    socket: &'a UdpSocket,
+    ledger: Ledger<'a>,
+    request: Vec<u8>,
+    inbox: Vec<u8>,
+    /// The next request to be sent.
+    next: usize,
+    progress: &'a Progress,
+}
+
+impl<'a> Client<'a> {
+    /// Room for everything that will be needed.
+    pub fn new(
+        clock: Clock,
+        udp: Udp,
+        ids: Ids,
+        window: Range<u64>,
+        (targets, records): (&'a [SocketAddr], &'a [Record]),
+        socket: &'a UdpSocket,
+        progress: &'a Progress,
+    ) -> Self {
+        Self {
+            clock,
+            socket,
+            ledger: Ledger::new(udp, ids, window, targets, records),
+            request: udp.request(),
+            inbox: vec![0; DATAGRAM_BYTES_MAX as usize],
+            next: 0,
+            progress,
+        }
+    }
+
+    /// Sends and receives until the drain ends, or everything is answered. A due request is never kept waiting by more than
+    /// one response.
+    pub fn run(mut self, pacing: Pacing, until: &Until<'_>) -> Kept {
+        let linger = self.clock.ticks(LINGER_NS);
+        let mut settled_since = None;
+        loop {
+            let now = self.clock.now();
+            if now >= until.drained || until.stop.load(Relaxed) {
+                break;
+            }
+            let late = self.is_due(now);
+            if late {
+                self.send();
+                settled_since = None;
+            } else if self.next == self.ledger.records.len() {
+                self.progress.set_done();
+                if self.progress.is_outstanding() {
+                    settled_since = None;
+                } else if now.saturating_sub(*settled_since.get_or_insert(now)) > linger {
+                    break;
+                }
+            }
+            if !late {
+                self.idle(pacing, now);
+            }
+            self.receive(until.timeout);
+        }
+        self.progress.set_done();
+        self.take_errors();
+        (self.ledger.fates, self.ledger.tally)
+    }
+
+    #[inline]
+    fn is_due(&self, now: u64) -> bool {
+        self.ledger.records.get(self.next).is_some_and(|record| now >= record.planned)
+    }
+
+    /// Sends the next request. One for which the kernel has no room stays due.
+    #[inline]
+    fn send(&mut self) {
+        let (number, record) = (self.next, &self.ledger.records[self.next]);
+        let target = self.ledger.targets[record.connection as usize];
+        put_id(&mut self.request, self.ledger.ids.of(number as u32));
+        for attempt in 1.. {
+            // t2: nothing but the system call is between here and the kernel.
+            record.sent.store(self.clock.now(), Relaxed);
+            match self.socket.send_to(&self.request, target) {
+                Ok(_) => {
+                    self.next += 1;
+                    self.progress.add_sent();
+                    return;
+                }
+                Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::AGAIN | Errno::NOBUFS)) => {
+                    record.sent.store(0, Relaxed);
+                    return;
+                }
+                // What the kernel says of an earlier one; this one was not sent.
+                Err(_) if self.take_errors() && attempt < SENDS_MAX => {}
+                Err(error) => {
+                    let class = match Class::of(&error) {
+                        Class::Refused => Class::Unreachable,
+                        class => class,
+                    };
+                    self.ledger.tally.errors.count(class, 1);
+                    self.ledger.fates[number] = Fate::Failed;
+                    record.sent.store(0, Relaxed);
+                    self.next += 1;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// What is done when nothing is due.
+    #[inline]
+    fn idle(&self, pacing: Pacing, now: u64) {
+        match pacing {
+            Pacing::Yield => thread::yield_now(),
+            Pacing::SleepSpin => {
+                let due = self.ledger.records.get(self.next).map(|record| record.planned);
+                let ahead_ns = due.map_or(SLEEP_NS, |due| self.clock.between_ns(now, due) - SPIN_NS);
+                if ahead_ns > 0 {
+                    wait(self.socket, ahead_ns.min(SLEEP_NS));
+                }
+            }
+            Pacing::Spin | Pacing::Auto => std::hint::spin_loop(),
+        }
+    }
+
+    /// Takes what came, until a request is due.
+    #[inline]
+    fn receive(&mut self, timeout: u64) {
+        for _ in 0..TAKEN_MAX {
+            match self.socket.recv_from(&mut self.inbox) {
+                Ok((bytes, from)) => {
+                    // t3: right after the system call that brought it.
+                    let now = self.clock.now();
+                    if self.ledger.take(&self.inbox[..bytes], Some(from), now, timeout) == News::Answered {
+                        self.progress.add_completed(1);
+                    }
+                    if self.is_due(now) {
+                        return;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(_) => {
+                    self.take_errors();
+                }
+            }
+        }
+    }
+
+    /// Takes what the kernel says of requests that did not get there; whether it said anything.
+    #[cold]
+    fn take_errors(&mut self) -> bool {
+        let (ledger, progress) = (&mut self.ledger, self.progress);
+        let mut some = false;
+        unreachable::take(self.socket, &mut |datagram, class| {
+            some = true;
+            if ledger.fail(datagram, class) == News::Failed {
+                progress.add_lost(1);
+            }
+        });
+        some
+    }
+}

@@ -1,0 +1,264 @@
+//! The client of datagrams against servers that lose, repeat, hold back, spoil and refuse what they are sent.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use load::config::{LoadConfig, Pacing, Phases, Roles, Schedule, Timestamps};
+use load::{LoadReport, Outcome, Sample};
+use wire::udp::{ID_BYTES, Udp};
+use wire::{Ports, ServiceSpec};
+
+const REQUEST: u32 = 24;
+const RESPONSE: u32 = 60;
+const PORTS: u32 = 4;
+
+/// What is said to one request.
+type Replies = Vec<Vec<u8>>;
+
+/// A server with a thread for each port. What it says to a request `answer` works out, of how many that port had before, the
+/// request, and what its response would be.
+struct Server {
+    targets: Vec<SocketAddr>,
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Server {
+    fn start(answer: impl Fn(u64, &[u8], Vec<u8>) -> Replies + Clone + Send + 'static) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let sockets: Vec<UdpSocket> = (0..PORTS).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
+        let targets = sockets.iter().map(|socket| socket.local_addr().unwrap()).collect();
+        let serve = |socket: UdpSocket| {
+            let (stop, answer) = (stop.clone(), answer.clone());
+            socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+            thread::spawn(move || {
+                let udp = Udp::new(REQUEST, RESPONSE);
+                let mut inbox = [0; 100];
+                let mut count = 0;
+                while !stop.load(Relaxed) {
+                    let Ok((bytes, from)) = socket.recv_from(&mut inbox) else { continue };
+                    let id = udp.asked(&inbox[..bytes], bytes).expect("requests are whole");
+                    let mut response = udp.response();
+                    response[..ID_BYTES].copy_from_slice(&id);
+                    for reply in answer(count, &inbox[..bytes], response) {
+                        socket.send_to(&reply, from).unwrap();
+                    }
+                    count += 1;
+                }
+            })
+        };
+        let threads = sockets.into_iter().map(serve).collect();
+        Self { targets, stop, threads }
+    }
+
+    fn config(&self) -> LoadConfig {
+        let ports: Vec<u16> = self.targets.iter().map(SocketAddr::port).collect();
+        config(Ports::list(&ports))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.store(true, Relaxed);
+        self.threads.drain(..).for_each(|thread| thread.join().unwrap());
+    }
+}
+
+/// 200 requests in half a second.
+fn config(ports: Ports) -> LoadConfig {
+    let service = ServiceSpec::Udp { ports: ports.count(), request_bytes: REQUEST, response_bytes: RESPONSE };
+    LoadConfig {
+        connections: ports.count(),
+        ports: Some(ports),
+        rate_per_s: Some(400.0),
+        // All of the drain is used only where something is lost.
+        phases: Phases { ramp_ns: 0, hold_ns: 0, measure_ns: 500_000_000, drain_ns: 2_000_000_000 },
+        timeout_ns: 10_000_000_000,
+        ..LoadConfig::new(([127, 0, 0, 1], 0), service)
+    }
+}
+
+fn run(config: &LoadConfig) -> (LoadReport, Vec<Sample>) {
+    let Outcome { report, samples, .. } = load::run(config, &mut |_| ()).unwrap();
+    (report, samples)
+}
+
+fn honest(_: u64, _: &[u8], response: Vec<u8>) -> Replies {
+    vec![response]
+}
+
+#[test]
+fn everything_is_answered_and_nothing_left() {
+    for (clients, pacing) in [(1, Pacing::SleepSpin), (2, Pacing::Yield), (4, Pacing::SleepSpin)] {
+        let server = Server::start(honest);
+        let (report, samples) = run(&LoadConfig { clients, pacing, ..server.config() });
+        assert_eq!((report.planned, report.sent, report.completed), (200, 200, 200));
+        assert_eq!(report.errors.total(), 0, "{:?}", report.errors);
+        let datagrams = report.datagrams.unwrap();
+        assert_eq!((datagrams.ports, datagrams.lost, datagrams.duplicates, datagrams.reordered), (PORTS, 0, 0, 0));
+        assert_eq!(report.outstanding.after_drain, 0);
+        assert_eq!(report.response.distribution.count, 200);
+        assert!(samples.iter().all(|it| it.planned_ns <= it.sent_ns && it.sent_ns < it.complete_ns));
+        // Each port has some, for the seed is such.
+        assert!((0..PORTS).all(|port| samples.iter().any(|it| it.connection == port)));
+    }
+}
+
+#[test]
+fn what_is_not_answered_is_lost() {
+    // The first is a greeting.
+    let server = Server::start(|count, _, response| if count % 5 == 1 { vec![] } else { vec![response] });
+    let (report, samples) = run(&server.config());
+    let datagrams = report.datagrams.unwrap();
+    let never = samples.iter().filter(|it| it.complete_ns == Sample::NEVER).count() as u64;
+    assert_eq!((datagrams.lost, report.completed), (never, 200 - never));
+    // A fifth, each port's rounded up.
+    assert!((40..=44).contains(&never), "{never}");
+    assert_eq!(report.outstanding.after_drain, never);
+    assert_eq!(report.errors.total(), 0, "to be lost is no error: {:?}", report.errors);
+}
+
+#[test]
+fn what_comes_after_the_timeout_is_lost() {
+    let server = Server::start(|count, _, response| {
+        if count > 0 {
+            thread::sleep(Duration::from_millis(60));
+        }
+        vec![response]
+    });
+    let phases = Phases { ramp_ns: 0, hold_ns: 0, measure_ns: 100_000_000, drain_ns: 2_000_000_000 };
+    let slow = LoadConfig { rate_per_s: Some(40.0), phases, timeout_ns: 50_000_000, ..server.config() };
+    let (report, _) = run(&slow);
+    assert_eq!((report.completed, report.datagrams.unwrap().lost), (0, 4));
+    let (report, _) = run(&LoadConfig { timeout_ns: 10_000_000_000, ..slow });
+    assert_eq!((report.completed, report.datagrams.unwrap().lost), (4, 0));
+}
+
+#[test]
+fn what_comes_twice_is_a_duplicate_and_answered_once() {
+    let server = Server::start(|count, _, response| match count {
+        0 => vec![response],
+        _ if count % 2 == 1 => vec![response.clone(), response],
+        _ => vec![response.clone(), response.clone(), response],
+    });
+    let (report, _) = run(&server.config());
+    let datagrams = report.datagrams.unwrap();
+    assert_eq!((report.completed, datagrams.lost), (200, 0));
+    // One for every other request, two for the others.
+    assert!((298..=302).contains(&datagrams.duplicates), "{datagrams:?}");
+    assert_eq!((datagrams.reordered, report.errors.total()), (0, 0));
+}
+
+#[test]
+fn what_is_overtaken_on_its_port_is_reordered() {
+    let held = std::sync::Mutex::new(std::collections::HashMap::<thread::ThreadId, Vec<u8>>::new());
+    let held = Arc::new(held);
+    // Every second one says first what it is asked, then what the one before was.
+    let server = Server::start(move |count, _, response| {
+        let mut held = held.lock().unwrap();
+        match (count, held.remove(&thread::current().id())) {
+            (0, _) => vec![response],
+            (_, Some(before)) => vec![response, before],
+            (_, None) => {
+                held.insert(thread::current().id(), response);
+                vec![]
+            }
+        }
+    });
+    let (report, _) = run(&server.config());
+    let datagrams = report.datagrams.unwrap();
+    // A port's last one may be held for ever.
+    assert!(datagrams.lost <= u64::from(PORTS), "{datagrams:?}");
+    assert_eq!(report.completed, 200 - datagrams.lost);
+    assert_eq!(datagrams.reordered, report.completed / 2, "{datagrams:?}");
+    assert_eq!((datagrams.duplicates, report.errors.total()), (0, 0));
+}
+
+#[test]
+fn what_is_no_response_is_wrong() {
+    let server = Server::start(|count, _, response| {
+        let mut strange = response.clone();
+        strange[5] ^= 0xff;
+        match count {
+            0 => vec![response],
+            _ => vec![strange, response[..59].to_vec(), vec![], [response.as_slice(), &[0]].concat(), response],
+        }
+    });
+    let (report, _) = run(&server.config());
+    assert_eq!((report.completed, report.errors.wrong, report.errors.total()), (200, 800, 800));
+    assert_eq!(report.datagrams.unwrap().lost, 0);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_port_that_is_closed_is_unreachable() {
+    // It answers when it is greeted, then two of its ports close.
+    let sockets: Vec<UdpSocket> = (0..PORTS).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
+    let ports: Vec<u16> = sockets.iter().map(|socket| socket.local_addr().unwrap().port()).collect();
+    let threads: Vec<_> = sockets
+        .into_iter()
+        .enumerate()
+        .map(|(port, socket)| {
+            socket.set_read_timeout(Some(Duration::from_millis(4_000))).unwrap();
+            thread::spawn(move || {
+                let (udp, mut inbox) = (Udp::new(REQUEST, RESPONSE), [0; 100]);
+                while let Ok((bytes, from)) = socket.recv_from(&mut inbox) {
+                    let mut response = udp.response();
+                    response[..ID_BYTES].copy_from_slice(&udp.asked(&inbox[..bytes], bytes).unwrap());
+                    socket.send_to(&response, from).unwrap();
+                    if port % 2 == 1 {
+                        return;
+                    }
+                }
+            })
+        })
+        .collect();
+    let config = config(Ports::list(&ports));
+    // Time for a port to be closed after its greeting, before anything is sent to it.
+    let phases = Phases { hold_ns: 500_000_000, ..config.phases };
+    let (report, samples) = run(&LoadConfig { phases, ..config });
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    let to_closed = samples.iter().filter(|it| it.connection % 2 == 1).count() as u64;
+    assert!(to_closed > 50, "{to_closed}");
+    assert_eq!(report.completed, 200 - to_closed);
+    // Those of the hold are errors, too, of which the first may have gone before the port had.
+    assert!(report.errors.unreachable >= to_closed, "{:?}", report.errors);
+    assert_eq!(report.errors.total(), report.errors.unreachable, "{:?}", report.errors);
+    assert_eq!(report.datagrams.unwrap().lost, 0, "what ICMP tells of is not lost besides");
+}
+
+#[test]
+fn ports_that_do_not_answer_are_named_before_anything_starts() {
+    let silent = Server::start(|_, _, _| vec![]);
+    let error = load::run(&LoadConfig { timeout_ns: 300_000_000, ..silent.config() }, &mut |_| ()).unwrap_err();
+    let error = error.to_string();
+    assert!(error.contains("timeout") && error.contains(&silent.targets[0].to_string()), "{error}");
+    if cfg!(target_os = "linux") {
+        let gone = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let error = load::run(&config(Ports::list(&[gone.port()])), &mut |_| ()).unwrap_err().to_string();
+        assert!(error.contains("unreachable") && error.contains(&gone.to_string()), "{error}");
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_told() {
+    let base = || config(Ports::list(&[7_000, 7_001]));
+    let udp = |ports, request_bytes| ServiceSpec::Udp { ports, request_bytes, response_bytes: 8 };
+    for (config, word) in [
+        (LoadConfig { connections: 3, ..base() }, "connections"),
+        (LoadConfig { service: udp(3, 8), connections: 3, ..base() }, "ports"),
+        (LoadConfig { service: udp(2, 7), ..base() }, "8 to 65507"),
+        (LoadConfig { idle: 1, ..base() }, "idle"),
+        (LoadConfig { roles: Roles::TwoThreads, ..base() }, "roles"),
+        (LoadConfig { timestamps: Timestamps::Kernel, ..base() }, "timestamps"),
+        (LoadConfig { schedule: Schedule::Closed, rate_per_s: None, ..base() }, "closed loop"),
+        (LoadConfig { target: wire::Address::Unix("x".into()), ..base() }, "Unix"),
+        (LoadConfig { ports: None, target: ([127, 0, 0, 1], 65_535).into(), ..base() }, "65535"),
+    ] {
+        let error = load::run(&config, &mut |_| ()).unwrap_err().to_string();
+        assert!(error.contains(word), "{word}: {error}");
+    }
+}

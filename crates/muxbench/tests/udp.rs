@@ -1,0 +1,259 @@
+//! The service `udp`, in every architecture that serves it, and through the whole tool.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
+use std::net::{SocketAddr, UdpSocket};
+use std::process::Command;
+use std::time::Duration;
+
+use common::{PATIENCE, Serve, each, eventually, muxbench};
+use serde_json::Value;
+use server::Architecture;
+use server::model::PerConnection;
+use wire::ServiceSpec;
+use wire::udp::{Udp, put_id};
+
+const SPEC: ServiceSpec = ServiceSpec::Udp { ports: 20, request_bytes: 16, response_bytes: 40 };
+
+fn serving() -> impl Iterator<Item = Architecture> {
+    each().filter(|architecture| architecture.can_serve(&SPEC).is_ok())
+}
+
+/// A client's socket, with patience.
+fn socket() -> UdpSocket {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket
+}
+
+fn targets(serve: &Serve) -> Vec<SocketAddr> {
+    let ports = serve.ports.as_ref().expect("it tells its ports");
+    ports.iter().map(|port| SocketAddr::new(serve.ip().ip(), port)).collect()
+}
+
+fn request(id: u64) -> Vec<u8> {
+    let mut request = Udp::new(16, 40).request();
+    put_id(&mut request, id);
+    request
+}
+
+/// The next response: its id, and which port it is from.
+fn response(socket: &UdpSocket) -> (u64, SocketAddr) {
+    let mut inbox = [0; 100];
+    let (bytes, from) = loop {
+        match socket.recv_from(&mut inbox) {
+            // A wait with a time limit is not taken up again after a signal, such as one that stops and continues us.
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            received => break received.unwrap(),
+        }
+    };
+    let id = Udp::new(16, 40).answered(&inbox[..bytes]);
+    (id.unwrap_or_else(|| panic!("{bytes} bytes are no response")), from)
+}
+
+#[test]
+fn every_port_answers_with_the_id_and_what_is_no_request_is_ignored() {
+    for architecture in serving() {
+        let serve = Serve::start_udp(architecture, 20, &[]);
+        let targets = targets(&serve);
+        assert_eq!(targets.len(), 20);
+        assert_eq!(targets[0], serve.ip());
+        let (one, other) = (socket(), socket());
+        for round in 0..3u64 {
+            for (at, target) in targets.iter().enumerate() {
+                let id = round << 32 | at as u64;
+                // What is too short, or too long, gets no answer, and is in nobody's way.
+                for garbage in [&[][..], &[1; 7], &request(id)[..15], &[2; 17], &[3; 5_000]] {
+                    one.send_to(garbage, target).unwrap();
+                }
+                one.send_to(&request(id), target).unwrap();
+                other.send_to(&request(!id), target).unwrap();
+                assert_eq!(response(&one), (id, *target), "{architecture}");
+                assert_eq!(response(&other), (!id, *target), "{architecture}");
+            }
+        }
+        // A byte may be here a moment before it is counted there.
+        std::thread::sleep(Duration::from_millis(100));
+        let children = serve.children();
+        assert_eq!(children.len(), if architecture.model.per_connection == PerConnection::Process { 20 } else { 0 });
+        let (status, totals) = serve.stop();
+        assert!(status.success(), "{architecture}: {status}");
+        assert_eq!(totals["requests"], 120, "{architecture}");
+        assert_eq!(totals["ignored"], 300, "{architecture}");
+        assert_eq!(totals["accepted"], 20);
+        assert_eq!(totals["unsent"], 0);
+        assert_eq!(totals["bytes_in"], 120 * 16 + 60 * (7 + 15 + 17 + 5_000), "{architecture}");
+        assert_eq!(totals["bytes_out"], 120 * 40);
+        for (syscall, operation, least) in [("read", "receive", 420), ("write", "send", 120)] {
+            let by_us = totals["syscalls"][syscall].as_u64().unwrap();
+            // By us, or by the kernel for us.
+            let done = by_us + totals["completions"][operation].as_u64().unwrap_or(0);
+            assert!(done >= least, "{architecture}: {done} {syscall}");
+        }
+        for child in children {
+            eventually("its processes end with it", || !common::is_alive(child));
+        }
+    }
+}
+
+#[test]
+fn a_burst_to_one_port_is_answered_whole_and_leaves_others_served() {
+    // More than a read budget, and fewer than find room in a socket, where one takes a page or more.
+    const BURST: u64 = 40;
+    for architecture in serving() {
+        let serve = Serve::start_udp(architecture, 5, &["--work", "cpu=50us"]);
+        let targets = targets(&serve);
+        let (burst, other) = (socket(), socket());
+        for id in 0..BURST {
+            burst.send_to(&request(id), targets[0]).unwrap();
+        }
+        other.send_to(&request(u64::MAX), targets[4]).unwrap();
+        assert_eq!(response(&other), (u64::MAX, targets[4]), "{architecture}");
+        let answered: BTreeSet<u64> = (0..BURST).map(|_| response(&burst).0).collect();
+        assert_eq!(answered.len() as u64, BURST, "{architecture}");
+    }
+}
+
+#[test]
+fn what_finds_no_room_is_counted_as_dropped() {
+    if cfg!(not(target_os = "linux")) {
+        return;
+    }
+    for name in ["epoll", "mt", "io_uring-oneshot"] {
+        let architecture: Architecture = name.parse().unwrap();
+        if architecture.can_run().is_err() {
+            println!("{architecture} is skipped");
+            continue;
+        }
+        let serve = Serve::start_udp(architecture, 1, &["--work", "sleep=20ms"]);
+        let (target, flood) = (targets(&serve)[0], socket());
+        // Thousands of times what 20 ms leave room for.
+        for id in 0..20_000 {
+            flood.send_to(&request(id), target).unwrap();
+        }
+        let (_, totals) = serve.stop();
+        assert!(totals["dropped"].as_u64().unwrap() > 1_000, "{architecture}: {totals}");
+    }
+}
+
+#[test]
+fn stops_amid_a_flood() {
+    for architecture in serving() {
+        let serve = Serve::start_udp(architecture, 3, &[]);
+        let targets = targets(&serve);
+        let flooding = std::sync::atomic::AtomicBool::new(true);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let socket = socket();
+                let mut id = 0;
+                while flooding.load(std::sync::atomic::Ordering::Relaxed) {
+                    // Refused once the server has gone.
+                    let _ = socket.send_to(&request(id), targets[id as usize % 3]);
+                    id += 1;
+                }
+            });
+            let patient = socket();
+            patient.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+            // The flood may take its place.
+            eventually("an answer amid the flood", || {
+                patient.send_to(&request(0), targets[1]).unwrap();
+                patient.recv_from(&mut [0; 100]).is_ok()
+            });
+            let (status, _) = serve.stop();
+            flooding.store(false, std::sync::atomic::Ordering::Relaxed);
+            assert!(status.success(), "{architecture}: {status}");
+        });
+    }
+}
+
+#[test]
+fn those_that_know_only_connections_say_so() {
+    for architecture in Architecture::every().into_iter().filter(|it| !it.model.serves_datagrams()) {
+        let mut command = muxbench();
+        let output = command.args(["serve", "--service", "udp", "--arch", &architecture.to_string()]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{architecture}");
+        assert!(said.contains("cannot serve `udp`") && said.contains("take sped"), "{architecture}: {said}");
+    }
+}
+
+fn run(command: &mut Command) -> (bool, String, String) {
+    let output = command.output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.success(), text(&output.stdout), text(&output.stderr))
+}
+
+/// What it said, and its complaints. On a busy machine no trial may be valid, which is an exit status of its own.
+fn run_perhaps_invalid(command: &mut Command) -> (String, String) {
+    let output = command.output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (said, errors) = (text(&output.stdout), text(&output.stderr));
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{said}{errors}");
+    (said, errors)
+}
+
+#[test]
+fn a_server_by_hand_and_a_client_by_hand() {
+    let serve = Serve::start_udp("poll".parse().unwrap(), 30, &[]);
+    let ports = serve.ports.as_ref().unwrap().to_string();
+    let mut load = muxbench();
+    load.args(["load", "--service", "udp", "--request", "16B", "--response", "40B", "--rate", "500", "--json"]);
+    load.args(["--ramp", "0", "--hold", "100ms", "--measure", "500ms", "--target", &serve.address.to_string()]);
+    load.args(["--ports", &ports]);
+    let (json, errors) = run_perhaps_invalid(&mut load);
+    let report: Value = serde_json::from_str(&json).unwrap_or_else(|_| panic!("{json}{errors}"));
+    let report = &report["report"];
+    assert_eq!(report["transport"], "udp");
+    assert_eq!(report["datagrams"]["ports"], 30);
+    assert_eq!(report["datagrams"]["lost"], 0);
+    assert_eq!(report["completed"], 250);
+    let (status, totals) = serve.stop();
+    assert!(status.success());
+    // Each port was greeted, some perhaps more than once.
+    assert!(totals["requests"].as_u64().unwrap() >= 250 + 50 + 30, "{totals}");
+
+    // Nobody is there any more.
+    let (success, _, errors) = run(&mut load);
+    assert!(!success && errors.contains("unreachable") && errors.contains("is the server running there"), "{errors}");
+}
+
+#[test]
+fn compare_shows_ports_in_place_of_connections() {
+    let folder = std::env::temp_dir().join(format!("muxbench-udp-{}", std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
+    let mut compare = muxbench();
+    compare.current_dir(&folder).args(["compare", "--arch", "poll,mt,mp", "--service", "udp", "--ports", "5,40"]);
+    compare.args(["--rate", "300", "--ramp", "0", "--hold", "100ms", "--measure", "300ms", "--drain", "500ms"]);
+    let (text, _) = run_perhaps_invalid(compare.args(["--repeats", "1"]));
+    for words in ["5 ports, 300 requests/s, udp, 128B -> 128B", "40 ports, 300 requests/s", "lost", "user+kernel/port"]
+    {
+        assert!(text.contains(words), "no `{words}` in:\n{text}");
+    }
+    let (success, csv, errors) = run(muxbench().current_dir(&folder).args(["report", "--csv"]));
+    assert!(success, "{errors}");
+    let mut rows = csv.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let headings = rows.next().unwrap();
+    let column = |name: &str| headings.iter().position(|heading| *heading == name).unwrap();
+    let mut count = 0;
+    for row in rows {
+        count += 1;
+        assert!(["5", "40"].contains(&row[column("ports")]) && row[column("connections")].is_empty(), "{row:?}");
+        assert_eq!(row[column("service")], "udp");
+    }
+    assert_eq!(count, 6);
+    std::fs::remove_dir_all(&folder).unwrap();
+
+    for (flags, why) in [
+        (&["--connections", "10"][..], "udp has none; write ports"),
+        (&["--schedule", "closed"], "lost would end a closed loop"),
+        (&["--request", "4B"], "from 8 to 65507 bytes"),
+        (&["--idle", "5"], "no connections"),
+    ] {
+        let (success, _, errors) = run(muxbench().args(["compare", "--service", "udp"]).args(flags));
+        assert!(!success && errors.contains(why), "{flags:?}: {errors}");
+    }
+    let (success, _, errors) = run(muxbench().args(["compare", "--ports", "10"]));
+    assert!(!success && errors.contains("only udp has ports"), "{errors}");
+}

@@ -1,0 +1,115 @@
+//! Ports that a server of datagrams listens on, as plain data that both sides share.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Ports in the order in which they are numbered, written `7000-7099` or, where they are not consecutive, `7000-7004,7010`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ports(Vec<RangeInclusive<u16>>);
+
+impl Ports {
+    /// `count` ports from `first` on; `None` where there are not so many.
+    pub fn consecutive(first: u16, count: u32) -> Option<Self> {
+        let last = u32::from(first).checked_add(count.checked_sub(1)?)?;
+        (first > 0).then_some(())?;
+        Some(Self(vec![first..=u16::try_from(last).ok()?]))
+    }
+
+    /// Those ports, in that order.
+    pub fn list(ports: &[u16]) -> Self {
+        let mut ranges: Vec<RangeInclusive<u16>> = Vec::new();
+        for &port in ports {
+            match ranges.last_mut() {
+                Some(last) if last.end().checked_add(1) == Some(port) => *last = *last.start()..=port,
+                _ => ranges.push(port..=port),
+            }
+        }
+        Self(ranges)
+    }
+
+    /// How many.
+    pub fn count(&self) -> u32 {
+        self.0.iter().map(|range| u32::from(range.end() - range.start()) + 1).sum()
+    }
+
+    /// Each of them.
+    pub fn iter(&self) -> impl Iterator<Item = u16> {
+        self.0.iter().cloned().flatten()
+    }
+}
+
+impl fmt::Display for Ports {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, range) in self.0.iter().enumerate() {
+            let comma = if at > 0 { "," } else { "" };
+            if range.start() == range.end() {
+                write!(f, "{comma}{}", range.start())?;
+            } else {
+                write!(f, "{comma}{}-{}", range.start(), range.end())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Ports {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let range = |part: &str| {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let (first, last) = (first.parse::<u16>().ok()?, last.parse::<u16>().ok()?);
+            (first > 0 && first <= last).then_some(first..=last)
+        };
+        let ranges: Option<Vec<_>> = text.split(',').map(range).collect();
+        ranges.map(Self).ok_or_else(|| format!("`{text}` are no ports; write them like 7000-7099 or 7000-7004,7010"))
+    }
+}
+
+impl Serialize for Ports {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Ports {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_read_as_they_are_written() {
+        for (text, count) in [("7000", 1), ("7000-7099", 100), ("7000-7004,7010", 6), ("9,7-8", 3), ("1-65535", 65_535)]
+        {
+            let ports: Ports = text.parse().unwrap();
+            assert_eq!((ports.to_string(), ports.count()), (text.to_owned(), count));
+            assert_eq!(ports.iter().count() as u32, count);
+        }
+        assert_eq!("9,7-8".parse::<Ports>().unwrap().iter().collect::<Vec<_>>(), [9, 7, 8]);
+    }
+
+    #[test]
+    fn what_are_no_ports_says_what_are() {
+        for wrong in ["", "0", "x", "5-4", "0-4", "1,,2", "7000-", "70000"] {
+            assert!(wrong.parse::<Ports>().unwrap_err().contains("7000-7099"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn those_that_follow_each_other_are_put_together() {
+        assert_eq!(Ports::list(&[5, 6, 7, 9, 65_535]).to_string(), "5-7,9,65535");
+        assert_eq!(Ports::consecutive(7_000, 100), Some(Ports::list(&(7_000..7_100).collect::<Vec<_>>())));
+        assert_eq!(Ports::consecutive(65_535, 1).unwrap().to_string(), "65535");
+        for (first, count) in [(65_535, 2), (0, 1), (1, 0), (2, u32::MAX)] {
+            assert_eq!(Ports::consecutive(first, count), None, "{count} from {first}");
+        }
+    }
+}
