@@ -731,7 +731,7 @@ fn what_closed_loops_and_key_value_stores_have_not_is_refused() {
     refused(&["--schedule", "closed", "--rate", "100"], "workload.rate: a closed loop has none");
     refused(&["--schedule", "closed", "--pacing", "spin"], "client.pacing: a closed loop waits for responses");
     refused(&["--think", "1ms"], "workload.think: only a closed loop thinks");
-    refused(&["--records", "5"], "workload.kv: the service is fixed");
+    refused(&["--records", "5"], "workload.kv: the service is another");
     refused(&["--service", "kv", "--schedule", "closed", "--request", "1B"], "workload.request: kv's sizes are");
     let target = ["load", "--target", "127.0.0.1:1"];
     for (flags, why) in [

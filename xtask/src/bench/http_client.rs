@@ -106,7 +106,7 @@ pub(super) fn pacing(rounds: usize) -> anyhow::Result<()> {
         let mut lag_us = [0.0; 2];
         let ours = accepted(|address| {
             let phases =
-                Phases { ramp_ns: 0, hold_ns: 500_000_000, measure_ns: 3_500_000_000, drain_ns: 2_000_000_000 };
+                Phases { ramp_ns: 0, hold_ns: 500_000_000, measure_ns: 3_500_000_000, drain_ns: 10_000_000_000 };
             let config = LoadConfig {
                 rate_per_s: Some(RATE_PER_S),
                 schedule: Schedule::Constant,

@@ -13,11 +13,15 @@ use crate::error::LoadError;
 /// A length that is not known yet.
 const UNKNOWN: u64 = u64::MAX;
 
+/// Bits that a length takes in [`Http::wrong`], and the greatest that it can be.
+const LENGTH_BITS: u32 = 48;
+const LENGTH: u64 = (1 << LENGTH_BITS) - 1;
+
 /// An HTTP server's client.
 pub struct Http {
     paths: Vec<Path>,
     status: u16,
-    /// The last response that was not what it should be: its status above, 48 bits of its length below.
+    /// The last response that was not what it should be: its status above, its length below.
     wrong: AtomicU64,
 }
 
@@ -58,7 +62,7 @@ impl Http {
     fn judge(&self, path: &Path, response: &Response) -> Reply {
         let verdict = if self.is_due(path, response) { None } else { Some(Class::Wrong) };
         if verdict.is_some() {
-            self.wrong.store(u64::from(response.status) << 48 | response.body_bytes & (1 << 48) - 1, Relaxed);
+            self.wrong.store((u64::from(response.status) << LENGTH_BITS) | (response.body_bytes & LENGTH), Relaxed);
         }
         match (verdict, response.closes) {
             (_, true) => Reply::Last(verdict),
@@ -132,8 +136,8 @@ impl Speak for Http {
         (wrong != 0).then(|| {
             format!(
                 "the server's response was {} with {} bytes of content, not {}{length}",
-                wrong >> 48,
-                wrong & (1 << 48) - 1,
+                wrong >> LENGTH_BITS,
+                wrong & LENGTH,
                 self.status
             )
         })
