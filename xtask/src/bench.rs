@@ -5,6 +5,7 @@
 
 mod handoff;
 mod http;
+mod http_client;
 mod kv;
 
 use std::io::{BufRead, BufReader};
@@ -76,6 +77,18 @@ pub enum Bench {
         #[arg(long, value_delimiter = ',', default_value = "128,1024")]
         sizes: Vec<usize>,
     },
+    /// Rate of the client of HTTP from one core against wrk -t1, on the same nginx with one worker, A B A B
+    HttpClient {
+        /// Rounds of each pair
+        #[arg(long, default_value_t = 5)]
+        rounds: usize,
+    },
+    /// How late sessions at 8 000 requests/s begin, as a server sees them, of muxbench and of httperf
+    Pacing {
+        /// Rounds of each pair
+        #[arg(long, default_value_t = 5)]
+        rounds: usize,
+    },
     /// Service time at a low rate with a hand-off between threads, beyond that of one thread, A B A B
     Handoff {
         /// Rounds of each pair
@@ -113,6 +126,8 @@ pub fn run(bench: &Bench) -> anyhow::Result<()> {
         Bench::Timestamps { rounds } => timestamps(*rounds),
         Bench::Kv { rounds, sockets } => kv::run(*rounds, sockets),
         Bench::Http { rounds, sizes } => http::run(*rounds, sizes),
+        Bench::HttpClient { rounds } => http_client::run(*rounds),
+        Bench::Pacing { rounds } => http_client::pacing(*rounds),
         Bench::Handoff { rounds, arch } => handoff::run(*rounds, arch),
         Bench::All => {
             summarise()?;
@@ -121,6 +136,8 @@ pub fn run(bench: &Bench) -> anyhow::Result<()> {
             lag(5)?;
             kv::run(5, &["tcp", "unix"].map(String::from))?;
             http::run(5, &[128, 1024])?;
+            http_client::run(5)?;
+            http_client::pacing(5)?;
             handoff::run(5, &["amped:1+1", "amped:0+1", "seda:1+1"].map(String::from))?;
             servers(5, &["epoll", "poll", "select", "mt", "mp"].map(String::from), None)
         }
@@ -171,15 +188,20 @@ impl Process {
 
     /// CPU time of its threads, in nanoseconds.
     fn cpu_ns(&self) -> anyhow::Result<u64> {
-        let mut total_ns = 0;
-        for thread in std::fs::read_dir(format!("/proc/{}/task", self.0.id())).context("the server ended")? {
-            let path = thread?.path().join("schedstat");
-            let line = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-            let first = line.split_whitespace().next().and_then(|word| word.parse::<u64>().ok());
-            total_ns += first.with_context(|| format!("{}: `{line}`", path.display()))?;
-        }
-        Ok(total_ns)
+        cpu_ns_of(self.0.id())
     }
+}
+
+/// CPU time of a process's threads, in nanoseconds.
+fn cpu_ns_of(process: u32) -> anyhow::Result<u64> {
+    let mut total_ns = 0;
+    for thread in std::fs::read_dir(format!("/proc/{process}/task")).context("the process ended")? {
+        let path = thread?.path().join("schedstat");
+        let line = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let first = line.split_whitespace().next().and_then(|word| word.parse::<u64>().ok());
+        total_ns += first.with_context(|| format!("{}: `{line}`", path.display()))?;
+    }
+    Ok(total_ns)
 }
 
 impl Drop for Process {

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-use crate::{cross, peers, python, servers};
+use crate::{browser, cross, peers, python, servers};
 
 /// Runs all steps in order; the first that fails ends it.
 ///
@@ -18,6 +18,7 @@ pub fn all() -> anyhow::Result<()> {
         (python::VARIABLE, python::prepare()?),
         (servers::VARIABLE, servers::prepare()?),
         (peers::VARIABLE, peers::prepare()?),
+        (browser::VARIABLE, browser::prepare()?),
     ];
     cargo(&["test", "--workspace", "--all-features", "--locked"], &prepared)?;
     cargo(&["doc", "--workspace", "--no-deps", "--document-private-items", "--all-features", "--locked"], &[])?;

@@ -1,7 +1,8 @@
 //! What developers run: `cargo xtask test`, `cargo xtask bench`, `cargo xtask cross`, `cargo xtask python`, `cargo xtask
-//! servers`, `cargo xtask peers`.
+//! servers`, `cargo xtask peers`, `cargo xtask browser`.
 
 mod bench;
+mod browser;
 mod check;
 mod cross;
 mod debian;
@@ -24,6 +25,8 @@ enum Command {
     Servers,
     /// Somebody else's servers and clients of kv and http, which tests run: installs them if need be, prints their folder
     Peers,
+    /// A browser that tests open pages in: installs it and makes target/browser if need be, prints that folder
+    Browser,
     /// Links the program for FreeBSD and macOS, in target/cross
     Cross,
     #[command(subcommand)]
@@ -36,6 +39,7 @@ fn main() -> ExitCode {
         Command::Python => python::prepare().map(|interpreter| println!("{}", interpreter.display())),
         Command::Servers => servers::prepare().map(|folder| println!("{}", folder.display())),
         Command::Peers => peers::prepare().map(|folder| println!("{}", folder.display())),
+        Command::Browser => browser::prepare().map(|folder| println!("{}", folder.display())),
         Command::Cross => python::prepare().and_then(|interpreter| cross::link(&interpreter)),
         Command::Bench(bench) => bench::run(&bench),
     };

@@ -16,6 +16,7 @@ use server::{Accept, StageCpus};
 use wire::ServiceSpec;
 
 use crate::contender::{self, Contender};
+use crate::http::Http;
 pub use crate::mistake::ExperimentError;
 use crate::transport::Transport;
 use crate::units::{Cpus, Rate, Share, Size, Sizes, Think, Time, Work};
@@ -77,7 +78,7 @@ pub struct Workload {
     /// Size of a request, of `fixed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<Size>,
-    /// Size of a response, of `fixed`.
+    /// Size of a response, of `fixed`; of `http`, of its content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response: Option<Size>,
     /// When requests are sent: in `closed`, on each connection when the response to the last one has come.
@@ -90,12 +91,19 @@ pub struct Workload {
     /// What is stored and asked for, of `kv`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv: Option<Kv>,
+    /// What is asked for, of `http`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<Http>,
+    /// Requests on each connection, after which it ends and another follows; without it connections stay. In an open loop
+    /// they are sessions: each connects at its planned time and sends its requests one after the other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls_per_connection: Option<NonZeroU32>,
     /// The share of the connections that requests are sent on: a fixed subset, drawn by the seed.
     #[serde(default = "all", skip_serializing_if = "is_all")]
     pub active: List<Share>,
     /// Connections held open besides, that nothing is sent on.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub idle: u32,
+    #[serde(default = "none", skip_serializing_if = "is_none")]
+    pub idle: List<u32>,
     /// Work that each request is for the server, besides its I/O: cpu=TIME or sleep=TIME, then perhaps ,exponential.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<Work>,
@@ -402,8 +410,12 @@ fn is_tcp(transport: &Transport) -> bool {
     *transport == Transport::Tcp
 }
 
-fn is_zero(count: &u32) -> bool {
-    *count == 0
+fn none() -> List<u32> {
+    List(vec![0])
+}
+
+fn is_none(idle: &List<u32>) -> bool {
+    idle.0 == [0]
 }
 
 fn is_uniform(choice: &Choice) -> bool {
@@ -472,6 +484,7 @@ impl Experiment {
             return Err(format!("client.clients: {clients} clients cannot share {few} connections; lower the clients"));
         }
         self.check_schedule()?;
+        self.check_churn()?;
         self.check_service()
     }
 
@@ -524,19 +537,50 @@ impl Experiment {
         Ok(())
     }
 
+    /// What makes no sense where connections come and go.
+    fn check_churn(&self) -> Result<(), String> {
+        let (workload, client) = (&self.workload, &self.client);
+        if workload.calls_per_connection.is_none() {
+            return Ok(());
+        }
+        for (key, is_set, why) in [
+            ("workload.active", !is_all(&workload.active), "connections that come and go all send; remove it"),
+            ("workload.choice", !is_uniform(&workload.choice), "connections that come and go all send; remove it"),
+            (
+                "client.roles",
+                client.roles == Roles::TwoThreads,
+                "a client whose connections come and go is one loop; remove it",
+            ),
+            (
+                "client.timestamps",
+                client.timestamps != Timestamps::Client,
+                "the kernel's are of connections that stay; remove it, or workload.calls-per-connection",
+            ),
+        ] {
+            if is_set {
+                return Err(format!("{key}: {why}"));
+            }
+        }
+        Ok(())
+    }
+
     /// What each service needs, and has not.
     fn check_service(&self) -> Result<(), String> {
         let workload = &self.workload;
         let sizes = [("workload.request", &workload.request), ("workload.response", &workload.response)];
+        for (table, is_there, service) in
+            [("kv", workload.kv.is_some(), Service::Kv), ("http", workload.http.is_some(), Service::Http)]
+        {
+            if is_there && workload.service != service {
+                return Err(format!(
+                    "workload.{table}: the service is another; remove the table, or take the service \"{table}\""
+                ));
+            }
+        }
         match workload.service {
             Service::Fixed => {
                 if let Some((key, _)) = sizes.iter().find(|(_, size)| size.is_none()) {
                     return Err(format!("{key}: missing; write a size, like \"128B\""));
-                }
-                if workload.kv.is_some() {
-                    return Err(
-                        "workload.kv: the service is fixed; remove the table, or take the service \"kv\"".into()
-                    );
                 }
             }
             Service::Kv => {
@@ -545,27 +589,42 @@ impl Experiment {
                         "{key}: kv's sizes are those of its records, workload.kv.value-size; remove it"
                     ));
                 }
-                if workload.schedule != Schedule::Closed {
-                    return Err(
-                        "workload.schedule: kv can be spoken only in a closed loop so far; write \"closed\"".into()
-                    );
-                }
                 self.kv().check().map_err(|why| format!("workload.kv.{why}"))?;
-                let needs_sizes = |exec: &Exec| {
-                    let texts = exec.command.iter().chain(exec.environment.values());
-                    texts.into_iter().any(|text| text.contains("{request}") || text.contains("{response}"))
-                };
-                if let Some((name, _)) = self.exec.iter().find(|(_, exec)| needs_sizes(exec)) {
-                    return Err(format!(
-                        "exec.{name}.command: kv has no sizes for {{request}} and {{response}}; remove them"
-                    ));
-                }
             }
             Service::Http => {
-                return Err("workload.service: http is only served so far; take fixed, or kv".into());
+                if workload.request.is_some() {
+                    return Err(
+                        "workload.request: a request of http is what its path and headers make; remove it".into()
+                    );
+                }
+                self.http().traffic(workload.response, true).map_err(|why| format!("workload.http.{why}"))?;
             }
         }
+        let needs_sizes = |exec: &Exec| {
+            let texts = exec.command.iter().chain(exec.environment.values());
+            texts.into_iter().any(|text| text.contains("{request}") || text.contains("{response}"))
+        };
+        let has_sizes = workload.service == Service::Fixed;
+        if let Some((name, _)) = self.exec.iter().find(|(_, exec)| !has_sizes && needs_sizes(exec)) {
+            let service = self.service_name();
+            return Err(format!(
+                "exec.{name}.command: {service} has no sizes for {{request}} and {{response}}; remove them"
+            ));
+        }
         Ok(())
+    }
+
+    fn service_name(&self) -> &'static str {
+        match self.workload.service {
+            Service::Fixed => "fixed",
+            Service::Kv => "kv",
+            Service::Http => "http",
+        }
+    }
+
+    /// What is asked for, of `http`.
+    pub fn http(&self) -> Http {
+        self.workload.http.clone().unwrap_or_default()
     }
 
     /// What is stored and asked for, of `kv`.
@@ -771,7 +830,16 @@ measure = "1s"
             ("rate = [100, 200.5]", "schedule = \"closed\"\nactive = \"1/2\""),
             ("[phases]", "service = \"kv\"\n[phases]"),
             ("[phases]", "[workload.kv]\nrecords = 10\n[phases]"),
-            ("request = \"1B\"\nresponse = \"10KiB\"\n[phases]", "service = \"kv\"\n[phases]"),
+            ("[phases]", "service = \"http\"\n[phases]"),
+            ("request = \"1B\"\nresponse = \"10KiB\"\n[phases]", "service = \"http\"\n[phases]"),
+            (
+                "request = \"1B\"\nresponse = \"10KiB\"\n[phases]",
+                "service = \"http\"\n[workload.http]\npaths = \"bytes\"\n[phases]",
+            ),
+            ("request = \"1B\"\n", "service = \"http\"\n[workload.http]\nheaders = [\"Accept\"]\n"),
+            ("[phases]", "[workload.http]\npaths = \"/\"\n[phases]"),
+            ("[phases]", "calls-per-connection = 0\n[phases]"),
+            ("[phases]", "calls-per-connection = 1\nactive = \"1/2\"\n[phases]"),
             (CLOSED_OF, "service = \"kv\"\nschedule = \"closed\"\n[workload.kv]\nrecords = 0\n[phases]"),
             (CLOSED_OF, "service = \"kv\"\nschedule = \"closed\"\n[workload.kv]\nvalue-size = \"9B..2B\"\n[phases]"),
             (CLOSED_OF, "service = \"kv\"\nschedule = \"closed\"\n[workload.kv]\nkeys = \"first\"\n[phases]"),

@@ -3,23 +3,30 @@
 //! # Layout
 //! - [`experiment`]: what the user says, and (`mistake`) what is wrong with it;
 //!   [`units`]: sizes, times, rates, CPUs; [`presets`]: experiments in the binary
+//! - [`http`]: what is asked of an HTTP server
+//! - [`course`]: what of a plan is run next, and where it leaves off; [`capacity`]: in search of the highest rate
 //! - [`contender`]: what is compared, ours or somebody else's
 //! - [`mod@plan`]: the explicit list of trials; [`host`] and [`placement`]: what it is checked against, and where it runs
 //! - [`doctor`]: what of this host disturbs results, and what mends it; `probe`: what only the kernel itself can say
 //! - [`calibration`]: the client against times that are known
 //! - [`runner`]: runs the trials, each in processes of its own (`child`)
+//! - [`idle`]: who holds the connections on which nothing is sent
 //! - [`transport`]: TCP or Unix sockets, and where these are
 //! - [`store`]: a run's folder; [`samples`]: its columnar files
 //! - `ticks`: the kernel's account of each CPU's time
 //! - [`record`]: what is stored, as plain data; [`verdict`]: what may be believed
 
 pub mod calibration;
+pub mod capacity;
 mod child;
 pub mod contender;
+pub mod course;
 #[cfg(target_os = "linux")]
 pub mod doctor;
 pub mod experiment;
 pub mod host;
+pub mod http;
+pub mod idle;
 mod mistake;
 pub mod placement;
 pub mod plan;

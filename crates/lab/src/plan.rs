@@ -1,5 +1,7 @@
 //! Experiment → plan: every default explicit, trials interleaved in seeded order, impossible ones with the reason.
 
+use std::num::NonZeroU32;
+
 use load::LoadConfig;
 use load::config::{Pacing, Phases};
 use rand::SeedableRng;
@@ -69,6 +71,15 @@ impl Plan {
     pub fn duration_ns(&self) -> u64 {
         self.trials.iter().filter(|trial| trial.impossible.is_empty()).map(duration_ns).sum()
     }
+
+    /// The same in order of rates: each is finished, with all its repeats, before the next begins, and its trials are in the
+    /// order that was drawn.
+    pub fn by_rate(mut self) -> Self {
+        let rate = |trial: &Trial| trial.workload.rate_per_s.unwrap_or(f64::INFINITY);
+        self.trials.sort_by(|a, b| rate(a).total_cmp(&rate(b)));
+        (0..).zip(&mut self.trials).for_each(|(index, trial)| trial.index = index);
+        self
+    }
 }
 
 /// How long a trial will take, roughly, in nanoseconds.
@@ -92,10 +103,12 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
         // All configurations once, in random order, then all once more: nothing is run in blocks.
         let mut round = Vec::new();
         for connections in experiment.workload.connections.0.iter().map(|connections| connections.get()) {
-            for active in experiment.workload.active.0.iter().map(|share| share.0) {
-                for rate_per_s in rates(experiment) {
-                    for architecture in &experiment.architectures.0 {
-                        round.push((workload(experiment, connections, active, rate_per_s), architecture.clone()));
+            for &idle in &experiment.workload.idle.0 {
+                for active in experiment.workload.active.0.iter().map(|share| share.0) {
+                    for rate_per_s in rates(experiment) {
+                        let workload = workload(experiment, (connections, idle), active, rate_per_s);
+                        let architectures = experiment.architectures.0.iter();
+                        round.extend(architectures.map(|architecture| (workload.clone(), architecture.clone())));
                     }
                 }
             }
@@ -165,27 +178,44 @@ fn rates(experiment: &Experiment) -> Vec<Option<f64>> {
     }
 }
 
-fn workload(experiment: &Experiment, connections: u32, active: f64, rate_per_s: Option<f64>) -> Workload {
+fn workload(
+    experiment: &Experiment,
+    (connections, idle): (u32, u32),
+    active: f64,
+    rate_per_s: Option<f64>,
+) -> Workload {
     let traffic = &experiment.workload;
     let bytes = |size: Option<Size>| size.expect("`fixed` has sizes, as was checked").0;
-    let (service, kv) = match traffic.service {
+    let (mut kv, mut http) = (None, None);
+    let service = match traffic.service {
         Service::Fixed => {
             let (request_bytes, response_bytes) = (bytes(traffic.request), bytes(traffic.response));
-            (ServiceSpec::Fixed { request_bytes, response_bytes }, None)
+            ServiceSpec::Fixed { request_bytes, response_bytes }
         }
-        Service::Kv => (experiment.kv().service(), Some(experiment.kv().traffic())),
-        Service::Http => (ServiceSpec::Http { folder: None }, None),
+        Service::Kv => {
+            kv = Some(experiment.kv().traffic());
+            experiment.kv().service()
+        }
+        Service::Http => {
+            // Somebody else's server may have anything at a path; one that differs in length from the first response is
+            // found out all the same.
+            let is_ours = experiment.exec.is_empty();
+            http = Some(experiment.http().traffic(traffic.response, is_ours).expect("as was checked"));
+            experiment.http().service()
+        }
     };
     Workload {
         service,
         kv,
+        http,
         transport: traffic.transport,
         connections,
         rate_per_s,
         schedule: traffic.schedule,
         think: traffic.think.0,
+        calls_per_connection: traffic.calls_per_connection.map(NonZeroU32::get),
         active,
-        idle: traffic.idle,
+        idle,
         choice: traffic.choice,
         work: traffic.work.map(|work| work.0),
         phases: Phases {
@@ -215,7 +245,9 @@ fn trial(
         rate_per_s: workload.rate_per_s,
         schedule: workload.schedule,
         think: workload.think,
+        calls_per_connection: workload.calls_per_connection,
         kv: workload.kv.clone(),
+        http: workload.http.clone(),
         phases: workload.phases,
         pacing: match client.pacing {
             // A client that spins would keep the server from their CPU. A closed loop never does.
@@ -241,8 +273,7 @@ fn trial(
             cpus: placement.server.clone(),
             stage_cpus: experiment.server.stage_cpus(),
             work: workload.work,
-            // The client's, and some to spare, so that the limit under test is the system's and not ours.
-            connections_max: load.connections_and_idle().saturating_add(16),
+            connections_max: connections_max(&load),
             // Idle connections are part of what is measured.
             limits: server::Limits::default(),
             count_syscalls: experiment.server.count_syscalls,
@@ -264,6 +295,13 @@ fn trial(
     Trial { index, repeat, architecture, workload, serve, load, impossible: Vec::new() }
 }
 
+/// The client's, and some to spare, so that the limit under test is the system's and not ours. Where connections come and go,
+/// the next one is there before the server has heard of the end of the last.
+fn connections_max(load: &LoadConfig) -> u32 {
+    let besides = load.calls_per_connection.map_or(0, |_| load.connections);
+    load.connections_and_idle().saturating_add(besides).saturating_add(16)
+}
+
 /// How many clients there are: in a closed loop, when nothing is said, one for each CPU.
 fn clients(experiment: &Experiment, placement: &placement::Placement, workload: &Workload) -> u32 {
     match experiment.client.clients {
@@ -271,6 +309,25 @@ fn clients(experiment: &Experiment, placement: &placement::Placement, workload: 
         None if workload.is_closed() => (placement.client.len() as u32).clamp(1, workload.connections),
         None => 1,
     }
+}
+
+/// A trial as `first`, at another rate, measured for another time, and of a schedule of its own.
+pub fn probe(first: &Trial, seed: u64, index: u32, repeat: u32, rate_per_s: f64, measure_ns: u64) -> Trial {
+    let mut probe = Trial { index, repeat, ..first.clone() };
+    for rate in [&mut probe.workload.rate_per_s, &mut probe.load.rate_per_s] {
+        *rate = Some(rate_per_s);
+    }
+    for phases in [&mut probe.workload.phases, &mut probe.load.phases] {
+        phases.measure_ns = measure_ns;
+    }
+    probe.load.seed = trial_seed(seed, &probe.workload, repeat);
+    probe
+}
+
+/// The highest rate at which the requests of a trial as `trial` fit into half of the memory that `host` has available.
+pub fn rate_max_per_s(trial: &Trial, host: &Host) -> f64 {
+    let bytes_per_rate = BYTES_PER_REQUEST as f64 * trial.workload.phases.sending_ns() as f64 / 1e9;
+    host.memory_bytes as f64 / 2.0 / bytes_per_rate
 }
 
 /// Looks for the program of each command: a name that is mistyped is found before anything starts.
@@ -353,7 +410,7 @@ fn impossible(trial: &Trial, host: &Host, kernel: &mut Answers) -> Vec<String> {
     let workers = pool.unwrap_or(connections);
     let mut need = |what: &str, needed: u64, limit: u64, limit_name: &str, remedy: &str| {
         if needed > limit {
-            if named && what != "ports" {
+            if named {
                 let server = &trial.architecture;
                 reasons.push(format!(
                     "architectures: {server} needs {needed} {what}, {limit_name} is {limit}; lower it, or {remedy}"
@@ -369,9 +426,6 @@ fn impossible(trial: &Trial, host: &Host, kernel: &mut Answers) -> Vec<String> {
     let of_accept = ours.map_or(0, |serve| serve.accept.descriptors(serve.architecture.model, workers));
     let descriptors = connections.max(of_accept) + DESCRIPTORS_BESIDE;
     need("descriptors", descriptors, host.descriptors_max, "the hard limit", "raise the limit (ulimit -Hn)");
-    // A Unix socket's client has no port.
-    let ports = if trial.workload.transport == Transport::Unix { 0 } else { connections };
-    need("ports", ports, host.ports, "the number of ports to one address", "widen net.ipv4.ip_local_port_range");
     let (tasks_max, tasks_limit) = &host.tasks_max;
     match per_connection {
         PerConnection::Nothing => {}
@@ -421,6 +475,9 @@ fn impossible(trial: &Trial, host: &Host, kernel: &mut Answers) -> Vec<String> {
     }
     if let Err(reason) = kernel.can_have(trial.workload.transport) {
         reasons.push(format!("workload.transport: {reason}"));
+    }
+    if let Err(reason) = load::ports::sources_with(&trial.load, u32::try_from(host.ports).unwrap_or(u32::MAX)) {
+        reasons.push(format!("workload.{reason}"));
     }
     if let Err(reason) = load::check_timestamps(&trial.load) {
         reasons.push(format!("client.{reason}"));
@@ -657,7 +714,7 @@ mod tests {
         let seed = |experiment: &Experiment| plan(experiment, &host()).unwrap().trials[0].load.seed;
         experiment.architectures.0 = vec!["epoll".parse().unwrap()];
         experiment.workload.connections.0 = vec![std::num::NonZeroU32::new(19_900).unwrap()];
-        let few_ports = Host { ports: 100, ..host() };
+        let few_ports = Host { ports: 50, ..host() };
         assert_eq!(plan(&experiment, &few_ports).unwrap().trials[0].impossible.len(), 1);
         let of_tcp = seed(&experiment);
         experiment.workload.transport = Transport::Unix;

@@ -1,12 +1,14 @@
 //! What is stored of a run: plain data, serialised as JSON.
 
 use load::LoadReport;
-use load::config::{Choice, KvTraffic, LoadConfig, Phases, Schedule, Think};
+use load::config::{Choice, HttpTraffic, KvTraffic, LoadConfig, Phases, Schedule, Think};
+use load::idle::IdleReport;
 use serde::{Deserialize, Serialize};
 use server::{ServerCounters, Subject, Work};
 use wire::ServiceSpec;
 
 use crate::contender::Contender;
+use crate::course::Course;
 use crate::transport::Transport;
 
 /// The traffic of one trial.
@@ -26,9 +28,15 @@ pub struct Workload {
     /// How long a connection of a closed loop thinks between transactions.
     #[serde(default, skip_serializing_if = "Think::is_none")]
     pub think: Think,
+    /// Requests on each connection, after which another follows; `None` where connections stay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls_per_connection: Option<u32>,
     /// What is asked of a key-value store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv: Option<KvTraffic>,
+    /// What is asked of an HTTP server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<HttpTraffic>,
     /// The share of the connections that they are sent on.
     pub active: f64,
     /// Connections held open besides, that nothing is sent on.
@@ -68,6 +76,16 @@ pub struct Trial {
     pub impossible: Vec<String>,
 }
 
+impl Trial {
+    /// Whether another is of the same architecture under the same traffic, at this rate or another.
+    pub fn is_alike_but_for_the_rate(&self, other: &Self) -> bool {
+        let accept = |trial: &Self| trial.serve.ours().map(|serve| serve.accept);
+        let mut workload = other.workload.clone();
+        workload.rate_per_s = self.workload.rate_per_s;
+        self.architecture == other.architecture && accept(self) == accept(other) && self.workload == workload
+    }
+}
+
 /// One finished trial.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TrialRecord {
@@ -81,6 +99,9 @@ pub struct TrialRecord {
     pub load: Option<LoadReport>,
     /// The server's account; `None` if it gave none.
     pub server: Option<ServerCounters>,
+    /// What became of the idle connections; `None` where there were none, or that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle: Option<IdleReport>,
     /// The share of the server's CPUs that others than it took during the window; `None` where that is not known, or the
     /// client was on them too.
     pub cpu_taken_by_others: Option<f64>,
@@ -197,12 +218,34 @@ pub struct RunHeader {
     pub experiment: String,
     /// Seed of everything random.
     pub seed: u64,
-    /// The trials in order.
+    /// The trials in order; of a search, the first probe of each.
     pub trials: Vec<Trial>,
+    /// How the run goes through them.
+    #[serde(default, skip_serializing_if = "Course::is_whole")]
+    pub course: Course,
     /// Facts of the host, by name, as text.
     pub host: std::collections::BTreeMap<String, String>,
     /// Where the server and the client were placed, in a sentence.
     pub placement: String,
+}
+
+#[cfg(test)]
+impl RunHeader {
+    /// Of a plan, with nothing known of the host.
+    pub(crate) fn made_up(plan: crate::plan::Plan) -> Self {
+        Self {
+            name: "x".into(),
+            muxbench: "0".into(),
+            command: vec!["muxbench".into()],
+            started_at: "2026-01-01T00:00:00Z".into(),
+            experiment: plan.experiment,
+            seed: plan.seed,
+            trials: plan.trials,
+            course: Course::Whole,
+            host: Default::default(),
+            placement: plan.placement,
+        }
+    }
 }
 
 /// A run read back from its store.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use load::idle::IdleReport;
 use load::{LoadConfig, LoadReport};
 use serde::{Deserialize, Serialize};
 use server::control::Event as ServerEvent;
@@ -13,6 +14,8 @@ use server::{ServerCounters, Snapshot, Subject};
 use wire::Address;
 
 use crate::child::Child;
+use crate::course::{self, Finding};
+use crate::idle::Holders;
 use crate::record::{RunHeader, Trial, TrialRecord, Verdict};
 use crate::store::Store;
 use crate::ticks::{self, Ticks};
@@ -56,6 +59,11 @@ pub enum Event<'a> {
         /// It.
         record: &'a TrialRecord,
     },
+    /// A planned trial will not be run, for lower rates were past saturation.
+    LeftOut {
+        /// It.
+        trial: &'a Trial,
+    },
 }
 
 /// What a `load` process is told.
@@ -70,13 +78,13 @@ pub struct LoadOrder {
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// All trials that can run here have.
+    /// All trials that can run here have, or those that the run's course asks for.
     Complete,
     /// It was stopped.
     Stopped,
 }
 
-/// Runs every trial of `header` that can run here and is not in `done`.
+/// Runs the trials of `header` that can run here and are not in `done`, as its course has it.
 ///
 /// # Errors
 /// When a trial cannot be committed. A trial that goes wrong is committed as failed, and the run goes on.
@@ -87,8 +95,10 @@ pub fn run(
     options: &Options<'_>,
     on_event: &mut dyn FnMut(Event<'_>),
 ) -> anyhow::Result<Ended> {
-    let is_done = |trial: &Trial| done.iter().any(|record| record.trial.index == trial.index);
-    for trial in header.trials.iter().filter(|trial| trial.impossible.is_empty() && !is_done(trial)) {
+    let mut findings: Vec<Finding> = done.iter().map(|record| Finding::of(record, &header.course)).collect();
+    let mut left_out = course::left_out(header, &findings);
+    while let Some(trial) = course::next(header, &findings) {
+        let trial = &trial;
         if options.stop.load(Relaxed) {
             return Ok(Ended::Stopped);
         }
@@ -108,12 +118,17 @@ pub fn run(
             // The data set is in it, which was stored when the connections were there.
             counters.memory_user_bytes_per_connection = None;
         }
+        if let Some(counters) = counters.as_mut().filter(|_| trial.load.calls_per_connection.is_some()) {
+            // There were now more of them and now fewer.
+            counters.memory_user_bytes_per_connection = None;
+            counters.memory_kernel_bytes_per_connection = None;
+        }
         let taken = account.cpu_taken_by_others(trial);
         let verdict = match (&outcome, &account.load) {
             (Ok(()), Some(report)) => {
                 let server =
                     counters.as_ref().map(|counters| ServerSide { counters, cpus: cpus_at_once(trial), taken });
-                verdict::judge(report, server.as_ref())
+                verdict::with_idle(verdict::judge(report, server.as_ref()), account.idle.as_ref())
             }
             (Ok(()), None) => Verdict::failed("the client gave no account"),
             (Err(error), _) => Verdict::failed(format!("{error:#}")),
@@ -129,12 +144,20 @@ pub fn run(
             started_at,
             elapsed_ns: started.elapsed().as_nanos() as u64,
             server: counters,
+            idle: account.idle,
             cpu_taken_by_others: taken,
             load: account.load,
             verdict,
         };
         store.commit(&record)?;
+        findings.push(Finding::of(&record, &header.course));
         on_event(Event::Finished { record: &record });
+        let left_out_now = course::left_out(header, &findings);
+        for trial in header.trials.iter().filter(|it| left_out_now.contains(&it.index) && !left_out.contains(&it.index))
+        {
+            on_event(Event::LeftOut { trial });
+        }
+        left_out = left_out_now;
     }
     Ok(Ended::Complete)
 }
@@ -158,6 +181,7 @@ struct Account {
     start: Option<Mark>,
     end: Option<Mark>,
     load: Option<LoadReport>,
+    idle: Option<IdleReport>,
 }
 
 /// The state of things at an edge of the window.
@@ -230,9 +254,12 @@ fn load_it(
     let (address, snapshot) = until_ready(server, start_max, options)?;
     account.ready = Some(snapshot);
 
+    let config = LoadConfig { target: address, ..trial.load.clone() };
+    let mut connecting = |done, total| on_event(Event::Load(&load::Event::Connecting { done, total }));
+    let idle = Holders::start(&options.program, &config, options.stop, &mut connecting)
+        .or_else(|error| blame(server, error))?;
     let mut command = Command::new(&options.program);
     command.args(["load", "--control", "--samples"]).arg(samples);
-    let config = LoadConfig { target: address, ..trial.load.clone() };
     let order = LoadOrder { config, trial: trial.clone() };
     let mut client: Child<load::Event> = Child::start("the client", command, &order)?;
 
@@ -286,6 +313,9 @@ fn load_it(
             load::Event::Failed { reason } => return blame(server, anyhow::Error::msg(reason)),
             load::Event::Connected { .. } | load::Event::Progress { .. } => {}
         }
+    }
+    if trial.workload.idle > 0 {
+        account.idle = Some(idle.verify()?);
     }
     client.end();
     Ok(())

@@ -223,17 +223,7 @@ mod tests {
     fn header() -> RunHeader {
         let experiment = crate::presets::find("smoke").unwrap().experiment();
         let plan = crate::plan::plan(&experiment, &crate::host::Host::this()).unwrap();
-        RunHeader {
-            name: "x".into(),
-            muxbench: "0".into(),
-            command: vec!["muxbench".into()],
-            started_at: "2026-01-01T00:00:00Z".into(),
-            experiment: plan.experiment,
-            seed: plan.seed,
-            trials: plan.trials,
-            host: Default::default(),
-            placement: plan.placement,
-        }
+        RunHeader::made_up(plan)
     }
 
     fn record(header: &RunHeader, index: usize) -> TrialRecord {
@@ -243,6 +233,7 @@ mod tests {
             elapsed_ns: 1,
             load: None,
             server: None,
+            idle: None,
             cpu_taken_by_others: None,
             verdict: Verdict::failed("made up"),
         }

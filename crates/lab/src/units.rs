@@ -34,6 +34,10 @@ pub struct Limit(pub Option<u64>);
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate(pub f64);
 
+/// Rates in ascending steps, as in `10000..45000+5000` or `1k..8k*2`, or one alone.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rates(pub Vec<Rate>);
+
 /// A share above 0, at most 1, as in `1/16`, `6.25%` or `0.0625`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share(pub f64);
@@ -122,7 +126,41 @@ impl FromStr for Rate {
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
         let error = || UnitError { text: text.to_owned(), what: "rate above 0", example: "2000 (requests a second)" };
-        Self::new(text.trim().parse().map_err(|_| error())?).ok_or_else(error)
+        let (number, scale) = match text.trim() {
+            text if text.ends_with('k') => (&text[..text.len() - 1], 1e3),
+            text if text.ends_with('M') => (&text[..text.len() - 1], 1e6),
+            text => (text, 1.0),
+        };
+        let number: f64 = number.parse().map_err(|_| error())?;
+        Self::new(number * scale).ok_or_else(error)
+    }
+}
+
+/// Steps that a range of rates may have: more are a mistake, as in `1..1e6+1`.
+const STEPS_MAX: usize = 1_000;
+
+impl FromStr for Rates {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let error = || UnitError {
+            text: text.to_owned(),
+            what: "range of rates of at most 1000 steps",
+            example: "10000..45000+5000 (each 5000 more), 1k..8k*2 (each twice the last), or 2000 alone",
+        };
+        let Some((first, rest)) = text.split_once("..") else { return Ok(Self(vec![text.parse()?])) };
+        let at = rest.find(['+', '*']).ok_or_else(error)?;
+        let read = |text: &str| text.parse::<Rate>().map(|rate| rate.0).map_err(|_| error());
+        let (first, last, step) = (read(first)?, read(&rest[..at])?, read(&rest[at + 1..])?);
+        let is_factor = rest[at..].starts_with('*');
+        if first > last || is_factor && step <= 1.0 {
+            return Err(error());
+        }
+        let nth = |n: usize| if is_factor { first * step.powi(n as i32) } else { first + step * n as f64 };
+        // What rounding takes from the last step is not taken for less than a step.
+        let rates: Vec<Rate> =
+            (0..=STEPS_MAX).map(nth).take_while(|rate| *rate <= last * (1.0 + 1e-9)).map(Rate).collect();
+        if rates.len() > STEPS_MAX { Err(error()) } else { Ok(Self(rates)) }
     }
 }
 
@@ -431,7 +469,7 @@ mod tests {
 
         #[test]
         fn nothing_panics(text in ".*") {
-            let _ = (text.parse::<Size>(), text.parse::<Time>(), text.parse::<Rate>(), text.parse::<Share>(), text.parse::<Cpus>());
+            let _ = (text.parse::<Size>(), text.parse::<Time>(), text.parse::<Rate>(), text.parse::<Rates>(), text.parse::<Share>(), text.parse::<Cpus>());
         }
     }
 
@@ -481,6 +519,17 @@ mod tests {
         }
         for wrong in ["0", "-1", "nan", "inf", "", "10/s"] {
             assert!(wrong.parse::<Rate>().is_err(), "{wrong}");
+        }
+        assert_eq!(("10k".parse(), "1.5M".parse()), (Ok(Rate(10_000.0)), Ok(Rate(1_500_000.0))));
+        let rates = |text: &str| -> Vec<f64> { text.parse::<Rates>().unwrap().0.iter().map(|rate| rate.0).collect() };
+        assert_eq!(rates("10000..25000+5000"), [10_000.0, 15_000.0, 20_000.0, 25_000.0]);
+        assert_eq!(rates("10k..24k+5k"), [10_000.0, 15_000.0, 20_000.0], "the last step may end before the range");
+        assert_eq!(rates("1k..8k*2"), [1_000.0, 2_000.0, 4_000.0, 8_000.0]);
+        assert_eq!((rates("0.1..0.3+0.1").len(), rates("500"), rates("5..5+1")), (3, vec![500.0], vec![5.0]));
+        for wrong in
+            ["", "1..", "..5+1", "1..5", "5..1+1", "1..5+0", "1..5*1", "1..5*0.5", "1..5000+1", "1..5+1+1", "1..5-1"]
+        {
+            assert!(wrong.parse::<Rates>().is_err(), "{wrong}");
         }
         for wrong in ["", "1-0", "a", "1,,2", "0-99999"] {
             assert!(wrong.parse::<Cpus>().is_err(), "{wrong}");

@@ -6,6 +6,7 @@
 
 use load::LoadReport;
 use load::config::Transport;
+use load::idle::IdleReport;
 use load::report::{ClosedReport, PARTS};
 use server::ServerCounters;
 use stats::{TestResult, steadiness};
@@ -131,6 +132,16 @@ fn judge_closed(report: &LoadReport, closed: &ClosedReport, server: Option<&Serv
             server.unwrap_or_default()
         )
     })
+}
+
+/// A verdict, and what became of the idle connections: with fewer of them it was another trial.
+pub fn with_idle(verdict: Verdict, idle: Option<&IdleReport>) -> Verdict {
+    // One without checks has a reason of its own.
+    let Some(idle) = idle.filter(|_| !verdict.checks.is_empty()) else { return verdict };
+    let (alive, held) = (f64::from(idle.alive), f64::from(idle.held));
+    let alive = check("idle connections alive at the end", alive, Bound::AtLeast, held, "", VerdictKind::Failed);
+    let Verdict { reason, checks, .. } = verdict;
+    decide([vec![alive], checks].concat(), || reason)
 }
 
 /// The first check that fails decides; where none does, the trial is valid, with what `reason` says.
@@ -345,7 +356,6 @@ mod tests {
             transport: Transport::Tcp,
             connections: 10,
             active: 10,
-            idle: 0,
             connect_ns: 0,
             window_ns: 1_000_000_000,
             rate_asked_per_s: Some(1_000.0),
@@ -353,6 +363,7 @@ mod tests {
             sent: 1_000,
             completed: 1_000,
             rate_achieved_per_s: 999.0,
+            completed_by_part: None,
             rate_sent_per_s: 1_000.0,
             outstanding: Outstanding { at_start: 1, at_end: 2, after_drain: 0 },
             errors: Errors::default(),
@@ -361,6 +372,7 @@ mod tests {
             response: measured([50_200; 10]),
             fit: Some(fit(0.02, 1.0)),
             closed: None,
+            churn: None,
             kernel: None,
             memory_bytes_per_connection: 48.0,
             cpu_ns: 0,

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 use crate::report::Errors;
 
-/// The classes of httperf, two of size, and two of what a service may answer.
+/// The classes of httperf, two of size, and three of what a service may answer or do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Class {
@@ -28,13 +28,15 @@ pub enum Class {
     Miss,
     /// The service answered that it cannot do what it was asked.
     Rejected,
+    /// The server ended the connection with a response, as it may, while others were to come.
+    Closed,
     /// Any other system error.
     Other,
 }
 
 impl Class {
     /// Every class; the one at `at` is `at + 1` as a number, and 0 is none.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Timeout,
         Self::Refused,
         Self::Reset,
@@ -44,6 +46,7 @@ impl Class {
         Self::Wrong,
         Self::Miss,
         Self::Rejected,
+        Self::Closed,
         Self::Other,
     ];
 
@@ -56,6 +59,7 @@ impl Class {
             Some(Errno::CONNRESET | Errno::PIPE) => Self::Reset,
             Some(Errno::MFILE | Errno::NFILE) => Self::NoDescriptors,
             Some(Errno::ADDRNOTAVAIL) => Self::NoAddresses,
+            _ if error.kind() == io::ErrorKind::ConnectionAborted => Self::Closed,
             _ if error.kind() == io::ErrorKind::TimedOut => Self::Timeout,
             _ if error.kind() == io::ErrorKind::UnexpectedEof => Self::Short,
             _ if error.kind() == io::ErrorKind::InvalidData => Self::Wrong,
@@ -84,6 +88,7 @@ impl Errors {
             Class::Wrong => &mut self.wrong,
             Class::Miss => &mut self.miss,
             Class::Rejected => &mut self.rejected,
+            Class::Closed => &mut self.closed,
             Class::Other => &mut self.other,
         };
         *counter += count;

@@ -8,6 +8,7 @@ use std::thread;
 use crate::clock::Clock;
 use crate::config::{Choice, LoadConfig, Pacing, Roles, Timestamps, Transport};
 use crate::error::LoadError;
+use crate::ledger::{Kept, Tally, Times, Transaction};
 use crate::placement;
 use crate::platform::Pinned;
 use crate::progress::Progress;
@@ -15,7 +16,7 @@ use crate::report::{ClosedReport, Errors, LoadReport, Measured, Outstanding, PAR
 use crate::run::{self, Connected, Event, Outcome};
 use crate::speak::Speak;
 use crate::summary::{Facts, Seen};
-use crate::worker::{self, Tally, Times, Transaction, Worker};
+use crate::worker::{self, Worker};
 
 /// Transactions a second that memory is set aside for, over all workers: several times what one machine was seen to do...
 const RATE_PER_S_MAX: u64 = 500_000;
@@ -62,11 +63,10 @@ pub fn run<S: Speak>(
     on_event: &mut dyn FnMut(Event),
 ) -> Result<Outcome, LoadError> {
     let Connected { clock, links, connect_ns, .. } = connected;
-    let shares: Vec<Share> = (0..config.clients).map(|number| Share::of(config, number)).collect();
+    let shares: Vec<Range<usize>> = (0..config.clients).map(|number| share(config, number)).collect();
     let progress: Vec<Progress> = shares.iter().map(|_| Progress::default()).collect();
     let workers = shares.iter().zip(&progress).enumerate().map(|(number, (share, progress))| {
-        let links = &links[share.links.clone()];
-        Worker::new(clock, speaker, config, number as u32, (links, share.active), progress)
+        Worker::new(clock, speaker, config, number as u32, &links[share.clone()], progress)
     });
     let workers: Vec<Worker<'_, S>> = workers.collect::<Result<_, _>>()?;
 
@@ -94,7 +94,7 @@ pub fn run<S: Speak>(
         Ok((threads.into_iter().map(join).collect::<Vec<Kept>>(), usage))
     })?;
 
-    let firsts = shares.iter().map(|share| share.links.start as u32);
+    let firsts = shares.iter().map(|share| share.start as u32);
     let samples = samples(&clock, &window, &kept, firsts);
     let facts = Facts {
         config,
@@ -112,29 +112,14 @@ pub fn run<S: Speak>(
     Ok(Outcome { report, samples, connections: links.into_iter().map(|link| link.io).collect() })
 }
 
-/// What one worker kept.
-type Kept = (Vec<Transaction>, Tally);
-
 /// A worker's connections.
-struct Share {
-    /// Those that requests are sent on, then idle ones.
-    links: Range<usize>,
-    /// How many requests are sent on.
-    active: usize,
-}
-
-impl Share {
-    fn of(config: &LoadConfig, number: u32) -> Self {
-        let part =
-            |total: u32, number: u32| (u64::from(total) * u64::from(number) / u64::from(config.clients)) as usize;
-        let first = |number| part(config.connections, number) + part(config.idle, number);
-        let active = part(config.connections, number + 1) - part(config.connections, number);
-        Self { links: first(number)..first(number + 1), active }
-    }
+fn share(config: &LoadConfig, number: u32) -> Range<usize> {
+    let first = |number| (u64::from(config.connections) * u64::from(number) / u64::from(config.clients)) as usize;
+    first(number)..first(number + 1)
 }
 
 /// The transactions that were due in the window, by the time at which they were.
-fn samples(clock: &Clock, window: &Range<u64>, kept: &[Kept], firsts: impl Iterator<Item = u32>) -> Vec<Sample> {
+pub fn samples(clock: &Clock, window: &Range<u64>, kept: &[Kept], firsts: impl Iterator<Item = u32>) -> Vec<Sample> {
     let time = |ticks: u64| if ticks == 0 { Sample::NEVER } else { clock.between_ns(window.start, ticks) };
     let sample = |first: u32, transaction: &Transaction| Sample {
         planned_ns: clock.between_ns(window.start, transaction.due),
@@ -151,7 +136,13 @@ fn samples(clock: &Clock, window: &Range<u64>, kept: &[Kept], firsts: impl Itera
     samples
 }
 
-fn report(facts: &Facts<'_>, tallies: &[&Tally], samples: &[Sample], memory_bytes_per_connection: f64) -> LoadReport {
+/// What a closed loop's threads kept, in figures.
+pub fn report(
+    facts: &Facts<'_>,
+    tallies: &[&Tally],
+    samples: &[Sample],
+    memory_bytes_per_connection: f64,
+) -> LoadReport {
     let window_s = facts.config.phases.measure_ns as f64 / 1e9;
     let sum = |figure: &dyn Fn(&Tally) -> u64| tallies.iter().map(|tally| figure(tally)).sum::<u64>();
     let completed_by_part: [u64; PARTS] = std::array::from_fn(|part| sum(&|tally| tally.completed_by_part[part]));
@@ -168,7 +159,8 @@ fn report(facts: &Facts<'_>, tallies: &[&Tally], samples: &[Sample], memory_byte
     };
     let unsampled = sum(&|tally| tally.unsampled);
     let cpus = placement::cpus(facts.config).min(tallies.len());
-    let busy: f64 = tallies.iter().filter_map(|tally| tally.busy_share(facts.clock)).sum();
+    // Of none it is 0, and not -0.
+    let busy = tallies.iter().filter_map(|tally| tally.busy_share(facts.clock)).fold(0.0, |busy, share| busy + share);
     let mut report = facts.of(samples, seen, memory_bytes_per_connection);
     // What there was no memory for is all of later transactions: the parts' medians are of the samples.
     let beyond = [&mut report.lag, &mut report.service, &mut report.response].into_iter().enumerate();
@@ -205,14 +197,12 @@ mod tests {
     fn config() -> LoadConfig {
         let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
         let address: wire::Address = "127.0.0.1:0".parse().unwrap();
-        LoadConfig { connections: 10, idle: 5, clients: 3, cpus: vec![0], ..LoadConfig::new(address, service) }
+        LoadConfig { connections: 10, clients: 3, cpus: vec![0], ..LoadConfig::new(address, service) }
     }
 
     #[test]
     fn workers_share_connections_and_memory() {
-        let shares: Vec<Share> = (0..3).map(|number| Share::of(&config(), number)).collect();
-        assert_eq!(shares.iter().map(|share| share.active).collect::<Vec<_>>(), [3, 3, 4]);
-        assert_eq!(shares.iter().map(|share| share.links.clone()).collect::<Vec<_>>(), [0..4, 4..9, 9..15]);
+        assert_eq!([0, 1, 2].map(|number| share(&config(), number)), [0..3, 3..6, 6..10]);
         let mut config = config();
         config.phases.measure_ns = 3_000_000_000;
         assert_eq!(samples_max(&config), 500_000);

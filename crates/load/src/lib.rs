@@ -11,10 +11,14 @@
 //! - `stamps`: the kernel's timestamps; [`interface`]: the interface that requests leave by
 //! - `summary`: from records to samples and figures
 //! - `closed`: the closed loop; `worker`: one thread of it
+//! - `churn`: connections that come and go, in either loop; [`ports`]: whether there are enough for them
+//! - [`idle`]: connections that are held, and on which nothing is sent
+//! - `ledger`: what a thread of a closed loop, or of churn, keeps of its transactions
 //! - `speak`: what is asked of a service, and what comes back; `prepare`: what must be answered before all else
 //! - [`cost`]: what a request costs the client
 //! - [`reflector`]: a server that holds each response for a known time, to calibrate the client against
 
+mod churn;
 mod class;
 pub mod clock;
 mod closed;
@@ -22,10 +26,13 @@ pub mod config;
 mod connect;
 pub mod cost;
 pub mod error;
+pub mod idle;
 pub mod interface;
+mod ledger;
 mod open;
 mod placement;
 mod platform;
+pub mod ports;
 mod prepare;
 mod progress;
 mod receive;

@@ -60,8 +60,6 @@ pub struct LoadReport {
     pub connections: u32,
     /// How many of them requests were sent on.
     pub active: u32,
-    /// Connections established and served once besides, and silent since.
-    pub idle: u32,
     /// Time to connect and verify all of them, in nanoseconds.
     pub connect_ns: u64,
     /// Length of the measured window, in nanoseconds.
@@ -78,13 +76,18 @@ pub struct LoadReport {
     pub completed: u64,
     /// Responses completed inside the window, a second.
     pub rate_achieved_per_s: f64,
+    /// How many of them in each of [`PARTS`] equal parts of the window; `None` in a closed loop, which has its own, and in runs
+    /// stored before this was counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completed_by_part: Option<[u64; PARTS]>,
     /// Requests sent inside the window, a second.
     pub rate_sent_per_s: f64,
     /// Requests sent and not answered.
     pub outstanding: Outstanding,
     /// What went wrong, by class, over the whole trial.
     pub errors: Errors,
-    /// t2 − t1.
+    /// t2 − t1. Where connections come and go: of a connection's first request, from t1 to the beginning of its connecting,
+    /// which is how late the client was.
     pub lag: Measured,
     /// t3 − t2.
     pub service: Measured,
@@ -95,6 +98,9 @@ pub struct LoadReport {
     /// What only a closed loop has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed: Option<ClosedReport>,
+    /// What is known of connections that come and go; `None` where they stay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub churn: Option<ChurnReport>,
     /// What the kernel's timestamps say; `None` when they were not asked for.
     pub kernel: Option<KernelReport>,
     /// User memory the client set aside per connection, in bytes (connection state, not samples).
@@ -132,6 +138,26 @@ pub struct ClosedReport {
     pub cpus: u32,
     /// Mean time to think, in nanoseconds.
     pub think_ns: u64,
+}
+
+/// What is known of connections that came and went. Of their times, those of connections that were begun in the window and
+/// brought at least a byte.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ChurnReport {
+    /// Requests on each.
+    pub calls_per_connection: u32,
+    /// How many.
+    pub opened: u64,
+    /// The same, a second.
+    pub opened_per_s: f64,
+    /// Sessions that had to wait for another to end, since as many were open as may, over the whole trial.
+    pub waited: u64,
+    /// Addresses that connections came from.
+    pub sources: u32,
+    /// From the SYN to the connection established.
+    pub connect: Measured,
+    /// From the SYN to the first byte of the first response.
+    pub first_byte: Measured,
 }
 
 /// Parts that a window is looked at in: enough for a test of its steadiness.
@@ -176,7 +202,7 @@ pub struct Outstanding {
     pub after_drain: u64,
 }
 
-/// Failures by class (the classes of httperf, two of size, and two of what a service may answer): requests that were not
+/// Failures by class (the classes of httperf, two of size, and three of what a service may answer or do): requests that were not
 /// answered, by what became of their connection, whether they could still be sent or not, and those that were answered with
 /// something else than what was due. A connection that failed when no request needed it counts once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -201,6 +227,9 @@ pub struct Errors {
     /// The service answered that it cannot do what it was asked.
     #[serde(default)]
     pub rejected: u64,
+    /// The server ended the connection with a response, as HTTP's `Connection: close` says, while others were to come.
+    #[serde(default)]
+    pub closed: u64,
     /// Any other system error.
     pub other: u64,
 }
@@ -212,7 +241,7 @@ impl Errors {
     }
 
     /// Each class's name and count.
-    pub fn by_class(&self) -> [(&'static str, u64); 10] {
+    pub fn by_class(&self) -> [(&'static str, u64); 11] {
         [
             ("timeout", self.timeout),
             ("refused", self.refused),
@@ -223,6 +252,7 @@ impl Errors {
             ("wrong", self.wrong),
             ("miss", self.miss),
             ("rejected", self.rejected),
+            ("closed", self.closed),
             ("other", self.other),
         ]
     }

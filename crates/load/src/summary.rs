@@ -140,6 +140,16 @@ pub fn measured(samples: &[Sample], window_ns: u64, difference: impl Fn(&Sample)
     Measured { distribution: histogram.distribution(), p50_by_part_ns, p90_by_part_ns, histogram }
 }
 
+/// How many of these times, in ticks, fall into each part of the window.
+fn by_part(window: &Range<u64>, ticks: impl Iterator<Item = u64>) -> [u64; PARTS] {
+    let mut parts = [0; PARTS];
+    let length = u128::from(window.end - window.start);
+    for tick in ticks.filter(|tick| window.contains(tick)) {
+        parts[(u128::from(tick - window.start) * PARTS as u128 / length) as usize] += 1;
+    }
+    parts
+}
+
 /// `later` − `earlier`, where both are known.
 fn between(earlier: i64, later: i64) -> Option<i64> {
     (earlier != Sample::NEVER && later != Sample::NEVER).then(|| later - earlier)
@@ -202,7 +212,7 @@ impl KernelFacts {
 const CLOCKS_APART_NS_MAX: i64 = 5_000;
 
 /// Whether the requests were sent as they were planned.
-fn fit(samples: &[Sample], interval_ns: f64) -> Option<TestResult> {
+pub fn fit(samples: &[Sample], interval_ns: f64) -> Option<TestResult> {
     let planned: Vec<i64> = samples.iter().map(|sample| sample.planned_ns).collect();
     let sent: Vec<i64> = samples.iter().map(|sample| sample.sent_ns).filter(|&ns| ns != Sample::NEVER).collect();
     stats::fit::sends_against_plan(&planned, &sent, interval_ns)
@@ -269,7 +279,8 @@ impl Facts<'_> {
             errors: errors(self.links, recorded),
         };
         let fit = self.config.rate_per_s.and_then(|rate_per_s| fit(samples, 1e9 / rate_per_s));
-        LoadReport { fit, ..self.of(samples, seen, memory_bytes_per_connection) }
+        let completed_by_part = Some(by_part(&self.window, all().map(|record| record.complete.load(Relaxed))));
+        LoadReport { fit, completed_by_part, ..self.of(samples, seen, memory_bytes_per_connection) }
     }
 
     /// What is said of any loop.
@@ -282,7 +293,6 @@ impl Facts<'_> {
             transport: self.config.transport(),
             connections: self.config.connections,
             active: schedule::active_count(self.config.active, self.config.connections),
-            idle: self.config.idle,
             connect_ns: self.connect_ns,
             window_ns,
             rate_asked_per_s: self.config.rate_per_s,
@@ -290,6 +300,7 @@ impl Facts<'_> {
             sent: samples.iter().filter(|sample| sample.sent_ns != Sample::NEVER).count() as u64,
             completed: samples.iter().filter(|sample| sample.complete_ns != Sample::NEVER).count() as u64,
             rate_achieved_per_s: seen.rate_achieved_per_s,
+            completed_by_part: None,
             rate_sent_per_s: seen.rate_sent_per_s,
             outstanding: seen.outstanding,
             errors: seen.errors,
@@ -298,6 +309,7 @@ impl Facts<'_> {
             response: measured(samples, window_ns, response_ns),
             fit: None,
             closed: None,
+            churn: None,
             kernel: self.kernel.as_ref().map(|kernel| kernel.report(samples, window_ns)),
             memory_bytes_per_connection,
             cpu_ns: self.usage.cpu_ns,
@@ -309,6 +321,14 @@ impl Facts<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_time_in_the_window_is_in_one_part() {
+        let parts = by_part(&(100..164), 0..1_000);
+        assert_eq!(parts, [2; PARTS], "64 ticks in 32 parts, and none of those outside");
+        assert_eq!(by_part(&(100..164), [99, 164, 0].into_iter()), [0; PARTS]);
+        assert_eq!(by_part(&(100..164), [163].into_iter())[PARTS - 1], 1);
+    }
 
     #[test]
     fn failures_are_counted_by_what_became_of_the_connection() {

@@ -296,21 +296,6 @@ fn a_port_where_nobody_is_refuses_datagrams() {
 }
 
 #[test]
-fn idle_connections_are_served_once_and_then_silent() {
-    let reflector = Reflector::start(Transport::Tcp, &service(), None, || Duration::ZERO).unwrap();
-    for clients in [1, 3] {
-        let config = LoadConfig { idle: 20, clients, ..config(reflector.address().clone()) };
-        let Outcome { report, samples, connections } = run(&config);
-        assert_eq!((report.connections, report.idle, connections.len()), (10, 20, 30));
-        assert_eq!((report.completed, report.errors.total()), (180, 0));
-        let mut used: Vec<u32> = samples.iter().map(|sample| sample.connection).collect();
-        used.sort_unstable();
-        used.dedup();
-        assert_eq!(used.len(), 10, "{used:?}");
-    }
-}
-
-#[test]
 fn a_share_of_connections_is_active_and_the_same_for_each_seed() {
     let target = server(honest);
     let used = |active, choice, seed| {

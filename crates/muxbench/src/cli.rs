@@ -13,6 +13,8 @@ use crate::commands;
 #[command(after_help = "Examples:
   muxbench compare                                  # five architectures, a minute
   muxbench compare --connections 1000,5000 --rate 8000 --request 1B --response 1B
+  muxbench sweep --rate 10000..45000+5000           # response time against rate, up to saturation
+  muxbench capacity --p99 1ms                       # the highest rate within a limit
   muxbench run experiments/kawai2008-http.toml --quick
   muxbench report                                   # the newest run again
 
@@ -25,11 +27,13 @@ pub struct Cli {
 
 /// The commands, in the order of the help.
 #[derive(Debug, Subcommand)]
-#[expect(clippy::large_enum_variant, reason = "there is one, once")]
 pub enum Command {
     Compare(commands::compare::Args),
+    Sweep(commands::sweep::Args),
+    Capacity(commands::capacity::Args),
     Run(commands::run::Args),
     Plan(commands::plan::Args),
+    Reproduce(commands::reproduce::Args),
     Report(commands::report::Args),
     List(commands::list::Args),
     Calibrate(commands::calibrate::Args),
@@ -37,6 +41,7 @@ pub enum Command {
     Doctor(commands::doctor::Args),
     Serve(commands::serve::Args),
     Load(commands::load::Args),
+    Idle(commands::idle::Args),
     Completions(commands::docs::CompletionsArgs),
     Man(commands::docs::ManArgs),
 }

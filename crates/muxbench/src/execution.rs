@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, anyhow, bail};
+use lab::capacity::{Answer, Pursuit};
+use lab::course::{self, Course, Finding};
 use lab::experiment::Experiment;
 use lab::host::{Host, differences};
 use lab::plan::{Plan, plan};
-use lab::record::{RunHeader, Trial, VerdictKind};
+use lab::record::{Run, RunHeader, Trial, TrialRecord, VerdictKind};
 use lab::runner::{self, Ended};
 use lab::store::{self, Store};
 
@@ -34,7 +36,7 @@ pub struct ExecutionArgs {
     /// Start the commands that the experiment's `exec` tables name; without it they are only shown
     #[arg(long)]
     allow_exec: bool,
-    /// Exit with 3 unless every trial is valid
+    /// Exit with 3 unless every trial is valid; of a sweep, valid or past saturation; of a search, every capacity precise
     #[arg(long)]
     strict: bool,
     /// Say why: system calls, events, switches and CPU a request, and what sets each architecture apart from the best
@@ -53,6 +55,11 @@ impl ExecutionArgs {
     pub fn is_resume(&self) -> bool {
         self.resume.is_some()
     }
+
+    /// Whether it is to be said why.
+    pub fn explains(&self) -> bool {
+        self.explain
+    }
 }
 
 /// Plans `experiment` for this host.
@@ -70,18 +77,65 @@ pub fn plan_here(experiment: &Experiment) -> anyhow::Result<(Plan, Host)> {
 /// # Errors
 /// When nothing of it can be run here, or it cannot be stored.
 pub fn start(experiment: &Experiment, args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
+    start_as(experiment, args, |plan, _| Ok((plan, Course::Whole))).map(|(code, _)| code)
+}
+
+/// Runs an experiment, in what order and how far is for `course` to say, from the beginning. The folder of the run too.
+///
+/// # Errors
+/// When nothing of it can be run here, or it cannot be stored.
+pub fn start_as(
+    experiment: &Experiment,
+    args: &ExecutionArgs,
+    course: impl FnOnce(Plan, &Host) -> anyhow::Result<(Plan, Course)>,
+) -> anyhow::Result<(ExitCode, PathBuf)> {
+    let (folder, store, header) = begin(experiment, args.output.as_deref(), args.allow_exec, course)?;
+    let (run, ended) = execute(&folder, store, &header, &[], args.quiet)?;
+    Ok((show(&folder, &run, ended, args)?, folder))
+}
+
+/// Runs an experiment in `folder`, or what an earlier call left of it.
+///
+/// # Errors
+/// When nothing of it can be run here, or it cannot be stored, or another process is at it.
+pub fn complete(experiment: &Experiment, folder: &Path, quiet: bool) -> anyhow::Result<(Run, Ended)> {
+    if !folder.join("run.json").exists() {
+        let whole = |plan, _: &Host| Ok((plan, Course::Whole));
+        let (folder, store, header) = begin(experiment, Some(folder), false, whole)?;
+        return execute(&folder, store, &header, &[], quiet);
+    }
+    let (store, run) = Store::resume(folder)?;
+    let (plan, _) = plan_here(experiment)?;
+    if plan.trials != run.header.trials {
+        bail!(
+            "{}: what was begun there is not what would be run now, by this version on this machine; name another folder \
+             with --output",
+            folder.display()
+        );
+    }
+    execute(folder, store, &run.header, &run.records, quiet)
+}
+
+/// Plans an experiment and makes its store.
+fn begin(
+    experiment: &Experiment,
+    output: Option<&Path>,
+    allow_exec: bool,
+    course: impl FnOnce(Plan, &Host) -> anyhow::Result<(Plan, Course)>,
+) -> anyhow::Result<(PathBuf, Store, RunHeader)> {
     experiment.check().map_err(anyhow::Error::msg)?;
     let (plan, host) = plan_here(experiment)?;
+    let (plan, course) = course(plan, &host)?;
     if let Some(trial) = plan.trials.first().filter(|_| plan.trials.iter().all(|trial| !trial.impossible.is_empty())) {
         bail!("nothing of this can be run here:\n{}", trial.impossible.join("\n"));
     }
     for warning in &plan.warnings {
         anstream::eprintln!("muxbench: beware: {warning}");
     }
-    allow_commands(&plan.trials, args)?;
+    allow_commands(&plan.trials, allow_exec)?;
     let time = now();
     let name = format!("{}-{}", time.replace([':', '-'], "").trim_end_matches('Z'), plan.experiment);
-    let folder = args.output.clone().unwrap_or_else(|| Path::new("results").join(&name));
+    let folder = output.map_or_else(|| Path::new("results").join(&name), Path::to_owned);
     let header = RunHeader {
         name: folder.file_name().map_or(name, |name| name.to_string_lossy().into_owned()),
         muxbench: env!("CARGO_PKG_VERSION").to_owned(),
@@ -90,11 +144,12 @@ pub fn start(experiment: &Experiment, args: &ExecutionArgs) -> anyhow::Result<Ex
         experiment: plan.experiment,
         seed: plan.seed,
         trials: plan.trials,
+        course,
         host: host.facts,
         placement: plan.placement,
     };
     let store = Store::create(&folder, &header)?;
-    execute(&folder, store, &header, &[], args)
+    Ok((folder, store, header))
 }
 
 /// Finishes a stopped run.
@@ -102,12 +157,30 @@ pub fn start(experiment: &Experiment, args: &ExecutionArgs) -> anyhow::Result<Ex
 /// # Errors
 /// When there is none, or another process is at it.
 pub fn resume(args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
-    let folder = match args.resume.clone().flatten() {
-        Some(folder) => folder,
-        None => store::latest(Path::new("results"))?,
-    };
-    let (store, run) = Store::resume(&folder)?;
-    allow_commands(&run.header.trials, args)?;
+    resume_in(&folder_to_resume(args)?, args)
+}
+
+/// The folder of the run that is to be finished.
+///
+/// # Errors
+/// When none is named, and there is none.
+pub fn folder_to_resume(args: &ExecutionArgs) -> anyhow::Result<PathBuf> {
+    match args.resume.clone().flatten() {
+        Some(folder) => Ok(folder),
+        None => store::latest(Path::new("results")),
+    }
+}
+
+/// Finishes the run in a folder.
+///
+/// # Errors
+/// When there is none, or another process is at it.
+pub fn resume_in(folder: &Path, args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
+    let (store, run) = Store::resume(folder)?;
+    if args.explain && matches!(run.header.course, Course::Capacity(_)) {
+        bail!("--explain is of trials at one rate, and each probe of this search has its own; leave it out");
+    }
+    allow_commands(&run.header.trials, args.allow_exec)?;
     if run.header.trials.iter().any(|trial| trial.serve.ours().is_some_and(|serve| serve.count_syscalls)) {
         // A trial that fails is not run again.
         server::tracepoints::can_count().map_err(|reason| anyhow!("server.count-syscalls: {reason}"))?;
@@ -117,20 +190,21 @@ pub fn resume(args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
             "muxbench: this host differs from that of the run's beginning: {fact}: {before}, now {now}"
         );
     }
-    execute(&folder, store, &run.header, &run.records, args)
+    let (run, ended) = execute(folder, store, &run.header, &run.records, args.quiet)?;
+    show(folder, &run, ended, args)
 }
 
 /// Shows the commands that an experiment names, which anything may be, before any of them is started.
 ///
 /// # Errors
 /// When they are not allowed: what would be run, and by which flag.
-fn allow_commands(trials: &[Trial], args: &ExecutionArgs) -> anyhow::Result<()> {
+fn allow_commands(trials: &[Trial], allowed: bool) -> anyhow::Result<()> {
     let commands = lab::contender::commands(trials);
     if commands.is_empty() {
         return Ok(());
     }
     let shown = commands.join("\n  ");
-    if !args.allow_exec {
+    if !allowed {
         bail!("this experiment starts commands on this machine:\n  {shown}\nadd --allow-exec if you trust them");
     }
     anstream::eprintln!("muxbench: these commands will be started:\n  {shown}");
@@ -147,17 +221,18 @@ fn execute(
     folder: &Path,
     store: Store,
     header: &RunHeader,
-    done: &[lab::record::TrialRecord],
-    args: &ExecutionArgs,
-) -> anyhow::Result<ExitCode> {
+    done: &[TrialRecord],
+    quiet: bool,
+) -> anyhow::Result<(Run, Ended)> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, stop.clone()).context("cannot listen to signals")?;
     }
-    let is_done = |index| done.iter().any(|record| record.trial.index == index);
-    let to_run: Vec<_> =
-        header.trials.iter().filter(|trial| trial.impossible.is_empty() && !is_done(trial.index)).collect();
-    let mut progress = (!args.quiet).then(|| Progress::new(&to_run));
+    let findings: Vec<Finding> = done.iter().map(|record| Finding::of(record, &header.course)).collect();
+    let mut progress = (!quiet).then(|| match &header.course {
+        Course::Capacity(question) => Progress::of_search(question, &findings),
+        Course::Whole | Course::Sweep { .. } => Progress::new(&course::ahead(header, &findings)),
+    });
     let options = runner::Options {
         program: std::env::current_exe()
             .context("cannot find our own binary, which servers and clients are run from")?,
@@ -173,28 +248,54 @@ fn execute(
     }
     let ended = ended?;
     drop(store);
-    let run = store::read(folder)?;
+    Ok((store::read(folder)?, ended))
+}
+
+fn show(folder: &Path, run: &Run, ended: Ended, args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
     if args.json {
-        output::print_json(&report::json::of(&run))?;
+        output::print_json(&report::json::of(run))?;
     } else {
-        output::print(&report::terminal::render(&run, output::width()))?;
+        output::print(&report::render(run, output::width()))?;
         if args.explain {
-            output::print(&format!("\n{}", report::explain::render(&report::Summary::of(&run), output::width())))?;
+            output::print(&format!("\n{}", report::explain::render(&report::Summary::of(run), output::width())))?;
         }
-        output::print(&format!("Results: {}\n", folder.display()))?;
-        if let Some(paper) = report::paper::find(&header.experiment) {
+        let place = folder.display();
+        output::print(&format!("Results: {place} (as a page with figures: muxbench report {place} --html)\n"))?;
+        if let Some(paper) = report::paper::of_experiment(&run.header.experiment) {
             let (folder, name) = (folder.display(), paper.name);
-            output::print(&format!("Its tables as the paper has them: muxbench report {folder} --paper {name}\n"))?;
+            output::print(&format!("Beside the paper: muxbench report {folder} --paper {name}\n"))?;
         }
     }
     if ended == Ended::Stopped {
-        anstream::eprintln!(
-            "muxbench: stopped; what is finished is kept. Finish it with: muxbench run --resume {}",
-            folder.display()
-        );
-        return Ok(ExitCode::from(STOPPED));
+        return Ok(stopped(&format!("muxbench run --resume {}", folder.display())));
     }
-    let valid = run.records.iter().filter(|record| record.verdict.kind == VerdictKind::Valid).count();
-    let needed = if args.strict { run.header.trials.len() } else { 1 };
-    Ok(if valid >= needed { ExitCode::SUCCESS } else { ExitCode::from(NO_VALID_TRIAL) })
+    Ok(if is_believable(&run, args.strict) { ExitCode::SUCCESS } else { ExitCode::from(NO_VALID_TRIAL) })
+}
+
+/// Whether there is a figure to be believed; with `strict`, whether all are. That a sweep's last steps are past saturation is
+/// what it looks for. A capacity is one only if the server bounds it.
+fn is_believable(run: &Run, strict: bool) -> bool {
+    let valid = |record: &&TrialRecord| record.verdict.kind == VerdictKind::Valid;
+    let findings = || run.records.iter().map(|record| Finding::of(record, &run.header.course)).collect::<Vec<_>>();
+    let count = run.records.iter().filter(valid).count();
+    match &run.header.course {
+        Course::Whole => count >= if strict { run.header.trials.len() } else { 1 },
+        Course::Sweep { .. } if strict => {
+            let past = run.records.iter().filter(|record| record.verdict.kind == VerdictKind::Saturated).count();
+            count > 0 && count + past + course::left_out(&run.header, &findings()).len() == run.header.trials.len()
+        }
+        Course::Sweep { .. } => count >= 1,
+        Course::Capacity(question) => {
+            let pursuits = lab::capacity::pursuits(&run.header, question, &findings());
+            let is_found = |it: &Pursuit<'_>| matches!(it.answer(), Some(Answer::Server { .. }));
+            let is_precise = |it: &Pursuit<'_>| is_found(it) && it.ended == Some(lab::capacity::Ended::Precise);
+            if strict { pursuits.iter().all(is_precise) } else { pursuits.iter().any(|it| it.answer().is_some()) }
+        }
+    }
+}
+
+/// What a command that a signal stopped says and ends with.
+pub fn stopped(how_to_finish: &str) -> ExitCode {
+    anstream::eprintln!("muxbench: stopped; what is finished is kept. Finish it with: {how_to_finish}");
+    ExitCode::from(STOPPED)
 }

@@ -23,6 +23,17 @@ pub fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
+/// Prints text in which nothing is a terminal's own.
+///
+/// # Errors
+/// As [`print`].
+pub fn print_as_it_is(text: &str) -> anyhow::Result<()> {
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => Ok(result?),
+    }
+}
+
 /// Prints a value as indented JSON.
 ///
 /// # Errors

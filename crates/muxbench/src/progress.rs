@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use lab::capacity::Question;
+use lab::course::Finding;
 use lab::plan::duration_ns;
 use lab::record::{Trial, TrialRecord};
 use lab::runner::Event;
@@ -12,23 +14,35 @@ use lab::units::Share;
 pub struct Progress {
     bar: ProgressBar,
     is_terminal: bool,
-    total: usize,
+    /// How many there are to be; a search does not know.
+    total: Option<usize>,
     finished: usize,
     current: String,
-    /// What the trials that are still to be run will take, in nanoseconds.
+    /// What the trials that are still to be run will take, in nanoseconds; of a search, at most.
     left_ns: u64,
 }
 
 impl Progress {
     /// For these trials, which are all to be run.
     pub fn new(trials: &[&Trial]) -> Self {
+        let left_ns = trials.iter().map(|trial| duration_ns(trial)).sum();
+        Self::of(Some(trials.len()), left_ns)
+    }
+
+    /// For a search, after these findings.
+    pub fn of_search(question: &Question, findings: &[Finding]) -> Self {
+        let elapsed_ns = findings.iter().map(|finding| finding.elapsed_ns).sum();
+        Self::of(None, question.time_max_ns.saturating_sub(elapsed_ns))
+    }
+
+    fn of(total: Option<usize>, left_ns: u64) -> Self {
         let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
         let target = if is_terminal { ProgressDrawTarget::stderr_with_hz(4) } else { ProgressDrawTarget::hidden() };
-        let bar = ProgressBar::with_draw_target(Some(trials.len() as u64), target);
-        let style = ProgressStyle::with_template("{pos}/{len} [{wide_bar}] {msg}").expect("the template is valid");
+        let bar = ProgressBar::with_draw_target(total.map(|total| total as u64), target);
+        let template = if total.is_some() { "{pos}/{len} [{wide_bar}] {msg}" } else { "probe {pos}: {wide_msg}" };
+        let style = ProgressStyle::with_template(template).expect("the template is valid");
         bar.set_style(style.progress_chars("=> "));
-        let left_ns = trials.iter().map(|trial| duration_ns(trial)).sum();
-        Self { bar, is_terminal, total: trials.len(), finished: 0, current: String::new(), left_ns }
+        Self { bar, is_terminal, total, finished: 0, current: String::new(), left_ns }
     }
 
     /// Takes notice of an event.
@@ -49,22 +63,32 @@ impl Progress {
             Event::Load(load::Event::Progress { phase, sent, .. }) => self.show(&format!("{phase}, {sent} sent")),
             Event::Load(_) => {}
             Event::Finished { record } => self.finished(record),
+            Event::LeftOut { trial } => {
+                self.total = self.total.map(|total| total - 1);
+                self.left_ns = self.left_ns.saturating_sub(duration_ns(trial));
+                self.bar.set_length(self.total.unwrap_or_default() as u64);
+            }
         }
     }
 
     fn show(&self, what: &str) {
-        let left = humane(Duration::from_nanos(self.left_ns));
-        self.bar.set_message(format!("{}: {what}; {left} left", self.current));
+        self.bar.set_message(format!("{}: {what}; {}", self.current, self.left()));
+    }
+
+    fn left(&self) -> String {
+        let most = if self.total.is_none() { "at most " } else { "" };
+        format!("{most}{} left", humane(Duration::from_nanos(self.left_ns)))
     }
 
     fn finished(&mut self, record: &TrialRecord) {
         self.finished += 1;
-        self.left_ns = self.left_ns.saturating_sub(duration_ns(&record.trial));
+        let took_ns = if self.total.is_some() { duration_ns(&record.trial) } else { record.elapsed_ns };
+        self.left_ns = self.left_ns.saturating_sub(took_ns);
         self.bar.inc(1);
         if !self.is_terminal {
             let verdict = report::sentence::name(record.verdict.kind);
-            let left = humane(Duration::from_nanos(self.left_ns));
-            anstream::eprintln!("{}/{} {}: {verdict}; {left} left", self.finished, self.total, self.current);
+            let total = self.total.map_or(String::new(), |total| format!("/{total}"));
+            anstream::eprintln!("{}{total} {}: {verdict}; {}", self.finished, self.current, self.left());
         }
     }
 

@@ -4,22 +4,30 @@
 use lab::record::Run;
 use serde_json::{Value, json};
 
-use crate::sentence;
 use crate::summary::Summary;
+use crate::{Capacities, Sweep, sentence};
 
 /// Changes when a field changes its meaning or goes.
 pub const FORMAT: u32 = 1;
 
 /// The whole run.
 pub fn of(run: &Run) -> Value {
+    if let Some(capacities) = Capacities::of(run) {
+        // Its trials are each of a rate of their own: there is nothing to summarise but what they led to.
+        return json!({ "format": FORMAT, "run": run.header, "capacity": capacities, "trials": run.records });
+    }
     let summary = Summary::of(run);
     let sentences: Vec<String> = summary.comparisons.iter().map(sentence::of).collect();
-    json!({
+    let mut whole = json!({
         "format": FORMAT,
         "run": run.header,
         "best": sentence::overall(&summary),
         "sentences": sentences,
         "summary": summary,
         "trials": run.records,
-    })
+    });
+    if let Some(sweep) = Sweep::of(run) {
+        whole["sweep"] = json!(sweep);
+    }
+    whole
 }

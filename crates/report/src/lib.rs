@@ -4,6 +4,9 @@
 //! - [`summary`]: the figures of each architecture under each workload, merged over repeats, and their order
 //! - [`sentence`]: which is best, by how much, how sure
 //! - [`terminal`], [`csv`], [`json`]: three ways to show it; [`plan`]: a plan before it is run
+//! - [`sweep`]: the response time against the rate, and autobench's columns; `chart`: a curve in text
+//! - [`capacity`]: the highest rate within a limit, side by side
+//! - [`html`]: a run as a page, and its figures as files
 //! - `throughput`: transactions a second of closed loops against their connections
 //! - [`explain`]: why one wins, by what the servers counted
 //! - `table`: tables that fit a width
@@ -14,24 +17,44 @@
 //! - [`mod@format`]: numbers and units
 
 pub mod calibration;
+pub mod capacity;
+mod chart;
+pub mod claims;
 pub mod csv;
 pub mod deviation;
 #[cfg(target_os = "linux")]
 pub mod doctor;
 pub mod explain;
 pub mod format;
+pub mod html;
 pub mod json;
 pub mod paper;
 pub mod plan;
 pub mod sentence;
 pub mod summary;
+pub mod sweep;
 mod table;
 pub mod terminal;
 mod throughput;
 pub mod versus;
 
+pub use capacity::Capacities;
 pub use summary::Summary;
+pub use sweep::Sweep;
 pub use versus::Versus;
+
+use lab::record::Run;
+
+/// A run as its course has it, at most `width` columns wide where that is possible.
+pub fn render(run: &Run, width: usize) -> String {
+    if let Some(sweep) = Sweep::of(run) {
+        return sweep::render(run, &sweep, width);
+    }
+    match Capacities::of(run) {
+        Some(capacities) => capacity::render(run, &capacities, width),
+        None => terminal::render(run, width),
+    }
+}
 
 #[cfg(test)]
 mod made_up;

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use lab::record::{Run, RunHeader, Trial, TrialRecord, Verdict, VerdictKind, Workload};
+use lab::capacity::{Limit, Question};
+use lab::course::{self, Course, Finding};
+use lab::record::{Bound, Check, Run, RunHeader, Trial, TrialRecord, Verdict, VerdictKind, Workload};
 use load::config::{Choice, KvTraffic, LoadConfig, Pacing, Phases, Roles, Schedule, Think, Transport};
 use load::interface::Hardware;
 use load::report::{ClockFacts, ClosedReport, Errors, KernelReport, LoadReport, Measured, Outstanding, PARTS};
@@ -35,6 +37,8 @@ fn trial(index: u32, repeat: u32, architecture: &str, connections: u32) -> Trial
         schedule: Schedule::SlotRandom,
         think: Think::default(),
         kv: None,
+        http: None,
+        calls_per_connection: None,
         active: 1.0,
         idle: 0,
         choice: Choice::Uniform,
@@ -83,7 +87,6 @@ fn record(trial: &Trial, service_ns: u64, verdict: VerdictKind, reason: &str) ->
             transport: Transport::Tcp,
             connections: trial.workload.connections,
             active: 10,
-            idle: 0,
             connect_ns: 1,
             window_ns: 1_000_000_000,
             rate_asked_per_s: Some(200.0),
@@ -91,6 +94,7 @@ fn record(trial: &Trial, service_ns: u64, verdict: VerdictKind, reason: &str) ->
             sent: 200,
             completed: 200,
             rate_achieved_per_s: 199.0,
+            completed_by_part: None,
             rate_sent_per_s: 200.0,
             outstanding: Outstanding::default(),
             errors: Errors::default(),
@@ -99,6 +103,7 @@ fn record(trial: &Trial, service_ns: u64, verdict: VerdictKind, reason: &str) ->
             response: measured(service_ns + 300),
             fit: None,
             closed: None,
+            churn: None,
             kernel: None,
             memory_bytes_per_connection: 48.0,
             cpu_ns: 1,
@@ -120,6 +125,7 @@ fn record(trial: &Trial, service_ns: u64, verdict: VerdictKind, reason: &str) ->
                 ..Totals::default()
             },
         }),
+        idle: None,
         cpu_taken_by_others: Some(0.01),
         verdict: Verdict { kind: verdict, reason: reason.into(), checks: Vec::new() },
     }
@@ -181,6 +187,7 @@ pub(crate) fn run() -> Run {
             experiment: "made-up".into(),
             seed: 1,
             trials,
+            course: Course::Whole,
             host: BTreeMap::from([
                 ("cpu".into(), "A Processor".into()),
                 ("kernel".into(), "6.1 #1".into()),
@@ -190,6 +197,79 @@ pub(crate) fn run() -> Run {
         },
         records,
     }
+}
+
+/// A sweep of two architectures over five rates: `epoll` is saturated at the last, `mt` from the third on, so that its last
+/// is not run. At one rate `epoll` had errors.
+pub(crate) fn sweep_run() -> Run {
+    let mut run = run();
+    run.header.trials.clear();
+    run.records.clear();
+    run.header.experiment = "sweep".into();
+    run.header.course = Course::Sweep { past: Some(2) };
+    for step in 1..=5u32 {
+        for (architecture, last) in [("epoll", 4), ("mt", 2)] {
+            let rate = f64::from(step) * 10_000.0;
+            let mut trial = trial(run.header.trials.len() as u32, 0, architecture, 400);
+            (trial.workload.rate_per_s, trial.load.rate_per_s) = (Some(rate), Some(rate));
+            run.header.trials.push(trial.clone());
+            if step > last + 2 {
+                continue;
+            }
+            let (verdict, reason) =
+                if step > last { (VerdictKind::Saturated, "made up") } else { (VerdictKind::Valid, "") };
+            let service_ns = if step > last { 80_000_000 * u64::from(step) } else { 50_000 * u64::from(step) };
+            let mut record = record(&trial, service_ns, verdict, reason);
+            let load = record.load.as_mut().expect("it was made with one");
+            let achieved = rate.min(f64::from(last) * 11_000.0);
+            (load.rate_asked_per_s, load.rate_sent_per_s, load.rate_achieved_per_s) = (Some(rate), rate, achieved);
+            load.completed_by_part = Some(std::array::from_fn(|part| achieved as u64 / PARTS as u64 + part as u64));
+            if architecture == "epoll" && step == 5 {
+                load.errors.timeout = 20;
+            }
+            run.records.push(record);
+        }
+    }
+    run
+}
+
+/// Searches of three architectures: `epoll` is found, `mt` the client cannot drive far enough, `mp` cannot be run.
+pub(crate) fn capacity_run() -> Run {
+    let mut run = run();
+    run.header.trials.clear();
+    run.records.clear();
+    run.header.experiment = "capacity".into();
+    let question = Question {
+        limits: vec![Limit { quantile: 0.99, max_ns: 1_000_000 }],
+        from_per_s: 1_000.0,
+        most_per_s: 1_000_000.0,
+        precision: 0.05,
+        time_max_ns: 600_000_000_000,
+    };
+    run.header.course = Course::Capacity(question);
+    for (index, architecture) in ["epoll", "mt", "mp"].into_iter().enumerate() {
+        let mut first = trial(index as u32, 0, architecture, 400);
+        (first.workload.rate_per_s, first.load.rate_per_s) = (Some(1_000.0), Some(1_000.0));
+        if architecture == "mp" {
+            first.impossible = vec!["workload.connections: made up".into()];
+        }
+        run.header.trials.push(first);
+    }
+    let mut findings = Vec::new();
+    while let Some(probe) = course::next(&run.header, &findings) {
+        let rate = probe.workload.rate_per_s.expect("a probe has one");
+        let (most, beyond) = match probe.architecture.to_string().as_str() {
+            "epoll" => (8_200.0, VerdictKind::Saturated),
+            _ => (21_000.0, VerdictKind::ClientLimited),
+        };
+        let (service_ns, verdict) = if rate <= most { (700_000, VerdictKind::Valid) } else { (9_000_000, beyond) };
+        let mut record = record(&probe, service_ns, verdict, "");
+        let load = record.load.as_mut().expect("it was made with one");
+        (load.rate_asked_per_s, load.rate_achieved_per_s) = (Some(rate), rate.min(most));
+        findings.push(Finding::of(&record, &run.header.course));
+        run.records.push(record);
+    }
+    run
 }
 
 /// Some of kawai2006's matrix: two workloads of Table 3 and one of Table 4, one repeat of its architectures. `poll` is
@@ -217,6 +297,58 @@ pub(crate) fn kawai2006_run() -> Run {
                 let scanned = if service_us < 100 { 1 } else { u64::from(connections) / 400 };
                 run.records.push(record(&trial, service_us * scanned * 1_000, verdict, "made up"));
             }
+            run.header.trials.push(trial);
+        }
+    }
+    run
+}
+
+/// As large as a paper's matrix: 105 configurations, five architectures with three numbers of connections and seven rates, three
+/// repeats each. Times have long tails, and every trial has some checks; under the highest rate `select` is saturated.
+pub(crate) fn large_run() -> Run {
+    let mut run = run();
+    run.header.trials.clear();
+    run.records.clear();
+    run.header.name = "20260101T000000-large".into();
+    let rates_per_s = [125.0, 250.0, 500.0, 1_000.0, 2_000.0, 4_000.0, 8_000.0];
+    let architectures =
+        [("epoll", 40.0, 0.0), ("mt", 45.0, 0.1), ("mp", 48.0, 0.2), ("poll", 50.0, 90.0), ("select", 52.0, 95.0)];
+    for (repeat, connections, rate_per_s) in (0..3u32).flat_map(|repeat| {
+        [400, 2_000, 10_000].into_iter().flat_map(move |it| rates_per_s.map(|rate_per_s| (repeat, it, rate_per_s)))
+    }) {
+        for (architecture, base_us, scan_us) in architectures {
+            let mut trial = trial(run.header.trials.len() as u32, repeat, architecture, connections);
+            trial.workload.rate_per_s = Some(rate_per_s);
+            trial.load.rate_per_s = Some(rate_per_s);
+            let around_ns =
+                1e3 * (base_us + scan_us * f64::from(connections) / 1e3 + rate_per_s / 1e3 + f64::from(repeat));
+            let is_saturated = architecture == "select" && rate_per_s == 8_000.0;
+            let verdict = if is_saturated { VerdictKind::Saturated } else { VerdictKind::Valid };
+            let mut record = record(&trial, around_ns as u64, verdict, "made up");
+            let load = record.load.as_mut().expect("it was made with one");
+            // Of a Pareto distribution, by its quantiles.
+            let times = (1..4_000).map(|at| (around_ns * (f64::from(at) / 4_000.0).powf(-0.3)) as u64);
+            load.service.histogram = times.collect();
+            load.service.distribution = load.service.histogram.distribution();
+            for (part, p50_ns) in load.service.p50_by_part_ns.iter_mut().enumerate() {
+                *p50_ns += (around_ns * 0.02) as u64 * (part as u64 * 7 % 5);
+            }
+            (load.rate_asked_per_s, load.rate_achieved_per_s) =
+                (Some(rate_per_s), rate_per_s * if is_saturated { 0.7 } else { 0.999 });
+            record.verdict.checks = (0..12)
+                .map(|at| Check {
+                    name: format!("a check that is made of every trial ({at})"),
+                    value: 0.25 * f64::from(at),
+                    limit: 3.0,
+                    bound: Bound::AtMost,
+                    unit: "µs".into(),
+                    p_value: (at % 3 == 0).then_some(0.04),
+                    p_value_min: (at % 3 == 0).then_some(0.01),
+                    passed: !(is_saturated && at == 4),
+                    decides: VerdictKind::Saturated,
+                })
+                .collect();
+            run.records.push(record);
             run.header.trials.push(trial);
         }
     }
@@ -310,6 +442,25 @@ pub(crate) fn closed_run() -> Run {
                     think_ns: 0,
                 });
                 run.records.push(record);
+                run.header.trials.push(trial);
+            }
+        }
+    }
+    run
+}
+
+/// Valid trials alone: three repeats of each architecture on 400 and on 4 000 connections, with the service time that
+/// `service_ns` says of architecture, connections and repeat.
+pub(crate) fn run_of(architectures: &[&str], service_ns: impl Fn(&str, u32, u32) -> u64) -> Run {
+    let mut run = run();
+    run.header.trials.clear();
+    run.records.clear();
+    for connections in [400, 4_000] {
+        for repeat in 0..3 {
+            for &architecture in architectures {
+                let trial = trial(run.header.trials.len() as u32, repeat, architecture, connections);
+                let service_ns = service_ns(architecture, connections, repeat);
+                run.records.push(record(&trial, service_ns, VerdictKind::Valid, ""));
                 run.header.trials.push(trial);
             }
         }

@@ -1,9 +1,10 @@
 //! The figures of each architecture under each workload: histograms merged over repeats, percentiles never averaged.
 
+use lab::course::{self, Finding};
 use lab::record::{Run, Trial, TrialRecord, Verdict, VerdictKind, Workload};
 use lab::units::{Share, Size, Sizes, Think, Work};
 use load::config::{Choice, Schedule};
-use load::report::{KernelReport, Measured};
+use load::report::{ChurnReport, KernelReport, Measured};
 use serde::Serialize;
 use server::{Accept, ServerCounters};
 use stats::{Distribution, Estimate, Histogram, Ratio, interval};
@@ -91,6 +92,8 @@ pub struct Row {
     pub service_p99_ns: Option<Estimate>,
     /// What the kernel's timestamps say; `None` when they were not asked for.
     pub kernel: Option<Kernel>,
+    /// What is known of connections that come and go; `None` where they stay.
+    pub churn: Option<Churn>,
     /// What a request cost the server; `None` when it did not say.
     pub cost: Option<Cost>,
     /// What a request took the server, in detail; `None` when it did not say.
@@ -127,6 +130,19 @@ pub struct Kernel {
     pub unstamped: f64,
 }
 
+/// What is known of connections that come and go, over all repeats.
+#[derive(Clone, Debug, Serialize)]
+pub struct Churn {
+    /// The mean over repeats of new connections a second.
+    pub opened_per_s: f64,
+    /// From the SYN to the connection established.
+    pub connect: Distribution,
+    /// From the SYN to the first byte of the first response.
+    pub first_byte: Distribution,
+    /// Sessions that waited for another to end, of all repeats.
+    pub waited: u64,
+}
+
 /// What the server's counters say, over all repeats.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cost {
@@ -153,7 +169,9 @@ impl Summary {
             }
         }
         workloads.sort_by(|a, b| order(a, b));
-        let comparisons: Vec<Comparison> = workloads.into_iter().map(|workload| comparison(run, workload)).collect();
+        let left_out = left_out(run);
+        let comparisons: Vec<Comparison> =
+            workloads.into_iter().map(|workload| comparison(run, workload, &left_out)).collect();
         let ranked = comparisons.iter().flat_map(|comparison| &comparison.rows).filter(|row| row.is_ranked());
         let repeats = ranked.map(|row| row.repeats_valid).min().filter(|&repeats| repeats >= 2);
         Self {
@@ -167,7 +185,7 @@ impl Summary {
     }
 }
 
-fn comparison(run: &Run, workload: &Workload) -> Comparison {
+fn comparison(run: &Run, workload: &Workload, left_out: &[u32]) -> Comparison {
     let trials: Vec<_> = run.header.trials.iter().filter(|trial| trial.workload == *workload).collect();
     let key = |trial: &Trial| (trial.architecture.to_string(), trial.serve.ours().map(|serve| serve.accept));
     let mut architectures: Vec<(String, Option<Accept>)> = Vec::new();
@@ -185,7 +203,7 @@ fn comparison(run: &Run, workload: &Workload) -> Comparison {
             let usual = these.clone().all(|trial| trial.serve.ours().is_none_or(is_usual));
             let record = |index| run.records.iter().find(|record: &&TrialRecord| record.trial.index == index);
             let records: Vec<_> = these.clone().filter_map(|trial| record(trial.index)).collect();
-            let missing = missing(these.copied(), &records);
+            let missing = missing(these.copied(), &records, left_out);
             let row = row(architecture.0, &records, missing, run.header.seed);
             Row { accept: architecture.1, accepts_as_usual: usual, ..row }
         })
@@ -204,10 +222,24 @@ pub(crate) fn order(a: &Workload, b: &Workload) -> std::cmp::Ordering {
         .then(a.rate_per_s.unwrap_or(f64::INFINITY).total_cmp(&b.rate_per_s.unwrap_or(f64::INFINITY)))
 }
 
-/// Why there are no records of some trials; a reason that several share is said once.
-pub(crate) fn missing<'a>(trials: impl Iterator<Item = &'a Trial>, records: &[&TrialRecord]) -> Vec<String> {
+/// The trials of a sweep that are not to be run, for lower rates were past saturation.
+pub(crate) fn left_out(run: &Run) -> Vec<u32> {
+    let findings: Vec<Finding> = run.records.iter().map(|record| Finding::of(record, &run.header.course)).collect();
+    course::left_out(&run.header, &findings)
+}
+
+/// Why a step of a sweep was not run.
+pub(crate) const LEFT_OUT: &str = "not run, for the steps before were past saturation or the client's limit";
+
+/// Why there are no records of some trials, of which those of a sweep are left out; a reason that several share is said once.
+pub(crate) fn missing<'a>(
+    trials: impl Iterator<Item = &'a Trial>,
+    records: &[&TrialRecord],
+    left_out: &[u32],
+) -> Vec<String> {
     let is_done = |trial: &&Trial| records.iter().any(|record| record.trial.index == trial.index);
     let reasons = trials.filter(|trial| !is_done(trial)).map(|trial| match trial.impossible.as_slice() {
+        [] if left_out.contains(&trial.index) => LEFT_OUT.to_owned(),
         [] => "not run yet".to_owned(),
         reasons => reasons.join("; "),
     });
@@ -219,6 +251,10 @@ pub(crate) fn missing<'a>(trials: impl Iterator<Item = &'a Trial>, records: &[&T
 /// A workload in words; what is as usual is left out.
 pub(crate) fn title(workload: &Workload) -> String {
     let mut words = vec![format!("{} connections", workload.connections)];
+    words.extend(workload.calls_per_connection.map(|calls| match calls {
+        1 => "1 request on each".to_owned(),
+        calls => format!("{calls} requests on each"),
+    }));
     if workload.active < 1.0 {
         words.push(format!("{} of them active", Share(workload.active)));
     }
@@ -242,6 +278,12 @@ pub(crate) fn title(workload: &Workload) -> String {
         Some((request_bytes, response_bytes)) => format!("{} -> {}", Size(request_bytes), Size(response_bytes)),
         None => workload.service.name().to_owned(),
     });
+    if let Some(http) = &workload.http {
+        words.push(match http.targets.as_slice() {
+            [one] => one.path.clone(),
+            several => format!("{} paths", several.len()),
+        });
+    }
     if let Some(kv) = &workload.kv {
         let sizes = Sizes { least: Size(kv.value_bytes_min), most: Size(kv.value_bytes_max) };
         let gets = format::percent(kv.get_share);
@@ -321,12 +363,27 @@ fn row(architecture: String, finished: &[&TrialRecord], missing: Vec<String>, se
         client_busy_share: (!busy.is_empty()).then(|| busy.iter().sum::<f64>() / busy.len() as f64),
         unsampled: closed().map(|closed| closed.unsampled).sum(),
         kernel: kernel(&loads().filter_map(|load| load.kernel.as_ref()).collect::<Vec<_>>()),
+        churn: churn(&loads().filter_map(|load| load.churn.as_ref()).collect::<Vec<_>>()),
         ratio: None,
         metrics: if is_closed { rates_per_s } else { p50s_ns },
         accept: None,
         accepts_as_usual: true,
         architecture,
     }
+}
+
+fn churn(reports: &[&ChurnReport]) -> Option<Churn> {
+    let merged = |figure: fn(&ChurnReport) -> &Measured| {
+        let mut histogram = Histogram::new();
+        reports.iter().for_each(|report| histogram.merge(&figure(report).histogram));
+        histogram.distribution()
+    };
+    (!reports.is_empty()).then(|| Churn {
+        opened_per_s: reports.iter().map(|report| report.opened_per_s).sum::<f64>() / reports.len() as f64,
+        connect: merged(|report| &report.connect),
+        first_byte: merged(|report| &report.first_byte),
+        waited: reports.iter().map(|report| report.waited).sum(),
+    })
 }
 
 fn kernel(reports: &[&KernelReport]) -> Option<Kernel> {

@@ -1,10 +1,11 @@
 //! Tables for a terminal.
 
+use lab::course::Course;
 use lab::record::Run;
 use lab::transport::Transport;
 use load::interface::Hardware;
 
-use crate::summary::{Comparison, Kernel, Row, Summary};
+use crate::summary::{Churn, Comparison, Kernel, Row, Summary};
 use crate::table::{self, Column};
 use crate::{format, sentence, throughput};
 
@@ -83,6 +84,15 @@ fn verdict(row: &Row) -> String {
     }
 }
 
+/// The columns of a comparison's table.
+pub(crate) fn columns(comparison: &Comparison) -> &'static [Column<Row>] {
+    if comparison.workload.is_closed() { CLOSED_COLUMNS } else { COLUMNS }
+}
+
+/// What the columns of memory are of.
+pub(crate) const NOTES_OF_MEMORY: &str = "Memory: the server's user memory, and the host's kernel memory for both ends of a \
+                                          connection (?: hidden by what else the host did).";
+
 /// The whole report, at most `width` columns wide where that is possible.
 pub fn render(run: &Run, width: usize) -> String {
     let summary = Summary::of(run);
@@ -94,12 +104,12 @@ pub fn render(run: &Run, width: usize) -> String {
     for comparison in &summary.comparisons {
         let Comparison { title, rows, .. } = comparison;
         line(&wrap(title, width));
-        let columns = if comparison.workload.is_closed() { CLOSED_COLUMNS } else { COLUMNS };
-        let (table, dropped) = table::of(columns, rows, width);
+        let (table, dropped) = table::of(columns(comparison), rows, width);
         line(&table);
         if !dropped.is_empty() {
             line(&wrap(&format!("(too narrow for: {}; see --json)", dropped.join(", ")), width));
         }
+        churn(rows, width).iter().for_each(|text| line(text));
         kernel(rows, width).iter().for_each(|text| line(text));
         for row in rows.iter().filter(|row| row.unsampled > 0) {
             let text = "transactions are in all figures and not among the samples, whose memory was full";
@@ -124,6 +134,45 @@ pub fn render(run: &Run, width: usize) -> String {
     line("");
     line(&wrap(&about(run, &summary), width));
     text
+}
+
+/// The columns of [`churn`], as those of [`COLUMNS`].
+const CHURN_COLUMNS: &[Column<Row>] = &[
+    Column { heading: "architecture", rank: 0, text: Row::label },
+    Column {
+        heading: "conn/s",
+        rank: 0,
+        text: |row| row.churn.as_ref().map_or(none(), |it| format::digits(it.opened_per_s)),
+    },
+    Column { heading: "established p50 µs", rank: 0, text: |row| churn_us(row, |it| it.connect.p50_ns) },
+    Column { heading: "p99", rank: 1, text: |row| churn_us(row, |it| it.connect.p99_ns) },
+    Column { heading: "first byte p50 µs", rank: 0, text: |row| churn_us(row, |it| it.first_byte.p50_ns) },
+    Column { heading: "p99", rank: 1, text: |row| churn_us(row, |it| it.first_byte.p99_ns) },
+    Column { heading: "response p50 µs", rank: 2, text: |row| response_us(row, |d| d.p50_ns) },
+    Column { heading: "p99", rank: 2, text: |row| response_us(row, |d| d.p99_ns) },
+    Column { heading: "waited", rank: 3, text: |row| row.churn.as_ref().map_or(none(), |it| it.waited.to_string()) },
+];
+
+fn churn_us(row: &Row, figure: fn(&Churn) -> u64) -> String {
+    row.churn.as_ref().map_or(none(), |churn| format::us(figure(churn) as f64))
+}
+
+fn response_us(row: &Row, figure: fn(&stats::Distribution) -> u64) -> String {
+    row.response.as_ref().map_or(none(), |response| format::us(figure(response) as f64))
+}
+
+/// How long connecting took, where connections come and go; nothing where they stay.
+fn churn(rows: &[Row], width: usize) -> Vec<String> {
+    if rows.iter().all(|row| row.churn.is_none()) {
+        return Vec::new();
+    }
+    vec![
+        wrap(
+            "New connections: from the SYN to established and to the first byte; response time has the connecting in it:",
+            width,
+        ),
+        table::of(CHURN_COLUMNS, rows, width).0,
+    ]
 }
 
 /// The columns of [`kernel`], as those of [`COLUMNS`].
@@ -183,10 +232,27 @@ fn kernel(rows: &[Row], width: usize) -> Vec<String> {
 
 /// How the figures came to be.
 fn about(run: &Run, summary: &Summary) -> String {
+    let coverage = format::coverage(summary.interval_coverage);
+    format!(
+        "Service time runs from the request's write to the last byte of its response; \"vs best\" is {}, with {}{coverage}; \
+         p1 to p99 are of all repeats together.\n\
+         {NOTES_OF_MEMORY}\n{}",
+        summary.comparisons.first().map_or(summary.metric, |comparison| comparison.metric),
+        summary.interval_method,
+        host(run)
+    )
+}
+
+/// Where and with what a run was run.
+pub(crate) fn host(run: &Run) -> String {
     let header = &run.header;
     let fact = |name: &str| header.host.get(name).map_or("unknown", String::as_str);
     let kernel = fact("kernel").split_whitespace().next().unwrap_or("unknown");
     let possible = header.trials.iter().filter(|trial| trial.impossible.is_empty()).count();
+    let trials = match header.course {
+        Course::Capacity(_) => format!("{} trials", run.records.len()),
+        Course::Whole | Course::Sweep { .. } => format!("{} of {possible} trials", run.records.len()),
+    };
     let client = run.records.iter().find_map(|record| record.load.as_ref()).map_or_else(String::new, |load| {
         let pacing = load.pacing.map_or(String::new(), |pacing| format!(", pacing {}", format::name(&pacing)));
         format!("Client: {}{pacing}, clock {}.\n", format::name(&load.roles), load.clock.source)
@@ -196,22 +262,14 @@ fn about(run: &Run, summary: &Summary) -> String {
         _ if header.trials.iter().all(is_unix) => "none: requests and responses stay in the kernel, in Unix sockets",
         network => network,
     };
-    let coverage = format::coverage(summary.interval_coverage);
     format!(
-        "Service time runs from the request's write to the last byte of its response; \"vs best\" is {}, with {}{coverage}; \
-         p1 to p99 are of all repeats together.\n\
-         Memory: the server's user memory, and the host's kernel memory for both ends of a connection \
-         (?: hidden by what else the host did).\n\
-         Host: {}, Linux {kernel}, {}. Network: {}.\n\
+        "Host: {}, Linux {kernel}, {}. Network: {}.\n\
          {client}\
-         Run {} ({} of {possible} trials, seed {}), muxbench {}: {}",
-        summary.comparisons.first().map_or(summary.metric, |comparison| comparison.metric),
-        summary.interval_method,
+         Run {} ({trials}, seed {}), muxbench {}: {}",
         fact("cpu"),
         header.placement,
         network,
         header.name,
-        run.records.len(),
         header.seed,
         header.muxbench,
         header.command.join(" ")

@@ -10,7 +10,7 @@ use serde::Serialize;
 use server::Accept;
 use stats::{Ratio, interval};
 
-use crate::summary::{MARGIN, missing, order, title};
+use crate::summary::{MARGIN, left_out, missing, order, title};
 use crate::table::{self, Column};
 use crate::terminal::wrap;
 use crate::{format, json, sentence};
@@ -307,8 +307,8 @@ fn pair(a: &Run, b: &Run, of_a: &Group<'_>, of_b: &Group<'_>) -> Pair {
         architecture: of_a.architecture.to_string(),
         workload: of_a.workload.clone(),
         phases_b: Some(of_b.workload.phases).filter(|phases| *phases != of_a.workload.phases),
-        a: figures(of_a, &records_a),
-        b: figures(of_b, &records_b),
+        a: figures(a, of_a, &records_a),
+        b: figures(b, of_b, &records_b),
         service_p50: against(p50_ns, Finding::of),
         service_p99: against(p99_ns, Finding::of),
         rate: if of_a.workload.is_closed() { against(rate_per_s, Finding::of_rate) } else { None },
@@ -338,7 +338,7 @@ fn rate_per_s(load: &load::LoadReport) -> f64 {
     load.rate_achieved_per_s
 }
 
-fn figures(group: &Group<'_>, records: &[&TrialRecord]) -> Figures {
+fn figures(run: &Run, group: &Group<'_>, records: &[&TrialRecord]) -> Figures {
     let not_valid = records.iter().filter(|record| record.verdict.kind != VerdictKind::Valid);
     let not_valid: Vec<NotValid> = not_valid
         .map(|record| NotValid {
@@ -351,7 +351,7 @@ fn figures(group: &Group<'_>, records: &[&TrialRecord]) -> Figures {
         repeats: records.len(),
         repeats_valid: records.len() - not_valid.len(),
         not_valid,
-        missing: missing(group.trials.iter().copied(), records),
+        missing: missing(group.trials.iter().copied(), records, &left_out(run)),
         service_p50_ns: interval::median(&valid(records, p50_ns)),
         service_p99_ns: interval::median(&valid(records, p99_ns)),
         rate_per_s: interval::median(&valid(records, rate_per_s)),

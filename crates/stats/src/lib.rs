@@ -5,6 +5,7 @@ pub mod fit;
 pub mod histogram;
 pub mod interval;
 pub mod log;
+pub mod search;
 pub mod significance;
 pub mod steadiness;
 
@@ -12,5 +13,6 @@ pub use deviation::Deviation;
 pub use fit::sends_against_plan;
 pub use histogram::{Distribution, Histogram, quantile};
 pub use interval::{Estimate, Interval, Ratio};
+pub use search::Search;
 pub use significance::TestResult;
 pub use steadiness::{ChangePoint, change_point, trend};

@@ -46,7 +46,7 @@ fn ours(address: SocketAddr, folder: &Path) -> anyhow::Result<Process> {
 }
 
 /// One worker without a master, which would leave it behind when it is killed.
-fn nginx(peers: &Path, address: SocketAddr, folder: &Path) -> anyhow::Result<Process> {
+pub(super) fn nginx(peers: &Path, address: SocketAddr, folder: &Path) -> anyhow::Result<Process> {
     let place = folder.display();
     // The file stays open, nothing is logged, and no connection ends by the number of its requests. A small file costs it
     // less CPU read and written with its head than with sendfile, tcp_nopush or not: 12 µs a request against 15 and 17.

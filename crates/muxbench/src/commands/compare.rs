@@ -1,12 +1,14 @@
 //! `muxbench compare`: the main job. Flags make an experiment; the rest is as for a file.
 
-use std::num::NonZeroU32;
+use std::num::{NonZeroU16, NonZeroU32};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use ::load::config::{Choice, ClockChoice, Pacing, Roles, Schedule, Timestamps};
 use anyhow::bail;
 use lab::contender::Contender;
-use lab::experiment::{Experiment, List, Service, Workload};
+use lab::experiment::{Experiment, List, Phases, Service, Workload};
+use lab::http::Header;
 use lab::presets;
 use lab::transport::Transport;
 use lab::units::{Cpus, Rate, Share, Size, Sizes, Think, Time, Work};
@@ -26,11 +28,31 @@ use crate::{execution, output};
   muxbench compare --connections 10000 --active 1/64,1 --idle 5000      # locality (kawai2006)
   muxbench compare --arch epoll,symped:2 --schedule closed --connections 20,100     # transactions a second
   muxbench compare --arch epoll,mt --schedule closed --service kv --keys zipf:0.99  # of a key-value store
+  muxbench compare --arch epoll,mt --service http --response 1KiB   # HTTP/1.1, a GET of /bytes/1024
+  muxbench compare --arch all --calls-per-connection 1 --rate 1000  # each request on a connection of its own
   muxbench compare --transport unix         # over Unix sockets; tcp6 is over IPv6
   muxbench compare --arch all --explain --count-syscalls  # what each really calls, runtimes too
   muxbench compare --timestamps kernel --strict      # proof of sending; only valid trials will do
   muxbench compare --measure 1min --print-experiment > mine.toml    # the same as a file, to keep")]
 pub struct Args {
+    #[command(flatten)]
+    setup: SetupArgs,
+    /// Requests a second, several with commas
+    #[arg(long, value_name = "RATE", value_delimiter = ',')]
+    rate: Vec<Rate>,
+    /// How often each trial is run
+    #[arg(long, value_name = "N")]
+    repeats: Option<NonZeroU32>,
+    #[command(flatten)]
+    execution: execution::ExecutionArgs,
+    /// Print the experiment that these flags make, as a file for `muxbench run`, and do nothing
+    #[arg(long)]
+    print_experiment: bool,
+}
+
+/// Flags of servers, traffic and client, for every command that makes an experiment of flags: all but the rates and how often.
+#[derive(Debug, clap::Args)]
+pub struct SetupArgs {
     /// Architectures: `MODEL[:THREADS][/MECHANISM]`, several with commas, or `all`; see `muxbench list`
     #[arg(long, value_name = "ARCH", value_delimiter = ',')]
     arch: Vec<String>,
@@ -49,29 +71,26 @@ pub struct Args {
     /// Connections held open, several with commas
     #[arg(long, value_name = "N", value_delimiter = ',')]
     connections: Vec<NonZeroU32>,
-    /// Requests a second, several with commas
-    #[arg(long, value_name = "RATE", value_delimiter = ',')]
-    rate: Vec<Rate>,
     /// When requests are sent: slot-random, constant, poisson; closed: when the last response came [default: slot-random]
     #[arg(long, value_name = "SCHEDULE", value_parser = named::<Schedule>)]
     schedule: Option<Schedule>,
     #[command(flatten)]
     traffic: TrafficArgs,
+    /// Folder whose files the service `http` has; without it it has /bytes/N, of N bytes
+    #[arg(long, value_name = "FOLDER", help_heading = "HTTP")]
+    folder: Option<PathBuf>,
     /// Share of the connections that requests are sent on, as in 1/16 or 6.25%, several with commas
     #[arg(long, value_name = "SHARE", value_delimiter = ',')]
     active: Vec<Share>,
-    /// Connections held open besides, that nothing is sent on
-    #[arg(long, value_name = "N")]
-    idle: Option<u32>,
+    /// Connections held open besides, by a process of their own, that nothing is sent on, several with commas
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    idle: Vec<u32>,
     /// How a request's connection is chosen: uniform, zipf (exponent 1), zipf:0.8 [default: uniform]
     #[arg(long, value_name = "CHOICE")]
     choice: Option<Choice>,
     /// Work that each request is for the server: cpu=50us or sleep=1ms, and with random times cpu=50us,exponential
     #[arg(long, value_name = "WORK")]
     work: Option<Work>,
-    /// How often each trial is run
-    #[arg(long, value_name = "N")]
-    repeats: Option<NonZeroU32>,
     /// Seed of everything random: the order of trials, the schedules
     #[arg(long, value_name = "SEED")]
     seed: Option<u64>,
@@ -98,11 +117,6 @@ pub struct Args {
 
     #[command(flatten)]
     client: ClientArgs,
-    #[command(flatten)]
-    execution: execution::ExecutionArgs,
-    /// Print the experiment that these flags make, as a file for `muxbench run`, and do nothing
-    #[arg(long)]
-    print_experiment: bool,
 }
 
 /// Flags of the client, for `compare` and `load`.
@@ -135,15 +149,28 @@ pub struct TrafficArgs {
     /// How long a connection of a closed loop thinks: 1ms, and with random times 1ms,exponential [default: 0]
     #[arg(long, value_name = "THINK")]
     think: Option<Think>,
-    /// What the server does with bytes: fixed; kv, a key-value store, in a closed loop [default: fixed]
+    /// Requests on each connection, after which another takes its place; in an open loop sessions of so many requests begin
+    /// by the schedule, and --connections is the most that are open at once [default: connections stay]
+    #[arg(long, value_name = "N")]
+    calls_per_connection: Option<NonZeroU32>,
+    /// What the server does with bytes: fixed; kv, a key-value store; http [default: fixed]
     #[arg(long, value_name = "SERVICE", value_parser = named::<Service>)]
     service: Option<Service>,
     /// Size of a request, of `fixed` [default: 128B]
     #[arg(long, value_name = "SIZE")]
     request: Option<Size>,
-    /// Size of a response, of `fixed` [default: 10KiB]
+    /// Size of a response, of `fixed`; of `http`, of its content [default: 10KiB]
     #[arg(long, value_name = "SIZE")]
     response: Option<Size>,
+    /// Path that `http` asks for; several are asked for in turn [default: /bytes/N, N as --response says]
+    #[arg(long, value_name = "PATH", help_heading = "HTTP")]
+    pub path: Vec<String>,
+    /// Header sent with each request, as in `Accept: text/html`; may be given several times
+    #[arg(long, value_name = "HEADER", help_heading = "HTTP")]
+    header: Vec<Header>,
+    /// What each response's status must be [default: 200]
+    #[arg(long, value_name = "STATUS", help_heading = "HTTP")]
+    expect_status: Option<NonZeroU16>,
     /// Records of `kv`, all of them stored before the ramp [default: 30000]
     #[arg(long, value_name = "N", help_heading = "Key-value store")]
     records: Option<NonZeroU32>,
@@ -169,12 +196,27 @@ impl TrafficArgs {
     pub fn apply(&self, workload: &mut Workload) {
         set(&mut workload.think, self.think);
         set(&mut workload.service, self.service);
+        workload.calls_per_connection = self.calls_per_connection.or(workload.calls_per_connection);
         if workload.service == Service::Kv {
             // What was there is of another service; what was said is refused.
             (workload.request, workload.response) = (None, None);
         }
+        if workload.service == Service::Http {
+            workload.request = None;
+            if !self.path.is_empty() {
+                workload.response = None;
+            }
+        }
         workload.request = self.request.or(workload.request);
         workload.response = self.response.or(workload.response);
+        let mut http = workload.http.clone().unwrap_or_default();
+        let before = http.clone();
+        http.paths = (!self.path.is_empty()).then(|| List(self.path.clone())).or(http.paths);
+        http.headers.extend(self.header.iter().cloned());
+        http.status = self.expect_status.or(http.status);
+        if http != before {
+            workload.http = Some(http);
+        }
         let mut kv = workload.kv.clone().unwrap_or_default();
         let before = kv.clone();
         set(&mut kv.records, self.records);
@@ -236,7 +278,8 @@ impl ClientArgs {
     }
 }
 
-fn set<T>(place: &mut T, value: Option<T>) {
+/// Puts what was said, if anything, in place of what was there.
+pub fn set<T>(place: &mut T, value: Option<T>) {
     if let Some(value) = value {
         *place = value;
     }
@@ -253,43 +296,78 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.execution.is_resume() {
         return execution::resume(&args.execution);
     }
-    let mut experiment = presets::find("compare").expect("it is in the table").experiment();
-    set_list(&mut experiment.architectures, architectures(&args.arch)?);
-    set(&mut experiment.workload.transport, args.transport);
-    set_list(&mut experiment.workload.connections, args.connections);
-    set(&mut experiment.workload.schedule, args.schedule);
-    args.traffic.apply(&mut experiment.workload);
-    if experiment.workload.schedule == Schedule::Closed {
-        // The preset's is of an open loop; one that was given is refused.
-        experiment.workload.rate = None;
-    }
+    let mut experiment = args.setup.experiment()?;
     if !args.rate.is_empty() {
         experiment.workload.rate = Some(List(args.rate));
     }
-    set_list(&mut experiment.workload.active, args.active);
-    set(&mut experiment.workload.idle, args.idle);
-    set(&mut experiment.workload.choice, args.choice);
     set(&mut experiment.repeats, args.repeats);
-    set(&mut experiment.seed, args.seed);
-    set(&mut experiment.phases.ramp, args.ramp);
-    set(&mut experiment.phases.hold, args.hold);
-    set(&mut experiment.phases.measure, args.measure);
-    set(&mut experiment.phases.drain, args.drain);
-    experiment.placement.server = args.server_cpus;
-    experiment.placement.client = args.client_cpus;
-    experiment.server.accept = args.accept.or(experiment.server.accept);
-    args.stages.apply(&mut experiment.server);
-    experiment.workload.work = args.work.or(experiment.workload.work);
-    experiment.server.count_syscalls = args.count_syscalls;
-    args.client.apply(&mut experiment.client);
-    // Through the file's own checks: a list with a value twice is as wrong here as there.
-    let text = toml::to_string(&experiment)?;
-    let experiment = Experiment::parse(&text, "flags")?;
+    let (experiment, text) = checked(&experiment)?;
     if args.print_experiment {
         output::print(&text)?;
         return Ok(ExitCode::SUCCESS);
     }
     execution::start(&experiment, &args.execution)
+}
+
+impl SetupArgs {
+    /// The preset `compare` with what was said in place of what was there.
+    ///
+    /// # Errors
+    /// When an architecture is none.
+    pub fn experiment(&self) -> anyhow::Result<Experiment> {
+        let mut experiment = presets::find("compare").expect("it is in the table").experiment();
+        set_list(&mut experiment.architectures, architectures(&self.arch)?);
+        set(&mut experiment.workload.transport, self.transport);
+        set_list(&mut experiment.workload.connections, self.connections.clone());
+        set(&mut experiment.workload.schedule, self.schedule);
+        self.traffic.apply(&mut experiment.workload);
+        if self.folder.is_some() {
+            experiment.workload.http.get_or_insert_default().folder.clone_from(&self.folder);
+        }
+        if experiment.workload.schedule == Schedule::Closed {
+            // The preset's is of an open loop; one that was given is refused.
+            experiment.workload.rate = None;
+        }
+        set_list(&mut experiment.workload.active, self.active.clone());
+        set_list(&mut experiment.workload.idle, self.idle.clone());
+        set(&mut experiment.workload.choice, self.choice);
+        set(&mut experiment.seed, self.seed);
+        set(&mut experiment.phases.ramp, self.ramp);
+        set(&mut experiment.phases.hold, self.hold);
+        set(&mut experiment.phases.measure, self.measure);
+        set(&mut experiment.phases.drain, self.drain);
+        experiment.placement.server.clone_from(&self.server_cpus);
+        experiment.placement.client.clone_from(&self.client_cpus);
+        experiment.server.accept = self.accept.or(experiment.server.accept);
+        self.stages.apply(&mut experiment.server);
+        experiment.workload.work = self.work.or(experiment.workload.work);
+        experiment.server.count_syscalls = self.count_syscalls;
+        self.client.apply(&mut experiment.client);
+        Ok(experiment)
+    }
+
+    /// For trials at many rates: other phases and the fewer connections of the preset, where nothing was said of them.
+    pub fn set_many_rates(&self, experiment: &mut Experiment, phases: &Phases) {
+        experiment.phases = Phases {
+            ramp: self.ramp.unwrap_or(phases.ramp),
+            hold: self.hold.unwrap_or(phases.hold),
+            measure: self.measure.unwrap_or(phases.measure),
+            drain: self.drain.unwrap_or(phases.drain),
+        };
+        if self.connections.is_empty() {
+            experiment.workload.connections.0.truncate(1);
+        }
+    }
+}
+
+/// Takes an experiment that flags made through a file's own checks, and gives it as a file too: a list with a value twice is as
+/// wrong here as there.
+///
+/// # Errors
+/// What a file would be refused for.
+pub fn checked(experiment: &Experiment) -> anyhow::Result<(Experiment, String)> {
+    let text = toml::to_string(experiment)?;
+    Ok((Experiment::parse(&text, "flags")?, text))
 }
 
 fn architectures(names: &[String]) -> anyhow::Result<Vec<Contender>> {

@@ -5,20 +5,22 @@ use std::io::{self, BufRead};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
 
 use ::load::config::{Choice, LoadConfig, Phases, Schedule, Transport};
 use ::load::report::Measured;
 use ::load::{Event, LoadReport, Outcome};
 use anyhow::{Context, bail};
-use lab::experiment::Service;
+use lab::idle::Holders;
 use lab::record::{Trial, VerdictKind};
 use lab::runner::LoadOrder;
 use lab::units::{Cpus, Rate, Share, Time};
-use lab::{experiment, presets, verdict};
+use lab::{experiment, verdict};
 use report::{format, sentence};
-use wire::{Address, ServiceSpec};
 
-use crate::commands::compare::{ClientArgs, TrafficArgs, named};
+use crate::commands::compare::{ClientArgs, named};
+use crate::commands::idle;
+use crate::commands::target::TargetArgs;
 use crate::{execution, output};
 
 /// Load a server that is already there, and print what the client measured
@@ -28,18 +30,20 @@ use crate::{execution, output};
   muxbench load --target 127.0.0.1:7007 --request 1B --response 1B --rate 8000 --cpus 1 --samples lag.parquet
   muxbench load --target unix:/tmp/muxbench.sock --request 1B --response 1B
   muxbench load --target 127.0.0.1:7007 --schedule poisson --active 1/16 --timestamps kernel
+  muxbench load http://127.0.0.1:8080/index.html --connections 100 --rate 5000
+  muxbench load http://127.0.0.1:8080/ --rate 1000 --calls-per-connection 10     # sessions, as httperf has them
+  muxbench load http://localhost/ --schedule closed --header 'Accept: text/html' --expect-status 200
   muxbench load --target 127.0.0.1:11211 --schedule closed --service kv --connections 100 --hold 0")]
 pub struct Args {
-    /// The server's address: `127.0.0.1:7007`, `[::1]:7007` or `unix:/tmp/muxbench.sock`
-    #[arg(long, value_name = "ADDRESS", required_unless_present = "control")]
-    target: Option<Address>,
+    #[command(flatten)]
+    target: TargetArgs,
     /// How requests get there: tcp or unix, as the address says; udp, one datagram each way
     #[arg(long, value_name = "TRANSPORT", value_parser = named::<Transport>)]
     transport: Option<Transport>,
     /// Connections held open
     #[arg(long, value_name = "N", default_value = "400")]
     connections: NonZeroU32,
-    /// Connections held open besides, that nothing is sent on
+    /// Connections held open besides, by a process of their own, that nothing is sent on
     #[arg(long, value_name = "N", default_value_t = 0)]
     idle: u32,
     /// Share of the connections that requests are sent on, as in 1/16 or 6.25%
@@ -54,8 +58,6 @@ pub struct Args {
     /// Requests a second [default: 2000; a closed loop has none]
     #[arg(long, value_name = "RATE")]
     rate: Option<Rate>,
-    #[command(flatten)]
-    traffic: TrafficArgs,
     /// The rate grows exponentially to its target for so long
     #[arg(long, value_name = "TIME", default_value = "1s")]
     ramp: Time,
@@ -126,25 +128,7 @@ fn controlled(args: &Args) -> anyhow::Result<ExitCode> {
 fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
     let mut client = experiment::Client::default();
     args.client.apply(&mut client);
-    let target = args.target.clone().context("--target: where is the server?")?;
-    let mut traffic = presets::find("compare").expect("it is in the table").experiment().workload;
-    args.traffic.apply(&mut traffic);
     let closed = args.schedule == Schedule::Closed;
-    let kv = traffic.kv.clone().unwrap_or_default();
-    let (service, kv) = match (traffic.service, traffic.request, traffic.response) {
-        (Service::Fixed, ..) if traffic.kv.is_some() => {
-            bail!("--records and the like are of a key-value store; add --service kv, or leave them out")
-        }
-        (Service::Fixed, Some(request), Some(response)) => {
-            (ServiceSpec::Fixed { request_bytes: request.0, response_bytes: response.0 }, None)
-        }
-        (Service::Kv, None, None) => {
-            kv.check().map_err(|why| anyhow::anyhow!("--{why}"))?;
-            (kv.service(), Some(kv.traffic()))
-        }
-        (Service::Http, ..) => bail!("--service: http is only served so far; take fixed, or kv"),
-        _ => bail!("--request, --response: kv has none; its sizes are those of its records, --value-size"),
-    };
     let config = LoadConfig {
         datagrams: args.transport == Some(Transport::Udp),
         connections: args.connections.get(),
@@ -152,8 +136,6 @@ fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
         active: args.active.0,
         choice: args.choice,
         rate_per_s: args.rate.or((!closed).then_some(Rate(2_000.0))).map(|rate| rate.0),
-        think: traffic.think.0,
-        kv,
         schedule: args.schedule,
         phases: Phases {
             ramp_ns: args.ramp.0,
@@ -169,7 +151,7 @@ fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
         timestamps: client.timestamps,
         seed: args.seed,
         timeout_ns: client.timeout.0,
-        ..LoadConfig::new(target, service)
+        ..args.target.config()?
     };
     if let Some(said) = args.transport.filter(|said| *said != config.transport()) {
         bail!(
@@ -178,6 +160,8 @@ fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
             config.target
         );
     }
+    let program = std::env::current_exe().context("cannot find our own binary, which holds idle connections")?;
+    let holders = Holders::start(&program, &config, &AtomicBool::new(false), &mut |_, _| ())?;
     let mut shown = String::new();
     let Outcome { report, .. } = load(&config, None, args, &mut |event| {
         if let Event::Progress { phase, sent, completed, .. } = event
@@ -187,10 +171,13 @@ fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
             shown = phase;
         }
     })?;
-    let verdict = verdict::judge(&report, None);
+    let held = if config.idle > 0 { Some(holders.verify()?) } else { None };
+    let verdict = verdict::with_idle(verdict::judge(&report, None), held.as_ref());
     if args.json {
-        output::print_json(&serde_json::json!({"config": config, "report": report, "verdict": verdict}))?;
+        let all = serde_json::json!({"config": config, "report": report, "idle": held, "verdict": verdict});
+        output::print_json(&all)?;
     } else {
+        output::print(&held.as_ref().map(idle::text).unwrap_or_default())?;
         output::print(&text(&report, &verdict))?;
     }
     Ok(if verdict.kind == VerdictKind::Valid { ExitCode::SUCCESS } else { ExitCode::from(execution::NO_VALID_TRIAL) })
@@ -231,6 +218,10 @@ fn text(report: &LoadReport, verdict: &lab::record::Verdict) -> String {
     line("lag", &report.lag);
     line("service time", &report.service);
     line("response time", &report.response);
+    if let Some(churn) = &report.churn {
+        line("SYN to established", &churn.connect);
+        line("SYN to first byte", &churn.first_byte);
+    }
     if let Some(kernel) = &report.kernel {
         line("t2 to scheduler", &kernel.to_scheduler);
         line("t2 to driver (t2k)", &kernel.to_driver);
@@ -273,9 +264,27 @@ fn text(report: &LoadReport, verdict: &lab::record::Verdict) -> String {
             report.errors.total()
         ),
     };
+    if let Some(churn) = &report.churn {
+        let calls = churn.calls_per_connection;
+        let rate = format::digits(churn.opened_per_s);
+        let waited = match churn.waited {
+            0 => String::new(),
+            count => format!("; {count} sessions waited for another to end"),
+        };
+        let from = match churn.sources {
+            0 | 1 => String::new(),
+            count => format!(", from {count} addresses"),
+        };
+        let _ =
+            writeln!(text, "{} connections of {calls} requests each, {rate} connections/s{from}{waited}", churn.opened);
+    }
     let failed = report.errors.by_class().into_iter().filter(|(_, count)| *count > 0);
     for (class, count) in failed {
-        let _ = writeln!(text, "  {class}: {count}");
+        let why = match class {
+            "closed" => " (the server ends connections after some responses; --calls-per-connection has others follow)",
+            _ => "",
+        };
+        let _ = writeln!(text, "  {class}: {count}{why}");
     }
     let _ = writeln!(text, "{}: {}", sentence::name(verdict.kind), verdict.reason);
     text

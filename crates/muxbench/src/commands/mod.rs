@@ -1,16 +1,22 @@
 //! One file for each thing that muxbench can do: its flags, and how it is done.
 
 pub mod calibrate;
+pub mod capacity;
 pub mod compare;
 pub mod docs;
 #[cfg(target_os = "linux")]
 pub mod doctor;
+pub mod idle;
 pub mod list;
 pub mod load;
 pub mod plan;
 pub mod report;
+pub mod reproduce;
 pub mod run;
 pub mod serve;
+pub mod sweep;
+mod target;
+mod url;
 
 use std::process::ExitCode;
 
@@ -20,14 +26,18 @@ use crate::cli::Command;
 pub fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Compare(args) => compare::run(args),
+        Command::Sweep(args) => sweep::run(&args),
+        Command::Capacity(args) => capacity::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Plan(args) => plan::run(&args),
+        Command::Reproduce(args) => reproduce::run(&args),
         Command::Report(args) => report::run(&args),
         Command::List(args) => list::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
         #[cfg(target_os = "linux")]
         Command::Doctor(args) => doctor::run(&args),
         Command::Serve(args) => serve::run(&args),
+        Command::Idle(args) => idle::run(&args),
         Command::Load(args) => load::run(&args),
         Command::Completions(args) => docs::completions(&args),
         Command::Man(args) => docs::man(&args),

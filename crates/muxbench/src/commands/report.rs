@@ -1,17 +1,21 @@
-//! `muxbench report`: a run again, as a paper has it, or two side by side, from their stores alone.
+//! `muxbench report`: a run again, as a paper or a page has it, or two side by side, from their stores alone.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use clap::CommandFactory;
 use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
+use lab::course::Course;
+use lab::record::Run;
 use lab::{samples, store};
 use load::Sample;
 use report::deviation::{self, Deviations};
-use report::paper::{self, PAPERS};
-use report::{Versus, versus};
+use report::html::{self, Drawn, still};
+use report::paper::{self, Beside, PAPERS};
+use report::{Versus, format, versus};
 
 use crate::cli::Cli;
 use crate::output;
@@ -23,7 +27,9 @@ use crate::output;
   muxbench report results/20260101T120000-compare --csv > trials.csv
   muxbench report results/old-kernel results/new-kernel          # the second against the first
   muxbench report --explain                # and why
-  muxbench report --paper kawai2006        # as the paper's tables, beside the published values
+  muxbench report --html                   # as a page, with figures: report.html in the run's folder
+  muxbench report results/RUN --html - --figures plots           # the page to standard output, figures as SVG and PNG
+  muxbench report --paper kawai2006        # as the paper's tables, beside the published values, and its claims
   muxbench report --send-deviation         # how evenly each trial's requests were sent")]
 pub struct Args {
     /// The run's folder [default: the newest under results/]; with a second one, that is compared with the first
@@ -38,10 +44,16 @@ pub struct Args {
     /// Print CSV: a row a trial; of two runs, a row for what is compared; of a paper, a row a published value
     #[arg(long)]
     csv: bool,
-    /// Print the run in the layout of a paper's tables, beside the published values
+    /// Print the run beside a paper: its tables with the published values, and which of its claims hold here
     #[arg(long, value_name = "NAME", conflicts_with = "send_deviation")]
     #[arg(value_parser = PossibleValuesParser::new(PAPERS.iter().map(|paper| paper.name)))]
     paper: Option<String>,
+    /// Write the run as one page that needs nothing else; `-` is standard output [default: report.html in RUN]
+    #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = ["json", "explain", "csv", "paper", "send_deviation"])]
+    html: Option<Option<PathBuf>>,
+    /// Write each figure of the page as SVG and PNG into a folder
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["json", "explain", "csv", "paper", "send_deviation"])]
+    figures: Option<PathBuf>,
     /// Print how far each trial's sends are from even intervals (kawai2006), from the stored samples
     #[arg(long)]
     send_deviation: bool,
@@ -56,21 +68,39 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             let what = "--paper and --send-deviation are of one run, and two are given; name one";
             Cli::command().error(ErrorKind::ArgumentConflict, what).exit()
         }
+        [_, _] if args.html.is_some() || args.figures.is_some() => {
+            let what = "--html and --figures are of one run, and two are given; name one";
+            Cli::command().error(ErrorKind::ArgumentConflict, what).exit()
+        }
         [a, b] => return side_by_side(args, a, b),
         runs => {
             bail!("{} runs are given; name one to print it, or two to compare the second with the first", runs.len())
         }
     };
     let run = store::read(&folder)?;
+    if args.explain && matches!(run.header.course, Course::Capacity(_)) {
+        bail!(
+            "--explain is of trials at one rate, and each probe of this search has its own; see `muxbench compare --explain`"
+        );
+    }
+    if args.html.is_some() || args.figures.is_some() {
+        if let Some(file) = &args.html {
+            page(&run, file.clone().unwrap_or_else(|| folder.join("report.html")))?;
+        }
+        if let Some(folder) = &args.figures {
+            pictures(&run, folder)?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut sends_of = |trial| sends(&folder, trial);
     if let Some(paper) = args.paper.as_deref().and_then(paper::find) {
-        let tables = (paper.of)(&run, &mut sends_of)?;
+        let beside = Beside::of(paper, std::slice::from_ref(&run), &mut [&mut sends_of])?;
         if args.json {
-            output::print_json(&tables.json())?;
+            output::print_json(&beside.json())?;
         } else if args.csv {
-            output::print(&tables.csv()?)?;
+            output::print(&beside.csv()?)?;
         } else {
-            output::print(&tables.render(output::width()))?;
+            output::print(&beside.render(output::width()))?;
         }
     } else if args.send_deviation {
         let deviations = Deviations::of(&run, &mut sends_of);
@@ -86,7 +116,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     } else if args.csv {
         output::print(&report::csv::of(&run)?)?;
     } else {
-        output::print(&report::terminal::render(&run, output::width()))?;
+        output::print(&report::render(&run, output::width()))?;
         if args.explain {
             output::print(&format!("\n{}", report::explain::render(&report::Summary::of(&run), output::width())))?;
         }
@@ -94,8 +124,41 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Writes the run's page, and says where it is.
+fn page(run: &Run, path: PathBuf) -> anyhow::Result<()> {
+    let page = html::render(run)?;
+    if path == Path::new("-") {
+        return output::print_as_it_is(&page);
+    }
+    if path.is_dir() {
+        let path = path.display();
+        bail!("{path}: a folder; name a file for the page, and the run before --html: `muxbench report {path} --html`");
+    }
+    write(&path, page.as_bytes())?;
+    anstream::eprintln!("muxbench: {} ({})", path.display(), format::bytes(page.len() as f64));
+    Ok(())
+}
+
+/// Writes each figure that the run has, and says where they are.
+fn pictures(run: &Run, folder: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("{}: cannot make the folder for figures", folder.display()))?;
+    let drawn = Drawn::of(run, &report::Summary::of(run));
+    for (figure, chart) in &drawn.figures {
+        let svg = still::svg(figure.title, chart, &drawn.architectures)?;
+        write(&folder.join(format!("{}.svg", figure.name)), svg.as_bytes())?;
+        write(&folder.join(format!("{}.png", figure.name)), &still::png(&svg)?)?;
+    }
+    let names: Vec<&str> = drawn.figures.iter().map(|(figure, _)| figure.name).collect();
+    anstream::eprintln!("muxbench: {}, as SVG and PNG: {}", folder.display(), names.join(", "));
+    Ok(())
+}
+
+fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    fs::write(path, bytes).with_context(|| format!("{}: cannot write it; is its folder there?", path.display()))
+}
+
 /// When a trial's requests were sent, those that were.
-fn sends(folder: &Path, trial: u32) -> anyhow::Result<Vec<i64>> {
+pub fn sends(folder: &Path, trial: u32) -> anyhow::Result<Vec<i64>> {
     let samples = samples::read(&store::samples_path(folder, trial))?;
     Ok(samples.iter().map(|sample| sample.sent_ns).filter(|&sent_ns| sent_ns != Sample::NEVER).collect())
 }

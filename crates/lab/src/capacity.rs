@@ -1,0 +1,398 @@
+//! The highest rate at which a service meets a limit of its response time: which trial is run next, and what it says.
+//!
+//! One search for each architecture and workload, whose probes take turns, so that what disturbs the machine disturbs all of
+//! them alike. The search itself is [`stats::search`].
+
+use std::fmt;
+
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use serde::{Deserialize, Serialize};
+use stats::search::{Bounds, Capacity, End};
+use stats::{Interval, Search};
+
+use crate::course::Finding;
+use crate::plan;
+use crate::record::{RunHeader, Trial, TrialRecord, VerdictKind};
+
+/// A probe meets its limits only if it achieves this share of its rate.
+const ACHIEVED_SHARE_MIN: f64 = 0.95;
+/// A quantile is of at least so many requests that are slower...
+const SLOWER_MIN: f64 = 10.0;
+/// ...for which a probe may measure so many times as long as was asked for.
+const MEASURE_FACTOR_MAX: u64 = 10;
+/// No rate is tried at which fewer requests would be measured.
+const REQUESTS_MIN: f64 = 50.0;
+/// A search ends when so many trials in a row came to nothing.
+const FAILURES_MAX: usize = 3;
+/// Who is to blame for the edge is asked of the probes up to this many times the rate found.
+const EDGE_FACTOR: f64 = 2.0;
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Question {
+    /// What a response time (t3 - t1) must stay within; all of them.
+    pub limits: Vec<Limit>,
+    /// The first rate, in requests a second.
+    pub from_per_s: f64,
+    /// The highest rate that is tried.
+    pub most_per_s: f64,
+    /// The interval is to be within this share of the rate, on either side.
+    pub precision: f64,
+    /// No probe is begun once all have taken so long, in nanoseconds.
+    pub time_max_ns: u64,
+}
+
+/// A limit of a quantile of the response time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Limit {
+    /// Which quantile, as a share.
+    pub quantile: f64,
+    /// What it must not exceed, in nanoseconds.
+    pub max_ns: u64,
+}
+
+impl Limit {
+    /// As in `p99.9`.
+    pub fn name(&self) -> String {
+        // In tenths of a percent: 99.9, and not what is next to it.
+        format!("p{}", (self.quantile * 1e3).round() / 10.0)
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} <= {}", self.name(), crate::units::Time(self.max_ns))
+    }
+}
+
+/// What a trial says to the question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Probe {
+    /// The limits were met, though the client may have been late.
+    Met,
+    /// They were not, or not at that rate, or not without errors: by the server's doing as far as can be told.
+    Unmet,
+    /// They were not, and it was the client that could not keep up.
+    UnmetByTheClient,
+    /// They were not, while others took the server's CPUs: it says nothing.
+    Spoilt,
+    /// The trial came to nothing.
+    Failed,
+}
+
+impl Question {
+    /// What a trial says.
+    pub fn probe(&self, record: &TrialRecord) -> Probe {
+        let Some(load) = &record.load else { return Probe::Failed };
+        let kept_up = load.rate_asked_per_s.is_some_and(|asked| load.rate_achieved_per_s >= ACHIEVED_SHARE_MIN * asked);
+        let answered = load.completed == load.planned && load.completed > 0 && load.errors.total() == 0;
+        let quick = self.limits.iter().all(|limit| load.response.histogram.quantile(limit.quantile) <= limit.max_ns);
+        match record.verdict.kind {
+            VerdictKind::Saturated | VerdictKind::Failed => Probe::Unmet,
+            _ if kept_up && answered && quick => Probe::Met,
+            VerdictKind::ClientLimited => Probe::UnmetByTheClient,
+            VerdictKind::Unsteady if record.verdict.is_the_machine_s() => Probe::Spoilt,
+            VerdictKind::Valid | VerdictKind::Unsteady => Probe::Unmet,
+        }
+    }
+
+    /// How long a probe at a rate measures, where `asked_ns` is asked for: long enough for the quantiles of its limits.
+    fn measure_ns(&self, asked_ns: u64, rate_per_s: f64) -> u64 {
+        let rarest = self.limits.iter().map(|limit| 1.0 - limit.quantile).fold(1.0, f64::min);
+        let needed_ns = (SLOWER_MIN / rarest / rate_per_s * 1e9) as u64;
+        needed_ns.clamp(asked_ns, asked_ns * MEASURE_FACTOR_MAX)
+    }
+
+    /// The lowest rate that is tried, where `asked_ns` is measured.
+    pub fn least_per_s(asked_ns: u64) -> f64 {
+        REQUESTS_MIN / (asked_ns * MEASURE_FACTOR_MAX) as f64 * 1e9
+    }
+
+    fn bounds(&self, first: &Trial) -> Bounds {
+        Bounds {
+            from: self.from_per_s,
+            least: Self::least_per_s(first.workload.phases.measure_ns),
+            most: self.most_per_s,
+            precision: self.precision,
+        }
+    }
+}
+
+/// A search and its probes so far.
+#[derive(Clone, Debug)]
+pub struct Pursuit<'a> {
+    /// Its first trial, as planned.
+    pub first: &'a Trial,
+    /// What its probes said, and at which rates, in their order.
+    pub probes: Vec<(f64, Probe)>,
+    search: Search,
+    /// Why it is over; `None` while it is not.
+    pub ended: Option<Ended>,
+}
+
+/// Why a search is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ended {
+    /// The interval is as narrow as was asked for.
+    Precise,
+    /// The time was over.
+    Time,
+    /// The highest rate that was to be tried met the limits.
+    AllMet,
+    /// The lowest rate did not.
+    NoneMet,
+    /// Trials came to nothing, one after the other.
+    Failed,
+    /// It cannot be run here.
+    Impossible,
+}
+
+/// What bounds a capacity.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answer {
+    /// The server: the highest rate, and where it lies with a probability of 95 %.
+    Server {
+        /// Requests a second.
+        rate_per_s: f64,
+        /// Likewise.
+        interval: Interval,
+    },
+    /// Something else, so that the server can do at least this, in requests a second: what the client can, or the highest
+    /// rate that was tried.
+    AtLeast {
+        /// Requests a second.
+        rate_per_s: f64,
+        /// Whether it was the client.
+        client: bool,
+    },
+}
+
+impl Pursuit<'_> {
+    /// What is known; `None` if nothing is.
+    pub fn answer(&self) -> Option<Answer> {
+        let met = self.probes.iter().filter(|(_, probe)| *probe == Probe::Met).map(|(rate, _)| *rate);
+        let highest_met = met.fold(None, |highest: Option<f64>, rate| Some(highest.map_or(rate, |it| it.max(rate))));
+        let Some(Capacity { rate, interval }) = self.search.capacity() else {
+            let client = self.blames_the_client(highest_met.unwrap_or(0.0)..f64::INFINITY);
+            return highest_met.map(|rate_per_s| Answer::AtLeast { rate_per_s, client });
+        };
+        if self.blames_the_client(interval.low..EDGE_FACTOR * rate) {
+            return Some(Answer::AtLeast { rate_per_s: interval.low, client: true });
+        }
+        Some(Answer::Server { rate_per_s: rate, interval })
+    }
+
+    /// Whether it was the client's doing that most of the probes at these rates did not meet the limits.
+    fn blames_the_client(&self, rates: std::ops::Range<f64>) -> bool {
+        let count =
+            |what: Probe| self.probes.iter().filter(|(rate, probe)| *probe == what && rates.contains(rate)).count();
+        count(Probe::UnmetByTheClient) > count(Probe::Unmet)
+    }
+
+    fn end(&self, is_time_over: bool) -> Option<Ended> {
+        let failed = self.probes.iter().rev().take_while(|(_, probe)| *probe == Probe::Failed).count();
+        match self.search.end() {
+            _ if !self.first.impossible.is_empty() => Some(Ended::Impossible),
+            Some(End::AllMet) => Some(Ended::AllMet),
+            Some(End::NoneMet) => Some(Ended::NoneMet),
+            None if failed >= FAILURES_MAX => Some(Ended::Failed),
+            None if self.search.is_precise() => Some(Ended::Precise),
+            None => is_time_over.then_some(Ended::Time),
+        }
+    }
+}
+
+/// The searches of a run, as far as they got.
+pub fn pursuits<'a>(header: &'a RunHeader, question: &Question, findings: &[Finding]) -> Vec<Pursuit<'a>> {
+    let searches = header.trials.len() as u32;
+    let is_time_over = findings.iter().map(|finding| finding.elapsed_ns).sum::<u64>() >= question.time_max_ns;
+    let of = |first: &'a Trial| {
+        let mut search = Search::new(question.bounds(first));
+        let mut these: Vec<&Finding> =
+            findings.iter().filter(|finding| finding.index % searches == first.index).collect();
+        these.sort_by_key(|finding| finding.index);
+        let probes: Vec<(f64, Probe)> =
+            these.into_iter().filter_map(|finding| finding.rate_per_s.zip(finding.probe)).collect();
+        for (rate, probe) in &probes {
+            match probe {
+                Probe::Met => search.add(*rate, true),
+                Probe::Unmet | Probe::UnmetByTheClient => search.add(*rate, false),
+                Probe::Spoilt | Probe::Failed => {}
+            }
+        }
+        let pursuit = Pursuit { first, probes, search, ended: None };
+        Pursuit { ended: pursuit.end(is_time_over), ..pursuit }
+    };
+    header.trials.iter().map(of).collect()
+}
+
+/// The next probe: of the search that had the fewest, and among those in random order, seeded. It is numbered so that its
+/// number says whose it is.
+pub fn next(header: &RunHeader, question: &Question, findings: &[Finding]) -> Option<Trial> {
+    let searches = header.trials.len() as u32;
+    let mut pursuits: Vec<_> =
+        pursuits(header, question, findings).into_iter().filter(|pursuit| pursuit.ended.is_none()).collect();
+    let round = pursuits.iter().map(|pursuit| pursuit.probes.len()).min()?;
+    let mut order = Xoshiro256PlusPlus::seed_from_u64(header.seed.wrapping_add(round as u64));
+    pursuits.shuffle(&mut order);
+    let pursuit = pursuits.into_iter().find(|pursuit| pursuit.probes.len() == round)?;
+    let rate_per_s = pursuit.search.next()?;
+    let measure_ns = question.measure_ns(pursuit.first.workload.phases.measure_ns, rate_per_s);
+    let index = round as u32 * searches + pursuit.first.index;
+    Some(plan::probe(pursuit.first, header.seed, index, round as u32, rate_per_s, measure_ns))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::course::{self, Course};
+    use crate::experiment::List;
+    use crate::units::Rate;
+
+    fn question() -> Question {
+        Question {
+            limits: vec![Limit { quantile: 0.99, max_ns: 1_000_000 }, Limit { quantile: 0.999, max_ns: 5_000_000 }],
+            from_per_s: 1_000.0,
+            most_per_s: 1e6,
+            precision: 0.05,
+            time_max_ns: 3_600_000_000_000,
+        }
+    }
+
+    fn header(question: Question) -> RunHeader {
+        let mut experiment = crate::presets::find("smoke").unwrap().experiment();
+        experiment.architectures.0 = ["epoll", "mt", "poll"].map(|name| name.parse().unwrap()).to_vec();
+        experiment.workload.connections.0.truncate(1);
+        experiment.workload.rate = Some(List(vec![Rate(question.from_per_s)]));
+        experiment.repeats = std::num::NonZeroU32::MIN;
+        let plan = crate::plan::plan(&experiment, &crate::host::Host::this()).unwrap();
+        RunHeader { course: Course::Capacity(question), ..RunHeader::made_up(plan) }
+    }
+
+    /// Searches where `probe` says of (architecture, rate) what each trial says, and each takes a second.
+    fn search(header: &RunHeader, probe: impl Fn(&str, f64) -> Probe) -> Vec<Finding> {
+        let mut findings: Vec<Finding> = Vec::new();
+        while let Some(trial) = course::next(header, &findings) {
+            assert!(findings.len() < 1_000, "it does not end");
+            assert!(findings.iter().all(|finding| finding.index != trial.index), "a number is given once");
+            let rate_per_s = trial.workload.rate_per_s;
+            assert_eq!(trial.load.rate_per_s, rate_per_s);
+            let probe = probe(&trial.architecture.to_string(), rate_per_s.unwrap());
+            findings.push(Finding {
+                index: trial.index,
+                rate_per_s,
+                elapsed_ns: 1_000_000_000,
+                is_past: false,
+                probe: Some(probe),
+            });
+        }
+        findings
+    }
+
+    fn of<'a>(pursuits: &'a [Pursuit<'a>], name: &str) -> &'a Pursuit<'a> {
+        pursuits.iter().find(|pursuit| pursuit.first.architecture.to_string() == name).unwrap()
+    }
+
+    #[test]
+    fn each_architecture_s_capacity_is_found_and_they_take_turns() {
+        let header = header(question());
+        let findings = search(&header, |name, rate| {
+            if rate <= if name == "epoll" { 40_000.0 } else { 700.0 } { Probe::Met } else { Probe::Unmet }
+        });
+        let pursuits = pursuits(&header, &question(), &findings);
+        for (name, capacity) in [("epoll", 40_000.0), ("mt", 700.0), ("poll", 700.0)] {
+            let pursuit = of(&pursuits, name);
+            assert_eq!(pursuit.ended, Some(Ended::Precise));
+            let Some(Answer::Server { interval, .. }) = pursuit.answer() else { panic!("{:?}", pursuit.answer()) };
+            assert!(interval.low <= capacity && capacity <= interval.high, "{name}: {interval:?}");
+        }
+        for (round, three) in findings.chunks(3).take(8).enumerate() {
+            let mut of_round: Vec<u32> = three.iter().map(|finding| finding.index).collect();
+            of_round.sort_unstable();
+            let first = 3 * round as u32;
+            assert_eq!(of_round, [first, first + 1, first + 2], "each once in a round");
+        }
+        let order = |round: usize| findings[3 * round..3 * round + 3].iter().map(|it| it.index % 3).collect::<Vec<_>>();
+        assert!((1..8).any(|round| order(round) != order(0)), "in changing order");
+    }
+
+    #[test]
+    fn what_is_next_depends_on_what_is_finished_alone() {
+        let header = header(question());
+        let findings = search(&header, |_, rate| if rate <= 5_000.0 { Probe::Met } else { Probe::Unmet });
+        for (at, finding) in findings.iter().enumerate() {
+            let mut stored = findings[..at].to_vec();
+            // As the store gives them.
+            stored.sort_by_key(|finding| finding.index);
+            let next = course::next(&header, &stored).unwrap();
+            assert_eq!((next.index, next.workload.rate_per_s), (finding.index, finding.rate_per_s), "{at}");
+        }
+    }
+
+    #[test]
+    fn a_client_that_gives_out_bounds_what_is_known() {
+        let header = header(question());
+        let findings = search(&header, |name, rate| match name {
+            _ if rate <= 9_000.0 => Probe::Met,
+            "mt" => Probe::UnmetByTheClient,
+            _ => Probe::Unmet,
+        });
+        let pursuits = pursuits(&header, &question(), &findings);
+        let Some(Answer::AtLeast { rate_per_s, client: true }) = of(&pursuits, "mt").answer() else {
+            panic!("{:?}", of(&pursuits, "mt").answer())
+        };
+        assert!((8_000.0..=9_000.0).contains(&rate_per_s), "{rate_per_s}");
+        assert!(matches!(of(&pursuits, "epoll").answer(), Some(Answer::Server { .. })));
+    }
+
+    #[test]
+    fn searches_end_when_time_is_over_or_nothing_comes_of_them() {
+        let short = Question { time_max_ns: 10_000_000_000, ..question() };
+        let header = header(short.clone());
+        let findings = search(&header, |name, _| if name == "mt" { Probe::Failed } else { Probe::Met });
+        assert_eq!(findings.len(), 10, "of a second each");
+        let pursuits = pursuits(&header, &short, &findings);
+        assert_eq!(of(&pursuits, "mt").ended, Some(Ended::Failed));
+        assert_eq!(of(&pursuits, "mt").answer(), None);
+        assert_eq!(of(&pursuits, "epoll").ended, Some(Ended::Time));
+        let Some(Answer::AtLeast { rate_per_s, client: false }) = of(&pursuits, "epoll").answer() else {
+            panic!("{:?}", of(&pursuits, "epoll").answer())
+        };
+        assert!(rate_per_s >= 4_000.0, "what it met");
+    }
+
+    #[test]
+    fn a_spoilt_probe_is_made_again() {
+        let header = header(question());
+        let count = std::cell::Cell::new(0);
+        let findings = search(&header, |_, rate| {
+            count.set(count.get() + 1);
+            match count.get() % 3 {
+                0 => Probe::Spoilt,
+                _ if rate <= 5_000.0 => Probe::Met,
+                _ => Probe::Unmet,
+            }
+        });
+        for pursuit in pursuits(&header, &question(), &findings) {
+            let Some(Answer::Server { interval, .. }) = pursuit.answer() else { panic!("{:?}", pursuit.answer()) };
+            assert!(interval.low <= 5_000.0 && 5_000.0 <= interval.high, "{interval:?}");
+        }
+    }
+
+    #[test]
+    fn a_probe_measures_long_enough_for_its_quantiles() {
+        let second = 1_000_000_000;
+        let p99 = Question { limits: vec![question().limits[0]], ..question() };
+        assert_eq!(p99.measure_ns(second, 10_000.0), second);
+        let half = p99.measure_ns(second, 500.0).abs_diff(2 * second);
+        assert!(half < 1_000, "1000 requests, ten of them slower");
+        assert_eq!(p99.measure_ns(second, 10.0), 10 * second, "but no longer than that");
+        assert_eq!(question().limits.iter().map(Limit::name).collect::<Vec<_>>(), ["p99", "p99.9"]);
+        assert_eq!(question().limits[0].to_string(), "p99 <= 1ms");
+    }
+}

@@ -1,0 +1,106 @@
+//! Connections that are held, and on which nothing is sent, against servers that forget some.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use load::LoadConfig;
+use load::idle::{self, Event, IdleReport};
+use wire::ServiceSpec;
+
+const REQUEST: usize = 16;
+const RESPONSE: usize = 100;
+const CONNECTIONS: u32 = 20;
+
+/// What a server does with a connection once all are held: its number says with which.
+type Meanwhile = fn(u32, &mut TcpStream) -> bool;
+
+/// Answers each connection's first request, does `meanwhile` when told, and then, if that says so, answers those that follow.
+fn server(meanwhile: Meanwhile) -> (SocketAddr, mpsc::Sender<()>, mpsc::Receiver<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (tell, told) = mpsc::channel();
+    let (done, is_done) = mpsc::channel();
+    thread::spawn(move || {
+        let mut streams: Vec<TcpStream> = Vec::new();
+        for _ in 0..CONNECTIONS {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.read_exact(&mut [0; REQUEST]).unwrap();
+            stream.write_all(&[0; RESPONSE]).unwrap();
+            streams.push(stream);
+        }
+        told.recv().unwrap();
+        let mut held = Vec::new();
+        for (number, mut stream) in (0..).zip(streams) {
+            if meanwhile(number, &mut stream) {
+                held.push(stream);
+            }
+        }
+        done.send(()).unwrap();
+        let answering = held.into_iter().map(|mut stream| {
+            thread::spawn(move || {
+                while stream.read_exact(&mut [0; REQUEST]).is_ok() && stream.write_all(&[0; RESPONSE]).is_ok() {}
+            })
+        });
+        answering.collect::<Vec<_>>().into_iter().for_each(|thread| thread.join().unwrap());
+    });
+    (address, tell, is_done)
+}
+
+fn hold(meanwhile: Meanwhile) -> IdleReport {
+    let (target, tell, is_done) = server(meanwhile);
+    let service = ServiceSpec::Fixed { request_bytes: REQUEST as u32, response_bytes: RESPONSE as u32 };
+    let config = LoadConfig { connections: CONNECTIONS, timeout_ns: 500_000_000, ..LoadConfig::new(target, service) };
+    let mut held = 0;
+    let report = idle::hold(
+        &config,
+        &mut |event| {
+            if let Event::Held { connections, .. } = event {
+                held += connections;
+            }
+        },
+        &mut || {
+            tell.send(()).unwrap();
+            is_done.recv().unwrap();
+        },
+    );
+    assert_eq!(held, CONNECTIONS);
+    report.unwrap()
+}
+
+#[test]
+fn those_that_live_are_served_once_more() {
+    let report = hold(|_, _| true);
+    assert_eq!((report.held, report.alive, report.errors.total()), (20, 20, 0), "{report:?}");
+    assert!(report.connect_ns > 0 && report.processes == 1);
+    let both = report.and(&report);
+    assert_eq!((both.held, both.alive, both.processes, both.connect_ns), (40, 40, 2, report.connect_ns));
+}
+
+#[test]
+fn those_that_ended_or_were_told_what_they_did_not_ask_for_are_counted() {
+    let report = hold(|number, stream| {
+        if number == 7 {
+            stream.write_all(b"x").unwrap();
+        }
+        number % 5 != 0
+    });
+    assert_eq!((report.alive, report.errors.reset, report.errors.wrong), (15, 4, 1), "{report:?}");
+    assert_eq!(report.errors.total(), 5);
+}
+
+#[test]
+fn a_server_that_hangs_is_waited_for_once() {
+    let started = Instant::now();
+    let report = hold(|number, stream| {
+        if number >= 4 {
+            // It stays open, and nobody is at it.
+            std::mem::forget(stream.try_clone().unwrap());
+        }
+        number < 4
+    });
+    assert_eq!((report.alive, report.errors.timeout), (4, 16), "{report:?}");
+    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+}

@@ -1,0 +1,129 @@
+//! `muxbench capacity`: the highest rate at which a limit of the response time is met.
+
+use std::process::ExitCode;
+
+use anyhow::bail;
+use clap::CommandFactory;
+use clap::error::ErrorKind;
+use lab::capacity::{Limit, Question};
+use lab::course::Course;
+use lab::experiment::{List, Phases};
+use lab::plan;
+use lab::units::{Rate, Share, Time};
+use load::config::Schedule;
+
+use crate::cli::Cli;
+use crate::commands::compare::{SetupArgs, checked};
+use crate::execution;
+
+/// No rate beyond this is tried, even if there were memory for it.
+const MOST_PER_S: f64 = 10e6;
+
+/// Find the highest rate at which each architecture meets a limit of its response time
+///
+/// The response time runs from when a request was due to the last byte of its response, so that a wait for others is in it.
+/// A probe is a short trial at one rate: it meets the limits, achieving 95 % of the rate without an error, or it does not. The
+/// rate is doubled until two probes in a row do not, then where the edge is follows from all probes, whose reliability is
+/// inferred as well: a probe that a neighbour spoilt, or near the edge chance, misleads no more than it should. The interval holds
+/// the rate with a probability of 95 %. Architectures take turns, so that what disturbs the machine disturbs all alike. Where it
+/// is the client that cannot keep up, the rate is told as what the server can at least.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  muxbench capacity --p99 1ms
+  muxbench capacity --p99 1ms --arch epoll,symped:2,mt --connections 1000 --request 1B --response 1B
+  muxbench capacity --p50 200us --p999 5ms --arch epoll --precision 2% --time-max 30min
+  muxbench capacity --resume                # go on with the newest run")]
+pub struct Args {
+    /// Limit of the median response time
+    #[arg(long, value_name = "TIME", help_heading = "Limits (all that are given must be met)")]
+    p50: Option<Time>,
+    /// Limit of its 90th percentile
+    #[arg(long, value_name = "TIME", help_heading = "Limits (all that are given must be met)")]
+    p90: Option<Time>,
+    /// Limit of its 99th percentile
+    #[arg(long, value_name = "TIME", help_heading = "Limits (all that are given must be met)")]
+    p99: Option<Time>,
+    /// Limit of its 99.9th percentile; --p99.9 too
+    #[arg(long, value_name = "TIME", alias = "p99.9", help_heading = "Limits (all that are given must be met)")]
+    p999: Option<Time>,
+
+    /// First rate, in requests a second [default: 1000]
+    #[arg(long, value_name = "RATE", help_heading = "Search")]
+    from: Option<Rate>,
+    /// Highest rate that is tried [default: what there is memory for]
+    #[arg(long, value_name = "RATE", help_heading = "Search")]
+    to: Option<Rate>,
+    /// A search ends when its interval is within this share of the rate, on either side [default: 5%]
+    #[arg(long, value_name = "SHARE", help_heading = "Search")]
+    precision: Option<Share>,
+    /// No probe is begun after this time, of all searches together [default: 10min]
+    #[arg(long, value_name = "TIME", help_heading = "Search")]
+    time_max: Option<Time>,
+    #[command(flatten)]
+    setup: SetupArgs,
+    #[command(flatten)]
+    execution: execution::ExecutionArgs,
+}
+
+impl Args {
+    fn limits(&self) -> Vec<Limit> {
+        let limits = [(0.5, self.p50), (0.9, self.p90), (0.99, self.p99), (0.999, self.p999)];
+        limits.into_iter().filter_map(|(quantile, time)| Some(Limit { quantile, max_ns: time?.0 })).collect()
+    }
+}
+
+/// Searches.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if args.execution.explains() {
+        let what = "--explain is of trials at one rate, and each probe has its own; see `muxbench compare --explain`";
+        Cli::command().error(ErrorKind::ArgumentConflict, what).exit()
+    }
+    if args.execution.is_resume() {
+        return execution::resume(&args.execution);
+    }
+    let limits = args.limits();
+    if limits.is_empty() {
+        let what = "a capacity needs a limit, as in --p99 1ms; there are --p50, --p90, --p99 and --p999";
+        Cli::command().error(ErrorKind::MissingRequiredArgument, what).exit()
+    }
+    let precision = args.precision.map_or(0.05, |share| share.0);
+    if !(0.005..=0.5).contains(&precision) {
+        bail!("--precision {}: write a share from 0.5% to 50%", Share(precision));
+    }
+    let mut experiment = args.setup.experiment()?;
+    experiment.name = "capacity".into();
+    if experiment.workload.schedule == Schedule::Closed {
+        bail!(
+            "--schedule closed: a closed loop has no rate to search for, its rate is the result; take another schedule"
+        );
+    }
+    args.setup.set_many_rates(
+        &mut experiment,
+        &Phases {
+            ramp: Time(200_000_000),
+            hold: Time(300_000_000),
+            measure: Time(1_000_000_000),
+            drain: Time(1_000_000_000),
+        },
+    );
+    let from = args.from.unwrap_or(Rate(1_000.0));
+    experiment.workload.rate = Some(List(vec![from]));
+    experiment.repeats = std::num::NonZeroU32::MIN;
+    let (experiment, _) = checked(&experiment)?;
+    let least_per_s = Question::least_per_s(experiment.phases.measure.0);
+    if from.0 < least_per_s {
+        bail!(
+            "--from {from}: so few requests say nothing of a percentile; write {least_per_s} or more, or raise --measure"
+        );
+    }
+    let course = |plan: plan::Plan, host: &lab::host::Host| {
+        let there_is_memory = plan.trials.iter().map(|trial| plan::rate_max_per_s(trial, host).round());
+        let most_per_s = there_is_memory.fold(args.to.map_or(MOST_PER_S, |rate| rate.0), f64::min);
+        if most_per_s < from.0 {
+            bail!("--from {from}: no rate beyond {most_per_s} is tried (--to, or what there is memory for); lower it");
+        }
+        let time_max_ns = args.time_max.map_or(600_000_000_000, |time| time.0);
+        Ok((plan, Course::Capacity(Question { limits, from_per_s: from.0, most_per_s, precision, time_max_ns })))
+    };
+    Ok(execution::start_as(&experiment, &args.execution, course)?.0)
+}

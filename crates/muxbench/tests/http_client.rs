@@ -1,0 +1,221 @@
+//! `muxbench load` asks an HTTP server of somebody else's: nginx, which logs what it was asked, on which connection.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{PATIENCE, muxbench, prepared};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A running nginx of one worker, ended when dropped.
+struct Nginx {
+    child: Child,
+    folder: TempDir,
+    port: u16,
+}
+
+impl Nginx {
+    /// Serves `/kib` of 1 KiB and `/two` of 2 bytes, and `/traced` to who sends `X-Trace: 1`.
+    fn start(keepalive_requests: u32) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        std::fs::create_dir(folder.path().join("content")).unwrap();
+        std::fs::write(folder.path().join("content/kib"), [b'x'; 1024]).unwrap();
+        std::fs::write(folder.path().join("content/two"), "ok").unwrap();
+        let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .map(|which| format!("{which}_temp_path {which};\n"))
+            .concat();
+        let configuration = format!(
+            "daemon off; master_process off; pid nginx.pid; error_log error.log;\n\
+             events {{ worker_connections 1024; }}\n\
+             http {{ {temporary} log_format calls '$connection $status';\n\
+             access_log access.log calls; keepalive_requests {keepalive_requests};\n\
+             server {{ listen 127.0.0.1:{port} backlog=4096; root content;\n\
+             location /traced {{ if ($http_x_trace != 1) {{ return 403; }} return 200 traced; }} }} }}\n"
+        );
+        std::fs::write(folder.path().join("nginx.conf"), configuration).unwrap();
+        let nginx = prepared("MUXBENCH_PEERS", "peers").join("nginx");
+        let mut command = Command::new(nginx);
+        command.arg("-p").arg(folder.path()).arg("-c").arg(folder.path().join("nginx.conf"));
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let server = Self { child, folder, port };
+        let started = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            let log = std::fs::read_to_string(server.folder.path().join("error.log")).unwrap_or_default();
+            assert!(started.elapsed() < PATIENCE, "nginx does not listen: {log}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        server
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.port)
+    }
+
+    /// Requests on each connection so far, as it logs them.
+    fn calls(&self) -> Vec<u32> {
+        let log = std::fs::read_to_string(self.folder.path().join("access.log")).unwrap_or_default();
+        let mut calls = BTreeMap::<&str, u32>::new();
+        log.lines().filter_map(|line| line.split(' ').next()).for_each(|it| *calls.entry(it).or_default() += 1);
+        calls.into_values().collect()
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+const CLOSED: &[&str] = &["--schedule", "closed", "--clients", "1"];
+const OPEN: &[&str] = &["--rate", "500"];
+
+fn load(arguments: &[&str]) -> Output {
+    let phases = ["--connections", "5", "--ramp", "0", "--hold", "0", "--measure", "400ms", "--drain", "20s"];
+    muxbench().arg("load").args(arguments).args(phases).output().unwrap()
+}
+
+/// What a load reports, valid or not: a busy machine makes it late.
+fn report(arguments: &[&str]) -> Value {
+    let output = load(&[arguments, &["--json"]].concat());
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)))
+}
+
+/// What a load complains of that cannot be run.
+fn complaint(arguments: &[&str]) -> String {
+    let output = load(arguments);
+    assert!(!output.status.success());
+    String::from_utf8(output.stderr).unwrap()
+}
+
+/// How many requests failed in all, and those of one class.
+fn errors(report: &Value, class: &str) -> (u64, u64) {
+    let errors = report["report"]["errors"].as_object().unwrap();
+    (errors.values().filter_map(Value::as_u64).sum(), errors[class].as_u64().unwrap())
+}
+
+#[test]
+fn connections_are_kept_alive_in_both_loops() {
+    for schedule in [OPEN, CLOSED] {
+        let nginx = Nginx::start(1_000_000);
+        let report = report(&[&[nginx.url("/kib").as_str()], schedule].concat());
+        assert_eq!(errors(&report, "closed"), (0, 0), "{}", report["report"]["errors"]);
+        let completed = report["report"]["completed"].as_u64().unwrap();
+        assert!(completed >= 50, "{completed}");
+        let calls = nginx.calls();
+        assert_eq!(calls.len(), 5, "{calls:?}");
+        // Each connection was verified by one request.
+        assert!(u64::from(calls.iter().sum::<u32>()) >= completed + 5, "{calls:?}");
+        let asked = &report["config"]["http"];
+        assert_eq!((asked["targets"][0]["path"].as_str(), asked["status"].as_u64()), (Some("/kib"), Some(200)));
+        assert_eq!(asked["host"], format!("127.0.0.1:{}", nginx.port));
+    }
+}
+
+#[test]
+fn a_server_that_ends_connections_is_told_of_or_connected_to_again() {
+    for schedule in [OPEN, CLOSED] {
+        let nginx = Nginx::start(10);
+        let url = nginx.url("/two");
+        let staying = report(&[&[url.as_str()], schedule].concat());
+        let (total, closed) = errors(&staying, "closed");
+        assert!(closed >= 5 && closed == total, "{}", staying["report"]["errors"]);
+        let said = load(&[&[url.as_str()], schedule].concat()).stdout;
+        assert!(String::from_utf8(said).unwrap().contains("--calls-per-connection"));
+
+        let nginx = Nginx::start(10);
+        let url = nginx.url("/two");
+        let churning = report(&[&[url.as_str(), "--calls-per-connection", "25"], schedule].concat());
+        assert_eq!(errors(&churning, "closed"), (0, 0), "{}", churning["report"]["errors"]);
+        let calls = nginx.calls();
+        assert!(calls.len() > 10 && calls.iter().all(|&calls| calls <= 10), "{calls:?}");
+    }
+}
+
+#[test]
+fn connections_come_and_go() {
+    let nginx = Nginx::start(1_000_000);
+    let url = nginx.url("/two");
+    let sessions = report(&[&url, "--rate", "500", "--schedule", "constant", "--calls-per-connection", "4"]);
+    assert_eq!(errors(&sessions, "reset"), (0, 0), "{}", sessions["report"]["errors"]);
+    let churn = &sessions["report"]["churn"];
+    assert_eq!((churn["opened"].as_u64(), churn["opened_per_s"].as_f64()), (Some(50), Some(125.0)));
+    assert_eq!(churn["connect"]["distribution"]["count"], 50);
+    assert!(
+        churn["first_byte"]["distribution"]["p50_ns"].as_u64() > churn["connect"]["distribution"]["p50_ns"].as_u64()
+    );
+    let mut calls = nginx.calls();
+    calls.sort_unstable();
+    // The one that verified the server, and 200 requests in sessions of 4.
+    assert_eq!(calls, [&[1][..], &[4; 50]].concat());
+    let said = load(&[url.as_str(), "--calls-per-connection", "1", "--rate", "500"]).stdout;
+    let said = String::from_utf8(said).unwrap();
+    assert!(said.contains("SYN to established") && said.contains("connections of 1 requests each"), "{said}");
+}
+
+#[test]
+fn status_and_length_are_verified() {
+    let nginx = Nginx::start(1_000_000);
+    let missing = nginx.url("/missing");
+    let why = complaint(&[&missing]);
+    assert!(why.contains("the server's response was 404 with") && why.contains("not 200"), "{why}");
+    let expected = report(&[&missing, "--expect-status", "404", "--rate", "500"]);
+    assert_eq!(errors(&expected, "wrong"), (0, 0), "{}", expected["report"]["errors"]);
+
+    let why = complaint(&[&nginx.url("/kib"), "--response", "1000B"]);
+    assert!(why.contains("200 with 1024 bytes of content, not 200 with 1000 bytes"), "{why}");
+    let known = report(&[&nginx.url("/kib"), "--response", "1KiB", "--rate", "500"]);
+    assert_eq!(errors(&known, "wrong"), (0, 0));
+    // Two paths in turn, of which each has a length of its own.
+    let target = format!("127.0.0.1:{}", nginx.port);
+    let of_http = ["--target", &target, "--service", "http", "--path", "/kib", "--path", "/two", "--rate", "500"];
+    assert_eq!(errors(&report(&of_http), "wrong"), (0, 0));
+    let why = complaint(&[&of_http[..], &["--response", "1KiB"]].concat());
+    assert!(why.contains("connection 2 of 5") && why.contains("wrong"), "{why}");
+
+    let traced = nginx.url("/traced");
+    assert!(complaint(&[&traced]).contains("403"));
+    let header = report(&[&traced, "--header", "X-Trace: 1", "--header", "Accept: */*", "--rate", "500"]);
+    assert_eq!(errors(&header, "wrong"), (0, 0));
+}
+
+#[test]
+fn what_changes_its_length_is_wrong() {
+    let nginx = Nginx::start(1_000_000);
+    let file = nginx.folder.path().join("content/two");
+    let url = nginx.url("/two");
+    let other = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(600));
+        std::fs::write(file, "longer").unwrap();
+    });
+    let arguments =
+        ["--rate", "500", "--connections", "5", "--ramp", "0", "--hold", "0", "--measure", "1200ms", "--json"];
+    let output = muxbench().args(["load", &url]).args(arguments).output().unwrap();
+    other.join().unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let (total, wrong) = errors(&report, "wrong");
+    assert!(wrong > 0 && wrong == total, "{}", report["report"]["errors"]);
+    assert_eq!(report["report"]["completed"], report["report"]["planned"], "they end no connection");
+}
+
+#[test]
+fn what_is_no_url_to_load_is_refused() {
+    for (arguments, why) in [
+        (&["https://127.0.0.1/"][..], "no TLS is spoken here"),
+        (&["127.0.0.1:80"], "not a URL"),
+        (&["http://127.0.0.1:1/", "--header", "no header"], "is no header"),
+        (&["http://127.0.0.1:1/", "--header", "Connection: close"], "leave line ends"),
+        (&["http://127.0.0.1:1/", "--target", "127.0.0.1:1"], "cannot be used with"),
+        (&["http://127.0.0.1:1/", "--request", "1B"], "leave it out"),
+        (&["--target", "127.0.0.1:1", "--path", "/"], "add --service http"),
+        (&["http://127.0.0.1:1/"], "is the server running there?"),
+    ] {
+        let said = complaint(arguments);
+        assert!(said.contains(why), "{arguments:?}: {said}");
+    }
+}

@@ -1,0 +1,151 @@
+// Opens a report's page in a browser without a network, uses it, and says what is wrong with it; nothing, if nothing is.
+// Arguments: the folder with the packages, the page's file, and one for screenshots (a folder, or nothing).
+import { createRequire } from "node:module";
+import { pathToFileURL } from "node:url";
+import { readFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+
+const [packages, file, pictures] = process.argv.slice(2).map((path) => resolve(path));
+const require = createRequire(join(packages, "package.json"));
+const { chromium } = require("playwright-core");
+const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
+const address = pathToFileURL(file).href;
+
+const wrong = [];
+const check = (holds, what) => {
+  if (!holds) wrong.push(what);
+};
+
+const flags = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
+const browser = await chromium.launch({ executablePath: process.env.CHROMIUM || "/usr/bin/chromium", args: flags });
+
+// A page that is watched for errors, and for whatever it asks of others.
+async function open(view, hash = "") {
+  const context = await browser.newContext({ offline: true, acceptDownloads: true, ...view });
+  const page = await context.newPage();
+  const name = `${view.colorScheme} ${view.viewport.width}`;
+  page.on("console", (message) => check(!["error", "warning"].includes(message.type()), `${name}: console: ${message.text()}`));
+  page.on("pageerror", (error) => check(false, `${name}: ${error.message}`));
+  await context.route("**/*", (route) => {
+    const asked = route.request().url();
+    const isOurs = asked.split("#")[0] === address || asked.startsWith("data:") || asked.startsWith("blob:");
+    check(isOurs, `${name}: it asked for ${asked}`);
+    return isOurs ? route.continue() : route.abort();
+  });
+  await page.goto(address + hash);
+  return page;
+}
+
+// Every chart comes to the screen, and is drawn then.
+async function drawAll(page) {
+  for (const plot of await page.locator(".plot").all()) {
+    await plot.scrollIntoViewIfNeeded();
+    await plot.locator(".main-svg").first().waitFor({ state: "attached", timeout: 20000 });
+  }
+}
+
+// Charts, each with its traces that have points or a line.
+const drawn = (page) => page.$$eval(".plot", (plots) => plots.map((plot) => {
+  const shown = [...plot.querySelectorAll(".scatterlayer .trace")];
+  const hasMarks = (trace) => trace.querySelector(".points path, .lines path") !== null;
+  return { label: plot.getAttribute("aria-label"), traces: shown.filter(hasMarks).length };
+}));
+
+async function fits(page, name) {
+  const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+  check(wide <= 0, `${name}: it is ${wide} pixels wider than the screen`);
+}
+
+const light = { colorScheme: "light", viewport: { width: 1280, height: 900 } };
+const page = await open(light);
+const ready = await page.evaluate(() => performance.getEntriesByType("navigation")[0].domComplete);
+console.log(`interactive after ${Math.round(ready)} ms`);
+check((await page.locator("h1").innerText()).length > 10, "there is no verdict");
+
+await drawAll(page);
+const charts = await drawn(page);
+check(charts.length >= 10, `only ${charts.length} charts`);
+charts.forEach(({ label, traces }) => {
+  check(traces > 0, `nothing is drawn: ${label}`);
+  check(label.length > 10, `a chart has no description: ${label}`);
+});
+console.log(`${charts.length} charts, ${charts.reduce((sum, it) => sum + it.traces, 0)} traces`);
+
+// Values under the pointer.
+const plot = page.locator("#figure-service-time .plot").first();
+await plot.scrollIntoViewIfNeeded();
+const mark = plot.locator(".scatterlayer .points path").first();
+const box = await mark.boundingBox();
+await page.mouse.move(box.x + box.width / 2, box.y + box.height / 2);
+const hover = plot.locator(".hoverlayer .hovertext");
+await hover.first().waitFor({ timeout: 10000 }).catch(() => {});
+const said = (await hover.allInnerTexts().catch(() => [])).join(" ") || (await hover.allTextContents()).join(" ");
+for (const word of ["p1 ", "p50 ", "p99 ", "connections"]) check(said.includes(word), `hover does not say ${word}: "${said}"`);
+
+// The keyboard alone gets to the switches, past the link that skips to the result, and turns one off in every chart.
+await page.evaluate(() => { scrollTo(0, 0); document.activeElement.blur(); });
+await page.keyboard.press("Tab");
+check(await page.evaluate(() => document.activeElement.className === "skip"), "the first stop is not the link to the result");
+let stops = 0;
+while (stops < 60 && !(await page.evaluate(() => document.activeElement.matches("#shown input")))) {
+  await page.keyboard.press("Tab");
+  stops += 1;
+}
+check(stops < 60, "the keyboard does not reach the switches");
+await page.keyboard.press("Space");
+const first = page.locator("#shown input").first();
+check(!(await first.isChecked()), "the space bar does not turn a switch off");
+const name = (await page.locator("#shown label").first().innerText()).trim();
+check((await page.evaluate(() => decodeURIComponent(location.hash))) === `#off=${name}`, `the address does not say that ${name} is off`);
+await drawAll(page);
+const without = await drawn(page);
+without.forEach(({ label, traces }, at) => check(traces < charts[at].traces, `${name} is still drawn: ${label}`));
+await first.check();
+await drawAll(page);
+const again = await drawn(page);
+again.forEach(({ label, traces }, at) => check(traces === charts[at].traces, `${name} does not come back: ${label}`));
+
+// An address that says what is off.
+const shared = await open(light, `#off=${encodeURIComponent(name)}`);
+check(!(await shared.locator("#shown input").first().isChecked()), "the page does not do as its address says");
+await shared.context().close();
+
+// Numbers as files.
+for (const [kind, has] of [["csv", "service_p50_ns"], ["json", "\"trials\""]]) {
+  const saved = page.waitForEvent("download", { timeout: 20000 });
+  await page.locator(`[data-save=${kind}]`).click();
+  const download = await saved;
+  check(download.suggestedFilename().endsWith(`.${kind}`), `${kind} is saved as ${download.suggestedFilename()}`);
+  check(readFileSync(await download.path(), "utf8").includes(has), `what is saved as ${kind} has no ${has}`);
+}
+
+// On paper every chart is there, whether it has been on the screen or not.
+const paper = await open(light);
+await paper.emulateMedia({ media: "print" });
+await paper.waitForFunction(() => document.querySelectorAll(".plot .main-svg").length > 0);
+(await drawn(paper)).forEach(({ label, traces }) => check(traces > 0, `it is not on paper: ${label}`));
+const widest = await paper.$$eval(".plot .main-svg", (drawings) => Math.max(...drawings.map((it) => it.getBoundingClientRect().width)));
+check(widest > 200 && widest <= 345, `charts on paper are ${widest} pixels wide: two do not go beside each other on A4`);
+if (pictures) await paper.pdf({ path: join(pictures, "page.pdf"), format: "A4" });
+await paper.context().close();
+
+// Each way to look at it is within the screen, and accessible.
+const narrow = { width: 390, height: 844 };
+const views = [light, { ...light, colorScheme: "dark" }, { ...light, viewport: narrow }, { colorScheme: "dark", viewport: narrow }];
+for (const view of views) {
+  const name = `${view.colorScheme} ${view.viewport.width}`;
+  const page = await open(view);
+  await drawAll(page);
+  await fits(page, name);
+  await page.evaluate(axe);
+  const { violations, passes } = await page.evaluate(() => axe.run(document, { resultTypes: ["violations"] }));
+  violations.forEach((it) => check(false, `${name}: ${it.id}: ${it.help}: ${it.nodes.slice(0, 3).map((node) => node.html.slice(0, 200)).join(" | ")}`));
+  check(passes.length > 10, `${name}: only ${passes.length} rules of accessibility were looked at`);
+  if (pictures) await page.screenshot({ path: join(pictures, `${name.replace(" ", "-")}.png`), fullPage: true });
+  await page.context().close();
+}
+
+await browser.close();
+wrong.forEach((what) => console.log(`WRONG ${what}`));
+console.log(wrong.length ? `${wrong.length} wrong` : "all well");
+process.exit(wrong.length ? 1 : 0);

@@ -1,0 +1,236 @@
+//! Series of rates and searches for one, driven as a user would. A server that computes for each request has a capacity
+//! below what that time makes, on any machine.
+
+mod common;
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::process::{Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use common::{eventually, muxbench};
+use rustix::process::{Pid, Signal};
+use serde_json::Value;
+
+/// A small server that computes 2 ms for each request: it can answer at most 500 a second.
+const SMALL: &[&str] = &[
+    "--connections",
+    "10",
+    "--request",
+    "1B",
+    "--response",
+    "100B",
+    "--work",
+    "cpu=2ms",
+    "--ramp",
+    "0",
+    "--hold",
+    "50ms",
+    "--drain",
+    "300ms",
+    "--quiet",
+];
+
+const AUTOBENCH: &str =
+    "dem_req_rate,req_rate,con_rate,min_rep_rate,avg_rep_rate,max_rep_rate,stddev_rep_rate,resp_time,net_io,errors";
+
+/// Tests take turns: each keeps a CPU or two busy.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Runs in `folder`, to an end with one of `codes`; panics with everything it said unless it does.
+fn run(folder: &Path, arguments: &[&str], codes: &[i32]) -> Output {
+    let output = muxbench().args(arguments).current_dir(folder).output().unwrap();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.code().is_some_and(|code| codes.contains(&code)), "{arguments:?}\n{out}\n{err}");
+    output
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(&output.stdout)))
+}
+
+#[test]
+fn a_sweep_stops_past_saturation_and_writes_autobench_s_columns() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let sweep = ["sweep", "--arch", "epoll", "--rate", "100,2k..6k+1k", "--measure", "300ms", "--output", "here"];
+    let files = ["--csv", "steps.csv", "--tsv", "steps.tsv"];
+    let out = text(&run(folder.path(), &[&sweep[..], &files, SMALL].concat(), &[0, 3]).stdout);
+    // Every rate from the second on is past what it can do, wherever a busy machine puts the first.
+    let words = out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("not run, for the steps before were past saturation"), "{out}");
+    assert!(out.contains("p99 of the response time") && out.contains("dem_req_rate"), "{out}");
+
+    let csv = std::fs::read_to_string(folder.path().join("steps.csv")).unwrap();
+    let heading = csv.lines().next().unwrap();
+    let classes = "errors_timeout,errors_refused,errors_reset,errors_no_descriptors,errors_no_addresses,errors_short,\
+                   errors_wrong,errors_miss,errors_rejected,errors_other";
+    let after = "resp_time_p50,resp_time_p99,verdict";
+    assert_eq!(heading, format!("architecture,connections,active,{AUTOBENCH},{after},{classes}"));
+    let rows: Vec<HashMap<&str, &str>> =
+        csv.lines().skip(1).map(|line| heading.split(',').zip(line.split(',')).collect()).collect();
+    let of = |column: &str| rows.iter().map(|row| row[column]).collect::<Vec<_>>();
+    assert_eq!(of("dem_req_rate"), ["100", "2000", "3000", "4000", "5000", "6000"]);
+    let run_count = rows.iter().filter(|row| row["verdict"] != "not run").count();
+    assert!((2..=3).contains(&run_count), "{csv}");
+    for (at, row) in rows.iter().enumerate() {
+        assert_eq!((row["architecture"], row["connections"]), ("epoll", "10"));
+        assert_eq!(row["avg_rep_rate"].is_empty(), at >= run_count, "{csv}");
+    }
+    for row in &rows[..run_count] {
+        let number = |column: &str| row[column].parse::<f64>().unwrap();
+        assert!(number("avg_rep_rate") <= 500.0 && number("con_rate") == 0.0, "{csv}");
+        assert!(
+            number("min_rep_rate") <= number("avg_rep_rate") && number("avg_rep_rate") <= number("max_rep_rate"),
+            "{csv}"
+        );
+        assert!(number("resp_time") >= 2.0, "in ms, of which computing is two: {csv}");
+    }
+
+    let tsv = std::fs::read_to_string(folder.path().join("steps.tsv")).unwrap();
+    assert_eq!(tsv.lines().next().unwrap().replace('\t', ","), AUTOBENCH, "of one architecture, its ten columns");
+    assert_eq!(tsv.lines().count(), 7);
+
+    // The store alone gives it again, and a finished run's rows are written again.
+    let again = text(&run(folder.path(), &["report", "here"], &[0]).stdout);
+    assert!(out.starts_with(&again), "{out}\n{again}");
+    let whole = json(&run(folder.path(), &["report", "here", "--json"], &[0]));
+    assert_eq!(whole["sweep"]["curves"][0]["steps"].as_array().unwrap().len(), 6);
+    run(folder.path(), &["sweep", "--resume", "here", "--csv", "again.csv", "--quiet"], &[0, 3]);
+    assert_eq!(std::fs::read_to_string(folder.path().join("again.csv")).unwrap(), csv);
+}
+
+#[test]
+fn architectures_of_a_sweep_take_turns_and_share_a_row_of_tsv() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let sweep = ["sweep", "--arch", "epoll,mt", "--rate", "50..100+50", "--repeats", "2", "--measure", "400ms"];
+    let more = ["--past", "never", "--tsv", "steps.tsv", "--json"];
+    let whole = json(&run(folder.path(), &[&sweep[..], &more, SMALL].concat(), &[0, 3]));
+    let trials = whole["run"]["trials"].as_array().unwrap();
+    let keys: Vec<(f64, u64)> = trials
+        .iter()
+        .map(|trial| (trial["workload"]["rate_per_s"].as_f64().unwrap(), trial["repeat"].as_u64().unwrap()))
+        .collect();
+    assert_eq!(keys, [(50.0, 0), (50.0, 0), (50.0, 1), (50.0, 1), (100.0, 0), (100.0, 0), (100.0, 1), (100.0, 1)]);
+    let columns = AUTOBENCH.split(',').skip(1);
+    let of = |architecture: &'static str| columns.clone().map(move |column| format!("{column}_{architecture}"));
+    let heading = ["dem_req_rate".to_owned()].into_iter().chain(of("epoll")).chain(of("mt")).collect::<Vec<_>>();
+    let tsv = std::fs::read_to_string(folder.path().join("steps.tsv")).unwrap();
+    assert_eq!(tsv.lines().next().unwrap().split('\t').collect::<Vec<_>>(), heading);
+    assert_eq!(tsv.lines().count(), 3);
+}
+
+#[test]
+fn a_capacity_is_found_below_what_computing_allows() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let capacity = ["capacity", "--p50", "20ms", "--arch", "epoll", "--from", "400", "--measure", "200ms"];
+    let limits = ["--precision", "30%", "--time-max", "15s", "--output", "here"];
+    let out = text(&run(folder.path(), &[&capacity[..], &limits, SMALL].concat(), &[0, 3]).stdout);
+    assert!(out.contains("Highest rate with p50 <= 20ms: 10 connections"), "{out}");
+    let again = text(&run(folder.path(), &["report", "here"], &[0]).stdout);
+    assert!(out.starts_with(&again), "{out}\n{again}");
+    let whole = json(&run(folder.path(), &["report", "here", "--json"], &[0]));
+    let row = &whole["capacity"]["rows"][0];
+    let trials = whole["trials"].as_array().unwrap();
+    let probes: u64 = row["probes"].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum();
+    assert_eq!(probes, trials.len() as u64);
+    // On any machine no probe beyond 500 requests/s meets the limit, nor does the search think so.
+    if let Some(answer) = row["answer"].get("server") {
+        let high = answer["interval"]["high"].as_f64().unwrap();
+        let rate = answer["rate_per_s"].as_f64().unwrap();
+        assert!(0.0 < rate && rate <= high && high < 550.0, "{row}");
+    } else if let Some(least) = row["answer"].get("at-least") {
+        assert!(least["rate_per_s"].as_f64().unwrap() <= 500.0, "{row}");
+    } else {
+        assert_eq!(row["probes"]["met"], 0, "a machine too busy for anything: {row}");
+    }
+    let rates: Vec<f64> = trials.iter().map(|it| it["trial"]["workload"]["rate_per_s"].as_f64().unwrap()).collect();
+    assert!(rates[0] == 400.0 && rates.iter().all(|rate| *rate <= 800.0), "nothing met 800: {rates:?}");
+}
+
+#[test]
+fn a_highest_rate_that_meets_the_limit_is_told_as_the_least_that_the_server_can() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let capacity = ["capacity", "--p50", "10s", "--arch", "epoll", "--from", "50", "--to", "50", "--measure", "400ms"];
+    let whole = json(&run(folder.path(), &[&capacity[..], &["--time-max", "60s", "--json"], SMALL].concat(), &[0, 3]));
+    let row = &whole["capacity"]["rows"][0];
+    // Only on a machine that is too busy for 50 requests a second does it end otherwise.
+    match row["ended"].as_str().unwrap() {
+        "all-met" => assert_eq!(row["answer"]["at-least"]["rate_per_s"], 50.0, "{row}"),
+        other => assert_ne!(other, "precise", "{row}"),
+    }
+}
+
+#[test]
+fn sweeps_and_searches_that_are_stopped_keep_what_they_finished_and_are_resumed() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let sweep = ["sweep", "--arch", "epoll,mt", "--rate", "60..100+20", "--past", "never", "--measure", "400ms"];
+    let capacity = ["capacity", "--p50", "1us", "--arch", "epoll,mt", "--from", "100", "--measure", "200ms"];
+    for (name, arguments) in [("sweep", &sweep[..]), ("capacity", &capacity[..])] {
+        let mut child = muxbench()
+            .args([arguments, &["--output", name], SMALL].concat())
+            .current_dir(folder.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let long = folder.path().join(name);
+        eventually("two trials are finished", || lab::store::read(&long).is_ok_and(|run| run.records.len() >= 2));
+        rustix::process::kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(130), "{name}");
+        let before = lab::store::read(&long).unwrap().records;
+        // Whichever command resumes it.
+        run(folder.path(), &["run", "--resume", name, "--quiet"], &[0, 3]);
+        let after = lab::store::read(&long).unwrap();
+        let started = |records: &[lab::record::TrialRecord]| -> HashMap<u32, String> {
+            records.iter().map(|record| (record.trial.index, record.started_at.clone())).collect()
+        };
+        let (of_before, of_after) = (started(&before), started(&after.records));
+        assert!(of_before.iter().all(|(index, at)| of_after.get(index) == Some(at)), "{name}: what was finished stays");
+        assert!(of_after.len() > of_before.len(), "{name}");
+        if name == "sweep" {
+            assert_eq!(of_after.len(), 6);
+        } else {
+            // No machine answers in a microsecond: both searches go down to the lowest rate, each twice at every rate.
+            let out = text(&run(folder.path(), &["report", name], &[0]).stdout);
+            assert_eq!(out.matches("no rate meets it").count(), 2, "{out}");
+        }
+    }
+}
+
+#[test]
+fn mistakes_are_told_before_anything_starts() {
+    let folder = tempfile::tempdir().unwrap();
+    let told: &[(&[&str], i32, &str)] = &[
+        (&["sweep"], 2, "--rate"),
+        (&["sweep", "--rate", "1..5"], 2, "write it like 10000..45000+5000"),
+        (&["sweep", "--rate", "100,100"], 1, "appears twice"),
+        (&["sweep", "--rate", "100", "--past", "0"], 2, "write 2, or never"),
+        (&["sweep", "--rate", "100", "--csv", "absent/x.csv"], 1, "absent/x.csv: no file can be written there"),
+        (&["sweep", "--rate", "100", "--schedule", "closed"], 1, "a closed loop has none"),
+        (&["capacity"], 2, "a capacity needs a limit, as in --p99 1ms"),
+        (&["capacity", "--p99", "1"], 2, "write it like 30s"),
+        (&["capacity", "--p99", "1ms", "--precision", "60%"], 1, "write a share from 0.5% to 50%"),
+        (&["capacity", "--p99", "1ms", "--from", "1"], 1, "so few requests say nothing"),
+        (&["capacity", "--p99.9", "1ms", "--to", "10"], 1, "no rate beyond 10 is tried"),
+        (&["capacity", "--p99", "1ms", "--schedule", "closed"], 1, "has no rate to search for"),
+        (&["capacity", "--p99", "1ms", "--explain"], 2, "each probe has its own"),
+    ];
+    for (arguments, code, words) in told {
+        let error = text(&run(folder.path(), arguments, &[*code]).stderr);
+        assert!(error.contains(words), "{arguments:?}: {error}");
+    }
+    assert!(!folder.path().join("results").exists(), "nothing was started");
+}

@@ -1,0 +1,316 @@
+//! The highest rate at which each architecture meets the limits of a search, side by side.
+
+use lab::capacity::{Answer, Ended, Probe, Pursuit, Question, pursuits};
+use lab::course::{Course, Finding};
+use lab::record::{Run, Workload};
+use serde::Serialize;
+use stats::{Histogram, Interval};
+
+use crate::format;
+use crate::summary::title;
+use crate::table::{self, Column};
+use crate::terminal::{host, wrap};
+
+/// What the searches of a run found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Capacities {
+    /// What was asked.
+    pub question: Question,
+    /// One for each architecture and traffic, the highest first.
+    pub rows: Vec<Row>,
+}
+
+/// What one search found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// The architecture.
+    pub architecture: String,
+    /// The traffic, without its rate.
+    pub workload: Workload,
+    /// The highest rate, and what bounds it; `None` if nothing is known.
+    pub answer: Option<Answer>,
+    /// The quantiles that are limited, in nanoseconds, in the order of the limits: of the probes in the interval that met them,
+    /// or else of the nearest below; `None` if none did.
+    pub there_ns: Vec<Option<u64>>,
+    /// Probes by what they said.
+    pub probes: Probes,
+    /// Why the search ended; `None` if it was stopped.
+    pub ended: Option<Ended>,
+    /// Why it could not be run.
+    pub impossible: Vec<String>,
+    /// What the last trial that came to nothing said.
+    pub failure: Option<String>,
+}
+
+/// Probes by what they said.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Probes {
+    met: usize,
+    unmet: usize,
+    unmet_by_the_client: usize,
+    spoilt: usize,
+    failed: usize,
+}
+
+impl Probes {
+    fn of(pursuit: &Pursuit<'_>) -> Self {
+        let count = |what: Probe| pursuit.probes.iter().filter(|(_, probe)| *probe == what).count();
+        Self {
+            met: count(Probe::Met),
+            unmet: count(Probe::Unmet),
+            unmet_by_the_client: count(Probe::UnmetByTheClient),
+            spoilt: count(Probe::Spoilt),
+            failed: count(Probe::Failed),
+        }
+    }
+
+    fn total(&self) -> usize {
+        self.met + self.unmet + self.unmet_by_the_client + self.spoilt + self.failed
+    }
+}
+
+impl Capacities {
+    /// Of a run that searches; `None` if it does not.
+    pub fn of(run: &Run) -> Option<Self> {
+        let Course::Capacity(question) = &run.header.course else { return None };
+        let findings: Vec<Finding> = run.records.iter().map(|record| Finding::of(record, &run.header.course)).collect();
+        let mut rows: Vec<Row> =
+            pursuits(&run.header, question, &findings).iter().map(|pursuit| row(run, question, pursuit)).collect();
+        rows.sort_by(|a, b| rate(b).total_cmp(&rate(a)).then_with(|| a.architecture.cmp(&b.architecture)));
+        Some(Self { question: question.clone(), rows })
+    }
+
+    fn workloads(&self) -> Vec<&Workload> {
+        let mut workloads: Vec<&Workload> = Vec::new();
+        for row in &self.rows {
+            if !workloads.contains(&&row.workload) {
+                workloads.push(&row.workload);
+            }
+        }
+        workloads.sort_by(|a, b| crate::summary::order(a, b));
+        workloads
+    }
+}
+
+/// By which rows are ordered: what is known for sure, at least.
+fn rate(row: &Row) -> f64 {
+    match row.answer {
+        Some(Answer::Server { rate_per_s, .. } | Answer::AtLeast { rate_per_s, .. }) => rate_per_s,
+        None => 0.0,
+    }
+}
+
+fn row(run: &Run, question: &Question, pursuit: &Pursuit<'_>) -> Row {
+    let first = pursuit.first;
+    let searches = run.header.trials.len() as u32;
+    let records = || run.records.iter().filter(|record| record.trial.index % searches == first.index);
+    let answer = pursuit.answer();
+    let interval = match answer {
+        Some(Answer::Server { interval, .. }) => interval,
+        Some(Answer::AtLeast { rate_per_s, .. }) => Interval { low: rate_per_s, high: rate_per_s },
+        None => Interval { low: f64::INFINITY, high: 0.0 },
+    };
+    let met = || {
+        let met = records().filter(|record| question.probe(record) == Probe::Met);
+        met.filter_map(|record| Some((record.trial.workload.rate_per_s?, &record.load.as_ref()?.response.histogram)))
+    };
+    let mut histogram = Histogram::new();
+    for (_, response) in met().filter(|(rate, _)| interval.low <= *rate && *rate <= interval.high) {
+        histogram.merge(response);
+    }
+    if histogram.count() == 0 {
+        let below = met().filter(|(rate, _)| *rate <= interval.high);
+        below.max_by(|a, b| a.0.total_cmp(&b.0)).iter().for_each(|(_, response)| histogram.merge(response));
+    }
+    let mut failed = records().filter(|record| record.load.is_none());
+    Row {
+        architecture: first.architecture.to_string(),
+        workload: Workload { rate_per_s: None, ..first.workload.clone() },
+        answer,
+        there_ns: question
+            .limits
+            .iter()
+            .map(|limit| (histogram.count() > 0).then(|| histogram.quantile(limit.quantile)))
+            .collect(),
+        probes: Probes::of(pursuit),
+        ended: pursuit.ended,
+        impossible: first.impossible.clone(),
+        failure: failed.next_back().map(|record| record.verdict.reason.clone()),
+    }
+}
+
+/// A row as it is shown: its limited quantiles in words, too.
+struct Shown {
+    row: Row,
+    there: String,
+}
+
+/// In order from left to right.
+const COLUMNS: &[Column<Shown>] = &[
+    Column { heading: "architecture", rank: 0, text: |it| it.row.architecture.clone() },
+    Column { heading: "requests/s", rank: 0, text: |it| most(&it.row) },
+    Column { heading: "95 % interval", rank: 0, text: |it| interval(&it.row) },
+    Column { heading: "there", rank: 1, text: |it| it.there.clone() },
+    Column { heading: "probes", rank: 2, text: |it| it.row.probes.total().to_string() },
+    Column { heading: "met", rank: 3, text: |it| it.row.probes.met.to_string() },
+    Column { heading: "spoilt, failed", rank: 4, text: |it| (it.row.probes.spoilt + it.row.probes.failed).to_string() },
+    Column { heading: "ended", rank: 0, text: |it| ended(&it.row).to_owned() },
+];
+
+fn most(row: &Row) -> String {
+    match row.answer {
+        Some(Answer::Server { rate_per_s, .. }) => format::digits(rate_per_s),
+        Some(Answer::AtLeast { rate_per_s, .. }) => format!(">= {}", format::digits(rate_per_s)),
+        None => "-".into(),
+    }
+}
+
+fn interval(row: &Row) -> String {
+    match row.answer {
+        Some(Answer::Server { interval, .. }) => {
+            format!("{} - {}", format::digits(interval.low), format::digits(interval.high))
+        }
+        _ => "-".into(),
+    }
+}
+
+fn there(question: &Question, row: &Row) -> String {
+    let quantile = |(limit, ns): (&lab::capacity::Limit, &Option<u64>)| {
+        ns.map(|ns| format!("{} {}", limit.name(), format::time(ns as f64)))
+    };
+    let known: Vec<String> = question.limits.iter().zip(&row.there_ns).filter_map(quantile).collect();
+    if known.is_empty() { "-".into() } else { known.join(", ") }
+}
+
+/// Why a search ended, in words.
+fn ended(row: &Row) -> &'static str {
+    let client = matches!(row.answer, Some(Answer::AtLeast { client: true, .. }));
+    match row.ended {
+        _ if client => "the client's limit",
+        Some(Ended::Precise) => "precise",
+        Some(Ended::Time) => "time over",
+        Some(Ended::AllMet) => "highest rate tried",
+        Some(Ended::NoneMet) => "no rate meets it",
+        Some(Ended::Failed) => "failed",
+        Some(Ended::Impossible) => "impossible here",
+        None => "stopped",
+    }
+}
+
+/// The searches side by side, at most `width` columns wide where that is possible.
+pub fn render(run: &Run, capacities: &Capacities, width: usize) -> String {
+    let mut text = String::new();
+    let mut line = |line: &str| {
+        text.push_str(line);
+        text.push('\n');
+    };
+    let question = &capacities.question;
+    let limits = question.limits.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    for workload in capacities.workloads() {
+        line(&wrap(&format!("Highest rate with {limits}: {}", title(workload)), width));
+        let rows: Vec<&Row> = capacities.rows.iter().filter(|row| row.workload == *workload).collect();
+        let shown = rows.iter().map(|&row| Shown { there: there(question, row), row: row.clone() });
+        let shown: Vec<Shown> = shown.collect();
+        let (table, dropped) = table::of(COLUMNS, &shown, width);
+        line(&table);
+        if !dropped.is_empty() {
+            line(&wrap(&format!("(too narrow for: {}; see --json)", dropped.join(", ")), width));
+        }
+        for row in &rows {
+            for reason in row.impossible.iter().chain(&row.failure) {
+                line(&wrap(&format!("{}: {reason}", row.architecture), width));
+            }
+            if let Some(advice) = advice(row) {
+                line(&wrap(&format!("{}: {advice}", row.architecture), width));
+            }
+        }
+        line(&wrap(&sentence(&rows), width));
+        line("");
+    }
+    line(&wrap(
+        "Response time runs from when a request was due to the last byte of its response, so that a wait for others is in it. \
+         The rate is that at which a trial of this length meets the limit half the time; the interval holds it with a \
+         probability of 95 %.",
+        width,
+    ));
+    line(&wrap(&host(run), width));
+    text
+}
+
+/// What to do where the server's capacity was not found.
+fn advice(row: &Row) -> Option<&'static str> {
+    match (row.answer, row.ended) {
+        (Some(Answer::AtLeast { client: true, .. }), _) => {
+            Some("the client could not keep up beyond this; give it more CPUs (--client-cpus, --clients)")
+        }
+        (_, Some(Ended::AllMet)) => Some("the highest rate that was tried meets the limit; raise --to"),
+        (_, Some(Ended::NoneMet)) => Some("the lowest rate that can be tried does not meet the limit; raise the limit"),
+        (_, Some(Ended::Time)) => Some("the time was over; give it more (--time-max), or ask for less (--precision)"),
+        _ => None,
+    }
+}
+
+/// Which is highest, and whether that is sure.
+fn sentence(rows: &[&Row]) -> String {
+    let known: Vec<(&Row, f64, Interval)> = rows
+        .iter()
+        .filter_map(|row| match row.answer {
+            Some(Answer::Server { rate_per_s, interval }) => Some((*row, rate_per_s, interval)),
+            _ => None,
+        })
+        .collect();
+    let beyond: Vec<&str> = rows
+        .iter()
+        .filter(|row| matches!(row.answer, Some(Answer::AtLeast { .. })))
+        .map(|row| row.architecture.as_str())
+        .collect();
+    let unknown = match beyond.as_slice() {
+        [] => String::new(),
+        names => format!(
+            " Of {} it is only known what {} can do at least.",
+            names.join(", "),
+            if names.len() == 1 { "it" } else { "they" }
+        ),
+    };
+    let Some((best, rate, of_best)) = known.first() else {
+        return format!("No capacity was found.{unknown}");
+    };
+    let near: Vec<&str> =
+        known[1..].iter().filter(|it| it.2.high >= of_best.low).map(|it| it.0.architecture.as_str()).collect();
+    let rate = format::digits(*rate);
+    let highest = match (known.len(), near.as_slice()) {
+        (1, _) => format!("{}: {rate} requests/s.", best.architecture),
+        (_, []) => format!("{} has the highest capacity, {rate} requests/s.", best.architecture),
+        (_, near) => format!(
+            "{} has the highest capacity, {rate} requests/s, not told apart from {}.",
+            best.architecture,
+            near.join(", ")
+        ),
+    };
+    highest + &unknown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::made_up;
+
+    #[test]
+    fn searches_side_by_side() {
+        let run = made_up::capacity_run();
+        let capacities = Capacities::of(&run).unwrap();
+        for width in [140, 70] {
+            let text = render(&run, &capacities, width);
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
+            insta::assert_snapshot!(format!("capacity_{width}"), text);
+        }
+    }
+
+    #[test]
+    fn a_search_that_has_just_begun_says_so() {
+        let mut run = made_up::capacity_run();
+        run.records.clear();
+        let text = render(&run, &Capacities::of(&run).unwrap(), 100);
+        assert!(text.contains("stopped") && text.contains("No capacity was found."), "{text}");
+    }
+}

@@ -1,0 +1,316 @@
+//! What a figure shows, as plain data: the page's script draws it, and `still` does for files.
+
+use lab::record::VerdictKind;
+use serde::{Serialize, Serializer};
+
+use crate::format;
+
+/// A figure's panels, all of the same axes.
+#[derive(Clone, Debug, Serialize)]
+pub struct Chart {
+    /// What it shows, in words.
+    pub words: String,
+    /// How points are drawn.
+    pub shape: Shape,
+    /// The horizontal axis of every panel.
+    pub x: Axis,
+    /// The vertical one.
+    pub y: Axis,
+    /// Side by side.
+    pub panels: Vec<Panel>,
+}
+
+/// How points are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Shape {
+    /// Five percentiles each (kawai2008, Figure 7): a line from p1 to p99, a broad one from p25 to p75, a marker at p50.
+    Percentiles,
+    /// A marker each, with its interval where it has one.
+    Points,
+    /// A line and no markers.
+    Line,
+}
+
+/// One of the small multiples.
+#[derive(Clone, Debug, Serialize)]
+pub struct Panel {
+    /// What sets it apart from the others.
+    pub title: String,
+    /// A series for each architecture that has points here.
+    pub series: Vec<Series>,
+}
+
+/// What one architecture did.
+#[derive(Clone, Debug, Serialize)]
+pub struct Series {
+    /// Its place in the list of architectures, by which it has its colour, marker and dash.
+    pub architecture: usize,
+    /// What is told apart within an architecture; drawn fainter. Empty for the main one.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub of: &'static str,
+    /// By x.
+    pub points: Vec<Point>,
+}
+
+/// A point, in units of its axes.
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// Where.
+    pub x: f64,
+    /// How much.
+    pub y: f64,
+    /// p1, p25, p75, p99 of [`Shape::Percentiles`]; both ends of an interval of [`Shape::Points`], or nothing.
+    pub spread: Vec<f64>,
+    /// What may be believed of it.
+    pub verdict: VerdictKind,
+}
+
+impl Point {
+    /// One that may be believed and has no spread.
+    pub fn new(x: f64, y: f64) -> Self {
+        Self { x, y, spread: Vec::new(), verdict: VerdictKind::Valid }
+    }
+
+    fn is_valid(&self) -> bool {
+        self.verdict == VerdictKind::Valid
+    }
+}
+
+impl Serialize for Point {
+    /// As `[x, y]`, and where there is more to say `[x, y, spread, verdict]`: pages hold thousands.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (x, y) = (rounded(self.x), rounded(self.y));
+        if self.spread.is_empty() && self.is_valid() {
+            return (x, y).serialize(serializer);
+        }
+        let spread: Vec<f64> = self.spread.iter().copied().map(rounded).collect();
+        (x, y, spread, self.verdict).serialize(serializer)
+    }
+}
+
+/// To five significant digits: more than any screen shows.
+fn rounded(value: f64) -> f64 {
+    format!("{value:.4e}").parse().unwrap_or(value)
+}
+
+/// What the numbers of an axis are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Form {
+    /// Names, by their place.
+    Names,
+    /// Nanoseconds.
+    Time,
+    /// Bytes.
+    Bytes,
+    /// Shares of 1.
+    Share,
+    /// How many times as much.
+    Times,
+    /// A number, as of calls a request.
+    Number,
+    /// The negative decimal logarithm of the share that is not reached: 1 is 90 %, 2 is 99 %.
+    Nines,
+}
+
+impl Form {
+    /// A value in words.
+    pub fn text(self, value: f64) -> String {
+        match self {
+            Self::Time => format::time(value),
+            Self::Bytes => format::bytes(value),
+            Self::Share => format!("{} %", format::digits(100.0 * value)),
+            Self::Times => format!("{value:.2}x"),
+            Self::Number | Self::Names => format::digits(value),
+            Self::Nines => format::percent(1.0 - 10f64.powf(-value)),
+        }
+    }
+
+    /// As on an axis, where it is a round number.
+    fn tick(self, value: f64) -> String {
+        let exact = |value: f64| format!("{}", rounded(value));
+        match self {
+            _ if value == 0.0 && self != Self::Share => "0".into(),
+            Self::Time if value < 1e3 => format!("{} ns", exact(value)),
+            Self::Time if value < 1e6 => format!("{} µs", exact(value / 1e3)),
+            Self::Time if value < 1e9 => format!("{} ms", exact(value / 1e6)),
+            Self::Time => format!("{} s", exact(value / 1e9)),
+            Self::Bytes if value < 1024.0 => format!("{} B", exact(value)),
+            Self::Bytes if value < 1024.0 * 1024.0 => format!("{} KiB", exact(value / 1024.0)),
+            Self::Bytes => format!("{} MiB", exact(value / 1024.0 / 1024.0)),
+            Self::Share => format!("{} %", exact(100.0 * value)),
+            Self::Times => format!("{}x", exact(value)),
+            Self::Number | Self::Names if value >= 1e6 => format!("{}M", exact(value / 1e6)),
+            Self::Number | Self::Names if value >= 1e4 => format!("{}k", exact(value / 1e3)),
+            Self::Number | Self::Names => exact(value),
+            Self::Nines => self.text(value),
+        }
+    }
+}
+
+/// An axis, the same in every panel so that they can be compared.
+#[derive(Clone, Debug, Serialize)]
+pub struct Axis {
+    /// What is along it.
+    pub label: String,
+    /// What its numbers are.
+    pub form: Form,
+    /// Whether equal distances are equal ratios.
+    pub log: bool,
+    /// From where to where.
+    pub range: [f64; 2],
+    /// Where there is a label, and which.
+    pub ticks: Vec<(f64, String)>,
+}
+
+/// As many labels as a small panel has room for beside it, and below it.
+pub const TICKS_BESIDE: usize = 7;
+/// See [`TICKS_BESIDE`].
+pub const TICKS_BELOW: usize = 5;
+
+impl Axis {
+    /// Of names, side by side.
+    pub fn names(label: &str, names: &[String]) -> Self {
+        let ticks = names.iter().enumerate().map(|(at, name)| (at as f64, name.clone())).collect();
+        let range = [-0.5, names.len() as f64 - 0.5];
+        Self { label: label.into(), form: Form::Names, log: false, range, ticks }
+    }
+
+    /// Of ratios: from the least to the largest of `values`, which are positive, with so many labels at most.
+    pub fn log(label: &str, form: Form, ticks_max: usize, values: impl Iterator<Item = f64>) -> Self {
+        let (low, high) = ends(values.filter(|&value| value > 0.0), (1.0, 10.0));
+        // At least as much as a factor of 4, so that noise does not look like a difference.
+        let room = (2.0 / (high / low).sqrt()).max(1.12);
+        let range = [low / room, high * room];
+        let within = |value: &f64| (range[0]..=range[1]).contains(value);
+        let powers = |base: f64, steps: &'static [f64]| {
+            let (from, to) = (range[0].log(base).floor() as i32, range[1].log(base).ceil() as i32);
+            (from..=to).flat_map(move |power| steps.iter().map(move |step| step * base.powi(power)))
+        };
+        let ways: [Vec<f64>; 5] = match form {
+            Form::Bytes => [
+                powers(2.0, &[1.0]).filter(within).collect(),
+                powers(4.0, &[1.0]).filter(within).collect(),
+                powers(16.0, &[1.0]).filter(within).collect(),
+                powers(64.0, &[1.0]).filter(within).collect(),
+                powers(1024.0, &[1.0]).filter(within).collect(),
+            ],
+            _ => [
+                powers(10.0, &[1.0, 2.0, 3.0, 5.0, 7.0]).filter(within).collect(),
+                powers(10.0, &[1.0, 2.0, 5.0]).filter(within).collect(),
+                powers(10.0, &[1.0, 3.0]).filter(within).collect(),
+                powers(10.0, &[1.0]).filter(within).collect(),
+                powers(100.0, &[1.0]).filter(within).collect(),
+            ],
+        };
+        let fits = |way: &&Vec<f64>| way.len() <= ticks_max;
+        let ticks = ways.iter().find(fits).or(ways.last()).into_iter().flatten();
+        let ticks = ticks.map(|&value| (value, form.tick(rounded(value)))).collect();
+        Self { label: label.into(), form, log: true, range, ticks }
+    }
+
+    /// Of differences: from 0 to the largest of `values`.
+    pub fn linear(label: &str, form: Form, values: impl Iterator<Item = f64>) -> Self {
+        let (_, high) = ends(values, (0.0, 1.0));
+        let high = if high > 0.0 { high } else { 1.0 };
+        let power = 10f64.powf((high / 5.0).log10().floor());
+        let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * power);
+        let step = steps.into_iter().find(|step| high / step <= 5.0).unwrap_or(high);
+        let count = (high / step + 1e-9).floor() as usize;
+        let ticks = (0..=count).map(|at| at as f64 * step).map(|value| (value, form.tick(rounded(value)))).collect();
+        Self { label: label.into(), form, log: false, range: [0.0, high * 1.05], ticks }
+    }
+
+    /// Of shares of all requests, each step a nine more.
+    pub fn nines(label: &str, nines_max: f64) -> Self {
+        let shares = [(0.0, "0 %"), (0.5, "50 %"), (0.9, "90 %"), (0.99, "99 %"), (0.999, "99.9 %")];
+        let more = [(0.9999, "99.99 %"), (0.99999, "99.999 %")];
+        let place = |share: f64| nines(share);
+        let ticks = shares.into_iter().chain(more).map(|(share, text)| (place(share), text.to_owned()));
+        let ticks = ticks.filter(|(place, _)| *place <= nines_max + 1e-9).collect();
+        Self { label: label.into(), form: Form::Nines, log: false, range: [0.0, nines_max * 1.02], ticks }
+    }
+}
+
+/// How many nines a share has: 1 for 90 %.
+pub fn nines(share: f64) -> f64 {
+    -(1.0 - share).max(1e-12).log10()
+}
+
+fn ends(values: impl Iterator<Item = f64>, none: (f64, f64)) -> (f64, f64) {
+    values
+        .fold(None, |ends: Option<(f64, f64)>, it| {
+            let (low, high) = ends.unwrap_or((it, it));
+            Some((low.min(it), high.max(it)))
+        })
+        .unwrap_or(none)
+}
+
+impl Chart {
+    /// Where the architectures lie furthest apart, in words: the least and the most of what may be believed.
+    pub fn furthest_apart(&self, architectures: &[String]) -> String {
+        let mut furthest: Option<(f64, String)> = None;
+        for panel in &self.panels {
+            let points =
+                || panel.series.iter().flat_map(|series| series.points.iter().map(move |it| (series.architecture, it)));
+            for (at, (_, name)) in self.x.ticks.iter().enumerate() {
+                let here = points().filter(|(_, it)| it.is_valid() && it.x.round() == at as f64 && it.y > 0.0);
+                let here: Vec<(usize, f64)> = here.map(|(architecture, it)| (architecture, it.y)).collect();
+                let (Some(least), Some(most)) =
+                    (here.iter().min_by(|a, b| a.1.total_cmp(&b.1)), here.iter().max_by(|a, b| a.1.total_cmp(&b.1)))
+                else {
+                    continue;
+                };
+                let ratio = most.1 / least.1;
+                if least.0 == most.0 || furthest.as_ref().is_some_and(|(largest, _)| *largest >= ratio) {
+                    continue;
+                }
+                let place = if panel.title.is_empty() { String::new() } else { format!(", {}", panel.title) };
+                let value = |end: &(usize, f64)| format!("{} {}", architectures[end.0], self.y.form.text(end.1));
+                let text =
+                    format!("Furthest apart at {name} {}{place}: {} and {}.", self.x.label, value(least), value(most));
+                furthest = Some((ratio, text));
+            }
+        }
+        furthest.map_or_else(String::new, |(_, text)| text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(axis: &Axis) -> Vec<&str> {
+        axis.ticks.iter().map(|(_, label)| label.as_str()).collect()
+    }
+
+    #[test]
+    fn ticks_are_round_few_and_within_the_axis() {
+        let time = |values: [f64; 2]| Axis::log("time", Form::Time, TICKS_BESIDE, values.into_iter());
+        assert_eq!(labels(&time([34_000.0, 319_000.0])), ["50 µs", "70 µs", "100 µs", "200 µs", "300 µs"]);
+        assert_eq!(labels(&time([900.0, 2e9])), ["1 µs", "10 µs", "100 µs", "1 ms", "10 ms", "100 ms", "1 s"]);
+        let bytes = Axis::log("memory", Form::Bytes, TICKS_BESIDE, [70.0, 140_000.0].into_iter());
+        assert_eq!(labels(&bytes), ["256 B", "4 KiB", "64 KiB"]);
+        assert_eq!(
+            labels(&Axis::linear("share", Form::Share, [1.0].into_iter())),
+            ["0 %", "20 %", "40 %", "60 %", "80 %", "100 %"]
+        );
+        assert_eq!(labels(&Axis::nines("share", 3.0)), ["0 %", "50 %", "90 %", "99 %", "99.9 %"]);
+        for low in [1.0, 17.0, 4e6] {
+            for span in [1.0, 1.01, 3.0, 70.0, 1e5, 1e9] {
+                let axis = time([low, low * span]);
+                assert!((1..=TICKS_BESIDE).contains(&axis.ticks.len()), "{low} {span}: {axis:?}");
+                assert!(axis.ticks.iter().all(|(at, _)| (axis.range[0]..=axis.range[1]).contains(at)), "{axis:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_point_is_as_short_as_it_can_be() {
+        let text = |point: &Point| serde_json::to_string(point).unwrap();
+        assert_eq!(text(&Point::new(1.0, 123_456.0)), "[1.0,123460.0]");
+        let spread = Point { spread: vec![1.0, 2.0], verdict: VerdictKind::Saturated, ..Point::new(0.0, 1.0) };
+        assert_eq!(text(&spread), r#"[0.0,1.0,[1.0,2.0],"saturated"]"#);
+    }
+}

@@ -1,0 +1,16 @@
+//! Times by the kernel's timestamps.
+
+use crate::html::chart::{Chart, Form, Shape};
+use crate::html::material::{Along, Material, Value, Vertical, percentiles};
+
+const VALUES: [(&str, Value); 3] = [
+    ("t2k − t2", |_, row| percentiles(row.kernel.as_ref().map(|kernel| kernel.to_driver))),
+    ("t3 − t3k", |_, row| percentiles(row.kernel.as_ref().map(|kernel| kernel.from_arrival))),
+    ("service time", |_, row| percentiles(row.kernel.as_ref().map(|kernel| kernel.service))),
+];
+
+/// Draws it.
+pub(super) fn draw(material: &Material<'_>) -> Option<Chart> {
+    let y = Vertical { label: "time", form: Form::Time, log: true };
+    material.rows(Along::Connections, Shape::Percentiles, y, &VALUES)
+}

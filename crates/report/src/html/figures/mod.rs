@@ -1,0 +1,136 @@
+//! Every figure there is, in the order of the page. A figure is one file and one row of [`FIGURES`].
+
+mod cpu;
+mod distribution;
+mod kernel;
+mod lag;
+mod latency;
+mod memory;
+mod ranking;
+mod rate;
+mod service;
+mod switches;
+mod syscalls;
+mod throughput;
+mod time;
+
+use super::chart::Chart;
+use super::material::Material;
+
+/// A row of [`FIGURES`].
+#[derive(Debug)]
+pub struct Figure {
+    /// Its name: that of its files, and in the page's address.
+    pub name: &'static str,
+    /// Its heading.
+    pub title: &'static str,
+    /// How it is to be read.
+    pub about: &'static str,
+    /// Of which runs there is such a figure.
+    pub needs: &'static str,
+    /// Draws it, if the run has what it needs.
+    pub draw: fn(&Material<'_>) -> Option<Chart>,
+}
+
+/// All of them.
+pub const FIGURES: &[Figure] = &[
+    Figure {
+        name: "ranking",
+        title: "Against the best",
+        about: "Each architecture's metric divided by that of the best under the same workload, with its 95 % interval over \
+                repeats. Intervals that reach 1x are not told apart from the best.",
+        needs: "two architectures that are ranked",
+        draw: ranking::draw,
+    },
+    Figure {
+        name: "throughput",
+        title: "Transactions a second against connections",
+        about: "What closed loops completed in a second: the median of repeats, with its 95 % interval.",
+        needs: "a closed loop",
+        draw: throughput::draw,
+    },
+    Figure {
+        name: "service-time",
+        title: "Service time against connections",
+        about: "From a request's write to the last byte of its response. Each mark has five percentiles: the thin line goes \
+                from p1 to p99, the broad one from p25 to p75, and the marker is the median.",
+        needs: "requests that were answered",
+        draw: service::draw,
+    },
+    Figure {
+        name: "latency",
+        title: "Service time against the rate",
+        about: "The same five percentiles, against the requests a second that were asked for.",
+        needs: "two rates under otherwise the same workload",
+        draw: latency::draw,
+    },
+    Figure {
+        name: "distribution",
+        title: "Distribution of service times",
+        about: "The share of requests that were answered within a time. Every step upwards is another nine: 90 %, 99 %, up to \
+                99.999 % where there are as many requests.",
+        needs: "requests that were answered",
+        draw: distribution::draw,
+    },
+    Figure {
+        name: "time",
+        title: "Service time over the window",
+        about: "The median of each 32nd part of the measured window, and fainter the 90th percentile; the median of repeats. A \
+                line that climbs is of a server that does not keep up.",
+        needs: "requests that were answered",
+        draw: time::draw,
+    },
+    Figure {
+        name: "lag",
+        title: "Lag of the client",
+        about: "How late requests were sent, by the same five percentiles: it should be small against the service time, and the \
+                same for every architecture.",
+        needs: "an open loop",
+        draw: lag::draw,
+    },
+    Figure {
+        name: "rate",
+        title: "Rate achieved of the rate asked",
+        about: "Responses a second as a share of the requests a second that were asked for. Below 98 % a trial is saturated, or \
+                its client limited.",
+        needs: "an open loop",
+        draw: rate::draw,
+    },
+    Figure {
+        name: "cpu",
+        title: "CPU time a request",
+        about: "Of all threads and processes of the server together.",
+        needs: "servers that say what they used",
+        draw: cpu::draw,
+    },
+    Figure {
+        name: "switches",
+        title: "Context switches a request",
+        about: "Voluntary and involuntary ones of the server.",
+        needs: "servers that say what they used",
+        draw: switches::draw,
+    },
+    Figure {
+        name: "syscalls",
+        title: "System calls a request",
+        about: "As the server counts them; those of runtimes are out of its sight.",
+        needs: "servers that count their system calls",
+        draw: syscalls::draw,
+    },
+    Figure {
+        name: "memory",
+        title: "Memory a connection",
+        about: "The server's user memory, and the host's kernel memory for both ends of a connection, where other doings of the \
+                host do not hide it.",
+        needs: "servers that say what they used",
+        draw: memory::draw,
+    },
+    Figure {
+        name: "kernel",
+        title: "As the kernel saw it",
+        about: "From the client's time of sending to the driver's (t2k − t2), from the response's arrival to the client's time \
+                of it (t3 − t3k), and between the two the service time that the kernel saw; five percentiles each.",
+        needs: "kernel timestamps (--timestamps kernel)",
+        draw: kernel::draw,
+    },
+];

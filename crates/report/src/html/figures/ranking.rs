@@ -1,0 +1,21 @@
+//! Against the best, with intervals.
+
+use lab::record::Workload;
+
+use crate::html::chart::{Chart, Form, Shape};
+use crate::html::material::{Along, Material, Vertical, estimate};
+use crate::summary::Row;
+
+/// The ratio of a row that is compared with another.
+fn ratio(_: &Workload, row: &Row) -> Option<(f64, Vec<f64>)> {
+    row.ratio.map(|ratio| estimate(ratio.ratio, ratio.interval))
+}
+
+/// Draws it.
+pub(super) fn draw(material: &Material<'_>) -> Option<Chart> {
+    let ranked = |rows: &[Row]| rows.iter().filter(|row| row.ratio.is_some()).count();
+    material.summary.comparisons.iter().find(|comparison| ranked(&comparison.rows) > 1)?;
+    let label =
+        if material.is_closed() { "transactions a second, of the best" } else { "median service time, of the best" };
+    material.rows(Along::Connections, Shape::Points, Vertical { label, form: Form::Times, log: true }, &[("", ratio)])
+}

@@ -1,0 +1,152 @@
+//! Figures and page of runs that never were.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::*;
+use crate::made_up;
+
+fn drawn(run: &Run) -> Drawn {
+    Drawn::of(run, &Summary::of(run))
+}
+
+fn names(drawn: &Drawn) -> Vec<&str> {
+    drawn.figures.iter().map(|(figure, _)| figure.name).collect()
+}
+
+/// Runs that together have what every figure needs.
+fn runs() -> Vec<Run> {
+    let mut stamped = made_up::run();
+    made_up::add_kernel(&mut stamped);
+    vec![made_up::run(), stamped, made_up::closed_run(), made_up::kawai2006_run(), made_up::large_run()]
+}
+
+#[test]
+fn every_figure_is_drawn_of_some_run_and_says_what_it_is() {
+    let runs = runs();
+    let drawn: Vec<Drawn> = runs.iter().map(drawn).collect();
+    let mut seen = BTreeSet::new();
+    for figure in FIGURES {
+        assert!(seen.insert(figure.name), "{} is there twice", figure.name);
+        assert!(figure.name.chars().all(|c| c.is_ascii_lowercase() || c == '-'), "{} is a file's name", figure.name);
+        assert!(!figure.title.is_empty() && !figure.about.is_empty() && !figure.needs.is_empty(), "{}", figure.name);
+        let somewhere = drawn.iter().any(|drawn| names(drawn).contains(&figure.name));
+        assert!(somewhere, "{} is of no run: {}", figure.name, figure.needs);
+    }
+    for (figure, chart) in drawn.iter().flat_map(|drawn| &drawn.figures) {
+        assert!(!chart.words.is_empty(), "{} has nothing to say", figure.name);
+        for series in chart.panels.iter().flat_map(|panel| &panel.series) {
+            assert!(!series.points.is_empty(), "{}", figure.name);
+        }
+    }
+}
+
+#[test]
+fn a_figure_without_data_is_left_out() {
+    let names = |run: &Run| drawn(run).figures.iter().map(|(figure, _)| figure.name).collect::<Vec<_>>();
+    let open = names(&made_up::run());
+    assert!(!open.contains(&"latency") && !open.contains(&"throughput") && !open.contains(&"kernel"), "{open:?}");
+    let closed = names(&made_up::closed_run());
+    assert!(closed.contains(&"throughput") && !closed.contains(&"lag") && !closed.contains(&"rate"), "{closed:?}");
+    let mut empty = made_up::run();
+    empty.records.clear();
+    assert_eq!(names(&empty), [""; 0]);
+    let page = render(&empty).unwrap();
+    assert!(page.contains("no trial is valid"), "a run that has just begun has a page too");
+}
+
+#[test]
+fn figures_hold_what_the_run_has() {
+    let drawn = drawn(&made_up::run());
+    insta::assert_json_snapshot!(drawn.figures.iter().map(|(figure, chart)| (figure.name, chart)).collect::<Vec<_>>());
+}
+
+#[test]
+fn panels_are_told_apart_by_what_differs() {
+    let drawn = drawn(&made_up::large_run());
+    let titles = |name: &str| -> Vec<String> {
+        let (_, chart) = drawn.figures.iter().find(|(figure, _)| figure.name == name).unwrap();
+        chart.panels.iter().map(|panel| panel.title.clone()).collect()
+    };
+    let service = titles("service-time");
+    assert_eq!((service.len(), service[0].as_str()), (7, "125 requests/s"));
+    assert_eq!(titles("latency"), ["400 connections", "2000 connections", "10000 connections"]);
+    assert_eq!(
+        (titles("distribution").len(), titles("distribution")[0].as_str()),
+        (21, "400 connections, 125 requests/s")
+    );
+}
+
+/// The JSON in one of the page's elements.
+fn data(page: &str, id: &str) -> Value {
+    let start = format!("<script type=\"application/json\" id=\"{id}\">");
+    let text = page.split_once(&start).unwrap().1.split_once("</script>").unwrap().0;
+    serde_json::from_str(text).unwrap()
+}
+
+#[test]
+fn a_page_of_105_configurations_is_small_and_made_of_the_run_alone() {
+    let run = made_up::large_run();
+    let page = render(&run).unwrap();
+    assert_eq!(run.header.trials.len(), 315);
+    assert!(page.len() < 8_000_000, "{} bytes", page.len());
+    assert_eq!(page, render(&run).unwrap(), "the same run makes the same page");
+    let raw = data(&page, "raw");
+    assert_eq!(raw["csv"].as_str().unwrap().lines().count(), 316);
+    assert_eq!(raw["json"]["trials"].as_array().unwrap().len(), 315);
+    assert_eq!(data(&page, "data")["figures"].as_array().unwrap().len(), drawn(&run).figures.len());
+}
+
+#[test]
+fn what_a_run_is_called_breaks_no_page() {
+    let mut run = made_up::run();
+    let hostile = "</script><script>alert(1)</script>\"<b>&amp;";
+    run.header.name = hostile.into();
+    run.header.host.insert("cpu".into(), hostile.into());
+    run.header.command.push(hostile.into());
+    for record in &mut run.records {
+        record.verdict.reason = hostile.into();
+    }
+    let page = render(&run).unwrap();
+    assert!(!page.contains("<script>alert(1)"), "it is text");
+    assert_eq!(data(&page, "raw")["name"], hostile);
+}
+
+#[test]
+fn no_two_elements_have_one_name() {
+    let page = render(&made_up::run()).unwrap();
+    let head = page.split_once("<script type=\"application/json\"").unwrap().0;
+    let ids: Vec<&str> = head.split(" id=\"").skip(1).map(|rest| rest.split_once('"').unwrap().0).collect();
+    assert!(ids.len() > FIGURES.len() / 2, "{ids:?}");
+    assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), ids.len(), "{ids:?}");
+    for link in head.split("href=\"#").skip(1).map(|rest| rest.split_once('"').unwrap().0) {
+        assert!(ids.contains(&link), "#{link} leads nowhere");
+    }
+}
+
+#[test]
+fn nothing_is_loaded_from_elsewhere() {
+    let page = render(&made_up::run()).unwrap();
+    for attribute in ["src=\"", "href=\"http", "href=\"//", "@import", "url(http"] {
+        let ours = page.replace(include_str!("../../assets/plotly-basic.min.js"), "");
+        assert!(!ours.contains(attribute), "{attribute}");
+    }
+}
+
+#[test]
+fn every_figure_is_a_picture_too() {
+    for run in runs() {
+        let Drawn { architectures, figures } = drawn(&run);
+        for (figure, chart) in figures {
+            let svg = still::svg(figure.title, &chart, &architectures).unwrap();
+            assert!(svg.contains(figure.title) && svg.ends_with("</svg>\n"), "{}", figure.name);
+        }
+    }
+    let Drawn { architectures, figures } = drawn(&made_up::run());
+    let (figure, chart) = &figures[0];
+    let png = still::png(&still::svg(figure.title, chart, &architectures).unwrap()).unwrap();
+    assert_eq!(&png[..8], b"\x89PNG\r\n\x1a\n");
+    let without_text = Chart { panels: Vec::new(), ..chart.clone() };
+    assert!(png.len() > still::png(&still::svg("", &without_text, &[]).unwrap()).unwrap().len());
+}

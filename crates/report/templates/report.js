@@ -1,0 +1,200 @@
+// Draws the figures from the page's data, and keeps in the page's address which architectures are switched off.
+"use strict";
+(() => {
+  const parse = (id) => JSON.parse(document.getElementById(id).textContent);
+  const data = parse("data");
+  const boxes = [...document.querySelectorAll("#shown input")];
+  const plots = [...document.querySelectorAll(".plot")];
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const off = new Set();
+  let printing = false;
+
+  // Of a chart on paper, where two go beside each other on A4 and letter: what the paper's width is cannot be asked.
+  const PAPER = { width: 335, height: 225 };
+
+  // Values in words: as the program has them, three significant digits.
+  const digits = (v) => {
+    const size = Math.abs(v);
+    return v.toFixed(size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2);
+  };
+  const unit = (v, step, names) => {
+    let at = 0;
+    while (Math.abs(v) >= step && at < names.length - 1) { v /= step; at += 1; }
+    return `${digits(v)} ${names[at]}`;
+  };
+  const words = {
+    time: (v) => unit(v / 1e3, 1e3, ["µs", "ms", "s"]),
+    bytes: (v) => unit(v, 1024, ["B", "KiB", "MiB"]),
+    share: (v) => `${digits(100 * v)} %`,
+    times: (v) => `${v.toFixed(2)}x`,
+    number: (v) => digits(v),
+    nines: (v) => `${+(100 * (1 - 10 ** -v)).toFixed(4)} %`,
+    names: (v) => digits(v),
+  };
+
+  function theme() {
+    const night = dark.matches && !printing;
+    return night
+      ? { series: "dark", ink: "#e7eaee", grid: "#39414a", paper: "#14181d" }
+      : { series: "light", ink: "#1b1f24", grid: "#d5d9de", paper: "#ffffff" };
+  }
+
+  function hover(chart, series, point) {
+    const [x, y, spread, verdict] = point;
+    const lines = [`<b>${data.architectures[series.architecture]}</b>${series.of ? ` ${series.of}` : ""}`];
+    const value = words[chart.y.form];
+    if (chart.x.form === "names") {
+      lines.push(`${chart.x.ticks[x][1]} ${chart.x.label}`);
+    } else {
+      lines.push(`${chart.x.label}: ${words[chart.x.form](x)}`);
+    }
+    if (spread && spread.length === 4) {
+      ["p1", "p25"].forEach((name, at) => lines.push(`${name} ${value(spread[at])}`));
+      lines.push(`<b>p50 ${value(y)}</b>`);
+      ["p75", "p99"].forEach((name, at) => lines.push(`${name} ${value(spread[at + 2])}`));
+    } else {
+      const interval = spread && spread.length === 2 ? ` (${value(spread[0])} to ${value(spread[1])})` : "";
+      lines.push(`${chart.y.label}: <b>${value(y)}</b>${interval}`);
+    }
+    if (verdict && verdict !== "valid") lines.push(`not ranked: ${verdict}`);
+    return lines.join("<br>");
+  }
+
+  // Plotly's traces of one series: its bars, and its line with markers.
+  function traces(chart, panel, series, look) {
+    const style = data.styles[series.architecture];
+    const colour = style[look.series];
+    const places = [...new Set(panel.series.map((it) => it.architecture))];
+    const at = places.indexOf(series.architecture);
+    const shift = chart.shape === "line" ? 0 : 0.72 * ((at + 0.5) / places.length - 0.5);
+    const x = series.points.map((point) => point[0] + shift);
+    const common = { visible: !off.has(series.architecture), meta: data.architectures[series.architecture], showlegend: false };
+    const bar = (low, high, width) => ({
+      ...common, mode: "lines", hoverinfo: "skip", line: { color: colour, width },
+      x: series.points.flatMap((point, i) => (point[2] && point[2].length ? [x[i], x[i], null] : [])),
+      y: series.points.flatMap((point) => (point[2] && point[2].length ? [low(point[2]), high(point[2]), null] : [])),
+    });
+    const bars = [];
+    if (chart.shape === "percentiles") {
+      bars.push(bar((it) => it[0], (it) => it[3], 1.5), bar((it) => it[1], (it) => it[2], 6));
+    } else if (chart.shape === "points" && series.points.some((point) => point[2] && point[2].length)) {
+      bars.push(bar((it) => it[0], (it) => it[1], 2));
+    }
+    const isValid = (point) => !point[3] || point[3] === "valid";
+    return [...bars, {
+      ...common,
+      mode: chart.shape === "line" ? "lines" : "lines+markers",
+      opacity: series.of ? 0.5 : 1,
+      x, y: series.points.map((point) => point[1]),
+      text: series.points.map((point) => hover(chart, series, point)),
+      hovertemplate: "%{text}<extra></extra>",
+      line: {
+        color: colour, width: chart.shape !== "line" || series.of ? 1.2 : 2,
+        dash: style.dash.length ? style.dash.map((it) => `${it}px`).join(",") : "solid",
+      },
+      marker: {
+        symbol: style.marker, size: 9,
+        color: series.points.map((point) => (isValid(point) ? colour : look.paper)),
+        line: { color: colour, width: 1.5 },
+      },
+    }];
+  }
+
+  function axis(it, look, room) {
+    const place = (v) => (it.log ? Math.log10(v) : v);
+    return {
+      type: it.log ? "log" : "linear", range: it.range.map(place), fixedrange: true, zeroline: false,
+      tickmode: "array", tickvals: it.ticks.map((tick) => tick[0]), ticktext: it.ticks.map((tick) => tick[1]),
+      gridcolor: look.grid, linecolor: look.grid, showline: true, color: look.ink, tickfont: { size: 11 }, tickangle: 0,
+      title: { text: it.label, font: { size: 12 }, standoff: 8 }, automargin: room,
+    };
+  }
+
+  function draw(plot) {
+    const chart = data.figures[plot.dataset.figure];
+    const panel = chart.panels[plot.dataset.panel];
+    const look = theme();
+    const layout = {
+      margin: { l: 66, r: 8, t: 8, b: 46 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+      font: { family: getComputedStyle(document.body).fontFamily, color: look.ink },
+      xaxis: axis(chart.x, look, false), yaxis: axis(chart.y, look, false),
+      hovermode: "closest", dragmode: false, hoverlabel: { bgcolor: look.paper, font: { color: look.ink } },
+      ...(printing ? PAPER : { width: plot.clientWidth, height: plot.clientHeight }),
+    };
+    const faint = (series) => (series.of ? 0 : 1);
+    const ordered = [...panel.series].sort((a, b) => faint(a) - faint(b));
+    const all = ordered.flatMap((series) => traces(chart, panel, series, look));
+    Plotly.react(plot, all, layout, { displayModeBar: false });
+    plot.dataset.drawn = "";
+  }
+
+  // Only what is near the screen is drawn; what changes while it is elsewhere is drawn again when it comes near.
+  const near = new Set();
+  const stale = new Set(plots);
+  function refresh() {
+    for (const plot of printing ? plots : near) {
+      if (stale.delete(plot)) draw(plot);
+    }
+  }
+  function change() {
+    plots.forEach((plot) => stale.add(plot));
+    refresh();
+  }
+  const watcher = new IntersectionObserver((entries) => {
+    entries.forEach((entry) => (entry.isIntersecting ? near.add(entry.target) : near.delete(entry.target)));
+    refresh();
+  }, { rootMargin: "400px" });
+  plots.forEach((plot) => watcher.observe(plot));
+
+  // Which architectures are off, by name: #off=mp,select
+  function read() {
+    const parts = new URLSearchParams(location.hash.slice(1));
+    const names = (parts.get("off") || "").split(",");
+    off.clear();
+    boxes.forEach((box) => {
+      box.checked = !names.includes(data.architectures[box.value]);
+      if (!box.checked) off.add(Number(box.value));
+    });
+  }
+  function write() {
+    const names = [...off].sort((a, b) => a - b).map((at) => data.architectures[at]);
+    const hash = names.length ? `#off=${names.map(encodeURIComponent).join(",")}` : "";
+    history.replaceState(null, "", location.pathname + location.search + hash);
+  }
+  boxes.forEach((box) => box.addEventListener("change", () => {
+    off[box.checked ? "delete" : "add"](Number(box.value));
+    write();
+    change();
+  }));
+  addEventListener("hashchange", () => {
+    if (location.hash.startsWith("#off=")) { read(); change(); }
+  });
+  dark.addEventListener("change", change);
+  let width = innerWidth;
+  addEventListener("resize", () => {
+    if (innerWidth !== width) { width = innerWidth; requestAnimationFrame(change); }
+  });
+  const folded = [...document.querySelectorAll(".ranking")].filter((it) => !it.open);
+  const paper = (is) => {
+    if (printing === is) return;
+    printing = is;
+    folded.forEach((it) => { it.open = is; });
+    change();
+  };
+  matchMedia("print").addEventListener("change", (event) => paper(event.matches));
+  addEventListener("beforeprint", () => paper(true));
+  addEventListener("afterprint", () => paper(false));
+
+  // Numbers are made a file when they are asked for.
+  document.querySelectorAll("[data-save]").forEach((button) => button.addEventListener("click", () => {
+    const raw = parse("raw");
+    const kind = button.dataset.save;
+    const [text, type] = kind === "csv" ? [raw.csv, "text/csv"] : [JSON.stringify(raw.json, null, 2), "application/json"];
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([text], { type }));
+    link.download = `${raw.name}.${kind}`;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  }));
+  read();
+})();

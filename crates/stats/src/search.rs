@@ -1,0 +1,355 @@
+//! The highest rate at which something still works, found by trials that may mislead.
+//!
+//! Each probe is a trial at some rate, which met what was asked or not. Near the edge that is chance, and everywhere a neighbour
+//! may spoil a probe. So what is kept is not a bracket, which one wrong answer would make wrong for ever, but how probable each
+//! capacity is (probabilistic bisection: Horstein 1963; Waeber, Frazier and Henderson 2013). How likely a probe misleads is not
+//! presumed but inferred as well, as psychophysics does for thresholds (Kontsevich and Tyler 1999): with capacity c, a probe at
+//! rate r meets what was asked with probability `FALSE_MET + (1 - spoilt - FALSE_MET) / (1 + exp(ln(r / c) / width))`. The
+//! capacity is thus the rate at which a probe that nobody spoils meets it half the time.
+
+use crate::interval::Interval;
+
+/// A probe far beyond the capacity meets what was asked by chance this often.
+const FALSE_MET: f64 = 0.01;
+/// Shares of probes that may be spoilt, one as likely as the other.
+const SPOILT: [f64; 3] = [0.01, 0.07, 0.2];
+/// Widths of the edge, in natural logarithms of the rate: from a wall to a slope over which the rate grows by half.
+const WIDTHS: [f64; 5] = [0.005, 0.012, 0.03, 0.07, 0.16];
+/// Beyond the bracket that doubling found, so many octaves are thought possible on either side...
+const OCTAVES_BESIDE: f64 = 3.0;
+/// ...each this often as likely as the one before.
+const OCTAVE_WEIGHT: f64 = 0.25;
+/// Steps of the rate in the precision asked for.
+const STEPS_IN_PRECISION: f64 = 4.0;
+/// Probability that an interval holds the capacity.
+const LEVEL: f64 = 0.95;
+/// The next probe is at these quantiles of the capacity in turn: at the median it tells most of where the edge is, beside it
+/// most of how wide it is.
+const QUANTILES: [f64; 3] = [0.5, 0.25, 0.75];
+/// An interval of fewer probes beside the bracket's is not believed.
+const PROBES_MIN: usize = 6;
+
+/// Where a search may go, and when it is over.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bounds {
+    /// The first rate.
+    pub from: f64,
+    /// The lowest rate that is tried.
+    pub least: f64,
+    /// The highest rate that is tried.
+    pub most: f64,
+    /// The interval is to be within this share of the estimate on either side.
+    pub precision: f64,
+}
+
+/// A search, after any number of probes. The same probes always give the same search.
+#[derive(Clone, Debug)]
+pub struct Search {
+    bounds: Bounds,
+    probes: Vec<Probe>,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Probe {
+    rate: f64,
+    met: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Stage {
+    /// By doubling, or halving: the next rate, and the highest that met and lowest that did not meet what was asked.
+    Bracket { rate: f64, met: Option<f64>, unmet: Option<f64> },
+    /// The bracket is found.
+    Refine(Posterior),
+    /// The end of the range was reached.
+    End(End),
+}
+
+/// Why there is no bracket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The highest rate that is tried met what was asked.
+    AllMet,
+    /// The lowest rate that is tried did not.
+    NoneMet,
+}
+
+/// What is known of a capacity.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Capacity {
+    /// As probably more as less.
+    pub rate: f64,
+    /// Holds it with a probability of 95 %.
+    pub interval: Interval,
+}
+
+impl Search {
+    /// Without a probe yet.
+    pub fn new(bounds: Bounds) -> Self {
+        let rate = bounds.from.clamp(bounds.least, bounds.most);
+        Self { bounds, probes: Vec::new(), stage: Stage::Bracket { rate, met: None, unmet: None } }
+    }
+
+    /// The rate of the next probe; `None` when the search is over, for there is nothing to be found.
+    pub fn next(&self) -> Option<f64> {
+        match &self.stage {
+            Stage::Bracket { rate, .. } => Some(*rate),
+            Stage::Refine(posterior) => {
+                let quantile = QUANTILES[posterior.probes % QUANTILES.len()];
+                Some(rounded(posterior.quantile(quantile)).clamp(self.bounds.least, self.bounds.most))
+            }
+            Stage::End(_) => None,
+        }
+    }
+
+    /// Takes in whether a probe at `rate` met what was asked.
+    pub fn add(&mut self, rate: f64, met: bool) {
+        let probe = Probe { rate, met };
+        self.probes.push(probe);
+        match &mut self.stage {
+            Stage::Bracket { .. } => self.stage = self.bracket(probe),
+            Stage::Refine(posterior) => posterior.add(probe),
+            Stage::End(_) => {}
+        }
+    }
+
+    fn bracket(&self, probe: Probe) -> Stage {
+        let Stage::Bracket { rate, mut met, mut unmet } = self.stage else { unreachable!("called in this stage only") };
+        let before = self.probes.len().checked_sub(2).map(|at| self.probes[at]);
+        if probe.met {
+            met = Some(rate);
+        } else if before == Some(probe) {
+            unmet = Some(rate);
+        } else {
+            // Once may be a neighbour.
+            return Stage::Bracket { rate, met, unmet };
+        }
+        let Bounds { least, most, precision, .. } = self.bounds;
+        match (met, unmet) {
+            (Some(met), Some(unmet)) => {
+                let mut posterior = Posterior::new(met, unmet, precision);
+                self.probes.iter().for_each(|probe| posterior.add(*probe));
+                posterior.probes = 0;
+                Stage::Refine(posterior)
+            }
+            (Some(_), None) if rate >= most => Stage::End(End::AllMet),
+            (None, Some(_)) if rate <= least => Stage::End(End::NoneMet),
+            (Some(_), None) => Stage::Bracket { rate: (2.0 * rate).min(most), met, unmet },
+            _ => Stage::Bracket { rate: (rate / 2.0).max(least), met, unmet },
+        }
+    }
+
+    /// Why nothing can be found, if that is so.
+    pub fn end(&self) -> Option<End> {
+        match self.stage {
+            Stage::End(end) => Some(end),
+            _ => None,
+        }
+    }
+
+    /// What is known so far; `None` until there is a bracket.
+    pub fn capacity(&self) -> Option<Capacity> {
+        let Stage::Refine(posterior) = &self.stage else { return None };
+        let tail = (1.0 - LEVEL) / 2.0;
+        let (low, high) = (posterior.quantile(tail), posterior.quantile(1.0 - tail));
+        Some(Capacity { rate: posterior.quantile(0.5), interval: Interval { low, high } })
+    }
+
+    /// Whether the interval is as narrow as was asked for.
+    pub fn is_precise(&self) -> bool {
+        let Stage::Refine(posterior) = &self.stage else { return false };
+        let factor = 1.0 + self.bounds.precision;
+        posterior.probes >= PROBES_MIN
+            && self
+                .capacity()
+                .is_some_and(|it| it.interval.high <= it.rate * factor && it.interval.low >= it.rate / factor)
+    }
+}
+
+/// To four significant digits: a rate that a user can read, and finer than any precision that is asked for.
+fn rounded(rate: f64) -> f64 {
+    let scale = 10f64.powf(3.0 - rate.log10().floor());
+    (rate * scale).round() / scale
+}
+
+/// How probable each capacity is, with each width of the edge and share of spoilt probes.
+#[derive(Clone, Debug)]
+struct Posterior {
+    /// The natural logarithm of the first capacity, and from one to the next.
+    first: f64,
+    step: f64,
+    /// By width and share, then by capacity.
+    weights: Vec<Vec<f64>>,
+    /// Of each capacity alone, all together 1.
+    marginal: Vec<f64>,
+    /// Probes since the bracket.
+    probes: usize,
+}
+
+impl Posterior {
+    /// Before any probe: any capacity in the bracket is as likely as another, by the logarithm; those outside are less.
+    fn new(met: f64, unmet: f64, precision: f64) -> Self {
+        let octave = std::f64::consts::LN_2;
+        let (low, high) = (met.ln(), unmet.ln());
+        let (first, last) = (low - OCTAVES_BESIDE * octave, high + OCTAVES_BESIDE * octave);
+        let step = (1.0 + precision).ln() / STEPS_IN_PRECISION;
+        let count = ((last - first) / step).ceil() as usize + 1;
+        let prior: Vec<f64> = (0..count)
+            .map(|at| {
+                let log = first + step * at as f64;
+                let beyond = (low - log).max(log - high).max(0.0);
+                OCTAVE_WEIGHT.powf(beyond / octave)
+            })
+            .collect();
+        let weights = vec![prior; WIDTHS.len() * SPOILT.len()];
+        let mut posterior = Self { first, step, weights, marginal: vec![0.0; count], probes: 0 };
+        posterior.normalise();
+        posterior
+    }
+
+    fn add(&mut self, probe: Probe) {
+        self.probes += 1;
+        let beyond = (probe.rate.ln() - self.first) / self.step;
+        let count = self.marginal.len();
+        for (width, of_width) in WIDTHS.iter().zip(self.weights.chunks_mut(SPOILT.len())) {
+            let steps_in_width = width / self.step;
+            let unspoilt: Vec<f64> =
+                (0..count).map(|at| 1.0 / (1.0 + ((beyond - at as f64) / steps_in_width).exp())).collect();
+            for (spoilt, weights) in SPOILT.iter().zip(of_width) {
+                for (weight, unspoilt) in weights.iter_mut().zip(&unspoilt) {
+                    let met = FALSE_MET + (1.0 - spoilt - FALSE_MET) * unspoilt;
+                    *weight *= if probe.met { met } else { 1.0 - met };
+                }
+            }
+        }
+        self.normalise();
+    }
+
+    fn normalise(&mut self) {
+        self.marginal.fill(0.0);
+        for weights in &self.weights {
+            self.marginal.iter_mut().zip(weights).for_each(|(sum, weight)| *sum += weight);
+        }
+        let total: f64 = self.marginal.iter().sum();
+        self.marginal.iter_mut().for_each(|weight| *weight /= total);
+        self.weights.iter_mut().flatten().for_each(|weight| *weight /= total);
+    }
+
+    fn quantile(&self, quantile: f64) -> f64 {
+        let mut so_far = 0.0;
+        let at = self.marginal.iter().position(|weight| {
+            so_far += weight;
+            so_far >= quantile
+        });
+        let at = at.unwrap_or(self.marginal.len() - 1);
+        // Within the step, as if it were spread evenly over it.
+        let part = (1.0 - (so_far - quantile) / self.marginal[at]).clamp(0.0, 1.0);
+        (self.first + self.step * (at as f64 - 0.5 + part)).exp()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rand::{RngExt, SeedableRng};
+    use rand_xoshiro::Xoshiro256PlusPlus;
+
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds { from: 1_000.0, least: 10.0, most: 1e6, precision: 0.05 };
+
+    /// Searches until it is precise or has used its probes: the search, and how many.
+    fn search(bounds: Bounds, probes_max: usize, mut probe: impl FnMut(f64) -> bool) -> (Search, usize) {
+        let mut search = Search::new(bounds);
+        for probes in 0..probes_max {
+            if search.is_precise() {
+                return (search, probes);
+            }
+            let Some(rate) = search.next() else { return (search, probes) };
+            search.add(rate, probe(rate));
+        }
+        (search, probes_max)
+    }
+
+    /// A server whose 99th percentile rises as a queue's, and is measured with an error; a share of probes is spoilt. Gives
+    /// its capacity and a probe of it.
+    fn simulated(seed: u64, spoilt: f64) -> (f64, impl FnMut(f64) -> bool) {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        // From a thirtieth of the first rate to 300 times that.
+        let full: f64 = 1_000.0 * (-3.4 + 9.1 * random.random::<f64>()).exp();
+        // What of the limit the time is when nothing waits: from a wall at the end to a slope.
+        let idle = 0.02 + 0.6 * random.random::<f64>();
+        let error = 0.02 + 0.3 * random.random::<f64>();
+        let capacity = full * (1.0 - idle);
+        let probe = move |rate: f64| {
+            let normal = (-2.0 * (1.0 - random.random::<f64>()).ln()).sqrt()
+                * (2.0 * std::f64::consts::PI * random.random::<f64>()).cos();
+            let neighbour = if random.random::<f64>() < spoilt { 10.0 } else { 1.0 };
+            rate < full && idle / (1.0 - rate / full) * (error * normal).exp() * neighbour <= 1.0
+        };
+        (capacity, probe)
+    }
+
+    #[test]
+    fn the_interval_holds_the_capacity_of_noisy_servers() {
+        for spoilt in [0.0, 0.1] {
+            let (mut held, mut precise, mut probes) = (0, 0, 0);
+            for seed in 0..1_000 {
+                let (capacity, probe) = simulated(seed, spoilt);
+                let (search, used) = search(BOUNDS, 60, probe);
+                let interval = search.capacity().map(|it| it.interval);
+                held += u32::from(interval.is_some_and(|it| it.low <= capacity && capacity <= it.high));
+                precise += u32::from(search.is_precise());
+                probes += used;
+            }
+            println!("{spoilt} spoilt: {held} held, {precise} precise, {} probes each", probes as f64 / 1e3);
+            assert!(held >= 900, "{held} of 1000 with {spoilt} spoilt");
+            assert!(precise >= 400, "{precise} of 1000 with {spoilt} spoilt");
+        }
+    }
+
+    #[test]
+    fn a_wall_is_found_in_few_probes() {
+        let (search, probes) = search(BOUNDS, 100, |rate| rate <= 7_300.0);
+        let Capacity { rate, interval } = search.capacity().unwrap();
+        assert!(search.is_precise() && interval.low <= 7_300.0 && 7_300.0 <= interval.high, "{interval:?}");
+        assert!((rate / 7_300.0).ln().abs() < 0.05 && probes < 25, "{rate} after {probes}");
+    }
+
+    #[test]
+    fn one_spoilt_probe_is_made_good() {
+        for at in 0..20 {
+            let mut count = 0;
+            let (search, _) = search(BOUNDS, 100, |rate| {
+                count += 1;
+                rate <= 7_300.0 && count - 1 != at
+            });
+            let interval = search.capacity().unwrap().interval;
+            assert!(interval.low <= 7_300.0 && 7_300.0 <= interval.high, "spoilt at {at}: {interval:?}");
+        }
+    }
+
+    #[test]
+    fn the_ends_of_the_range_are_told() {
+        let (all, probes) = search(Bounds { most: 3_000.0, ..BOUNDS }, 100, |_| true);
+        assert_eq!((all.end(), all.next(), probes), (Some(End::AllMet), None, 3), "1000, 2000, 3000");
+        let (none, _) = search(BOUNDS, 100, |_| false);
+        assert_eq!((none.end(), none.next(), none.capacity()), (Some(End::NoneMet), None, None));
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_answered_the_next_rate_is_in_the_range(answers in prop::collection::vec(any::<bool>(), 1..60)) {
+            let mut search = Search::new(BOUNDS);
+            for met in answers {
+                let Some(rate) = search.next() else { break };
+                prop_assert!((BOUNDS.least..=BOUNDS.most).contains(&rate), "{}", rate);
+                search.add(rate, met);
+                if let Some(Capacity { rate, interval }) = search.capacity() {
+                    prop_assert!(0.0 < interval.low && interval.low <= rate && rate <= interval.high);
+                }
+            }
+        }
+    }
+}
