@@ -232,7 +232,7 @@ fn connections_stay_and_requests_are_answered_in_order_in_every_architecture() {
 #[test]
 fn what_is_refused_is_said_before_the_connection_ends_in_every_architecture() {
     // More than a socket holds: it is being sent when the answer is given.
-    let flood = vec![b'x'; 4 << 20];
+    let flood = vec![b'x'; 2 << 20];
     let line = [&b"GET /"[..], &[b'a'; 9000], b" HTTP/1.1\r\n\r\n"].concat();
     let head = [&b"GET / HTTP/1.1\r\nA: "[..], &[b'a'; 40_000], b"\r\n\r\n"].concat();
     let cases: [(&[u8], &str); 9] = [
@@ -267,14 +267,17 @@ fn what_is_refused_is_said_before_the_connection_ends_in_every_architecture() {
 
 #[test]
 fn a_client_that_sends_on_for_ever_is_not_heard_for_ever() {
-    with_each(|architecture| {
-        let serve = Serve::start_http(architecture, &[]);
+    // One of each loop.
+    for architecture in
+        ["epoll", "epoll-et", "io_uring", "mt", "mp-prefork:1", "seda:1+1/epoll", "tokio", "smol", "may"]
+    {
+        let serve = Serve::start_http(architecture.parse().unwrap(), &[]);
         let mut stream = serve.connect();
         stream.write_all(b"GET / HTTP/2.0\r\nHost: h\r\n\r\n").unwrap();
         let piece = [b'x'; 1 << 20];
         let sent = (0..200).take_while(|_| stream.write_all(&piece).is_ok()).count();
         assert!((8..100).contains(&sent), "{architecture}: {sent} MiB");
-    });
+    }
 }
 
 #[test]
