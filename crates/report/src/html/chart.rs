@@ -291,7 +291,7 @@ mod tests {
         assert_eq!(labels(&time([34_000.0, 319_000.0])), ["50 µs", "70 µs", "100 µs", "200 µs", "300 µs"]);
         assert_eq!(labels(&time([900.0, 2e9])), ["1 µs", "10 µs", "100 µs", "1 ms", "10 ms", "100 ms", "1 s"]);
         let bytes = Axis::log("memory", Form::Bytes, TICKS_BESIDE, [70.0, 140_000.0].into_iter());
-        assert_eq!(labels(&bytes), ["256 B", "4 KiB", "64 KiB"]);
+        assert_eq!(labels(&bytes), ["64 B", "256 B", "1 KiB", "4 KiB", "16 KiB", "64 KiB"]);
         assert_eq!(
             labels(&Axis::linear("share", Form::Share, [1.0].into_iter())),
             ["0 %", "20 %", "40 %", "60 %", "80 %", "100 %"]
