@@ -182,7 +182,7 @@ impl Axis {
         let (low, high) = ends(values.filter(|&value| value > 0.0), (1.0, 10.0));
         // At least as much as a factor of 4, so that noise does not look like a difference.
         let room = (2.0 / (high / low).sqrt()).max(1.12);
-        let range = [low / room, high * room];
+        let range = [rounded(low / room), rounded(high * room)];
         let within = |value: &f64| (range[0]..=range[1]).contains(value);
         let powers = |base: f64, steps: &'static [f64]| {
             let (from, to) = (range[0].log(base).floor() as i32, range[1].log(base).ceil() as i32);
