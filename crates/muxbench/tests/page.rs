@@ -24,7 +24,7 @@ fn browse(page: &Path) -> String {
     let packages = prepared("MUXBENCH_BROWSER", "browser");
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/page.mjs");
     let mut node = Command::new("timeout");
-    node.args(["300", "node", script]).arg(packages).arg(page).args(std::env::var_os("MUXBENCH_PICTURES"));
+    node.args(["600", "node", script]).arg(packages).arg(page).args(std::env::var_os("MUXBENCH_PICTURES"));
     let output = node.output().unwrap();
     let (out, err) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success() && out.ends_with("all well\n"), "{out}\n{err}");

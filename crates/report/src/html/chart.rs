@@ -182,7 +182,7 @@ impl Axis {
         let (low, high) = ends(values.filter(|&value| value > 0.0), (1.0, 10.0));
         // At least as much as a factor of 4, so that noise does not look like a difference.
         let room = (2.0 / (high / low).sqrt()).max(1.12);
-        let range = [low / room, high * room];
+        let range = [rounded(low / room), rounded(high * room)];
         let within = |value: &f64| (range[0]..=range[1]).contains(value);
         let powers = |base: f64, steps: &'static [f64]| {
             let (from, to) = (range[0].log(base).floor() as i32, range[1].log(base).ceil() as i32);
@@ -291,7 +291,7 @@ mod tests {
         assert_eq!(labels(&time([34_000.0, 319_000.0])), ["50 µs", "70 µs", "100 µs", "200 µs", "300 µs"]);
         assert_eq!(labels(&time([900.0, 2e9])), ["1 µs", "10 µs", "100 µs", "1 ms", "10 ms", "100 ms", "1 s"]);
         let bytes = Axis::log("memory", Form::Bytes, TICKS_BESIDE, [70.0, 140_000.0].into_iter());
-        assert_eq!(labels(&bytes), ["256 B", "4 KiB", "64 KiB"]);
+        assert_eq!(labels(&bytes), ["64 B", "256 B", "1 KiB", "4 KiB", "16 KiB", "64 KiB"]);
         assert_eq!(
             labels(&Axis::linear("share", Form::Share, [1.0].into_iter())),
             ["0 %", "20 %", "40 %", "60 %", "80 %", "100 %"]
