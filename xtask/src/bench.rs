@@ -326,7 +326,7 @@ fn timestamps(rounds: usize) -> anyhow::Result<()> {
 }
 
 fn memory() -> anyhow::Result<()> {
-    let folder = std::env::temp_dir().join(format!("muxbench-bench-{}", std::process::id()));
+    let folder = tempfile::tempdir()?;
     let output = Command::new(muxbench()?)
         .args([
             "compare",
@@ -340,12 +340,10 @@ fn memory() -> anyhow::Result<()> {
             "--quiet",
         ])
         .arg("--output")
-        .arg(&folder)
+        .arg(folder.path().join("results"))
         .output()?;
-    let removed = std::fs::remove_dir_all(&folder);
     let result: serde_json::Value =
         serde_json::from_slice(&output.stdout).with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
-    removed?;
     println!("user memory a connection in bytes, 5000 connections");
     for trial in result["trials"].as_array().context("no trials")? {
         println!(

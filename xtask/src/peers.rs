@@ -1,9 +1,13 @@
-//! Somebody else's clients of the service `kv`, and the server that it speaks like: memcached and the tools of libmemcached.
+//! Somebody else's clients of the services `kv` and `http`, and the servers that they are compared with.
 
-use std::path::PathBuf;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use anyhow::bail;
+use anyhow::Context;
 
+use crate::check::root;
 use crate::debian::{self, Tool};
 
 /// The variable that tells tests where the commands are.
@@ -18,21 +22,58 @@ const TOOLS: &[Tool] = &[
         "libmemcached-tools",
         "install the tools of libmemcached 1.1 (https://awesomized.github.io/libmemcached)",
     ),
+    ("ab", "-V", "apache2-utils", "install Apache's ab (https://httpd.apache.org)"),
+    ("h2load", "--version", "nghttp2-client", "install nghttp2's h2load (https://nghttp2.org)"),
+    ("httperf", "--version", "httperf", "install httperf 0.9 (https://github.com/httperf/httperf)"),
+    ("curl", "--version", "curl", "install curl (https://curl.se)"),
+];
+
+/// Those that end with an error when they say their version, or of whom only root may have the folder in its PATH.
+const OTHERS: &[Tool] = &[
+    ("wrk", "-v", "wrk", "install wrk 4 (https://github.com/wg/wrk)"),
+    ("nginx", "-v", "nginx", "install nginx (https://nginx.org)"),
 ];
 
 /// Those that a tool comes with, whose every call does something.
-const BESIDE: &[&str] = &["memcached", "memcslap", "memccapable"];
+const BESIDE: &[&str] = &["memccapable"];
 
-/// Installs what is missing, and gives the folder in which all of them are.
+/// Where commands are that only root may have in its PATH.
+const FOLDERS_OF_ROOT: &[&str] = &["/usr/sbin", "/usr/local/sbin"];
+
+/// Installs what is missing, and gives a folder that has all of them, as links.
 ///
 /// # Errors
 /// When one is missing and cannot be installed: why, and what to do.
 pub fn prepare() -> anyhow::Result<PathBuf> {
     debian::require(TOOLS)?;
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let has_all = |folder: &PathBuf| BESIDE.iter().all(|tool| folder.join(tool).is_file());
-    match std::env::split_paths(&path).find(has_all) {
-        Some(folder) => Ok(folder),
-        None => bail!("no folder of PATH has all of {}; install them into one", BESIDE.join(", ")),
+    for (tool, argument, package, otherwise) in OTHERS {
+        if find(tool).is_none_or(|path| Command::new(path).arg(argument).output().is_err()) {
+            eprintln!("{tool}: it is not here; installing Debian's {package}");
+            debian::install(package, otherwise).with_context(|| format!("`{tool}` does not run"))?;
+        }
     }
+    let folder = root().join("target/peers");
+    fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    let tools = TOOLS.iter().chain(OTHERS).map(|tool| tool.0).chain(BESIDE.iter().copied());
+    for tool in tools {
+        let path = find(tool).with_context(|| format!("`{tool}` is in no folder of PATH; install it into one"))?;
+        put_link(&path, &folder.join(tool))?;
+    }
+    Ok(folder)
+}
+
+/// Where a command is.
+fn find(tool: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(FOLDERS_OF_ROOT.iter().map(PathBuf::from));
+    folders.map(|folder| folder.join(tool)).find(|path| path.is_file())
+}
+
+/// A link to `path`. Several of us may be at it.
+fn put_link(path: &Path, link: &Path) -> anyhow::Result<()> {
+    if fs::read_link(link).is_ok_and(|there| there == path) {
+        return Ok(());
+    }
+    let new = link.with_extension(std::process::id().to_string());
+    symlink(path, &new).and_then(|()| fs::rename(&new, link)).with_context(|| link.display().to_string())
 }

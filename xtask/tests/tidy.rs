@@ -135,6 +135,7 @@ fn unsafe_stays_where_system_calls_are() {
         "crates/load/src/clock.rs",
         "crates/load/src/datagrams/unreachable.rs",
         "crates/load/src/interface/linux.rs",
+        "crates/load/src/platform/linux.rs",
         "crates/load/src/stamps.rs",
         "crates/load/src/summary.rs",
         "crates/load/src/waiter/kqueue.rs",

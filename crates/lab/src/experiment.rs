@@ -16,6 +16,7 @@ use server::{Accept, StageCpus};
 use wire::ServiceSpec;
 
 use crate::contender::{self, Contender};
+use crate::http::Http;
 pub use crate::mistake::ExperimentError;
 use crate::transport::Transport;
 use crate::units::{Cpus, Rate, Share, Size, Sizes, Think, Time, Work};
@@ -81,7 +82,7 @@ pub struct Workload {
     /// Size of a request, of `fixed` and `udp`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<Size>,
-    /// Size of a response, of `fixed` and `udp`.
+    /// Size of a response, of `fixed` and `udp`; of `http`, of its content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response: Option<Size>,
     /// When requests are sent: in `closed`, on each connection when the response to the last one has come.
@@ -94,6 +95,13 @@ pub struct Workload {
     /// What is stored and asked for, of `kv`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv: Option<Kv>,
+    /// What is asked for, of `http`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<Http>,
+    /// Requests on each connection, after which it ends and another follows; without it connections stay. In an open loop
+    /// they are sessions: each connects at its planned time and sends its requests one after the other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls_per_connection: Option<NonZeroU32>,
     /// The share of the connections that requests are sent on: a fixed subset, drawn by the seed.
     #[serde(default = "all", skip_serializing_if = "is_all")]
     pub active: List<Share>,
@@ -118,6 +126,8 @@ pub enum Service {
     Fixed,
     /// A key-value store, in the memcached text protocol.
     Kv,
+    /// HTTP/1.1 for content in memory.
+    Http,
     /// Datagrams of fixed sizes to many ports, matched by id.
     Udp,
 }
@@ -493,6 +503,7 @@ impl Experiment {
             return Err(format!("client.clients: {clients} clients cannot share {few} {what}; lower the clients"));
         }
         self.check_schedule()?;
+        self.check_churn()?;
         self.check_service()
     }
 
@@ -545,6 +556,33 @@ impl Experiment {
         Ok(())
     }
 
+    /// What makes no sense where connections come and go.
+    fn check_churn(&self) -> Result<(), String> {
+        let (workload, client) = (&self.workload, &self.client);
+        if workload.calls_per_connection.is_none() {
+            return Ok(());
+        }
+        for (key, is_set, why) in [
+            ("workload.active", !is_all(&workload.active), "connections that come and go all send; remove it"),
+            ("workload.choice", !is_uniform(&workload.choice), "connections that come and go all send; remove it"),
+            (
+                "client.roles",
+                client.roles == Roles::TwoThreads,
+                "a client whose connections come and go is one loop; remove it",
+            ),
+            (
+                "client.timestamps",
+                client.timestamps != Timestamps::Client,
+                "the kernel's are of connections that stay; remove it, or workload.calls-per-connection",
+            ),
+        ] {
+            if is_set {
+                return Err(format!("{key}: {why}"));
+            }
+        }
+        Ok(())
+    }
+
     /// What each service needs, and has not.
     fn check_service(&self) -> Result<(), String> {
         let workload = &self.workload;
@@ -555,6 +593,15 @@ impl Experiment {
         if workload.service != Service::Udp && is_nothing(&workload.connections) {
             return Err("workload.connections: missing; write how many, like 400".into());
         }
+        for (table, is_there, service) in
+            [("kv", workload.kv.is_some(), Service::Kv), ("http", workload.http.is_some(), Service::Http)]
+        {
+            if is_there && workload.service != service {
+                return Err(format!(
+                    "workload.{table}: the service is another; remove the table, or take the service \"{table}\""
+                ));
+            }
+        }
         match workload.service {
             Service::Fixed | Service::Udp => {
                 if workload.service == Service::Udp {
@@ -563,12 +610,6 @@ impl Experiment {
                 if let Some((key, _)) = sizes.iter().find(|(_, size)| size.is_none()) {
                     return Err(format!("{key}: missing; write a size, like \"128B\""));
                 }
-                if workload.kv.is_some() {
-                    let service = if workload.service == Service::Udp { "udp" } else { "fixed" };
-                    return Err(format!(
-                        "workload.kv: the service is {service}; remove the table, or take the service \"kv\""
-                    ));
-                }
             }
             Service::Kv => {
                 if let Some((key, _)) = sizes.iter().find(|(_, size)| size.is_some()) {
@@ -576,22 +617,27 @@ impl Experiment {
                         "{key}: kv's sizes are those of its records, workload.kv.value-size; remove it"
                     ));
                 }
-                if workload.schedule != Schedule::Closed {
+                self.kv().check().map_err(|why| format!("workload.kv.{why}"))?;
+            }
+            Service::Http => {
+                if workload.request.is_some() {
                     return Err(
-                        "workload.schedule: kv can be spoken only in a closed loop so far; write \"closed\"".into()
+                        "workload.request: a request of http is what its path and headers make; remove it".into()
                     );
                 }
-                self.kv().check().map_err(|why| format!("workload.kv.{why}"))?;
-                let needs_sizes = |exec: &Exec| {
-                    let texts = exec.command.iter().chain(exec.environment.values());
-                    texts.into_iter().any(|text| text.contains("{request}") || text.contains("{response}"))
-                };
-                if let Some((name, _)) = self.exec.iter().find(|(_, exec)| needs_sizes(exec)) {
-                    return Err(format!(
-                        "exec.{name}.command: kv has no sizes for {{request}} and {{response}}; remove them"
-                    ));
-                }
+                self.http().traffic(workload.response, true).map_err(|why| format!("workload.http.{why}"))?;
             }
+        }
+        let needs_sizes = |exec: &Exec| {
+            let texts = exec.command.iter().chain(exec.environment.values());
+            texts.into_iter().any(|text| text.contains("{request}") || text.contains("{response}"))
+        };
+        let has_sizes = workload.service == Service::Fixed;
+        if let Some((name, _)) = self.exec.iter().find(|(_, exec)| !has_sizes && needs_sizes(exec)) {
+            let service = self.service_name();
+            return Err(format!(
+                "exec.{name}.command: {service} has no sizes for {{request}} and {{response}}; remove them"
+            ));
         }
         Ok(())
     }
@@ -607,6 +653,11 @@ impl Experiment {
         }
         for (key, is_set, why) in [
             ("workload.connections", !is_nothing(&workload.connections), "udp has none; write ports in its place"),
+            (
+                "workload.calls-per-connection",
+                workload.calls_per_connection.is_some(),
+                "udp has no connections; remove it",
+            ),
             ("workload.idle", workload.idle > 0, "udp has no connections; see active, the share of the ports in use"),
             ("workload.transport", workload.transport != Transport::Tcp, "udp goes over IPv4 alone so far; remove it"),
             (
@@ -629,6 +680,20 @@ impl Experiment {
             }
         }
         Ok(())
+    }
+
+    fn service_name(&self) -> &'static str {
+        match self.workload.service {
+            Service::Fixed => "fixed",
+            Service::Kv => "kv",
+            Service::Http => "http",
+            Service::Udp => "udp",
+        }
+    }
+
+    /// What is asked for, of `http`.
+    pub fn http(&self) -> Http {
+        self.workload.http.clone().unwrap_or_default()
     }
 
     /// What is stored and asked for, of `kv`.
@@ -834,7 +899,16 @@ measure = "1s"
             ("rate = [100, 200.5]", "schedule = \"closed\"\nactive = \"1/2\""),
             ("[phases]", "service = \"kv\"\n[phases]"),
             ("[phases]", "[workload.kv]\nrecords = 10\n[phases]"),
-            ("request = \"1B\"\nresponse = \"10KiB\"\n[phases]", "service = \"kv\"\n[phases]"),
+            ("[phases]", "service = \"http\"\n[phases]"),
+            ("request = \"1B\"\nresponse = \"10KiB\"\n[phases]", "service = \"http\"\n[phases]"),
+            (
+                "request = \"1B\"\nresponse = \"10KiB\"\n[phases]",
+                "service = \"http\"\n[workload.http]\npaths = \"bytes\"\n[phases]",
+            ),
+            ("request = \"1B\"\n", "service = \"http\"\n[workload.http]\nheaders = [\"Accept\"]\n"),
+            ("[phases]", "[workload.http]\npaths = \"/\"\n[phases]"),
+            ("[phases]", "calls-per-connection = 0\n[phases]"),
+            ("[phases]", "calls-per-connection = 1\nactive = \"1/2\"\n[phases]"),
             (CLOSED_OF, "service = \"kv\"\nschedule = \"closed\"\n[workload.kv]\nrecords = 0\n[phases]"),
             (CLOSED_OF, "service = \"kv\"\nschedule = \"closed\"\n[workload.kv]\nvalue-size = \"9B..2B\"\n[phases]"),
             (CLOSED_OF, "service = \"kv\"\nschedule = \"closed\"\n[workload.kv]\nkeys = \"first\"\n[phases]"),

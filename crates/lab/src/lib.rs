@@ -3,6 +3,7 @@
 //! # Layout
 //! - [`experiment`]: what the user says, and (`mistake`) what is wrong with it;
 //!   [`units`]: sizes, times, rates, CPUs; [`presets`]: experiments in the binary
+//! - [`http`]: what is asked of an HTTP server
 //! - [`contender`]: what is compared, ours or somebody else's
 //! - [`mod@plan`]: the explicit list of trials; [`host`] and [`placement`]: what it is checked against, and where it runs
 //! - [`doctor`]: what of this host disturbs results, and what mends it; `probe`: what only the kernel itself can say
@@ -20,6 +21,7 @@ pub mod contender;
 pub mod doctor;
 pub mod experiment;
 pub mod host;
+pub mod http;
 mod mistake;
 pub mod placement;
 pub mod plan;

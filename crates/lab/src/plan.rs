@@ -1,5 +1,7 @@
 //! Experiment → plan: every default explicit, trials interleaved in seeded order, impossible ones with the reason.
 
+use std::num::NonZeroU32;
+
 use load::LoadConfig;
 use load::config::{Pacing, Phases};
 use rand::SeedableRng;
@@ -170,25 +172,38 @@ fn rates(experiment: &Experiment) -> Vec<Option<f64>> {
 fn workload(experiment: &Experiment, connections: u32, active: f64, rate_per_s: Option<f64>) -> Workload {
     let traffic = &experiment.workload;
     let bytes = |size: Option<Size>| size.expect("it has sizes, as was checked").0;
-    let (service, kv) = match traffic.service {
+    let (mut kv, mut http) = (None, None);
+    let service = match traffic.service {
         Service::Fixed => {
             let (request_bytes, response_bytes) = (bytes(traffic.request), bytes(traffic.response));
-            (ServiceSpec::Fixed { request_bytes, response_bytes }, None)
+            ServiceSpec::Fixed { request_bytes, response_bytes }
         }
-        Service::Kv => (experiment.kv().service(), Some(experiment.kv().traffic())),
+        Service::Kv => {
+            kv = Some(experiment.kv().traffic());
+            experiment.kv().service()
+        }
+        Service::Http => {
+            // Somebody else's server may have anything at a path; one that differs in length from the first response is
+            // found out all the same.
+            let is_ours = experiment.exec.is_empty();
+            http = Some(experiment.http().traffic(traffic.response, is_ours).expect("as was checked"));
+            experiment.http().service()
+        }
         Service::Udp => {
             let (request_bytes, response_bytes) = (bytes(traffic.request), bytes(traffic.response));
-            (ServiceSpec::Udp { ports: connections, request_bytes, response_bytes }, None)
+            ServiceSpec::Udp { ports: connections, request_bytes, response_bytes }
         }
     };
     Workload {
         service,
         kv,
+        http,
         transport: traffic.transport,
         connections,
         rate_per_s,
         schedule: traffic.schedule,
         think: traffic.think.0,
+        calls_per_connection: traffic.calls_per_connection.map(NonZeroU32::get),
         active,
         idle: traffic.idle,
         choice: traffic.choice,
@@ -220,7 +235,9 @@ fn trial(
         rate_per_s: workload.rate_per_s,
         schedule: workload.schedule,
         think: workload.think,
+        calls_per_connection: workload.calls_per_connection,
         kv: workload.kv.clone(),
+        http: workload.http.clone(),
         phases: workload.phases,
         pacing: match client.pacing {
             // A client that spins would keep the server from their CPU. A closed loop never does.
@@ -246,8 +263,9 @@ fn trial(
             cpus: placement.server.clone(),
             stage_cpus: experiment.server.stage_cpus(),
             work: workload.work,
-            // The client's, and some to spare, so that the limit under test is the system's and not ours.
-            connections_max: load.connections_and_idle().saturating_add(16),
+            connections_max: connections_max(&load),
+            // Idle connections are part of what is measured.
+            limits: server::Limits::default(),
             count_syscalls: experiment.server.count_syscalls,
         }),
         Contender::Exec(name) => {
@@ -265,6 +283,13 @@ fn trial(
         }
     };
     Trial { index, repeat, architecture, workload, serve, load, impossible: Vec::new() }
+}
+
+/// The client's, and some to spare, so that the limit under test is the system's and not ours. Where connections come and go,
+/// the next one is there before the server has heard of the end of the last.
+fn connections_max(load: &LoadConfig) -> u32 {
+    let besides = load.calls_per_connection.map_or(0, |_| load.connections);
+    load.connections_and_idle().saturating_add(besides).saturating_add(16)
 }
 
 /// How many clients there are: in a closed loop, when nothing is said, one for each CPU.
@@ -357,7 +382,7 @@ fn impossible(trial: &Trial, host: &Host, kernel: &mut Answers) -> Vec<String> {
     let workers = pool.unwrap_or(connections);
     let mut need = |what: &str, needed: u64, limit: u64, limit_name: &str, remedy: &str| {
         if needed > limit {
-            if named && what != "ports" {
+            if named {
                 let server = &trial.architecture;
                 reasons.push(format!(
                     "architectures: {server} needs {needed} {what}, {limit_name} is {limit}; lower it, or {remedy}"
@@ -373,11 +398,7 @@ fn impossible(trial: &Trial, host: &Host, kernel: &mut Answers) -> Vec<String> {
     let of_accept = ours.map_or(0, |serve| serve.accept.descriptors(serve.architecture.model, workers));
     let descriptors = connections.max(of_accept) + DESCRIPTORS_BESIDE;
     need("descriptors", descriptors, host.descriptors_max, "the hard limit", "raise the limit (ulimit -Hn)");
-    // A Unix socket's client has no port, one of datagrams has one for all of the server's, ...
-    let has_ports = trial.workload.transport != Transport::Unix && trial.workload.service.ports().is_none();
-    let ports = if has_ports { connections } else { 0 };
-    need("ports", ports, host.ports, "the number of ports to one address", "widen net.ipv4.ip_local_port_range");
-    // ... which are the host's.
+    // Those of the server; the client of datagrams has one for all.
     let listened = u64::from(trial.workload.service.ports().unwrap_or(0));
     need("ports to listen on", listened, PORTS_MAX, "the number of ports of an address", "see active");
     let (tasks_max, tasks_limit) = &host.tasks_max;
@@ -429,6 +450,9 @@ fn impossible(trial: &Trial, host: &Host, kernel: &mut Answers) -> Vec<String> {
     }
     if let Err(reason) = kernel.can_have(trial.workload.transport) {
         reasons.push(format!("workload.transport: {reason}"));
+    }
+    if let Err(reason) = load::ports::sources_with(&trial.load, u32::try_from(host.ports).unwrap_or(u32::MAX)) {
+        reasons.push(format!("workload.{reason}"));
     }
     if let Err(reason) = load::check_timestamps(&trial.load) {
         reasons.push(format!("client.{reason}"));
@@ -666,7 +690,7 @@ mod tests {
         let seed = |experiment: &Experiment| plan(experiment, &host()).unwrap().trials[0].load.seed;
         experiment.architectures.0 = vec!["epoll".parse().unwrap()];
         experiment.workload.connections.0 = vec![std::num::NonZeroU32::new(19_900).unwrap()];
-        let few_ports = Host { ports: 100, ..host() };
+        let few_ports = Host { ports: 50, ..host() };
         assert_eq!(plan(&experiment, &few_ports).unwrap().trials[0].impossible.len(), 1);
         let of_tcp = seed(&experiment);
         experiment.workload.transport = Transport::Unix;

@@ -1,7 +1,7 @@
 //! What is stored of a run: plain data, serialised as JSON.
 
 use load::LoadReport;
-use load::config::{Choice, KvTraffic, LoadConfig, Phases, Schedule, Think};
+use load::config::{Choice, HttpTraffic, KvTraffic, LoadConfig, Phases, Schedule, Think};
 use serde::{Deserialize, Serialize};
 use server::{ServerCounters, Subject, Work};
 use wire::ServiceSpec;
@@ -26,9 +26,15 @@ pub struct Workload {
     /// How long a connection of a closed loop thinks between transactions.
     #[serde(default, skip_serializing_if = "Think::is_none")]
     pub think: Think,
+    /// Requests on each connection, after which another follows; `None` where connections stay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls_per_connection: Option<u32>,
     /// What is asked of a key-value store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv: Option<KvTraffic>,
+    /// What is asked of an HTTP server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<HttpTraffic>,
     /// The share of the connections that they are sent on.
     pub active: f64,
     /// Connections held open besides, that nothing is sent on.

@@ -108,6 +108,11 @@ pub fn run(
             // The data set is in it, which was stored when the connections were there.
             counters.memory_user_bytes_per_connection = None;
         }
+        if let Some(counters) = counters.as_mut().filter(|_| trial.load.calls_per_connection.is_some()) {
+            // There were now more of them and now fewer.
+            counters.memory_user_bytes_per_connection = None;
+            counters.memory_kernel_bytes_per_connection = None;
+        }
         let taken = account.cpu_taken_by_others(trial);
         let verdict = match (&outcome, &account.load) {
             (Ok(()), Some(report)) => {

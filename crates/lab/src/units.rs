@@ -26,6 +26,10 @@ pub struct Size(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time(pub u64);
 
+/// A length of time in nanoseconds that is a limit, or `off`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit(pub Option<u64>);
+
 /// A rate in requests a second, finite and above 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate(pub f64);
@@ -165,6 +169,21 @@ impl FromStr for Cpus {
         cpus.sort_unstable();
         cpus.dedup();
         Ok(Self(cpus))
+    }
+}
+
+impl FromStr for Limit {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let error = || UnitError { text: text.to_owned(), what: "limit of time", example: "60s, or off for none" };
+        match text.trim() {
+            "off" => Ok(Self(None)),
+            time => match time.parse().map_err(|_| error())? {
+                Time(0) => Err(error()),
+                Time(ns) => Ok(Self(Some(ns))),
+            },
+        }
     }
 }
 
@@ -421,6 +440,9 @@ mod tests {
         assert_eq!("10KiB".parse(), Ok(Size(10_240)));
         assert_eq!("10kB".parse(), Ok(Size(10_000)));
         assert_eq!("1.5KiB".parse(), Ok(Size(1_536)));
+        assert_eq!("off".parse(), Ok(Limit(None)));
+        assert_eq!("60s".parse(), Ok(Limit(Some(60_000_000_000))));
+        assert!("0s".parse::<Limit>().is_err() && "none".parse::<Limit>().is_err());
         assert_eq!("50us".parse(), Ok(Time(50_000)));
         assert_eq!("10min".parse(), Ok(Time(600_000_000_000)));
         assert_eq!("0".parse(), Ok(Time(0)));

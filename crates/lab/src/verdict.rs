@@ -378,6 +378,7 @@ mod tests {
             fit: Some(fit(0.02, 1.0)),
             closed: None,
             datagrams: None,
+            churn: None,
             kernel: None,
             memory_bytes_per_connection: 48.0,
             cpu_ns: 0,

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 use crate::report::Errors;
 
-/// The classes of httperf, two of size, two of what a service may answer, and one of datagrams.
+/// The classes of httperf, two of size, three of what a service may answer or do, and one of datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Class {
@@ -30,13 +30,15 @@ pub enum Class {
     Rejected,
     /// ICMP says that a datagram did not get to a port.
     Unreachable,
+    /// The server ended the connection with a response, as it may, while others were to come.
+    Closed,
     /// Any other system error.
     Other,
 }
 
 impl Class {
     /// Every class; the one at `at` is `at + 1` as a number, and 0 is none.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Timeout,
         Self::Refused,
         Self::Reset,
@@ -47,6 +49,7 @@ impl Class {
         Self::Miss,
         Self::Rejected,
         Self::Unreachable,
+        Self::Closed,
         Self::Other,
     ];
 
@@ -59,6 +62,7 @@ impl Class {
             Some(Errno::CONNRESET | Errno::PIPE) => Self::Reset,
             Some(Errno::MFILE | Errno::NFILE) => Self::NoDescriptors,
             Some(Errno::ADDRNOTAVAIL) => Self::NoAddresses,
+            _ if error.kind() == io::ErrorKind::ConnectionAborted => Self::Closed,
             _ if error.kind() == io::ErrorKind::TimedOut => Self::Timeout,
             _ if error.kind() == io::ErrorKind::UnexpectedEof => Self::Short,
             _ if error.kind() == io::ErrorKind::InvalidData => Self::Wrong,
@@ -88,6 +92,7 @@ impl Errors {
             Class::Miss => &mut self.miss,
             Class::Rejected => &mut self.rejected,
             Class::Unreachable => &mut self.unreachable,
+            Class::Closed => &mut self.closed,
             Class::Other => &mut self.other,
         };
         *counter += count;

@@ -8,6 +8,7 @@ use std::thread;
 use crate::clock::Clock;
 use crate::config::{Choice, LoadConfig, Pacing, Roles, Timestamps, Transport};
 use crate::error::LoadError;
+use crate::ledger::{Kept, Tally, Times, Transaction};
 use crate::placement;
 use crate::platform::Pinned;
 use crate::progress::Progress;
@@ -15,7 +16,7 @@ use crate::report::{ClosedReport, Errors, LoadReport, Measured, Outstanding, PAR
 use crate::run::{self, Connected, Event, Outcome};
 use crate::speak::Speak;
 use crate::summary::{Facts, Seen};
-use crate::worker::{self, Tally, Times, Transaction, Worker};
+use crate::worker::{self, Worker};
 
 /// Transactions a second that memory is set aside for, over all workers: several times what one machine was seen to do...
 const RATE_PER_S_MAX: u64 = 500_000;
@@ -112,9 +113,6 @@ pub fn run<S: Speak>(
     Ok(Outcome { report, samples, connections: links.into_iter().map(|link| link.io).collect() })
 }
 
-/// What one worker kept.
-type Kept = (Vec<Transaction>, Tally);
-
 /// A worker's connections.
 struct Share {
     /// Those that requests are sent on, then idle ones.
@@ -134,7 +132,7 @@ impl Share {
 }
 
 /// The transactions that were due in the window, by the time at which they were.
-fn samples(clock: &Clock, window: &Range<u64>, kept: &[Kept], firsts: impl Iterator<Item = u32>) -> Vec<Sample> {
+pub fn samples(clock: &Clock, window: &Range<u64>, kept: &[Kept], firsts: impl Iterator<Item = u32>) -> Vec<Sample> {
     let time = |ticks: u64| if ticks == 0 { Sample::NEVER } else { clock.between_ns(window.start, ticks) };
     let sample = |first: u32, transaction: &Transaction| Sample {
         planned_ns: clock.between_ns(window.start, transaction.due),
@@ -151,7 +149,13 @@ fn samples(clock: &Clock, window: &Range<u64>, kept: &[Kept], firsts: impl Itera
     samples
 }
 
-fn report(facts: &Facts<'_>, tallies: &[&Tally], samples: &[Sample], memory_bytes_per_connection: f64) -> LoadReport {
+/// What a closed loop's threads kept, in figures.
+pub fn report(
+    facts: &Facts<'_>,
+    tallies: &[&Tally],
+    samples: &[Sample],
+    memory_bytes_per_connection: f64,
+) -> LoadReport {
     let window_s = facts.config.phases.measure_ns as f64 / 1e9;
     let sum = |figure: &dyn Fn(&Tally) -> u64| tallies.iter().map(|tally| figure(tally)).sum::<u64>();
     let completed_by_part: [u64; PARTS] = std::array::from_fn(|part| sum(&|tally| tally.completed_by_part[part]));
@@ -168,7 +172,8 @@ fn report(facts: &Facts<'_>, tallies: &[&Tally], samples: &[Sample], memory_byte
     };
     let unsampled = sum(&|tally| tally.unsampled);
     let cpus = placement::cpus(facts.config).min(tallies.len());
-    let busy: f64 = tallies.iter().filter_map(|tally| tally.busy_share(facts.clock)).sum();
+    // Of none it is 0, and not -0.
+    let busy = tallies.iter().filter_map(|tally| tally.busy_share(facts.clock)).fold(0.0, |busy, share| busy + share);
     let mut report = facts.of(samples, seen, memory_bytes_per_connection);
     // What there was no memory for is all of later transactions: the parts' medians are of the samples.
     let beyond = [&mut report.lag, &mut report.service, &mut report.response].into_iter().enumerate();

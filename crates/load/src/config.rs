@@ -23,6 +23,10 @@ pub struct LoadConfig {
     pub connections: u32,
     /// Connections held open besides, on which nothing is sent after they were verified.
     pub idle: u32,
+    /// Requests on each connection, after which it ends and another follows; `None` where connections stay. `connections` is
+    /// then how many are open at once: in a closed loop always, in an open loop at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls_per_connection: Option<u32>,
     /// The share of `connections` that requests are sent on (kawai2006 section 3.1.1), above 0, at most 1: a fixed subset,
     /// drawn by the seed.
     pub active: f64,
@@ -38,6 +42,9 @@ pub struct LoadConfig {
     /// What is asked of a key-value store; `None` for other services.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv: Option<KvTraffic>,
+    /// What is asked of an HTTP server; `None` for other services.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<HttpTraffic>,
     /// How long each phase lasts.
     pub phases: Phases,
     /// How a sender waits for the next planned time.
@@ -68,12 +75,14 @@ impl LoadConfig {
             ports: None,
             connections: 400,
             idle: 0,
+            calls_per_connection: None,
             active: 1.0,
             choice: Choice::Uniform,
             rate_per_s: Some(2_000.0),
             schedule: Schedule::SlotRandom,
             think: Think::default(),
             kv: None,
+            http: None,
             phases: Phases {
                 ramp_ns: 1_000_000_000,
                 hold_ns: 1_000_000_000,
@@ -194,6 +203,31 @@ pub struct KvTraffic {
     pub get_share: f64,
     /// How a request's record is chosen.
     pub keys: Choice,
+}
+
+/// What is asked of an HTTP server: paths in turn, by GET.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HttpTraffic {
+    /// What the server is told to be asked as (`Host`); its address, if nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// At least one.
+    pub targets: Vec<HttpTarget>,
+    /// Names and values of the headers sent besides.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub headers: Vec<(String, String)>,
+    /// What each response's status must be.
+    pub status: u16,
+}
+
+/// A path, and what is known of its content.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HttpTarget {
+    /// With its query, encoded, as in `/bytes/1024`.
+    pub path: String,
+    /// How long the content must be; if nothing is said, as long as in the first response.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body_bytes: Option<u64>,
 }
 
 /// How one of many is chosen for each request: a connection among the active ones, or a record.

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::io::FdFlags;
+use rustix::io::{Errno, FdFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, sockopt};
 use rustix::process::{Resource, Rlimit};
 
@@ -33,6 +33,7 @@ const INBOX_BYTES: usize = 64 << 10;
 /// The first connection that cannot be made or is not served: a trial with fewer would be another trial.
 pub fn connect<S: Speak>(
     config: &LoadConfig,
+    sources: &[IpAddr],
     speaker: &S,
     progress: &mut dyn FnMut(u32),
 ) -> Result<Vec<OwnedFd>, LoadError> {
@@ -47,12 +48,16 @@ pub fn connect<S: Speak>(
         let target = (verified as u32 + WINDOW).min(total) as usize;
         while streams.len() < target {
             let request = speaker.request(speaker.greeting(streams.len() as u64), &mut scratch);
-            let stream = open(config, timeout, request).map_err(|error| failed(config, streams.len(), error))?;
+            let source = source_of(sources, streams.len() as u64);
+            let stream =
+                open(config, source, timeout, request).map_err(|error| failed(config, streams.len(), error))?;
             streams.push(stream);
         }
         for (number, stream) in streams.iter().enumerate().skip(verified) {
             let asked = speaker.greeting(number as u64);
-            verify(stream, config.transport(), speaker, asked, &mut inbox)
+            // Where connections come and go, the server may end them as well.
+            let ends = config.calls_per_connection.is_some();
+            verify(stream, (config.transport(), ends), speaker, asked, &mut inbox)
                 .map_err(|error| failed(config, number, error))?;
         }
         if reported.elapsed() >= PROGRESS {
@@ -64,10 +69,10 @@ pub fn connect<S: Speak>(
 }
 
 /// A connection with its first request sent.
-fn open(config: &LoadConfig, timeout: Duration, request: &[u8]) -> io::Result<OwnedFd> {
+fn open(config: &LoadConfig, source: Option<IpAddr>, timeout: Duration, request: &[u8]) -> io::Result<OwnedFd> {
     let socket = match &config.target {
         Address::Ip(target) if config.datagrams => datagrams(*target)?,
-        Address::Ip(target) => tcp(target, timeout)?,
+        Address::Ip(target) => tcp(target, source, timeout)?,
         Address::Unix(path) => unix(path, timeout)?,
     };
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(timeout))?;
@@ -79,12 +84,95 @@ fn open(config: &LoadConfig, timeout: Duration, request: &[u8]) -> io::Result<Ow
     Ok(socket)
 }
 
-fn tcp(target: &SocketAddr, timeout: Duration) -> io::Result<OwnedFd> {
-    let stream = TcpStream::connect_timeout(target, timeout)?;
+fn tcp(target: &SocketAddr, source: Option<IpAddr>, timeout: Duration) -> io::Result<OwnedFd> {
+    let stream = match source {
+        None => TcpStream::connect_timeout(target, timeout)?,
+        Some(source) => {
+            let socket = platform::stream_socket(family(target))?;
+            bind(&socket, source)?;
+            rustix::io::ioctl_fionbio(&socket, false)?;
+            // What connect(2) of a socket that blocks waits for at most.
+            sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(timeout))?;
+            match rustix::net::connect(&socket, target) {
+                Err(Errno::INPROGRESS) => return Err(io::ErrorKind::TimedOut.into()),
+                other => other?,
+            }
+            socket.into()
+        }
+    };
     stream.set_nodelay(true)?;
     // A reset at the end leaves no connection in TIME_WAIT, so that the next trial finds the ports free.
     sockopt::set_socket_linger(&stream, Some(Duration::ZERO))?;
     Ok(stream.into())
+}
+
+fn family(target: &SocketAddr) -> AddressFamily {
+    if target.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 }
+}
+
+/// The address that a connection comes from; `None` leaves it to the system. They take turns.
+fn source_of(sources: &[IpAddr], number: u64) -> Option<IpAddr> {
+    let count = sources.len() as u64;
+    (count > 0).then(|| sources[(number % count) as usize])
+}
+
+/// Binds to a local address, whose port is chosen only when the target is known: it need be free towards that alone.
+fn bind(socket: &OwnedFd, source: IpAddr) -> Result<(), Errno> {
+    platform::choose_port_late(socket)?;
+    rustix::net::bind(socket, &SocketAddr::from((source, 0)))
+}
+
+/// Begins connections that nobody waits for: a loop is told when they are established.
+pub struct Dialer<'a> {
+    target: Target,
+    sources: &'a [IpAddr],
+}
+
+/// Where they lead.
+enum Target {
+    Ip(SocketAddr),
+    Unix(SocketAddrUnix),
+}
+
+impl<'a> Dialer<'a> {
+    /// To `config`'s target, from `sources` in turn.
+    ///
+    /// # Errors
+    /// When there can be no such address.
+    pub fn new(config: &LoadConfig, sources: &'a [IpAddr]) -> Result<Self, LoadError> {
+        let target = match &config.target {
+            Address::Ip(target) => Target::Ip(*target),
+            Address::Unix(path) => {
+                Target::Unix(SocketAddrUnix::new(path).map_err(|error| failed(config, 0, error.into()))?)
+            }
+        };
+        Ok(Self { target, sources })
+    }
+
+    /// Begins the connection of that number, on a socket that does not block. It is closed as usual, and not reset as those
+    /// are that stay for the whole trial: ending connections is part of what is measured.
+    pub fn begin(&self, number: u64) -> Result<OwnedFd, Errno> {
+        let begun = |connected: Result<(), Errno>| match connected {
+            Ok(()) | Err(Errno::INPROGRESS) => Ok(()),
+            Err(error) => Err(error),
+        };
+        match &self.target {
+            Target::Ip(target) => {
+                let socket = platform::stream_socket(family(target))?;
+                sockopt::set_tcp_nodelay(&socket, true)?;
+                if let Some(source) = source_of(self.sources, number) {
+                    bind(&socket, source)?;
+                }
+                begun(rustix::net::connect(&socket, target))?;
+                Ok(socket)
+            }
+            Target::Unix(path) => {
+                let socket = platform::stream_socket(AddressFamily::UNIX)?;
+                begun(rustix::net::connect(&socket, path))?;
+                Ok(socket)
+            }
+        }
+    }
 }
 
 fn datagrams(target: SocketAddr) -> io::Result<OwnedFd> {
@@ -107,7 +195,7 @@ fn unix(path: &Path, timeout: Duration) -> io::Result<OwnedFd> {
 /// Waits for the first response.
 fn verify<S: Speak>(
     socket: &OwnedFd,
-    transport: Transport,
+    (transport, ends): (Transport, bool),
     speaker: &S,
     asked: S::Asked,
     inbox: &mut [u8],
@@ -116,16 +204,31 @@ fn verify<S: Speak>(
     loop {
         let count = rustix::io::read(socket, &mut *inbox)?;
         if count == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+            return Err(match speaker.end(asked, &mut reader) {
+                None => io::ErrorKind::UnexpectedEof.into(),
+                Some(Reply::Last(None)) if ends => return Ok(rustix::io::ioctl_fionbio(socket, true)?),
+                Some(Reply::Last(None)) => io::ErrorKind::ConnectionAborted.into(),
+                Some(_) => wrong(speaker),
+            });
         }
         match speaker.read(asked, &mut reader, &inbox[..count]) {
-            (taken, Some(Reply::Good)) if taken == count => return Ok(rustix::io::ioctl_fionbio(socket, true)?),
-            (_, Some(_)) => return Err(io::ErrorKind::InvalidData.into()),
+            (taken, Some(reply))
+                if taken == count && (reply == Reply::Good || (ends && reply == Reply::Last(None))) =>
+            {
+                return Ok(rustix::io::ioctl_fionbio(socket, true)?);
+            }
+            (_, Some(Reply::Last(None))) => return Err(io::ErrorKind::ConnectionAborted.into()),
+            (_, Some(_)) => return Err(wrong(speaker)),
             // A datagram is a whole response, or none.
             (_, None) if transport == Transport::Udp => return Err(io::ErrorKind::UnexpectedEof.into()),
             (_, None) => {}
         }
     }
+}
+
+/// A response that is not what it should be.
+fn wrong(speaker: &impl Speak) -> io::Error {
+    speaker.complaint().map_or(io::ErrorKind::InvalidData.into(), |why| io::Error::new(io::ErrorKind::InvalidData, why))
 }
 
 pub fn failed(config: &LoadConfig, index: usize, error: io::Error) -> LoadError {
@@ -136,6 +239,10 @@ pub fn failed(config: &LoadConfig, index: usize, error: io::Error) -> LoadError 
         Class::Refused => "is the server running there?",
         Class::NoDescriptors => "raise the hard limit of descriptors (ulimit -Hn), or lower the connections",
         Class::NoAddresses => "widen net.ipv4.ip_local_port_range, or lower the connections",
+        Class::Closed => "the server ends connections with a response: let them come and go (--calls-per-connection)",
+        Class::Wrong if config.http.is_some() => {
+            "is that what the server has there? See the path, and the status and length that are expected"
+        }
         Class::Timeout => "the server did not answer: raise the timeout, or lower the connections",
         _ => "does the server speak this service, with these sizes, and has it room for this many connections?",
     };

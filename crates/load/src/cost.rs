@@ -13,8 +13,9 @@ use crate::error::LoadError;
 use crate::platform::Pinned;
 use crate::progress::Progress;
 use crate::receive::{EVENTS_MAX, Receiver};
-use crate::record::{Link, Record, Stamp};
+use crate::record::{Link, Record, Shared, Stamp};
 use crate::send::Sender;
+use crate::speak::Fixed;
 use crate::stamps::Stamping;
 use crate::waiter::Events;
 
@@ -53,12 +54,14 @@ pub fn per_request_ns(timestamps: Timestamps, requests: usize, cpu: Option<usize
     let records: Vec<Record> = (0..(WARM_UP + requests) as u32).map(|at| Record::new(1, at % CONNECTIONS)).collect();
     let stamps: Vec<Stamp> = records.iter().map(|_| Stamp::default()).collect();
     let progress = Progress::default();
-    let stamper = stamping.map(|stamping| stamping.stamper(&config, &stamps, CONNECTIONS as usize));
-    let mut sender = Sender::new(clock, &records, &links, &config, &progress);
-    let mut receiver = Receiver::new(clock, &records, &links, BYTES, &progress, stamper)?;
+    let speaker = &Fixed::new(BYTES, BYTES);
+    let shared = Shared { clock, speaker, first: 0, records: &records, links: &links, progress: &progress };
+    let stamper = stamping.map(|stamping| stamping.stamper(&config, &stamps, shared));
+    let mut sender = Sender::new(shared, &config);
+    let mut receiver = Receiver::new(shared, stamper)?;
 
     let mut events = Events::with_capacity(EVENTS_MAX);
-    let mut receive = |receiver: &mut Receiver<'_>| {
+    let mut receive = |receiver: &mut Receiver<'_, Fixed>| {
         receiver.wait(&mut events, 0);
         for event in events.iter() {
             receiver.handle(event);

@@ -12,10 +12,13 @@
 //! - `summary`: from records to samples and figures
 //! - `closed`: the closed loop; `worker`: one thread of it
 //! - `datagrams`: the open loop over datagrams, which are matched by id
+//! - `churn`: connections that come and go, in either loop; [`ports`]: whether there are enough for them
+//! - `ledger`: what a thread of a closed loop, or of churn, keeps of its transactions
 //! - `speak`: what is asked of a service, and what comes back; `prepare`: what must be answered before all else
 //! - [`cost`]: what a request costs the client
 //! - [`reflector`]: a server that holds each response for a known time, to calibrate the client against
 
+mod churn;
 mod class;
 pub mod clock;
 mod closed;
@@ -25,9 +28,11 @@ pub mod cost;
 mod datagrams;
 pub mod error;
 pub mod interface;
+mod ledger;
 mod open;
 mod placement;
 mod platform;
+pub mod ports;
 mod prepare;
 mod progress;
 mod receive;

@@ -8,7 +8,8 @@ use rustix::io::Errno;
 
 use crate::config::{LoadConfig, Timestamps};
 use crate::error::LoadError;
-use crate::record::{Link, Record, Stamp};
+use crate::record::{Shared, Stamp};
+use crate::speak::Speak;
 use crate::summary::KernelFacts;
 use crate::waiter::Flags;
 
@@ -36,7 +37,7 @@ impl Stamping {
     }
 
     /// Never called.
-    pub fn stamper<'a>(&self, _config: &LoadConfig, _stamps: &'a [Stamp], _connections: usize) -> Stamper<'a> {
+    pub fn stamper<'a, S: Speak>(&self, _: &LoadConfig, _: &'a [Stamp], _: Shared<'a, S>) -> Stamper<'a, S> {
         match self.0 {}
     }
 
@@ -47,11 +48,11 @@ impl Stamping {
 }
 
 /// There is none.
-pub struct Stamper<'a>(Infallible, PhantomData<&'a Stamp>);
+pub struct Stamper<'a, S: Speak>(Infallible, PhantomData<(&'a Stamp, &'a S)>);
 
-impl Stamper<'_> {
+impl<S: Speak> Stamper<'_, S> {
     /// Never called.
-    pub fn is_all(&mut self, _: Flags, _: BorrowedFd<'_>, _: usize, _: &Link, _: &[Record]) -> bool {
+    pub fn is_all(&mut self, _: Flags, _: usize) -> bool {
         match self.0 {}
     }
 

@@ -9,6 +9,7 @@ use crate::config::Pacing;
 use crate::progress::Progress;
 use crate::receive::{EVENTS_MAX, Receiver};
 use crate::send::Sender;
+use crate::speak::Speak;
 use crate::waiter::Events;
 
 /// `sleep-spin` wakes this long before a planned time: what a timer may be late by on a machine that is not idle.
@@ -37,12 +38,12 @@ impl Until<'_> {
 
 /// Both roles in one loop. A due request is never kept waiting by more than one response, nor responses by more than one
 /// request, however late the requests are.
-pub fn one_loop(
+pub fn one_loop<S: Speak>(
     clock: &Clock,
     pacing: Pacing,
     until: &Until<'_>,
-    sender: &mut Sender<'_>,
-    receiver: &mut Receiver<'_>,
+    sender: &mut Sender<'_, S>,
+    receiver: &mut Receiver<'_, S>,
 ) {
     let mut events = Events::with_capacity(EVENTS_MAX);
     loop {
@@ -74,7 +75,7 @@ pub fn one_loop(
 
 /// What the one loop does when nothing is due.
 #[inline]
-fn idle(clock: &Clock, pacing: Pacing, sender: &Sender<'_>, receiver: &Receiver<'_>, now: u64) {
+fn idle<S: Speak>(clock: &Clock, pacing: Pacing, sender: &Sender<'_, S>, receiver: &Receiver<'_, S>, now: u64) {
     match pacing {
         Pacing::Yield => thread::yield_now(),
         Pacing::SleepSpin => {
@@ -88,7 +89,7 @@ fn idle(clock: &Clock, pacing: Pacing, sender: &Sender<'_>, receiver: &Receiver<
 
 /// How long `sleep-spin` may sleep; `None` when it is time to spin.
 #[inline]
-fn sleep_ns(clock: &Clock, now: u64, sender: &Sender<'_>) -> Option<i64> {
+fn sleep_ns<S: Speak>(clock: &Clock, now: u64, sender: &Sender<'_, S>) -> Option<i64> {
     let longest_ns = SLEEP_MS as i64 * 1_000_000;
     let ahead_ns = sender.due().map_or(longest_ns, |due| clock.between_ns(now, due) - SPIN_NS);
     // Not beyond the next try to write what a full socket did not take.
@@ -97,7 +98,7 @@ fn sleep_ns(clock: &Clock, now: u64, sender: &Sender<'_>) -> Option<i64> {
 }
 
 /// The send role's thread (kawai2008 Figure 3).
-pub fn send_loop(clock: &Clock, pacing: Pacing, until: &Until<'_>, sender: &mut Sender<'_>) {
+pub fn send_loop<S: Speak>(clock: &Clock, pacing: Pacing, until: &Until<'_>, sender: &mut Sender<'_, S>) {
     while let Some(due) = sender.due() {
         let now = clock.now();
         if now >= until.drained || until.stopped() {
@@ -128,7 +129,7 @@ pub fn send_loop(clock: &Clock, pacing: Pacing, until: &Until<'_>, sender: &mut 
 
 /// What the send role's thread does when nothing is due.
 #[inline]
-fn pause(clock: &Clock, pacing: Pacing, sender: &Sender<'_>, now: u64) {
+fn pause<S: Speak>(clock: &Clock, pacing: Pacing, sender: &Sender<'_, S>, now: u64) {
     match pacing {
         Pacing::Yield => thread::yield_now(),
         Pacing::SleepSpin => {
@@ -141,7 +142,7 @@ fn pause(clock: &Clock, pacing: Pacing, sender: &Sender<'_>, now: u64) {
 }
 
 /// The receive role's thread: it sleeps until something is ready.
-pub fn receive_loop(clock: &Clock, until: &Until<'_>, receiver: &mut Receiver<'_>) {
+pub fn receive_loop<S: Speak>(clock: &Clock, until: &Until<'_>, receiver: &mut Receiver<'_, S>) {
     let mut events = Events::with_capacity(EVENTS_MAX);
     loop {
         receiver.wait(&mut events, SLEEP_MS);

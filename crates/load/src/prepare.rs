@@ -61,7 +61,8 @@ pub fn prepare<S: Speak>(
                 rest = &rest[taken_bytes..];
                 match reply {
                     Some(Reply::Good) => answered += 1,
-                    Some(Reply::Bad(class)) => return Err(refused(class)),
+                    Some(Reply::Bad(class) | Reply::Last(Some(class))) => return Err(refused(class)),
+                    Some(Reply::Last(None)) => return Err(refused(Class::Closed)),
                     Some(Reply::Garbage) => return Err(refused(Class::Wrong)),
                     None => {}
                 }

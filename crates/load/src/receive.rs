@@ -8,10 +8,10 @@ use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 
 use crate::class::Class;
-use crate::clock::Clock;
 use crate::error::LoadError;
-use crate::progress::Progress;
-use crate::record::{Head, Link, Record};
+use crate::record::{Head, Shared};
+use crate::report::Errors;
+use crate::speak::{Reply, Speak};
 use crate::stamps::Stamper;
 use crate::waiter::{Events, Flags, Waiter};
 
@@ -21,61 +21,56 @@ const READ_BYTES: usize = 64 << 10;
 pub const EVENTS_MAX: usize = 256;
 
 /// Receives one client's responses.
-pub struct Receiver<'a> {
-    clock: Clock,
-    records: &'a [Record],
-    links: &'a [Link],
-    response_bytes: u64,
-    connections: Vec<Connection>,
+pub struct Receiver<'a, S: Speak> {
+    shared: Shared<'a, S>,
+    connections: Vec<Connection<S>>,
     waiter: Waiter,
     inbox: Vec<u8>,
     alive: usize,
-    progress: &'a Progress,
+    /// Responses that were whole, and not what they should be.
+    errors: Errors,
     /// Where the kernel's timestamps are asked for.
-    stamper: Option<Stamper<'a>>,
+    stamper: Option<Stamper<'a, S>>,
 }
 
 /// What the receive role keeps of a connection.
-#[derive(Clone, Default)]
-struct Connection {
+struct Connection<S: Speak> {
     head: Head,
-    /// Bytes of a response that is not whole yet.
-    received_bytes: u64,
+    /// What has come of a response that is not whole yet.
+    reader: S::Reader,
 }
 
 /// Bytes of user memory that the receive role needs for each connection.
-pub const BYTES_PER_CONNECTION: usize = size_of::<Connection>();
+pub const fn bytes_per_connection<S: Speak>() -> usize {
+    size_of::<Connection<S>>()
+}
 
-impl<'a> Receiver<'a> {
+impl<'a, S: Speak> Receiver<'a, S> {
     /// Watches all connections.
     ///
     /// # Errors
     /// What the system says of waiting for them.
-    pub fn new(
-        clock: Clock,
-        records: &'a [Record],
-        links: &'a [Link],
-        response_bytes: u32,
-        progress: &'a Progress,
-        stamper: Option<Stamper<'a>>,
-    ) -> Result<Self, LoadError> {
+    pub fn new(shared: Shared<'a, S>, stamper: Option<Stamper<'a, S>>) -> Result<Self, LoadError> {
         let failed = |error: Errno| LoadError::System { what: "waiting for responses", error: error.into() };
         let waiter = Waiter::new().map_err(failed)?;
-        for (at, link) in links.iter().enumerate() {
+        for (at, link) in shared.links.iter().enumerate() {
             waiter.add(link.io.as_fd(), at).map_err(failed)?;
         }
+        let connection = |_| Connection { head: Head::default(), reader: S::Reader::default() };
         Ok(Self {
-            clock,
-            records,
-            links,
-            response_bytes: response_bytes.into(),
-            connections: vec![Connection::default(); links.len()],
+            connections: (0..shared.links.len()).map(connection).collect(),
             waiter,
             inbox: Vec::with_capacity(READ_BYTES),
-            alive: links.len(),
-            progress,
+            alive: shared.links.len(),
+            errors: Errors::default(),
             stamper,
+            shared,
         })
+    }
+
+    /// Responses that were whole, and not what they should be.
+    pub fn errors(&self) -> Errors {
+        self.errors
     }
 
     /// Connections that are still of use.
@@ -100,11 +95,11 @@ impl<'a> Receiver<'a> {
     #[inline]
     pub fn handle(&mut self, (index, flags): (usize, Flags)) {
         self.inbox.clear();
-        let link = &self.links[index];
+        let link = &self.shared.links[index];
         let read = match &mut self.stamper {
             None => rustix::io::read(&link.io, spare_capacity(&mut self.inbox)),
             Some(stamper) => {
-                if stamper.is_all(flags, link.io.as_fd(), index, link, self.records) {
+                if stamper.is_all(flags, index) {
                     return;
                 }
                 stamper.read(link.io.as_fd(), &mut self.inbox)
@@ -112,54 +107,91 @@ impl<'a> Receiver<'a> {
         };
         match read {
             // t3: right after the read that may complete a response.
-            Ok(count) if count > 0 => self.received(index, count as u64, self.clock.now()),
-            Ok(_) => {
-                let connection = &self.connections[index];
-                let owed = connection.received_bytes > 0 || connection.head.is_owed(&self.links[index], self.records);
-                self.end(index, if owed { Class::Short } else { Class::Reset });
-            }
+            Ok(count) if count > 0 => self.received(index, self.shared.clock.now()),
+            Ok(_) => self.ended(index),
             Err(Errno::AGAIN | Errno::INTR) => {}
             Err(error) => self.end(index, Class::of(&error.into())),
         }
     }
 
     #[inline]
-    fn received(&mut self, index: usize, count: u64, now: u64) {
-        let (link, connection) = (&self.links[index], &mut self.connections[index]);
-        connection.received_bytes += count;
+    fn received(&mut self, index: usize, now: u64) {
+        let Shared { speaker, records, links, progress, .. } = self.shared;
+        let (link, connection) = (&links[index], &mut self.connections[index]);
+        let mut rest = self.inbox.as_slice();
         let mut completed = 0;
         let mut last = None;
-        while connection.received_bytes >= self.response_bytes
-            && let Some(record) = connection.head.take(link, self.records)
-        {
-            self.records[record].complete.store(now, Relaxed);
-            connection.received_bytes -= self.response_bytes;
+        let mut failure = None;
+        while !rest.is_empty() {
+            let Some(record) = connection.head.peek(link, records) else {
+                // Nothing was asked.
+                failure = Some(Class::Wrong);
+                break;
+            };
+            let (taken_bytes, reply) = speaker.read(self.shared.asked(record), &mut connection.reader, rest);
+            rest = &rest[taken_bytes..];
+            last = None;
+            match reply {
+                None => break,
+                Some(Reply::Good) => {}
+                Some(Reply::Bad(class)) => self.errors.count(class, 1),
+                Some(Reply::Last(wrong)) => {
+                    wrong.into_iter().for_each(|class| self.errors.count(class, 1));
+                    failure = Some(Class::Closed);
+                }
+                Some(Reply::Garbage) => {
+                    failure = Some(Class::Wrong);
+                    break;
+                }
+            }
+            connection.head.pass(record);
+            records[record].complete.store(now, Relaxed);
             completed += 1;
             last = Some(record);
+            if failure.is_some() {
+                break;
+            }
         }
         // The kernel's stamp is of the last packet that was read: of a response's end only if that is where the read ended,
         // and if it was the only one.
-        if let (Some(stamper), Some(record), 1, 0) = (&self.stamper, last, completed, connection.received_bytes) {
+        if let (Some(stamper), Some(record), 1, true) = (&self.stamper, last, completed, rest.is_empty()) {
             stamper.arrived(record);
         }
-        let unasked = connection.received_bytes > 0 && !connection.head.is_owed(link, self.records);
-        self.progress.add_completed(completed);
-        if unasked {
-            self.end(index, Class::Wrong);
+        progress.add_completed(completed);
+        if let Some(class) = failure {
+            self.end(index, class);
         }
+    }
+
+    /// The server ended the connection, and with it perhaps a response.
+    #[cold]
+    fn ended(&mut self, index: usize) {
+        let Shared { clock, speaker, records, links, progress, .. } = self.shared;
+        let connection = &mut self.connections[index];
+        let owed = connection.head.peek(&links[index], records);
+        let reply = owed.and_then(|record| speaker.end(self.shared.asked(record), &mut connection.reader));
+        let (Some(record), Some(Reply::Last(wrong))) = (owed, reply) else {
+            return self.end(index, if owed.is_some() { Class::Short } else { Class::Reset });
+        };
+        wrong.into_iter().for_each(|class| self.errors.count(class, 1));
+        connection.head.pass(record);
+        records[record].complete.store(clock.now(), Relaxed);
+        progress.add_completed(1);
+        self.end(index, Class::Closed);
     }
 
     /// The connection is of no use any more; its outstanding requests will not be answered.
     #[cold]
     fn end(&mut self, index: usize, class: Class) {
-        let link = &self.links[index];
+        let Shared { records, links, progress, .. } = self.shared;
+        let link = &links[index];
         link.fail(class);
         self.alive -= 1;
         let mut lost = 0;
-        while self.connections[index].head.take(link, self.records).is_some() {
+        while self.connections[index].head.take(link, records).is_some() {
             lost += 1;
         }
-        self.progress.add_lost(lost);
+        progress.add_lost(lost);
         // It stays open, so that its number is not used again; it only must not be reported for ever.
         self.waiter.forget(link.io.as_fd());
     }

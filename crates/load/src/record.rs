@@ -1,13 +1,16 @@
 //! Memory set aside before the ramp: a record for every planned request, its stamps if they are asked for, and the state
 //! of every connection.
 //!
-//! Both roles share it without a lock. The send role publishes a record in its connection's chain before it writes the
+//! Both roles share it ([`Shared`]) without a lock. The send role publishes a record in its connection's chain before it writes the
 //! request; the response can only come after that, so the receive role finds the record there.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 
 use crate::class::Class;
+use crate::clock::Clock;
+use crate::progress::Progress;
+use crate::speak::Speak;
 
 /// No record: indices are stored plus one.
 const NONE: u32 = 0;
@@ -32,7 +35,45 @@ impl Record {
     pub fn new(planned: u64, connection: u32) -> Self {
         Self { planned, sent: AtomicU64::new(0), complete: AtomicU64::new(0), connection, next: AtomicU32::new(NONE) }
     }
+
+    /// The connection's next request, by its place among the records, if there is one so far.
+    #[inline]
+    pub fn next(&self) -> Option<usize> {
+        (self.next.load(Acquire) as usize).checked_sub(1)
+    }
 }
+
+/// What both roles of one client share.
+pub struct Shared<'a, S: Speak> {
+    /// The clock of all timestamps.
+    pub clock: Clock,
+    /// The service that is spoken.
+    pub speaker: &'a S,
+    /// The number, for the speaker, of the first record's request; the others follow.
+    pub first: u64,
+    /// Its requests, in the order in which they are planned.
+    pub records: &'a [Record],
+    /// Its connections.
+    pub links: &'a [Link],
+    /// How far it is.
+    pub progress: &'a Progress,
+}
+
+impl<S: Speak> Shared<'_, S> {
+    /// What the request at a place among the records asks.
+    #[inline]
+    pub fn asked(&self, record: usize) -> S::Asked {
+        self.speaker.asked(self.first + record as u64)
+    }
+}
+
+impl<S: Speak> Clone for Shared<'_, S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S: Speak> Copy for Shared<'_, S> {}
 
 /// One request's stamps, in nanoseconds of the wall clock, the last two of the interface's own clock; 0 where there is none.
 #[derive(Debug, Default)]
@@ -108,26 +149,24 @@ impl Head {
     /// Takes the oldest request that was not taken yet: its index among the records.
     #[inline]
     pub fn take(&mut self, link: &Link, records: &[Record]) -> Option<usize> {
-        let id = self.peek(link, records);
-        if id == NONE {
-            return None;
-        }
-        self.0 = id;
-        Some(id as usize - 1)
+        let index = self.peek(link, records)?;
+        self.pass(index);
+        Some(index)
     }
 
-    /// Whether a request waits for its response.
+    /// The oldest request that was not taken yet, which stays so.
     #[inline]
-    pub fn is_owed(&self, link: &Link, records: &[Record]) -> bool {
-        self.peek(link, records) != NONE
-    }
-
-    #[inline]
-    fn peek(&self, link: &Link, records: &[Record]) -> u32 {
+    pub fn peek(&self, link: &Link, records: &[Record]) -> Option<usize> {
         match self.0 {
-            NONE => link.first.load(Acquire),
-            taken => records[taken as usize - 1].next.load(Acquire),
+            NONE => (link.first.load(Acquire) as usize).checked_sub(1),
+            taken => records[taken as usize - 1].next(),
         }
+    }
+
+    /// Takes the request that a peek has shown.
+    #[inline]
+    pub fn pass(&mut self, index: usize) {
+        self.0 = index as u32 + 1;
     }
 }
 
@@ -153,10 +192,11 @@ mod tests {
         let records: Vec<_> = (0..6).map(|at| Record::new(at, (at % 2) as u32)).collect();
         let links = links(2);
         let (mut tails, mut heads) = ([Tail::default(); 2], [Head::default(); 2]);
-        assert!(!heads[0].is_owed(&links[0], &records));
+        assert_eq!(heads[0].peek(&links[0], &records), None);
         for index in 0..4 {
             tails[index % 2].push(&links[index % 2], &records, index);
         }
+        assert_eq!(heads[1].peek(&links[1], &records), Some(1));
         assert_eq!(heads[1].take(&links[1], &records), Some(1));
         tails[1].push(&links[1], &records, 5);
         assert_eq!(heads[1].take(&links[1], &records), Some(3));

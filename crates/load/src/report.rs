@@ -84,7 +84,8 @@ pub struct LoadReport {
     pub outstanding: Outstanding,
     /// What went wrong, by class, over the whole trial.
     pub errors: Errors,
-    /// t2 − t1.
+    /// t2 − t1. Where connections come and go: of a connection's first request, from t1 to the beginning of its connecting,
+    /// which is how late the client was.
     pub lag: Measured,
     /// t3 − t2.
     pub service: Measured,
@@ -98,6 +99,9 @@ pub struct LoadReport {
     /// What only datagrams have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<DatagramReport>,
+    /// What is known of connections that come and go; `None` where they stay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub churn: Option<ChurnReport>,
     /// What the kernel's timestamps say; `None` when they were not asked for.
     pub kernel: Option<KernelReport>,
     /// User memory the client set aside per connection, in bytes (connection state, not samples).
@@ -154,6 +158,26 @@ pub struct DatagramReport {
     pub dropped: Option<u64>,
 }
 
+/// What is known of connections that came and went. Of their times, those of connections that were begun in the window and
+/// brought at least a byte.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ChurnReport {
+    /// Requests on each.
+    pub calls_per_connection: u32,
+    /// How many.
+    pub opened: u64,
+    /// The same, a second.
+    pub opened_per_s: f64,
+    /// Sessions that had to wait for another to end, since as many were open as may, over the whole trial.
+    pub waited: u64,
+    /// Addresses that connections came from.
+    pub sources: u32,
+    /// From the SYN to the connection established.
+    pub connect: Measured,
+    /// From the SYN to the first byte of the first response.
+    pub first_byte: Measured,
+}
+
 /// Parts that a window is looked at in: enough for a test of its steadiness.
 pub const PARTS: usize = 32;
 
@@ -196,7 +220,7 @@ pub struct Outstanding {
     pub after_drain: u64,
 }
 
-/// Failures by class (the classes of httperf, two of size, two of what a service may answer, and one of datagrams): requests that were not
+/// Failures by class (the classes of httperf, two of size, three of what a service may answer or do, one of datagrams): requests that were not
 /// answered, by what became of their connection, whether they could still be sent or not, and those that were answered with
 /// something else than what was due. A connection that failed when no request needed it counts once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -224,6 +248,9 @@ pub struct Errors {
     /// ICMP says that a datagram did not get to its port.
     #[serde(default)]
     pub unreachable: u64,
+    /// The server ended the connection with a response, as HTTP's `Connection: close` says, while others were to come.
+    #[serde(default)]
+    pub closed: u64,
     /// Any other system error.
     pub other: u64,
 }
@@ -235,7 +262,7 @@ impl Errors {
     }
 
     /// Each class's name and count.
-    pub fn by_class(&self) -> [(&'static str, u64); 11] {
+    pub fn by_class(&self) -> [(&'static str, u64); 12] {
         [
             ("timeout", self.timeout),
             ("refused", self.refused),
@@ -247,6 +274,7 @@ impl Errors {
             ("miss", self.miss),
             ("rejected", self.rejected),
             ("unreachable", self.unreachable),
+            ("closed", self.closed),
             ("other", self.other),
         ]
     }

@@ -18,13 +18,13 @@ use crate::placement;
 use crate::platform::{self, Pinned};
 use crate::progress::Progress;
 use crate::receive::{self, Receiver};
-use crate::record::{Link, Record, Stamp};
-use crate::report::{LoadReport, Sample};
+use crate::record::{Link, Record, Shared, Stamp};
+use crate::report::{Errors, LoadReport, Sample};
 use crate::send::{self, Sender};
-use crate::speak::{Fixed, Kv, Speak};
+use crate::speak::{Fixed, Http, Kv, Speak};
 use crate::stamps::{self, Stamping};
 use crate::summary::{self, Recorded, Usage};
-use crate::{closed, connect, datagrams, prepare, schedule};
+use crate::{churn, closed, connect, datagrams, ports, prepare, schedule};
 
 /// Between the moment that everything is ready and the beginning of the ramp.
 pub const LEAD_NS: u64 = 5_000_000;
@@ -130,8 +130,9 @@ pub fn run(config: &LoadConfig, on_event: &mut dyn FnMut(Event)) -> Result<Outco
     if config.service.ports().is_some() {
         return datagrams::run(config, on_event);
     }
-    match (&config.service, &config.kv) {
-        (ServiceSpec::Kv { .. }, Some(traffic)) => speak(config, &Kv::new(traffic, config.seed), on_event),
+    match (&config.service, &config.kv, &config.http) {
+        (ServiceSpec::Kv { .. }, Some(traffic), _) => speak(config, &Kv::new(traffic, config.seed), on_event),
+        (ServiceSpec::Http { .. }, _, Some(traffic)) => speak(config, &Http::new(traffic, &config.target)?, on_event),
         _ => {
             let (request_bytes, response_bytes) = config.fixed();
             speak(config, &Fixed::new(request_bytes, response_bytes), on_event)
@@ -145,33 +146,46 @@ fn speak<S: Speak>(config: &LoadConfig, speaker: &S, on_event: &mut dyn FnMut(Ev
     platform::sharpen_timers();
     let clock = Clock::calibrate(config.clock)?;
 
-    let total = config.connections_and_idle();
+    // Of connections that come and go one verifies the server.
+    let churns = config.calls_per_connection.is_some();
+    let staying = &LoadConfig { connections: if churns { 1 } else { config.connections }, ..config.clone() };
+    let total = staying.connections_and_idle();
     let started = Instant::now();
-    let sockets = connect::connect(config, speaker, &mut |done| on_event(Event::Connecting { done, total }))?;
-    let stamping = match config.timestamps {
-        Timestamps::Client => None,
-        Timestamps::Kernel => Some(Stamping::switch_on(config, &sockets)?),
-    };
+    let sources = ports::sources(config).map_err(LoadError::Config)?;
+    let sockets =
+        connect::connect(staying, &sources, speaker, &mut |done| on_event(Event::Connecting { done, total }))?;
     let connect_ns = started.elapsed().as_nanos() as u64;
     let total_prepared = speaker.preparations();
     prepare::prepare(config, speaker, &sockets[0], &mut |done| {
         on_event(Event::Preparing { done, total: total_prepared })
     })?;
+    // Stamps are numbered from here: what was asked before is no record's.
+    let stamping = match config.timestamps {
+        Timestamps::Client => None,
+        Timestamps::Kernel => Some(Stamping::switch_on(config, &sockets)?),
+    };
     let links: Vec<Link> = sockets.into_iter().map(Link::new).collect();
     on_event(Event::Connected { connections: total, elapsed_ns: connect_ns });
     let connected = Connected { clock, links, connect_ns, stamping };
+    if churns {
+        return churn::run(config, speaker, connected, on_event);
+    }
     match config.schedule {
         Schedule::Closed => closed::run(config, speaker, connected, on_event),
-        Schedule::SlotRandom | Schedule::Constant | Schedule::Poisson => run_open(config, connected, on_event),
+        Schedule::SlotRandom | Schedule::Constant | Schedule::Poisson => run_open(config, speaker, connected, on_event),
     }
 }
 
 /// Runs an open loop.
-fn run_open(config: &LoadConfig, connected: Connected, on_event: &mut dyn FnMut(Event)) -> Result<Outcome, LoadError> {
+fn run_open<S: Speak>(
+    config: &LoadConfig,
+    speaker: &S,
+    connected: Connected,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<Outcome, LoadError> {
     let Connected { clock, links, connect_ns, stamping } = connected;
     let (roles, pacing) = placement::resolve(config);
     let mut clients = divide(config)?;
-    let (_, response_bytes) = config.fixed();
     let start = draw(config, &clock, &mut clients);
     let window = window(config, &clock, start);
     let drained = window.end + clock.ticks(config.phases.drain_ns as f64);
@@ -180,29 +194,33 @@ fn run_open(config: &LoadConfig, connected: Connected, on_event: &mut dyn FnMut(
     // Only stamps are of the wall clock; without them it is not looked at.
     let mut wall = stamping.is_some().then(Wall::default);
     compare(&mut wall, &clock);
-    let usage = thread::scope(|scope| {
+    let (errors, usage) = thread::scope(|scope| {
         let spawn = || -> Result<Vec<_>, LoadError> {
             let mut threads = Vec::new();
             for (number, client) in clients.iter().enumerate() {
                 let links = &links[client.links.clone()];
                 let (records, progress) = (&client.records, &client.progress);
-                let stamper = stamping.as_ref().map(|it| it.stamper(config, &client.stamps, links.len()));
-                let mut sender = Sender::new(clock, records, links, config, progress);
-                let mut receiver = Receiver::new(clock, records, links, response_bytes, progress, stamper)?;
+                let shared = Shared { clock, speaker, first: first_of(number), records, links, progress };
+                let stamper = stamping.as_ref().map(|it| it.stamper(config, &client.stamps, shared));
+                let mut sender = Sender::new(shared, config);
+                let mut receiver = Receiver::new(shared, stamper)?;
                 let until = Until { drained, stop: &client.stop, progress: &client.progress };
                 let cpu = |thread: usize| config.cpus.get(thread % config.cpus.len().max(1)).copied();
                 match roles {
                     Roles::TwoThreads => {
                         threads.push(start_thread(scope, "receive", number, cpu(2 * number + 1), move || {
                             open::receive_loop(&clock, &until, &mut receiver);
+                            receiver.errors()
                         })?);
                         threads.push(start_thread(scope, "send", number, cpu(2 * number), move || {
                             open::send_loop(&clock, pacing, &until, &mut sender);
+                            Errors::default()
                         })?);
                     }
                     Roles::OneLoop | Roles::Auto => {
                         threads.push(start_thread(scope, "client", number, cpu(number), move || {
                             open::one_loop(&clock, pacing, &until, &mut sender, &mut receiver);
+                            receiver.errors()
                         })?);
                     }
                 }
@@ -216,7 +234,9 @@ fn run_open(config: &LoadConfig, connected: Connected, on_event: &mut dyn FnMut(
         let _pinned = Pinned::to(&config.cpus);
         let progress: Vec<&Progress> = clients.iter().map(|client| &client.progress).collect();
         let is_over = || threads.iter().all(thread::ScopedJoinHandle::is_finished);
-        Ok(watch(config, &clock, start, &progress, &is_over, &mut wall, on_event))
+        let usage = watch(config, &clock, start, &progress, &is_over, &mut wall, on_event);
+        let join = |thread: thread::ScopedJoinHandle<'_, Errors>| thread.join().expect("a role does not panic");
+        Ok((threads.into_iter().map(join).collect::<Vec<Errors>>(), usage))
     })?;
     compare(&mut wall, &clock);
 
@@ -238,8 +258,14 @@ fn run_open(config: &LoadConfig, connected: Connected, on_event: &mut dyn FnMut(
         links: &links,
         kernel,
     };
-    let report = facts.report(&records, &samples, bytes_per_connection());
+    let mut report = facts.report(&records, &samples, bytes_per_connection::<S>());
+    report.errors = errors.iter().fold(report.errors, Errors::and);
     Ok(Outcome { report, samples, connections: links.into_iter().map(|link| link.io).collect() })
+}
+
+/// The number of a client's first request: no other client's numbers come to it.
+pub fn first_of(client: usize) -> u64 {
+    (client as u64) << 40
 }
 
 /// Starts a role's thread on its CPU.
@@ -258,8 +284,8 @@ pub fn start_thread<'scope, T: Send + 'scope>(
 }
 
 /// User memory for each connection: what both roles keep, and what they share.
-fn bytes_per_connection() -> f64 {
-    (size_of::<Link>() + send::BYTES_PER_CONNECTION + receive::BYTES_PER_CONNECTION) as f64
+fn bytes_per_connection<S: Speak>() -> f64 {
+    (size_of::<Link>() + send::BYTES_PER_CONNECTION + receive::bytes_per_connection::<S>()) as f64
 }
 
 fn validate(config: &LoadConfig) -> Result<(), LoadError> {
@@ -277,22 +303,8 @@ fn validate(config: &LoadConfig) -> Result<(), LoadError> {
     if config.phases.measure_ns == 0 {
         return wrong("measure: longer than 0");
     }
-    match (config.service.fixed(), &config.kv) {
-        (Some((request_bytes, response_bytes)), None) => {
-            if request_bytes == 0 || response_bytes == 0 {
-                return wrong("service: a request and a response have at least one byte");
-            }
-            if config.datagrams && config.target.path().is_some() {
-                return wrong("transport: datagrams go to an address with a port; a Unix socket is a stream");
-            }
-            if config.datagrams && request_bytes.max(response_bytes) > DATAGRAM_BYTES_MAX {
-                return wrong("transport: a datagram holds at most 65507 bytes; lower the sizes, or use tcp");
-            }
-        }
-        (None, Some(traffic)) => validate_kv(config, traffic)?,
-        (Some(_), Some(_)) => return wrong("kv: fixed sizes leave nothing to ask of a key-value store; leave it out"),
-        (None, None) => return wrong("kv: say which records to ask for"),
-    }
+    validate_service(config)?;
+    churn::validate(config)?;
     if !(config.active > 0.0 && config.active <= 1.0) {
         return wrong("active: a share of the connections, above 0 and at most 1");
     }
@@ -303,9 +315,6 @@ fn validate(config: &LoadConfig) -> Result<(), LoadError> {
     }
     if config.clients > 1 && config.choice != Choice::Uniform {
         return wrong("choice: several clients each have a most popular connection of their own; use one client");
-    }
-    if config.service.ports().is_some() {
-        datagrams::validate(config)?;
     }
     stamps::check(config).map_err(LoadError::Config)?;
     // Each on its own: of several, the kernel takes those that it can.
@@ -321,11 +330,38 @@ fn validate(config: &LoadConfig) -> Result<(), LoadError> {
     Ok(())
 }
 
-fn validate_kv(config: &LoadConfig, traffic: &KvTraffic) -> Result<(), LoadError> {
+fn validate_service(config: &LoadConfig) -> Result<(), LoadError> {
     let wrong = |text: &str| Err(LoadError::Config(text.to_owned()));
-    if config.schedule != Schedule::Closed {
-        return wrong("service: `kv` can be spoken only in a closed loop so far; take the schedule `closed`");
+    if config.datagrams && config.service.fixed().is_none() {
+        return wrong("transport: datagrams hold requests of fixed sizes; use tcp or unix, or the service `fixed`");
     }
+    match (&config.service, &config.kv, &config.http) {
+        (&ServiceSpec::Fixed { request_bytes, response_bytes }, None, None) => {
+            if request_bytes == 0 || response_bytes == 0 {
+                return wrong("service: a request and a response have at least one byte");
+            }
+            if config.datagrams && config.target.path().is_some() {
+                return wrong("transport: datagrams go to an address with a port; a Unix socket is a stream");
+            }
+            if config.datagrams && request_bytes.max(response_bytes) > DATAGRAM_BYTES_MAX {
+                return wrong("transport: a datagram holds at most 65507 bytes; lower the sizes, or use tcp");
+            }
+            Ok(())
+        }
+        (ServiceSpec::Udp { .. }, None, None) => datagrams::validate(config),
+        (ServiceSpec::Kv { .. }, Some(traffic), None) => validate_kv(traffic),
+        // Its paths and headers are checked as requests are made of them.
+        (ServiceSpec::Http { .. }, None, Some(traffic)) if (100..=999).contains(&traffic.status) => Ok(()),
+        (ServiceSpec::Http { .. }, None, Some(_)) => wrong("http: a status has three digits"),
+        (ServiceSpec::Kv { .. }, None, None) => wrong("kv: say which records to ask for"),
+        (ServiceSpec::Http { .. }, None, None) => wrong("http: say what to ask for"),
+        (_, Some(_), _) => wrong("kv: the service is another, which has no records; leave it out"),
+        (_, _, Some(_)) => wrong("http: the service is another, which has no paths; leave it out"),
+    }
+}
+
+fn validate_kv(traffic: &KvTraffic) -> Result<(), LoadError> {
+    let wrong = |text: &str| Err(LoadError::Config(text.to_owned()));
     if traffic.records == 0 {
         return wrong("records: at least 1");
     }

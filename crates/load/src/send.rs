@@ -1,87 +1,75 @@
 //! The send role: each planned request at its time, on its connection. No allocation, no lock.
 
 use std::collections::VecDeque;
+use std::num::NonZeroU32;
 use std::sync::atomic::Ordering::Relaxed;
 
 use rustix::io::Errno;
 
 use crate::class::Class;
-use crate::clock::Clock;
 use crate::config::{LoadConfig, Transport};
-use crate::progress::Progress;
-use crate::record::{Link, Record, Tail};
+use crate::record::{Shared, Tail};
+use crate::speak::Speak;
 
 /// Pause between two tries to write what a full socket did not take, in nanoseconds.
 const RETRY_NS: f64 = 50_000.0;
 
 /// Sends one client's requests.
-pub struct Sender<'a> {
-    clock: Clock,
-    records: &'a [Record],
-    links: &'a [Link],
-    request_bytes: u64,
-    /// What requests are cut from: one, or the beginning of a long one.
-    fill: Vec<u8>,
+pub struct Sender<'a, S: Speak> {
+    shared: Shared<'a, S>,
+    /// Where a request is written that differs from others.
+    scratch: Vec<u8>,
     connections: Vec<Connection>,
     /// Connections with unsent bytes, oldest first. Room for all is set aside.
     blocked: VecDeque<u32>,
-    /// Most bytes offered to a later write.
-    later_bytes_max: u64,
+    /// Most bytes offered to the first write of a request, and to a later one.
+    bytes_max: (usize, usize),
     retry_at: u64,
     retry_ticks: u64,
     next: usize,
-    progress: &'a Progress,
 }
 
-/// Most bytes of a request offered to the first write: what a socket's buffer may take at once.
-const FIRST_WRITE_BYTES_MAX: u32 = 1 << 20;
+/// Most bytes of a request offered to the first write on a stream: what a socket's buffer may take at once.
+const FIRST_WRITE_BYTES_MAX: usize = 1 << 20;
 /// Most bytes offered to a later write on a stream, which must not keep a due request waiting for long.
-const LATER_WRITE_BYTES_MAX: u64 = 64 << 10;
+const LATER_WRITE_BYTES_MAX: usize = 64 << 10;
 
 /// What the send role keeps of a connection.
 #[derive(Clone, Default)]
 struct Connection {
     tail: Tail,
-    /// Bytes of requests that a full socket did not take.
-    unsent_bytes: u64,
+    /// The oldest request that a full socket did not take all of; those after it in the chain wait behind it.
+    blocked: Option<NonZeroU32>,
+    /// How many bytes of it the socket took.
+    written: u32,
 }
 
 /// Bytes of user memory that the send role needs for each connection.
 pub const BYTES_PER_CONNECTION: usize = size_of::<Connection>() + size_of::<u32>();
 
-impl<'a> Sender<'a> {
+impl<'a, S: Speak> Sender<'a, S> {
     /// Room for everything that will be needed.
-    pub fn new(
-        clock: Clock,
-        records: &'a [Record],
-        links: &'a [Link],
-        config: &LoadConfig,
-        progress: &'a Progress,
-    ) -> Self {
-        let (request_bytes, _) = config.fixed();
+    pub fn new(shared: Shared<'a, S>, config: &LoadConfig) -> Self {
         Self {
-            clock,
-            records,
-            links,
-            request_bytes: request_bytes.into(),
-            fill: vec![0x5a; request_bytes.min(FIRST_WRITE_BYTES_MAX) as usize],
-            connections: vec![Connection::default(); links.len()],
-            blocked: VecDeque::with_capacity(links.len()),
-            later_bytes_max: match config.transport() {
-                Transport::Tcp | Transport::Unix => LATER_WRITE_BYTES_MAX,
-                Transport::Udp => request_bytes.into(),
+            scratch: Vec::with_capacity(shared.speaker.request_bytes_max()),
+            connections: vec![Connection::default(); shared.links.len()],
+            blocked: VecDeque::with_capacity(shared.links.len()),
+            bytes_max: match config.transport() {
+                Transport::Tcp | Transport::Unix => (FIRST_WRITE_BYTES_MAX, LATER_WRITE_BYTES_MAX),
+                // A datagram is written at once.
+                Transport::Udp => (usize::MAX, usize::MAX),
             },
             retry_at: 0,
-            retry_ticks: clock.ticks(RETRY_NS),
+            retry_ticks: shared.clock.ticks(RETRY_NS),
             next: 0,
-            progress,
+            shared,
         }
     }
 
     /// When the next request is planned, in ticks; `None` when all are sent.
     #[inline]
     pub fn due(&self) -> Option<u64> {
-        self.records.get(self.next).map(|record| record.planned)
+        self.shared.records.get(self.next).map(|record| record.planned)
     }
 
     /// Whether a request is due at `now`.
@@ -106,33 +94,37 @@ impl<'a> Sender<'a> {
     pub fn send(&mut self) {
         let index = self.next;
         self.next += 1;
-        let record = &self.records[index];
-        let link = &self.links[record.connection as usize];
+        let Shared { clock, speaker, records, links, progress, .. } = self.shared;
+        let record = &records[index];
+        let link = &links[record.connection as usize];
         if link.is_dead() {
             return;
         }
         let connection = &mut self.connections[record.connection as usize];
-        connection.tail.push(link, self.records, index);
-        // t2: nothing but the write is between here and the kernel.
-        record.sent.store(self.clock.now(), Relaxed);
-        if connection.unsent_bytes > 0 {
+        connection.tail.push(link, records, index);
+        if connection.blocked.is_some() {
             // Behind bytes that are waiting already.
-            connection.unsent_bytes += self.request_bytes;
+            record.sent.store(clock.now(), Relaxed);
         } else {
-            match rustix::io::write(&link.io, &self.fill) {
-                Ok(count) if count as u64 == self.request_bytes => {}
-                Ok(count) => self.block(record.connection, self.request_bytes - count as u64),
-                Err(Errno::AGAIN | Errno::INTR) => self.block(record.connection, self.request_bytes),
+            let request = speaker.request(self.shared.asked(index), &mut self.scratch);
+            let offered = &request[..request.len().min(self.bytes_max.0)];
+            // t2: nothing but the write is between here and the kernel.
+            record.sent.store(clock.now(), Relaxed);
+            match rustix::io::write(&link.io, offered) {
+                Ok(count) if count == request.len() => {}
+                Ok(count) => self.block(record.connection, index, count),
+                Err(Errno::AGAIN | Errno::INTR) => self.block(record.connection, index, 0),
                 Err(error) => link.fail(Class::of(&error.into())),
             }
         }
-        self.progress.add_sent();
+        progress.add_sent();
     }
 
     #[cold]
-    fn block(&mut self, connection: u32, unsent_bytes: u64) {
-        self.connections[connection as usize].unsent_bytes = unsent_bytes;
-        self.blocked.push_back(connection);
+    fn block(&mut self, at: u32, index: usize, written: usize) {
+        let connection = &mut self.connections[at as usize];
+        (connection.blocked, connection.written) = (NonZeroU32::new(index as u32 + 1), written as u32);
+        self.blocked.push_back(at);
     }
 
     /// Tries to write some of what a full socket did not take, if it is time for that. To be called when nothing is due.
@@ -146,12 +138,19 @@ impl<'a> Sender<'a> {
     #[cold]
     fn retry_one(&mut self, now: u64) {
         let Some(&at) = self.blocked.front() else { return };
-        let link = &self.links[at as usize];
-        let connection = &mut self.connections[at as usize];
-        // Where in a request the stream stands does not matter: all bytes are alike.
-        let length = connection.unsent_bytes.min(self.fill.len() as u64).min(self.later_bytes_max) as usize;
-        match rustix::io::write(&link.io, &self.fill[..length]) {
-            Ok(count) => connection.unsent_bytes -= count as u64,
+        let Shared { speaker, records, links, .. } = self.shared;
+        let (link, connection) = (&links[at as usize], &mut self.connections[at as usize]);
+        // What is in this queue has a request that is not written.
+        let Some(blocked) = connection.blocked else { return };
+        let index = blocked.get() as usize - 1;
+        let request = speaker.request(self.shared.asked(index), &mut self.scratch);
+        let rest = &request[connection.written as usize..];
+        match rustix::io::write(&link.io, &rest[..rest.len().min(self.bytes_max.1)]) {
+            Ok(count) if count == rest.len() => {
+                connection.blocked = records[index].next().and_then(|next| NonZeroU32::new(next as u32 + 1));
+                connection.written = 0;
+            }
+            Ok(count) => connection.written += count as u32,
             Err(Errno::AGAIN | Errno::INTR) => {
                 // Another's turn, so that each is tried once in the pause.
                 self.blocked.rotate_left(1);
@@ -159,10 +158,10 @@ impl<'a> Sender<'a> {
             }
             Err(error) => {
                 link.fail(Class::of(&error.into()));
-                connection.unsent_bytes = 0;
+                connection.blocked = None;
             }
         }
-        if connection.unsent_bytes == 0 {
+        if connection.blocked.is_none() {
             self.blocked.pop_front();
         }
     }

@@ -1,5 +1,7 @@
 //! The client's side of a service, sans I/O: what is asked, and what comes back. Loops are compiled for each of them.
 
+mod http;
+
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Zipf};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -8,6 +10,8 @@ use wire::kv::records::{self, Records};
 
 use crate::class::Class;
 use crate::config::{Choice, KvTraffic};
+
+pub use http::Http;
 
 /// A service's client. Requests have numbers, from 0, and the number says all of a request: whoever sends it and whoever
 /// reads its response need tell each other nothing else.
@@ -44,6 +48,16 @@ pub trait Speak: Sync {
     /// Reads on: how many of `bytes` belong to this response, and what it is if they end it. Then the reader is ready for the
     /// next one.
     fn read(&self, asked: Self::Asked, reader: &mut Self::Reader, bytes: &[u8]) -> (usize, Option<Reply>);
+
+    /// The server has ended the connection; the response that ended with it, if there is such a thing.
+    fn end(&self, _asked: Self::Asked, _reader: &mut Self::Reader) -> Option<Reply> {
+        None
+    }
+
+    /// What was wrong with the last response that was not good, if that can be said in words.
+    fn complaint(&self) -> Option<String> {
+        None
+    }
 }
 
 /// A whole response.
@@ -53,6 +67,8 @@ pub enum Reply {
     Good,
     /// Something else that the service may say.
     Bad(Class),
+    /// The connection ends with it, as the server says; and what is wrong with it, if anything is.
+    Last(Option<Class>),
     /// Nothing that the service may say. Where the next begins cannot be known.
     Garbage,
 }

@@ -23,7 +23,8 @@ use rustix::io::Errno;
 use crate::config::{LoadConfig, Timestamps, Transport};
 use crate::error::LoadError;
 use crate::interface::{self, Hardware};
-use crate::record::{Head, Link, Record, Stamp};
+use crate::record::{Head, Shared, Stamp};
+use crate::speak::Speak;
 use crate::summary::KernelFacts;
 use crate::waiter::Flags;
 
@@ -84,8 +85,13 @@ impl Stamping {
     }
 
     /// What one client's receive role needs.
-    pub fn stamper<'a>(&self, config: &LoadConfig, stamps: &'a [Stamp], connections: usize) -> Stamper<'a> {
-        Stamper::new(config, stamps, connections)
+    pub fn stamper<'a, S: Speak>(
+        &self,
+        config: &LoadConfig,
+        stamps: &'a [Stamp],
+        shared: Shared<'a, S>,
+    ) -> Stamper<'a, S> {
+        Stamper::new(config, stamps, shared)
     }
 
     /// For the report.
@@ -124,11 +130,14 @@ fn switch_on(io: BorrowedFd<'_>, hardware: bool) -> io::Result<()> {
 }
 
 /// What the receive role keeps to read stamps.
-pub struct Stamper<'a> {
+pub struct Stamper<'a, S: Speak> {
+    shared: Shared<'a, S>,
     /// One for each record.
     stamps: &'a [Stamp],
-    /// By how much the number of a stamp grows with each request.
-    step: u32,
+    /// Whether stamps are numbered by datagrams, and not by bytes.
+    datagrams: bool,
+    /// Where a request is written to see how long it is, if requests differ.
+    scratch: Vec<u8>,
     connections: Vec<Connection>,
     control: Vec<[u64; CONTROL_BYTES / 8]>,
     /// What came with the last read.
@@ -138,26 +147,24 @@ pub struct Stamper<'a> {
 /// Which request of a connection was stamped last, by each kind.
 type Connection = [Cursor; KINDS];
 
-#[derive(Clone, Default)]
+#[derive(Clone, Copy, Default)]
 struct Cursor {
     head: Head,
     /// What the next stamp's number counts from.
     number: u32,
 }
 
-impl<'a> Stamper<'a> {
-    /// For one client's `connections`.
-    fn new(config: &LoadConfig, stamps: &'a [Stamp], connections: usize) -> Self {
-        let (request_bytes, _) = config.fixed();
+impl<'a, S: Speak> Stamper<'a, S> {
+    /// For one client's connections.
+    fn new(config: &LoadConfig, stamps: &'a [Stamp], shared: Shared<'a, S>) -> Self {
         Self {
             stamps,
-            step: match config.transport() {
-                Transport::Tcp | Transport::Unix => request_bytes,
-                Transport::Udp => 1,
-            },
-            connections: vec![Connection::default(); connections],
+            datagrams: config.transport() == Transport::Udp,
+            scratch: Vec::with_capacity(shared.speaker.request_bytes_max()),
+            connections: vec![Connection::default(); shared.links.len()],
             control: vec![[0; CONTROL_BYTES / 8]; BATCH],
             last: Message::default(),
+            shared,
         }
     }
 
@@ -176,26 +183,19 @@ impl<'a> Stamper<'a> {
         self.stamps[record].hardware_arrived.store(self.last.hardware_ns, Relaxed);
     }
 
-    /// Takes the stamps of a socket that was reported, if that is what it was reported for; answers whether it was so for
-    /// nothing else.
+    /// Takes the stamps of a connection that was reported, if that is what it was reported for; answers whether it was so
+    /// for nothing else.
     #[inline]
-    pub fn is_all(
-        &mut self,
-        flags: Flags,
-        io: BorrowedFd<'_>,
-        connection: usize,
-        link: &Link,
-        records: &[Record],
-    ) -> bool {
-        flags.contains(Flags::ERR) && self.take(io, connection, link, records) && !flags.contains(Flags::IN)
+    pub fn is_all(&mut self, flags: Flags, connection: usize) -> bool {
+        flags.contains(Flags::ERR) && self.take(connection) && !flags.contains(Flags::IN)
     }
 
     /// Empties a socket's error queue; answers whether there was anything.
     #[inline]
-    fn take(&mut self, io: BorrowedFd<'_>, connection: usize, link: &Link, records: &[Record]) -> bool {
+    fn take(&mut self, connection: usize) -> bool {
         let mut any = false;
         loop {
-            let count = self.take_batch(io, connection, link, records);
+            let count = self.take_batch(connection);
             any |= count > 0;
             if count < BATCH {
                 return any;
@@ -204,7 +204,8 @@ impl<'a> Stamper<'a> {
     }
 
     #[inline]
-    fn take_batch(&mut self, io: BorrowedFd<'_>, connection: usize, link: &Link, records: &[Record]) -> usize {
+    fn take_batch(&mut self, connection: usize) -> usize {
+        let io = self.shared.links[connection].io.as_fd();
         // SAFETY: zeros are a valid header without buffers.
         let mut messages: [libc::mmsghdr; BATCH] = unsafe { MaybeUninit::zeroed().assume_init() };
         for (message, control) in messages.iter_mut().zip(&mut self.control) {
@@ -219,27 +220,32 @@ impl<'a> Stamper<'a> {
         for (taken, (message, control)) in taken.iter_mut().zip(messages.iter().zip(&self.control)).take(count) {
             *taken = Message::parse(&control[..message.msg_hdr.msg_controllen / 8]);
         }
-        taken[..count].iter().for_each(|message| self.sent(message, connection, link, records));
+        taken[..count].iter().for_each(|message| self.sent(message, connection));
         count
     }
 
-    fn sent(&mut self, message: &Message, connection: usize, link: &Link, records: &[Record]) {
+    fn sent(&mut self, message: &Message, connection: usize) {
         let Some((kind, number)) = message.sent else { return };
-        let cursor = &mut self.connections[connection][kind];
+        let Shared { speaker, records, links, .. } = self.shared;
+        let mut cursor = self.connections[connection][kind];
         // Numbers are of last bytes, from 0, on a stream, and of datagrams, from 0; they wrap, and two that follow each
         // other are never half of that apart. What is behind is of a retransmission: the first time is what counts.
-        let ahead = number.wrapping_add(1).wrapping_sub(cursor.number);
-        // What is between is of a write that a full socket cut short: the rest will have the request's last byte.
-        if ahead > u32::MAX / 2 || !ahead.is_multiple_of(self.step) {
+        let mut ahead = number.wrapping_add(1).wrapping_sub(cursor.number);
+        if ahead > u32::MAX / 2 || ahead == 0 {
             return;
         }
         cursor.number = cursor.number.wrapping_add(ahead);
-        let mut record = None;
-        for _ in 0..ahead / self.step {
-            record = cursor.head.take(link, records);
+        let mut record = 0;
+        while ahead > 0 {
+            // `None`: of more requests than were sent, which no kernel says.
+            let Some(next) = cursor.head.take(&links[connection], records) else { return };
+            let mut request = || speaker.request(self.shared.asked(next), &mut self.scratch).len() as u32;
+            let step = if self.datagrams { 1 } else { request() };
+            // What is between is of a write that a full socket cut short: the rest will have the request's last byte.
+            let Some(left) = ahead.checked_sub(step) else { return };
+            (ahead, record) = (left, next);
         }
-        // `None`: of more requests than were sent, which no kernel says.
-        let Some(record) = record else { return };
+        self.connections[connection][kind] = cursor;
         let stamp = &self.stamps[record];
         let (place, ns) = match kind {
             Message::SCHEDULER => (&stamp.scheduler, message.software_ns),
@@ -384,8 +390,14 @@ mod tests {
 
     use proptest::prelude::*;
 
+    use wire::ServiceSpec;
+
     use super::*;
-    use crate::record::Tail;
+    use crate::clock::Clock;
+    use crate::config::ClockChoice;
+    use crate::progress::Progress;
+    use crate::record::{Link, Record, Tail};
+    use crate::speak::Fixed;
 
     /// A control message as the kernel lays it out.
     fn control(level: i32, kind: i32, data: &[u64]) -> Vec<u64> {
@@ -435,13 +447,18 @@ mod tests {
             which in prop::collection::vec((0u32..40, any::<bool>()), 0..60),
         ) {
             let records: Vec<Record> = (0..40).map(|at| Record::new(at, 0)).collect();
-            let link = Link::new(OwnedFd::from(std::fs::File::open("/dev/null").unwrap()));
+            let links = [Link::new(OwnedFd::from(std::fs::File::open("/dev/null").unwrap()))];
             let mut tail = Tail::default();
-            (0..40).for_each(|at| tail.push(&link, &records, at));
+            (0..40).for_each(|at| tail.push(&links[0], &records, at));
             let stamps: Vec<Stamp> = (0..40).map(|_| Stamp::default()).collect();
             let cursor = Cursor { number: start, ..Cursor::default() };
-            let connections = vec![std::array::from_fn(|_| cursor.clone())];
-            let mut stamper = Stamper { stamps: &stamps, step: bytes, connections, control: vec![], last: Message::default() };
+            let (fixed, progress) = (Fixed::new(bytes, 1), Progress::default());
+            let clock = Clock::calibrate(ClockChoice::Monotonic).unwrap();
+            let shared =
+                Shared { clock, speaker: &fixed, first: 0, records: &records, links: &links, progress: &progress };
+            let service = ServiceSpec::Fixed { request_bytes: bytes, response_bytes: 1 };
+            let mut stamper = Stamper::new(&LoadConfig::new(([127, 0, 0, 1], 0), service), &stamps, shared);
+            stamper.connections = vec![[cursor; KINDS]];
             let mut expected = [0u64; 40];
             let mut latest = None;
             for (request, of_a_whole) in which {
@@ -449,7 +466,7 @@ mod tests {
                 let number = start.wrapping_add(bytes * (request + 1)).wrapping_sub(if of_a_whole { 1 } else { 2 });
                 let ns = 1 + u64::from(request);
                 let message = Message { software_ns: ns, hardware_ns: 0, sent: Some((Message::DRIVER, number)) };
-                stamper.sent(&message, 0, &link, &records);
+                stamper.sent(&message, 0);
                 if (of_a_whole || bytes == 1) && latest.is_none_or(|latest| latest < request) {
                     // With one byte a request, the byte before is the last of the request before.
                     let of = if of_a_whole { Some(request) } else { request.checked_sub(1) };

@@ -299,6 +299,7 @@ impl Facts<'_> {
             fit: None,
             closed: None,
             datagrams: None,
+            churn: None,
             kernel: self.kernel.as_ref().map(|kernel| kernel.report(samples, window_ns)),
             memory_bytes_per_connection,
             cpu_ns: self.usage.cpu_ns,

@@ -4,7 +4,6 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -13,17 +12,16 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
-use rustix::time::{ClockId, clock_gettime};
-use stats::Histogram;
 
 use crate::class::Class;
 use crate::clock::Clock;
 use crate::closed::samples_max;
 use crate::config::{LoadConfig, Think};
 use crate::error::LoadError;
+use crate::ledger::{Kept, Ledger, Times, Transaction};
 use crate::progress::Progress;
 use crate::record::Link;
-use crate::report::{Errors, PARTS};
+use crate::run;
 use crate::speak::{Reply, Speak};
 use crate::waiter::{Events, Waiter};
 
@@ -35,84 +33,6 @@ const EVENTS_MAX: usize = 256;
 const SLEEP_MS: u64 = 5;
 /// Pause between two tries to write what a full socket did not take, in nanoseconds.
 const RETRY_NS: f64 = 50_000.0;
-/// A transaction of the window, in ticks.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Transaction {
-    /// t1.
-    pub due: u64,
-    /// t2; 0 if it was not sent.
-    pub sent: u64,
-    /// t3; 0 if it did not come.
-    pub complete: u64,
-    /// On which of the worker's connections.
-    pub connection: u32,
-}
-
-/// What a worker kept besides single transactions.
-#[derive(Debug)]
-pub struct Tally {
-    /// Transactions completed in each part of the window.
-    pub completed_by_part: [u64; PARTS],
-    /// Requests sent in the window.
-    pub sent: u64,
-    /// Outstanding when the window began, and when it ended.
-    pub outstanding: [u64; 2],
-    /// Responses that were whole, and not what they should be.
-    pub errors: Errors,
-    /// Transactions that there was no memory for.
-    pub unsampled: u64,
-    /// Their lag, service and response time.
-    pub beyond: [Histogram; 3],
-    /// CPU time and ticks when the window began, and when it ended.
-    pub used: [Used; 2],
-}
-
-/// CPU time that a thread has used by some tick.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Used {
-    cpu_ns: u64,
-    at: u64,
-}
-
-impl Used {
-    fn now(clock: &Clock) -> Self {
-        let used = clock_gettime(ClockId::ThreadCPUTime);
-        Self { cpu_ns: used.tv_sec as u64 * 1_000_000_000 + used.tv_nsec as u64, at: clock.now() }
-    }
-}
-
-impl Tally {
-    /// Of nothing so far.
-    pub fn new() -> Self {
-        Self {
-            completed_by_part: [0; PARTS],
-            sent: 0,
-            outstanding: [0; 2],
-            errors: Errors::default(),
-            unsampled: 0,
-            beyond: [Histogram::new(), Histogram::new(), Histogram::new()],
-            used: [Used::default(); 2],
-        }
-    }
-
-    /// The share of one CPU that the worker used in the window; `None` if it did not see both ends of it.
-    pub fn busy_share(&self, clock: &Clock) -> Option<f64> {
-        let [start, end] = self.used;
-        (start.at != 0 && end.at > start.at)
-            .then(|| (end.cpu_ns - start.cpu_ns) as f64 / clock.between_ns(start.at, end.at) as f64)
-    }
-}
-
-/// When the phases of a closed loop begin and end, in ticks.
-#[derive(Clone, Debug)]
-pub struct Times {
-    /// The first requests are sent.
-    pub start: u64,
-    /// Transactions due in it are the result.
-    pub window: Range<u64>,
-    /// Nothing is waited for any more.
-    pub drained: u64,
-}
 
 /// What a worker keeps of a connection.
 struct Connection<S: Speak> {
@@ -161,17 +81,9 @@ pub struct Worker<'a, S: Speak> {
     random: Xoshiro256PlusPlus,
     /// The number of the next request.
     number: u64,
-    times: Times,
-    /// Where the part of the window that counts now ends, and its length.
-    part: usize,
-    part_end: u64,
-    part_ticks: u64,
     retry_ticks: u64,
-    outstanding: u64,
     alive: usize,
-    transactions: Vec<Transaction>,
-    tally: Tally,
-    progress: &'a Progress,
+    ledger: Ledger<'a>,
 }
 
 impl<'a, S: Speak> Worker<'a, S> {
@@ -193,15 +105,7 @@ impl<'a, S: Speak> Worker<'a, S> {
         for (at, link) in links.iter().enumerate() {
             waiter.add(link.io.as_fd(), at).map_err(failed)?;
         }
-        let samples = samples_max(config) as usize;
-        let mut transactions = Vec::new();
-        transactions.try_reserve_exact(samples).map_err(|_| LoadError::Memory {
-            requests: samples as u64 * u64::from(config.clients),
-            bytes: size_of::<Transaction>(),
-        })?;
-        // Every page of it.
-        transactions.resize(samples, Transaction { due: 1, ..Transaction::default() });
-        transactions.clear();
+        let ledger = Ledger::new(clock, config, samples_max(config), progress)?;
         let mut random = Xoshiro256PlusPlus::seed_from_u64(config.seed);
         (0..worker).for_each(|_| random.jump());
         let connection = |_| Connection {
@@ -224,55 +128,38 @@ impl<'a, S: Speak> Worker<'a, S> {
             timers: BinaryHeap::with_capacity(links.len() + 1),
             think: config.think,
             random,
-            // Numbers that no other worker comes to.
-            number: u64::from(worker) << 40,
-            times: Times { start: 0, window: 0..0, drained: 0 },
-            part: 0,
-            part_end: 0,
-            part_ticks: 0,
+            number: run::first_of(worker as usize),
             retry_ticks: clock.ticks(RETRY_NS),
-            outstanding: 0,
             alive: links.len(),
-            transactions,
-            tally: Tally::new(),
-            progress,
+            ledger,
         })
     }
 
     /// Runs from the first request to the last response; answers what came of it.
-    pub fn run(mut self, times: Times, stop: &AtomicBool) -> (Vec<Transaction>, Tally) {
-        self.part_ticks = ((times.window.end - times.window.start) / PARTS as u64).max(1);
-        self.part_end = times.window.start + self.part_ticks;
-        self.times = times;
+    pub fn run(mut self, times: Times, stop: &AtomicBool) -> Kept {
+        self.ledger.begin(times);
         // With a time to think the first requests are spread over it, as later ones are.
         let think_ticks = self.clock.ticks(self.think.mean_ns as f64) as f64;
         for at in 0..self.active {
-            let due = self.times.start + (think_ticks * self.random.random::<f64>()) as u64;
+            let due = self.ledger.times().start + (think_ticks * self.random.random::<f64>()) as u64;
             self.timers.push(Reverse((due, at as u32)));
         }
         let mut events = Events::with_capacity(EVENTS_MAX);
-        let edges = [self.times.window.start, self.times.window.end];
-        let mut edge = 0;
         loop {
             let now = self.clock.now();
-            if edge < edges.len() && now >= edges[edge] {
-                self.tally.outstanding[edge] = self.outstanding;
-                self.tally.used[edge] = Used::now(&self.clock);
-                edge += 1;
-            }
+            self.ledger.look(now);
             self.go_on(now);
-            let is_over = edge == edges.len() && self.outstanding == 0;
-            if is_over || now >= self.times.drained || self.alive == 0 || stop.load(Relaxed) {
+            if self.ledger.is_over(now) || self.alive == 0 || stop.load(Relaxed) {
                 break;
             }
-            let until = edges.get(edge).copied().unwrap_or(self.times.drained);
+            let until = self.ledger.next_edge();
             self.wait(&mut events, until);
             for (at, _) in events.iter() {
                 self.read(at);
             }
         }
         self.end_all();
-        (self.transactions, self.tally)
+        self.ledger.close()
     }
 
     /// Sleeps until something came, at most until a connection is to go on, or until the tick `until`.
@@ -311,7 +198,7 @@ impl<'a, S: Speak> Worker<'a, S> {
     /// Begins a connection's next transaction, which is due.
     #[inline]
     fn send(&mut self, at: usize, due: u64) {
-        if due >= self.times.window.end {
+        if due >= self.ledger.times().window.end {
             return;
         }
         let asked = self.speaker.asked(self.number);
@@ -323,9 +210,7 @@ impl<'a, S: Speak> Worker<'a, S> {
         connection.sent = self.clock.now();
         let written = rustix::io::write(&self.links[at].io, request);
         let request_bytes = request.len();
-        self.tally.sent += u64::from(self.times.window.contains(&connection.sent));
-        self.outstanding += 1;
-        self.progress.add_sent();
+        self.ledger.sent(connection.sent);
         match written {
             Ok(count) if count == request_bytes => {}
             Ok(count) => self.write_later(at, count),
@@ -367,10 +252,7 @@ impl<'a, S: Speak> Worker<'a, S> {
         match rustix::io::read(&self.links[at].io, spare_capacity(&mut self.inbox)) {
             // t3: right after the read that may complete a response.
             Ok(count) if count > 0 => self.received(at, self.clock.now()),
-            Ok(_) => {
-                let is_owed = matches!(self.connections[at].state, State::Waiting | State::Writing);
-                self.end(at, if is_owed { Class::Short } else { Class::Reset });
-            }
+            Ok(_) => self.ended(at),
             Err(Errno::AGAIN | Errno::INTR) => {}
             Err(error) => self.end(at, Class::of(&error.into())),
         }
@@ -388,7 +270,8 @@ impl<'a, S: Speak> Worker<'a, S> {
         let Some(reply) = reply else { return };
         match reply {
             Reply::Good => {}
-            Reply::Bad(class) => self.tally.errors.count(class, 1),
+            Reply::Bad(class) => self.ledger.errors().count(class, 1),
+            Reply::Last(wrong) => return self.last(at, now, wrong),
             Reply::Garbage => return self.end(at, Class::Wrong),
         }
         connection.state = State::Thinking;
@@ -404,6 +287,31 @@ impl<'a, S: Speak> Worker<'a, S> {
         }
     }
 
+    /// The server ended the connection, and with it perhaps a response.
+    #[cold]
+    fn ended(&mut self, at: usize) {
+        let now = self.clock.now();
+        let connection = &mut self.connections[at];
+        let reply = match connection.state {
+            State::Waiting => self.speaker.end(connection.asked, &mut connection.reader),
+            State::Writing => None,
+            State::Thinking | State::Dead => return self.end(at, Class::Reset),
+        };
+        match reply {
+            Some(Reply::Last(wrong)) => self.last(at, now, wrong),
+            _ => self.end(at, Class::Short),
+        }
+    }
+
+    /// A response came with which the connection ends.
+    #[cold]
+    fn last(&mut self, at: usize, now: u64, wrong: Option<Class>) {
+        wrong.into_iter().for_each(|class| self.ledger.errors().count(class, 1));
+        self.connections[at].state = State::Thinking;
+        self.complete(at, now);
+        self.end(at, Class::Closed);
+    }
+
     fn think_ticks(&mut self) -> u64 {
         let mean_ns = self.think.mean_ns as f64;
         let factor = if self.think.exponential { -(1.0 - self.random.random::<f64>()).ln() } else { 1.0 };
@@ -413,37 +321,15 @@ impl<'a, S: Speak> Worker<'a, S> {
     /// Accounts for a connection's transaction, which is complete.
     #[inline]
     fn complete(&mut self, at: usize, now: u64) {
-        self.outstanding -= 1;
-        self.progress.add_completed(1);
-        if self.times.window.contains(&now) {
-            while now >= self.part_end && self.part < PARTS - 1 {
-                self.part += 1;
-                self.part_end += self.part_ticks;
-            }
-            self.tally.completed_by_part[self.part] += 1;
-        }
-        self.keep(at, now);
+        let transaction = self.transaction(at, now);
+        self.ledger.complete(transaction);
     }
 
-    /// Keeps a connection's transaction, if it was due in the window; `complete` is 0 if its response did not come.
+    /// A connection's transaction; `complete` is 0 if its response did not come.
     #[inline]
-    fn keep(&mut self, at: usize, complete: u64) {
+    fn transaction(&self, at: usize, complete: u64) -> Transaction {
         let Connection { due, sent, .. } = self.connections[at];
-        if !self.times.window.contains(&due) {
-            return;
-        }
-        if self.transactions.len() < self.transactions.capacity() {
-            self.transactions.push(Transaction { due, sent, complete, connection: at as u32 });
-            return;
-        }
-        self.tally.unsampled += 1;
-        let known = |from: u64, to: u64| (to != 0).then(|| self.clock.between_ns(from, to).max(0) as u64);
-        let times = [known(due, sent), known(sent, complete), known(due, complete)];
-        for (histogram, time_ns) in self.tally.beyond.iter_mut().zip(times) {
-            if let Some(time_ns) = time_ns {
-                histogram.record(time_ns);
-            }
-        }
+        Transaction { due, sent, complete, connection: at as u32, ..Transaction::default() }
     }
 
     /// The connection is of no use any more; its outstanding request will not be answered.
@@ -461,14 +347,12 @@ impl<'a, S: Speak> Worker<'a, S> {
     /// What is outstanding on a connection will not be answered any more.
     fn lose(&mut self, at: usize) {
         if matches!(self.connections[at].state, State::Waiting | State::Writing) {
-            self.outstanding -= 1;
-            self.progress.add_lost(1);
-            self.keep(at, 0);
             // A connection that failed counts for it.
             let class = self.links[at].failure().unwrap_or(Class::Timeout);
-            self.tally.errors.count(class, 1);
+            let transaction = self.transaction(at, 0);
+            self.ledger.lose(transaction, class);
         } else if let Some(class) = self.links[at].failure() {
-            self.tally.errors.count(class, 1);
+            self.ledger.errors().count(class, 1);
         }
     }
 
@@ -479,41 +363,5 @@ impl<'a, S: Speak> Worker<'a, S> {
                 self.lose(at);
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::{ClockChoice, Phases};
-    use crate::speak::Fixed;
-
-    #[test]
-    fn what_there_is_no_memory_for_is_counted_and_in_the_histograms() {
-        let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
-        let phases = Phases { ramp_ns: 0, hold_ns: 0, measure_ns: 20_000, drain_ns: 0 };
-        let config = LoadConfig { phases, ..LoadConfig::new(([127, 0, 0, 1], 0), service) };
-        assert_eq!(samples_max(&config), 10);
-        let clock = Clock::calibrate(ClockChoice::Monotonic).unwrap();
-        let links = [Link::new(std::fs::File::open("/dev/null").unwrap().into())];
-        let (fixed, progress) = (Fixed::new(1, 1), Progress::default());
-        // A file cannot be waited for: of no connection is anything asked here.
-        let mut worker = Worker::new(clock, &fixed, &config, 0, (&[], 0), &progress).unwrap();
-        worker.links = &links;
-        let connection = Connection { state: State::Waiting, asked: (), reader: 0, due: 0, sent: 0, written: 0 };
-        worker.connections.push(connection);
-        worker.times.window = 1_000..2_000;
-        for number in 0..15 {
-            worker.connections[0].due = 1_000 + number;
-            worker.connections[0].sent = 1_010 + number;
-            // The last one did not come.
-            worker.keep(0, if number == 14 { 0 } else { 1_510 + number });
-        }
-        worker.connections[0].due = 2_000;
-        worker.keep(0, 2_001);
-        assert_eq!((worker.transactions.len(), worker.tally.unsampled), (10, 5), "none that was due after the window");
-        let [lag, service, response] = &worker.tally.beyond;
-        assert_eq!((lag.count(), service.count(), response.count()), (5, 4, 4));
-        assert_eq!((lag.quantile(0.5), service.quantile(0.5), response.quantile(0.5)), (10, 500, 510));
     }
 }

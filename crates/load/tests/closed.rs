@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use load::config::{Choice, KvTraffic, Pacing, Phases, Schedule, Think, Timestamps};
+use load::config::{Choice, KvTraffic, Pacing, Phases, Roles, Schedule, Think, Timestamps};
 use load::{Event, LoadConfig, LoadError, Outcome, Sample};
 use wire::kv::{Kv, KvConfig, KvConn};
 use wire::{Service, ServiceSpec};
@@ -79,6 +79,11 @@ fn kv(target: SocketAddr) -> LoadConfig {
     };
     let service = ServiceSpec::Kv { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 };
     LoadConfig { kv: Some(traffic), ..closed(target, service) }
+}
+
+/// The same of an open loop, of 600 requests a second.
+fn open(config: LoadConfig) -> LoadConfig {
+    LoadConfig { schedule: Schedule::SlotRandom, rate_per_s: Some(600.0), ..config }
 }
 
 fn run(config: &LoadConfig) -> Outcome {
@@ -198,6 +203,58 @@ fn a_store_that_lies_is_found_out() {
 }
 
 #[test]
+fn an_open_loop_asks_and_verifies_the_same() {
+    let target = store(|_| ());
+    for roles in [Roles::OneLoop, Roles::TwoThreads] {
+        for timestamps in [Timestamps::Client, Timestamps::Kernel] {
+            let config = LoadConfig { roles, timestamps, clients: 2, ..open(kv(target)) };
+            let Outcome { report, .. } = run(&config);
+            assert_eq!((report.completed, report.errors.total()), (120, 0), "{roles:?}: {:?}", report.errors);
+            // Requests differ in length, and each has its stamp.
+            assert_eq!(report.kernel.map_or(0, |kernel| kernel.unstamped_sent), 0, "{roles:?}");
+        }
+    }
+    let liar = store(|response| {
+        if response.starts_with(b"VALUE") {
+            *response = b"END\r\n".to_vec();
+        }
+    });
+    let report = run(&open(kv(liar))).report;
+    assert!(report.errors.miss > 80 && report.errors.miss == report.errors.total(), "{:?}", report.errors);
+    assert_eq!(report.completed, 120, "a miss is a response, and ends no connection");
+}
+
+#[test]
+fn requests_of_several_lengths_that_a_socket_does_not_take_at_once_arrive_whole() {
+    // Reads nothing for a while after the data set is stored; what it reads then is a store's.
+    let kv_store = Kv::new(KvConfig { memory_max_bytes: 256 << 20, ..KvConfig::default() }, Box::new(|| 1));
+    let target = server(move |mut stream| {
+        let (mut conn, mut inbox, mut answered) = (KvConn::default(), vec![0; 64 << 10], 0);
+        while let Ok(count @ 1..) = stream.read(&mut inbox) {
+            answered += kv_store.receive(&mut conn, &inbox[..count]);
+            if answered == 22 {
+                thread::sleep(Duration::from_millis(300));
+            }
+            while !kv_store.unsent(&conn).is_empty() {
+                let response = kv_store.unsent(&conn).to_vec();
+                answered += kv_store.sent(&mut conn, response.len());
+                if stream.write_all(&response).is_err() {
+                    return;
+                }
+            }
+        }
+    });
+    let traffic =
+        KvTraffic { records: 20, value_bytes_min: 1, value_bytes_max: 300_000, get_share: 0.0, keys: Choice::Uniform };
+    for roles in [Roles::OneLoop, Roles::TwoThreads] {
+        let config = LoadConfig { connections: 1, kv: Some(traffic.clone()), roles, ..open(kv(target)) };
+        let Outcome { report, .. } = run(&config);
+        assert_eq!((report.completed, report.errors.total()), (120, 0), "{roles:?}: {:?}", report.errors);
+        assert!(report.service.distribution.max_ns > 50_000_000, "they waited for the socket");
+    }
+}
+
+#[test]
 fn a_data_set_that_is_not_stored_is_no_trial() {
     // Verifies connections, and has no room for more.
     let target = server(|stream| {
@@ -305,7 +362,8 @@ fn what_makes_no_sense_in_a_closed_loop_is_refused() {
         (LoadConfig { choice: Choice::Zipf { exponent: 1.0 }, ..fixed(address) }, "choice"),
         (LoadConfig { timestamps: Timestamps::Kernel, ..fixed(address) }, "timestamps"),
         (LoadConfig { pacing: Pacing::Spin, ..fixed(address) }, "pacing"),
-        (LoadConfig { schedule: Schedule::Poisson, rate_per_s: Some(1.0), ..kv(address) }, "service"),
+        (LoadConfig { datagrams: true, ..kv(address) }, "transport"),
+        (LoadConfig { datagrams: true, ..open(kv(address)) }, "transport"),
         (LoadConfig { schedule: Schedule::Poisson, ..fixed(address) }, "rate"),
         (
             LoadConfig {

@@ -30,6 +30,7 @@ pub enum Command {
     Compare(commands::compare::Args),
     Run(commands::run::Args),
     Plan(commands::plan::Args),
+    Reproduce(commands::reproduce::Args),
     Report(commands::report::Args),
     List(commands::list::Args),
     Calibrate(commands::calibrate::Args),

@@ -9,7 +9,7 @@ use anyhow::{Context, anyhow, bail};
 use lab::experiment::Experiment;
 use lab::host::{Host, differences};
 use lab::plan::{Plan, plan};
-use lab::record::{RunHeader, Trial, VerdictKind};
+use lab::record::{Run, RunHeader, Trial, VerdictKind};
 use lab::runner::{self, Ended};
 use lab::store::{self, Store};
 
@@ -70,6 +70,38 @@ pub fn plan_here(experiment: &Experiment) -> anyhow::Result<(Plan, Host)> {
 /// # Errors
 /// When nothing of it can be run here, or it cannot be stored.
 pub fn start(experiment: &Experiment, args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
+    let (folder, store, header) = begin(experiment, args.output.as_deref(), args.allow_exec)?;
+    let (run, ended) = execute(&folder, store, &header, &[], args.quiet)?;
+    show(&folder, &run, ended, args)
+}
+
+/// Runs an experiment in `folder`, or what an earlier call left of it.
+///
+/// # Errors
+/// When nothing of it can be run here, or it cannot be stored, or another process is at it.
+pub fn complete(experiment: &Experiment, folder: &Path, quiet: bool) -> anyhow::Result<(Run, Ended)> {
+    if !folder.join("run.json").exists() {
+        let (folder, store, header) = begin(experiment, Some(folder), false)?;
+        return execute(&folder, store, &header, &[], quiet);
+    }
+    let (store, run) = Store::resume(folder)?;
+    let (plan, _) = plan_here(experiment)?;
+    if plan.trials != run.header.trials {
+        bail!(
+            "{}: what was begun there is not what would be run now, by this version on this machine; name another folder \
+             with --output",
+            folder.display()
+        );
+    }
+    execute(folder, store, &run.header, &run.records, quiet)
+}
+
+/// Plans an experiment and makes its store.
+fn begin(
+    experiment: &Experiment,
+    output: Option<&Path>,
+    allow_exec: bool,
+) -> anyhow::Result<(PathBuf, Store, RunHeader)> {
     experiment.check().map_err(anyhow::Error::msg)?;
     let (plan, host) = plan_here(experiment)?;
     if let Some(trial) = plan.trials.first().filter(|_| plan.trials.iter().all(|trial| !trial.impossible.is_empty())) {
@@ -78,10 +110,10 @@ pub fn start(experiment: &Experiment, args: &ExecutionArgs) -> anyhow::Result<Ex
     for warning in &plan.warnings {
         anstream::eprintln!("muxbench: beware: {warning}");
     }
-    allow_commands(&plan.trials, args)?;
+    allow_commands(&plan.trials, allow_exec)?;
     let time = now();
     let name = format!("{}-{}", time.replace([':', '-'], "").trim_end_matches('Z'), plan.experiment);
-    let folder = args.output.clone().unwrap_or_else(|| Path::new("results").join(&name));
+    let folder = output.map_or_else(|| Path::new("results").join(&name), Path::to_owned);
     let header = RunHeader {
         name: folder.file_name().map_or(name, |name| name.to_string_lossy().into_owned()),
         muxbench: env!("CARGO_PKG_VERSION").to_owned(),
@@ -94,7 +126,7 @@ pub fn start(experiment: &Experiment, args: &ExecutionArgs) -> anyhow::Result<Ex
         placement: plan.placement,
     };
     let store = Store::create(&folder, &header)?;
-    execute(&folder, store, &header, &[], args)
+    Ok((folder, store, header))
 }
 
 /// Finishes a stopped run.
@@ -107,7 +139,7 @@ pub fn resume(args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
         None => store::latest(Path::new("results"))?,
     };
     let (store, run) = Store::resume(&folder)?;
-    allow_commands(&run.header.trials, args)?;
+    allow_commands(&run.header.trials, args.allow_exec)?;
     if run.header.trials.iter().any(|trial| trial.serve.ours().is_some_and(|serve| serve.count_syscalls)) {
         // A trial that fails is not run again.
         server::tracepoints::can_count().map_err(|reason| anyhow!("server.count-syscalls: {reason}"))?;
@@ -117,20 +149,21 @@ pub fn resume(args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
             "muxbench: this host differs from that of the run's beginning: {fact}: {before}, now {now}"
         );
     }
-    execute(&folder, store, &run.header, &run.records, args)
+    let (run, ended) = execute(&folder, store, &run.header, &run.records, args.quiet)?;
+    show(&folder, &run, ended, args)
 }
 
 /// Shows the commands that an experiment names, which anything may be, before any of them is started.
 ///
 /// # Errors
 /// When they are not allowed: what would be run, and by which flag.
-fn allow_commands(trials: &[Trial], args: &ExecutionArgs) -> anyhow::Result<()> {
+fn allow_commands(trials: &[Trial], allowed: bool) -> anyhow::Result<()> {
     let commands = lab::contender::commands(trials);
     if commands.is_empty() {
         return Ok(());
     }
     let shown = commands.join("\n  ");
-    if !args.allow_exec {
+    if !allowed {
         bail!("this experiment starts commands on this machine:\n  {shown}\nadd --allow-exec if you trust them");
     }
     anstream::eprintln!("muxbench: these commands will be started:\n  {shown}");
@@ -148,8 +181,8 @@ fn execute(
     store: Store,
     header: &RunHeader,
     done: &[lab::record::TrialRecord],
-    args: &ExecutionArgs,
-) -> anyhow::Result<ExitCode> {
+    quiet: bool,
+) -> anyhow::Result<(Run, Ended)> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, stop.clone()).context("cannot listen to signals")?;
@@ -157,7 +190,7 @@ fn execute(
     let is_done = |index| done.iter().any(|record| record.trial.index == index);
     let to_run: Vec<_> =
         header.trials.iter().filter(|trial| trial.impossible.is_empty() && !is_done(trial.index)).collect();
-    let mut progress = (!args.quiet).then(|| Progress::new(&to_run));
+    let mut progress = (!quiet).then(|| Progress::new(&to_run));
     let options = runner::Options {
         program: std::env::current_exe()
             .context("cannot find our own binary, which servers and clients are run from")?,
@@ -173,28 +206,33 @@ fn execute(
     }
     let ended = ended?;
     drop(store);
-    let run = store::read(folder)?;
+    Ok((store::read(folder)?, ended))
+}
+
+fn show(folder: &Path, run: &Run, ended: Ended, args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
     if args.json {
-        output::print_json(&report::json::of(&run))?;
+        output::print_json(&report::json::of(run))?;
     } else {
-        output::print(&report::terminal::render(&run, output::width()))?;
+        output::print(&report::terminal::render(run, output::width()))?;
         if args.explain {
-            output::print(&format!("\n{}", report::explain::render(&report::Summary::of(&run), output::width())))?;
+            output::print(&format!("\n{}", report::explain::render(&report::Summary::of(run), output::width())))?;
         }
         output::print(&format!("Results: {}\n", folder.display()))?;
-        if let Some(paper) = report::paper::find(&header.experiment) {
+        if let Some(paper) = report::paper::of_experiment(&run.header.experiment) {
             let (folder, name) = (folder.display(), paper.name);
-            output::print(&format!("Its tables as the paper has them: muxbench report {folder} --paper {name}\n"))?;
+            output::print(&format!("Beside the paper: muxbench report {folder} --paper {name}\n"))?;
         }
     }
     if ended == Ended::Stopped {
-        anstream::eprintln!(
-            "muxbench: stopped; what is finished is kept. Finish it with: muxbench run --resume {}",
-            folder.display()
-        );
-        return Ok(ExitCode::from(STOPPED));
+        return Ok(stopped(&format!("muxbench run --resume {}", folder.display())));
     }
     let valid = run.records.iter().filter(|record| record.verdict.kind == VerdictKind::Valid).count();
     let needed = if args.strict { run.header.trials.len() } else { 1 };
     Ok(if valid >= needed { ExitCode::SUCCESS } else { ExitCode::from(NO_VALID_TRIAL) })
+}
+
+/// What a command that a signal stopped says and ends with.
+pub fn stopped(how_to_finish: &str) -> ExitCode {
+    anstream::eprintln!("muxbench: stopped; what is finished is kept. Finish it with: {how_to_finish}");
+    ExitCode::from(STOPPED)
 }

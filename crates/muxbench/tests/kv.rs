@@ -4,58 +4,21 @@ mod common;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Command, Output};
-use std::sync::Mutex;
+use std::process::{Child, Command};
 use std::thread;
 use std::time::Duration;
 
-use common::{Serve, eventually, prepared};
-use server::{Architecture, Threads};
+use common::{Serve, eventually, peer, prepared};
+use server::Architecture;
 use wire::ServiceSpec;
 
-/// Servers that are tested at once. Real clients wait for items to expire, most of their time.
-const AT_ONCE: usize = 6;
-
-/// Does a test with every architecture that can run here and serve `kv`: every model over every mechanism; besides, runtimes
-/// with two threads, and stages in other numbers.
+/// Does a test with every architecture that can run here and serve `kv`.
 fn with_each(test: impl Fn(Architecture) + Sync) {
-    let kv = ServiceSpec::Kv { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 };
-    let all = Architecture::every();
-    let is_runtime = |row: &&Architecture| server::runtime::FEATURES.contains(&row.model.name);
-    let in_two = all.iter().filter(is_runtime).map(|&row| Architecture { threads: Some(Threads::all(2)), ..row });
-    let stages =
-        ["symped:1/epoll", "amped:0+1/epoll", "amped:0+2/rt-signal", "seda:1+3/poll"].map(|it| it.parse().unwrap());
-    let each: Vec<Architecture> = all.iter().copied().chain(in_two).chain(stages).collect();
-    let each = each.into_iter().filter(|architecture| {
-        let possible = architecture.can_run().and_then(|()| architecture.can_serve(&kv));
-        if let Err(reason) = &possible {
-            println!("{architecture} is skipped: {reason}");
-        }
-        possible.is_ok()
-    });
-    let each = Mutex::new(each.collect::<Vec<_>>().into_iter());
-    let next = || each.lock().unwrap().next();
-    thread::scope(|scope| {
-        for _ in 0..AT_ONCE {
-            scope.spawn(|| {
-                while let Some(architecture) = next() {
-                    println!("{architecture}");
-                    test(architecture);
-                }
-            });
-        }
-    });
+    common::with_each(&ServiceSpec::Kv { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 }, 6, test);
 }
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// A command of somebody else's, which is ended if it takes too long.
-fn peer(name: &str, arguments: &[&str]) -> Output {
-    let command = prepared("MUXBENCH_PEERS", "peers").join(name);
-    let output = Command::new("timeout").arg("120").arg(command).args(arguments).output();
-    output.unwrap_or_else(|error| panic!("cannot run timeout {name}: {error}"))
 }
 
 /// The text tests of `memccapable`, which waits so long for each answer; what failed, if any did.

@@ -198,7 +198,7 @@ fn send_deviations_come_from_the_stored_samples() {
 
     let told: &[(&[&str], i32, &str)] = &[
         (&["report", "even", "--paper", "kawai2006"], 1, "no trial of this run has a workload of kawai2006"),
-        (&["report", "even", "--paper", "nonsense"], 2, "[possible values: kawai2006]"),
+        (&["report", "even", "--paper", "nonsense"], 2, "[possible values: kawai2008, kawai2006, voras2009]"),
         (&["report", "even", "--paper", "kawai2006", "--send-deviation"], 2, "cannot be used with"),
         (&["report", "even", "even", "--paper", "kawai2006"], 2, "are of one run, and two are given"),
         (&["report", "even", "even", "--send-deviation"], 2, "are of one run, and two are given"),
@@ -221,7 +221,7 @@ fn a_paper_s_experiment_ends_in_the_paper_s_tables() {
         .replace("measure = \"2s\"", "measure = \"200ms\"");
     std::fs::write(folder.path().join("one.toml"), one).unwrap();
     let said = text(&measure(folder.path(), &["run", "one.toml", "--quick", "--quiet", "--output", "here"]).stdout);
-    assert!(said.ends_with("as the paper has them: muxbench report here --paper kawai2006\n"), "{said}");
+    assert!(said.ends_with("Beside the paper: muxbench report here --paper kawai2006\n"), "{said}");
     let report = ["report", "here", "--paper", "kawai2006"];
     let tables = json(&run(folder.path(), &[&report[..], &["--json"]].concat(), 0));
     let cells = tables["service_time"].as_array().unwrap();
@@ -593,6 +593,34 @@ fn a_run_that_is_stopped_or_killed_keeps_what_it_finished_and_is_resumed() {
 }
 
 #[test]
+fn a_paper_is_reproduced_in_as_many_calls_as_it_takes() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["reproduce", "voras2009", "--output", "here"];
+    let at = folder.path().join("here/voras2009");
+    let finished = || lab::store::read(&at).map_or(0, |run| run.records.len());
+    for call in 0..2 {
+        let before = finished();
+        let mut child = muxbench().args(arguments).current_dir(folder.path()).stderr(Stdio::piped()).spawn().unwrap();
+        eventually("a trial more is finished", || finished() > before);
+        rustix::process::kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        let said = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(130), "{call}: {said}");
+        assert!(said.contains("muxbench reproduce voras2009 --quick --output here"), "{call}: {said}");
+    }
+    let run = lab::store::read(&at).unwrap();
+    let mut trials: Vec<u32> = run.records.iter().map(|record| record.trial.index).collect();
+    trials.dedup();
+    assert_eq!(trials.len(), run.records.len(), "none was run twice");
+
+    let beside = json(&self::run(folder.path(), &["report", "here/voras2009", "--paper", "voras2009", "--json"], 0));
+    let claims = beside["claims"].as_array().unwrap();
+    assert_eq!(claims.len(), 4);
+    assert!(claims.iter().all(|claim| claim["outcome"].is_string()));
+    let other = self::run(folder.path(), &["reproduce", "voras2009", "--full", "--output", "here", "--quiet"], 1);
+    assert!(text(&other.stderr).contains("name another folder"), "{}", text(&other.stderr));
+}
+
+#[test]
 fn a_server_killed_mid_trial_costs_the_trial_not_the_run() {
     let folder = tempfile::tempdir().unwrap();
     let mut child = muxbench()
@@ -703,14 +731,12 @@ fn what_closed_loops_and_key_value_stores_have_not_is_refused() {
     refused(&["--schedule", "closed", "--rate", "100"], "workload.rate: a closed loop has none");
     refused(&["--schedule", "closed", "--pacing", "spin"], "client.pacing: a closed loop waits for responses");
     refused(&["--think", "1ms"], "workload.think: only a closed loop thinks");
-    refused(&["--service", "kv"], "workload.schedule: kv can be spoken only in a closed loop");
     refused(&["--records", "5"], "workload.kv: the service is fixed");
     refused(&["--service", "kv", "--schedule", "closed", "--request", "1B"], "workload.request: kv's sizes are");
     let target = ["load", "--target", "127.0.0.1:1"];
     for (flags, why) in [
         (["--records", "5"].as_slice(), "add --service kv"),
         (&["--service", "kv", "--response", "1B"], "--value-size"),
-        (&["--service", "kv"], "closed"),
         (&["--think", "1ms"], "think"),
         (&["--schedule", "closed", "--rate", "5"], "rate"),
     ] {

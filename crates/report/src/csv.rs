@@ -87,6 +87,14 @@ struct Row {
     server_syscalls_outside_by_kind: String,
     memory_user_bytes_per_connection: Option<f64>,
     memory_kernel_bytes_per_connection: Option<f64>,
+    /// Asked for, with a space between several.
+    paths: String,
+    calls_per_connection: Option<u32>,
+    opened_per_s: Option<f64>,
+    connect_p50_ns: Option<u64>,
+    connect_p99_ns: Option<u64>,
+    first_byte_p50_ns: Option<u64>,
+    first_byte_p99_ns: Option<u64>,
 }
 
 /// All finished trials, with a heading.
@@ -107,6 +115,9 @@ fn row(record: &TrialRecord) -> Row {
     let kv = trial.workload.kv.as_ref();
     let phases = trial.workload.phases;
     let load = record.load.as_ref();
+    let churn = load.and_then(|load| load.churn.as_ref());
+    let targets = trial.workload.http.iter().flat_map(|http| &http.targets);
+    let paths: Vec<&str> = targets.map(|target| target.path.as_str()).collect();
     let server = record.server.as_ref();
     let datagrams = load.and_then(|load| load.datagrams.as_ref());
     let service = |figure: fn(&Distribution) -> u64| load.map(|load| figure(&load.service.distribution));
@@ -187,6 +198,13 @@ fn row(record: &TrialRecord) -> Row {
         server_syscalls_outside_by_kind: by_kind(|totals| &totals.syscalls_outside),
         memory_user_bytes_per_connection: server.and_then(|server| server.memory_user_bytes_per_connection),
         memory_kernel_bytes_per_connection: server.and_then(|server| server.memory_kernel_bytes_per_connection),
+        paths: paths.join(" "),
+        calls_per_connection: trial.workload.calls_per_connection,
+        opened_per_s: churn.map(|churn| churn.opened_per_s),
+        connect_p50_ns: churn.map(|churn| churn.connect.distribution.p50_ns),
+        connect_p99_ns: churn.map(|churn| churn.connect.distribution.p99_ns),
+        first_byte_p50_ns: churn.map(|churn| churn.first_byte.distribution.p50_ns),
+        first_byte_p99_ns: churn.map(|churn| churn.first_byte.distribution.p99_ns),
     }
 }
 

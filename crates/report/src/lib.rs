@@ -15,6 +15,7 @@
 //! - [`mod@format`]: numbers and units
 
 pub mod calibration;
+pub mod claims;
 pub mod csv;
 pub mod deviation;
 #[cfg(target_os = "linux")]

@@ -37,6 +37,8 @@ fn trial(index: u32, repeat: u32, architecture: &str, connections: u32) -> Trial
         schedule: Schedule::SlotRandom,
         think: Think::default(),
         kv: None,
+        http: None,
+        calls_per_connection: None,
         active: 1.0,
         idle: 0,
         choice: Choice::Uniform,
@@ -57,6 +59,7 @@ fn trial(index: u32, repeat: u32, architecture: &str, connections: u32) -> Trial
             stage_cpus: server::StageCpus::default(),
             work: None,
             connections_max: connections,
+            limits: server::Limits::default(),
             count_syscalls: false,
         }),
         load: LoadConfig {
@@ -101,6 +104,7 @@ fn record(trial: &Trial, service_ns: u64, verdict: VerdictKind, reason: &str) ->
             fit: None,
             closed: None,
             datagrams: None,
+            churn: None,
             kernel: None,
             memory_bytes_per_connection: 48.0,
             cpu_ns: 1,
@@ -312,6 +316,25 @@ pub(crate) fn closed_run() -> Run {
                     think_ns: 0,
                 });
                 run.records.push(record);
+                run.header.trials.push(trial);
+            }
+        }
+    }
+    run
+}
+
+/// Valid trials alone: three repeats of each architecture on 400 and on 4 000 connections, with the service time that
+/// `service_ns` says of architecture, connections and repeat.
+pub(crate) fn run_of(architectures: &[&str], service_ns: impl Fn(&str, u32, u32) -> u64) -> Run {
+    let mut run = run();
+    run.header.trials.clear();
+    run.records.clear();
+    for connections in [400, 4_000] {
+        for repeat in 0..3 {
+            for &architecture in architectures {
+                let trial = trial(run.header.trials.len() as u32, repeat, architecture, connections);
+                let service_ns = service_ns(architecture, connections, repeat);
+                run.records.push(record(&trial, service_ns, VerdictKind::Valid, ""));
                 run.header.trials.push(trial);
             }
         }

@@ -4,7 +4,7 @@ use lab::record::{Run, Trial, TrialRecord, Verdict, VerdictKind, Workload};
 use lab::units::{Share, Size, Sizes, Think, Work};
 use load::LoadReport;
 use load::config::{Choice, Schedule};
-use load::report::{KernelReport, Measured};
+use load::report::{ChurnReport, KernelReport, Measured};
 use serde::Serialize;
 use server::{Accept, ServerCounters};
 use stats::{Distribution, Estimate, Histogram, Ratio, interval};
@@ -95,6 +95,8 @@ pub struct Row {
     pub service_p99_ns: Option<Estimate>,
     /// What the kernel's timestamps say; `None` when they were not asked for.
     pub kernel: Option<Kernel>,
+    /// What is known of connections that come and go; `None` where they stay.
+    pub churn: Option<Churn>,
     /// What a request cost the server; `None` when it did not say.
     pub cost: Option<Cost>,
     /// What a request took the server, in detail; `None` when it did not say.
@@ -157,6 +159,19 @@ pub struct Kernel {
     pub wall_clock_stepped: bool,
     /// Share of requests for which a stamp is missing.
     pub unstamped: f64,
+}
+
+/// What is known of connections that come and go, over all repeats.
+#[derive(Clone, Debug, Serialize)]
+pub struct Churn {
+    /// The mean over repeats of new connections a second.
+    pub opened_per_s: f64,
+    /// From the SYN to the connection established.
+    pub connect: Distribution,
+    /// From the SYN to the first byte of the first response.
+    pub first_byte: Distribution,
+    /// Sessions that waited for another to end, of all repeats.
+    pub waited: u64,
 }
 
 /// What the server's counters say, over all repeats.
@@ -251,6 +266,10 @@ pub(crate) fn missing<'a>(trials: impl Iterator<Item = &'a Trial>, records: &[&T
 /// A workload in words; what is as usual is left out.
 pub(crate) fn title(workload: &Workload) -> String {
     let mut words = vec![format!("{} {}", workload.connections, workload.targets())];
+    words.extend(workload.calls_per_connection.map(|calls| match calls {
+        1 => "1 request on each".to_owned(),
+        calls => format!("{calls} requests on each"),
+    }));
     if workload.active < 1.0 {
         words.push(format!("{} of them active", Share(workload.active)));
     }
@@ -275,6 +294,12 @@ pub(crate) fn title(workload: &Workload) -> String {
         Some((request_bytes, response_bytes)) => format!("{} -> {}", Size(request_bytes), Size(response_bytes)),
         None => workload.service.name().to_owned(),
     });
+    if let Some(http) = &workload.http {
+        words.push(match http.targets.as_slice() {
+            [one] => one.path.clone(),
+            several => format!("{} paths", several.len()),
+        });
+    }
     if let Some(kv) = &workload.kv {
         let sizes = Sizes { least: Size(kv.value_bytes_min), most: Size(kv.value_bytes_max) };
         let gets = format::percent(kv.get_share);
@@ -355,12 +380,27 @@ fn row(architecture: String, finished: &[&TrialRecord], missing: Vec<String>, se
         datagrams: Datagrams::of(loads()),
         unsampled: closed().map(|closed| closed.unsampled).sum(),
         kernel: kernel(&loads().filter_map(|load| load.kernel.as_ref()).collect::<Vec<_>>()),
+        churn: churn(&loads().filter_map(|load| load.churn.as_ref()).collect::<Vec<_>>()),
         ratio: None,
         metrics: if is_closed { rates_per_s } else { p50s_ns },
         accept: None,
         accepts_as_usual: true,
         architecture,
     }
+}
+
+fn churn(reports: &[&ChurnReport]) -> Option<Churn> {
+    let merged = |figure: fn(&ChurnReport) -> &Measured| {
+        let mut histogram = Histogram::new();
+        reports.iter().for_each(|report| histogram.merge(&figure(report).histogram));
+        histogram.distribution()
+    };
+    (!reports.is_empty()).then(|| Churn {
+        opened_per_s: reports.iter().map(|report| report.opened_per_s).sum::<f64>() / reports.len() as f64,
+        connect: merged(|report| &report.connect),
+        first_byte: merged(|report| &report.first_byte),
+        waited: reports.iter().map(|report| report.waited).sum(),
+    })
 }
 
 fn kernel(reports: &[&KernelReport]) -> Option<Kernel> {

@@ -4,7 +4,7 @@ use lab::record::{Run, Workload};
 use lab::transport::Transport;
 use load::interface::Hardware;
 
-use crate::summary::{Comparison, Datagrams, Kernel, Row, Summary};
+use crate::summary::{Churn, Comparison, Datagrams, Kernel, Row, Summary};
 use crate::table::{self, Column};
 use crate::{format, ports, sentence, throughput};
 
@@ -138,6 +138,7 @@ pub fn render(run: &Run, width: usize) -> String {
         if !dropped.is_empty() {
             line(&wrap(&format!("(too narrow for: {}; see --json)", dropped.join(", ")), width));
         }
+        churn(rows, width).iter().for_each(|text| line(text));
         kernel(rows, width).iter().for_each(|text| line(text));
         for row in rows.iter().filter(|row| row.unsampled > 0) {
             let text = "transactions are in all figures and not among the samples, whose memory was full";
@@ -162,6 +163,45 @@ pub fn render(run: &Run, width: usize) -> String {
     line("");
     line(&wrap(&about(run, &summary), width));
     text
+}
+
+/// The columns of [`churn`], as those of [`COLUMNS`].
+const CHURN_COLUMNS: &[Column<Row>] = &[
+    Column { heading: "architecture", rank: 0, text: Row::label },
+    Column {
+        heading: "conn/s",
+        rank: 0,
+        text: |row| row.churn.as_ref().map_or(none(), |it| format::digits(it.opened_per_s)),
+    },
+    Column { heading: "established p50 µs", rank: 0, text: |row| churn_us(row, |it| it.connect.p50_ns) },
+    Column { heading: "p99", rank: 1, text: |row| churn_us(row, |it| it.connect.p99_ns) },
+    Column { heading: "first byte p50 µs", rank: 0, text: |row| churn_us(row, |it| it.first_byte.p50_ns) },
+    Column { heading: "p99", rank: 1, text: |row| churn_us(row, |it| it.first_byte.p99_ns) },
+    Column { heading: "response p50 µs", rank: 2, text: |row| response_us(row, |d| d.p50_ns) },
+    Column { heading: "p99", rank: 2, text: |row| response_us(row, |d| d.p99_ns) },
+    Column { heading: "waited", rank: 3, text: |row| row.churn.as_ref().map_or(none(), |it| it.waited.to_string()) },
+];
+
+fn churn_us(row: &Row, figure: fn(&Churn) -> u64) -> String {
+    row.churn.as_ref().map_or(none(), |churn| format::us(figure(churn) as f64))
+}
+
+fn response_us(row: &Row, figure: fn(&stats::Distribution) -> u64) -> String {
+    row.response.as_ref().map_or(none(), |response| format::us(figure(response) as f64))
+}
+
+/// How long connecting took, where connections come and go; nothing where they stay.
+fn churn(rows: &[Row], width: usize) -> Vec<String> {
+    if rows.iter().all(|row| row.churn.is_none()) {
+        return Vec::new();
+    }
+    vec![
+        wrap(
+            "New connections: from the SYN to established and to the first byte; response time has the connecting in it:",
+            width,
+        ),
+        table::of(CHURN_COLUMNS, rows, width).0,
+    ]
 }
 
 /// The columns of [`kernel`], as those of [`COLUMNS`].

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use wire::{Address, ServiceSpec};
 
 use crate::work::Work;
-use crate::{Accept, Architecture};
+use crate::{Accept, Architecture, Limits};
 
 /// What is started for a trial: a server of ours, or somebody else's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -79,6 +79,9 @@ pub struct ServeConfig {
     /// Connections that room is set aside for; one more is refused. The size of a pool that names none; what is beyond a
     /// pool waits.
     pub connections_max: u32,
+    /// How long clients may take, of `http`.
+    #[serde(default, skip_serializing_if = "Limits::is_none")]
+    pub limits: Limits,
     /// Whether the kernel counts its system calls too, which makes each of them dearer.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub count_syscalls: bool,

@@ -50,6 +50,9 @@ pub struct Totals {
     /// Datagrams for which the kernel had no room in a port's socket; `None` where it does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropped: Option<u64>,
+    /// Connections cut off because their clients took too long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timed_out: Option<u64>,
     /// Children that crashed, or that somebody else killed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crashed: Option<u64>,
@@ -154,6 +157,7 @@ impl Totals {
             ignored: added(self.ignored, earlier.ignored),
             unsent: added(self.unsent, earlier.unsent),
             dropped: added(self.dropped, earlier.dropped),
+            timed_out: added(self.timed_out, earlier.timed_out),
             crashed: added(self.crashed, earlier.crashed),
             events: added(self.events, earlier.events),
             syscalls: by_kind(&self.syscalls, &earlier.syscalls),

@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 use std::{fmt, io};
 
 use rustix::process::{Resource, Rlimit};
@@ -20,7 +21,7 @@ use crate::socket::Bound;
 use crate::tracepoints::Tracepoints;
 use crate::unix::SocketFile;
 use crate::workers::Workers;
-use crate::{platform, ports, socket, usage};
+use crate::{limits, platform, ports, service, socket, usage};
 
 /// Threads that may count for themselves where connections have none of their own: a runtime's.
 const THREADS_MAX: u32 = 256;
@@ -34,6 +35,8 @@ pub struct Server {
     ready: Snapshot,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<io::Result<()>>>,
+    /// Ticks of the limits are counted until this is dropped.
+    _ticking: Option<mpsc::Sender<()>>,
 }
 
 struct Shared {
@@ -120,6 +123,8 @@ impl Server {
                 reason,
             ))
         })?;
+        let content = service::content(&config.service)
+            .map_err(failed("the content cannot be read", "name another folder, or mend this one"))?;
         // What a port's socket takes is the port's.
         let memory_kernel_bytes = platform::memory_kernel_bytes();
         let Held { sockets, address, ports, file } = hold(config)
@@ -153,6 +158,8 @@ impl Server {
             format_args!("cannot run on CPUs {:?}", config.cpus),
             "name CPUs that this process may use",
         ))?;
+        // A model in stages counts for itself.
+        let tick = content.as_ref().filter(|_| !model.multiplexes()).and_then(|_| config.limits.tick());
         // A pool's memory is its connections', as that of threads and processes made on demand is.
         let mut before = shared.look();
         if ports.is_some() {
@@ -183,6 +190,8 @@ impl Server {
                         stopping: &shared.stopping,
                         workers: &shared.workers,
                         service: &config.service,
+                        content,
+                        limits: config.limits,
                         work: config.work,
                         threads: config.architecture.threads,
                         cpus: &config.stage_cpus,
@@ -193,8 +202,10 @@ impl Server {
                 })
                 .map_err(failed("cannot create a thread", "raise the limit of processes (ulimit -u)"))?
         };
+        let ticking = tick.map(|tick| count_ticks(tick, &shared)).transpose()?;
         let has_ports = ports.is_some();
-        let mut server = Self { address, ports, _file: file, ready: before, shared, thread: Some(thread) };
+        let mut server =
+            Self { address, ports, _file: file, ready: before, shared, thread: Some(thread), _ticking: ticking };
         if config.count_syscalls {
             let opened = is_counting.recv().unwrap_or_else(|_| Err("the accept thread ended; try again".into()));
             opened.map_err(|reason| {
@@ -256,6 +267,18 @@ impl Server {
             "raise the limit it names, or make the server smaller; see the system's log for others",
         ))
     }
+}
+
+/// Counts ticks of the limits in a thread beside, until what this gives is dropped.
+fn count_ticks(tick: Duration, shared: &Shared) -> Result<mpsc::Sender<()>, ServerError> {
+    let (sender, running) = mpsc::channel();
+    let ticks = shared.workers.ticks();
+    let count = move || limits::count_ticks(tick, ticks, &running, || {});
+    thread::Builder::new()
+        .name("limits".into())
+        .spawn(count)
+        .map_err(failed("cannot create a thread", "raise the limit of processes (ulimit -u)"))?;
+    Ok(sender)
 }
 
 impl Drop for Server {

@@ -5,7 +5,8 @@
 //! - [`accept`]: how connections come to those that serve them
 //! - [`config`], [`control`], [`counters`]: what goes in and what comes out, as plain data
 //! - [`network`]: the stages, one loop per family (ready, completion, blocking, pool), and the connection path that all share
-//! - `service`: from a service's parameters to the service; [`work`]: what a request costs besides
+//! - `service`: from a service's parameters to the service; [`work`]: what a request costs besides; [`limits`]: how long a
+//!   client may take; `folder`: files to be served
 //! - [`runtime`]: a file per runtime that does the network's part in its own way; the connection path is the same
 //! - [`socket`]: listening and accepting, with the same options everywhere
 //! - [`unix`]: a Unix socket's file
@@ -24,7 +25,9 @@ pub mod control;
 pub mod counters;
 #[cfg(target_os = "linux")]
 pub mod exec;
+mod folder;
 pub mod host;
+pub mod limits;
 pub mod mechanism;
 pub mod model;
 pub mod network;
@@ -48,5 +51,7 @@ pub use config::{ExecConfig, ServeConfig, StageCpus, Subject};
 pub use counters::{ServerCounters, Snapshot};
 #[cfg(target_os = "linux")]
 pub use exec::Exec;
+pub use folder::FOLDER_BYTES_MAX;
 pub use host::Server;
+pub use limits::Limits;
 pub use work::Work;

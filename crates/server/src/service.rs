@@ -17,11 +17,36 @@ macro_rules! with_service {
             }
             // What is run for connections; loops of datagrams are others, and `Architecture` says which models have one.
             wire::ServiceSpec::Udp { .. } => return Err(std::io::ErrorKind::Unsupported.into()),
+            wire::ServiceSpec::Http { .. } => {
+                let content = $stage.content.clone().expect("it was read before anything started");
+                let http = wire::http::Http::new(content, std::boxed::Box::new($crate::service::unix_time_s));
+                let limited = $crate::limits::Limited::new(http, $stage.limits, $stage.workers.ticks());
+                let $service = $crate::work::Worked::new(limited, $stage.work, $stage.stopping.clone());
+                $body
+            }
         }
     };
 }
 
+use std::io;
+use std::sync::Arc;
+
+use wire::ServiceSpec;
+use wire::http::Content;
+
 pub(crate) use with_service;
+
+/// What `http` serves, in memory.
+///
+/// # Errors
+/// Which file of a folder cannot be served, and why.
+pub(crate) fn content(service: &ServiceSpec) -> io::Result<Option<Arc<Content>>> {
+    Ok(match service {
+        ServiceSpec::Http { folder: Some(folder) } => Some(Arc::new(crate::folder::read(folder)?)),
+        ServiceSpec::Http { folder: None } => Some(Arc::new(Content::generated())),
+        ServiceSpec::Fixed { .. } | ServiceSpec::Kv { .. } | ServiceSpec::Udp { .. } => None,
+    })
+}
 
 /// Seconds since 1970, by a clock that is read without a system call.
 pub(crate) fn unix_time_s() -> u32 {

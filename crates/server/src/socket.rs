@@ -293,6 +293,13 @@ pub fn limit_accept(listener: impl AsFd, timeout: Duration) -> rustix::io::Resul
     sockopt::set_socket_timeout(listener, sockopt::Timeout::Recv, Some(timeout))
 }
 
+/// Has a blocking read or write of a connection give up after a time.
+pub fn limit_waits(connection: impl AsFd, timeout: Duration) {
+    // Neither fails for a connection.
+    let _ = sockopt::set_socket_timeout(&connection, sockopt::Timeout::Recv, Some(timeout));
+    let _ = sockopt::set_socket_timeout(&connection, sockopt::Timeout::Send, Some(timeout));
+}
+
 /// Has every accept of a listener say that it was shut down, now and from now on.
 pub fn shut_down(listener: impl AsFd) {
     if platform::SHUTDOWN_WAKES_ACCEPT && !is_tcp(&listener) {

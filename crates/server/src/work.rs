@@ -121,6 +121,30 @@ impl<S: Service> Service for Worked<S> {
     fn is_over(&self, conn: &S::Conn) -> bool {
         self.service.is_over(conn)
     }
+
+    #[inline]
+    fn is_cut_short(&self, conn: &S::Conn) -> bool {
+        self.service.is_cut_short(conn)
+    }
+
+    #[inline]
+    fn is_idle(&self, conn: &S::Conn) -> bool {
+        self.service.is_idle(conn)
+    }
+
+    #[inline]
+    fn looks_every(&self) -> Option<Duration> {
+        self.service.looks_every()
+    }
+
+    fn looks_max(&self) -> u32 {
+        self.service.looks_max()
+    }
+
+    #[inline]
+    fn is_overdue(&self, conn: &mut S::Conn) -> bool {
+        self.service.is_overdue(conn)
+    }
 }
 
 /// Keeps a CPU busy. Never inlined, so that it is as quick wherever it is called as where its speed is measured.

@@ -128,6 +128,8 @@ pub struct Counters {
     pub ignored: Counter,
     /// Responses that the kernel did not take, of datagrams.
     pub unsent: Counter,
+    /// Connections cut off because their clients took too long.
+    pub timed_out: Counter,
     /// Children of this slot that crashed; whoever reaps them counts.
     pub crashed: Counter,
     /// Events that waits reported.
@@ -232,6 +234,8 @@ impl Slot {
 #[derive(Debug)]
 pub struct Workers {
     slots: &'static [Slot],
+    /// Ticks of the limits, for children too.
+    ticks: &'static AtomicU32,
     /// Slots from here on were never taken. They are not looked at, because a look would give them memory.
     fresh_from: AtomicUsize,
 }
@@ -247,7 +251,7 @@ impl Workers {
         let at = unsafe {
             libc::mmap(
                 ptr::null_mut(),
-                count * size_of::<Slot>(),
+                (count + 1) * size_of::<Slot>(),
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED | libc::MAP_ANONYMOUS | platform::MAP_NORESERVE,
                 -1,
@@ -257,16 +261,22 @@ impl Workers {
         if at == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the mapping is page-aligned, `count` slots long, zeroed, which is a valid `Slot`, and never unmapped:
-        // threads and children of the server may write it until the process ends.
-        let slots = unsafe { slice::from_raw_parts(at.cast::<Slot>(), count) };
+        // SAFETY: the mapping is page-aligned, one place and `count` slots long, zeroed, which is a valid `Slot`, and never
+        // unmapped: threads and children of the server may write it until the process ends.
+        let (ticks, slots) =
+            unsafe { (&*at.cast::<AtomicU32>(), slice::from_raw_parts(at.cast::<Slot>().add(1), count)) };
         slots[0].owner.store(THREAD, Relaxed);
-        Ok(Self { slots, fresh_from: AtomicUsize::new(1) })
+        Ok(Self { slots, ticks, fresh_from: AtomicUsize::new(1) })
     }
 
     /// The accept thread's counters.
     pub fn accept(&self) -> &'static Counters {
         &self.slots[0].counters
+    }
+
+    /// What [`crate::limits::count_ticks`] counts.
+    pub fn ticks(&self) -> &'static AtomicU32 {
+        self.ticks
     }
 
     /// Takes a free slot, searching from `cursor` round; `None` when all are taken. Only the accept thread may call it.
@@ -318,6 +328,7 @@ impl Workers {
             add(&mut totals.refused, counters.refused.get());
             add(&mut totals.ignored, counters.ignored.get());
             add(&mut totals.unsent, counters.unsent.get());
+            add(&mut totals.timed_out, counters.timed_out.get());
             add(&mut totals.crashed, counters.crashed.get());
             add(&mut totals.events, counters.events.get());
             let sums = syscalls.iter_mut().chain(&mut submitted).chain(&mut completed);

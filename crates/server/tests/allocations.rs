@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use server::model::PerConnection;
 use server::{Accept, Architecture, ServeConfig, Server};
-use wire::ServiceSpec;
+use wire::http::{Content, Http, HttpConn};
+use wire::{Service, ServiceSpec};
 
 /// Allocations so far, of a block or of more room for one.
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
@@ -72,6 +73,7 @@ fn start(architecture: Architecture, service: &ServiceSpec) -> Server {
         cpus: Vec::new(),
         stage_cpus: server::config::StageCpus::default(),
         connections_max: 64,
+        limits: server::Limits::default(),
         count_syscalls: false,
     };
     Server::start(&config).unwrap_or_else(|error| panic!("{architecture}: {error}"))
@@ -123,9 +125,26 @@ fn no_request_allocates_on_its_way() {
         // The value and its key.
         Exchange { name: "set", request: &set_small, response_bytes: 8, allocations_max: GROWTH_MAX + 2 * requests },
     ];
+    let http = ServiceSpec::Http { folder: None };
+    let page = Http::new(Content::generated(), Box::new(|| 0));
+    let get = b"GET /bytes/1024 HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let http_exchange = Exchange {
+        name: "page",
+        request: get,
+        response_bytes: {
+            let mut conn = HttpConn::default();
+            page.receive(&mut conn, get);
+            page.unsent(&conn).len()
+        },
+        allocations_max: GROWTH_MAX,
+    };
     let mut response = vec![0; 64 << 10];
     for architecture in each() {
-        for (service, exchanges) in [(&fixed, std::slice::from_ref(&fixed_exchange)), (&kv, &kv_exchanges)] {
+        for (service, exchanges) in [
+            (&fixed, std::slice::from_ref(&fixed_exchange)),
+            (&kv, &kv_exchanges),
+            (&http, std::slice::from_ref(&http_exchange)),
+        ] {
             let server = start(architecture, service);
             let connect = |_| {
                 let stream = TcpStream::connect(server.address().ip().unwrap()).unwrap();

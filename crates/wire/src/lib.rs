@@ -12,6 +12,7 @@
 pub mod address;
 pub mod fixed;
 pub mod http;
+mod inbox;
 pub mod kv;
 mod outbox;
 pub mod ports;

@@ -1,5 +1,8 @@
 //! What a server does with bytes.
 
+use std::path::PathBuf;
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 /// A service's protocol, sans I/O: the caller moves the bytes, the service says what they mean.
@@ -28,6 +31,37 @@ pub trait Service {
     fn is_over(&self, _conn: &Self::Conn) -> bool {
         false
     }
+
+    /// Whether the client of a connection that is over may still be sending. What it sends is then read for a while and thrown
+    /// away: a close with input unread has the kernel reset the connection, which can take the last response from the client.
+    #[inline]
+    fn is_cut_short(&self, _conn: &Self::Conn) -> bool {
+        false
+    }
+
+    /// Whether no part of a request has come that is not answered.
+    #[inline]
+    fn is_idle(&self, _conn: &Self::Conn) -> bool {
+        true
+    }
+
+    /// How often to ask whether a connection is overdue; `None` if none ever is.
+    #[inline]
+    fn looks_every(&self) -> Option<Duration> {
+        None
+    }
+
+    /// How many such looks may find that nothing of a response was taken, for who cannot ask about a connection meanwhile.
+    #[inline]
+    fn looks_max(&self) -> u32 {
+        u32::MAX
+    }
+
+    /// Whether the client has taken too long, and is to be cut off.
+    #[inline]
+    fn is_overdue(&self, _conn: &mut Self::Conn) -> bool {
+        false
+    }
 }
 
 /// What the server's clock says: seconds since 1970. A service asks it, and no other, where time matters to it.
@@ -51,6 +85,12 @@ pub enum ServiceSpec {
         /// Most that one item may take of it.
         item_max_bytes: u32,
     },
+    /// HTTP/1.1 for content in memory.
+    Http {
+        /// Its files are the content; without one, `/bytes/N` has N bytes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        folder: Option<PathBuf>,
+    },
     /// Datagrams with ids, to many ports (maharjan2012).
     Udp {
         /// Ports that the server listens on, at least 1.
@@ -69,6 +109,7 @@ impl ServiceSpec {
             Self::Fixed { .. } => "fixed",
             Self::Kv { .. } => "kv",
             Self::Udp { .. } => "udp",
+            Self::Http { .. } => "http",
         }
     }
 
@@ -78,7 +119,7 @@ impl ServiceSpec {
             Self::Fixed { request_bytes, response_bytes } | Self::Udp { request_bytes, response_bytes, .. } => {
                 Some((request_bytes, response_bytes))
             }
-            Self::Kv { .. } => None,
+            Self::Kv { .. } | Self::Http { .. } => None,
         }
     }
 
@@ -86,7 +127,7 @@ impl ServiceSpec {
     pub fn ports(&self) -> Option<u32> {
         match *self {
             Self::Udp { ports, .. } => Some(ports),
-            Self::Fixed { .. } | Self::Kv { .. } => None,
+            Self::Fixed { .. } | Self::Kv { .. } | Self::Http { .. } => None,
         }
     }
 
@@ -110,4 +151,8 @@ pub const SERVICES: &[ServiceRow] = &[
     ServiceRow { name: "fixed", about: "requests and responses of fixed sizes, verified by size (kawai2008)" },
     ServiceRow { name: "kv", about: "an in-memory key-value store, in the memcached text protocol (voras2009)" },
     ServiceRow { name: "udp", about: "datagrams of fixed sizes to many ports, matched by id (maharjan2012)" },
+    ServiceRow {
+        name: "http",
+        about: "HTTP/1.1 for content in memory: /bytes/N, or the files of a folder (maharjan2012)",
+    },
 ];

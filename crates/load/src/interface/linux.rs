@@ -29,6 +29,14 @@ pub fn towards(target: SocketAddr) -> io::Result<String> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no interface has the address {ours}")))
 }
 
+/// Every address of this host.
+///
+/// # Errors
+/// When the system does not tell.
+pub fn addresses() -> io::Result<Vec<IpAddr>> {
+    Ok(interfaces()?.into_iter().map(|(_, address)| address).collect())
+}
+
 /// Every interface's name with each of its addresses.
 fn interfaces() -> io::Result<Vec<(String, IpAddr)>> {
     let mut first: *mut libc::ifaddrs = ptr::null_mut();

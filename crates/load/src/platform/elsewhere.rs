@@ -1,6 +1,10 @@
 //! FreeBSD and macOS.
 
+use std::os::fd::OwnedFd;
 use std::thread;
+
+use rustix::io;
+use rustix::net::{AddressFamily, SocketType};
 
 use crate::error::LoadError;
 
@@ -15,6 +19,19 @@ pub fn cpus() -> usize {
 
 /// Nothing: timers are not made coarser than they are here, or nobody can tell them not to be.
 pub fn sharpen_timers() {}
+
+/// A stream's socket that does not block.
+pub fn stream_socket(family: AddressFamily) -> io::Result<OwnedFd> {
+    let socket = rustix::net::socket(family, SocketType::STREAM, None)?;
+    io::fcntl_setfd(&socket, io::FdFlags::CLOEXEC)?;
+    io::ioctl_fionbio(&socket, true)?;
+    Ok(socket)
+}
+
+/// Nothing: bind(2) chooses the port here.
+pub fn choose_port_late(_io: &OwnedFd) -> io::Result<()> {
+    Ok(())
+}
 
 /// Stands for a thread that runs where the system likes: it cannot be told.
 #[derive(Debug)]

@@ -1,7 +1,10 @@
 //! Linux.
 
 use std::num::NonZeroU64;
+use std::os::fd::{AsRawFd, OwnedFd};
 
+use rustix::io;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::thread::CpuSet;
 
 use crate::error::LoadError;
@@ -18,6 +21,28 @@ pub fn cpus() -> usize {
 /// late, so that wake-ups can be put together.
 pub fn sharpen_timers() {
     let _ = rustix::thread::set_current_timer_slack(Some(NonZeroU64::MIN));
+}
+
+/// A stream's socket that does not block.
+pub fn stream_socket(family: AddressFamily) -> io::Result<OwnedFd> {
+    socket_with(family, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)
+}
+
+/// Has the port of a socket that is bound to an address without one be chosen by connect(2) (ip(7),
+/// IP_BIND_ADDRESS_NO_PORT): bind(2) would take one that is free towards everybody.
+pub fn choose_port_late(io: &OwnedFd) -> io::Result<()> {
+    let on: libc::c_int = 1;
+    let length = size_of_val(&on) as libc::socklen_t;
+    // SAFETY: the option's value is the integer that is pointed to, with its size.
+    let result = unsafe {
+        let option = libc::IP_BIND_ADDRESS_NO_PORT;
+        libc::setsockopt(io.as_raw_fd(), libc::IPPROTO_IP, option, (&raw const on).cast(), length)
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(io::Errno::IO))
+    }
 }
 
 /// Keeps the calling thread on some CPUs while it lives. A thread that is started meanwhile inherits them and keeps

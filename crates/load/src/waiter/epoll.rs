@@ -41,6 +41,16 @@ impl Waiter {
         epoll::add(&self.0, io, EventData::new_u64(number as u64), EventFlags::IN)
     }
 
+    /// Begins to wait for a connection to be established, by a number.
+    pub fn await_write(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
+        epoll::add(&self.0, io, EventData::new_u64(number as u64), EventFlags::OUT)
+    }
+
+    /// Waits for something to read from then on, once it is.
+    pub fn await_read(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
+        epoll::modify(&self.0, io, EventData::new_u64(number as u64), EventFlags::IN)
+    }
+
     /// Ends waiting for a socket that stays open.
     pub fn forget(&self, io: BorrowedFd<'_>) {
         let _ = epoll::delete(&self.0, io);

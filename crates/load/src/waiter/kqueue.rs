@@ -40,16 +40,27 @@ impl Waiter {
 
     /// Begins to wait for something to read from a socket, by a number.
     pub fn add(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
-        self.change(io, EventFlags::ADD, number)
+        self.change(EventFilter::Read(io.as_raw_fd()), EventFlags::ADD, number)
+    }
+
+    /// Begins to wait for a connection to be established, by a number.
+    pub fn await_write(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
+        self.change(EventFilter::Write(io.as_raw_fd()), EventFlags::ADD, number)
+    }
+
+    /// Waits for something to read from then on, once it is.
+    pub fn await_read(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
+        self.change(EventFilter::Write(io.as_raw_fd()), EventFlags::DELETE, 0)?;
+        self.add(io, number)
     }
 
     /// Ends waiting for a socket that stays open.
     pub fn forget(&self, io: BorrowedFd<'_>) {
-        let _ = self.change(io, EventFlags::DELETE, 0);
+        let _ = self.change(EventFilter::Read(io.as_raw_fd()), EventFlags::DELETE, 0);
     }
 
-    fn change(&self, io: BorrowedFd<'_>, flags: EventFlags, number: usize) -> io::Result<()> {
-        let change = Event::new(EventFilter::Read(io.as_raw_fd()), flags, number as *mut _);
+    fn change(&self, filter: EventFilter, flags: EventFlags, number: usize) -> io::Result<()> {
+        let change = Event::new(filter, flags, number as *mut _);
         // SAFETY: the descriptor is open now, and its close ends the watching.
         unsafe { kevent_timespec(&self.0, &[change], &mut [] as &mut [Event], None) }.map(drop)
     }

@@ -1,12 +1,14 @@
 //! `muxbench compare`: the main job. Flags make an experiment; the rest is as for a file.
 
-use std::num::NonZeroU32;
+use std::num::{NonZeroU16, NonZeroU32};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use ::load::config::{Choice, ClockChoice, Pacing, Roles, Schedule, Timestamps};
 use anyhow::bail;
 use lab::contender::Contender;
 use lab::experiment::{Experiment, List, Service, Workload};
+use lab::http::Header;
 use lab::presets;
 use lab::transport::Transport;
 use lab::units::{Cpus, Rate, Share, Size, Sizes, Think, Time, Work};
@@ -27,6 +29,8 @@ use crate::{execution, output};
   muxbench compare --arch epoll,symped:2 --schedule closed --connections 20,100     # transactions a second
   muxbench compare --arch epoll,mt --schedule closed --service kv --keys zipf:0.99  # of a key-value store
   muxbench compare --arch epoll,select,mt --service udp --ports 10,1000 --rate 100  # datagrams to many ports
+  muxbench compare --arch epoll,mt --service http --response 1KiB   # HTTP/1.1, a GET of /bytes/1024
+  muxbench compare --arch all --calls-per-connection 1 --rate 1000  # each request on a connection of its own
   muxbench compare --transport unix         # over Unix sockets; tcp6 is over IPv6
   muxbench compare --arch all --explain --count-syscalls  # what each really calls, runtimes too
   muxbench compare --timestamps kernel --strict      # proof of sending; only valid trials will do
@@ -61,6 +65,9 @@ pub struct Args {
     schedule: Option<Schedule>,
     #[command(flatten)]
     traffic: TrafficArgs,
+    /// Folder whose files the service `http` has; without it it has /bytes/N, of N bytes
+    #[arg(long, value_name = "FOLDER", help_heading = "HTTP")]
+    folder: Option<PathBuf>,
     /// Share of the connections that requests are sent on, as in 1/16 or 6.25%, several with commas
     #[arg(long, value_name = "SHARE", value_delimiter = ',')]
     active: Vec<Share>,
@@ -139,16 +146,28 @@ pub struct TrafficArgs {
     /// How long a connection of a closed loop thinks: 1ms, and with random times 1ms,exponential [default: 0]
     #[arg(long, value_name = "THINK")]
     think: Option<Think>,
-    /// What the server does with bytes: fixed; kv, a key-value store, in a closed loop; udp, datagrams to many ports [default:
-    /// fixed]
+    /// Requests on each connection, after which another takes its place; in an open loop sessions of so many requests begin
+    /// by the schedule, and --connections is the most that are open at once [default: connections stay]
+    #[arg(long, value_name = "N")]
+    calls_per_connection: Option<NonZeroU32>,
+    /// What the server does with bytes: fixed; kv, a key-value store; http; udp, datagrams to many ports [default: fixed]
     #[arg(long, value_name = "SERVICE", value_parser = named::<Service>)]
     service: Option<Service>,
     /// Size of a request, of `fixed` and `udp` [default: 128B]
     #[arg(long, value_name = "SIZE")]
     request: Option<Size>,
-    /// Size of a response, of `fixed` and `udp` [default: 10KiB, of udp 128B]
+    /// Size of a response, of `fixed` and `udp`; of `http`, of its content [default: 10KiB, of udp 128B]
     #[arg(long, value_name = "SIZE")]
     response: Option<Size>,
+    /// Path that `http` asks for; several are asked for in turn [default: /bytes/N, N as --response says]
+    #[arg(long, value_name = "PATH", help_heading = "HTTP")]
+    pub path: Vec<String>,
+    /// Header sent with each request, as in `Accept: text/html`; may be given several times
+    #[arg(long, value_name = "HEADER", help_heading = "HTTP")]
+    header: Vec<Header>,
+    /// What each response's status must be [default: 200]
+    #[arg(long, value_name = "STATUS", help_heading = "HTTP")]
+    expect_status: Option<NonZeroU16>,
     /// Records of `kv`, all of them stored before the ramp [default: 30000]
     #[arg(long, value_name = "N", help_heading = "Key-value store")]
     records: Option<NonZeroU32>,
@@ -174,6 +193,7 @@ impl TrafficArgs {
     pub fn apply(&self, workload: &mut Workload) {
         set(&mut workload.think, self.think);
         set(&mut workload.service, self.service);
+        workload.calls_per_connection = self.calls_per_connection.or(workload.calls_per_connection);
         if workload.service == Service::Kv {
             // What was there is of another service; what was said is refused.
             (workload.request, workload.response) = (None, None);
@@ -182,8 +202,22 @@ impl TrafficArgs {
             // What fits in one packet of any network.
             workload.response = workload.request;
         }
+        if workload.service == Service::Http {
+            workload.request = None;
+            if !self.path.is_empty() {
+                workload.response = None;
+            }
+        }
         workload.request = self.request.or(workload.request);
         workload.response = self.response.or(workload.response);
+        let mut http = workload.http.clone().unwrap_or_default();
+        let before = http.clone();
+        http.paths = (!self.path.is_empty()).then(|| List(self.path.clone())).or(http.paths);
+        http.headers.extend(self.header.iter().cloned());
+        http.status = self.expect_status.or(http.status);
+        if http != before {
+            workload.http = Some(http);
+        }
         let mut kv = workload.kv.clone().unwrap_or_default();
         let before = kv.clone();
         set(&mut kv.records, self.records);
@@ -278,6 +312,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         if experiment.workload.ports.0.is_empty() {
             experiment.workload.ports = List([10, 1_000].into_iter().filter_map(NonZeroU32::new).collect());
         }
+    }
+    if args.folder.is_some() {
+        experiment.workload.http.get_or_insert_default().folder = args.folder;
     }
     if experiment.workload.schedule == Schedule::Closed {
         // The preset's is of an open loop; one that was given is refused.

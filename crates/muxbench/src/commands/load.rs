@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 
-use ::load::config::{Choice, LoadConfig, Phases, Schedule, Transport};
+use ::load::config::{Choice, HttpTraffic, LoadConfig, Phases, Schedule, Transport};
 use ::load::report::Measured;
 use ::load::{Event, LoadReport, Outcome};
 use anyhow::{Context, bail};
-use lab::experiment::Service;
+use lab::experiment::{List, Service};
 use lab::record::{Trial, VerdictKind};
 use lab::runner::LoadOrder;
 use lab::units::{Cpus, Rate, Share, Time};
@@ -20,6 +20,7 @@ use report::{format, sentence};
 use wire::{Address, Ports, ServiceSpec};
 
 use crate::commands::compare::{ClientArgs, TrafficArgs, named};
+use crate::commands::url;
 use crate::{execution, output};
 
 /// Load a server that is already there, and print what the client measured
@@ -30,10 +31,16 @@ use crate::{execution, output};
   muxbench load --target unix:/tmp/muxbench.sock --request 1B --response 1B
   muxbench load --target 127.0.0.1:7007 --schedule poisson --active 1/16 --timestamps kernel
   muxbench load --target 127.0.0.1:20000 --service udp --ports 1000 --rate 100
+  muxbench load http://127.0.0.1:8080/index.html --connections 100 --rate 5000
+  muxbench load http://127.0.0.1:8080/ --rate 1000 --calls-per-connection 10     # sessions, as httperf has them
+  muxbench load http://localhost/ --schedule closed --header 'Accept: text/html' --expect-status 200
   muxbench load --target 127.0.0.1:11211 --schedule closed --service kv --connections 100 --hold 0")]
 pub struct Args {
+    /// What to ask for, of the service `http`: `http://HOST[:PORT]/PATH`
+    #[arg(value_name = "URL", conflicts_with_all = ["target", "path"])]
+    url: Option<String>,
     /// The server's address: `127.0.0.1:7007`, `[::1]:7007` or `unix:/tmp/muxbench.sock`
-    #[arg(long, value_name = "ADDRESS", required_unless_present = "control")]
+    #[arg(long, value_name = "ADDRESS", required_unless_present_any = ["control", "url"])]
     target: Option<Address>,
     /// How requests get there: tcp or unix, as the address says; udp, one datagram each way
     #[arg(long, value_name = "TRANSPORT", value_parser = named::<Transport>)]
@@ -160,8 +167,8 @@ fn sockets(args: &Args, service: Service) -> anyhow::Result<(u32, Option<Ports>)
         (Service::Udp, None) => Ok((PORTS, None)),
         (Service::Udp, Some(PortsArg::Count(count))) => Ok((count.get(), None)),
         (Service::Udp, Some(PortsArg::These(ports))) => Ok((ports.count(), Some(ports.clone()))),
-        (Service::Fixed | Service::Kv, Some(_)) => bail!("--ports: only udp has ports; add --service udp"),
-        (Service::Fixed | Service::Kv, None) => Ok((args.connections.map_or(CONNECTIONS, NonZeroU32::get), None)),
+        (_, Some(_)) => bail!("--ports: only udp has ports; add --service udp"),
+        (_, None) => Ok((args.connections.map_or(CONNECTIONS, NonZeroU32::get), None)),
     }
 }
 
@@ -169,16 +176,27 @@ fn sockets(args: &Args, service: Service) -> anyhow::Result<(u32, Option<Ports>)
 fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
     let mut client = experiment::Client::default();
     args.client.apply(&mut client);
-    let target = args.target.clone().context("--target: where is the server?")?;
     let mut traffic = presets::find("compare").expect("it is in the table").experiment().workload;
+    if args.url.is_some() {
+        traffic.service = Service::Http;
+        // What is there is as long as it is, unless something is said.
+        traffic.response = None;
+    }
     args.traffic.apply(&mut traffic);
+    let asked = args.url.as_deref().map(url::read).transpose()?;
+    let target = asked.as_ref().map(|asked| asked.target.clone()).or_else(|| args.target.clone());
+    let target = target.context("--target: where is the server?")?;
     let closed = args.schedule == Schedule::Closed;
     let kv = traffic.kv.clone().unwrap_or_default();
+    if traffic.kv.is_some() && traffic.service != Service::Kv {
+        bail!("--records and the like are of a key-value store; add --service kv, or leave them out");
+    }
+    if traffic.http.is_some() && traffic.service != Service::Http {
+        bail!("--path, --header and --expect-status are of HTTP; add --service http or give a URL, or leave them out");
+    }
     let (connections, ports) = sockets(args, traffic.service)?;
+    let mut http = None;
     let (service, kv) = match (traffic.service, traffic.request, traffic.response) {
-        (Service::Fixed | Service::Udp, ..) if traffic.kv.is_some() => {
-            bail!("--records and the like are of a key-value store; add --service kv, or leave them out")
-        }
         (Service::Fixed, Some(request), Some(response)) => {
             (ServiceSpec::Fixed { request_bytes: request.0, response_bytes: response.0 }, None)
         }
@@ -189,18 +207,30 @@ fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
             kv.check().map_err(|why| anyhow::anyhow!("--{why}"))?;
             (kv.service(), Some(kv.traffic()))
         }
+        (Service::Http, None, response) => {
+            let mut said = traffic.http.clone().unwrap_or_default();
+            if let Some(asked) = &asked {
+                said.paths = Some(List(vec![asked.path.clone()]));
+            }
+            let asked_for = said.traffic(response, false).map_err(|why| anyhow::anyhow!("--{why}"))?;
+            http = Some(HttpTraffic { host: asked.as_ref().map(|asked| asked.host.clone()), ..asked_for });
+            (said.service(), None)
+        }
+        (Service::Http, ..) => bail!("--request: a request of http is what its path and headers make; leave it out"),
         _ => bail!("--request, --response: kv has none; its sizes are those of its records, --value-size"),
     };
     let config = LoadConfig {
         datagrams: args.transport == Some(Transport::Udp),
         ports,
         connections,
+        calls_per_connection: traffic.calls_per_connection.map(NonZeroU32::get),
         idle: args.idle,
         active: args.active.0,
         choice: args.choice,
         rate_per_s: args.rate.or((!closed).then_some(Rate(2_000.0))).map(|rate| rate.0),
         think: traffic.think.0,
         kv,
+        http,
         schedule: args.schedule,
         phases: Phases {
             ramp_ns: args.ramp.0,
@@ -278,6 +308,10 @@ fn text(report: &LoadReport, verdict: &lab::record::Verdict) -> String {
     line("lag", &report.lag);
     line("service time", &report.service);
     line("response time", &report.response);
+    if let Some(churn) = &report.churn {
+        line("SYN to established", &churn.connect);
+        line("SYN to first byte", &churn.first_byte);
+    }
     if let Some(kernel) = &report.kernel {
         line("t2 to scheduler", &kernel.to_scheduler);
         line("t2 to driver (t2k)", &kernel.to_driver);
@@ -323,9 +357,27 @@ fn text(report: &LoadReport, verdict: &lab::record::Verdict) -> String {
     if let Some(datagrams) = &report.datagrams {
         let _ = writeln!(text, "{}", sentence::datagrams(datagrams, report.planned));
     }
+    if let Some(churn) = &report.churn {
+        let calls = churn.calls_per_connection;
+        let rate = format::digits(churn.opened_per_s);
+        let waited = match churn.waited {
+            0 => String::new(),
+            count => format!("; {count} sessions waited for another to end"),
+        };
+        let from = match churn.sources {
+            0 | 1 => String::new(),
+            count => format!(", from {count} addresses"),
+        };
+        let _ =
+            writeln!(text, "{} connections of {calls} requests each, {rate} connections/s{from}{waited}", churn.opened);
+    }
     let failed = report.errors.by_class().into_iter().filter(|(_, count)| *count > 0);
     for (class, count) in failed {
-        let _ = writeln!(text, "  {class}: {count}");
+        let why = match class {
+            "closed" => " (the server ends connections after some responses; --calls-per-connection has others follow)",
+            _ => "",
+        };
+        let _ = writeln!(text, "  {class}: {count}{why}");
     }
     let _ = writeln!(text, "{}: {}", sentence::name(verdict.kind), verdict.reason);
     text

@@ -9,8 +9,10 @@ pub mod list;
 pub mod load;
 pub mod plan;
 pub mod report;
+pub mod reproduce;
 pub mod run;
 pub mod serve;
+mod url;
 
 use std::process::ExitCode;
 
@@ -22,6 +24,7 @@ pub fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Compare(args) => compare::run(args),
         Command::Run(args) => run::run(&args),
         Command::Plan(args) => plan::run(&args),
+        Command::Reproduce(args) => reproduce::run(&args),
         Command::Report(args) => report::run(&args),
         Command::List(args) => list::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),

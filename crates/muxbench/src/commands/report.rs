@@ -10,7 +10,7 @@ use clap::error::ErrorKind;
 use lab::{samples, store};
 use load::Sample;
 use report::deviation::{self, Deviations};
-use report::paper::{self, PAPERS};
+use report::paper::{self, Beside, PAPERS};
 use report::{Versus, versus};
 
 use crate::cli::Cli;
@@ -23,7 +23,7 @@ use crate::output;
   muxbench report results/20260101T120000-compare --csv > trials.csv
   muxbench report results/old-kernel results/new-kernel          # the second against the first
   muxbench report --explain                # and why
-  muxbench report --paper kawai2006        # as the paper's tables, beside the published values
+  muxbench report --paper kawai2006        # as the paper's tables, beside the published values, and its claims
   muxbench report --send-deviation         # how evenly each trial's requests were sent")]
 pub struct Args {
     /// The run's folder [default: the newest under results/]; with a second one, that is compared with the first
@@ -38,7 +38,7 @@ pub struct Args {
     /// Print CSV: a row a trial; of two runs, a row for what is compared; of a paper, a row a published value
     #[arg(long)]
     csv: bool,
-    /// Print the run in the layout of a paper's tables, beside the published values
+    /// Print the run beside a paper: its tables with the published values, and which of its claims hold here
     #[arg(long, value_name = "NAME", conflicts_with = "send_deviation")]
     #[arg(value_parser = PossibleValuesParser::new(PAPERS.iter().map(|paper| paper.name)))]
     paper: Option<String>,
@@ -64,13 +64,13 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let run = store::read(&folder)?;
     let mut sends_of = |trial| sends(&folder, trial);
     if let Some(paper) = args.paper.as_deref().and_then(paper::find) {
-        let tables = (paper.of)(&run, &mut sends_of)?;
+        let beside = Beside::of(paper, std::slice::from_ref(&run), &mut [&mut sends_of])?;
         if args.json {
-            output::print_json(&tables.json())?;
+            output::print_json(&beside.json())?;
         } else if args.csv {
-            output::print(&tables.csv()?)?;
+            output::print(&beside.csv()?)?;
         } else {
-            output::print(&tables.render(output::width()))?;
+            output::print(&beside.render(output::width()))?;
         }
     } else if args.send_deviation {
         let deviations = Deviations::of(&run, &mut sends_of);
@@ -95,7 +95,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// When a trial's requests were sent, those that were.
-fn sends(folder: &Path, trial: u32) -> anyhow::Result<Vec<i64>> {
+pub fn sends(folder: &Path, trial: u32) -> anyhow::Result<Vec<i64>> {
     let samples = samples::read(&store::samples_path(folder, trial))?;
     Ok(samples.iter().map(|sample| sample.sent_ns).filter(|&sent_ns| sent_ns != Sample::NEVER).collect())
 }

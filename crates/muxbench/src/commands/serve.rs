@@ -2,6 +2,7 @@
 
 use std::io::BufRead;
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -11,14 +12,14 @@ use anyhow::{Context, bail};
 #[cfg(target_os = "linux")]
 use server::Exec;
 use server::control::Event;
-use server::{Accept, Architecture, ServeConfig, Server, ServerCounters, Subject};
+use server::{Accept, Architecture, Limits, ServeConfig, Server, ServerCounters, Subject};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use wire::udp::DATAGRAM_BYTES_MAX;
 use wire::{Address, ServiceSpec};
 
 use lab::experiment::Service;
-use lab::units::{Cpus, Size, Work};
+use lab::units::{Cpus, Limit, Size, Work};
 
 use super::compare::{StageArgs, named};
 use crate::output;
@@ -31,6 +32,7 @@ use crate::output;
   muxbench serve --arch epoll --listen unix:/tmp/muxbench.sock
   muxbench serve --arch symped:2/epoll --service kv --listen 127.0.0.1:11211
   muxbench serve --arch epoll --service udp --ports 1000 --listen 127.0.0.1:20000
+  muxbench serve --arch epoll --service http --folder ./public --listen 127.0.0.1:8080
   muxbench serve --arch mt --json        # a free port; address and counters as JSON lines")]
 pub struct Args {
     /// How the server is built: `MODEL[:THREADS][/MECHANISM]`; `muxbench list` names them all
@@ -39,7 +41,7 @@ pub struct Args {
     /// How a pool accepts: single, shared, reuseport, exclusive [default: shared]
     #[arg(long, value_name = "ACCEPT", value_parser = named::<Accept>)]
     accept: Option<Accept>,
-    /// What it does with bytes: fixed, kv or udp
+    /// What it does with bytes: fixed, kv, http or udp
     #[arg(long, default_value = "fixed", value_name = "SERVICE", value_parser = named::<Service>)]
     service: Service,
     /// Ports of `udp`, from that of the address on; where that is 0, any that are free, and in a row if there are such
@@ -57,6 +59,15 @@ pub struct Args {
     /// Most that an item of `kv` may take, at most a quarter of the memory
     #[arg(long, default_value = "1MiB", value_name = "SIZE")]
     item_max: Size,
+    /// Files that `http` serves, all of which are read into memory first, 1 GiB at most [default: /bytes/N has N bytes]
+    #[arg(long, value_name = "DIR")]
+    folder: Option<PathBuf>,
+    /// How long a client of `http` may take for a request, and stop in taking a response, before it is cut off; or off
+    #[arg(long, default_value = "60s", value_name = "TIME")]
+    request_timeout: Limit,
+    /// How long a client of `http` may be silent after a response; or off
+    #[arg(long, default_value = "75s", value_name = "TIME")]
+    keepalive_timeout: Limit,
     /// Work that each request is besides: cpu=50us or sleep=1ms, and with random times cpu=50us,exponential
     #[arg(long, value_name = "WORK")]
     work: Option<Work>,
@@ -125,8 +136,9 @@ fn by_hand(args: &Args, messages: &mpsc::Receiver<Message>) -> anyhow::Result<Ex
         stage_cpus: stages.stage_cpus(),
         connections_max: match args.service {
             Service::Udp => args.ports.get(),
-            Service::Fixed | Service::Kv => args.connections_max.unwrap_or_else(|| room_of(args.arch)),
+            Service::Fixed | Service::Kv | Service::Http => args.connections_max.unwrap_or_else(|| room_of(args.arch)),
         },
+        limits: Limits { request_ns: args.request_timeout.0, keepalive_ns: args.keepalive_timeout.0 },
         count_syscalls: args.count_syscalls,
     };
     let server = Server::start(&config)?;
@@ -147,6 +159,10 @@ fn by_hand(args: &Args, messages: &mpsc::Receiver<Message>) -> anyhow::Result<Ex
                     response(args),
                     server.ports().map(ToString::to_string).unwrap_or_default()
                 ),
+                Service::Http => match &args.folder {
+                    Some(folder) => format!("http: {}", folder.display()),
+                    None => "http: /bytes/N".into(),
+                },
             }
         );
     }
@@ -172,6 +188,9 @@ fn response(args: &Args) -> Size {
 }
 
 fn service(args: &Args) -> anyhow::Result<ServiceSpec> {
+    if args.folder.is_some() && args.service != Service::Http {
+        bail!("--folder: only http serves files; add --service http, or leave it out");
+    }
     Ok(match args.service {
         Service::Fixed => ServiceSpec::Fixed { request_bytes: args.request.0, response_bytes: response(args).0 },
         Service::Udp => {
@@ -190,6 +209,7 @@ fn service(args: &Args) -> anyhow::Result<ServiceSpec> {
             }
             ServiceSpec::Kv { memory_max_bytes: args.memory.0.into(), item_max_bytes: args.item_max.0 }
         }
+        Service::Http => ServiceSpec::Http { folder: args.folder.clone() },
     })
 }
 

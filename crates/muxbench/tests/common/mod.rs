@@ -7,13 +7,14 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use serde_json::Value;
 use server::{Architecture, Threads};
-use wire::{Address, Ports};
+use wire::{Address, Ports, ServiceSpec};
 
 /// Long enough for the slowest machine; only a failing test waits for it.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -42,6 +43,43 @@ pub fn each() -> impl Iterator<Item = Architecture> {
             false
         }
     })
+}
+
+/// Does a test with every architecture that can run here and serve this: every model over every mechanism; besides, runtimes
+/// with two threads, and stages in other numbers. So many `at_once`, for clients wait, most of their time.
+pub fn with_each(service: &ServiceSpec, at_once: usize, test: impl Fn(Architecture) + Sync) {
+    let all = Architecture::every();
+    let is_runtime = |row: &&Architecture| server::runtime::FEATURES.contains(&row.model.name);
+    let in_two = all.iter().filter(is_runtime).map(|&row| Architecture { threads: Some(Threads::all(2)), ..row });
+    let stages =
+        ["symped:1/epoll", "amped:0+1/epoll", "amped:0+2/rt-signal", "seda:1+3/poll"].map(|it| it.parse().unwrap());
+    let each: Vec<Architecture> = all.iter().copied().chain(in_two).chain(stages).collect();
+    let each = each.into_iter().filter(|architecture| {
+        let possible = architecture.can_run().and_then(|()| architecture.can_serve(service));
+        if let Err(reason) = &possible {
+            println!("{architecture} is skipped: {reason}");
+        }
+        possible.is_ok()
+    });
+    let each = Mutex::new(each.collect::<Vec<_>>().into_iter());
+    let next = || each.lock().unwrap().next();
+    std::thread::scope(|scope| {
+        for _ in 0..at_once {
+            scope.spawn(|| {
+                while let Some(architecture) = next() {
+                    println!("{architecture}");
+                    test(architecture);
+                }
+            });
+        }
+    });
+}
+
+/// A command of somebody else's, which is ended if it takes too long.
+pub fn peer(name: &str, arguments: &[&str]) -> Output {
+    let command = prepared("MUXBENCH_PEERS", "peers").join(name);
+    let output = Command::new("timeout").arg("120").arg(command).args(arguments).output();
+    output.unwrap_or_else(|error| panic!("cannot run timeout {name}: {error}"))
 }
 
 /// A running server; it is killed when dropped.
@@ -93,6 +131,11 @@ impl Serve {
         let ports = ports.to_string();
         let sizes = ["--service", "udp", "--request", "16B", "--response", "40B", "--ports", &ports];
         Self::launch(architecture, &[&sizes, flags].concat(), None)
+    }
+
+    /// A server of the service `http`, with more flags.
+    pub fn start_http(architecture: Architecture, flags: &[&str]) -> Self {
+        Self::launch(architecture, &[&["--service", "http"], flags].concat(), None)
     }
 
     fn launch(architecture: Architecture, flags: &[&str], limit: Option<(Resource, u64)>) -> Self {

@@ -18,6 +18,7 @@ use stats::{Deviation, Histogram, interval};
 use wire::ServiceSpec;
 
 use super::Tables;
+use crate::claims::{Axis, Claim, Is, SEND_STDDEV, SENDS_WITHIN_1US, SERVICE_MEAN, Statement};
 use crate::deviation::{SHARES, SendsOf, TrialDeviation, percent};
 use crate::table::{align, trim};
 use crate::terminal::wrap;
@@ -35,6 +36,71 @@ const SERVICE: ServiceSpec = ServiceSpec::Fixed { request_bytes: 128, response_b
 /// The paper's Table 1, and section 5.
 const HARDWARE: &str = "a server with two Pentium III of 800 MHz, five client hosts, gigabit Ethernet, Linux 2.6.15, 3 min \
                         measured";
+
+/// The paper's matrix.
+fn of_the_paper(workload: &Workload) -> bool {
+    workload.service == SERVICE
+}
+
+fn busiest(workload: &Workload) -> bool {
+    of_the_paper(workload) && workload.connections == 10_000 && workload.rate_per_s == Some(2_000.0)
+}
+
+/// What the figures' logarithmic scales show as no change.
+const NO_CHANGE: f64 = 1.5;
+
+pub(super) const CLAIMS: &[Claim] = &[
+    Claim {
+        number: 1,
+        says: "The service time of select and poll is in proportion to the connections, that of mp, mt and epoll nearly flat \
+               up to 10 000.",
+        cpus_min: 1,
+        statements: &[
+            Statement {
+                architectures: &["select", "poll"],
+                metric: &SERVICE_MEAN,
+                only: of_the_paper,
+                is: Is::Proportional(Axis::Connections),
+            },
+            Statement {
+                architectures: &["mp", "mt", "epoll"],
+                metric: &SERVICE_MEAN,
+                only: of_the_paper,
+                is: Is::Flat(Axis::Connections, NO_CHANGE),
+            },
+        ],
+    },
+    Claim {
+        number: 2,
+        says: "At 2 000 requests/s on 10 000 connections a smaller active share shortens the service time of mp, mt and epoll.",
+        cpus_min: 1,
+        statements: &[Statement {
+            architectures: &["mp", "mt", "epoll"],
+            metric: &SERVICE_MEAN,
+            only: busiest,
+            is: Is::Grows(Axis::Active, 1.0),
+        }],
+    },
+    Claim {
+        number: 3,
+        says: "More than 90 % of sends lie within 1 µs of one another's offset; the worst standard deviation is 15 µs.",
+        cpus_min: 1,
+        statements: &[
+            Statement {
+                architectures: &ARCHITECTURES,
+                metric: &SENDS_WITHIN_1US,
+                only: of_the_paper,
+                is: Is::AtLeast(0.9),
+            },
+            Statement {
+                architectures: &ARCHITECTURES,
+                metric: &SEND_STDDEV,
+                only: of_the_paper,
+                is: Is::AtMost(15_000.0),
+            },
+        ],
+    },
+];
 
 /// A run in the layout of Tables 3, 4 and 5.
 #[derive(Debug, Serialize)]

@@ -12,7 +12,7 @@ use super::connection::{Connection, Inbox, Next};
 use super::{Stage, children, datagrams};
 use crate::platform;
 use crate::service::with_service;
-use crate::socket::{Accepted, Acceptor};
+use crate::socket::{self, Accepted, Acceptor};
 use crate::usage;
 use crate::workers::{Counters, Slot, Syscall};
 
@@ -96,7 +96,17 @@ fn accept_loop<S: Service + Sync + 'static>(
 /// Serves one connection to its end.
 pub(super) fn serve<S: Service>(service: &S, io: &OwnedFd, inbox: &mut Inbox, counters: &Counters) {
     let mut connection = Connection::default();
-    while connection.on_readable(io.as_fd(), service, inbox, counters) == Next::Read {}
+    if let Some(tick) = service.looks_every() {
+        socket::limit_waits(io, tick);
+    }
+    let mut next = Next::Read;
+    while next != Next::End && !connection.is_overdue(io.as_fd(), service, counters) {
+        next = match next {
+            // A wait for room that was long enough to look.
+            Next::Write => connection.on_writable(io.as_fd(), service, counters),
+            _ => connection.on_readable(io.as_fd(), service, inbox, counters),
+        };
+    }
 }
 
 fn spawn_thread<S: Service + Sync>(

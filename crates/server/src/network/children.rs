@@ -22,7 +22,8 @@ const STOP_MAX: Duration = Duration::from_secs(2);
 /// Makes a process that runs `body` and ends with its exit status. It dies with the thread that made it, where the
 /// system can do that ([`platform::die_with_parent`]).
 ///
-/// `body` must not allocate or take a lock: other threads of the parent may have held one when it forked.
+/// `body` must not take a lock: other threads of the parent may have held one when it forked. It may allocate where the
+/// service does: libc has fork(2) leave its allocator whole in a child (glibc, FreeBSD's, macOS's).
 ///
 /// # Errors
 /// When there are no processes or no memory left.

@@ -4,7 +4,7 @@
 use std::io;
 use std::marker::PhantomData;
 use std::mem;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::io::Errno;
 use wire::Service;
@@ -153,12 +153,32 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
                     }
                 }
                 Message::Stop => return Ok(true),
+                Message::Look => self.end_overdue()?,
                 // Of payload threads, which there are none.
                 Message::Blocked(_) | Message::Resume(_) | Message::End(_) => {}
             }
         }
         self.messages = messages;
         Ok(false)
+    }
+
+    /// Ends the connections whose clients have taken too long.
+    fn end_overdue(&mut self) -> io::Result<()> {
+        let Network { service, counters, .. } = self.network;
+        // Who sent the message has no counters.
+        counters.syscall(Syscall::Wake);
+        for slot in 0..self.connections.slots() {
+            let Some((token, serving)) = self.connections.tenant_of(slot) else { continue };
+            if !serving.failed && serving.connection.is_overdue(serving.io.as_fd(), service, counters) {
+                serving.failed = true;
+                if serving.sending {
+                    // A send without a copy ends when the client has taken it all, or the kernel has given up on it.
+                    let _ = rustix::net::connect_unspec(&serving.io);
+                }
+                self.go_on(token, false)?;
+            }
+        }
+        Ok(())
     }
 
     /// Gives a connection its slot, and begins to receive; turns it away where there is no room.
@@ -220,7 +240,7 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
         let Network { service, counters, .. } = self.network;
         let Some(serving) = self.connections.get(token) else { return Ok(()) };
         let io = serving.io.as_raw_fd();
-        let next = if serving.failed { Next::End } else { serving.connection.next(service) };
+        let next = if serving.failed { Next::End } else { serving.connection.next(serving.io.as_fd(), service) };
         match next {
             Next::Read => {
                 if !serving.receiving {

@@ -4,8 +4,10 @@
 use std::os::fd::BorrowedFd;
 
 use rustix::io::Errno;
+use rustix::net::Shutdown;
 use wire::Service;
 
+use crate::socket;
 use crate::workers::{Counters, Syscall};
 
 /// The read budget: at most this much is read before what it asks for is answered.
@@ -17,6 +19,8 @@ pub struct Connection<C> {
     service: C,
     /// The peer will send no more; what it asked for is still answered.
     finished: bool,
+    /// The peer was told that nothing more is said, and what it sends is thrown away.
+    lingers: bool,
 }
 
 /// What a connection waits for next.
@@ -83,7 +87,7 @@ impl<C> Connection<C> {
         S: Service<Conn = C>,
     {
         match inbox.read(io, counters) {
-            Ok(bytes) => match self.on_read(bytes, service, counters) {
+            Ok(bytes) => match self.on_read(bytes, io, service, counters) {
                 Next::Write => self.on_writable(io, service, counters),
                 next => next,
             },
@@ -102,7 +106,7 @@ impl<C> Connection<C> {
         loop {
             let unsent = self.unsent(service);
             if unsent.is_empty() {
-                return self.next(service);
+                return self.next(io, service);
             }
             counters.syscall(Syscall::Write);
             match rustix::io::write(io, unsent) {
@@ -116,13 +120,16 @@ impl<C> Connection<C> {
 
     /// What a read by whomever means: nothing is the end of the stream. [`Next::Write`] is that there is something to say.
     #[inline]
-    pub fn on_read<S: Service<Conn = C>>(&mut self, bytes: &[u8], service: &S, counters: &Counters) -> Next {
+    pub fn on_read<S>(&mut self, bytes: &[u8], io: BorrowedFd<'_>, service: &S, counters: &Counters) -> Next
+    where
+        S: Service<Conn = C>,
+    {
         if bytes.is_empty() {
             self.finish();
         } else {
             self.receive(bytes, service, counters);
         }
-        self.next(service)
+        self.next(io, service)
     }
 
     /// Takes in what arrived; how many requests it completed.
@@ -151,14 +158,38 @@ impl<C> Connection<C> {
         completed(service.sent(&mut self.service, count), counters);
     }
 
-    /// What it waits for.
+    /// What it waits for. A peer that may still be sending when it is over is told that nothing more is said, and heard.
     #[inline]
-    pub fn next<S: Service<Conn = C>>(&self, service: &S) -> Next {
-        match (self.unsent(service).is_empty(), self.finished || service.is_over(&self.service)) {
+    pub fn next<S: Service<Conn = C>>(&mut self, io: BorrowedFd<'_>, service: &S) -> Next {
+        let is_over = service.is_over(&self.service);
+        match (self.unsent(service).is_empty(), self.finished || is_over) {
+            (true, true) if is_over && !self.finished && service.is_cut_short(&self.service) => {
+                if !self.lingers {
+                    self.lingers = true;
+                    let _ = rustix::net::shutdown(io, Shutdown::Write);
+                }
+                Next::Read
+            }
             (true, true) => Next::End,
             (true, false) => Next::Read,
             (false, _) => Next::Write,
         }
+    }
+
+    /// Whether the peer has taken too long, and the connection is to end. What it has not taken the kernel forgets with it.
+    #[inline]
+    pub fn is_overdue<S>(&mut self, io: BorrowedFd<'_>, service: &S, counters: &Counters) -> bool
+    where
+        S: Service<Conn = C>,
+    {
+        let is_overdue = service.is_overdue(&mut self.service);
+        if is_overdue {
+            counters.timed_out.add(1);
+            if !self.unsent(service).is_empty() {
+                socket::reset(io);
+            }
+        }
+        is_overdue
     }
 }
 

@@ -53,6 +53,17 @@ impl<T> Connections<T> {
         if slot.generation == token.generation() { slot.tenant.as_mut() } else { None }
     }
 
+    /// How many slots ever had a tenant.
+    pub(super) fn slots(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Who is in a slot.
+    pub(super) fn tenant_of(&mut self, slot: usize) -> Option<(Token, &mut T)> {
+        let Slot { generation, tenant } = &mut self.slots[slot];
+        Some((Token::new(slot as u32, *generation), tenant.as_mut()?))
+    }
+
     pub(super) fn remove(&mut self, token: Token) -> Option<T> {
         self.get(token)?;
         let slot = &mut self.slots[token.slot() as usize];

@@ -34,10 +34,12 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use wire::ServiceSpec;
+use wire::http::Content;
 
 use crate::accept::Accept;
 use crate::architecture::Threads;
 use crate::config::StageCpus;
+use crate::limits::Limits;
 use crate::model::ModelRow;
 use crate::work::Work;
 use crate::workers::Workers;
@@ -63,6 +65,10 @@ pub struct Stage<'a> {
     pub workers: &'a Workers,
     /// What to do with bytes.
     pub service: &'a ServiceSpec,
+    /// What `http` serves.
+    pub content: Option<Arc<Content>>,
+    /// How long clients may take, of `http`.
+    pub limits: Limits,
     /// The work that each request is besides.
     pub work: Option<Work>,
     /// How many threads or processes to have, as the architecture's name says; `None` is the model's own default.

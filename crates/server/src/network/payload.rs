@@ -50,6 +50,9 @@ pub trait Payload<S: Service> {
 
     /// Writes until everything is said or the socket is full.
     fn on_writable(&mut self, tenant: &mut Self::Tenant, service: &S, counters: &Counters) -> Then;
+
+    /// Whether the client has taken too long.
+    fn is_overdue(&mut self, tenant: &mut Self::Tenant, service: &S, counters: &Counters) -> bool;
 }
 
 /// In the network thread.
@@ -86,6 +89,10 @@ impl<S: Service> Payload<S> for Inline {
     fn on_writable(&mut self, (io, connection): &mut Self::Tenant, service: &S, counters: &Counters) -> Then {
         connection.on_writable(io.as_fd(), service, counters).into()
     }
+
+    fn is_overdue(&mut self, (io, connection): &mut Self::Tenant, service: &S, counters: &Counters) -> bool {
+        connection.is_overdue(io.as_fd(), service, counters)
+    }
 }
 
 /// What other threads tell a network thread.
@@ -99,6 +106,8 @@ pub(super) enum Message {
     Resume(Token),
     /// The connection is over.
     End(Token),
+    /// It is time to look for connections that are overdue.
+    Look,
     /// The server stops.
     Stop,
 }
@@ -219,6 +228,13 @@ impl<'a, S: Service> Payload<S> for HandOff<'_, 'a, S::Conn> {
         // It was one until now: blocked.
         unserved.is_job = false;
         self.go_on(tenant, unserved, counters)
+    }
+
+    fn is_overdue(&mut self, tenant: &mut Self::Tenant, service: &S, counters: &Counters) -> bool {
+        // Who is being served is not what is waited for.
+        let Ok(mut connection) = tenant.connection.try_lock() else { return false };
+        let is_queued = lock(&tenant.unserved).is_job && connection.unsent(service).is_empty();
+        !is_queued && connection.is_overdue(tenant.io.as_fd(), service, counters)
     }
 }
 

@@ -204,11 +204,26 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
                 Message::Blocked(token) => self.settle(token, Then::Watch(Some(Interest::Write)))?,
                 Message::Resume(token) => self.settle(token, Then::Watch(Some(Interest::Read)))?,
                 Message::End(token) => self.end(token)?,
+                Message::Look => self.end_overdue()?,
                 Message::Stop => return Ok(Order::Stop),
             }
         }
         self.messages = messages;
         Ok(Order::GoOn)
+    }
+
+    /// Ends the connections whose clients have taken too long.
+    fn end_overdue(&mut self) -> io::Result<()> {
+        let Network { service, counters, .. } = self.network;
+        // Who sent the message has no counters.
+        counters.syscall(Syscall::Wake);
+        for slot in 0..self.connections.slots() {
+            let Some((token, entry)) = self.connections.tenant_of(slot) else { continue };
+            if self.payload.is_overdue(&mut entry.tenant, service, counters) {
+                self.end(token)?;
+            }
+        }
+        Ok(())
     }
 
     #[inline]

@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread::{self, Scope};
 
 use wire::Service;
@@ -14,6 +14,7 @@ use super::Stage;
 use super::payload::{self, HandOff, Message};
 use super::queue::{Jobs, Mailbox, lock};
 use crate::accept::Accept;
+use crate::limits;
 use crate::model::{NetworkStage, PayloadStage, Stages};
 use crate::platform::{self, pin};
 use crate::socket::{self, Accepted, Acceptor};
@@ -106,7 +107,8 @@ pub(super) fn run<F: Family, S: Service<Conn: Send> + Sync>(stage: &Stage<'_>, s
         counters: stage.workers.accept(),
         started: &started,
     };
-    if in_accept && payloads == 0 {
+    let tick = service.looks_every();
+    if in_accept && payloads == 0 && tick.is_none() {
         // One thread for everything: nobody to hear from.
         pin(&stage.cpus.accept)?;
         return F::inline(network);
@@ -121,6 +123,13 @@ pub(super) fn run<F: Family, S: Service<Conn: Send> + Sync>(stage: &Stage<'_>, s
             mailboxes.iter().for_each(|mailbox| mailbox.send(Message::Stop, stage.workers.accept()));
             queues.iter().for_each(Jobs::close);
         });
+        // Until the end of this scope.
+        let (_running, running) = mpsc::channel();
+        if let Some(tick) = tick {
+            let tell = || mailboxes.iter().for_each(|mailbox| mailbox.send(Message::Look, &Counters::default()));
+            let count = move || limits::count_ticks(tick, stage.workers.ticks(), &running, tell);
+            thread::Builder::new().name("limits".into()).spawn_scoped(scope, count)?;
+        }
         let mut cursor = 0;
         for (number, queue) in queues.iter().enumerate() {
             crew.start(scope, &mut cursor, format!("payload-{number}"), &stage.cpus.payload, move |counters| {

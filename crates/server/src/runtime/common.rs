@@ -7,11 +7,13 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use rustix::io::Errno;
 
 use crate::network::Stage;
+use crate::network::connection::Next;
 use crate::socket::{self, Accepted, Acceptor};
 use crate::workers::Counters;
 
@@ -201,4 +203,18 @@ pub fn listener(stage: &Stage<'_>, nonblocking: bool) -> io::Result<Listener> {
         socket::limit_accept(&listener, REST)?;
     }
     Ok(if socket::is_tcp(&listener) { Listener::Tcp(listener.into()) } else { Listener::Unix(listener.into()) })
+}
+
+/// What came of a poll, unless that is nothing and the client is overdue. `is_time` polls a timer that fires each tick.
+pub fn unless_overdue(
+    polled: Poll<Next>,
+    mut is_time: impl FnMut() -> bool,
+    mut is_overdue: impl FnMut() -> bool,
+) -> Poll<Next> {
+    while polled.is_pending() && is_time() {
+        if is_overdue() {
+            return Poll::Ready(Next::End);
+        }
+    }
+    polled
 }

@@ -1,7 +1,11 @@
 //! compio: tasks over io_uring, each thread with a ring and tasks of its own.
 
+use std::future::poll_fn;
 use std::os::fd::AsFd;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
 use std::thread::ScopedJoinHandle;
+use std::time::Duration;
 use std::{io, thread};
 
 use compio::BufResult;
@@ -16,6 +20,7 @@ use crate::model::{ModelRow, PerConnection, Takes};
 use crate::network::Stage;
 use crate::network::connection::{Connection, Next, READ_BYTES};
 use crate::service::with_service;
+use crate::socket;
 
 /// Its row of [`crate::model::MODELS`].
 pub const ROW: ModelRow = ModelRow {
@@ -70,8 +75,8 @@ fn run_one<S: Service>(stage: &Stage<'_>, door: &Door<'_, S>) -> io::Result<()> 
 }
 
 /// A connection of either kind.
-trait Stream: AsyncRead + AsyncWrite + AsFd + 'static {}
-impl<T: AsyncRead + AsyncWrite + AsFd + 'static> Stream for T {}
+trait Stream: AsyncRead + AsyncWrite + AsFd + Clone + 'static {}
+impl<T: AsyncRead + AsyncWrite + AsFd + Clone + 'static> Stream for T {}
 
 /// A thread that fails ends the others, which accept for ever otherwise.
 fn end_all_if_failed(stage: &Stage<'_>, ended: io::Result<()>) -> io::Result<()> {
@@ -115,29 +120,78 @@ async fn serve<S: Service>(open: Open<S>, mut stream: impl Stream) {
     // Its own: the kernel holds it while the connection waits for bytes. Memory that no read reaches costs nothing.
     let mut inbox = Vec::with_capacity(READ_BYTES);
     let mut connection = Connection::default();
+    let mut looks = service.looks_every().map(Looks::new);
+    // The same socket, for what is not I/O.
+    let socket = stream.clone();
+    let io = socket.as_fd();
     let mut next = Next::Read;
-    loop {
+    while next != Next::End {
         next = match next {
-            Next::Read => {
-                let BufResult(read, buffer) = stream.read(inbox).await;
-                inbox = buffer;
-                match read {
-                    Ok(count) => connection.on_read(&inbox[..count], service, shared.counters()),
-                    Err(_) => Next::End,
-                }
-            }
             Next::Write => {
-                let BufResult(written, unsent) = stream.write(Unsent(service, connection)).await;
+                let (mut write, mut count) = (pin!(stream.write(Unsent(service, connection))), 0);
+                let is_late = || {
+                    count += 1;
+                    count > service.looks_max()
+                };
+                let Some(BufResult(written, unsent)) = unless_late(write.as_mut(), &mut looks, is_late).await else {
+                    shared.counters().timed_out.add(1);
+                    socket::reset(io);
+                    return;
+                };
                 connection = unsent.1;
-                match written {
-                    Ok(count) => {
-                        connection.sent(count, service, shared.counters());
-                        connection.next(service)
-                    }
-                    Err(_) => Next::End,
-                }
+                written.map(|count| {
+                    connection.sent(count, service, shared.counters());
+                    connection.next(io, service)
+                })
             }
-            Next::End => return,
+            _ => {
+                let mut read = pin!(stream.read(inbox));
+                let is_late = || connection.is_overdue(io, service, shared.counters());
+                let Some(BufResult(read, buffer)) = unless_late(read.as_mut(), &mut looks, is_late).await else {
+                    return;
+                };
+                inbox = buffer;
+                read.map(|count| connection.on_read(&inbox[..count], io, service, shared.counters()))
+            }
         }
+        .unwrap_or(Next::End);
+    }
+}
+
+/// What comes of `done`, unless it is late at one of the looks; it is dropped then, and the operation ended.
+async fn unless_late<F: Future>(
+    mut done: Pin<&mut F>,
+    looks: &mut Option<Looks>,
+    mut is_late: impl FnMut() -> bool,
+) -> Option<F::Output> {
+    poll_fn(|context| {
+        let polled = done.as_mut().poll(context);
+        while polled.is_pending() && looks.as_mut().is_some_and(|looks| looks.is_time(context)) {
+            if is_late() {
+                return Poll::Ready(None);
+            }
+        }
+        polled.map(Some)
+    })
+    .await
+}
+
+/// A timer that fires each tick.
+struct Looks {
+    tick: Duration,
+    sleep: Pin<Box<dyn Future<Output = ()>>>,
+}
+
+impl Looks {
+    fn new(tick: Duration) -> Self {
+        Self { tick, sleep: Box::pin(compio::time::sleep(tick)) }
+    }
+
+    fn is_time(&mut self, context: &mut Context<'_>) -> bool {
+        let is_time = self.sleep.as_mut().poll(context).is_ready();
+        if is_time {
+            *self = Self::new(self.tick);
+        }
+        is_time
     }
 }

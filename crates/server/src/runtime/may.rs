@@ -8,8 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use may::coroutine;
-use may::net::TcpListener;
-use may::os::unix::net::UnixListener;
+use may::net::{TcpListener, TcpStream};
+use may::os::unix::net::{UnixListener, UnixStream};
 use wire::Service;
 
 use super::{Door, Listener, Open, REST, Shared, Then};
@@ -60,8 +60,24 @@ fn run<S: Service<Conn: Send> + Send + Sync + 'static>(stage: &Stage<'_>, servic
 }
 
 /// A connection of either kind.
-trait Stream: Read + Write + AsRawFd + Send + 'static {}
-impl<T: Read + Write + AsRawFd + Send + 'static> Stream for T {}
+trait Stream: Read + Write + AsRawFd + Send + 'static {
+    /// Has reads and writes give up after a time.
+    fn limit_waits(&self, timeout: Duration) -> io::Result<()>;
+}
+
+impl Stream for TcpStream {
+    fn limit_waits(&self, timeout: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(timeout))?;
+        self.set_write_timeout(Some(timeout))
+    }
+}
+
+impl Stream for UnixStream {
+    fn limit_waits(&self, timeout: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(timeout))?;
+        self.set_write_timeout(Some(timeout))
+    }
+}
 
 /// Accepts by `next`, until the server stops.
 fn accept<S, T: Stream>(
@@ -115,21 +131,29 @@ fn serve<S: Service>(open: Open<S>, mut stream: impl Stream, served: &Served) {
     // Its own: while it waits for bytes, others run in the same thread. Zeroed memory that is new costs nothing.
     let mut inbox = vec![0; READ_BYTES];
     let mut connection = Connection::default();
+    // SAFETY: the stream keeps it open for longer than this.
+    let io = unsafe { BorrowedFd::borrow_raw(stream.as_raw_fd()) };
+    if let Some(tick) = service.looks_every() {
+        // Neither fails for a tick above 0.
+        let _ = stream.limit_waits(tick);
+    }
     let mut next = Next::Read;
-    while next != Next::End {
-        next = match next {
-            Next::Read => match stream.read(&mut inbox) {
-                Ok(count) => connection.on_read(&inbox[..count], service, shared.counters()),
-                Err(_) => Next::End,
-            },
-            _ => match stream.write(connection.unsent(service)) {
-                Ok(count) => {
-                    connection.sent(count, service, shared.counters());
-                    connection.next(service)
-                }
-                Err(_) => Next::End,
-            },
-        }
+    while next != Next::End && !connection.is_overdue(io, service, shared.counters()) {
+        let done = match next {
+            Next::Write => stream.write(connection.unsent(service)).map(|count| {
+                connection.sent(count, service, shared.counters());
+                connection.next(io, service)
+            }),
+            _ => {
+                stream.read(&mut inbox).map(|count| connection.on_read(&inbox[..count], io, service, shared.counters()))
+            }
+        };
+        next = match done {
+            Ok(next) => next,
+            // Long enough waited to look.
+            Err(error) if matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock) => next,
+            Err(_) => Next::End,
+        };
     }
     lock(served).remove(&stream.as_raw_fd());
 }

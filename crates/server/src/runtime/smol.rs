@@ -4,16 +4,16 @@ use std::cell::RefCell;
 use std::future::poll_fn;
 use std::os::fd::AsFd;
 use std::pin::Pin;
-use std::task::{Poll, ready};
 use std::{io, thread};
 
-use smol::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use smol::io::{AsyncRead, AsyncWrite};
 use smol::net::TcpListener;
 use smol::net::unix::UnixListener;
+use smol::stream::Stream as _;
 use smol::{Executor, Timer};
 use wire::Service;
 
-use super::{Door, Listener, Open, REST, Shared, Then};
+use super::{Door, Listener, Open, REST, Shared, Then, unless_overdue};
 use crate::model::{ModelRow, PerConnection, Takes};
 use crate::network::Stage;
 use crate::network::connection::{Connection, Next, READ_BYTES};
@@ -101,28 +101,25 @@ async fn serve<S: Service>(open: Open<S>, mut stream: impl Stream) {
     let Open(shared) = open;
     let service = &shared.service;
     let mut connection = Connection::default();
+    let mut looks = service.looks_every().map(|tick| Box::new(Timer::interval(tick)));
     let mut next = Next::Read;
-    loop {
-        next = match next {
-            Next::Read => {
-                poll_fn(|context| {
-                    INBOX.with_borrow_mut(|inbox| {
-                        Poll::Ready(match ready!(Pin::new(&mut stream).poll_read(context, inbox)) {
-                            Ok(count) => connection.on_read(&inbox[..count], service, shared.counters()),
-                            Err(_) => Next::End,
-                        })
-                    })
-                })
-                .await
-            }
-            Next::Write => match stream.write(connection.unsent(service)).await {
-                Ok(count) => {
+    while next != Next::End {
+        next = poll_fn(|context| {
+            let polled = match next {
+                Next::Write => Pin::new(&mut stream).poll_write(context, connection.unsent(service)).map_ok(|count| {
                     connection.sent(count, service, shared.counters());
-                    connection.next(service)
-                }
-                Err(_) => Next::End,
-            },
-            Next::End => return,
-        }
+                    connection.next(stream.as_fd(), service)
+                }),
+                _ => INBOX.with_borrow_mut(|inbox| {
+                    Pin::new(&mut stream)
+                        .poll_read(context, inbox)
+                        .map_ok(|count| connection.on_read(&inbox[..count], stream.as_fd(), service, shared.counters()))
+                }),
+            };
+            let polled = polled.map(|next| next.unwrap_or(Next::End));
+            let is_time = || looks.as_mut().is_some_and(|looks| Pin::new(looks).poll_next(context).is_ready());
+            unless_overdue(polled, is_time, || connection.is_overdue(stream.as_fd(), service, shared.counters()))
+        })
+        .await;
     }
 }

@@ -5,14 +5,14 @@ use std::future::poll_fn;
 use std::io;
 use std::os::fd::AsFd;
 use std::pin::Pin;
-use std::task::{Poll, ready};
 
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime::Builder;
+use tokio::time::{Instant, interval_at};
 use wire::Service;
 
-use super::{Door, Listener, Open, REST, Shared, Then};
+use super::{Door, Listener, Open, REST, Shared, Then, unless_overdue};
 use crate::model::{ModelRow, PerConnection, Takes};
 use crate::network::Stage;
 use crate::network::connection::{Connection, Inbox, Next};
@@ -98,29 +98,26 @@ async fn serve<S: Service>(open: Open<S>, mut stream: impl Stream) {
     let Open(shared) = open;
     let service = &shared.service;
     let mut connection = Connection::default();
+    let mut looks = service.looks_every().map(|tick| Box::new(interval_at(Instant::now() + tick, tick)));
     let mut next = Next::Read;
-    loop {
-        next = match next {
-            Next::Read => {
-                poll_fn(|context| {
-                    INBOX.with_borrow_mut(|inbox| {
-                        let mut input = ReadBuf::uninit(inbox.room());
-                        Poll::Ready(match ready!(Pin::new(&mut stream).poll_read(context, &mut input)) {
-                            Ok(()) => connection.on_read(input.filled(), service, shared.counters()),
-                            Err(_) => Next::End,
-                        })
-                    })
-                })
-                .await
-            }
-            Next::Write => match stream.write(connection.unsent(service)).await {
-                Ok(count) => {
+    while next != Next::End {
+        next = poll_fn(|context| {
+            let polled = match next {
+                Next::Write => Pin::new(&mut stream).poll_write(context, connection.unsent(service)).map_ok(|count| {
                     connection.sent(count, service, shared.counters());
-                    connection.next(service)
-                }
-                Err(_) => Next::End,
-            },
-            Next::End => return,
-        }
+                    connection.next(stream.as_fd(), service)
+                }),
+                _ => INBOX.with_borrow_mut(|inbox| {
+                    let mut input = ReadBuf::uninit(inbox.room());
+                    Pin::new(&mut stream)
+                        .poll_read(context, &mut input)
+                        .map_ok(|()| connection.on_read(input.filled(), stream.as_fd(), service, shared.counters()))
+                }),
+            };
+            let polled = polled.map(|next| next.unwrap_or(Next::End));
+            let is_time = || looks.as_mut().is_some_and(|looks| looks.poll_tick(context).is_ready());
+            unless_overdue(polled, is_time, || connection.is_overdue(stream.as_fd(), service, shared.counters()))
+        })
+        .await;
     }
 }

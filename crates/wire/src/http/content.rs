@@ -63,6 +63,12 @@ impl fmt::Display for ContentError {
 
 impl std::error::Error for ContentError {}
 
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Content of {} files", self.pages.len())
+    }
+}
+
 impl Content {
     /// A small page at `/`, and at `/bytes/N` N bytes, up to [`GENERATED_BYTES_MAX`]: always the same ones.
     pub fn generated() -> Self {

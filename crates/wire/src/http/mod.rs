@@ -6,8 +6,8 @@
 //! methods (405, or 501 if they are unknown), versions but 1.0 and 1.1 (505), transfer codings but `chunked` (501).
 //!
 //! A client cannot make us keep more than a head (32 KiB, 431 or 414 beyond it) besides what is read at once; bodies of
-//! requests are thrown away as they come, up to 1 MiB (413). Time is not seen here: who would end connections that take
-//! too long must do so where they wait for input, with the time since the last request was completed.
+//! requests are thrown away as they come, up to 1 MiB (413). Time is not seen here: `server::limits` cuts off who takes too
+//! long, by what [`Service::is_idle`] says.
 //!
 //! # Layout
 //! - `head`: a request's head, `target`: the path it names, `chunked`: bodies in chunks
@@ -29,13 +29,16 @@ mod turn;
 
 pub use content::{Content, ContentError, GENERATED_BYTES_MAX};
 
-use crate::outbox::{Outbox, recycle};
+use std::sync::Arc;
+
+use crate::inbox::Inbox;
+use crate::outbox::Outbox;
 use crate::{Clock, Service};
 use turn::Turn;
 
 /// The service, shared by all threads.
 pub struct Http {
-    content: Content,
+    content: Arc<Content>,
     /// For the date, asked once in a turn that says something.
     clock: Clock,
 }
@@ -45,26 +48,14 @@ pub struct Http {
 pub struct HttpConn {
     /// Heads, and small content behind them.
     outbox: Outbox,
-    /// Input that could not be taken yet.
-    input: Vec<u8>,
+    inbox: Inbox,
     turn: Turn,
 }
 
 impl Http {
     /// Serves this content. It never looks at a clock but the one given.
-    pub fn new(content: Content, clock: Clock) -> Self {
-        Self { content, clock }
-    }
-
-    /// Takes what can be taken of the input that was kept.
-    fn go_on(&self, conn: &mut HttpConn) -> u64 {
-        let (taken_bytes, requests) = self.take(&mut conn.turn, &conn.input, conn.outbox.room());
-        if taken_bytes == conn.input.len() || conn.turn.is_over() {
-            recycle(&mut conn.input);
-        } else {
-            conn.input.drain(..taken_bytes);
-        }
-        requests
+    pub fn new(content: impl Into<Arc<Content>>, clock: Clock) -> Self {
+        Self { content: content.into(), clock }
     }
 }
 
@@ -74,17 +65,10 @@ impl Service for Http {
     #[inline]
     fn receive(&self, conn: &mut HttpConn, input: &[u8]) -> u64 {
         if conn.turn.is_over() {
+            conn.turn.drop_input(input.len());
             return 0;
         }
-        if !conn.input.is_empty() {
-            conn.input.extend_from_slice(input);
-            return self.go_on(conn);
-        }
-        let (taken_bytes, requests) = self.take(&mut conn.turn, input, conn.outbox.room());
-        if taken_bytes < input.len() && !conn.turn.is_over() {
-            conn.input.extend_from_slice(&input[taken_bytes..]);
-        }
-        requests
+        conn.inbox.receive(input, |input| self.take(&mut conn.turn, input, conn.outbox.room()))
     }
 
     /// Heads and small content first. Nothing is added to them while larger content waits behind them.
@@ -106,14 +90,24 @@ impl Service for Http {
                 conn.turn.sending = None;
             }
         }
-        if conn.outbox.is_empty() && conn.turn.sending.is_none() && !conn.input.is_empty() {
-            return self.go_on(conn);
+        if !conn.outbox.is_empty() || conn.turn.sending.is_some() {
+            return 0;
         }
-        0
+        conn.inbox.go_on(|input| self.take(&mut conn.turn, input, conn.outbox.room()))
     }
 
     #[inline]
     fn is_over(&self, conn: &HttpConn) -> bool {
         conn.turn.is_over()
+    }
+
+    #[inline]
+    fn is_cut_short(&self, conn: &HttpConn) -> bool {
+        conn.turn.is_cut_short()
+    }
+
+    #[inline]
+    fn is_idle(&self, conn: &HttpConn) -> bool {
+        conn.turn.is_between_requests() && conn.inbox.is_empty()
     }
 }

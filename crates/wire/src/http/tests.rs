@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::answer::COPIED_BYTES_MAX;
 use super::head::{FIELDS_MAX, HEAD_BYTES_MAX, LINE_BYTES_MAX};
-use super::turn::{BODY_BYTES_MAX, OUTPUT_BYTES_MAX};
+use super::turn::{BODY_BYTES_MAX, DROPPED_BYTES_MAX, OUTPUT_BYTES_MAX};
 use super::*;
 use crate::outbox::KEPT_BYTES_MAX;
 
@@ -428,7 +428,7 @@ fn a_body_is_thrown_away_as_it_comes() {
         let mut requests = 0;
         for piece in pieces {
             requests += http.receive(&mut conn, &piece);
-            assert!(conn.input.is_empty());
+            assert!(conn.inbox.kept().is_empty());
         }
         if head.contains("chunked") {
             requests += http.receive(&mut conn, b"0\r\n\r\n");
@@ -448,7 +448,7 @@ fn an_idle_connection_is_small() {
     }
     assert_eq!(http.receive(&mut conn, b"\r\n\r\n"), 1);
     assert!(drain(http, &mut conn, 777).len() > 30_000);
-    let capacity_bytes = conn.input.capacity() + conn.outbox.room().capacity();
+    let capacity_bytes = conn.inbox.kept().capacity() + conn.outbox.room().capacity();
     assert!(capacity_bytes <= 2 * KEPT_BYTES_MAX, "{capacity_bytes}");
 }
 
@@ -513,7 +513,7 @@ proptest! {
         for piece in pieces {
             http.receive(&mut conn, &piece);
             drain(http, &mut conn, usize::MAX);
-            prop_assert!(conn.input.len() <= HEAD_BYTES_MAX);
+            prop_assert!(conn.inbox.kept().len() <= HEAD_BYTES_MAX);
         }
     }
 }
@@ -529,12 +529,59 @@ fn a_head_without_an_end_ends_the_connection() {
         http.receive(&mut conn, beginning);
         let mut sent_bytes = beginning.len();
         while !http.is_over(&conn) {
-            assert!(sent_bytes <= most && conn.input.len() == sent_bytes, "{sent_bytes} bytes of a head are kept");
+            assert!(
+                sent_bytes <= most && conn.inbox.kept().len() == sent_bytes,
+                "{sent_bytes} bytes of a head are kept"
+            );
             http.receive(&mut conn, more);
             sent_bytes += more.len();
         }
-        assert!(sent_bytes > most && conn.input.is_empty());
+        assert!(sent_bytes > most && conn.inbox.kept().is_empty());
         let said = drain(http, &mut conn, usize::MAX);
         assert_eq!(codes(&String::from_utf8_lossy(&said)), [code]);
+    }
+}
+
+#[test]
+fn what_may_be_amid_a_request_is_cut_short() {
+    for (input, is_cut_short) in [
+        ("GET / HTTP/1.0\r\n\r\n", false),
+        ("GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", false),
+        ("GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\nGET /", true),
+        ("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9999999\r\n\r\n", true),
+        ("GET / HTTP/1.1\nHost: h\n", true),
+        ("GET / HTTP/1.1\r\nHost: h\r\n\r\n", false),
+    ] {
+        let (http, mut conn) = (generated(), HttpConn::default());
+        http.receive(&mut conn, input.as_bytes());
+        drain(http, &mut conn, usize::MAX);
+        assert_eq!(http.is_cut_short(&conn), is_cut_short, "{input:?}");
+        // Not for ever.
+        if !is_cut_short {
+            continue;
+        }
+        (0..DROPPED_BYTES_MAX >> 20).for_each(|_| assert_eq!(http.receive(&mut conn, &[b'\r'; 1 << 20]), 0));
+        assert!(!http.is_cut_short(&conn));
+    }
+}
+
+#[test]
+fn a_connection_is_idle_between_requests_only() {
+    let (http, mut conn) = (generated(), HttpConn::default());
+    assert!(http.is_idle(&conn));
+    for (input, is_idle) in [
+        ("\r", false),
+        ("\n", true),
+        ("G", false),
+        ("ET / HTTP/1.1\r\nHost: h\r\n\r\n", true),
+        ("PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n", false),
+        ("a", false),
+        ("b", true),
+        ("GET / HTTP/1.1\r\nHost: h\r\n\r\nGET /", false),
+        (" HTTP/1.1\r\nHost: h\r\n\r\n", true),
+    ] {
+        http.receive(&mut conn, input.as_bytes());
+        drain(http, &mut conn, usize::MAX);
+        assert_eq!(http.is_idle(&conn), is_idle, "{input:?}");
     }
 }

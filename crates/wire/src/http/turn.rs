@@ -5,11 +5,15 @@ use super::answer::{Answer, Body, Now};
 use super::chunked::{Chunked, Malformed, Part};
 use super::head::{Connection, Framing, Scan, parse};
 use super::status::Status;
+use crate::inbox::Taken;
 
 /// Once a turn has said so much, the rest waits until that is sent.
 pub(super) const OUTPUT_BYTES_MAX: usize = 256 << 10;
 /// Largest body of a request, chunks' sizes included: it is of no use to anyone. nginx's default.
 pub(super) const BODY_BYTES_MAX: u64 = 1 << 20;
+
+/// Most that is read of a client that was told that its connection ends, and sends on.
+pub(super) const DROPPED_BYTES_MAX: u64 = 16 << 20;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -21,7 +25,18 @@ pub(super) struct Turn {
     body: Option<Unwanted>,
     /// Content that is sent from where it is kept. Until it is, nothing more is taken.
     pub sending: Option<Body>,
-    over: bool,
+    ending: Ending,
+}
+
+/// How a connection ends.
+#[derive(Debug, Default)]
+enum Ending {
+    #[default]
+    NotYet,
+    /// After a request that the client knew to be the last.
+    Clean,
+    /// Amid what the client may still be sending, of which so much was thrown away.
+    Amid { dropped_bytes: u64 },
 }
 
 /// A body that is coming, and what is said after it.
@@ -41,17 +56,36 @@ impl Turn {
     /// Whether nothing more is taken, ever.
     #[inline]
     pub fn is_over(&self) -> bool {
-        self.over
+        !matches!(self.ending, Ending::NotYet)
+    }
+
+    /// Whether it is over, and the client's input is worth being thrown away.
+    #[inline]
+    pub fn is_cut_short(&self) -> bool {
+        matches!(self.ending, Ending::Amid { dropped_bytes } if dropped_bytes < DROPPED_BYTES_MAX)
+    }
+
+    /// Throws away so much of what came when it was over.
+    pub fn drop_input(&mut self, bytes: usize) {
+        if let Ending::Amid { dropped_bytes } = &mut self.ending {
+            *dropped_bytes += bytes as u64;
+        }
+    }
+
+    /// Whether no request's head or body has begun to come.
+    #[inline]
+    pub fn is_between_requests(&self) -> bool {
+        self.scan.is_new() && self.body.is_none()
     }
 }
 
 impl Http {
-    /// Takes what can be taken of `input` and answers it: how many bytes that were, and how many requests.
+    /// Takes what can be taken of `input` and answers it.
     #[inline]
-    pub(super) fn take(&self, turn: &mut Turn, input: &[u8], out: &mut Vec<u8>) -> (usize, u64) {
+    pub(super) fn take(&self, turn: &mut Turn, input: &[u8], out: &mut Vec<u8>) -> Taken {
         let (mut at, mut requests) = (0, 0);
         let mut now = Now::new(&self.clock);
-        while !turn.over && turn.sending.is_none() && out.len() < OUTPUT_BYTES_MAX && at < input.len() {
+        while !turn.is_over() && turn.sending.is_none() && out.len() < OUTPUT_BYTES_MAX && at < input.len() {
             let rest = &input[at..];
             let taken = match turn.body {
                 None => self.take_head(turn, rest, out),
@@ -68,11 +102,15 @@ impl Http {
             if let Some(answer) = answer {
                 turn.body = None;
                 turn.sending = self.say(answer, &mut now, out);
-                turn.over = answer.connection == Connection::Ends;
+                if answer.connection == Connection::Ends {
+                    // What a request was refused for may be followed by more of it.
+                    let is_amid = answer.what.is_err() || at < input.len();
+                    turn.ending = if is_amid { Ending::Amid { dropped_bytes: 0 } } else { Ending::Clean };
+                }
                 requests += 1;
             }
         }
-        (at, requests)
+        Taken { bytes: at, requests, is_last: turn.is_over() }
     }
 
     /// Takes a head, and the answer if no body follows; `None` if it is not all there.

@@ -23,7 +23,8 @@ mod store;
 mod tests;
 mod turn;
 
-use crate::outbox::{Outbox, recycle};
+use crate::inbox::Inbox;
+use crate::outbox::Outbox;
 use crate::{Clock, Service};
 use counters::Counters;
 use store::Store;
@@ -60,8 +61,7 @@ pub struct Kv {
 #[derive(Debug, Default)]
 pub struct KvConn {
     outbox: Outbox,
-    /// Input that could not be taken yet.
-    input: Vec<u8>,
+    inbox: Inbox,
     turn: Turn,
 }
 
@@ -75,17 +75,6 @@ impl Kv {
         let started = clock();
         Self { store: Store::new(&config, clock), counters: Counters::default(), config, started }
     }
-
-    /// Takes what can be taken of the input that was kept, which is never much more than one item or list of keys.
-    fn go_on(&self, conn: &mut KvConn) -> u64 {
-        let (taken_bytes, requests) = self.take(&mut conn.turn, &conn.input, conn.outbox.room());
-        if taken_bytes == conn.input.len() || conn.turn.is_over() {
-            recycle(&mut conn.input);
-        } else {
-            conn.input.drain(..taken_bytes);
-        }
-        requests
-    }
 }
 
 impl Service for Kv {
@@ -96,15 +85,7 @@ impl Service for Kv {
         if conn.turn.is_over() {
             return 0;
         }
-        if !conn.input.is_empty() {
-            conn.input.extend_from_slice(input);
-            return if conn.turn.is_worth(&conn.input) { self.go_on(conn) } else { 0 };
-        }
-        let (taken_bytes, requests) = self.take(&mut conn.turn, input, conn.outbox.room());
-        if taken_bytes < input.len() && !conn.turn.is_over() {
-            conn.input.extend_from_slice(&input[taken_bytes..]);
-        }
-        requests
+        conn.inbox.receive(input, |input| self.take(&mut conn.turn, input, conn.outbox.room()))
     }
 
     #[inline]
@@ -115,11 +96,10 @@ impl Service for Kv {
     #[inline]
     fn sent(&self, conn: &mut KvConn, count: usize) -> u64 {
         conn.outbox.sent(count);
-        if conn.outbox.is_empty() && !conn.input.is_empty() && conn.turn.is_worth(&conn.input) {
-            self.go_on(conn)
-        } else {
-            0
+        if !conn.outbox.is_empty() {
+            return 0;
         }
+        conn.inbox.go_on(|input| self.take(&mut conn.turn, input, conn.outbox.room()))
     }
 
     #[inline]

@@ -47,7 +47,7 @@ fn talk(kv: &Kv, input: &[u8]) -> String {
 
 /// What is kept for a connection.
 fn held_bytes(conn: &KvConn) -> usize {
-    conn.input.len() + conn.outbox.unsent().len()
+    conn.inbox.kept().len() + conn.outbox.unsent().len()
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn an_idle_connection_is_small() {
     kv.receive(&mut conn, b"set a 0 0 100000\r\n");
     kv.receive(&mut conn, &[&[b'v'; 100_000][..], b"\r\nget a\r\n"].concat());
     drain(&kv, &mut conn, usize::MAX);
-    let capacity_bytes = conn.input.capacity() + conn.outbox.room().capacity();
+    let capacity_bytes = conn.inbox.kept().capacity() + conn.outbox.room().capacity();
     assert!(capacity_bytes <= 2 * KEPT_BYTES_MAX, "{capacity_bytes}");
 }
 
@@ -201,7 +201,7 @@ fn a_value_that_is_too_large_is_thrown_away_as_it_comes() {
     let mut conn = KvConn::default();
     kv.receive(&mut conn, b"set a 0 0 3\r\nold\r\nset a 0 0 5000000\r\n");
     for _ in 0..50 {
-        assert!(kv.receive(&mut conn, &[b'\n'; 100_000]) == 0 && conn.input.is_empty());
+        assert!(kv.receive(&mut conn, &[b'\n'; 100_000]) == 0 && conn.inbox.kept().is_empty());
     }
     kv.receive(&mut conn, b"\r\nget a\r\n");
     // The older value is gone too: its client believes it replaced.

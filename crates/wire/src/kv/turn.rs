@@ -4,6 +4,7 @@ use super::Kv;
 use super::answer::{BAD_DATA, TOO_LARGE, say};
 use super::command::{Command, Get, How, Put, parse};
 use super::counters::Count;
+use crate::inbox::Taken;
 
 /// Once a turn has said so much, the rest waits until that is sent: a short request can ask for a lot.
 pub(super) const OUTPUT_BYTES_MAX: usize = 256 << 10;
@@ -34,19 +35,16 @@ impl Turn {
     pub fn is_over(&self) -> bool {
         self.over
     }
-
-    /// Whether there may be a command in so much input.
-    #[inline]
-    pub fn is_worth(&self, input: &[u8]) -> bool {
-        input.len() >= self.enough_bytes
-    }
 }
 
 impl Kv {
-    /// Takes what can be taken of `input` and answers it: how many bytes that were, and how many requests.
+    /// Takes what can be taken of `input` and answers it.
     #[inline]
-    pub(super) fn take(&self, turn: &mut Turn, input: &[u8], out: &mut Vec<u8>) -> (usize, u64) {
+    pub(super) fn take(&self, turn: &mut Turn, input: &[u8], out: &mut Vec<u8>) -> Taken {
         let (mut at, mut requests) = (0, 0);
+        if input.len() < turn.enough_bytes {
+            return Taken { bytes: 0, requests: 0, is_last: false };
+        }
         turn.enough_bytes = 0;
         while !turn.over && out.len() < OUTPUT_BYTES_MAX {
             if turn.unwanted_bytes > 0 {
@@ -72,7 +70,7 @@ impl Kv {
             at += taken_bytes;
             requests += u64::from(is_new);
         }
-        (at, requests)
+        Taken { bytes: at, requests, is_last: turn.over }
     }
 
     /// Takes the command whose line ends at `end`; `None` if its value is not all there.

@@ -37,7 +37,9 @@ fn service(stage: &Stage<'_>) -> io::Result<Worked<Udp>> {
             let udp = Udp::new(request_bytes, response_bytes);
             Ok(Worked::new(udp, stage.work, stage.stopping.clone()))
         }
-        ServiceSpec::Fixed { .. } | ServiceSpec::Kv { .. } => Err(io::ErrorKind::InvalidInput.into()),
+        ServiceSpec::Fixed { .. } | ServiceSpec::Kv { .. } | ServiceSpec::Http { .. } => {
+            Err(io::ErrorKind::InvalidInput.into())
+        }
     }
 }
 

@@ -1,0 +1,304 @@
+//! Connections that come and go, in both loops, against servers that count them.
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use load::config::{HttpTarget, HttpTraffic, Phases, Roles, Schedule, Think, Timestamps};
+use load::{LoadConfig, LoadError, Outcome, Sample};
+use wire::ServiceSpec;
+
+const REQUEST: usize = 16;
+const RESPONSE: usize = 100;
+
+/// What a server saw.
+#[derive(Default)]
+struct Seen {
+    accepted: AtomicU32,
+    open: AtomicU32,
+    open_max: AtomicU32,
+    /// How many connections had so many requests.
+    by_calls: Mutex<HashMap<u32, u32>>,
+    sources: Mutex<HashMap<std::net::IpAddr, u32>>,
+}
+
+impl Seen {
+    /// Waits until every connection has ended.
+    fn all_ended(&self) {
+        let started = Instant::now();
+        while self.open.load(SeqCst) > 0 {
+            assert!(started.elapsed() < Duration::from_secs(20), "{} are open", self.open.load(SeqCst));
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+/// Serves each connection in a thread of its own: `serve` answers one request, and says whether there may be more.
+fn server(serve: impl Fn(&mut TcpStream, u32) -> Option<()> + Send + Sync + 'static) -> (SocketAddr, Arc<Seen>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    // std's backlog is 128, and a SYN that is dropped comes again a second later.
+    rustix::net::listen(&listener, 4096).unwrap();
+    let address = listener.local_addr().unwrap();
+    let seen = Arc::new(Seen::default());
+    let (counted, serve) = (seen.clone(), Arc::new(serve));
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            counted.accepted.fetch_add(1, SeqCst);
+            let open = counted.open.fetch_add(1, SeqCst) + 1;
+            counted.open_max.fetch_max(open, SeqCst);
+            *counted.sources.lock().unwrap().entry(stream.peer_addr().unwrap().ip()).or_default() += 1;
+            stream.set_nodelay(true).unwrap();
+            let (counted, serve) = (counted.clone(), serve.clone());
+            thread::spawn(move || {
+                let mut calls = 0;
+                while serve(&mut stream, calls).is_some() {
+                    calls += 1;
+                }
+                drop(stream);
+                *counted.by_calls.lock().unwrap().entry(calls).or_default() += 1;
+                counted.open.fetch_sub(1, SeqCst);
+            });
+        }
+    });
+    (address, seen)
+}
+
+/// Answers every request with what it should be.
+fn honest(stream: &mut TcpStream, _number: u32) -> Option<()> {
+    stream.read_exact(&mut [0; REQUEST]).ok()?;
+    stream.write_all(&[0; RESPONSE]).ok()
+}
+
+/// Answers HTTP requests, of which the `last` of a connection says that it is.
+fn http(last: u32) -> impl Fn(&mut TcpStream, u32) -> Option<()> + Send + Sync {
+    move |stream, number| {
+        if number == last {
+            return None;
+        }
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).ok()?;
+            head.push(byte[0]);
+        }
+        let close = if number + 1 == last { "Connection: close\r\n" } else { "" };
+        stream.write_all(format!("HTTP/1.1 200 OK\r\n{close}Content-Length: 2\r\n\r\nok").as_bytes()).ok()
+    }
+}
+
+fn closed(target: SocketAddr, calls: u32) -> LoadConfig {
+    let service = ServiceSpec::Fixed { request_bytes: REQUEST as u32, response_bytes: RESPONSE as u32 };
+    LoadConfig {
+        connections: 5,
+        calls_per_connection: Some(calls),
+        rate_per_s: None,
+        schedule: Schedule::Closed,
+        phases: Phases { ramp_ns: 50_000_000, hold_ns: 0, measure_ns: 200_000_000, drain_ns: 10_000_000_000 },
+        timeout_ns: 10_000_000_000,
+        ..LoadConfig::new(target, service)
+    }
+}
+
+/// Sessions, 600 requests a second.
+fn open(target: SocketAddr, calls: u32) -> LoadConfig {
+    let mut config = LoadConfig { schedule: Schedule::Constant, rate_per_s: Some(600.0), ..closed(target, calls) };
+    config.phases = Phases { ramp_ns: 0, measure_ns: 300_000_000, ..config.phases };
+    config
+}
+
+fn asks_http(config: LoadConfig) -> LoadConfig {
+    let targets = vec![HttpTarget { path: "/".into(), body_bytes: None }];
+    let http = HttpTraffic { host: None, targets, headers: Vec::new(), status: 200 };
+    LoadConfig { service: ServiceSpec::Http { folder: None }, http: Some(http), ..config }
+}
+
+fn run(config: &LoadConfig) -> Outcome {
+    load::run(config, &mut |_| ()).unwrap()
+}
+
+#[test]
+fn a_closed_loop_replaces_connections_after_so_many_requests() {
+    for (calls, clients) in [(1, 1), (7, 2)] {
+        let (target, seen) = server(honest);
+        let Outcome { report, samples, connections } = run(&LoadConfig { clients, ..closed(target, calls) });
+        assert_eq!(report.errors.total(), 0, "{:?}", report.errors);
+        assert!(connections.is_empty(), "nothing is left open");
+        seen.all_ended();
+        let by_calls = seen.by_calls.lock().unwrap();
+        // Besides whole ones: the connection that verified the server, and those that the window's end cut short.
+        let whole = by_calls.get(&calls).copied().unwrap_or(0);
+        let accepted = seen.accepted.load(SeqCst);
+        assert!(whole >= 10 && accepted - whole <= 6, "{by_calls:?}");
+        assert!(by_calls.keys().all(|&had| had <= calls), "{by_calls:?}");
+        let churn = report.churn.unwrap();
+        assert_eq!((churn.calls_per_connection, churn.waited, churn.sources.min(2)), (calls, 0, churn.sources.min(2)));
+        assert!(churn.opened > 0 && churn.opened <= accepted.into(), "{} of {accepted}", churn.opened);
+        assert_eq!(churn.opened_per_s, churn.opened as f64 / 0.2);
+        let (connect, first_byte) = (churn.connect.distribution, churn.first_byte.distribution);
+        assert_eq!((connect.count, first_byte.count), (churn.opened, churn.opened));
+        assert!(0 < connect.p50_ns && connect.p50_ns < first_byte.p50_ns, "{connect:?} {first_byte:?}");
+        assert!(report.closed.is_some() && report.completed == samples.len() as u64);
+        for sample in samples {
+            assert!(sample.planned_ns <= sample.sent_ns && sample.sent_ns < sample.complete_ns, "{sample:?}");
+        }
+    }
+}
+
+#[test]
+fn sessions_begin_by_the_schedule_and_send_one_after_the_other() {
+    for (calls, clients) in [(1, 1), (6, 1), (6, 2)] {
+        let (target, seen) = server(honest);
+        let Outcome { report, samples, connections } = run(&LoadConfig { clients, ..open(target, calls) });
+        assert_eq!((report.errors.total(), connections.len()), (0, 0), "{:?}", report.errors);
+        // 180 requests in 180 / calls sessions, and the connection that verified the server.
+        assert_eq!(seen.accepted.load(SeqCst), 180 / calls + 1);
+        seen.all_ended();
+        let mut expected = HashMap::from([(calls, 180 / calls)]);
+        *expected.entry(1).or_default() += 1;
+        assert_eq!(*seen.by_calls.lock().unwrap(), expected);
+        assert!(report.completed <= 180 && report.completed + u64::from(5 * calls) >= 180, "{}", report.completed);
+        assert_eq!((report.planned, report.closed.is_none()), (report.completed, true));
+        let churn = report.churn.unwrap();
+        assert_eq!(churn.opened, u64::from(180 / calls));
+        // The first request's t1 is when its session was planned, whatever the others' are.
+        let interval_ns = 1_000_000_000 * i64::from(calls) / 600;
+        let planned = |sample: &&Sample| {
+            (sample.planned_ns + interval_ns / 2).rem_euclid(interval_ns).abs_diff(interval_ns / 2) < 2_000
+        };
+        let firsts = samples.iter().filter(planned).count() as u32;
+        assert!(firsts >= 180 / calls, "{firsts}");
+        assert!(
+            report.response.distribution.max_ns >= churn.first_byte.distribution.max_ns,
+            "it has the connecting in it"
+        );
+    }
+}
+
+#[test]
+fn sessions_beyond_the_connections_wait_for_their_turn() {
+    // Two connections, each of whose requests takes 20 ms: at most 100 a second of the 600.
+    let (target, seen) = server(|stream, number| {
+        thread::sleep(Duration::from_millis(if number == 0 { 20 } else { 0 }));
+        honest(stream, number)
+    });
+    let Outcome { report, .. } = run(&LoadConfig { connections: 2, ..open(target, 1) });
+    assert_eq!((report.completed, report.errors.total()), (180, 0), "none is left out: {:?}", report.errors);
+    // The server may hear of the end of one after it has accepted the next.
+    assert!(seen.open_max.load(SeqCst) <= 4, "{}", seen.open_max.load(SeqCst));
+    assert!(report.churn.unwrap().waited > 100);
+    assert!(report.response.distribution.max_ns > 1_000_000_000, "{:?}", report.response.distribution);
+    let service = report.service.distribution;
+    assert!(service.p50_ns < report.response.distribution.p50_ns / 2, "the wait is not the server's time");
+    let lag = report.lag.distribution;
+    assert!(lag.p50_ns < report.response.distribution.p50_ns / 2, "nor the client's lateness: {lag:?}");
+}
+
+#[test]
+fn a_server_that_ends_connections_is_connected_to_again() {
+    for config in [closed as fn(SocketAddr, u32) -> LoadConfig, open] {
+        let (target, seen) = server(http(3));
+        let Outcome { report, .. } = run(&asks_http(config(target, 10)));
+        assert_eq!(report.errors.total(), 0, "{:?}", report.errors);
+        assert!(report.completed >= 100, "{}", report.completed);
+        seen.all_ended();
+        let by_calls = seen.by_calls.lock().unwrap();
+        assert!(by_calls.keys().all(|&had| had <= 3) && by_calls[&3] >= 20, "{by_calls:?}");
+        // Where connections are to stay, it is an error that says so.
+        let staying = LoadConfig { calls_per_connection: None, ..asks_http(config(target, 1)) };
+        let Outcome { report, .. } = run(&staying);
+        assert!(report.errors.closed >= 5 && report.errors.closed == report.errors.total(), "{:?}", report.errors);
+    }
+    let (target, _) = server(http(1));
+    let staying = LoadConfig { calls_per_connection: None, ..asks_http(closed(target, 1)) };
+    let error = load::run(&staying, &mut |_| ()).unwrap_err();
+    assert!(matches!(&error, LoadError::Connect { class: "closed", .. }), "{error}");
+    assert!(error.to_string().contains("--calls-per-connection"), "{error}");
+}
+
+#[test]
+fn what_goes_wrong_is_counted_by_its_class() {
+    for config in [closed as fn(SocketAddr, u32) -> LoadConfig, open] {
+        // Verified, and then only closed.
+        let first = AtomicU32::new(0);
+        let (target, _) = server(move |stream, number| {
+            if first.fetch_add(1, SeqCst) == 0 {
+                return honest(stream, number);
+            }
+            stream.read_exact(&mut [0; REQUEST]).ok()?;
+            None
+        });
+        let report = run(&config(target, 2)).report;
+        assert!(report.errors.short > 0 && report.errors.short == report.errors.total(), "{:?}", report.errors);
+        assert_eq!(report.completed, 0);
+    }
+    // Answers nothing after the first.
+    let first = AtomicU32::new(0);
+    let (target, seen) = server(move |stream, number| {
+        if first.fetch_add(1, SeqCst) == 0 {
+            return honest(stream, number);
+        }
+        stream.read(&mut [0; REQUEST + 1]).ok().filter(|&count| count > 0).map(drop)
+    });
+    let config = LoadConfig { timeout_ns: 50_000_000, ..closed(target, 2) };
+    let report = run(&config).report;
+    assert!(report.errors.timeout > 0 && report.errors.timeout == report.errors.total(), "{:?}", report.errors);
+    seen.all_ended();
+    // Gone after the first connection.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = listener.local_addr().unwrap();
+    let serving = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        drop(listener);
+        while honest(&mut stream, 0).is_some() {}
+    });
+    let report = run(&open(target, 2)).report;
+    serving.join().unwrap();
+    assert_eq!((report.errors.refused, report.errors.total()), (90, 90), "{:?}", report.errors);
+    assert_eq!((report.sent, report.completed), (0, 0));
+}
+
+#[test]
+fn connections_think_and_idle_ones_stay() {
+    let (target, seen) = server(honest);
+    let think = Think { mean_ns: 10_000_000, exponential: false };
+    let Outcome { report, connections, .. } = run(&LoadConfig { think, idle: 3, ..closed(target, 2) });
+    assert_eq!((report.errors.total(), connections.len()), (0, 3), "{:?}", report.errors);
+    // Five connections, each 10 ms from one request to the next.
+    assert!(report.rate_achieved_per_s <= 525.0, "{}", report.rate_achieved_per_s);
+    assert_eq!(seen.open.load(SeqCst), 3, "only the idle ones are left");
+    drop(connections);
+    seen.all_ended();
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn more_connections_than_one_address_has_ports_for_come_from_several() {
+    // No machine's range is so small, so that it is the closed loop's estimate that asks for more than one.
+    let (target, seen) = server(honest);
+    let report = run(&closed(target, 1)).report;
+    assert_eq!(report.errors.total(), 0, "{:?}", report.errors);
+    seen.all_ended();
+    let sources = seen.sources.lock().unwrap();
+    let first = std::net::IpAddr::from(Ipv4Addr::LOCALHOST);
+    assert!(sources.contains_key(&first), "{sources:?}");
+    assert_eq!(sources.len() as u32, report.churn.unwrap().sources, "{sources:?}");
+}
+
+#[test]
+fn what_makes_no_sense_with_connections_that_come_and_go_is_refused() {
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    for (wrong, names) in [
+        (open(address, 0), "calls per connection"),
+        (LoadConfig { datagrams: true, ..open(address, 1) }, "datagrams"),
+        (LoadConfig { active: 0.5, ..open(address, 1) }, "active"),
+        (LoadConfig { timestamps: Timestamps::Kernel, ..open(address, 1) }, "timestamps"),
+        (LoadConfig { roles: Roles::TwoThreads, ..open(address, 1) }, "roles"),
+    ] {
+        let error = load::run(&wrong, &mut |_| ()).unwrap_err();
+        assert!(matches!(&error, LoadError::Config(why) if why.contains(names)), "{names}: {error}");
+    }
+}

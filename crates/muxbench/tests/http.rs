@@ -1,0 +1,441 @@
+//! The service `http` in every architecture: real clients, and what the server's loops owe to it.
+
+mod common;
+
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Output;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{Serve, muxbench, peer};
+use server::Architecture;
+use wire::ServiceSpec;
+
+/// Does a test with every architecture that can run here.
+fn with_each(test: impl Fn(Architecture) + Sync) {
+    common::with_each(&ServiceSpec::Http { folder: None }, 6, test);
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What a tool said, and whether it ended well.
+fn said(name: &str, Output { status, stdout, stderr }: &Output) -> String {
+    format!("{name} ({status}): {}{}", text(stdout), text(stderr))
+}
+
+/// The number behind a word that a tool says.
+fn number(said: &str, word: &str) -> Option<u64> {
+    let rest = &said[said.find(word)? + word.len()..];
+    rest.split_whitespace().next()?.trim_end_matches(|c: char| !c.is_ascii_digit()).parse().ok()
+}
+
+fn wrk(url: &str) -> Result<(), String> {
+    let output = peer("wrk", &["-t1", "-c10", "-d1s", url]);
+    let said = said("wrk", &output);
+    let requests = said.lines().find_map(|line| line.trim().split_once(" requests in ")?.0.parse::<u64>().ok());
+    let is_well = output.status.success() && !said.contains("Socket errors") && !said.contains("Non-2xx");
+    if is_well && requests.is_some_and(|requests| requests > 0) { Ok(()) } else { Err(said) }
+}
+
+fn ab(url: &str, requests: u64, stays: bool) -> Result<(), String> {
+    let count = requests.to_string();
+    let keep_alive: &[&str] = if stays { &["-k"] } else { &[] };
+    let output = peer("ab", &[keep_alive, &["-q", "-n", &count, "-c", "10", url]].concat());
+    let said = said("ab", &output);
+    let is_well = output.status.success()
+        && number(&said, "Complete requests:") == Some(requests)
+        && number(&said, "Failed requests:") == Some(0)
+        && number(&said, "Keep-Alive requests:") == stays.then_some(requests)
+        && !said.contains("Non-2xx");
+    if is_well { Ok(()) } else { Err(said) }
+}
+
+fn h2load(url: &str, requests: u64) -> Result<(), String> {
+    let output = peer("h2load", &["--h1", "-n", &requests.to_string(), "-c", "10", url]);
+    let said = said("h2load", &output);
+    let all = format!("{requests} done, {requests} succeeded, 0 failed, 0 errored, 0 timeout");
+    let is_well = output.status.success() && said.contains(&all) && said.contains(&format!("{requests} 2xx"));
+    if is_well { Ok(()) } else { Err(said) }
+}
+
+fn httperf(port: u16, path: &str, connections: u64, calls: u64) -> Result<(), String> {
+    let (port, count, calls_each) = (port.to_string(), connections.to_string(), calls.to_string());
+    let to = ["--hog", "--server", "127.0.0.1", "--port", &port, "--uri", path, "--timeout", "30"];
+    let traffic = ["--num-conns", &count, "--num-calls", &calls_each, "--rate", "200"];
+    let output = peer("httperf", &[&to[..], &traffic].concat());
+    let said = said("httperf", &output);
+    let replies = connections * calls;
+    let is_well = output.status.success()
+        && said.contains("Errors: total 0 ")
+        && said.contains(&format!("2xx={replies} 3xx=0 4xx=0 5xx=0"));
+    if is_well { Ok(()) } else { Err(said) }
+}
+
+/// One connection for two responses, HEAD, HTTP/1.0, and what is refused.
+fn curl(base: &str) -> Result<(), String> {
+    const REPORT: &str = "%{http_code} %{size_download} %{num_connects}\n";
+    let large = format!("--data-binary=@{}", env!("CARGO_BIN_EXE_muxbench"));
+    let large = large.split_at("--data-binary".len());
+    let cases: [(&[&str], &[&str], &str); 6] = [
+        (&[], &["/bytes/1024", "/bytes/3000000"], "200 1024 1\n200 3000000 0\n"),
+        (&["--head"], &["/bytes/1024"], "200 0 1\n"),
+        (&["--http1.0"], &["/bytes/1024"], "200 1024 1\n"),
+        (&[], &["/none", "/bytes/x"], "404 14 1\n404 14 0\n"),
+        (&["--request", "DELETE"], &["/bytes/1024"], "405 23 1\n"),
+        // Larger than what is taken; the answer comes while it is sent.
+        (&[large.0, &large.1[1..], "--header", "Expect:"], &["/bytes/1024"], "413 22 1\n"),
+    ];
+    for (flags, paths, expected) in cases {
+        let urls: Vec<String> = paths.iter().map(|path| format!("{base}{path}")).collect();
+        let mut arguments = [&["--silent", "--show-error", "--max-time", "60", "--write-out", REPORT], flags].concat();
+        urls.iter().for_each(|url| arguments.extend(["--output", "/dev/null", url]));
+        let output = peer("curl", &arguments);
+        if !output.status.success() || text(&output.stdout) != expected {
+            return Err(format!("{flags:?} {paths:?}: {}, not {expected}", said("curl", &output)));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn tools_end_without_errors_in_every_architecture() {
+    with_each(|architecture| {
+        let serve = Serve::start_http(architecture, &[]);
+        let (base, url) = (format!("http://{}", serve.ip()), format!("http://{}/bytes/1024", serve.ip()));
+        let all = [
+            wrk(&url),
+            ab(&url, 200, false),
+            ab(&url, 500, true),
+            h2load(&url, 500),
+            httperf(serve.ip().port(), "/bytes/1024", 20, 5),
+            curl(&base),
+        ];
+        for outcome in all {
+            outcome.unwrap_or_else(|error| panic!("{architecture}: {error}"));
+        }
+        let (status, totals) = serve.stop();
+        assert!(status.success(), "{architecture}: {status}");
+        assert!(totals["requests"].as_u64().unwrap() >= 200 + 500 + 500 + 100 + 8, "{architecture}: {totals}");
+        assert_eq!(totals["timed_out"], 0, "{architecture}");
+    });
+}
+
+#[test]
+fn a_server_that_is_wrong_is_found_out() {
+    // It says less than it promises, and then that nothing is there.
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = server.local_addr().unwrap();
+    thread::spawn(move || {
+        for (number, stream) in server.incoming().flatten().enumerate() {
+            let said =
+                ["HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"];
+            let _ = (&stream).read(&mut [0; 1024]);
+            let _ = (&stream).write_all(said[number % 2].as_bytes());
+        }
+    });
+    let url = format!("http://{address}/bytes/1024");
+    let verdicts = [
+        wrk(&url),
+        ab(&url, 20, false),
+        ab(&url, 20, true),
+        h2load(&url, 20),
+        httperf(address.port(), "/", 4, 2),
+        curl(&format!("http://{address}")),
+    ];
+    for verdict in verdicts {
+        println!("{}", verdict.expect_err("it is wrong"));
+    }
+}
+
+const GET: &[u8] = b"GET /bytes/5 HTTP/1.1\r\nHost: h\r\n\r\n";
+
+/// The next response's code and body.
+fn response(stream: &mut TcpStream, is_bare: bool) -> (u16, Vec<u8>) {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap_or_else(|error| panic!("{error} after `{}`", text(&head)));
+        head.push(byte[0]);
+    }
+    let head = text(&head);
+    let mut body = vec![0; if is_bare { 0 } else { number(&head, "Content-Length:").unwrap() as usize }];
+    stream.read_exact(&mut body).unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body)
+}
+
+/// All that comes until the connection ends, and whether by a reset.
+fn rest(stream: &mut TcpStream) -> (Vec<u8>, bool) {
+    let mut all = Vec::new();
+    match stream.read_to_end(&mut all) {
+        Ok(_) => (all, false),
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => (all, true),
+        Err(error) => panic!("{error} after {} bytes", all.len()),
+    }
+}
+
+/// The codes of all responses in what was said.
+fn codes(said: &[u8]) -> Vec<String> {
+    let said = text(said);
+    said.match_indices("HTTP/1.1 ").map(|(at, line)| said[at + line.len()..][..3].to_owned()).collect()
+}
+
+/// What is generated.
+fn generated(bytes: usize) -> Vec<u8> {
+    let fill: Vec<u8> = (0..1u32 << 20).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    fill.into_iter().cycle().take(bytes).collect()
+}
+
+#[test]
+fn connections_stay_and_requests_are_answered_in_order_in_every_architecture() {
+    with_each(|architecture| {
+        let serve = Serve::start_http(architecture, &[]);
+        let mut stream = serve.connect();
+        for _ in 0..3 {
+            stream.write_all(GET).unwrap();
+            assert_eq!(response(&mut stream, false), (200, generated(5)), "{architecture}");
+        }
+        // At once, the last one in two pieces; a body that nobody wants among them.
+        let pipelined = [
+            b"HEAD /bytes/70000 HTTP/1.1\r\nHost: h\r\n\r\n",
+            &b"GET /bytes/70000 HTTP/1.1\r\nHost: h\r\n\r\n"[..],
+            b"GET /none HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n12345",
+            b"PUT / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+            GET,
+        ]
+        .concat();
+        let (first, last) = pipelined.split_at(pipelined.len() - 7);
+        stream.write_all(first).unwrap();
+        thread::sleep(Duration::from_millis(20));
+        stream.write_all(last).unwrap();
+        assert_eq!(response(&mut stream, true).0, 200, "{architecture}");
+        assert_eq!(response(&mut stream, false), (200, generated(70_000)), "{architecture}");
+        assert_eq!(response(&mut stream, false).0, 404, "{architecture}");
+        assert_eq!(response(&mut stream, false).0, 405, "{architecture}");
+        assert_eq!(response(&mut stream, false), (200, generated(5)), "{architecture}");
+        // Nor does the end of the requests end the answers.
+        stream.write_all(GET).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let (last, _) = rest(&mut stream);
+        assert_eq!(codes(&last), ["200"], "{architecture}");
+        let (status, totals) = serve.stop();
+        assert!(status.success(), "{architecture}: {status}");
+        assert_eq!((&totals["requests"], &totals["accepted"]), (&9.into(), &1.into()), "{architecture}");
+    });
+}
+
+#[test]
+fn what_is_refused_is_said_before_the_connection_ends_in_every_architecture() {
+    // More than a socket holds: it is being sent when the answer is given.
+    let flood = vec![b'x'; 4 << 20];
+    let line = [&b"GET /"[..], &[b'a'; 9000], b" HTTP/1.1\r\n\r\n"].concat();
+    let head = [&b"GET / HTTP/1.1\r\nA: "[..], &[b'a'; 40_000], b"\r\n\r\n"].concat();
+    let cases: [(&[u8], &str); 9] = [
+        (b"GET / HTTP/1.1\r\n\r\n", "400"),
+        (b"GET / HTTP/1.1\nHost: h\n\n", "400"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "400"),
+        (b"GET /%2e%2e/etc/passwd HTTP/1.1\r\nHost: h\r\n\r\n", "400"),
+        (b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4194304\r\n\r\n", "413"),
+        (&line, "414"),
+        (&head, "431"),
+        (b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", "501"),
+        (b"GET / HTTP/2.0\r\nHost: h\r\n\r\n", "505"),
+    ];
+    with_each(|architecture| {
+        let serve = Serve::start_http(architecture, &[]);
+        for (request, expected) in cases {
+            let mut stream = serve.connect();
+            // A request before it is answered, as on any connection.
+            stream.write_all(&[GET, request].concat()).unwrap();
+            // All of it is taken, or the answer would be lost to a client that reads when it has sent.
+            let sent = stream.write_all(&flood);
+            sent.unwrap_or_else(|error| panic!("{architecture}: {expected}: {error}"));
+            let (said, is_reset) = rest(&mut stream);
+            assert_eq!(codes(&said), ["200", expected], "{architecture}");
+            assert!(!is_reset, "{architecture}: {expected}");
+        }
+        let (status, totals) = serve.stop();
+        assert!(status.success(), "{architecture}: {status}");
+        assert_eq!((&totals["accepted"], &totals["timed_out"]), (&9.into(), &0.into()), "{architecture}");
+    });
+}
+
+#[test]
+fn a_client_that_sends_on_for_ever_is_not_heard_for_ever() {
+    with_each(|architecture| {
+        let serve = Serve::start_http(architecture, &[]);
+        let mut stream = serve.connect();
+        stream.write_all(b"GET / HTTP/2.0\r\nHost: h\r\n\r\n").unwrap();
+        let piece = [b'x'; 1 << 20];
+        let sent = (0..200).take_while(|_| stream.write_all(&piece).is_ok()).count();
+        assert!((8..100).contains(&sent), "{architecture}: {sent} MiB");
+    });
+}
+
+#[test]
+fn large_responses_reach_slow_readers_whole_in_every_architecture() {
+    const BYTES: usize = 6_000_000;
+    let expected = generated(BYTES);
+    with_each(|architecture| {
+        let serve = Serve::start_http(architecture, &[]);
+        let mut stream = serve.connect();
+        let request = format!("GET /bytes/{BYTES} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut said = Vec::new();
+        loop {
+            // Slower at first than it could be written.
+            if said.len() < 1 << 20 {
+                thread::sleep(Duration::from_millis(5));
+            }
+            let mut piece = [0; 32 << 10];
+            match stream.read(&mut piece).unwrap_or_else(|error| panic!("{architecture}: {error}")) {
+                0 => break,
+                count => said.extend_from_slice(&piece[..count]),
+            }
+        }
+        assert!(said.ends_with(&expected), "{architecture}: {} bytes", said.len());
+    });
+}
+
+/// A limit, and how long a client that keeps to it waits between what it does.
+const LIMIT: Duration = Duration::from_millis(2000);
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What a client does that is cut off; it has the connection, and does one thing at each pause.
+type Slow = (&'static str, &'static [u8], fn(&mut TcpStream) -> std::io::Result<()>);
+
+const SLOW: [Slow; 6] = [
+    ("silent", b"", |_| Ok(())),
+    ("silent after a response", GET, |_| Ok(())),
+    ("a head byte by byte", b"GET /bytes/5 HTTP/1.1\r\nA: ", |stream| stream.write_all(b"a")),
+    ("a body byte by byte", b"PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\n", |stream| {
+        stream.write_all(b"a")
+    }),
+    ("a second head byte by byte", b"GET / HTTP/1.1\r\nHost: h\r\n\r\nGET /bytes/5 HTTP/1.1\r\nA: ", |stream| {
+        stream.write_all(b"a")
+    }),
+    ("not reading", b"GET /bytes/100000000 HTTP/1.1\r\nHost: h\r\n\r\n", |_| Ok(())),
+];
+
+/// Whether the server has ended the connection. What it said before is taken, unless the client does not read.
+fn is_cut_off(stream: &TcpStream, reads: bool) -> bool {
+    let mut polled = [rustix::event::PollFd::new(stream, rustix::event::PollFlags::RDHUP)];
+    rustix::event::poll(&mut polled, Some(&rustix::event::Timespec::default())).unwrap();
+    let is_gone = !polled[0].revents().is_empty();
+    if reads && !is_gone {
+        stream.set_nonblocking(true).unwrap();
+        let _ = (&mut &*stream).read(&mut [0; 4096]);
+        stream.set_nonblocking(false).unwrap();
+    }
+    is_gone
+}
+
+#[test]
+fn slow_clients_are_cut_off_and_others_are_not_in_every_architecture() {
+    let limit = format!("{}ms", LIMIT.as_millis());
+    common::with_each(&ServiceSpec::Http { folder: None }, 12, |architecture| {
+        let mut piece = vec![0; 1 << 20];
+        let serve = Serve::start_http(architecture, &["--request-timeout", &limit, "--keepalive-timeout", &limit]);
+        let started = Instant::now();
+        let mut slow: Vec<_> = SLOW
+            .iter()
+            .map(|(name, first, next)| {
+                let mut stream = serve.connect();
+                stream.write_all(first).unwrap();
+                (name, stream, next)
+            })
+            .collect();
+        let mut asks = serve.connect();
+        let mut reads = serve.connect();
+        reads.write_all(b"GET /bytes/1000000000 HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+        while !slow.is_empty() || started.elapsed() < 2 * LIMIT {
+            assert!(started.elapsed() < common::PATIENCE, "{architecture}: {:?} is never cut off", slow[0].0);
+            slow.retain_mut(|(name, stream, next)| {
+                let is_gone = next(stream).is_err() || is_cut_off(stream, **name != "not reading");
+                assert!(!is_gone || started.elapsed() >= LIMIT, "{architecture}: {name}: too early");
+                !is_gone
+            });
+            asks.write_all(GET).unwrap();
+            assert_eq!(response(&mut asks, false).0, 200, "{architecture}");
+            // As much as makes room for another write: the kernel tells of that when a third of megabytes is free.
+            reads.read_exact(&mut piece).unwrap_or_else(|error| panic!("{architecture}: {error}"));
+            thread::sleep(PAUSE);
+        }
+        let (status, totals) = serve.stop();
+        assert!(status.success(), "{architecture}: {status}");
+        assert_eq!(totals["timed_out"], SLOW.len(), "{architecture}");
+    });
+}
+
+#[test]
+fn without_limits_nobody_is_cut_off() {
+    for architecture in ["epoll", "mt", "tokio"] {
+        let flags = ["--request-timeout", "off", "--keepalive-timeout", "off"];
+        let serve = Serve::start_http(architecture.parse().unwrap(), &flags);
+        let (mut silent, mut idle) = (serve.connect(), serve.connect());
+        idle.write_all(GET).unwrap();
+        assert_eq!(response(&mut idle, false).0, 200);
+        thread::sleep(Duration::from_millis(300));
+        for stream in [&mut silent, &mut idle] {
+            stream.write_all(GET).unwrap();
+            assert_eq!(response(stream, false).0, 200, "{architecture}");
+        }
+    }
+}
+
+/// A folder with files, and one link that stays in it.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("css")).unwrap();
+    fs::write(folder.path().join("index.html"), "the front").unwrap();
+    fs::write(folder.path().join("css/a b.css"), vec![b'c'; 100_000]).unwrap();
+    symlink("css/a b.css", folder.path().join("also.css")).unwrap();
+    folder
+}
+
+fn ask(serve: &Serve, path: &str) -> (u16, Vec<u8>) {
+    let mut stream = serve.connect();
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes()).unwrap();
+    response(&mut stream, false)
+}
+
+#[test]
+fn the_files_of_a_folder_are_served_from_memory() {
+    for architecture in ["epoll", "seda:1+1/epoll", "mp", "mp-prefork:2", "mt-pool:2", "io_uring", "tokio"] {
+        let folder = folder();
+        let path = folder.path().to_str().unwrap();
+        let serve = Serve::start_http(architecture.parse().unwrap(), &["--folder", path]);
+        // It is not looked at again.
+        fs::remove_dir_all(folder.path()).unwrap();
+        assert_eq!(ask(&serve, "/"), (200, b"the front".to_vec()), "{architecture}");
+        for path in ["/css/a%20b.css", "/also.css", "/./css//a%20b.css"] {
+            assert_eq!(ask(&serve, path), (200, vec![b'c'; 100_000]), "{architecture}: {path}");
+        }
+        assert_eq!(ask(&serve, "/css/").0, 404, "{architecture}");
+        assert_eq!(ask(&serve, "/bytes/5").0, 404, "{architecture}");
+    }
+}
+
+/// What `serve` says when it does not start.
+fn refusal(folder: &Path) -> String {
+    let output = muxbench().args(["serve", "--service", "http", "--folder"]).arg(folder).output().unwrap();
+    assert!(!output.status.success());
+    text(&output.stderr)
+}
+
+#[test]
+fn a_folder_that_cannot_be_served_is_refused_with_the_path() {
+    let folder = folder();
+    symlink("/etc/passwd", folder.path().join("css/out")).unwrap();
+    let said = refusal(folder.path());
+    assert!(said.contains("css/out: the link leads out of the folder, to /etc/passwd"), "{said}");
+    let said = refusal(&folder.path().join("none"));
+    assert!(said.contains("none: No such file or directory"), "{said}");
+    let output = muxbench().args(["serve", "--folder", "/tmp"]).output().unwrap();
+    assert!(text(&output.stderr).contains("--folder: only http serves files"), "{}", text(&output.stderr));
+}

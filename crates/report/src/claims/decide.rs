@@ -1,0 +1,189 @@
+//! Whether a claim holds for what runs hold.
+
+use std::ops::RangeInclusive;
+
+use lab::record::{Run, VerdictKind};
+use stats::interval::Interval;
+
+use super::figures::{Cell, cells};
+use super::{Axis, Checked, Claim, Finding, Is, Outcome, PROPORTIONAL, Statement};
+use crate::deviation::SendsOf;
+use crate::summary::title;
+use crate::{format, sentence};
+
+pub(super) fn claim(claim: &Claim, cpus: usize, runs: &[Run], sends_of: &mut [&mut SendsOf<'_>]) -> Checked {
+    let Claim { number, says, cpus_min, statements } = *claim;
+    let by_statement: Vec<Vec<Finding>> =
+        statements.iter().map(|statement| findings(statement, runs, sends_of)).collect();
+    let (outcome, reason) = if cpus < cpus_min {
+        (Outcome::NotTestableHere, Some(format!("it needs {cpus_min} CPUs, and there are {cpus}")))
+    } else {
+        outcome(&by_statement)
+    };
+    Checked { number, says, outcome, reason, findings: by_statement.into_iter().flatten().collect() }
+}
+
+/// One figure against a claim is enough; all statements must have figures for it, and none that is open.
+fn outcome(by_statement: &[Vec<Finding>]) -> (Outcome, Option<String>) {
+    let all = || by_statement.iter().flatten();
+    let count = |holds: Option<bool>| all().filter(|finding| finding.value.is_some() && finding.holds == holds).count();
+    let decided = |findings: &Vec<Finding>| findings.iter().any(|finding| finding.holds.is_some());
+    if count(Some(false)) > 0 {
+        return (Outcome::DoesNotHoldHere, None);
+    }
+    if count(None) > 0 {
+        let (open, total) = (count(None), all().count());
+        return (Outcome::NotTestableHere, Some(format!("the intervals of {open} of {total} figures leave it open")));
+    }
+    if !by_statement.iter().all(decided) {
+        return (Outcome::NotTestableHere, Some("no valid trials for all of it".into()));
+    }
+    (Outcome::HoldsHere, None)
+}
+
+fn findings(statement: &Statement, runs: &[Run], sends_of: &mut [&mut SendsOf<'_>]) -> Vec<Finding> {
+    let Statement { architectures, metric, only, is } = statement;
+    let others = match is {
+        Is::Above(_, others) | Is::Peaks(_, others) => others,
+        _ => &[][..],
+    };
+    let of = cells(runs, sends_of, architectures, *only, metric);
+    let others = cells(runs, sends_of, others, *only, metric);
+    match *is {
+        Is::Flat(axis, factor) => ends(&of, axis, |what, ratio| factor_within(what, ratio, 1.0 / factor..=factor)),
+        Is::Grows(axis, factor) => ends(&of, axis, |what, ratio| factor_within(what, ratio, factor..=f64::INFINITY)),
+        Is::Falls(axis, factor) => ends(&of, axis, |what, ratio| factor_within(what, ratio, 0.0..=1.0 / factor)),
+        Is::Proportional(axis) => slopes(&of, axis),
+        Is::Alike(factor) => alike(&of, factor),
+        Is::AtMost(limit) => each(statement, &of, f64::NEG_INFINITY..=limit),
+        Is::AtLeast(limit) => each(statement, &of, limit..=f64::INFINITY),
+        Is::Above(factor, _) => peaks(&of, &others, factor..=f64::INFINITY),
+        Is::Peaks(factor, _) => peaks(&of, &others, 1.0 / factor..=factor),
+        Is::Found(kind) => of.iter().map(|cell| found(cell, kind)).collect(),
+    }
+}
+
+/// A ratio or another figure, and its interval.
+type Found = Option<(f64, Option<Interval>)>;
+
+/// The cells at both ends of the axis, for each architecture and all else alike.
+fn pairs(cells: &[Cell], axis: Axis) -> impl Iterator<Item = (&Cell, &Cell)> {
+    cells.iter().filter_map(move |low| {
+        let rest = axis.apart_from(&low.workload);
+        let same = cells
+            .iter()
+            .filter(|cell| cell.architecture == low.architecture && axis.apart_from(&cell.workload) == rest);
+        let at = |cell: &&Cell| axis.at(&cell.workload);
+        let least = same.clone().map(|cell| at(&cell)).fold(f64::INFINITY, f64::min);
+        let high = same.max_by(|a, b| at(a).total_cmp(&at(b)))?;
+        (at(&low) == least && at(&high) > least).then_some((low, high))
+    })
+}
+
+fn ends(cells: &[Cell], axis: Axis, judge: impl Fn(String, Found) -> Finding) -> Vec<Finding> {
+    let finding = |(low, high): (&Cell, &Cell)| {
+        let ratio = high.against(low).map(|ratio| (ratio.ratio, ratio.interval));
+        judge(pair_in_words(low, high, axis), ratio)
+    };
+    pairs(cells, axis).map(finding).collect()
+}
+
+fn pair_in_words(low: &Cell, high: &Cell, axis: Axis) -> String {
+    format!("{}, {}, against {}", low.architecture, title(&high.workload), axis.words(&low.workload))
+}
+
+fn slopes(cells: &[Cell], axis: Axis) -> Vec<Finding> {
+    let finding = |(low, high): (&Cell, &Cell)| {
+        let decades = (axis.at(&high.workload) / axis.at(&low.workload)).ln();
+        let slope = |ratio: f64| ratio.ln() / decades;
+        let found = high.against(low).map(|ratio| {
+            let interval = ratio.interval.map(|it| Interval { low: slope(it.low), high: slope(it.high) });
+            (slope(ratio.ratio), interval)
+        });
+        let shown = |value: f64| format!("{value:.2}");
+        finding_of(pair_in_words(low, high, axis), found, "slope ", shown, &PROPORTIONAL)
+    };
+    pairs(cells, axis).map(finding).collect()
+}
+
+/// Of each workload, every architecture against the first.
+fn alike(cells: &[Cell], factor: f64) -> Vec<Finding> {
+    let first = cells.first().map(|cell| cell.architecture.clone());
+    let (bases, others): (Vec<&Cell>, Vec<&Cell>) =
+        cells.iter().partition(|cell| Some(&cell.architecture) == first.as_ref());
+    let finding = |cell: &Cell| {
+        let base = bases.iter().find(|base| base.workload == cell.workload)?;
+        let ratio = cell.against(base).map(|ratio| (ratio.ratio, ratio.interval));
+        let what = format!("{} against {}, {}", cell.architecture, base.architecture, title(&cell.workload));
+        Some(factor_within(what, ratio, 1.0 / factor..=factor))
+    };
+    others.into_iter().filter_map(finding).collect()
+}
+
+fn each(statement: &Statement, cells: &[Cell], range: RangeInclusive<f64>) -> Vec<Finding> {
+    let finding = |cell: &Cell| {
+        let found = cell.estimate().map(|estimate| (estimate.value, estimate.interval));
+        let what = format!("{}, {}", cell.architecture, title(&cell.workload));
+        finding_of(what, found, &format!("{} ", statement.metric.name), statement.metric.show, &range)
+    };
+    cells.iter().map(finding).collect()
+}
+
+/// The best of one side against the best of the other.
+fn peaks(cells: &[Cell], others: &[Cell], range: RangeInclusive<f64>) -> Vec<Finding> {
+    let peak = |cells: &[Cell]| -> Option<Cell> {
+        let value = |cell: &Cell| cell.estimate().map(|estimate| estimate.value);
+        let valued = cells.iter().filter_map(|cell| Some((value(cell)?, cell)));
+        valued.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, cell)| cell.clone())
+    };
+    let (Some(best), Some(other)) = (peak(cells), peak(others)) else { return Vec::new() };
+    let ratio = best.against(&other).map(|ratio| (ratio.ratio, ratio.interval));
+    let words = |cell: &Cell| format!("{} ({})", cell.architecture, title(&cell.workload));
+    vec![factor_within(format!("the peak of {} against that of {}", words(&best), words(&other)), ratio, range)]
+}
+
+fn found(cell: &Cell, kind: VerdictKind) -> Finding {
+    let (as_said, total) = (cell.verdicts.iter().filter(|&&found| found == kind).count(), cell.verdicts.len());
+    Finding {
+        what: format!("{}, {}", cell.architecture, title(&cell.workload)),
+        value: Some(as_said as f64 / total as f64),
+        interval: None,
+        words: format!("{} in {as_said} of {total} trials", sentence::name(kind)),
+        holds: Some(2 * as_said > total),
+    }
+}
+
+fn factor_within(what: String, found: Found, range: RangeInclusive<f64>) -> Finding {
+    finding_of(what, found, "factor ", format::digits, &range)
+}
+
+/// It holds with its whole interval inside the range, not with it outside; where there is none, the figure decides.
+fn finding_of(
+    what: String,
+    found: Found,
+    name: &str,
+    show: impl Fn(f64) -> String,
+    range: &RangeInclusive<f64>,
+) -> Finding {
+    let Some((value, interval)) = found else {
+        let words = "no valid trials".to_owned();
+        return Finding { what, value: None, interval: None, words, holds: None };
+    };
+    let Interval { low, high } = interval.unwrap_or(Interval { low: value, high: value });
+    let holds = match (range.contains(&low), range.contains(&high)) {
+        (true, true) => Some(true),
+        _ if high < *range.start() || low > *range.end() => Some(false),
+        _ => None,
+    };
+    let bounds = match (range.start().is_finite() && *range.start() != 0.0, range.end().is_finite()) {
+        (true, true) => format!("{} to {}", show(*range.start()), show(*range.end())),
+        (true, false) => format!("at least {}", show(*range.start())),
+        _ => format!("at most {}", show(*range.end())),
+    };
+    let ends = match interval {
+        Some(_) => format!("{} to {}", show(low), show(high)),
+        None => "one trial".to_owned(),
+    };
+    let words = format!("{name}{} ({ends}), claimed {bounds}", show(value));
+    Finding { what, value: Some(value), interval, words, holds }
+}

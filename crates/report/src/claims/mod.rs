@@ -1,0 +1,221 @@
+//! What papers claim, as statements about stored runs: each is checked against the figures, and nothing is tuned to make
+//! one hold.
+//!
+//! # Layout
+//! - here: what a claim is made of, as data; the claims themselves are with their paper, in [`crate::paper`]
+//! - `figures`: what runs hold of each architecture under each workload
+//! - `decide`: whether a statement holds for them; `render`: how that is shown
+
+mod decide;
+mod figures;
+mod render;
+#[cfg(test)]
+mod tests;
+
+use lab::record::{Run, TrialRecord, VerdictKind, Workload};
+use lab::units::Cpus;
+use serde::Serialize;
+use stats::interval::Interval;
+
+pub use render::{csv, render};
+
+use crate::deviation::{SendsOf, TrialDeviation};
+use crate::format;
+
+/// One claim of a paper.
+#[derive(Debug)]
+pub struct Claim {
+    /// As the paper's claims are counted here.
+    pub number: u32,
+    /// It in our words.
+    pub says: &'static str,
+    /// CPUs without which nothing can be said of it.
+    pub cpus_min: usize,
+    /// All of them must hold.
+    pub statements: &'static [Statement],
+}
+
+/// Something is so of some figures.
+#[derive(Debug)]
+pub struct Statement {
+    /// The architectures that it is said of, as plans name them.
+    pub architectures: &'static [&'static str],
+    /// Their figure.
+    pub metric: &'static Metric,
+    /// The workloads that it is said of.
+    pub only: fn(&Workload) -> bool,
+    /// What is so.
+    pub is: Is,
+}
+
+/// What is so of a figure.
+#[derive(Debug)]
+pub enum Is {
+    /// From one end of the axis to the other it changes by at most this factor, up or down.
+    Flat(Axis, f64),
+    /// It grows in proportion to the axis: the slope between its ends, on logarithmic scales, is in [`PROPORTIONAL`].
+    Proportional(Axis),
+    /// From the low end of the axis to the high one it grows by at least this factor.
+    Grows(Axis, f64),
+    /// Likewise it falls by at least this factor.
+    Falls(Axis, f64),
+    /// Those of all architectures are within this factor of the first's.
+    Alike(f64),
+    /// It is at most this.
+    AtMost(f64),
+    /// It is at least this.
+    AtLeast(f64),
+    /// Its peak over all workloads is at least this factor above the peak of the best of other architectures.
+    Above(f64, &'static [&'static str]),
+    /// Its peak over all workloads is within this factor of the peak of the best of other architectures.
+    Peaks(f64, &'static [&'static str]),
+    /// What trials are found to be: their verdict.
+    Found(VerdictKind),
+}
+
+/// A slope on logarithmic scales that passes for "in proportion".
+pub const PROPORTIONAL: std::ops::RangeInclusive<f64> = 0.75..=1.25;
+
+/// What else stays the same when two workloads are held against each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Axis {
+    /// Connections held open.
+    Connections,
+    /// Requests a second.
+    Rate,
+    /// The share of connections that requests are sent on.
+    Active,
+    /// Connections on which nothing is sent.
+    Idle,
+    /// Bytes of a response; the request may differ too.
+    Response,
+}
+
+/// A figure of a trial.
+#[derive(Debug)]
+pub struct Metric {
+    /// In words.
+    pub name: &'static str,
+    /// Of a trial; `None` where it has none.
+    pub of: fn(&TrialRecord, &mut SendsOf<'_>) -> Option<f64>,
+    /// It with its unit.
+    pub show: fn(f64) -> String,
+}
+
+/// Median of t3 − t2, in nanoseconds.
+pub static SERVICE_MEDIAN: Metric = Metric {
+    name: "median service time",
+    of: |record, _| Some(record.load.as_ref()?.service.distribution.p50_ns as f64),
+    show: format::time,
+};
+
+/// Mean of t3 − t2, in nanoseconds.
+pub static SERVICE_MEAN: Metric = Metric {
+    name: "mean service time",
+    of: |record, _| Some(record.load.as_ref()?.service.distribution.mean_ns),
+    show: format::time,
+};
+
+/// Median of t2 − t1, in nanoseconds.
+pub static LAG_MEDIAN: Metric = Metric {
+    name: "median lag",
+    of: |record, _| Some(record.load.as_ref()?.lag.distribution.p50_ns as f64),
+    show: format::time,
+};
+
+/// 99th percentile of t2 − t1, in nanoseconds.
+pub static LAG_P99: Metric = Metric {
+    name: "99th percentile of lag",
+    of: |record, _| Some(record.load.as_ref()?.lag.distribution.p99_ns as f64),
+    show: format::time,
+};
+
+/// Responses a second, of a closed loop its transactions.
+pub static RATE: Metric = Metric {
+    name: "rate",
+    of: |record, _| Some(record.load.as_ref()?.rate_achieved_per_s),
+    show: |per_s| format!("{}/s", format::digits(per_s)),
+};
+
+/// The share of sends at most 1 µs from the median of all deviations from even intervals.
+pub static SENDS_WITHIN_1US: Metric = Metric {
+    name: "share of sends within 1 µs",
+    of: |record, sends_of| Some(TrialDeviation::of(record, sends_of).figures?.within_1us_of_median),
+    show: format::percent,
+};
+
+/// The standard deviation of sends from even intervals, in nanoseconds.
+pub static SEND_STDDEV: Metric = Metric {
+    name: "standard deviation of sends",
+    of: |record, sends_of| Some(TrialDeviation::of(record, sends_of).figures?.stddev_ns),
+    show: format::time,
+};
+
+/// What became of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// Every figure there is agrees with it.
+    HoldsHere,
+    /// Some figure, its whole interval, is against it. That is a finding.
+    DoesNotHoldHere,
+    /// There are no figures, or their intervals are too wide.
+    NotTestableHere,
+}
+
+impl Outcome {
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::HoldsHere => "holds here",
+            Self::DoesNotHoldHere => "does not hold here",
+            Self::NotTestableHere => "not testable here",
+        }
+    }
+}
+
+/// A claim, and what runs say of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Checked {
+    /// See [`Claim::number`].
+    pub number: u32,
+    /// See [`Claim::says`].
+    pub says: &'static str,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// Why nothing can be said, where that is so.
+    pub reason: Option<String>,
+    /// The figures that decided.
+    pub findings: Vec<Finding>,
+}
+
+/// One figure that was held against a statement.
+#[derive(Clone, Debug, Serialize)]
+pub struct Finding {
+    /// What was compared, under which workload.
+    pub what: String,
+    /// What was found: a ratio, a slope or the figure itself. `None` where there is none.
+    pub value: Option<f64>,
+    /// Its 95 % interval over repeats; `None` with fewer than two.
+    pub interval: Option<Interval>,
+    /// It in words, beside what it is held against.
+    pub words: String,
+    /// Whether the statement holds for it; `None` when the interval leaves that open, or nothing was found.
+    pub holds: Option<bool>,
+}
+
+/// Whether a trial of the run is of what claims are about.
+pub fn concern(claims: &[Claim], run: &Run) -> bool {
+    let statements = || claims.iter().flat_map(|claim| claim.statements);
+    run.records.iter().any(|TrialRecord { trial, .. }| {
+        let name = trial.architecture.to_string();
+        statements().any(|it| it.architectures.contains(&name.as_str()) && (it.only)(&trial.workload))
+    })
+}
+
+/// Holds `claims` against runs: all that belong to their paper.
+pub fn check(claims: &[Claim], runs: &[Run], sends_of: &mut [&mut SendsOf<'_>]) -> Vec<Checked> {
+    let cpus = |run: &Run| run.header.host.get("cpus allowed")?.parse::<Cpus>().ok().map(|cpus| cpus.0.len());
+    let cpus = runs.iter().filter_map(cpus).min().unwrap_or(0);
+    claims.iter().map(|claim| decide::claim(claim, cpus, runs, sends_of)).collect()
+}

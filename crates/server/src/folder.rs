@@ -1,0 +1,111 @@
+//! A folder's files as content of the service `http`, all of them in memory before the first request.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use walkdir::WalkDir;
+use wire::http::Content;
+
+/// Most that a folder's files have together.
+pub const FOLDER_BYTES_MAX: u64 = 1 << 30;
+
+/// Reads all files below `folder`, through links that stay within it.
+///
+/// # Errors
+/// What cannot be read, leads out of the folder, is no file, or is too much; each names its path.
+pub(crate) fn read(folder: &Path) -> io::Result<Content> {
+    read_at_most(folder, FOLDER_BYTES_MAX)
+}
+
+fn read_at_most(folder: &Path, most_bytes: u64) -> io::Result<Content> {
+    let root = fs::canonicalize(folder).map_err(|error| at(folder, &error))?;
+    if !root.is_dir() {
+        return Err(at(folder, "it is no folder; name one, or leave it out for /bytes/N"));
+    }
+    let (mut files, mut left_bytes) = (Vec::new(), most_bytes);
+    // Where a link leads round in a circle the walk says so.
+    for entry in WalkDir::new(&root).follow_links(true).sort_by_file_name() {
+        let entry = entry?;
+        let (path, kind) = (entry.path(), entry.file_type());
+        if entry.path_is_symlink() {
+            let target = fs::canonicalize(path).map_err(|error| at(path, &error))?;
+            if !target.starts_with(&root) {
+                let target = target.display();
+                let why = format!("the link leads out of the folder, to {target}; copy what it names, or remove it");
+                return Err(at(path, why));
+            }
+        }
+        if kind.is_dir() {
+            continue;
+        }
+        if !kind.is_file() {
+            return Err(at(path, "it is neither file nor folder; remove it"));
+        }
+        let mut bytes = Vec::new();
+        let file = File::open(path).map_err(|error| at(path, &error))?;
+        file.take(left_bytes + 1).read_to_end(&mut bytes).map_err(|error| at(path, &error))?;
+        left_bytes = left_bytes.checked_sub(bytes.len() as u64).ok_or_else(|| {
+            let mib = most_bytes >> 20;
+            at(
+                path,
+                format!("with it the folder has more than {mib} MiB, which is what is kept in memory; take files out"),
+            )
+        })?;
+        let name = path.strip_prefix(&root).expect("it is below the root");
+        files.push((OsStr::as_bytes(name.as_os_str()).to_vec(), bytes));
+    }
+    if files.is_empty() {
+        return Err(at(folder, "there is no file in it, so that nothing could be served"));
+    }
+    Content::files(files).map_err(|error| at(folder, error))
+}
+
+fn at(path: &Path, why: impl std::fmt::Display) -> io::Error {
+    io::Error::other(format!("{}: {why}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn refusal(folder: &Path) -> String {
+        read_at_most(folder, 1 << 20).err().expect("it is refused").to_string()
+    }
+
+    #[test]
+    fn what_cannot_be_content_is_refused_by_its_path() {
+        let outside = tempfile::tempdir().unwrap();
+        fs::write(outside.path().join("secret"), "s").unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        assert!(refusal(folder.path()).contains("no file in it"));
+        assert!(refusal(&folder.path().join("none")).contains("none: No such file"));
+        fs::create_dir(folder.path().join("sub")).unwrap();
+        fs::write(folder.path().join("sub/a.txt"), "a").unwrap();
+        assert!(refusal(&folder.path().join("sub/a.txt")).contains("a.txt: it is no folder"));
+        symlink("sub/a.txt", folder.path().join("inside")).unwrap();
+        symlink("sub", folder.path().join("also-inside")).unwrap();
+        assert!(read_at_most(folder.path(), 3).is_ok());
+        assert!(read_at_most(folder.path(), 2).err().unwrap().to_string().contains("more than"));
+
+        let bad = folder.path().join("bad");
+        for target in ["secret", "", "../"] {
+            symlink(outside.path().join(target), &bad).unwrap();
+            let said = refusal(folder.path());
+            assert!(said.contains("bad: the link leads out of the folder"), "{said}");
+            fs::remove_file(&bad).unwrap();
+        }
+        symlink("nowhere", &bad).unwrap();
+        assert!(refusal(folder.path()).contains("bad"));
+        fs::remove_file(&bad).unwrap();
+        symlink(".", &bad).unwrap();
+        assert!(refusal(folder.path()).contains("bad"));
+        fs::remove_file(&bad).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(&bad).unwrap();
+        assert!(refusal(folder.path()).contains("bad: it is neither file nor folder"));
+    }
+}
