@@ -269,7 +269,7 @@ fn show(folder: &Path, run: &Run, ended: Ended, args: &ExecutionArgs) -> anyhow:
     if ended == Ended::Stopped {
         return Ok(stopped(&format!("muxbench run --resume {}", folder.display())));
     }
-    Ok(if is_believable(&run, args.strict) { ExitCode::SUCCESS } else { ExitCode::from(NO_VALID_TRIAL) })
+    Ok(if is_believable(run, args.strict) { ExitCode::SUCCESS } else { ExitCode::from(NO_VALID_TRIAL) })
 }
 
 /// Whether there is a figure to be believed; with `strict`, whether all are. That a sweep's last steps are past saturation is

@@ -48,6 +48,9 @@ pub fn validate(config: &LoadConfig) -> Result<(), LoadError> {
     if config.schedule == Schedule::Closed {
         return wrong("schedule: a datagram that is lost would end a closed loop; take another");
     }
+    if config.calls_per_connection.is_some() {
+        return wrong("calls per connection: datagrams have no connections that could end; leave it out");
+    }
     if config.idle > 0 {
         return wrong("idle: with datagrams there are no connections; see active, the share of the ports in use");
     }
