@@ -198,7 +198,11 @@ fn send_deviations_come_from_the_stored_samples() {
 
     let told: &[(&[&str], i32, &str)] = &[
         (&["report", "even", "--paper", "kawai2006"], 1, "no trial of this run has a workload of kawai2006"),
-        (&["report", "even", "--paper", "nonsense"], 2, "[possible values: kawai2008, kawai2006, voras2009]"),
+        (
+            &["report", "even", "--paper", "nonsense"],
+            2,
+            "[possible values: kawai2008, kawai2006, maharjan2012, voras2009]",
+        ),
         (&["report", "even", "--paper", "kawai2006", "--send-deviation"], 2, "cannot be used with"),
         (&["report", "even", "even", "--paper", "kawai2006"], 2, "are of one run, and two are given"),
         (&["report", "even", "even", "--send-deviation"], 2, "are of one run, and two are given"),

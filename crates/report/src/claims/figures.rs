@@ -2,6 +2,7 @@
 
 use lab::record::{Run, VerdictKind, Workload};
 use stats::{Estimate, Ratio};
+use wire::ServiceSpec;
 
 use super::{Axis, Metric};
 use crate::deviation::SendsOf;
@@ -68,6 +69,7 @@ impl Axis {
             Self::Rate => workload.rate_per_s.unwrap_or(f64::INFINITY),
             Self::Active => workload.active,
             Self::Idle => workload.idle.into(),
+            Self::Ports => workload.service.ports().unwrap_or(0).into(),
             Self::Response => workload.service.fixed().map_or(0.0, |(_, response_bytes)| response_bytes.into()),
         }
     }
@@ -80,7 +82,8 @@ impl Axis {
             Self::Rate => rest.rate_per_s = None,
             Self::Active => rest.active = 1.0,
             Self::Idle => rest.idle = 0,
-            Self::Response => rest.service = wire::ServiceSpec::Fixed { request_bytes: 0, response_bytes: 0 },
+            Self::Ports => (rest.service, rest.connections) = (with_ports(&rest.service, 0), 0),
+            Self::Response => rest.service = ServiceSpec::Fixed { request_bytes: 0, response_bytes: 0 },
         }
         rest
     }
@@ -92,6 +95,7 @@ impl Axis {
             Self::Rate => format!("{} requests/s", crate::format::rate(workload.rate_per_s)),
             Self::Active => format!("{} active", lab::units::Share(workload.active)),
             Self::Idle => format!("{} idle connections", workload.idle),
+            Self::Ports => format!("{} ports", workload.service.ports().unwrap_or(0)),
             Self::Response => match workload.service.fixed() {
                 Some((request_bytes, response_bytes)) => {
                     format!("{} -> {}", lab::units::Size(request_bytes), lab::units::Size(response_bytes))
@@ -99,5 +103,14 @@ impl Axis {
                 None => workload.service.name().to_owned(),
             },
         }
+    }
+}
+
+fn with_ports(service: &ServiceSpec, ports: u32) -> ServiceSpec {
+    match *service {
+        ServiceSpec::Udp { request_bytes, response_bytes, .. } => {
+            ServiceSpec::Udp { ports, request_bytes, response_bytes }
+        }
+        ref other => other.clone(),
     }
 }

@@ -87,6 +87,8 @@ pub enum Axis {
     Active,
     /// Connections on which nothing is sent.
     Idle,
+    /// Ports that a server of datagrams watches.
+    Ports,
     /// Bytes of a response; the request may differ too.
     Response,
 }
@@ -113,6 +115,13 @@ pub static SERVICE_MEDIAN: Metric = Metric {
 pub static SERVICE_MEAN: Metric = Metric {
     name: "mean service time",
     of: |record, _| Some(record.load.as_ref()?.service.distribution.mean_ns),
+    show: format::time,
+};
+
+/// Median of t3 − t1, in nanoseconds.
+pub static RESPONSE_MEDIAN: Metric = Metric {
+    name: "median response time",
+    of: |record, _| Some(record.load.as_ref()?.response.distribution.p50_ns as f64),
     show: format::time,
 };
 

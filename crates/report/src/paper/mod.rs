@@ -5,6 +5,7 @@
 
 mod kawai2006;
 mod kawai2008;
+mod maharjan2012;
 mod voras2009;
 
 use anyhow::ensure;
@@ -51,6 +52,13 @@ pub const PAPERS: &[Paper] = &[
         experiments: &["kawai2006"],
         claims: kawai2006::CLAIMS,
         tables: Some(|run, sends_of| Ok(Box::new(kawai2006::Kawai2006::of(run, sends_of)?))),
+    },
+    Paper {
+        name: "maharjan2012",
+        about: "HTTP with and without idle connections, datagrams to many ports (Figures 5.1 to 5.5)",
+        experiments: &["maharjan2012-http", "maharjan2012-idle", "maharjan2012-udp"],
+        claims: maharjan2012::CLAIMS,
+        tables: None,
     },
     Paper {
         name: "voras2009",
