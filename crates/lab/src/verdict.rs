@@ -121,7 +121,7 @@ fn judge_closed(report: &LoadReport, closed: &ClosedReport, server: Option<&Serv
         failures(report),
         closed_client_limits(report, closed, server),
         vec![unanswered(report)],
-        throughput_steadiness(closed),
+        throughput_steadiness(report),
         steadiness(report, server),
     ];
     decide(checks.concat(), || {
@@ -296,8 +296,8 @@ fn closed_client_limits(report: &LoadReport, closed: &ClosedReport, server: Opti
 }
 
 /// Tests of how many transactions were completed in each of the window's parts.
-fn throughput_steadiness(closed: &ClosedReport) -> Vec<Check> {
-    let parts = closed.completed_by_part.map(|count| count as f64);
+fn throughput_steadiness(report: &LoadReport) -> Vec<Check> {
+    let parts = report.completed_by_part.unwrap_or_default().map(|count| count as f64);
     let limit = THROUGHPUT_CHANGE_MAX;
     let tests = [
         ("trend of the transactions over the window", steadiness::trend(&parts)),
@@ -610,14 +610,15 @@ mod tests {
 
     /// A healthy trial of a closed loop.
     fn closed() -> LoadReport {
-        let closed = ClosedReport {
-            completed_by_part: std::array::from_fn(|part| 1_000 + part as u64 % 3),
-            unsampled: 0,
-            busy_share: 0.5,
-            cpus: 1,
-            think_ns: 0,
-        };
-        LoadReport { rate_asked_per_s: None, pacing: None, fit: None, closed: Some(closed), ..healthy() }
+        let closed = ClosedReport { unsampled: 0, busy_share: 0.5, cpus: 1, think_ns: 0 };
+        LoadReport {
+            rate_asked_per_s: None,
+            pacing: None,
+            fit: None,
+            completed_by_part: Some(std::array::from_fn(|part| 1_000 + part as u64 % 3)),
+            closed: Some(closed),
+            ..healthy()
+        }
     }
 
     /// A server that used such a share of its one CPU.
@@ -669,7 +670,7 @@ mod tests {
     fn a_closed_loop_whose_rate_changes_is_unsteady() {
         let kind = |change: fn(usize) -> u64| {
             let mut report = closed();
-            report.closed.as_mut().unwrap().completed_by_part = std::array::from_fn(change);
+            report.completed_by_part = Some(std::array::from_fn(change));
             judge(&report, None).kind
         };
         assert_eq!(kind(|part| 1_000 + part as u64), VerdictKind::Valid);

@@ -171,8 +171,8 @@ pub fn report(
     report.sent += sum(&|tally| tally.beyond[0].count());
     report.completed += sum(&|tally| tally.beyond[1].count());
     LoadReport {
+        completed_by_part: Some(completed_by_part),
         closed: Some(ClosedReport {
-            completed_by_part,
             unsampled,
             busy_share: busy / cpus as f64,
             cpus: cpus as u32,
@@ -234,6 +234,6 @@ mod tests {
         assert_eq!((report.lag.distribution.count, report.service.distribution.max_ns / 100), (3, 50), "to 0.1 %");
         assert_eq!((report.response.distribution.count, report.rate_achieved_per_s), (1, 3.0 / 5.0));
         let closed = report.closed.unwrap();
-        assert_eq!((closed.unsampled, closed.completed_by_part[3], closed.cpus), (2, 3, 1));
+        assert_eq!((closed.unsampled, report.completed_by_part.unwrap()[3], closed.cpus), (2, 3, 1));
     }
 }

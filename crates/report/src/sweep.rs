@@ -1,7 +1,7 @@
 //! A sweep: a row a step with autobench's ten columns, and the response time against the rate.
 //!
 //! Autobench's columns mean here what they mean there, of httperf's figures, as far as ours can:
-//! `dem_req_rate` is asked for and `req_rate` sent, requests a second; `con_rate` is 0, for connections stay; `min_`, `avg_`,
+//! `dem_req_rate` is asked for and `req_rate` sent, requests a second; `con_rate` is new connections a second, 0 where they stay; `min_`, `avg_`,
 //! `max_` and `stddev_rep_rate` are replies a second in eighths of the window, over all repeats (httperf looks every 5 s:
 //! `--measure 40s`); `resp_time` is the mean time from when a request was due to its last byte, in ms, so that nothing
 //! is omitted where requests wait for each other; `net_io` is KiB a second in both directions; `errors` is a percentage.
@@ -163,7 +163,7 @@ fn figures(records: &[&TrialRecord]) -> Option<Figures> {
     let average = mean(&|load| load.rate_achieved_per_s);
     Some(Figures {
         req_rate: mean(&|load| load.rate_sent_per_s),
-        con_rate: 0.0,
+        con_rate: mean(&|load| load.churn.as_ref().map_or(0.0, |churn| churn.opened_per_s)),
         min_rep_rate: extreme(f64::min),
         avg_rep_rate: average,
         max_rep_rate: extreme(f64::max),
