@@ -1,30 +1,24 @@
-//! Throughput against connections: each architecture's transactions a second, where closed loops differ in their connections
+//! Throughput against connections, or idle ones: each architecture's transactions a second, where closed loops differ in these
 //! and in nothing else.
 
 use comfy_table::{Cell, Table, presets};
-use lab::record::Workload;
 
+use crate::axis::Axis;
 use crate::format;
 use crate::summary::{Comparison, Row, Summary};
 use crate::table::{align, trim};
 use crate::terminal::wrap;
 
-/// A table for each group of closed loops of two or more numbers of connections.
+/// A table for each group of closed loops of two or more numbers of connections, or of idle ones.
 pub(crate) fn tables(summary: &Summary, width: usize) -> Vec<String> {
-    let mut groups: Vec<Vec<&Comparison>> = Vec::new();
-    for comparison in summary.comparisons.iter().filter(|comparison| comparison.workload.is_closed()) {
-        let alike =
-            |other: &Workload| *other == Workload { connections: other.connections, ..comparison.workload.clone() };
-        match groups.iter_mut().find(|group| alike(&group[0].workload)) {
-            Some(group) => group.push(comparison),
-            None => groups.push(vec![comparison]),
-        }
-    }
-    groups.iter().filter(|group| group.len() > 1).map(|group| table(group, width)).collect()
+    let closed = || summary.comparisons.iter().filter(|comparison| comparison.workload.is_closed());
+    let along = |axis: Axis| axis.groups(closed()).into_iter().map(move |group| (axis, group));
+    let groups = along(Axis::Connections).chain(along(Axis::Idle)).filter(|(_, group)| group.len() > 1);
+    groups.map(|(axis, group)| table(axis, &group, width)).collect()
 }
 
 /// Architectures by their peaks, best first; the best of each number of connections is marked.
-fn table(group: &[&Comparison], width: usize) -> String {
+fn table(along: Axis, group: &[&Comparison], width: usize) -> String {
     let mut architectures: Vec<String> = Vec::new();
     for row in group.iter().flat_map(|comparison| &comparison.rows) {
         if !architectures.contains(&row.label()) {
@@ -37,17 +31,17 @@ fn table(group: &[&Comparison], width: usize) -> String {
     let rate = |comparison: &Comparison, name: &str| {
         row(comparison, name).filter(Row::is_ranked).and_then(|row| Some(row.rate_per_s?.value))
     };
-    // (transactions a second, connections)
+    // (transactions a second, where)
     let peak = |name: &str| {
-        let rates = group.iter().filter_map(|it| Some((rate(it, name)?, it.workload.connections)));
+        let rates = group.iter().filter_map(|it| Some((rate(it, name)?, along.at(&it.workload))));
         rates.max_by(|a, b| a.0.total_cmp(&b.0))
     };
     let height = |name: &str| peak(name).map_or(0.0, |(rate, _)| rate);
     architectures.sort_by(|a, b| height(b).total_cmp(&height(a)).then(a.cmp(b)));
 
     let mut table = Table::new();
-    let connections = group.iter().map(|comparison| comparison.workload.connections.to_string());
-    let headings = ["connections".to_owned()].into_iter().chain(connections).chain(["peak".to_owned()]);
+    let places = group.iter().map(|comparison| along.at(&comparison.workload).to_string());
+    let headings = [along.label().to_owned()].into_iter().chain(places).chain(["peak".to_owned()]);
     table.load_style(presets::NOTHING).set_header(headings);
     for name in &architectures {
         let cells = group.iter().map(|comparison| {
@@ -66,6 +60,8 @@ fn table(group: &[&Comparison], width: usize) -> String {
         table.add_row([name.clone()].into_iter().chain(cells).chain([peak]).map(Cell::new));
     }
     align(&mut table);
-    let heading = "Transactions a second against connections (*: the most; in brackets: not valid, and not ranked)";
-    format!("{}\n{}", wrap(heading, width), trim(&table))
+    let label = along.label();
+    let heading =
+        format!("Transactions a second against {label} (*: the most; in brackets: not valid, and not ranked)");
+    format!("{}\n{}", wrap(&heading, width), trim(&table))
 }

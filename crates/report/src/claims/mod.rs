@@ -19,6 +19,7 @@ use stats::interval::Interval;
 
 pub use render::{csv, render};
 
+pub use crate::axis::Axis;
 use crate::deviation::{SendsOf, TrialDeviation};
 use crate::format;
 
@@ -75,23 +76,6 @@ pub enum Is {
 
 /// A slope on logarithmic scales that passes for "in proportion".
 pub const PROPORTIONAL: std::ops::RangeInclusive<f64> = 0.75..=1.25;
-
-/// What else stays the same when two workloads are held against each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Axis {
-    /// Connections held open.
-    Connections,
-    /// Requests a second.
-    Rate,
-    /// The share of connections that requests are sent on.
-    Active,
-    /// Connections on which nothing is sent.
-    Idle,
-    /// Ports that a server of datagrams watches.
-    Ports,
-    /// Bytes of a response; the request may differ too.
-    Response,
-}
 
 /// A figure of a trial.
 #[derive(Debug)]
