@@ -608,6 +608,20 @@ mod tests {
         assert_eq!(judge(&unreachable, None).kind, VerdictKind::Failed);
     }
 
+    #[test]
+    fn a_trial_with_fewer_idle_connections_than_planned_is_another_trial() {
+        let with = |alive| {
+            let idle = IdleReport { held: 30, alive, processes: 1, ..IdleReport::default() };
+            with_idle(judge(&healthy(), None), Some(&idle))
+        };
+        assert_eq!(with(30).kind, VerdictKind::Valid);
+        let dead = with(29);
+        assert_eq!(dead.kind, VerdictKind::Failed);
+        assert_eq!(dead.reason, "idle connections alive at the end: 29, not at least 30");
+        let failed = with_idle(Verdict::failed("another reason"), Some(&IdleReport::default()));
+        assert_eq!((failed.kind, failed.reason.as_str()), (VerdictKind::Failed, "another reason"));
+    }
+
     /// A healthy trial of a closed loop.
     fn closed() -> LoadReport {
         let closed = ClosedReport { unsampled: 0, busy_share: 0.5, cpus: 1, think_ns: 0 };

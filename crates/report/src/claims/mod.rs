@@ -12,7 +12,7 @@ mod render;
 #[cfg(test)]
 mod tests;
 
-use lab::record::{Run, TrialRecord, VerdictKind, Workload};
+use lab::record::{Run, Trial, TrialRecord, VerdictKind, Workload};
 use lab::units::Cpus;
 use serde::Serialize;
 use stats::interval::Interval;
@@ -197,13 +197,11 @@ pub struct Finding {
     pub holds: Option<bool>,
 }
 
-/// Whether a trial of the run is of what claims are about.
-pub fn concern(claims: &[Claim], run: &Run) -> bool {
-    let statements = || claims.iter().flat_map(|claim| claim.statements);
-    run.records.iter().any(|TrialRecord { trial, .. }| {
-        let name = trial.architecture.to_string();
-        statements().any(|it| it.architectures.contains(&name.as_str()) && (it.only)(&trial.workload))
-    })
+/// Whether a trial is of what claims are about.
+pub fn concern(claims: &[Claim], trial: &Trial) -> bool {
+    let name = trial.architecture.to_string();
+    let mut statements = claims.iter().flat_map(|claim| claim.statements);
+    statements.any(|it| it.architectures.contains(&name.as_str()) && (it.only)(&trial.workload))
 }
 
 /// Holds `claims` against runs: all that belong to their paper.
