@@ -12,12 +12,10 @@ use serde::{Deserialize, Serialize};
 use stats::search::{Bounds, Capacity, End};
 use stats::{Interval, Search};
 
-use crate::course::Finding;
+use crate::course::{self, Finding};
 use crate::plan;
 use crate::record::{RunHeader, Trial, TrialRecord, VerdictKind};
 
-/// A probe meets its limits only if it achieves this share of its rate.
-const ACHIEVED_SHARE_MIN: f64 = 0.95;
 /// A quantile is of at least so many requests that are slower...
 const SLOWER_MIN: f64 = 10.0;
 /// ...for which a probe may measure so many times as long as was asked for.
@@ -87,12 +85,11 @@ impl Question {
     /// What a trial says.
     pub fn probe(&self, record: &TrialRecord) -> Probe {
         let Some(load) = &record.load else { return Probe::Failed };
-        let kept_up = load.rate_asked_per_s.is_some_and(|asked| load.rate_achieved_per_s >= ACHIEVED_SHARE_MIN * asked);
         let answered = load.completed == load.planned && load.completed > 0 && load.errors.total() == 0;
         let quick = self.limits.iter().all(|limit| load.response.histogram.quantile(limit.quantile) <= limit.max_ns);
         match record.verdict.kind {
             VerdictKind::Saturated | VerdictKind::Failed => Probe::Unmet,
-            _ if kept_up && answered && quick => Probe::Met,
+            _ if course::keeps_up(load) && answered && quick => Probe::Met,
             VerdictKind::ClientLimited => Probe::UnmetByTheClient,
             VerdictKind::Unsteady if record.verdict.is_the_machine_s() => Probe::Spoilt,
             VerdictKind::Valid | VerdictKind::Unsteady => Probe::Unmet,
@@ -249,10 +246,13 @@ pub fn next(header: &RunHeader, question: &Question, findings: &[Finding]) -> Op
 
 #[cfg(test)]
 mod tests {
+    use load::LoadReport;
+
     use super::*;
-    use crate::course::{self, Course};
+    use crate::course::Course;
     use crate::experiment::List;
     use crate::units::Rate;
+    use crate::verdict;
 
     fn question() -> Question {
         Question {
@@ -272,6 +272,39 @@ mod tests {
         experiment.repeats = std::num::NonZeroU32::MIN;
         let plan = crate::plan::plan(&experiment, &crate::host::Host::this()).unwrap();
         RunHeader { course: Course::Capacity(question), ..RunHeader::made_up(plan) }
+    }
+
+    /// What a question of nothing but the median says to a healthy trial that is changed so.
+    fn probe(change: impl FnOnce(&mut LoadReport)) -> Probe {
+        let question = Question { limits: vec![Limit { quantile: 0.5, max_ns: 1_000_000 }], ..question() };
+        let mut load = verdict::tests::healthy();
+        change(&mut load);
+        let verdict = verdict::judge(&load, None);
+        let trial = header(question.clone()).trials.swap_remove(0);
+        let record = TrialRecord {
+            trial,
+            started_at: "2026-01-01T00:00:00Z".into(),
+            elapsed_ns: 1,
+            load: Some(load),
+            server: None,
+            idle: None,
+            cpu_taken_by_others: None,
+            verdict,
+        };
+        question.probe(&record)
+    }
+
+    #[test]
+    fn a_poisson_process_that_brings_less_is_answered_all_the_same() {
+        let of = |planned: u64, achieved_per_s: f64| {
+            probe(|load| {
+                (load.planned, load.sent, load.completed) = (planned, planned, planned);
+                (load.rate_sent_per_s, load.rate_achieved_per_s) = (planned as f64, achieved_per_s);
+            })
+        };
+        assert_eq!(of(1_000, 999.0), Probe::Met);
+        assert_eq!(of(900, 899.0), Probe::Met, "all that came");
+        assert_eq!(of(1_000, 900.0), Probe::Unmet);
     }
 
     /// Searches where `probe` says of (architecture, rate) what each trial says, and each takes a second.

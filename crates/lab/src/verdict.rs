@@ -349,7 +349,7 @@ fn steadiness(report: &LoadReport, server: Option<&ServerSide<'_>>) -> Vec<Check
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use load::config::{Pacing, Roles};
     use load::report::{ClockFacts, DatagramReport, Errors, Measured, Outstanding};
     use stats::Histogram;
@@ -364,7 +364,7 @@ mod tests {
     }
 
     /// A healthy trial of 1 000 requests in a second.
-    fn healthy() -> LoadReport {
+    pub(crate) fn healthy() -> LoadReport {
         LoadReport {
             clock: ClockFacts { source: "tsc".into(), reason: String::new(), frequency_hz: 1e9, drift_ppm: 0.0 },
             pacing: Some(Pacing::Spin),
