@@ -20,7 +20,7 @@ use crate::record::{RunHeader, Trial, TrialRecord, VerdictKind};
 const SLOWER_MIN: f64 = 10.0;
 /// ...for which a probe may measure so many times as long as was asked for.
 const MEASURE_FACTOR_MAX: u64 = 10;
-/// No rate is tried at which fewer requests would be measured.
+/// A probe measures so many requests at least, and no rate is tried at which there would be fewer.
 const REQUESTS_MIN: f64 = 50.0;
 /// A search ends when so many trials in a row came to nothing.
 const FAILURES_MAX: usize = 3;
@@ -75,7 +75,7 @@ pub enum Probe {
     Unmet,
     /// They were not, and it was the client that could not keep up.
     UnmetByTheClient,
-    /// They were not, while others took the server's CPUs: it says nothing.
+    /// They were not, while others took the server's CPUs, or too few requests came to be judged: it says nothing.
     Spoilt,
     /// The trial came to nothing.
     Failed,
@@ -88,6 +88,7 @@ impl Question {
         let answered = load.completed == load.planned && load.completed > 0 && load.errors.total() == 0;
         let quick = self.limits.iter().all(|limit| load.response.histogram.quantile(limit.quantile) <= limit.max_ns);
         match record.verdict.kind {
+            VerdictKind::Failed if record.verdict.has_too_few_requests() => Probe::Spoilt,
             VerdictKind::Saturated | VerdictKind::Failed => Probe::Unmet,
             _ if course::keeps_up(load) && answered && quick => Probe::Met,
             VerdictKind::ClientLimited => Probe::UnmetByTheClient,
@@ -96,10 +97,11 @@ impl Question {
         }
     }
 
-    /// How long a probe at a rate measures, where `asked_ns` is asked for: long enough for the quantiles of its limits.
+    /// How long a probe at a rate measures, where `asked_ns` is asked for: long enough for the quantiles of its limits,
+    /// and for a verdict.
     fn measure_ns(&self, asked_ns: u64, rate_per_s: f64) -> u64 {
         let rarest = self.limits.iter().map(|limit| 1.0 - limit.quantile).fold(1.0, f64::min);
-        let needed_ns = (SLOWER_MIN / rarest / rate_per_s * 1e9) as u64;
+        let needed_ns = ((SLOWER_MIN / rarest).max(REQUESTS_MIN) / rate_per_s * 1e9) as u64;
         needed_ns.clamp(asked_ns, asked_ns * MEASURE_FACTOR_MAX)
     }
 
@@ -307,6 +309,17 @@ mod tests {
         assert_eq!(of(1_000, 900.0), Probe::Unmet);
     }
 
+    #[test]
+    fn a_window_with_too_few_requests_says_nothing() {
+        let few = |load: &mut LoadReport| (load.planned, load.sent, load.completed) = (15, 15, 15);
+        assert_eq!(probe(few), Probe::Spoilt);
+        let and_an_error = |load: &mut LoadReport| {
+            few(load);
+            load.errors.reset = 1;
+        };
+        assert_eq!(probe(and_an_error), Probe::Unmet, "that is the server's");
+    }
+
     /// Searches where `probe` says of (architecture, rate) what each trial says, and each takes a second.
     fn search(header: &RunHeader, probe: impl Fn(&str, f64) -> Probe) -> Vec<Finding> {
         let mut findings: Vec<Finding> = Vec::new();
@@ -425,6 +438,8 @@ mod tests {
         let half = p99.measure_ns(second, 500.0).abs_diff(2 * second);
         assert!(half < 1_000, "1000 requests, ten of them slower");
         assert_eq!(p99.measure_ns(second, 10.0), 10 * second, "but no longer than that");
+        let p50 = Question { limits: vec![Limit { quantile: 0.5, max_ns: 1 }], ..question() };
+        assert_eq!(p50.measure_ns(second, 10.0), 5 * second, "50 requests, though a median asks for 20");
         assert_eq!(question().limits.iter().map(Limit::name).collect::<Vec<_>>(), ["p99", "p99.9"]);
         assert_eq!(question().limits[0].to_string(), "p99 <= 1ms");
     }

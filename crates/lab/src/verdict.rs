@@ -196,8 +196,7 @@ fn failures(report: &LoadReport) -> Vec<Check> {
         check(&format!("errors of class {class}"), count as f64, Bound::AtMost, 0.0, "", VerdictKind::Failed)
     };
     let classes = report.errors.by_class().into_iter().filter(|(class, _)| *class != "timeout").map(errors);
-    let enough =
-        check("requests in the window", report.planned as f64, Bound::AtLeast, SAMPLES_MIN, "", VerdictKind::Failed);
+    let enough = check(Check::REQUESTS, report.planned as f64, Bound::AtLeast, SAMPLES_MIN, "", VerdictKind::Failed);
     classes.chain([enough]).collect()
 }
 
