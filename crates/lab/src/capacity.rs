@@ -15,6 +15,7 @@ use stats::{Interval, Search};
 use crate::course::{self, Finding};
 use crate::plan;
 use crate::record::{RunHeader, Trial, TrialRecord, VerdictKind};
+use crate::verdict::LOST_SHARE_MAX;
 
 /// A quantile is of at least so many requests that are slower...
 const SLOWER_MIN: f64 = 10.0;
@@ -85,7 +86,10 @@ impl Question {
     /// What a trial says.
     pub fn probe(&self, record: &TrialRecord) -> Probe {
         let Some(load) = &record.load else { return Probe::Failed };
-        let answered = load.completed == load.planned && load.completed > 0 && load.errors.total() == 0;
+        // As a verdict has it: a few datagrams may be lost.
+        let unanswered_max = load.datagrams.as_ref().map_or(0.0, |_| LOST_SHARE_MAX * load.planned as f64);
+        let unanswered = load.planned.saturating_sub(load.completed) as f64;
+        let answered = load.completed > 0 && unanswered <= unanswered_max && load.errors.total() == 0;
         let quick = self.limits.iter().all(|limit| load.response.histogram.quantile(limit.quantile) <= limit.max_ns);
         match record.verdict.kind {
             VerdictKind::Failed if record.verdict.has_too_few_requests() => Probe::Spoilt,
@@ -249,6 +253,7 @@ pub fn next(header: &RunHeader, question: &Question, findings: &[Finding]) -> Op
 #[cfg(test)]
 mod tests {
     use load::LoadReport;
+    use load::report::DatagramReport;
 
     use super::*;
     use crate::course::Course;
@@ -318,6 +323,24 @@ mod tests {
             load.errors.reset = 1;
         };
         assert_eq!(probe(and_an_error), Probe::Unmet, "that is the server's");
+    }
+
+    #[test]
+    fn a_datagram_in_a_hundred_may_be_lost_and_a_request_of_a_stream_may_not() {
+        let lost = |lost: u64| {
+            move |load: &mut LoadReport| {
+                load.completed -= lost;
+                load.datagrams = Some(DatagramReport { ports: 10, lost, duplicates: 0, reordered: 0, dropped: None });
+            }
+        };
+        assert_eq!(probe(lost(10)), Probe::Met);
+        assert_eq!(probe(lost(11)), Probe::Unmet);
+        let and_an_error = |load: &mut LoadReport| {
+            lost(10)(load);
+            load.errors.timeout = 1;
+        };
+        assert_eq!(probe(and_an_error), Probe::Unmet);
+        assert_eq!(probe(|load| load.completed -= 1), Probe::Unmet);
     }
 
     /// Searches where `probe` says of (architecture, rate) what each trial says, and each takes a second.

@@ -36,7 +36,7 @@ const FIT_DISTANCE_MAX: f64 = 0.2;
 /// With fewer samples there are no quartiles worth the name.
 const SAMPLES_MIN: f64 = 20.0;
 /// Of datagrams this share may be lost: it is in the nature of them, and of a hundred requests it may be one.
-const LOST_SHARE_MAX: f64 = 0.01;
+pub(crate) const LOST_SHARE_MAX: f64 = 0.01;
 /// Of this share of requests, an answer may be missing, on a server that is not saturated.
 const TIMEOUT_SHARE_MAX: f64 = 0.001;
 /// What a request costs a server is taken to hold for more of them once it is this busy: batching has had its effect.
