@@ -22,12 +22,12 @@ const MOST_PER_S: f64 = 10e6;
 /// Find the highest rate at which each architecture meets a limit of its response time
 ///
 /// The response time runs from when a request was due to the last byte of its response, so that a wait for others is in it.
-/// A probe is a short trial at one rate: it meets the limits, achieving 95 % of what was due without an error, or it does not (of
-/// datagrams one in a hundred may be lost). The
-/// rate is doubled until two probes in a row do not, then where the edge is follows from all probes, whose reliability is
-/// inferred as well: a probe that a neighbour spoilt, or near the edge chance, misleads no more than it should. The interval holds
-/// the rate with a probability of 95 %. Architectures take turns, so that what disturbs the machine disturbs all alike. Where it
-/// is the client that cannot keep up, the rate is told as what the server can at least.
+/// A probe is a short trial at one rate: it meets the limits, achieving 95 % of what was due without an error, or it does not. Of
+/// datagrams one in a hundred may be lost; the response times are of the others. The rate is doubled until two probes in a row
+/// do not meet the limits, then where the edge is follows from all probes, whose reliability is inferred as well: a probe that a
+/// neighbour spoilt, or near the edge chance, misleads no more than it should. The interval holds the rate with a probability of
+/// 95 %. Architectures take turns, so that what disturbs the machine disturbs all alike. Where it is the client that cannot keep
+/// up, the rate is told as what the server can at least.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   muxbench capacity --p99 1ms
