@@ -216,7 +216,7 @@ pub enum VerdictKind {
     Failed,
 }
 
-/// What a run is: written once, when it starts.
+/// What a run is: written when it starts. A search may be given more time later.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunHeader {
     /// The run's name: its folder under `results/`.

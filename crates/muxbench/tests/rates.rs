@@ -197,6 +197,32 @@ fn a_highest_rate_that_meets_the_limit_is_told_as_the_least_that_the_server_can(
 }
 
 #[test]
+fn a_search_whose_time_was_over_is_given_more() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let capacity = ["capacity", "--p50", "1us", "--arch", "epoll", "--from", "100", "--measure", "200ms"];
+    run(folder.path(), &[&capacity[..], &["--time-max", "1ms", "--output", "here"], SMALL].concat(), &[0, 3]);
+    let of = |folder: &Path| lab::store::read(&folder.join("here")).unwrap();
+    assert_eq!(of(folder.path()).records.len(), 1, "no probe is begun after the first");
+    let resume = ["capacity", "--resume", "here", "--quiet"];
+    run(folder.path(), &resume, &[0, 3]);
+    assert_eq!(of(folder.path()).records.len(), 1, "its time is over");
+    let out = text(&run(folder.path(), &[&resume[..], &["--time-max", "1h"]].concat(), &[0, 3]).stdout);
+    // No machine answers in a microsecond.
+    assert!(out.contains("no rate meets it"), "{out}");
+    let lab::course::Course::Capacity(question) = of(folder.path()).header.course else { panic!("{out}") };
+    assert_eq!(question.time_max_ns, 3_600_000_000_000, "it is kept");
+
+    let refused = [&resume[..], &["--precision", "2%"]].concat();
+    let error = text(&run(folder.path(), &refused, &[2]).stderr);
+    assert!(error.contains("--precision cannot be used with --resume"), "{error}");
+    let compare = ["compare", "--arch", "epoll", "--rate", "100", "--measure", "100ms", "--repeats", "1"];
+    run(folder.path(), &[&compare[..], &["--output", "other"], SMALL].concat(), &[0, 3]);
+    let error = text(&run(folder.path(), &["capacity", "--resume", "other", "--time-max", "1h"], &[1]).stderr);
+    assert!(error.contains("other: that run is no search"), "{error}");
+}
+
+#[test]
 fn sweeps_and_searches_that_are_stopped_keep_what_they_finished_and_are_resumed() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();

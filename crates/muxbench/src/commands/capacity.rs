@@ -33,7 +33,8 @@ const MOST_PER_S: f64 = 10e6;
   muxbench capacity --p99 1ms
   muxbench capacity --p99 1ms --arch epoll,symped:2,mt --connections 1000 --request 1B --response 1B
   muxbench capacity --p50 200us --p999 5ms --arch epoll --precision 2% --time-max 30min
-  muxbench capacity --resume                # go on with the newest run")]
+  muxbench capacity --resume                # go on with the newest run
+  muxbench capacity --resume --time-max 1h  # and give it more time, an hour in all")]
 pub struct Args {
     /// Limit of the median response time
     #[arg(long, value_name = "TIME", help_heading = "Limits (all that are given must be met)")]
@@ -57,7 +58,7 @@ pub struct Args {
     /// A search ends when its interval is within this share of the rate, on either side [default: 5%]
     #[arg(long, value_name = "SHARE", help_heading = "Search")]
     precision: Option<Share>,
-    /// No probe is begun after this time, of all searches together [default: 10min]
+    /// No probe is begun after this time, of all searches together; --resume takes another [default: 10min]
     #[arg(long, value_name = "TIME", help_heading = "Search")]
     time_max: Option<Time>,
     #[command(flatten)]
@@ -71,6 +72,20 @@ impl Args {
         let limits = [(0.5, self.p50), (0.9, self.p90), (0.99, self.p99), (0.999, self.p999)];
         limits.into_iter().filter_map(|(quantile, time)| Some(Limit { quantile, max_ns: time?.0 })).collect()
     }
+
+    /// The first flag given of those that say what is asked, and so cannot change within a search.
+    fn question(&self) -> Option<&'static str> {
+        let flags = [
+            ("--p50", self.p50.is_some()),
+            ("--p90", self.p90.is_some()),
+            ("--p99", self.p99.is_some()),
+            ("--p999", self.p999.is_some()),
+            ("--from", self.from.is_some()),
+            ("--to", self.to.is_some()),
+            ("--precision", self.precision.is_some()),
+        ];
+        flags.into_iter().find_map(|(flag, is_given)| is_given.then_some(flag))
+    }
 }
 
 /// Searches.
@@ -80,7 +95,17 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Cli::command().error(ErrorKind::ArgumentConflict, what).exit()
     }
     if args.execution.is_resume() {
-        return execution::resume(&args.execution);
+        if let Some(flag) = args.question() {
+            let what = format!(
+                "{flag} cannot be used with --resume: earlier probes were of another question; leave it out (--time-max may \
+                 be given), or begin a new search"
+            );
+            Cli::command().error(ErrorKind::ArgumentConflict, what).exit()
+        }
+        return match args.time_max {
+            Some(time_max) => execution::resume_search(&args.execution, time_max),
+            None => execution::resume(&args.execution),
+        };
     }
     let limits = args.limits();
     if limits.is_empty() {
