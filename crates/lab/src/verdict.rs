@@ -36,7 +36,7 @@ const FIT_DISTANCE_MAX: f64 = 0.2;
 /// With fewer samples there are no quartiles worth the name.
 const SAMPLES_MIN: f64 = 20.0;
 /// Of datagrams this share may be lost: it is in the nature of them, and of a hundred requests it may be one.
-const LOST_SHARE_MAX: f64 = 0.01;
+pub(crate) const LOST_SHARE_MAX: f64 = 0.01;
 /// Of this share of requests, an answer may be missing, on a server that is not saturated.
 const TIMEOUT_SHARE_MAX: f64 = 0.001;
 /// What a request costs a server is taken to hold for more of them once it is this busy: batching has had its effect.
@@ -196,8 +196,7 @@ fn failures(report: &LoadReport) -> Vec<Check> {
         check(&format!("errors of class {class}"), count as f64, Bound::AtMost, 0.0, "", VerdictKind::Failed)
     };
     let classes = report.errors.by_class().into_iter().filter(|(class, _)| *class != "timeout").map(errors);
-    let enough =
-        check("requests in the window", report.planned as f64, Bound::AtLeast, SAMPLES_MIN, "", VerdictKind::Failed);
+    let enough = check(Check::REQUESTS, report.planned as f64, Bound::AtLeast, SAMPLES_MIN, "", VerdictKind::Failed);
     classes.chain([enough]).collect()
 }
 
@@ -349,7 +348,7 @@ fn steadiness(report: &LoadReport, server: Option<&ServerSide<'_>>) -> Vec<Check
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use load::config::{Pacing, Roles};
     use load::report::{ClockFacts, DatagramReport, Errors, Measured, Outstanding};
     use stats::Histogram;
@@ -364,7 +363,7 @@ mod tests {
     }
 
     /// A healthy trial of 1 000 requests in a second.
-    fn healthy() -> LoadReport {
+    pub(crate) fn healthy() -> LoadReport {
         LoadReport {
             clock: ClockFacts { source: "tsc".into(), reason: String::new(), frequency_hz: 1e9, drift_ppm: 0.0 },
             pacing: Some(Pacing::Spin),

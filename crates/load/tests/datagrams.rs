@@ -101,6 +101,8 @@ fn everything_is_answered_and_nothing_left() {
         assert_eq!((datagrams.ports, datagrams.lost, datagrams.duplicates, datagrams.reordered), (PORTS, 0, 0, 0));
         assert_eq!(report.outstanding.after_drain, 0);
         assert_eq!(report.response.distribution.count, 200);
+        let by_part: u64 = report.completed_by_part.unwrap().iter().sum();
+        assert_eq!((by_part as f64 / 0.5, by_part > 0), (report.rate_achieved_per_s, true), "those within the window");
         assert!(samples.iter().all(|it| it.planned_ns <= it.sent_ns && it.sent_ns < it.complete_ns));
         // Each port has some, for the seed is such.
         assert!((0..PORTS).all(|port| samples.iter().any(|it| it.connection == port)));

@@ -14,6 +14,7 @@ use lab::plan::{Plan, plan};
 use lab::record::{Run, RunHeader, Trial, TrialRecord, VerdictKind};
 use lab::runner::{self, Ended};
 use lab::store::{self, Store};
+use lab::units::Time;
 
 use crate::output;
 use crate::progress::Progress;
@@ -174,6 +175,23 @@ pub fn resume(args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
     resume_in(&folder_to_resume(args)?, args)
 }
 
+/// Gives a stopped search so much time in all, which changes none of its earlier probes, and finishes it.
+///
+/// # Errors
+/// As [`resume`]; and when the run is no search.
+pub fn resume_search(args: &ExecutionArgs, time_max: Time) -> anyhow::Result<ExitCode> {
+    let folder = folder_to_resume(args)?;
+    let (store, mut run) = Store::resume(&folder)?;
+    let Course::Capacity(question) = &mut run.header.course else {
+        bail!("{}: that run is no search, which --time-max is of; leave it out", folder.display())
+    };
+    if question.time_max_ns != time_max.0 {
+        question.time_max_ns = time_max.0;
+        store.replace_header(&run.header)?;
+    }
+    go_on(&folder, store, &run, args)
+}
+
 /// The folder of the run that is to be finished.
 ///
 /// # Errors
@@ -191,6 +209,10 @@ pub fn folder_to_resume(args: &ExecutionArgs) -> anyhow::Result<PathBuf> {
 /// When there is none, or another process is at it.
 pub fn resume_in(folder: &Path, args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
     let (store, run) = Store::resume(folder)?;
+    go_on(folder, store, &run, args)
+}
+
+fn go_on(folder: &Path, store: Store, run: &Run, args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
     if args.explain && matches!(run.header.course, Course::Capacity(_)) {
         bail!("--explain is of trials at one rate, and each probe of this search has its own; leave it out");
     }

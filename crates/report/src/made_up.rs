@@ -230,6 +230,8 @@ pub(crate) fn sweep_run() -> Run {
             if architecture == "epoll" && step == 5 {
                 load.errors.timeout = 20;
             }
+            (load.planned, load.sent) = (rate as u64, rate as u64);
+            load.completed = load.planned - load.errors.timeout;
             run.records.push(record);
         }
     }
