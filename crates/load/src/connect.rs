@@ -178,9 +178,22 @@ impl<'a> Dialer<'a> {
         Ok(Self { target, sources })
     }
 
-    /// Begins the connection of that number, on a socket that does not block. It is closed as usual, and not reset as those
-    /// are that stay for the whole trial: ending connections is part of what is measured.
-    pub fn begin(&self, number: u64) -> Result<OwnedFd, Errno> {
+    /// Begins the connection of that number, which is counted on, on a socket that does not block; from the next address if
+    /// one has no port left. It is closed as usual, and not reset as those are that stay for the whole trial: ending
+    /// connections is part of what is measured.
+    pub fn begin(&self, number: &mut u64) -> Result<OwnedFd, Errno> {
+        for _ in 1..self.sources.len() {
+            *number += 1;
+            match self.begin_one(*number - 1) {
+                Err(Errno::ADDRNOTAVAIL) => {}
+                begun => return begun,
+            }
+        }
+        *number += 1;
+        self.begin_one(*number - 1)
+    }
+
+    fn begin_one(&self, number: u64) -> Result<OwnedFd, Errno> {
         let begun = |connected: Result<(), Errno>| match connected {
             Ok(()) | Err(Errno::INPROGRESS) => Ok(()),
             Err(error) => Err(error),

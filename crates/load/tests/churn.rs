@@ -135,7 +135,8 @@ fn a_closed_loop_replaces_connections_after_so_many_requests() {
         assert!(whole >= 10 && accepted - whole <= 6, "{by_calls:?}");
         assert!(by_calls.keys().all(|&had| had <= calls), "{by_calls:?}");
         let churn = report.churn.unwrap();
-        assert_eq!((churn.calls_per_connection, churn.waited, churn.sources.min(2)), (calls, 0, churn.sources.min(2)));
+        let sources = seen.sources.lock().unwrap().len() as u32;
+        assert_eq!((churn.calls_per_connection, churn.waited, churn.sources), (calls, 0, sources));
         assert!(churn.opened > 0 && churn.opened <= accepted.into(), "{} of {accepted}", churn.opened);
         assert_eq!(churn.opened_per_s, churn.opened as f64 / 0.2);
         let (connect, first_byte) = (churn.connect.distribution, churn.first_byte.distribution);
@@ -196,6 +197,44 @@ fn sessions_beyond_the_connections_wait_for_their_turn() {
     assert!(service.p50_ns < report.response.distribution.p50_ns / 2, "the wait is not the server's time");
     let lag = report.lag.distribution;
     assert!(lag.p50_ns < report.response.distribution.p50_ns / 2, "nor the client's lateness: {lag:?}");
+}
+
+#[test]
+fn sessions_that_are_never_begun_were_planned_all_the_same() {
+    // One connection, each of whose requests takes 50 ms: of 60 sessions some 20 can have begun by the end of the drain.
+    let (target, _) = server(|stream, number| {
+        thread::sleep(Duration::from_millis(50));
+        honest(stream, number)
+    });
+    for clients in [1, 2] {
+        let phases = Phases { drain_ns: 200_000_000, ..open(target, 3).phases };
+        let config = LoadConfig { connections: clients, clients, phases, ..open(target, 3) };
+        let report = run(&config).report;
+        // Of a session that is under way when the window ends, what follows is due after it.
+        let rest = u64::from(2 * clients);
+        assert!((180 - rest..=180).contains(&report.planned), "{}", report.planned);
+        assert!(report.sent <= 10 * u64::from(clients) + 5 && report.completed <= report.sent, "{report:?}");
+        // All but a few of the 180 wait when the window ends, and still do after the drain.
+        assert!((100..=180).contains(&report.outstanding.at_end), "{:?}", report.outstanding);
+        assert!((150..=180).contains(&report.outstanding.after_drain), "{:?}", report.outstanding);
+        assert_eq!(report.outstanding.at_start, 0);
+        assert_eq!(report.lag.distribution.count, report.sent, "what was not sent has no lag");
+    }
+}
+
+#[test]
+fn a_session_that_fails_leaves_requests_that_were_planned() {
+    // Every connection but the first ends with its second request.
+    let first = AtomicU32::new(0);
+    let (target, _) = server(move |stream, number| match first.fetch_add(1, SeqCst) {
+        0 => honest(stream, number),
+        _ if number == 1 => stream.read_exact(&mut [0; REQUEST]).ok().filter(|()| false),
+        _ => honest(stream, number),
+    });
+    let report = run(&open(target, 6)).report;
+    assert!(report.errors.short > 0 && report.errors.short == report.errors.total(), "{:?}", report.errors);
+    assert_eq!(report.planned, 180);
+    assert_eq!((report.completed, report.sent), (30, 60), "of each session one was answered, and one not");
 }
 
 #[test]
