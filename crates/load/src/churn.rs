@@ -864,3 +864,6 @@ impl<'a, S: Speak> Churner<'a, S> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
