@@ -48,10 +48,17 @@ pub fn connect<S: Speak>(
         let target = (verified as u32 + WINDOW).min(total) as usize;
         while streams.len() < target {
             let request = speaker.request(speaker.greeting(streams.len() as u64), &mut scratch);
-            let source = source_of(sources, streams.len() as u64);
-            let stream =
-                open(config, source, timeout, request).map_err(|error| failed(config, streams.len(), error))?;
-            streams.push(stream);
+            let number = streams.len() as u64;
+            let open = |number| open(config, source_of(sources, number), timeout, request);
+            // An address may have no port left, while the others have.
+            let mut opened = open(number);
+            for other in 1..sources.len() as u64 {
+                match &opened {
+                    Err(error) if Class::of(error) == Class::NoAddresses => opened = open(number + other),
+                    _ => break,
+                }
+            }
+            streams.push(opened.map_err(|error| failed(config, streams.len(), error))?);
         }
         for (number, stream) in streams.iter().enumerate().skip(verified) {
             let asked = speaker.greeting(number as u64);

@@ -392,6 +392,26 @@ fn connections_that_are_being_made_when_the_window_ends_are_waited_for() {
     std::fs::remove_file(path).unwrap();
 }
 
+#[test]
+fn an_address_without_a_port_leaves_the_others() {
+    // Of one that this host has not there is none to be had (RFC 5737).
+    let sources =
+        vec![Ipv4Addr::new(192, 0, 2, 1).into(), Ipv4Addr::LOCALHOST.into(), Ipv4Addr::new(192, 0, 2, 2).into()];
+    for config in [closed as fn(SocketAddr, u32) -> LoadConfig, open] {
+        let (target, seen) = server(honest);
+        let report = run(&LoadConfig { sources: sources.clone(), ..config(target, 2) }).report;
+        assert_eq!(report.errors.total(), 0, "{:?}", report.errors);
+        assert!(report.completed >= 50, "{}", report.completed);
+        seen.all_ended();
+        let staying = LoadConfig { calls_per_connection: None, sources: sources.clone(), ..config(target, 1) };
+        assert_eq!(run(&staying).report.errors.total(), 0);
+        // Without the one that has them, it is said.
+        let none = LoadConfig { sources: sources[..1].to_vec(), ..staying };
+        let error = load::run(&none, &mut |_| ()).unwrap_err();
+        assert!(matches!(&error, LoadError::Connect { class: "no-addresses", .. }), "{error}");
+    }
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn more_connections_than_one_address_has_ports_for_come_from_several() {
