@@ -20,7 +20,7 @@ use crate::worker::{self, Worker};
 
 /// Transactions a second that memory is set aside for, over all workers: several times what one machine was seen to do...
 const RATE_PER_S_MAX: u64 = 500_000;
-/// ...but for so many at most, 128 MiB of them. What is beyond is counted, and in the histograms.
+/// ...but for so many at most, 160 MiB of them. What is beyond is counted, and in the histograms.
 const SAMPLES_MAX: u64 = 4 << 20;
 
 /// How many transactions of the window one worker keeps.
@@ -153,7 +153,7 @@ pub fn report(
         outstanding: Outstanding {
             at_start: sum(&|tally| tally.outstanding[0]),
             at_end: sum(&|tally| tally.outstanding[1]),
-            after_drain: errors.timeout,
+            after_drain: sum(&|tally| tally.after_drain),
         },
         errors,
     };

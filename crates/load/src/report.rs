@@ -209,7 +209,8 @@ pub struct KernelReport {
     pub wall_clock_stepped: bool,
 }
 
-/// Requests in flight over the window.
+/// Requests in flight over the window. Where connections come and go in an open loop, those of sessions that wait for a
+/// connection are among them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outstanding {
     /// When the window began.

@@ -239,9 +239,15 @@ fn ports_that_do_not_answer_are_named_before_anything_starts() {
     let error = error.to_string();
     assert!(error.contains("timeout") && error.contains(&silent.targets[0].to_string()), "{error}");
     if cfg!(target_os = "linux") {
-        let gone = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let error = load::run(&config(Ports::list(&[gone.port()])), &mut |_| ()).unwrap_err().to_string();
-        assert!(error.contains("unreachable") && error.contains(&gone.to_string()), "{error}");
+        // Of two, the second's send has the error of the first.
+        for count in [1, 2, 3] {
+            let gone: Vec<_> = (0..count).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
+            let ports: Vec<u16> = gone.iter().map(|socket| socket.local_addr().unwrap().port()).collect();
+            drop(gone);
+            let error = load::run(&config(Ports::list(&ports)), &mut |_| ()).unwrap_err().to_string();
+            let named = ports.iter().any(|port| error.contains(&format!("127.0.0.1:{port}")));
+            assert!(error.contains("unreachable") && named, "{error}");
+        }
     }
 }
 
