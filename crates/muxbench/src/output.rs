@@ -26,7 +26,7 @@ pub fn print(text: &str) -> anyhow::Result<()> {
 /// Prints text in which nothing is a terminal's own.
 ///
 /// # Errors
-/// As [`print`].
+/// As [`print()`].
 pub fn print_as_it_is(text: &str) -> anyhow::Result<()> {
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
