@@ -390,6 +390,7 @@ mod tests {
             closed: None,
             churn: None,
             datagrams: None,
+            stream: None,
             kernel: None,
             memory_bytes_per_connection: 48.0,
             cpu_ns: 0,
