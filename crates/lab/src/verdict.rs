@@ -7,11 +7,11 @@
 use load::LoadReport;
 use load::config::Transport;
 use load::idle::IdleReport;
-use load::report::{ClosedReport, PARTS};
-use server::ServerCounters;
+use load::report::{ClosedReport, PARTS, StreamReport};
+use server::{ServerCounters, Snapshot};
 use stats::{TestResult, steadiness};
 
-use crate::record::{Bound, Check, Verdict, VerdictKind, requests_answered};
+use crate::record::{Bound, Check, Trial, Verdict, VerdictKind, requests_answered};
 
 /// A server keeps up when it answers at least this share of the rate asked for, and so does a client that sends it.
 const RATE_SHARE_MIN: f64 = 0.98;
@@ -64,6 +64,9 @@ const THROUGHPUT_CHANGE_MAX: f64 = 1.0 - 1.0 / (1.0 + SERVICE_CHANGE_MAX);
 /// Of the server's CPUs, others may take this share.
 const TAKEN_SHARE_MAX: f64 = 0.25;
 
+/// The check of how many requests there were.
+const REQUESTS: &str = "requests in the window";
+
 /// What is known of the server.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerSide<'a> {
@@ -89,6 +92,9 @@ impl ServerSide<'_> {
 
 /// Judges a trial; with what is known of the server, if anything is.
 pub fn judge(report: &LoadReport, server: Option<&ServerSide<'_>>) -> Verdict {
+    if let (Some(closed), Some(stream)) = (&report.closed, &report.stream) {
+        return judge_stream(report, closed, stream, server);
+    }
     match (&report.closed, report.rate_asked_per_s) {
         (None, Some(rate_per_s)) => open(report, rate_per_s, server),
         (Some(closed), _) => judge_closed(report, closed, server),
@@ -121,7 +127,7 @@ fn judge_closed(report: &LoadReport, closed: &ClosedReport, server: Option<&Serv
         failures(report),
         closed_client_limits(report, closed, server),
         vec![unanswered(report)],
-        throughput_steadiness(closed),
+        part_steadiness("transactions", &closed.completed_by_part),
         steadiness(report, server),
     ];
     decide(checks.concat(), || {
@@ -134,6 +140,67 @@ fn judge_closed(report: &LoadReport, closed: &ClosedReport, server: Option<&Serv
             server.unwrap_or_default()
         )
     })
+}
+
+/// Of streams the bytes say whether all went well: of whole bursts there may be few.
+fn judge_stream(
+    report: &LoadReport,
+    closed: &ClosedReport,
+    stream: &StreamReport,
+    server: Option<&ServerSide<'_>>,
+) -> Verdict {
+    let bytes = check("bytes in the window", stream.bytes as f64, Bound::AtLeast, 1.0, "", VerdictKind::Failed);
+    let unended = f64::from(report.connections) - f64::from(stream.ended);
+    let what = "connections whose streams had not ended when the drain was over";
+    let unended = check(what, unended, Bound::AtMost, 0.0, "", VerdictKind::Failed);
+    let errors = failures(report).into_iter().filter(|check| check.name != REQUESTS).collect();
+    let taken = steadiness(report, server).into_iter().filter(|check| check.name == Check::TAKEN_BY_OTHERS).collect();
+    let limits = client_busy(closed, server);
+    let checks =
+        [errors, vec![bytes, unended], vec![limits], part_steadiness("bandwidth", &stream.bytes_by_part), taken];
+    decide(checks.concat(), || {
+        let server = server.map(|server| format!(", the server {:.0} %", 100.0 * server.busy_share()));
+        format!(
+            "{:.0} MB/s, fairness {:.3}, the client used {:.0} % of its CPUs{}",
+            stream.bytes_per_s(report.window_ns) / 1e6,
+            stream.fairness,
+            100.0 * closed.busy_share,
+            server.unwrap_or_default()
+        )
+    })
+}
+
+/// A verdict, and whether the server took in every byte that the clients sent, and they every byte of the server's. Both
+/// count everything, idle connections' first requests included.
+pub fn with_bytes(verdict: Verdict, trial: &Trial, report: &LoadReport, server: Option<&Snapshot>) -> Verdict {
+    let (Some(sizes), Some(stream)) = (trial.workload.service.stream(), &report.stream) else { return verdict };
+    // One without checks has a reason of its own.
+    let Some(totals) = server.map(|server| &server.totals).filter(|_| !verdict.checks.is_empty()) else {
+        return verdict;
+    };
+    let (greeting_bytes, answer_bytes) = sizes.sizes(true);
+    let idle = u64::from(trial.workload.idle);
+    let compared = [
+        (
+            "bytes that the server has not counted of those sent",
+            stream.sent_bytes + idle * greeting_bytes,
+            totals.bytes_in,
+        ),
+        (
+            "bytes that the server counts as sent and no client received",
+            stream.received_bytes + idle * answer_bytes,
+            totals.bytes_out,
+        ),
+    ];
+    let difference = |(name, client, server): (&str, u64, Option<u64>)| {
+        let apart = server.map_or(f64::INFINITY, |server| client.abs_diff(server) as f64);
+        check(name, apart, Bound::AtMost, 0.0, "", VerdictKind::Failed)
+    };
+    let compared = compared.map(difference).to_vec();
+    let Verdict { kind, reason, checks } = verdict;
+    // What failed before is why bytes are missing.
+    let all = if kind == VerdictKind::Failed { [checks, compared] } else { [compared, checks] };
+    decide(all.concat(), || reason)
 }
 
 /// A verdict, and what became of the idle connections: with fewer of them it was another trial.
@@ -196,8 +263,7 @@ fn failures(report: &LoadReport) -> Vec<Check> {
         check(&format!("errors of class {class}"), count as f64, Bound::AtMost, 0.0, "", VerdictKind::Failed)
     };
     let classes = report.errors.by_class().into_iter().filter(|(class, _)| *class != "timeout").map(errors);
-    let enough =
-        check("requests in the window", report.planned as f64, Bound::AtLeast, SAMPLES_MIN, "", VerdictKind::Failed);
+    let enough = check(REQUESTS, report.planned as f64, Bound::AtLeast, SAMPLES_MIN, "", VerdictKind::Failed);
     classes.chain([enough]).collect()
 }
 
@@ -277,11 +343,17 @@ fn client_limits(report: &LoadReport, rate_per_s: f64) -> Vec<Check> {
 }
 
 fn closed_client_limits(report: &LoadReport, closed: &ClosedReport, server: Option<&ServerSide<'_>>) -> Vec<Check> {
-    use VerdictKind::ClientLimited;
     let lag_us = report.lag.distribution.p50_ns as f64 / 1e3;
     let lag_us_max = LAG_P50_NS.max(LAG_SHARE_MAX * closed.think_ns as f64) / 1e3;
+    let lag = check("median lag", lag_us, Bound::AtMost, lag_us_max, "us", VerdictKind::ClientLimited);
+    vec![lag, client_busy(closed, server)]
+}
+
+/// Whether the client of a closed loop had CPU to spare, or the server had none either.
+fn client_busy(closed: &ClosedReport, server: Option<&ServerSide<'_>>) -> Check {
+    use VerdictKind::ClientLimited;
     let of_server = server.map(ServerSide::busy_share).filter(|share| *share >= SERVER_BUSY_SHARE_MIN);
-    let busy = match of_server {
+    match of_server {
         // Neither had anything to spare: what more CPU for the client would give, the server could not.
         Some(share) if closed.busy_share > CLIENT_BUSY_SHARE_MAX => {
             let what = "share of the server's CPUs in use, with none of the client's to spare";
@@ -291,21 +363,20 @@ fn closed_client_limits(report: &LoadReport, closed: &ClosedReport, server: Opti
             let what = "share of the client's CPUs in use, with some of the server's to spare";
             check(what, closed.busy_share, Bound::AtMost, CLIENT_BUSY_SHARE_MAX, "", ClientLimited)
         }
-    };
-    vec![check("median lag", lag_us, Bound::AtMost, lag_us_max, "us", ClientLimited), busy]
+    }
 }
 
-/// Tests of how many transactions were completed in each of the window's parts.
-fn throughput_steadiness(closed: &ClosedReport) -> Vec<Check> {
-    let parts = closed.completed_by_part.map(|count| count as f64);
+/// Tests of how much was done in each of the window's parts.
+fn part_steadiness(what: &str, parts: &[u64]) -> Vec<Check> {
+    let parts: Vec<f64> = parts.iter().map(|&count| count as f64).collect();
     let limit = THROUGHPUT_CHANGE_MAX;
     let tests = [
-        ("trend of the transactions over the window", steadiness::trend(&parts)),
-        ("shift of the transactions in the window", steadiness::change_point(&parts).map(|it| it.result)),
-        ("passing change of the transactions", steadiness::excursion(&parts, limit)),
+        (format!("trend of the {what} over the window"), steadiness::trend(&parts)),
+        (format!("shift of the {what} in the window"), steadiness::change_point(&parts).map(|it| it.result)),
+        (format!("passing change of the {what}"), steadiness::excursion(&parts, limit)),
     ];
-    let of = |(what, result): (&str, Option<TestResult>)| {
-        result.map(|result| test(what, &result, limit, STEADINESS_P_VALUE_MIN, VerdictKind::Unsteady))
+    let of = |(what, result): (String, Option<TestResult>)| {
+        result.map(|result| test(&what, &result, limit, STEADINESS_P_VALUE_MIN, VerdictKind::Unsteady))
     };
     tests.into_iter().filter_map(of).collect()
 }

@@ -8,7 +8,8 @@
 //! - [`capacity`]: the highest rate within a limit, side by side
 //! - [`html`]: a run as a page, and its figures as files
 //! - `ports`: response time of datagrams against the server's ports
-//! - `throughput`: transactions a second of closed loops against their connections
+//! - `throughput`: transactions a second of closed loops against their connections, and bandwidth of streams; [`stream`]: what
+//!   else there is to say of these
 //! - [`explain`]: why one wins, by what the servers counted
 //! - `table`: tables that fit a width
 //! - [`versus`]: two runs side by side
@@ -33,6 +34,7 @@ pub mod paper;
 pub mod plan;
 mod ports;
 pub mod sentence;
+pub mod stream;
 pub mod summary;
 pub mod sweep;
 mod table;
