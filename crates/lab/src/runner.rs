@@ -129,7 +129,12 @@ pub fn run(
                 let server =
                     counters.as_ref().map(|counters| ServerSide { counters, cpus: cpus_at_once(trial), taken });
                 let verdict = verdict::judge(report, server.as_ref());
-                let verdict = verdict::with_bytes(verdict, trial, report, account.last.as_ref());
+                let verdict = match (trial.workload.service.stream(), &report.stream, &account.last) {
+                    (Some(sizes), Some(stream), Some(last)) => {
+                        verdict::with_bytes(verdict, sizes, trial.workload.idle, stream, &last.totals)
+                    }
+                    _ => verdict,
+                };
                 verdict::with_idle(verdict, account.idle.as_ref())
             }
             (Ok(()), None) => Verdict::failed("the client gave no account"),

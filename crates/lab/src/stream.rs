@@ -8,7 +8,11 @@ use serde::{Deserialize, Serialize};
 use wire::ServiceSpec;
 use wire::stream::Direction;
 
-use crate::units::Size;
+use crate::units::{Size, Time};
+
+/// How long is waited for streams to end where nothing is said: sockets hold megabytes each, and a slow server takes its
+/// time with those of a thousand. It is over as soon as all have ended.
+pub const DRAIN: Time = Time(30_000_000_000);
 
 /// Bursts, of `stream`. Without a word, those of welsh2001.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -8,10 +8,12 @@ use load::LoadReport;
 use load::config::Transport;
 use load::idle::IdleReport;
 use load::report::{ClosedReport, PARTS, StreamReport};
-use server::{ServerCounters, Snapshot};
+use server::ServerCounters;
+use server::counters::Totals;
 use stats::{TestResult, steadiness};
+use wire::stream::Stream;
 
-use crate::record::{Bound, Check, Trial, Verdict, VerdictKind, requests_answered};
+use crate::record::{Bound, Check, Verdict, VerdictKind, requests_answered};
 
 /// A server keeps up when it answers at least this share of the rate asked for, and so does a client that sends it.
 const RATE_SHARE_MIN: f64 = 0.98;
@@ -171,15 +173,14 @@ fn judge_stream(
 }
 
 /// A verdict, and whether the server took in every byte that the clients sent, and they every byte of the server's. Both
-/// count everything, idle connections' first requests included.
-pub fn with_bytes(verdict: Verdict, trial: &Trial, report: &LoadReport, server: Option<&Snapshot>) -> Verdict {
-    let (Some(sizes), Some(stream)) = (trial.workload.service.stream(), &report.stream) else { return verdict };
+/// count everything, the first requests of `idle` connections included.
+pub fn with_bytes(verdict: Verdict, sizes: Stream, idle: u32, stream: &StreamReport, server: &Totals) -> Verdict {
     // One without checks has a reason of its own.
-    let Some(totals) = server.map(|server| &server.totals).filter(|_| !verdict.checks.is_empty()) else {
+    if verdict.checks.is_empty() {
         return verdict;
-    };
+    }
     let (greeting_bytes, answer_bytes) = sizes.sizes(true);
-    let idle = u64::from(trial.workload.idle);
+    let idle = u64::from(idle);
     let compared = [
         (
             "bytes that the server has not counted of those sent",
@@ -189,7 +190,7 @@ pub fn with_bytes(verdict: Verdict, trial: &Trial, report: &LoadReport, server: 
         (
             "bytes that the server counts as sent and no client received",
             stream.received_bytes + idle * answer_bytes,
-            totals.bytes_out,
+            server.bytes_out,
         ),
     ];
     let difference = |(name, client, server): (&str, u64, Option<u64>)| {
@@ -481,6 +482,62 @@ mod tests {
         let mut report = healthy();
         change(&mut report);
         judge(&report, None).kind
+    }
+
+    /// A healthy trial of streams: 2 connections, 16 MB in a second.
+    fn streaming() -> LoadReport {
+        let closed =
+            ClosedReport { completed_by_part: [0; PARTS], unsampled: 0, busy_share: 0.5, cpus: 1, think_ns: 0 };
+        let stream = StreamReport {
+            bytes: 16_000_000,
+            bytes_by_part: [500_000; PARTS],
+            bytes_by_second: vec![16_000_000],
+            fairness: 1.0,
+            connection_bytes_min: 8_000_000,
+            connection_bytes_max: 8_000_000,
+            sent_bytes: 17_000_000,
+            received_bytes: 96,
+            ended: 2,
+        };
+        // No burst was whole: that is no failure.
+        let report = LoadReport { rate_asked_per_s: None, connections: 2, planned: 0, completed: 0, ..healthy() };
+        LoadReport { closed: Some(closed), stream: Some(stream), ..report }
+    }
+
+    #[test]
+    fn streams_are_judged_by_their_bytes() {
+        let kind = |change: &dyn Fn(&mut StreamReport)| {
+            let mut report = streaming();
+            report.stream.iter_mut().for_each(change);
+            judge(&report, None)
+        };
+        assert_eq!(kind(&|_| ()).kind, VerdictKind::Valid);
+        assert!(kind(&|_| ()).reason.starts_with("16 MB/s, fairness 1.000"));
+        assert_eq!(kind(&|stream| stream.bytes = 0).kind, VerdictKind::Failed);
+        let unended = kind(&|stream| stream.ended = 1);
+        assert_eq!(
+            (unended.kind, unended.reason.split(':').next().unwrap().contains("not ended")),
+            (VerdictKind::Failed, true)
+        );
+        assert_eq!(kind(&|stream| stream.bytes_by_part[16..].fill(5_000_000)).kind, VerdictKind::Unsteady);
+        let mut report = streaming();
+        report.closed.iter_mut().for_each(|closed| closed.busy_share = 0.99);
+        assert_eq!(judge(&report, None).kind, VerdictKind::ClientLimited);
+    }
+
+    #[test]
+    fn one_byte_of_difference_between_the_sides_fails_a_trial() {
+        let (report, sizes) = (streaming(), Stream::default());
+        let kind = |idle: u32, bytes_in: Option<u64>, bytes_out: u64| {
+            let totals = Totals { bytes_in, bytes_out: Some(bytes_out), ..Totals::default() };
+            with_bytes(judge(&report, None), sizes, idle, report.stream.as_ref().unwrap(), &totals).kind
+        };
+        assert_eq!(kind(0, Some(17_000_000), 96), VerdictKind::Valid);
+        assert_eq!(kind(3, Some(17_000_000 + 3 * 8_192), 96 + 3 * 32), VerdictKind::Valid);
+        for wrong in [kind(0, Some(16_999_999), 96), kind(0, Some(17_000_000), 97), kind(0, None, 96)] {
+            assert_eq!(wrong, VerdictKind::Failed);
+        }
+        assert_eq!(kind(1, Some(17_000_000), 96), VerdictKind::Failed, "idle ones have sent something too");
     }
 
     #[test]

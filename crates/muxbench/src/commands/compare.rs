@@ -10,7 +10,7 @@ use lab::contender::Contender;
 use lab::experiment::{Experiment, List, Phases, Service, Workload};
 use lab::http::Header;
 use lab::presets;
-use lab::stream::Stream;
+use lab::stream::{self, Stream};
 use lab::transport::Transport;
 use lab::units::{Cpus, Rate, Share, Size, Sizes, Think, Time, Work};
 use server::{Accept, Architecture};
@@ -260,11 +260,11 @@ impl TrafficArgs {
         if http != before {
             workload.http = Some(http);
         }
-        let mut stream = workload.stream.clone().unwrap_or_default();
-        let before = stream.clone();
-        self.stream.apply(&mut stream);
-        if workload.service == Service::Stream || stream != before {
-            workload.stream = Some(stream);
+        let mut bursts = workload.stream.clone().unwrap_or_default();
+        let before = bursts.clone();
+        self.stream.apply(&mut bursts);
+        if workload.service == Service::Stream || bursts != before {
+            workload.stream = Some(bursts);
         }
         let mut kv = workload.kv.clone().unwrap_or_default();
         let before = kv.clone();
@@ -383,8 +383,9 @@ impl SetupArgs {
         if self.folder.is_some() {
             experiment.workload.http.get_or_insert_default().folder.clone_from(&self.folder);
         }
-        if experiment.workload.service == Service::Stream && self.schedule.is_none() {
-            experiment.workload.schedule = Schedule::Closed;
+        if experiment.workload.service == Service::Stream {
+            experiment.workload.schedule = self.schedule.unwrap_or(Schedule::Closed);
+            experiment.phases.drain = stream::DRAIN;
         }
         if experiment.workload.schedule == Schedule::Closed {
             // The preset's is of an open loop; one that was given is refused.

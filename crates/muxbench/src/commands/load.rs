@@ -15,7 +15,7 @@ use lab::idle::Holders;
 use lab::record::{Trial, VerdictKind};
 use lab::runner::LoadOrder;
 use lab::units::{Cpus, Rate, Share, Time};
-use lab::{experiment, verdict};
+use lab::{experiment, stream, verdict};
 use report::{format, sentence};
 
 use crate::commands::compare::{ClientArgs, named};
@@ -67,9 +67,9 @@ pub struct Args {
     /// Requests planned in this time are the result
     #[arg(long, value_name = "TIME", default_value = "5s")]
     measure: Time,
-    /// At most this long is waited for the last responses
-    #[arg(long, value_name = "TIME", default_value = "2s")]
-    drain: Time,
+    /// At most this long is waited for the last responses [default: 2s, of stream 30s]
+    #[arg(long, value_name = "TIME")]
+    drain: Option<Time>,
     /// CPUs of the client, as in 0-1,3
     #[arg(long, value_name = "CPUS")]
     cpus: Option<Cpus>,
@@ -129,7 +129,10 @@ fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
     let mut client = experiment::Client::default();
     args.client.apply(&mut client);
     let asked = args.target.config()?;
-    let usual = if asked.service.stream().is_some() { Schedule::Closed } else { Schedule::SlotRandom };
+    let (usual, drain) = match asked.service.stream() {
+        Some(_) => (Schedule::Closed, stream::DRAIN),
+        None => (Schedule::SlotRandom, Time(2_000_000_000)),
+    };
     let schedule = args.schedule.unwrap_or(usual);
     let closed = schedule == Schedule::Closed;
     let config = LoadConfig {
@@ -143,7 +146,7 @@ fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
             ramp_ns: args.ramp.0,
             hold_ns: args.hold.0,
             measure_ns: args.measure.0,
-            drain_ns: args.drain.0,
+            drain_ns: args.drain.unwrap_or(drain).0,
         },
         pacing: client.pacing,
         roles: client.roles,
@@ -279,8 +282,8 @@ fn text(report: &LoadReport, verdict: &lab::record::Verdict) -> String {
     }
     let rate = format::digits(report.rate_achieved_per_s);
     let _ = match (&report.closed, report.rate_asked_per_s) {
-        (Some(closed), _) if let Some(stream) = &report.stream => {
-            writeln!(text, "{}", sentence::stream(stream, closed, report))
+        (Some(closed), _) if let Some(bytes) = &report.stream => {
+            writeln!(text, "{}", sentence::stream(bytes, closed, report))
         }
         (Some(closed), _) => {
             let beyond = match closed.unsampled {
