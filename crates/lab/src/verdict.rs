@@ -185,7 +185,7 @@ pub fn with_bytes(verdict: Verdict, sizes: Stream, idle: u32, stream: &StreamRep
         (
             "bytes that the server has not counted of those sent",
             stream.sent_bytes + idle * greeting_bytes,
-            totals.bytes_in,
+            server.bytes_in,
         ),
         (
             "bytes that the server counts as sent and no client received",
