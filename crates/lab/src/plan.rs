@@ -209,7 +209,7 @@ fn workload(
             let (request_bytes, response_bytes) = (bytes(traffic.request), bytes(traffic.response));
             ServiceSpec::Udp { ports: connections, request_bytes, response_bytes }
         }
-        Service::Stream => experiment.stream().service().expect("as was checked"),
+        Service::Stream => experiment.stream().service(),
     };
     Workload {
         service,

@@ -132,7 +132,7 @@ fn streams_are_compared_by_bandwidth_and_their_bytes_are_checked() {
         .unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     let shown: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {stderr}"));
-    let comparisons = shown["comparisons"].as_array().unwrap();
+    let comparisons = shown["summary"]["comparisons"].as_array().unwrap();
     assert_eq!(comparisons.len(), 2, "{shown}");
     for row in comparisons.iter().flat_map(|comparison| comparison["rows"].as_array().unwrap()) {
         // A busy machine makes it unsteady, or the client late, but no byte is lost.
@@ -179,7 +179,7 @@ fn bandwidth_is_told_each_second() {
 fn flags_of_streams_are_for_streams() {
     for (arguments, why) in [
         (vec!["serve", "--packet", "1KiB"], "add --service stream"),
-        (vec!["serve", "--service", "stream", "--packet", "0B"], "packet: 0"),
+        (vec!["serve", "--service", "stream", "--packet", "0B"], "0B"),
         (vec!["load", "--target", "127.0.0.1:1", "--packets", "3"], "add --service stream"),
         (vec!["load", "--target", "127.0.0.1:1", "--service", "stream", "--request", "3B"], "--packet"),
         (vec!["load", "--target", "127.0.0.1:1", "--service", "stream", "--schedule", "poisson"], "closed"),

@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 use std::{io, thread};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 #[cfg(target_os = "linux")]
 use server::Exec;
 use server::control::Event;
@@ -226,7 +226,7 @@ fn service(args: &Args) -> anyhow::Result<ServiceSpec> {
             ServiceSpec::Kv { memory_max_bytes: args.memory.0.into(), item_max_bytes: args.item_max.0 }
         }
         Service::Http => ServiceSpec::Http { folder: args.folder.clone() },
-        Service::Stream => stream(args).service().map_err(|why| anyhow!("--{why}"))?,
+        Service::Stream => stream(args).service(),
     })
 }
 

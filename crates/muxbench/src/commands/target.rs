@@ -102,10 +102,7 @@ impl TargetArgs {
             (Service::Udp, Some(request), Some(response)) => {
                 ServiceSpec::Udp { ports: count, request_bytes: request.0, response_bytes: response.0 }
             }
-            (Service::Stream, None, None) => {
-                let said = traffic.stream.unwrap_or_default();
-                said.service().map_err(|why| anyhow!("--{why}"))?
-            }
+            (Service::Stream, None, None) => traffic.stream.unwrap_or_default().service(),
             (Service::Stream, ..) => {
                 bail!("--request, --response: stream has none; its sizes are --packet, --packets and --ack")
             }
