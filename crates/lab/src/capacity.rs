@@ -12,17 +12,16 @@ use serde::{Deserialize, Serialize};
 use stats::search::{Bounds, Capacity, End};
 use stats::{Interval, Search};
 
-use crate::course::Finding;
+use crate::course::{self, Finding};
 use crate::plan;
 use crate::record::{RunHeader, Trial, TrialRecord, VerdictKind};
+use crate::verdict::LOST_SHARE_MAX;
 
-/// A probe meets its limits only if it achieves this share of its rate.
-const ACHIEVED_SHARE_MIN: f64 = 0.95;
 /// A quantile is of at least so many requests that are slower...
 const SLOWER_MIN: f64 = 10.0;
 /// ...for which a probe may measure so many times as long as was asked for.
 const MEASURE_FACTOR_MAX: u64 = 10;
-/// No rate is tried at which fewer requests would be measured.
+/// A probe measures so many requests at least, and no rate is tried at which there would be fewer.
 const REQUESTS_MIN: f64 = 50.0;
 /// A search ends when so many trials in a row came to nothing.
 const FAILURES_MAX: usize = 3;
@@ -77,7 +76,7 @@ pub enum Probe {
     Unmet,
     /// They were not, and it was the client that could not keep up.
     UnmetByTheClient,
-    /// They were not, while others took the server's CPUs: it says nothing.
+    /// They were not, while others took the server's CPUs, or too few requests came to be judged: it says nothing.
     Spoilt,
     /// The trial came to nothing.
     Failed,
@@ -87,22 +86,26 @@ impl Question {
     /// What a trial says.
     pub fn probe(&self, record: &TrialRecord) -> Probe {
         let Some(load) = &record.load else { return Probe::Failed };
-        let kept_up = load.rate_asked_per_s.is_some_and(|asked| load.rate_achieved_per_s >= ACHIEVED_SHARE_MIN * asked);
-        let answered = load.completed == load.planned && load.completed > 0 && load.errors.total() == 0;
+        // As a verdict has it: a few datagrams may be lost.
+        let unanswered_max = load.datagrams.as_ref().map_or(0.0, |_| LOST_SHARE_MAX * load.planned as f64);
+        let unanswered = load.planned.saturating_sub(load.completed) as f64;
+        let answered = load.completed > 0 && unanswered <= unanswered_max && load.errors.total() == 0;
         let quick = self.limits.iter().all(|limit| load.response.histogram.quantile(limit.quantile) <= limit.max_ns);
         match record.verdict.kind {
+            VerdictKind::Failed if record.verdict.has_too_few_requests() => Probe::Spoilt,
             VerdictKind::Saturated | VerdictKind::Failed => Probe::Unmet,
-            _ if kept_up && answered && quick => Probe::Met,
+            _ if course::keeps_up(load) && answered && quick => Probe::Met,
             VerdictKind::ClientLimited => Probe::UnmetByTheClient,
             VerdictKind::Unsteady if record.verdict.is_the_machine_s() => Probe::Spoilt,
             VerdictKind::Valid | VerdictKind::Unsteady => Probe::Unmet,
         }
     }
 
-    /// How long a probe at a rate measures, where `asked_ns` is asked for: long enough for the quantiles of its limits.
+    /// How long a probe at a rate measures, where `asked_ns` is asked for: long enough for the quantiles of its limits,
+    /// and for a verdict.
     fn measure_ns(&self, asked_ns: u64, rate_per_s: f64) -> u64 {
         let rarest = self.limits.iter().map(|limit| 1.0 - limit.quantile).fold(1.0, f64::min);
-        let needed_ns = (SLOWER_MIN / rarest / rate_per_s * 1e9) as u64;
+        let needed_ns = ((SLOWER_MIN / rarest).max(REQUESTS_MIN) / rate_per_s * 1e9) as u64;
         needed_ns.clamp(asked_ns, asked_ns * MEASURE_FACTOR_MAX)
     }
 
@@ -249,10 +252,14 @@ pub fn next(header: &RunHeader, question: &Question, findings: &[Finding]) -> Op
 
 #[cfg(test)]
 mod tests {
+    use load::LoadReport;
+    use load::report::DatagramReport;
+
     use super::*;
-    use crate::course::{self, Course};
+    use crate::course::Course;
     use crate::experiment::List;
     use crate::units::Rate;
+    use crate::verdict;
 
     fn question() -> Question {
         Question {
@@ -272,6 +279,68 @@ mod tests {
         experiment.repeats = std::num::NonZeroU32::MIN;
         let plan = crate::plan::plan(&experiment, &crate::host::Host::this()).unwrap();
         RunHeader { course: Course::Capacity(question), ..RunHeader::made_up(plan) }
+    }
+
+    /// What a question of nothing but the median says to a healthy trial that is changed so.
+    fn probe(change: impl FnOnce(&mut LoadReport)) -> Probe {
+        let question = Question { limits: vec![Limit { quantile: 0.5, max_ns: 1_000_000 }], ..question() };
+        let mut load = verdict::tests::healthy();
+        change(&mut load);
+        let verdict = verdict::judge(&load, None);
+        let trial = header(question.clone()).trials.swap_remove(0);
+        let record = TrialRecord {
+            trial,
+            started_at: "2026-01-01T00:00:00Z".into(),
+            elapsed_ns: 1,
+            load: Some(load),
+            server: None,
+            idle: None,
+            cpu_taken_by_others: None,
+            verdict,
+        };
+        question.probe(&record)
+    }
+
+    #[test]
+    fn a_poisson_process_that_brings_less_is_answered_all_the_same() {
+        let of = |planned: u64, achieved_per_s: f64| {
+            probe(|load| {
+                (load.planned, load.sent, load.completed) = (planned, planned, planned);
+                (load.rate_sent_per_s, load.rate_achieved_per_s) = (planned as f64, achieved_per_s);
+            })
+        };
+        assert_eq!(of(1_000, 999.0), Probe::Met);
+        assert_eq!(of(900, 899.0), Probe::Met, "all that came");
+        assert_eq!(of(1_000, 900.0), Probe::Unmet);
+    }
+
+    #[test]
+    fn a_window_with_too_few_requests_says_nothing() {
+        let few = |load: &mut LoadReport| (load.planned, load.sent, load.completed) = (15, 15, 15);
+        assert_eq!(probe(few), Probe::Spoilt);
+        let and_an_error = |load: &mut LoadReport| {
+            few(load);
+            load.errors.reset = 1;
+        };
+        assert_eq!(probe(and_an_error), Probe::Unmet, "that is the server's");
+    }
+
+    #[test]
+    fn a_datagram_in_a_hundred_may_be_lost_and_a_request_of_a_stream_may_not() {
+        let lost = |lost: u64| {
+            move |load: &mut LoadReport| {
+                load.completed -= lost;
+                load.datagrams = Some(DatagramReport { ports: 10, lost, duplicates: 0, reordered: 0, dropped: None });
+            }
+        };
+        assert_eq!(probe(lost(10)), Probe::Met);
+        assert_eq!(probe(lost(11)), Probe::Unmet);
+        let and_an_error = |load: &mut LoadReport| {
+            lost(10)(load);
+            load.errors.timeout = 1;
+        };
+        assert_eq!(probe(and_an_error), Probe::Unmet);
+        assert_eq!(probe(|load| load.completed -= 1), Probe::Unmet);
     }
 
     /// Searches where `probe` says of (architecture, rate) what each trial says, and each takes a second.
@@ -392,6 +461,8 @@ mod tests {
         let half = p99.measure_ns(second, 500.0).abs_diff(2 * second);
         assert!(half < 1_000, "1000 requests, ten of them slower");
         assert_eq!(p99.measure_ns(second, 10.0), 10 * second, "but no longer than that");
+        let p50 = Question { limits: vec![Limit { quantile: 0.5, max_ns: 1 }], ..question() };
+        assert_eq!(p50.measure_ns(second, 10.0), 5 * second, "50 requests, though a median asks for 20");
         assert_eq!(question().limits.iter().map(Limit::name).collect::<Vec<_>>(), ["p99", "p99.9"]);
         assert_eq!(question().limits[0].to_string(), "p99 <= 1ms");
     }

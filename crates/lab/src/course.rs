@@ -2,12 +2,13 @@
 //! capacity. What comes next follows from the plan and what is finished, so that a run that was stopped goes on as if it had
 //! not been.
 
+use load::LoadReport;
 use serde::{Deserialize, Serialize};
 
 use crate::capacity::{self, Probe, Question};
 use crate::record::{RunHeader, Trial, TrialRecord, VerdictKind};
 
-/// An architecture is past saturation at a rate of which it achieves less than this share.
+/// A server keeps up with a rate of which it achieves this share.
 const ACHIEVED_SHARE_MIN: f64 = 0.95;
 
 /// How a run goes through its plan.
@@ -67,10 +68,17 @@ impl Finding {
 
 /// Whether a trial was past what its server can do, or its client: more would tell nothing new.
 fn is_past(record: &TrialRecord) -> bool {
-    let too_slow = record.load.as_ref().is_none_or(|load| {
-        load.rate_asked_per_s.is_some_and(|asked| load.rate_achieved_per_s < ACHIEVED_SHARE_MIN * asked)
-    });
+    let too_slow = record.load.as_ref().is_none_or(|load| !keeps_up(load));
     too_slow || matches!(record.verdict.kind, VerdictKind::Saturated | VerdictKind::Failed)
+}
+
+/// Whether nearly as much was achieved as was due, which of a Poisson process may be less than was asked for. Where connections
+/// come and go, a session that never got its turn is not among the planned, so that what was asked for is due.
+pub(crate) fn keeps_up(load: &LoadReport) -> bool {
+    let Some(asked_per_s) = load.rate_asked_per_s else { return true };
+    let planned_per_s = load.planned as f64 / (load.window_ns as f64 / 1e9);
+    let due_per_s = if load.churn.is_some() { asked_per_s } else { planned_per_s.min(asked_per_s) };
+    load.rate_achieved_per_s >= ACHIEVED_SHARE_MIN * due_per_s
 }
 
 /// The trial to be run next; `None` at the end.
@@ -123,6 +131,8 @@ fn steps_past(header: &RunHeader, findings: &[Finding], trial: &Trial) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use load::report::ChurnReport;
+
     use super::*;
 
     /// A sweep of two architectures over six rates, two repeats each.
@@ -183,6 +193,29 @@ mod tests {
     fn a_step_that_a_neighbour_spoilt_stops_nobody() {
         assert_eq!(run(&header(), |_, rate, _| rate == 200.0 || rate == 400.0).len(), 24, "never two in a row");
         assert_eq!(run(&header(), |_, _, repeat| repeat == 0).len(), 24, "half of the repeats are not most");
+    }
+
+    #[test]
+    fn a_poisson_process_that_brings_less_is_kept_up_with() {
+        let kept_up = |planned: u64, achieved_per_s: f64| {
+            let healthy = crate::verdict::tests::healthy();
+            keeps_up(&LoadReport { planned, rate_achieved_per_s: achieved_per_s, ..healthy })
+        };
+        assert!(kept_up(900, 899.0), "all that came, of the 1000 asked for");
+        assert!(!kept_up(900, 850.0));
+        assert!(!kept_up(1_000, 899.0));
+        assert!(kept_up(1_100, 960.0), "more came than was asked for");
+        let mut waiting = LoadReport { planned: 900, rate_achieved_per_s: 899.0, ..crate::verdict::tests::healthy() };
+        waiting.churn = Some(ChurnReport {
+            calls_per_connection: 1,
+            opened: 900,
+            opened_per_s: 900.0,
+            waited: 100,
+            sources: 1,
+            connect: waiting.lag.clone(),
+            first_byte: waiting.lag.clone(),
+        });
+        assert!(!keeps_up(&waiting), "others never got their turn");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Who holds a trial's idle connections: processes of their own (`muxbench idle --control`), as many as their descriptors
 //! ask for. They end when this is dropped.
 
+use std::net::IpAddr;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -40,10 +41,12 @@ impl Holders {
     ) -> anyhow::Result<Self> {
         let patience = Duration::from_nanos(config.timeout_ns) + PATIENCE;
         let mut holders = Self { children: Vec::new(), patience };
+        // With a view to all that the trial opens: by themselves these would take every port of the first address.
+        let sources = load::ports::sources(config).map_err(anyhow::Error::msg)?;
         for connections in shares(config.idle, connections_max()) {
             let mut command = Command::new(program);
             command.args(["idle", "--control"]);
-            let order = order(config, connections);
+            let order = order(config, connections, &sources);
             holders.children.push(Child::start("what holds idle connections", command, &order)?);
         }
         let mut before = 0;
@@ -95,11 +98,12 @@ impl Holders {
 }
 
 /// What one process is told: its connections, each verified as the service wants it.
-fn order(config: &LoadConfig, connections: u32) -> LoadConfig {
+fn order(config: &LoadConfig, connections: u32, sources: &[IpAddr]) -> LoadConfig {
     LoadConfig {
         connections,
         // Ports that the others take, and the client.
         idle: config.connections_and_idle() - connections,
+        sources: sources.to_vec(),
         calls_per_connection: None,
         active: 1.0,
         choice: Choice::Uniform,
@@ -125,6 +129,24 @@ fn shares(total: u32, most: u32) -> impl Iterator<Item = u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn idle_connections_come_from_where_those_that_come_and_go_do() {
+        let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
+        let target: wire::Address = "127.0.0.1:80".parse().unwrap();
+        // Each in TIME_WAIT for 1 s at least.
+        let config = LoadConfig {
+            idle: 20_000,
+            calls_per_connection: Some(1),
+            rate_per_s: Some(100_000.0),
+            ..LoadConfig::new(target, service)
+        };
+        let sources = load::ports::sources(&config).unwrap();
+        assert!(sources.len() > 1, "{sources:?}");
+        let order = order(&config, 20_000, &sources);
+        assert_eq!((order.idle, load::ports::sources(&order)), (400, Ok(sources)));
+    }
 
     #[test]
     fn connections_are_divided_among_as_few_processes_as_can_hold_them() {

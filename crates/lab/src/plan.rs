@@ -591,6 +591,7 @@ mod tests {
             let plan = plan(&experiment, &host()).unwrap();
             let workload = &experiment.workload;
             let configurations = workload.targets().len()
+                * workload.idle.0.len()
                 * workload.active.0.len()
                 * rates(&experiment).len()
                 * experiment.architectures.0.len();

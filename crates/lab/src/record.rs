@@ -137,6 +137,12 @@ impl Verdict {
             && failed.all(|it| it.decides == VerdictKind::ClientLimited || it.name == Check::TAKEN_BY_OTHERS)
     }
 
+    /// Whether nothing else is wrong with a trial than that its window had too few requests to be judged.
+    pub fn has_too_few_requests(&self) -> bool {
+        let mut failed = self.checks.iter().filter(|check| !check.passed).peekable();
+        failed.peek().is_some() && failed.all(|it| it.name == Check::REQUESTS)
+    }
+
     /// Of a trial that could not be finished.
     pub fn failed(reason: impl Into<String>) -> Self {
         Self { kind: VerdictKind::Failed, reason: reason.into(), checks: Vec::new() }
@@ -180,6 +186,8 @@ pub struct Check {
 impl Check {
     /// The name of the one check of the machine, and not of the server or the client.
     pub const TAKEN_BY_OTHERS: &str = "share of the server's CPUs taken by others";
+    /// The name of the one check of whether there is enough to be judged.
+    pub const REQUESTS: &str = "requests in the window";
 }
 
 /// A side of a limit.
@@ -208,7 +216,7 @@ pub enum VerdictKind {
     Failed,
 }
 
-/// What a run is: written once, when it starts.
+/// What a run is: written when it starts. A search may be given more time later.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunHeader {
     /// The run's name: its folder under `results/`.

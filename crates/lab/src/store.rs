@@ -44,9 +44,7 @@ impl Store {
         let place = || format!("{}: cannot make the run's folder", folder.display());
         fs::create_dir_all(folder.join("samples")).with_context(place)?;
         let lock = lock(folder)?;
-        // Under another name first: a run.json is whole, or not there.
-        let draft = folder.join("run.json.part");
-        fs::write(&draft, serde_json::to_string_pretty(header)?).with_context(place)?;
+        let draft = draft(folder, header).with_context(place)?;
         let database = Connection::open(folder.join("muxbench.db")).with_context(place)?;
         database.execute_batch(&format!("{SCHEMA}; PRAGMA user_version = {SCHEMA_VERSION}")).with_context(place)?;
         fs::rename(draft, folder.join("run.json")).with_context(place)?;
@@ -64,6 +62,16 @@ impl Store {
         let run = read(folder)?;
         let database = open_database(folder)?;
         Ok((Self { folder: folder.to_owned(), database, _lock: lock }, run))
+    }
+
+    /// Says anew what the run is; what is finished stays.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn replace_header(&self, header: &RunHeader) -> anyhow::Result<()> {
+        let place = || format!("{}: cannot write run.json; is the disk full?", self.folder.display());
+        let draft = draft(&self.folder, header).with_context(place)?;
+        fs::rename(draft, self.folder.join("run.json")).with_context(place)
     }
 
     /// Where a trial's samples go once it is finished.
@@ -138,6 +146,13 @@ impl Store {
         fs::write(&draft, &log).with_context(place)?;
         fs::rename(&draft, &path).with_context(place)
     }
+}
+
+/// What is to be run.json, under another name first: it is whole, or not there.
+fn draft(folder: &Path, header: &RunHeader) -> anyhow::Result<PathBuf> {
+    let draft = folder.join("run.json.part");
+    fs::write(&draft, serde_json::to_string_pretty(header)?)?;
+    Ok(draft)
 }
 
 /// Where a trial's samples are.
@@ -258,6 +273,10 @@ mod tests {
         assert_eq!(run.records.len(), 2);
         store.commit(&record(&header, 0)).unwrap();
         assert_eq!(read(&folder).unwrap().records.len(), 3);
+        let renamed = RunHeader { experiment: "another".into(), ..header.clone() };
+        store.replace_header(&renamed).unwrap();
+        let run = read(&folder).unwrap();
+        assert_eq!((run.header.experiment.as_str(), run.records.len()), ("another", 3));
         assert!(Store::create(&folder, &header).unwrap_err().to_string().contains("--resume"));
         let other = tempfile::tempdir().unwrap();
         fs::write(other.path().join("thesis.tex"), "").unwrap();

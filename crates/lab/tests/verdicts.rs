@@ -1,5 +1,7 @@
 //! Each verdict as a real client gives it of a server that misbehaves in a known way.
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -77,6 +79,39 @@ fn a_server_that_keeps_its_pace_is_steady() {
     let found = verdict(Transport::Tcp, |_| Duration::from_millis(30));
     let unsteady = found.checks.iter().any(|check| !check.passed && check.decides == VerdictKind::Unsteady);
     assert!(!unsteady, "{}", words(&found));
+}
+
+#[test]
+fn a_server_that_sessions_have_to_wait_for_is_saturated() {
+    // It serves one connection after the other, each for 20 ms: 50 a second.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            while stream.read_exact(&mut [0; 8]).is_ok() {
+                std::thread::sleep(Duration::from_millis(20));
+                if stream.write_all(&[0; 8]).is_err() {
+                    break;
+                }
+            }
+        }
+    });
+    let service = ServiceSpec::Fixed { request_bytes: 8, response_bytes: 8 };
+    let config = LoadConfig {
+        connections: 1,
+        calls_per_connection: Some(1),
+        rate_per_s: Some(RATE_PER_S.into()),
+        phases: Phases { ramp_ns: 0, hold_ns: 0, measure_ns: 1_000_000_000, drain_ns: 200_000_000 },
+        ..LoadConfig::new(address, service)
+    };
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let found = judge(&load::run(&config, &mut |_| ()).unwrap().report, None);
+    let saturated = found.checks.iter().filter(|check| !check.passed && check.decides == VerdictKind::Saturated);
+    let names: Vec<&str> = saturated.map(|check| check.name.as_str()).collect();
+    assert!(names.contains(&"requests added to the outstanding over the window"), "{}", words(&found));
+    assert!(names.contains(&"requests unanswered after the drain"), "{}", words(&found));
+    // On a busy machine the client may be late besides.
+    assert!(matches!(found.kind, VerdictKind::Saturated | VerdictKind::ClientLimited), "{}", words(&found));
 }
 
 #[test]

@@ -4,7 +4,8 @@
 //! loop there are sessions, as httperf has them: they begin by the schedule, at the rate of requests divided by the calls; each
 //! connects at its planned time, sends its requests one after the other, the next when the response has come, and closes. At
 //! most `connections` are open: a session beyond that waits for its turn, since one that is left out would not be asked for by
-//! anybody, and its waiting is in its response time.
+//! anybody, and its waiting is in its response time. What was planned and could not be begun is kept as requests that were not
+//! sent.
 //!
 //! t1 of a connection's first request is when it was to be opened, so that its response time has the connecting in it; t2 is as
 //! always just before the request is written.
@@ -52,8 +53,6 @@ const FAILED_NS: f64 = 10_000_000.0;
 const LOOK_NS: f64 = 100_000_000.0;
 /// `sleep-spin` wakes this long before a planned time.
 const SPIN_NS: i64 = 60_000;
-/// Connections a second that memory is set aside for in a closed loop: more than one machine was seen to make.
-const OPENED_PER_S_MAX: u64 = 60_000;
 
 /// What makes no sense where connections come and go.
 pub fn validate(config: &LoadConfig) -> Result<(), LoadError> {
@@ -143,9 +142,11 @@ struct Account {
     kept: Kept,
     /// Connections opened: when it was begun as t1, established as t2, and answered first as t3.
     opened: Vec<Transaction>,
+    /// How many of the window there were, those beyond the memory included.
+    opened_count: u64,
     waited: u64,
     /// Sessions that have come: when they were planned, and how late the client was.
-    sessions: Vec<(u64, u32)>,
+    sessions: Vec<(u64, u64)>,
 }
 
 fn report(facts: &Facts<'_>, accounts: Vec<Account>, sources: usize, memory: f64) -> (Vec<Sample>, LoadReport) {
@@ -154,7 +155,8 @@ fn report(facts: &Facts<'_>, accounts: Vec<Account>, sources: usize, memory: f64
     let part = |number: u32| (u64::from(config.connections) * u64::from(number) / u64::from(config.clients)) as u32;
     let firsts = || (0..config.clients).map(part);
     let waited = accounts.iter().map(|account| account.waited).sum();
-    let came = |&(due, late): &(u64, u32)| Transaction { due, sent: due + u64::from(late), ..Transaction::default() };
+    let opened_count: u64 = accounts.iter().map(|account| account.opened_count).sum();
+    let came = |&(due, late): &(u64, u64)| Transaction { due, sent: due + late, ..Transaction::default() };
     let in_window = |account: &Account| -> Kept {
         let came = account.sessions.iter().map(came).filter(|it| window.contains(&it.due));
         (came.collect(), Tally::new())
@@ -168,7 +170,7 @@ fn report(facts: &Facts<'_>, accounts: Vec<Account>, sources: usize, memory: f64
     let begun = |(transactions, tally): &Kept| {
         let begun = |it: &Transaction| match it.sent {
             0 => *it,
-            _ => Transaction { sent: it.due + u64::from(it.late), ..*it },
+            _ => Transaction { sent: it.due + it.late, ..*it },
         };
         (transactions.iter().map(begun).collect::<Vec<_>>(), Tally { errors: tally.errors, ..Tally::new() })
     };
@@ -183,8 +185,8 @@ fn report(facts: &Facts<'_>, accounts: Vec<Account>, sources: usize, memory: f64
         lag: summary::measured(&begun, config.phases.measure_ns, summary::lag_ns),
         churn: Some(ChurnReport {
             calls_per_connection: config.calls_per_connection.unwrap_or(1),
-            opened: opened.len() as u64,
-            opened_per_s: opened.len() as f64 / window_s,
+            opened: opened_count,
+            opened_per_s: opened_count as f64 / window_s,
             waited,
             sources: sources as u32,
             connect: summary::measured(&opened, config.phases.measure_ns, summary::lag_ns),
@@ -204,7 +206,7 @@ struct Slot<S: Speak> {
     /// t1 and t2 of its transaction, and how late the client was with it.
     due: u64,
     sent: u64,
-    late: u32,
+    late: u64,
     /// Bytes of the request that the socket took, while it has not taken all.
     written: u32,
     /// Requests that are still to be sent: the one that is outstanding, and those after it.
@@ -213,6 +215,8 @@ struct Slot<S: Speak> {
     opened: [u64; 3],
     /// Whether it was not established at once.
     is_awaited: bool,
+    /// When it is to go on that waits for a time; 0 if it does not. Other timers are of a connection that has failed since.
+    timer: u64,
 }
 
 impl<S: Speak> Slot<S> {
@@ -222,6 +226,13 @@ impl<S: Speak> Slot<S> {
         self.io = None;
         self.opened = [0; 3];
         self.is_awaited = false;
+        self.timer = 0;
+    }
+
+    /// Whether its connection is being made: also while it is tried again and again.
+    #[inline]
+    fn is_opening(&self) -> bool {
+        self.state == State::Opening || (self.state == State::Closed && self.opened[0] != 0)
     }
 }
 
@@ -261,7 +272,7 @@ struct Churner<'a, S: Speak> {
     /// When slots are to go on that wait for a time, and not for a response.
     timers: BinaryHeap<Reverse<(u64, u32)>>,
     /// When each session is planned, and then when the client got round to it; none in a closed loop.
-    sessions: Vec<(u64, u32)>,
+    sessions: Vec<(u64, u64)>,
     /// How many of them have come, and how many of those have a connection or had one.
     arrived: usize,
     begun: usize,
@@ -279,6 +290,7 @@ struct Churner<'a, S: Speak> {
     look_ticks: u64,
     look_at: u64,
     opened: Vec<Transaction>,
+    opened_count: u64,
     ledger: Ledger<'a>,
 }
 
@@ -295,7 +307,7 @@ impl<'a, S: Speak> Churner<'a, S> {
         let failed = |error: Errno| LoadError::System { what: "waiting for responses", error: error.into() };
         let waiter = Waiter::new().map_err(failed)?;
         let calls = config.calls_per_connection.unwrap_or(1).max(1);
-        let sessions: Vec<(u64, u32)> = match config.schedule {
+        let sessions: Vec<(u64, u64)> = match config.schedule {
             Schedule::Closed => Vec::new(),
             _ => {
                 let rate_per_s = config.rate_per_s.map(|rate_per_s| rate_per_s / f64::from(calls));
@@ -309,9 +321,14 @@ impl<'a, S: Speak> Churner<'a, S> {
             _ => sessions.len() as u64 * u64::from(calls),
         };
         let opened_max = match config.schedule {
-            Schedule::Closed => config.phases.measure_ns / 1_000_000 * OPENED_PER_S_MAX / 1_000,
+            Schedule::Closed => samples_max(config),
             _ => sessions.len() as u64,
         };
+        let mut opened = Vec::new();
+        opened.try_reserve_exact(opened_max as usize).map_err(|_| LoadError::Memory {
+            requests: opened_max * u64::from(config.clients),
+            bytes: size_of::<Transaction>(),
+        })?;
         let mut random = Xoshiro256PlusPlus::seed_from_u64(config.seed);
         (0..number).for_each(|_| random.jump());
         let slot = |_| Slot {
@@ -326,6 +343,7 @@ impl<'a, S: Speak> Churner<'a, S> {
             calls: 0,
             opened: [0; 3],
             is_awaited: false,
+            timer: 0,
         };
         Ok(Self {
             slots: connections.clone().map(slot).collect(),
@@ -352,7 +370,8 @@ impl<'a, S: Speak> Churner<'a, S> {
             failed_ticks: clock.ticks(FAILED_NS),
             look_ticks: clock.ticks(LOOK_NS),
             look_at: 0,
-            opened: Vec::with_capacity(opened_max as usize),
+            opened,
+            opened_count: 0,
             ledger: Ledger::new(clock, config, samples, progress)?,
         })
     }
@@ -381,10 +400,12 @@ impl<'a, S: Speak> Churner<'a, S> {
         let mut events = Events::with_capacity(EVENTS_MAX);
         loop {
             let now = self.clock.now();
-            self.ledger.look(now);
+            self.ledger.look(now, self.waiting());
             self.go_on(now);
             let has_sessions = self.begun < self.sessions.len() || self.free.len() < self.slots.len();
-            let is_done = self.ledger.is_over(now) && !(self.is_open() && has_sessions);
+            let is_done = self.ledger.is_over(now)
+                && !(self.is_open() && has_sessions)
+                && !self.slots.iter().any(Slot::is_opening);
             if is_done || now >= self.ledger.times().drained || stop.load(Relaxed) {
                 break;
             }
@@ -398,7 +419,18 @@ impl<'a, S: Speak> Churner<'a, S> {
         }
         self.end_all();
         self.sessions.truncate(self.arrived);
-        Account { kept: self.ledger.close(), opened: self.opened, waited: self.waited, sessions: self.sessions }
+        Account {
+            kept: self.ledger.close(),
+            opened: self.opened,
+            opened_count: self.opened_count,
+            waited: self.waited,
+            sessions: self.sessions,
+        }
+    }
+
+    /// Requests of sessions that have come and have no connection yet.
+    fn waiting(&self) -> u64 {
+        (self.arrived - self.begun) as u64 * u64::from(self.calls)
     }
 
     /// Waits until something came, at most until a slot is to go on or a session begins.
@@ -438,6 +470,10 @@ impl<'a, S: Speak> Churner<'a, S> {
         {
             self.timers.pop();
             let at = at as usize;
+            if self.slots[at].timer != due {
+                continue;
+            }
+            self.slots[at].timer = 0;
             match self.slots[at].state {
                 State::Closed => self.open(at),
                 State::Thinking => self.send(at, due),
@@ -460,7 +496,8 @@ impl<'a, S: Speak> Churner<'a, S> {
         while let Some((planned, late)) = self.sessions.get_mut(self.arrived)
             && *planned <= now
         {
-            *late = u32::try_from(now - *planned).unwrap_or(u32::MAX);
+            // Of several that are due at once, those before took their time.
+            *late = self.clock.now().saturating_sub(*planned);
             self.arrived += 1;
             self.waited += u64::from(self.free.is_empty());
             self.begin_sessions();
@@ -482,11 +519,18 @@ impl<'a, S: Speak> Churner<'a, S> {
         }
     }
 
+    /// A slot is to go on then.
+    #[inline]
+    fn wake_at(&mut self, at: usize, due: u64) {
+        self.slots[at].timer = due;
+        self.timers.push(Reverse((due, at as u32)));
+    }
+
     /// A slot's next connection is due then, in a closed loop.
     fn open_at(&mut self, at: usize, due: u64) {
         let slot = &mut self.slots[at];
         (slot.due, slot.calls, slot.state) = (due, self.calls, State::Closed);
-        self.timers.push(Reverse((due, at as u32)));
+        self.wake_at(at, due);
     }
 
     /// Begins a slot's connection.
@@ -500,22 +544,20 @@ impl<'a, S: Speak> Churner<'a, S> {
         slot.reader = S::Reader::default();
         let begun = self.clock.now();
         if self.pacing.is_none() {
-            slot.late = u32::try_from(begun.saturating_sub(slot.due)).unwrap_or(u32::MAX);
+            slot.late = begun.saturating_sub(slot.due);
         }
         if slot.opened[0] == 0 {
             slot.opened = [begun, 0, 0];
         }
-        let number = self.dialed;
-        match self.dialer.begin(number) {
+        match self.dialer.begin(&mut self.dialed) {
             Ok(io) => {
-                self.dialed += 1;
                 slot.io = Some(io);
                 slot.state = State::Opening;
                 self.send_first(at);
             }
             // A Unix socket where too many wait to be accepted: no event tells when to try again.
             Err(Errno::AGAIN) if begun - slot.opened[0] < self.timeout_ticks => {
-                self.timers.push(Reverse((begun + self.retry_ticks, at as u32)));
+                self.wake_at(at, begun + self.retry_ticks);
             }
             Err(error) => self.fail(at, Class::of(&error.into())),
         }
@@ -557,9 +599,14 @@ impl<'a, S: Speak> Churner<'a, S> {
         }
         self.number += 1;
         if !is_first {
-            slot.late = u32::try_from(sent.saturating_sub(due)).unwrap_or(u32::MAX);
+            slot.late = sent.saturating_sub(due);
         }
         (slot.asked, slot.due, slot.sent) = (asked, due, sent);
+        // A first one that fails found no connection: it was not sent.
+        if !is_first || written.is_ok() {
+            slot.state = State::Waiting;
+            self.ledger.sent(sent);
+        }
         let written = match written {
             Ok(count) => count,
             Err(Errno::AGAIN | Errno::INTR) => 0,
@@ -576,8 +623,6 @@ impl<'a, S: Speak> Churner<'a, S> {
                 return self.fail(at, Class::of(&error.into()));
             }
         }
-        slot.state = State::Waiting;
-        self.ledger.sent(sent);
         if !is_whole {
             self.write_later(at, written);
         }
@@ -587,7 +632,7 @@ impl<'a, S: Speak> Churner<'a, S> {
     fn write_later(&mut self, at: usize, written: usize) {
         let slot = &mut self.slots[at];
         (slot.state, slot.written) = (State::Writing, written as u32);
-        self.timers.push(Reverse((self.clock.now() + self.retry_ticks, at as u32)));
+        self.wake_at(at, self.clock.now() + self.retry_ticks);
     }
 
     /// Offers the rest of a request to a socket that did not take all of it.
@@ -659,8 +704,11 @@ impl<'a, S: Speak> Churner<'a, S> {
         if *first == 0 {
             *first = now;
             let opened = Transaction { due: *due, sent: *sent, complete: now, connection: at as u32, late: 0 };
-            if self.ledger.times().window.contains(due) && self.opened.len() < self.opened.capacity() {
-                self.opened.push(opened);
+            if self.ledger.times().window.contains(due) {
+                self.opened_count += 1;
+                if self.opened.len() < self.opened.capacity() {
+                    self.opened.push(opened);
+                }
             }
         }
     }
@@ -692,7 +740,7 @@ impl<'a, S: Speak> Churner<'a, S> {
                 return self.send(at, due);
             }
             slot.state = State::Thinking;
-            return self.timers.push(Reverse((due, at as u32)));
+            return self.wake_at(at, due);
         }
         slot.close();
         match (is_open, slot.calls) {
@@ -707,7 +755,7 @@ impl<'a, S: Speak> Churner<'a, S> {
                 if self.think.is_none() {
                     self.open(at);
                 } else {
-                    self.timers.push(Reverse((due, at as u32)));
+                    self.wake_at(at, due);
                 }
             }
         }
@@ -746,6 +794,7 @@ impl<'a, S: Speak> Churner<'a, S> {
     #[cold]
     fn fail(&mut self, at: usize, class: Class) {
         self.lose(at, class);
+        self.abandon(at);
         self.slots[at].close();
         if self.is_open() {
             self.free(at);
@@ -768,6 +817,20 @@ impl<'a, S: Speak> Churner<'a, S> {
         }
     }
 
+    /// The requests of a session that were to follow the one that is lost will not be sent: they were planned all the same.
+    fn abandon(&mut self, at: usize) {
+        let Slot { state, due, calls, .. } = self.slots[at];
+        let lost = u32::from(!matches!(state, State::Thinking | State::Free));
+        if self.is_open() && state != State::Free {
+            self.never_sent(due, calls.saturating_sub(lost));
+        }
+    }
+
+    /// Keeps so many requests that were due then, or would have followed, and were not sent.
+    fn never_sent(&mut self, due: u64, requests: u32) {
+        (0..requests).for_each(|_| self.ledger.keep(Transaction { due, ..Transaction::default() }));
+    }
+
     /// Gives up what takes longer than the timeout.
     #[cold]
     fn give_up(&mut self, now: u64) {
@@ -787,10 +850,20 @@ impl<'a, S: Speak> Churner<'a, S> {
     /// The drain is over.
     fn end_all(&mut self) {
         for at in 0..self.slots.len() {
-            if matches!(self.slots[at].state, State::Waiting | State::Writing | State::Opening) {
+            let slot = &self.slots[at];
+            self.ledger.leave(u64::from(matches!(slot.state, State::Waiting | State::Writing)));
+            if matches!(slot.state, State::Waiting | State::Writing) || slot.is_opening() {
                 self.lose(at, Class::Timeout);
             }
+            self.abandon(at);
             self.slots[at].close();
+        }
+        self.ledger.leave(self.waiting());
+        for number in self.begun..self.sessions.len() {
+            self.never_sent(self.sessions[number].0, self.calls);
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

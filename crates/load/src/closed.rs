@@ -20,7 +20,7 @@ use crate::worker::{self, Worker};
 
 /// Transactions a second that memory is set aside for, over all workers: several times what one machine was seen to do...
 const RATE_PER_S_MAX: u64 = 500_000;
-/// ...but for so many at most, 128 MiB of them. What is beyond is counted, and in the histograms.
+/// ...but for so many at most, 160 MiB of them. What is beyond is counted, and in the histograms.
 const SAMPLES_MAX: u64 = 4 << 20;
 
 /// How many transactions of the window one worker keeps.
@@ -153,7 +153,7 @@ pub fn report(
         outstanding: Outstanding {
             at_start: sum(&|tally| tally.outstanding[0]),
             at_end: sum(&|tally| tally.outstanding[1]),
-            after_drain: errors.timeout,
+            after_drain: sum(&|tally| tally.after_drain),
         },
         errors,
     };
@@ -171,8 +171,8 @@ pub fn report(
     report.sent += sum(&|tally| tally.beyond[0].count());
     report.completed += sum(&|tally| tally.beyond[1].count());
     LoadReport {
+        completed_by_part: Some(completed_by_part),
         closed: Some(ClosedReport {
-            completed_by_part,
             unsampled,
             busy_share: busy / cpus as f64,
             cpus: cpus as u32,
@@ -234,6 +234,6 @@ mod tests {
         assert_eq!((report.lag.distribution.count, report.service.distribution.max_ns / 100), (3, 50), "to 0.1 %");
         assert_eq!((report.response.distribution.count, report.rate_achieved_per_s), (1, 3.0 / 5.0));
         let closed = report.closed.unwrap();
-        assert_eq!((closed.unsampled, closed.completed_by_part[3], closed.cpus), (2, 3, 1));
+        assert_eq!((closed.unsampled, report.completed_by_part.unwrap()[3], closed.cpus), (2, 3, 1));
     }
 }

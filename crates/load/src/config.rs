@@ -1,6 +1,7 @@
 //! What the load generator is asked to do, as plain data with every default made explicit.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -23,6 +24,10 @@ pub struct LoadConfig {
     pub connections: u32,
     /// Connections that others hold open to the same place meanwhile ([`crate::idle`]): they take ports too.
     pub idle: u32,
+    /// Addresses that connections come from in turn, where others have seen how many it takes; without them, as many as
+    /// [`crate::ports`] finds that these connections need.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<IpAddr>,
     /// Requests on each connection, after which it ends and another follows; `None` where connections stay. `connections` is
     /// then how many are open at once: in a closed loop always, in an open loop at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -75,6 +80,7 @@ impl LoadConfig {
             ports: None,
             connections: 400,
             idle: 0,
+            sources: Vec::new(),
             calls_per_connection: None,
             active: 1.0,
             choice: Choice::Uniform,

@@ -48,10 +48,17 @@ pub fn connect<S: Speak>(
         let target = (verified as u32 + WINDOW).min(total) as usize;
         while streams.len() < target {
             let request = speaker.request(speaker.greeting(streams.len() as u64), &mut scratch);
-            let source = source_of(sources, streams.len() as u64);
-            let stream =
-                open(config, source, timeout, request).map_err(|error| failed(config, streams.len(), error))?;
-            streams.push(stream);
+            let number = streams.len() as u64;
+            let open = |number| open(config, source_of(sources, number), timeout, request);
+            // An address may have no port left, while the others have.
+            let mut opened = open(number);
+            for other in 1..sources.len() as u64 {
+                match &opened {
+                    Err(error) if Class::of(error) == Class::NoAddresses => opened = open(number + other),
+                    _ => break,
+                }
+            }
+            streams.push(opened.map_err(|error| failed(config, streams.len(), error))?);
         }
         for (number, stream) in streams.iter().enumerate().skip(verified) {
             let asked = speaker.greeting(number as u64);
@@ -178,9 +185,22 @@ impl<'a> Dialer<'a> {
         Ok(Self { target, sources })
     }
 
-    /// Begins the connection of that number, on a socket that does not block. It is closed as usual, and not reset as those
-    /// are that stay for the whole trial: ending connections is part of what is measured.
-    pub fn begin(&self, number: u64) -> Result<OwnedFd, Errno> {
+    /// Begins the connection of that number, which is counted on, on a socket that does not block; from the next address if
+    /// one has no port left. It is closed as usual, and not reset as those are that stay for the whole trial: ending
+    /// connections is part of what is measured.
+    pub fn begin(&self, number: &mut u64) -> Result<OwnedFd, Errno> {
+        for _ in 1..self.sources.len() {
+            *number += 1;
+            match self.begin_one(*number - 1) {
+                Err(Errno::ADDRNOTAVAIL) => {}
+                begun => return begun,
+            }
+        }
+        *number += 1;
+        self.begin_one(*number - 1)
+    }
+
+    fn begin_one(&self, number: u64) -> Result<OwnedFd, Errno> {
         let begun = |connected: Result<(), Errno>| match connected {
             Ok(()) | Err(Errno::INPROGRESS) => Ok(()),
             Err(error) => Err(error),

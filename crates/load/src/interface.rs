@@ -6,7 +6,7 @@ mod linux;
 use serde::{Deserialize, Serialize};
 
 #[cfg(target_os = "linux")]
-pub use linux::{addresses, hardware, towards};
+pub use linux::{addresses_towards, hardware, towards};
 
 /// Whether an interface takes timestamps of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

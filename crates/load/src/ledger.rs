@@ -26,7 +26,7 @@ pub struct Transaction {
     pub connection: u32,
     /// How long after t1 the client got round to it, in ticks: to its connecting, if that is what it had to begin with. Only
     /// where connections come and go.
-    pub late: u32,
+    pub late: u64,
 }
 
 /// What was kept besides single transactions.
@@ -38,6 +38,8 @@ pub struct Tally {
     pub sent: u64,
     /// Outstanding when the window began, and when it ended.
     pub outstanding: [u64; 2],
+    /// Still so when the drain was over.
+    pub after_drain: u64,
     /// Responses that were whole, and not what they should be.
     pub errors: Errors,
     /// Transactions that there was no memory for.
@@ -69,6 +71,7 @@ impl Tally {
             completed_by_part: [0; PARTS],
             sent: 0,
             outstanding: [0; 2],
+            after_drain: 0,
             errors: Errors::default(),
             unsampled: 0,
             beyond: [Histogram::new(), Histogram::new(), Histogram::new()],
@@ -160,13 +163,14 @@ impl<'a> Ledger<'a> {
         [self.times.window.start, self.times.window.end]
     }
 
-    /// Notes what there is to note at the window's edges, if one is reached. To be called in each turn.
+    /// Notes what there is to note at the window's edges, if one is reached: `waiting` requests are due and have no connection
+    /// yet. To be called in each turn.
     #[inline]
-    pub fn look(&mut self, now: u64) {
+    pub fn look(&mut self, now: u64, waiting: u64) {
         if let Some(&edge) = self.edges().get(self.edges)
             && now >= edge
         {
-            self.tally.outstanding[self.edges] = self.outstanding;
+            self.tally.outstanding[self.edges] = self.outstanding + waiting;
             self.tally.used[self.edges] = Used::now(&self.clock);
             self.edges += 1;
         }
@@ -213,6 +217,11 @@ impl<'a> Ledger<'a> {
         self.progress.add_lost(1);
         self.tally.errors.count(class, 1);
         self.keep(transaction);
+    }
+
+    /// The drain is over, and so many requests are not answered.
+    pub fn leave(&mut self, requests: u64) {
+        self.tally.after_drain += requests;
     }
 
     /// What went wrong.
@@ -269,12 +278,18 @@ mod tests {
             }
         }
         ledger.keep(Transaction { due: 2_000, complete: 2_001, ..Transaction::default() });
-        ledger.look(1_500);
+        ledger.look(1_500, 0);
         assert!(!ledger.is_over(1_500) && ledger.next_edge() == 2_000);
-        ledger.look(2_500);
+        ledger.look(2_500, 7);
+        ledger.leave(3);
         assert!(ledger.is_over(2_500) && ledger.next_edge() == 3_000);
         let (transactions, tally) = ledger.close();
         assert_eq!((transactions.len(), tally.unsampled), (10, 5), "none that was due after the window");
+        assert_eq!(
+            (tally.outstanding, tally.after_drain),
+            ([0, 7], 3),
+            "those that wait to be sent are outstanding too"
+        );
         assert_eq!((tally.sent, tally.errors.timeout, tally.completed_by_part.iter().sum::<u64>()), (15, 1, 14));
         let [lag, service, response] = &tally.beyond;
         assert_eq!((lag.count(), service.count(), response.count()), (5, 4, 4));

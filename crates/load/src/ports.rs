@@ -5,7 +5,7 @@
 //! place (`net.ipv4.tcp_tw_reuse`), which it does a second after: where 1 000 ports were to be had, 1 000 connections were made
 //! within 0.2 s and 1 000 more in each second then, from any address of loopback; with reuse switched off, no more.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::config::{LoadConfig, Schedule, Transport};
 
@@ -31,11 +31,15 @@ struct Host {
     sources: Vec<IpAddr>,
 }
 
-/// The addresses that a load's connections are to come from in turn; none if it may be left to the system.
+/// The addresses that a load's connections are to come from in turn; none if it may be left to the system. Who holds idle
+/// connections for a load is told the load's (`LoadConfig::sources`).
 ///
 /// # Errors
 /// When all that there are do not have ports enough: cause, numbers and remedy.
 pub fn sources(config: &LoadConfig) -> Result<Vec<IpAddr>, String> {
+    if !config.sources.is_empty() {
+        return Ok(config.sources.clone());
+    }
     let (start, end) = port_range();
     sources_with(config, end.saturating_sub(start) + 1)
 }
@@ -53,7 +57,7 @@ pub fn sources_with(config: &LoadConfig, ports: u32) -> Result<Vec<IpAddr>, Stri
     // Most loads need no look at the addresses.
     match needed(config, time_wait_s) <= f64::from(ports) * USED_SHARE_MAX {
         true => Ok(Vec::new()),
-        false => divide(config, &host(addresses(target.ip()))),
+        false => divide(config, &host(addresses(target))),
     }
 }
 
@@ -133,9 +137,9 @@ fn port_range() -> (u32, u32) {
     read().unwrap_or(PORTS)
 }
 
-/// The addresses from which there is a way to `target`.
-fn addresses(target: IpAddr) -> Vec<IpAddr> {
-    match target {
+/// The addresses from which there is a way to `target`, best first.
+fn addresses(target: SocketAddr) -> Vec<IpAddr> {
+    match target.ip() {
         // All of 127.0.0.0/8 is this host.
         IpAddr::V4(target) if target.is_loopback() && cfg!(target_os = "linux") => {
             (1..=250).map(|last| Ipv4Addr::new(127, 0, 0, last).into()).collect()
@@ -144,22 +148,13 @@ fn addresses(target: IpAddr) -> Vec<IpAddr> {
     }
 }
 
-/// Those that the interfaces have, of the target's family and reach.
 #[cfg(target_os = "linux")]
-fn of_interfaces(target: IpAddr) -> Vec<IpAddr> {
-    let all = crate::interface::addresses().unwrap_or_default();
-    let is_near = |address: &IpAddr| match address {
-        IpAddr::V4(address) => address.is_link_local(),
-        IpAddr::V6(address) => address.is_unicast_link_local(),
-    };
-    let fits = |address: &IpAddr| {
-        address.is_ipv4() == target.is_ipv4() && address.is_loopback() == target.is_loopback() && !is_near(address)
-    };
-    all.into_iter().filter(fits).collect()
+fn of_interfaces(target: SocketAddr) -> Vec<IpAddr> {
+    crate::interface::addresses_towards(target).unwrap_or_default()
 }
 
 #[cfg(not(target_os = "linux"))]
-fn of_interfaces(_target: IpAddr) -> Vec<IpAddr> {
+fn of_interfaces(_target: SocketAddr) -> Vec<IpAddr> {
     Vec::new()
 }
 
@@ -225,7 +220,7 @@ mod tests {
 
     #[test]
     fn loopback_has_addresses_enough() {
-        let all = addresses(Ipv4Addr::LOCALHOST.into());
+        let all = addresses((Ipv4Addr::LOCALHOST, 9).into());
         assert!(all.iter().all(IpAddr::is_loopback) && !all.is_empty(), "{all:?}");
         let (start, end) = port_range();
         assert!(start > 0 && end >= start);

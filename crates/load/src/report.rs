@@ -76,8 +76,8 @@ pub struct LoadReport {
     pub completed: u64,
     /// Responses completed inside the window, a second.
     pub rate_achieved_per_s: f64,
-    /// How many of them in each of [`PARTS`] equal parts of the window; `None` in a closed loop, which has its own, and in runs
-    /// stored before this was counted.
+    /// How many of them in each of [`PARTS`] equal parts of the window; `None` in runs stored before
+    /// this was counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completed_by_part: Option<[u64; PARTS]>,
     /// Requests sent inside the window, a second.
@@ -133,8 +133,6 @@ pub struct Measured {
 /// What only a closed loop has.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClosedReport {
-    /// Transactions completed in each of the parts of the window.
-    pub completed_by_part: [u64; PARTS],
     /// Transactions of the window that are in the counts and the histograms, and for which no memory was left to be kept as
     /// samples. They are the last ones.
     pub unsampled: u64,
@@ -244,7 +242,8 @@ pub struct KernelReport {
     pub wall_clock_stepped: bool,
 }
 
-/// Requests in flight over the window.
+/// Requests in flight over the window. Where connections come and go in an open loop, those of sessions that wait for a
+/// connection are among them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outstanding {
     /// When the window began.

@@ -269,7 +269,7 @@ impl<'a> Worker<'a> {
         let mut events = Events::with_capacity(EVENTS_MAX);
         loop {
             let now = self.clock.now();
-            self.ledger.look(now);
+            self.ledger.look(now, 0);
             if now >= ends && !is_ending {
                 is_ending = true;
                 (0..self.links.len()).for_each(|at| self.say_the_end(at));

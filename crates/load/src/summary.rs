@@ -141,7 +141,7 @@ pub fn measured(samples: &[Sample], window_ns: u64, difference: impl Fn(&Sample)
 }
 
 /// How many of these times, in ticks, fall into each part of the window.
-fn by_part(window: &Range<u64>, ticks: impl Iterator<Item = u64>) -> [u64; PARTS] {
+pub fn by_part(window: &Range<u64>, ticks: impl Iterator<Item = u64>) -> [u64; PARTS] {
     let mut parts = [0; PARTS];
     let length = u128::from(window.end - window.start);
     for tick in ticks.filter(|tick| window.contains(tick)) {

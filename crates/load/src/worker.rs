@@ -143,7 +143,7 @@ impl<'a, S: Speak> Worker<'a, S> {
         let mut events = Events::with_capacity(EVENTS_MAX);
         loop {
             let now = self.clock.now();
-            self.ledger.look(now);
+            self.ledger.look(now, 0);
             self.go_on(now);
             if self.ledger.is_over(now) || self.alive == 0 || stop.load(Relaxed) {
                 break;
@@ -355,7 +355,9 @@ impl<'a, S: Speak> Worker<'a, S> {
     /// The drain is over.
     fn end_all(&mut self) {
         for at in 0..self.links.len() {
-            if self.connections[at].state != State::Dead {
+            let state = self.connections[at].state;
+            self.ledger.leave(u64::from(matches!(state, State::Waiting | State::Writing)));
+            if state != State::Dead {
                 self.lose(at);
             }
         }

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+#[cfg(target_os = "linux")]
+use std::os::unix::net::UnixListener;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -135,7 +137,9 @@ fn a_closed_loop_replaces_connections_after_so_many_requests() {
         assert!(whole >= 10 && accepted - whole <= 6, "{by_calls:?}");
         assert!(by_calls.keys().all(|&had| had <= calls), "{by_calls:?}");
         let churn = report.churn.unwrap();
-        assert_eq!((churn.calls_per_connection, churn.waited, churn.sources.min(2)), (calls, 0, churn.sources.min(2)));
+        let sources = seen.sources.lock().unwrap().len() as u32;
+        assert_eq!((churn.calls_per_connection, churn.waited), (calls, 0));
+        assert!(0 < sources && sources <= churn.sources, "{sources} of {}", churn.sources);
         assert!(churn.opened > 0 && churn.opened <= accepted.into(), "{} of {accepted}", churn.opened);
         assert_eq!(churn.opened_per_s, churn.opened as f64 / 0.2);
         let (connect, first_byte) = (churn.connect.distribution, churn.first_byte.distribution);
@@ -196,6 +200,44 @@ fn sessions_beyond_the_connections_wait_for_their_turn() {
     assert!(service.p50_ns < report.response.distribution.p50_ns / 2, "the wait is not the server's time");
     let lag = report.lag.distribution;
     assert!(lag.p50_ns < report.response.distribution.p50_ns / 2, "nor the client's lateness: {lag:?}");
+}
+
+#[test]
+fn sessions_that_are_never_begun_were_planned_all_the_same() {
+    // One connection, each of whose requests takes 50 ms: of 60 sessions some 20 can have begun by the end of the drain.
+    let (target, _) = server(|stream, number| {
+        thread::sleep(Duration::from_millis(50));
+        honest(stream, number)
+    });
+    for clients in [1, 2] {
+        let phases = Phases { drain_ns: 200_000_000, ..open(target, 3).phases };
+        let config = LoadConfig { connections: clients, clients, phases, ..open(target, 3) };
+        let report = run(&config).report;
+        // Of a session that is under way when the window ends, what follows is due after it.
+        let rest = u64::from(2 * clients);
+        assert!((180 - rest..=180).contains(&report.planned), "{}", report.planned);
+        assert!(report.sent <= 10 * u64::from(clients) + 5 && report.completed <= report.sent, "{report:?}");
+        // All but a few of the 180 wait when the window ends, and still do after the drain.
+        assert!((100..=180).contains(&report.outstanding.at_end), "{:?}", report.outstanding);
+        assert!((150..=180).contains(&report.outstanding.after_drain), "{:?}", report.outstanding);
+        assert_eq!(report.outstanding.at_start, 0);
+        assert_eq!(report.lag.distribution.count, report.sent, "what was not sent has no lag");
+    }
+}
+
+#[test]
+fn a_session_that_fails_leaves_requests_that_were_planned() {
+    // Every connection but the first ends with its second request.
+    let first = AtomicU32::new(0);
+    let (target, _) = server(move |stream, number| match first.fetch_add(1, SeqCst) {
+        0 => honest(stream, number),
+        _ if number == 1 => stream.read_exact(&mut [0; REQUEST]).ok().filter(|()| false),
+        _ => honest(stream, number),
+    });
+    let report = run(&open(target, 6)).report;
+    assert!(report.errors.short > 0 && report.errors.short == report.errors.total(), "{:?}", report.errors);
+    assert_eq!(report.planned, 180);
+    assert_eq!((report.completed, report.sent), (30, 60), "of each session one was answered, and one not");
 }
 
 #[test]
@@ -271,6 +313,103 @@ fn connections_think() {
     // Five connections, each 10 ms from one request to the next.
     assert!(report.rate_achieved_per_s <= 525.0, "{}", report.rate_achieved_per_s);
     seen.all_ended();
+}
+
+#[test]
+fn a_connection_that_the_server_ends_while_it_thinks_is_replaced_after_its_pause() {
+    let (target, _) = server(|stream, number| {
+        stream.set_read_timeout(Some(Duration::from_millis(40))).unwrap();
+        honest(stream, number)
+    });
+    let think = Think { mean_ns: 50_000_000, exponential: false };
+    let config = LoadConfig { connections: 10, think, ..closed(target, 1_000) };
+    let config = LoadConfig { phases: Phases { measure_ns: 500_000_000, ..config.phases }, ..config };
+    let Outcome { report, samples, .. } = run(&config);
+    assert!(report.errors.reset >= 10 && report.errors.reset == report.errors.total(), "{:?}", report.errors);
+    for connection in 0..10 {
+        let of: Vec<_> =
+            samples.iter().filter(|it| it.connection == connection && it.sent_ns != Sample::NEVER).collect();
+        assert!(of.iter().all(|it| it.planned_ns <= it.sent_ns), "{of:?}");
+        // The server's 40 ms, which its kernel counts in steps of up to 10, and the pause of 10.
+        assert!(of.windows(2).all(|pair| pair[1].sent_ns - pair[0].sent_ns >= 38_000_000), "{of:?}");
+    }
+}
+
+/// A server that serves one connection, and while its queue is full has no more for so long; then it serves every other.
+#[cfg(target_os = "linux")]
+macro_rules! busy_for_a_while {
+    ($listener:expr, $fill:expr) => {{
+        let listener = $listener;
+        // Room for one that waits.
+        rustix::net::listen(&listener, 0).unwrap();
+        thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.read_exact(&mut [0; REQUEST]).unwrap();
+            let waiting = std::iter::from_fn($fill).collect::<Vec<_>>();
+            assert!(!waiting.is_empty());
+            stream.write_all(&[0; RESPONSE]).unwrap();
+            thread::sleep(Duration::from_millis(600));
+            drop(waiting);
+            for mut stream in listener.incoming().flatten() {
+                thread::spawn(move || {
+                    while stream.read_exact(&mut [0; REQUEST]).is_ok() && stream.write_all(&[0; RESPONSE]).is_ok() {}
+                });
+            }
+        });
+    }};
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn connections_that_are_being_made_when_the_window_ends_are_waited_for() {
+    let verify = |target: wire::Address| {
+        let base = closed(([127, 0, 0, 1], 1).into(), 1);
+        let phases = Phases { ramp_ns: 0, ..base.phases };
+        let Outcome { report, samples, .. } = run(&LoadConfig { target, phases, ..base });
+        assert_eq!((report.errors.total(), report.completed), (0, 5), "{:?}", report.errors);
+        assert!(samples.iter().all(|it| it.complete_ns > 200_000_000), "none came in the window: {samples:?}");
+    };
+    // SYNs that find no room come again after a second.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    busy_for_a_while!(listener, move || TcpStream::connect_timeout(&address, Duration::from_millis(50)).ok());
+    verify(address.into());
+    // A Unix socket without room says so at once, and is tried again and again.
+    let path = std::env::temp_dir().join(format!("muxbench-churn-{}", std::process::id()));
+    let listener = UnixListener::bind(&path).unwrap();
+    let target = path.clone();
+    busy_for_a_while!(listener, move || {
+        let socket = rustix::net::socket_with(
+            rustix::net::AddressFamily::UNIX,
+            rustix::net::SocketType::STREAM,
+            rustix::net::SocketFlags::NONBLOCK,
+            None,
+        )
+        .unwrap();
+        rustix::net::connect(&socket, &rustix::net::SocketAddrUnix::new(&target).unwrap()).ok().map(|()| socket)
+    });
+    verify(wire::Address::Unix(path.clone()));
+    std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn an_address_without_a_port_leaves_the_others() {
+    // Of one that this host has not there is none to be had (RFC 5737).
+    let sources =
+        vec![Ipv4Addr::new(192, 0, 2, 1).into(), Ipv4Addr::LOCALHOST.into(), Ipv4Addr::new(192, 0, 2, 2).into()];
+    for config in [closed as fn(SocketAddr, u32) -> LoadConfig, open] {
+        let (target, seen) = server(honest);
+        let report = run(&LoadConfig { sources: sources.clone(), ..config(target, 2) }).report;
+        assert_eq!(report.errors.total(), 0, "{:?}", report.errors);
+        assert!(report.completed >= 50, "{}", report.completed);
+        seen.all_ended();
+        let staying = LoadConfig { calls_per_connection: None, sources: sources.clone(), ..config(target, 1) };
+        assert_eq!(run(&staying).report.errors.total(), 0);
+        // Without the one that has them, it is said.
+        let none = LoadConfig { sources: sources[..1].to_vec(), ..staying };
+        let error = load::run(&none, &mut |_| ()).unwrap_err();
+        assert!(matches!(&error, LoadError::Connect { class: "no-addresses", .. }), "{error}");
+    }
 }
 
 #[cfg(target_os = "linux")]

@@ -101,6 +101,8 @@ fn everything_is_answered_and_nothing_left() {
         assert_eq!((datagrams.ports, datagrams.lost, datagrams.duplicates, datagrams.reordered), (PORTS, 0, 0, 0));
         assert_eq!(report.outstanding.after_drain, 0);
         assert_eq!(report.response.distribution.count, 200);
+        let by_part: u64 = report.completed_by_part.unwrap().iter().sum();
+        assert_eq!((by_part as f64 / 0.5, by_part > 0), (report.rate_achieved_per_s, true), "those within the window");
         assert!(samples.iter().all(|it| it.planned_ns <= it.sent_ns && it.sent_ns < it.complete_ns));
         // Each port has some, for the seed is such.
         assert!((0..PORTS).all(|port| samples.iter().any(|it| it.connection == port)));
@@ -237,9 +239,15 @@ fn ports_that_do_not_answer_are_named_before_anything_starts() {
     let error = error.to_string();
     assert!(error.contains("timeout") && error.contains(&silent.targets[0].to_string()), "{error}");
     if cfg!(target_os = "linux") {
-        let gone = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let error = load::run(&config(Ports::list(&[gone.port()])), &mut |_| ()).unwrap_err().to_string();
-        assert!(error.contains("unreachable") && error.contains(&gone.to_string()), "{error}");
+        // Of two, the second's send has the error of the first.
+        for count in [1, 2, 3] {
+            let gone: Vec<_> = (0..count).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
+            let ports: Vec<u16> = gone.iter().map(|socket| socket.local_addr().unwrap().port()).collect();
+            drop(gone);
+            let error = load::run(&config(Ports::list(&ports)), &mut |_| ()).unwrap_err().to_string();
+            let named = ports.iter().any(|port| error.contains(&format!("127.0.0.1:{port}")));
+            assert!(error.contains("unreachable") && named, "{error}");
+        }
     }
 }
 

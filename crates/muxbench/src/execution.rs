@@ -14,6 +14,7 @@ use lab::plan::{Plan, plan};
 use lab::record::{Run, RunHeader, Trial, TrialRecord, VerdictKind};
 use lab::runner::{self, Ended};
 use lab::store::{self, Store};
+use lab::units::Time;
 
 use crate::output;
 use crate::progress::Progress;
@@ -106,14 +107,28 @@ pub fn complete(experiment: &Experiment, folder: &Path, quiet: bool) -> anyhow::
     }
     let (store, run) = Store::resume(folder)?;
     let (plan, _) = plan_here(experiment)?;
-    if plan.trials != run.header.trials {
+    // Why some cannot be run may differ: it has numbers of this moment in it.
+    let alike = |(a, b): (&Trial, &Trial)| {
+        Trial { impossible: Vec::new(), ..a.clone() } == Trial { impossible: Vec::new(), ..b.clone() }
+    };
+    if plan.trials.len() != run.header.trials.len() || !plan.trials.iter().zip(&run.header.trials).all(alike) {
         bail!(
             "{}: what was begun there is not what would be run now, by this version on this machine; name another folder \
              with --output",
             folder.display()
         );
     }
+    tell_differences(&run.header);
     execute(folder, store, &run.header, &run.records, quiet)
+}
+
+/// Says in what this host is not as it was when a run began.
+fn tell_differences(header: &RunHeader) {
+    for (fact, before, now) in differences(&header.host, &Host::this().facts) {
+        anstream::eprintln!(
+            "muxbench: this host differs from that of the run's beginning: {fact}: {before}, now {now}"
+        );
+    }
 }
 
 /// Plans an experiment and makes its store.
@@ -160,6 +175,23 @@ pub fn resume(args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
     resume_in(&folder_to_resume(args)?, args)
 }
 
+/// Gives a stopped search so much time in all, which changes none of its earlier probes, and finishes it.
+///
+/// # Errors
+/// As [`resume`]; and when the run is no search.
+pub fn resume_search(args: &ExecutionArgs, time_max: Time) -> anyhow::Result<ExitCode> {
+    let folder = folder_to_resume(args)?;
+    let (store, mut run) = Store::resume(&folder)?;
+    let Course::Capacity(question) = &mut run.header.course else {
+        bail!("{}: that run is no search, which --time-max is of; leave it out", folder.display())
+    };
+    if question.time_max_ns != time_max.0 {
+        question.time_max_ns = time_max.0;
+        store.replace_header(&run.header)?;
+    }
+    go_on(&folder, store, &run, args)
+}
+
 /// The folder of the run that is to be finished.
 ///
 /// # Errors
@@ -177,6 +209,10 @@ pub fn folder_to_resume(args: &ExecutionArgs) -> anyhow::Result<PathBuf> {
 /// When there is none, or another process is at it.
 pub fn resume_in(folder: &Path, args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
     let (store, run) = Store::resume(folder)?;
+    go_on(folder, store, &run, args)
+}
+
+fn go_on(folder: &Path, store: Store, run: &Run, args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
     if args.explain && matches!(run.header.course, Course::Capacity(_)) {
         bail!("--explain is of trials at one rate, and each probe of this search has its own; leave it out");
     }
@@ -185,11 +221,7 @@ pub fn resume_in(folder: &Path, args: &ExecutionArgs) -> anyhow::Result<ExitCode
         // A trial that fails is not run again.
         server::tracepoints::can_count().map_err(|reason| anyhow!("server.count-syscalls: {reason}"))?;
     }
-    for (fact, before, now) in differences(&run.header.host, &Host::this().facts) {
-        anstream::eprintln!(
-            "muxbench: this host differs from that of the run's beginning: {fact}: {before}, now {now}"
-        );
-    }
+    tell_differences(&run.header);
     let (run, ended) = execute(folder, store, &run.header, &run.records, args.quiet)?;
     show(folder, &run, ended, args)
 }
@@ -260,7 +292,14 @@ fn show(folder: &Path, run: &Run, ended: Ended, args: &ExecutionArgs) -> anyhow:
             output::print(&format!("\n{}", report::explain::render(&report::Summary::of(run), output::width())))?;
         }
         let place = folder.display();
-        output::print(&format!("Results: {place} (as a page with figures: muxbench report {place} --html)\n"))?;
+        let page = match run.header.course {
+            // A page is of trials at given rates.
+            Course::Capacity(_) => String::new(),
+            Course::Whole | Course::Sweep { .. } => {
+                format!(" (as a page with figures: muxbench report {place} --html)")
+            }
+        };
+        output::print(&format!("Results: {place}{page}\n"))?;
         if let Some(paper) = report::paper::of_experiment(&run.header.experiment) {
             let (folder, name) = (folder.display(), paper.name);
             output::print(&format!("Beside the paper: muxbench report {folder} --paper {name}\n"))?;

@@ -11,7 +11,8 @@ use std::process::Output;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Serve, muxbench, peer};
+use common::{Serve, eventually, muxbench, peer};
+use rustix::event::{PollFd, PollFlags};
 use server::Architecture;
 use wire::ServiceSpec;
 
@@ -312,7 +313,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// What a client does that is cut off; it has the connection, and does one thing at each pause.
 type Slow = (&'static str, &'static [u8], fn(&mut TcpStream) -> std::io::Result<()>);
 
-const SLOW: [Slow; 6] = [
+const SLOW: [Slow; 8] = [
     ("silent", b"", |_| Ok(())),
     ("silent after a response", GET, |_| Ok(())),
     ("a head byte by byte", b"GET /bytes/5 HTTP/1.1\r\nA: ", |stream| stream.write_all(b"a")),
@@ -323,14 +324,20 @@ const SLOW: [Slow; 6] = [
         stream.write_all(b"a")
     }),
     ("not reading", b"GET /bytes/100000000 HTTP/1.1\r\nHost: h\r\n\r\n", |_| Ok(())),
+    ("refused, and sends on", b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4194304\r\n\r\n", |stream| {
+        stream.write_all(b"a")
+    }),
+    ("empty lines", GET, |stream| stream.write_all(b"\r\n")),
 ];
 
 /// Whether the server has ended the connection. What it said before is taken, unless the client does not read.
-fn is_cut_off(stream: &TcpStream, reads: bool) -> bool {
-    let mut polled = [rustix::event::PollFd::new(stream, rustix::event::PollFlags::RDHUP)];
+fn is_cut_off(stream: &TcpStream, name: &str) -> bool {
+    // Who is refused is told at once that nothing more is said, and is cut off when it is reset for what it still sends.
+    let end = if name == "refused, and sends on" { PollFlags::empty() } else { PollFlags::RDHUP };
+    let mut polled = [PollFd::new(stream, end)];
     rustix::event::poll(&mut polled, Some(&rustix::event::Timespec::default())).unwrap();
     let is_gone = !polled[0].revents().is_empty();
-    if reads && !is_gone {
+    if name != "not reading" && !is_gone {
         stream.set_nonblocking(true).unwrap();
         let _ = (&mut &*stream).read(&mut [0; 4096]);
         stream.set_nonblocking(false).unwrap();
@@ -359,7 +366,7 @@ fn slow_clients_are_cut_off_and_others_are_not_in_every_architecture() {
         while !slow.is_empty() || started.elapsed() < 2 * LIMIT {
             assert!(started.elapsed() < common::PATIENCE, "{architecture}: {:?} is never cut off", slow[0].0);
             slow.retain_mut(|(name, stream, next)| {
-                let is_gone = next(stream).is_err() || is_cut_off(stream, **name != "not reading");
+                let is_gone = next(stream).is_err() || is_cut_off(stream, name);
                 assert!(!is_gone || started.elapsed() >= LIMIT, "{architecture}: {name}: too early");
                 !is_gone
             });
@@ -376,18 +383,42 @@ fn slow_clients_are_cut_off_and_others_are_not_in_every_architecture() {
 }
 
 #[test]
-fn without_limits_nobody_is_cut_off() {
-    for architecture in ["epoll", "mt", "tokio"] {
+fn a_limit_that_is_off_cuts_nobody_off_while_the_other_does() {
+    let limit = format!("{}ms", LIMIT.as_millis());
+    let check = &|architecture: &str, is_request_off: bool| {
+        let (request, keepalive) = if is_request_off { ("off", &*limit) } else { (&*limit, "off") };
+        let what = format!("{architecture}: --request-timeout {request} --keepalive-timeout {keepalive}");
+        let flags = ["--request-timeout", request, "--keepalive-timeout", keepalive];
+        let serve = Serve::start_http(architecture.parse().unwrap(), &flags);
+        let (mut idle, mut silent) = (serve.connect(), serve.connect());
+        idle.write_all(GET).unwrap();
+        assert_eq!(response(&mut idle, false).0, 200, "{what}");
+        let (stays, goes) = if is_request_off { (&mut silent, &mut idle) } else { (&mut idle, &mut silent) };
+        eventually(&what, || is_cut_off(goes, "silent"));
+        // Both were as long without a word; and once more as long for the one that has no limit.
+        thread::sleep(LIMIT);
+        stays.write_all(GET).unwrap();
+        assert_eq!(response(stays, false).0, 200, "{what}");
+    };
+    thread::scope(|scope| {
+        for architecture in ["epoll", "io_uring", "mt", "mp-prefork:2", "seda:1+1/epoll", "tokio", "smol", "may"] {
+            scope.spawn(move || [true, false].map(|is_request_off| check(architecture, is_request_off)));
+        }
+    });
+}
+
+#[test]
+fn without_limits_who_is_refused_keeps_no_worker() {
+    for architecture in ["mt-pool:1", "mp-prefork:1"] {
         let flags = ["--request-timeout", "off", "--keepalive-timeout", "off"];
         let serve = Serve::start_http(architecture.parse().unwrap(), &flags);
-        let (mut silent, mut idle) = (serve.connect(), serve.connect());
-        idle.write_all(GET).unwrap();
-        assert_eq!(response(&mut idle, false).0, 200);
-        thread::sleep(Duration::from_millis(300));
-        for stream in [&mut silent, &mut idle] {
-            stream.write_all(GET).unwrap();
-            assert_eq!(response(stream, false).0, 200, "{architecture}");
-        }
+        let mut refused = serve.connect();
+        refused.write_all(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4194304\r\n\r\n").unwrap();
+        assert_eq!(response(&mut refused, false).0, 413, "{architecture}");
+        // It stays, says nothing, and nobody looks at it.
+        let mut next = serve.connect();
+        next.write_all(GET).unwrap();
+        assert_eq!(response(&mut next, false).0, 200, "{architecture}");
     }
 }
 

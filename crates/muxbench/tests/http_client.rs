@@ -144,8 +144,11 @@ fn connections_come_and_go() {
     let sessions = report(&[&url, "--rate", "500", "--schedule", "constant", "--calls-per-connection", "4"]);
     assert_eq!(errors(&sessions, "reset"), (0, 0), "{}", sessions["report"]["errors"]);
     let churn = &sessions["report"]["churn"];
-    assert_eq!((churn["opened"].as_u64(), churn["opened_per_s"].as_f64()), (Some(50), Some(125.0)));
-    assert_eq!(churn["connect"]["distribution"]["count"], 50);
+    // On a busy machine some of the window's sessions begin after it.
+    let opened = churn["opened"].as_u64().unwrap();
+    assert!((1..=50).contains(&opened), "{opened}");
+    assert_eq!(churn["opened_per_s"].as_f64(), Some(opened as f64 / 0.4));
+    assert_eq!(churn["connect"]["distribution"]["count"], opened);
     assert!(
         churn["first_byte"]["distribution"]["p50_ns"].as_u64() > churn["connect"]["distribution"]["p50_ns"].as_u64()
     );
@@ -155,7 +158,7 @@ fn connections_come_and_go() {
     assert_eq!(calls, [&[1][..], &[4; 50]].concat());
     let said = load(&[url.as_str(), "--calls-per-connection", "1", "--rate", "500"]).stdout;
     let said = String::from_utf8(said).unwrap();
-    assert!(said.contains("SYN to established") && said.contains("connections of 1 requests each"), "{said}");
+    assert!(said.contains("SYN to established") && said.contains("connections of 1 request each"), "{said}");
 }
 
 #[test]

@@ -2,8 +2,8 @@
 // Arguments: the folder with the packages, the page's file, and one for screenshots (a folder, or nothing).
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
-import { readFileSync } from "node:fs";
-import { join, resolve } from "node:path";
+import { existsSync, readFileSync } from "node:fs";
+import { delimiter, join, resolve } from "node:path";
 
 const [packages, file, pictures] = process.argv.slice(2).map((path) => resolve(path));
 const require = createRequire(join(packages, "package.json"));
@@ -17,7 +17,11 @@ const check = (holds, what) => {
 };
 
 const flags = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
-const browser = await chromium.launch({ executablePath: process.env.CHROMIUM || "/usr/bin/chromium", args: flags });
+// The command that `cargo xtask browser` has seen to be there, unless another is named.
+const commands = process.env.PATH.split(delimiter).map((folder) => join(folder, "chromium"));
+const executablePath = process.env.CHROMIUM || commands.find((command) => existsSync(command));
+if (!executablePath) throw new Error("no `chromium` on PATH; install it, or name a browser in CHROMIUM");
+const browser = await chromium.launch({ executablePath, args: flags });
 
 // A page that is watched for errors, and for whatever it asks of others.
 async function open(view, hash = "") {

@@ -72,9 +72,9 @@ fn a_sweep_stops_past_saturation_and_writes_autobench_s_columns() {
     let csv = std::fs::read_to_string(folder.path().join("steps.csv")).unwrap();
     let heading = csv.lines().next().unwrap();
     let classes = "errors_timeout,errors_refused,errors_reset,errors_no_descriptors,errors_no_addresses,errors_short,\
-                   errors_wrong,errors_miss,errors_rejected,errors_other";
+                   errors_wrong,errors_miss,errors_rejected,errors_closed,errors_unreachable,errors_other";
     let after = "resp_time_p50,resp_time_p99,verdict";
-    assert_eq!(heading, format!("architecture,connections,active,{AUTOBENCH},{after},{classes}"));
+    assert_eq!(heading, format!("architecture,connections,active,idle,{AUTOBENCH},{after},{classes}"));
     let rows: Vec<HashMap<&str, &str>> =
         csv.lines().skip(1).map(|line| heading.split(',').zip(line.split(',')).collect()).collect();
     let of = |column: &str| rows.iter().map(|row| row[column]).collect::<Vec<_>>();
@@ -106,6 +106,28 @@ fn a_sweep_stops_past_saturation_and_writes_autobench_s_columns() {
     assert_eq!(whole["sweep"]["curves"][0]["steps"].as_array().unwrap().len(), 6);
     run(folder.path(), &["sweep", "--resume", "here", "--csv", "again.csv", "--quiet"], &[0, 3]);
     assert_eq!(std::fs::read_to_string(folder.path().join("again.csv")).unwrap(), csv);
+}
+
+#[test]
+fn a_sweep_of_sessions_and_one_of_datagrams_have_every_column_of_autobench() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let traffics: [(&[&str], bool); 2] = [
+        (&["--calls-per-connection", "2", "--connections", "10"], true),
+        (&["--service", "udp", "--ports", "10"], false),
+    ];
+    for (traffic, connects) in traffics {
+        let sweep =
+            ["sweep", "--arch", "epoll", "--rate", "100", "--measure", "400ms", "--ramp", "0", "--hold", "50ms"];
+        let more = ["--drain", "300ms", "--quiet", "--tsv", "steps.tsv"];
+        run(folder.path(), &[&sweep[..], &more, traffic].concat(), &[0, 3]);
+        let tsv = std::fs::read_to_string(folder.path().join("steps.tsv")).unwrap();
+        let step = tsv.lines().nth(1).unwrap().split('\t').map(|cell| cell.parse::<f64>());
+        let step: Vec<f64> = step.collect::<Result<_, _>>().unwrap_or_else(|_| panic!("a cell is empty: {tsv}"));
+        let of = |column: &str| step[AUTOBENCH.split(',').position(|name| name == column).unwrap()];
+        assert_eq!(of("con_rate") > 0.0, connects, "{tsv}");
+        assert!(of("min_rep_rate") <= of("avg_rep_rate") && of("avg_rep_rate") <= of("max_rep_rate"), "{tsv}");
+    }
 }
 
 #[test]
@@ -144,13 +166,15 @@ fn a_capacity_is_found_below_what_computing_allows() {
     let trials = whole["trials"].as_array().unwrap();
     let probes: u64 = row["probes"].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum();
     assert_eq!(probes, trials.len() as u64);
-    // On any machine no probe beyond 500 requests/s meets the limit, nor does the search think so.
+    // At most 500 requests/s are answered, which is 95 % of 526: on any machine no probe beyond meets the limits. What the
+    // search takes for possible above that follows from where it probed, and is bounded only when it is precise.
     if let Some(answer) = row["answer"].get("server") {
-        let high = answer["interval"]["high"].as_f64().unwrap();
+        let [low, high] = ["low", "high"].map(|end| answer["interval"][end].as_f64().unwrap());
         let rate = answer["rate_per_s"].as_f64().unwrap();
-        assert!(0.0 < rate && rate <= high && high < 550.0, "{row}");
+        assert!(0.0 < low && low <= rate && rate <= high && low <= 530.0, "{row}");
+        assert!(row["ended"] != "precise" || (rate < 550.0 && high <= rate * 1.3), "{row}");
     } else if let Some(least) = row["answer"].get("at-least") {
-        assert!(least["rate_per_s"].as_f64().unwrap() <= 500.0, "{row}");
+        assert!(least["rate_per_s"].as_f64().unwrap() <= 530.0, "{row}");
     } else {
         assert_eq!(row["probes"]["met"], 0, "a machine too busy for anything: {row}");
     }
@@ -170,6 +194,32 @@ fn a_highest_rate_that_meets_the_limit_is_told_as_the_least_that_the_server_can(
         "all-met" => assert_eq!(row["answer"]["at-least"]["rate_per_s"], 50.0, "{row}"),
         other => assert_ne!(other, "precise", "{row}"),
     }
+}
+
+#[test]
+fn a_search_whose_time_was_over_is_given_more() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let capacity = ["capacity", "--p50", "1us", "--arch", "epoll", "--from", "100", "--measure", "200ms"];
+    run(folder.path(), &[&capacity[..], &["--time-max", "1ms", "--output", "here"], SMALL].concat(), &[0, 3]);
+    let of = |folder: &Path| lab::store::read(&folder.join("here")).unwrap();
+    assert_eq!(of(folder.path()).records.len(), 1, "no probe is begun after the first");
+    let resume = ["capacity", "--resume", "here", "--quiet"];
+    run(folder.path(), &resume, &[0, 3]);
+    assert_eq!(of(folder.path()).records.len(), 1, "its time is over");
+    let out = text(&run(folder.path(), &[&resume[..], &["--time-max", "1h"]].concat(), &[0, 3]).stdout);
+    // No machine answers in a microsecond.
+    assert!(out.contains("no rate meets it"), "{out}");
+    let lab::course::Course::Capacity(question) = of(folder.path()).header.course else { panic!("{out}") };
+    assert_eq!(question.time_max_ns, 3_600_000_000_000, "it is kept");
+
+    let refused = [&resume[..], &["--precision", "2%"]].concat();
+    let error = text(&run(folder.path(), &refused, &[2]).stderr);
+    assert!(error.contains("--precision cannot be used with --resume"), "{error}");
+    let compare = ["compare", "--arch", "epoll", "--rate", "100", "--measure", "100ms", "--repeats", "1"];
+    run(folder.path(), &[&compare[..], &["--output", "other"], SMALL].concat(), &[0, 3]);
+    let error = text(&run(folder.path(), &["capacity", "--resume", "other", "--time-max", "1h"], &[1]).stderr);
+    assert!(error.contains("other: that run is no search"), "{error}");
 }
 
 #[test]

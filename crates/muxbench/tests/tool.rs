@@ -7,7 +7,7 @@ use std::process::{Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use common::{children_of, eventually, is_alive, muxbench, prepared};
+use common::{Serve, children_of, eventually, is_alive, muxbench, prepared};
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
@@ -624,32 +624,69 @@ fn a_paper_is_reproduced_in_as_many_calls_as_it_takes() {
     assert!(text(&other.stderr).contains("name another folder"), "{}", text(&other.stderr));
 }
 
-#[test]
-fn a_server_killed_mid_trial_costs_the_trial_not_the_run() {
+/// What comes of a run of two trials with idle connections when the first one's process of such a command is killed.
+fn killed_mid_trial(command: &str) -> Vec<lab::record::TrialRecord> {
     let folder = tempfile::tempdir().unwrap();
     let mut child = muxbench()
         .args(["compare", "--arch", "epoll", "--connections", "10", "--rate", "200", "--ramp", "0", "--hold", "200ms"])
-        .args(["--measure", "1s", "--repeats", "2", "--output", "run", "--quiet"])
+        .args(["--measure", "1s", "--repeats", "2", "--idle", "30", "--output", "run", "--quiet"])
         .current_dir(folder.path())
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    let is_server = |pid: &Pid| {
+    let is_it = |pid: &Pid| {
         let arguments = std::fs::read(format!("/proc/{}/cmdline", pid.as_raw_pid())).unwrap_or_default();
-        text(&arguments).contains("serve")
+        text(&arguments).contains(command)
     };
-    let mut server = None;
-    eventually("both processes run", || {
+    let mut victim = None;
+    eventually("the processes run", || {
         let children = children_of(Pid::from_child(&child));
-        server = children.iter().copied().find(is_server);
-        children.len() == 2
+        victim = children.iter().copied().find(is_it);
+        children.len() == 3
     });
     std::thread::sleep(std::time::Duration::from_millis(300));
-    rustix::process::kill_process(server.unwrap(), Signal::KILL).unwrap();
+    rustix::process::kill_process(victim.unwrap(), Signal::KILL).unwrap();
     assert!(matches!(child.wait().unwrap().code(), Some(0 | 3)));
     let records = lab::store::read(&folder.path().join("run")).unwrap().records;
     let failed = |at: usize| records[at].verdict.kind == lab::record::VerdictKind::Failed;
     assert!(records.len() == 2 && failed(0) && !failed(1), "{records:?}");
+    records
+}
+
+#[test]
+fn a_server_killed_mid_trial_costs_the_trial_not_the_run() {
+    killed_mid_trial("serve");
+}
+
+#[test]
+fn idle_connections_that_die_cost_the_trial() {
+    let records = killed_mid_trial("idle");
+    assert!(records[0].verdict.reason.contains("idle connections"), "{}", records[0].verdict.reason);
+    let idle = records[1].idle.as_ref().unwrap();
+    assert_eq!((idle.held, idle.alive, idle.processes), (30, 30, 1), "{idle:?}");
+    let checks = &records[1].verdict.checks;
+    assert!(checks.iter().any(|check| check.name.contains("idle connections") && check.passed), "{checks:?}");
+}
+
+#[test]
+fn idle_connections_to_any_server_are_held_and_verified() {
+    let folder = tempfile::tempdir().unwrap();
+    let epoll = "epoll".parse().unwrap();
+    let hold = |flags: &[&str], url: String, code: i32| {
+        let server = Serve::start_http(epoll, flags);
+        let url = url.replace("ADDRESS", &server.ip().to_string());
+        let arguments = ["idle", &url, "--connections", "7", "--time", "1s", "--json"];
+        let report = json(&run(folder.path(), &arguments, code));
+        server.stop();
+        report
+    };
+    let report = hold(&[], "http://ADDRESS/bytes/10".into(), 0);
+    assert_eq!((&report["held"], &report["alive"]), (&Value::from(7), &Value::from(7)), "{report}");
+    let report = hold(&["--keepalive-timeout", "100ms"], "http://ADDRESS/bytes/10".into(), 3);
+    assert_eq!((&report["held"], &report["alive"]), (&Value::from(7), &Value::from(0)), "{report}");
+    assert_eq!(report["errors"]["reset"], 7, "{report}");
+    let error = text(&run(folder.path(), &["idle", "--target", "127.0.0.1:9", "--service", "udp"], 1).stderr);
+    assert!(error.contains("no connections that could be held"), "{error}");
 }
 
 /// A comparison of closed loops of a second or two.
@@ -810,6 +847,8 @@ fn every_command_has_help_completions_and_a_manual_page() {
         "doctor",
         "serve",
         "load",
+        "idle",
+        "reproduce",
         "completions",
         "man",
     ];

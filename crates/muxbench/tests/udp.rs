@@ -11,6 +11,7 @@ use std::time::Duration;
 use common::{PATIENCE, Serve, each, eventually, muxbench};
 use serde_json::Value;
 use server::Architecture;
+use server::mechanism::Family;
 use server::model::PerConnection;
 use wire::ServiceSpec;
 use wire::udp::{Udp, put_id};
@@ -98,21 +99,83 @@ fn every_port_answers_with_the_id_and_what_is_no_request_is_ignored() {
     }
 }
 
+/// How many requests a socket that nobody reads has room for, of 100.
+fn room() -> u64 {
+    let reader = UdpSocket::bind("127.0.0.1:0").unwrap();
+    (0..100).for_each(|id| assert_eq!(socket().send_to(&request(id), reader.local_addr().unwrap()).unwrap(), 16));
+    reader.set_nonblocking(true).unwrap();
+    (0..100).take_while(|_| reader.recv_from(&mut [0; 100]).is_ok()).count() as u64
+}
+
 #[test]
 fn a_burst_to_one_port_is_answered_whole_and_leaves_others_served() {
-    // More than a read budget, and fewer than find room in a socket, where one takes a page or more.
-    const BURST: u64 = 40;
+    let room = room();
+    // More than a read budget; than two, where each event has its signal, after which what is left over has its turn at once.
     for architecture in serving() {
-        let serve = Serve::start_udp(architecture, 5, &["--work", "cpu=50us"]);
-        let targets = targets(&serve);
-        let (burst, other) = (socket(), socket());
-        for id in 0..BURST {
-            burst.send_to(&request(id), targets[0]).unwrap();
+        let burst = if architecture.to_string() == "rt-signal" { 90 } else { 40 };
+        if burst > room {
+            println!("{architecture} is skipped: a socket has room for {room} requests, not {burst}");
+            continue;
         }
-        other.send_to(&request(u64::MAX), targets[4]).unwrap();
-        assert_eq!(response(&other), (u64::MAX, targets[4]), "{architecture}");
-        let answered: BTreeSet<u64> = (0..BURST).map(|_| response(&burst).0).collect();
-        assert_eq!(answered.len() as u64, BURST, "{architecture}");
+        let serve = Serve::start_udp(architecture, 5, &[]);
+        let (targets, client) = (targets(&serve), socket());
+        // All of it is there when the server looks, that for the other port behind the first one.
+        serve.while_stopped(|| {
+            for id in 0..burst {
+                client.send_to(&request(id), targets[0]).unwrap();
+                if id == 0 {
+                    client.send_to(&request(u64::MAX), targets[4]).unwrap();
+                }
+            }
+        });
+        let answers: Vec<(u64, SocketAddr)> = (0..=burst).map(|_| response(&client)).collect();
+        let ids: BTreeSet<u64> = answers.iter().map(|(id, _)| *id).collect();
+        assert!(ids.into_iter().eq((0..burst).chain([u64::MAX])), "{architecture}: {answers:?}");
+        // Where each port has a worker, or the kernel receives, who is first is nobody's choice.
+        if architecture.mechanism.is_some_and(|row| row.family == Family::Readiness) {
+            assert_ne!(
+                answers.last(),
+                Some(&(u64::MAX, targets[4])),
+                "{architecture}: the other port waited for it all"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_is_no_request_amid_a_burst_leaves_no_port_deaf() {
+    for architecture in serving() {
+        let serve = Serve::start_udp(architecture, 20, &[]);
+        let (targets, client) = (targets(&serve), socket());
+        serve.while_stopped(|| {
+            for id in 0..20 {
+                client.send_to(&request(id), targets[0]).unwrap();
+            }
+            // More than is sent at once, none of which has an answer; and one for each other port.
+            for target in [targets[0]; 12].iter().chain(&targets[1..]) {
+                client.send_to(&[1], target).unwrap();
+            }
+        });
+        let answered: BTreeSet<u64> = (0..20).map(|_| response(&client).0).collect();
+        assert!(answered.into_iter().eq(0..20), "{architecture}");
+        for (at, target) in targets.iter().enumerate().rev() {
+            client.send_to(&request(100 + at as u64), target).unwrap();
+            assert_eq!(response(&client), (100 + at as u64, *target), "{architecture}");
+        }
+        assert_eq!(serve.stop().1["ignored"], 31, "{architecture}");
+    }
+}
+
+#[test]
+fn too_few_descriptors_for_the_ports_are_said_so() {
+    // Any, and those from one on that nobody else is likely to have.
+    for listen in ["127.0.0.1:0".to_owned(), format!("127.0.0.1:{}", 10_000 + std::process::id() % 20_000)] {
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -n 40 && exec \"$@\"", "sh", env!("CARGO_BIN_EXE_muxbench"), "serve"]);
+        command.args(["--service", "udp", "--ports", "100", "--arch", "poll", "--listen", &listen]);
+        let (success, _, errors) = run(&mut command);
+        assert!(!success && errors.contains("Too many open files"), "{errors}");
+        assert!(errors.contains("raise the limit of descriptors (ulimit -n), or ask for fewer ports"), "{errors}");
     }
 }
 

@@ -245,12 +245,14 @@ fn advice(row: &Row) -> Option<&'static str> {
         }
         (_, Some(Ended::AllMet)) => Some("the highest rate that was tried meets the limit; raise --to"),
         (_, Some(Ended::NoneMet)) => Some("the lowest rate that can be tried does not meet the limit; raise the limit"),
-        (_, Some(Ended::Time)) => Some("the time was over; give it more (--time-max), or ask for less (--precision)"),
+        (_, Some(Ended::Time)) => Some(
+            "the time was over; give it more (muxbench capacity --resume FOLDER --time-max TIME), or ask for less (--precision)",
+        ),
         _ => None,
     }
 }
 
-/// Which is highest, and whether that is sure.
+/// Which is highest, and whether that is sure: of one whose capacity was not found it may be known that it can do more.
 fn sentence(rows: &[&Row]) -> String {
     let known: Vec<(&Row, f64, Interval)> = rows
         .iter()
@@ -259,30 +261,30 @@ fn sentence(rows: &[&Row]) -> String {
             _ => None,
         })
         .collect();
-    let beyond: Vec<&str> = rows
+    let best_per_s = known.first().map_or(f64::INFINITY, |(_, rate, _)| *rate);
+    let beyond = rows.iter().filter(|row| matches!(row.answer, Some(Answer::AtLeast { .. })));
+    let (more, others): (Vec<&Row>, Vec<&Row>) = beyond.copied().partition(|row| rate(row) > best_per_s);
+    let names = |rows: &[&Row]| rows.iter().map(|row| row.architecture.as_str()).collect::<Vec<_>>().join(", ");
+    let of_more = more
         .iter()
-        .filter(|row| matches!(row.answer, Some(Answer::AtLeast { .. })))
-        .map(|row| row.architecture.as_str())
-        .collect();
-    let unknown = match beyond.as_slice() {
-        [] => String::new(),
-        names => format!(
-            " Of {} it is only known what {} can do at least.",
-            names.join(", "),
-            if names.len() == 1 { "it" } else { "they" }
-        ),
-    };
+        .map(|row| format!(" {} can do at least {}, which is more.", row.architecture, format::digits(rate(row))));
+    let mut unknown: String = of_more.collect();
+    if !others.is_empty() {
+        let they = if others.len() == 1 { "it" } else { "they" };
+        unknown += &format!(" Of {} it is only known what {they} can do at least.", names(&others));
+    }
     let Some((best, rate, of_best)) = known.first() else {
         return format!("No capacity was found.{unknown}");
     };
     let near: Vec<&str> =
         known[1..].iter().filter(|it| it.2.high >= of_best.low).map(|it| it.0.architecture.as_str()).collect();
     let rate = format::digits(*rate);
+    let of_those = if more.is_empty() { "" } else { "Of those whose capacity was found, " };
     let highest = match (known.len(), near.as_slice()) {
         (1, _) => format!("{}: {rate} requests/s.", best.architecture),
-        (_, []) => format!("{} has the highest capacity, {rate} requests/s.", best.architecture),
+        (_, []) => format!("{of_those}{} has the highest capacity, {rate} requests/s.", best.architecture),
         (_, near) => format!(
-            "{} has the highest capacity, {rate} requests/s, not told apart from {}.",
+            "{of_those}{} has the highest capacity, {rate} requests/s, not told apart from {}.",
             best.architecture,
             near.join(", ")
         ),
@@ -304,6 +306,32 @@ mod tests {
             assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
             insta::assert_snapshot!(format!("capacity_{width}"), text);
         }
+    }
+
+    #[test]
+    fn one_that_can_do_more_is_named_beside_the_highest_that_was_found() {
+        let row = Capacities::of(&made_up::capacity_run()).unwrap().rows.swap_remove(0);
+        let row = |name: &str, answer: Answer| Row { architecture: name.into(), answer: Some(answer), ..row.clone() };
+        let found = |name: &str, rate_per_s: f64| {
+            let interval = Interval { low: rate_per_s * 0.98, high: rate_per_s * 1.02 };
+            row(name, Answer::Server { rate_per_s, interval })
+        };
+        let at_least = |name: &str, rate_per_s: f64| row(name, Answer::AtLeast { rate_per_s, client: true });
+        let said = |rows: &[Row]| sentence(&rows.iter().collect::<Vec<_>>());
+        let (epoll, poll) = (found("epoll", 8_000.0), found("poll", 5_000.0));
+        assert_eq!(
+            said(&[at_least("mt", 20_000.0), epoll.clone(), poll.clone(), at_least("mp", 1_000.0)]),
+            "Of those whose capacity was found, epoll has the highest capacity, 8000 requests/s. mt can do at least 20000, \
+             which is more. Of mp it is only known what it can do at least."
+        );
+        assert_eq!(
+            said(&[epoll, at_least("mt", 6_000.0), poll]),
+            "epoll has the highest capacity, 8000 requests/s. Of mt it is only known what it can do at least."
+        );
+        assert_eq!(
+            said(&[at_least("mt", 1.0)]),
+            "No capacity was found. Of mt it is only known what it can do at least."
+        );
     }
 
     #[test]

@@ -6,8 +6,9 @@
 //! - [`terminal`], [`csv`], [`json`]: three ways to show it; [`plan`]: a plan before it is run
 //! - [`sweep`]: the response time against the rate, and autobench's columns; `chart`: a curve in text
 //! - [`capacity`]: the highest rate within a limit, side by side
+//! - [`axis`]: what workloads differ in that curves are drawn along
 //! - [`html`]: a run as a page, and its figures as files
-//! - `ports`: response time of datagrams against the server's ports
+//! - `response`: response time against ports of datagrams, or idle connections
 //! - `throughput`: transactions a second of closed loops against their connections, and bandwidth of streams; [`stream`]: what
 //!   else there is to say of these
 //! - [`explain`]: why one wins, by what the servers counted
@@ -18,6 +19,7 @@
 //! - [`calibration`]: what the client recovered of known times
 //! - [`mod@format`]: numbers and units
 
+pub mod axis;
 pub mod calibration;
 pub mod capacity;
 mod chart;
@@ -32,7 +34,7 @@ pub mod html;
 pub mod json;
 pub mod paper;
 pub mod plan;
-mod ports;
+mod response;
 pub mod sentence;
 pub mod stream;
 pub mod summary;

@@ -231,6 +231,8 @@ pub(crate) fn sweep_run() -> Run {
             if architecture == "epoll" && step == 5 {
                 load.errors.timeout = 20;
             }
+            (load.planned, load.sent) = (rate as u64, rate as u64);
+            load.completed = load.planned - load.errors.timeout;
             run.records.push(record);
         }
     }
@@ -438,8 +440,8 @@ pub(crate) fn closed_run() -> Run {
                 let mut record = record(&trial, service_ns, verdict, if is_limited { "made up" } else { "" });
                 let load = record.load.as_mut().expect("it was made with one");
                 (load.rate_asked_per_s, load.pacing, load.rate_achieved_per_s) = (None, None, rate_per_s);
+                load.completed_by_part = Some([rate_per_s as u64 / PARTS as u64; PARTS]);
                 load.closed = Some(ClosedReport {
-                    completed_by_part: [rate_per_s as u64 / PARTS as u64; PARTS],
                     unsampled: if trial.index == 0 { 50 } else { 0 },
                     busy_share: if is_limited { 0.99 } else { 0.7 },
                     cpus: 1,

@@ -1,10 +1,12 @@
 //! A sweep: a row a step with autobench's ten columns, and the response time against the rate.
 //!
 //! Autobench's columns mean here what they mean there, of httperf's figures, as far as ours can:
-//! `dem_req_rate` is asked for and `req_rate` sent, requests a second; `con_rate` is 0, for connections stay; `min_`, `avg_`,
+//! `dem_req_rate` is asked for and `req_rate` sent, requests a second; `con_rate` is new connections a second, 0 where they stay; `min_`, `avg_`,
 //! `max_` and `stddev_rep_rate` are replies a second in eighths of the window, over all repeats (httperf looks every 5 s:
 //! `--measure 40s`); `resp_time` is the mean time from when a request was due to its last byte, in ms, so that nothing
-//! is omitted where requests wait for each other; `net_io` is KiB a second in both directions; `errors` is a percentage.
+//! is omitted where requests wait for each other; `net_io` is KiB a second in both directions; `errors` is the percentage of
+//! the window's requests that were not answered, datagrams that were lost among them. What was answered wrongly is in the counts
+//! by class, which are of the whole trial.
 
 use lab::course::Course;
 use lab::record::{Run, TrialRecord, VerdictKind, Workload};
@@ -85,7 +87,7 @@ pub struct Figures {
     resp_time_p50: f64,
     /// Its 99th percentile.
     resp_time_p99: f64,
-    /// Failures by class, over all repeats.
+    /// Failures by class, over the whole of all repeats and not their windows only.
     errors_by_class: Errors,
     repeats: usize,
 }
@@ -159,11 +161,12 @@ fn figures(records: &[&TrialRecord]) -> Option<Figures> {
     let looks: Vec<f64> = loads.iter().flat_map(|load| reply_rates(load)).collect();
     let extreme = |pick: fn(f64, f64) -> f64| looks.iter().copied().reduce(pick);
     let errors = loads.iter().fold(Errors::default(), |errors, load| errors.and(&load.errors));
+    let planned: u64 = loads.iter().map(|load| load.planned).sum();
     let answered: u64 = loads.iter().map(|load| load.completed).sum();
     let average = mean(&|load| load.rate_achieved_per_s);
     Some(Figures {
         req_rate: mean(&|load| load.rate_sent_per_s),
-        con_rate: 0.0,
+        con_rate: mean(&|load| load.churn.as_ref().map_or(0.0, |churn| churn.opened_per_s)),
         min_rep_rate: extreme(f64::min),
         avg_rep_rate: average,
         max_rep_rate: extreme(f64::max),
@@ -173,10 +176,7 @@ fn figures(records: &[&TrialRecord]) -> Option<Figures> {
         }),
         resp_time: response.mean_ns / 1e6,
         net_io: net_io(records),
-        errors: match errors.total() {
-            0 => 0.0,
-            total => 100.0 * total as f64 / (total + answered) as f64,
-        },
+        errors: 100.0 * planned.saturating_sub(answered) as f64 / planned.max(1) as f64,
         resp_time_p50: response.p50_ns as f64 / 1e6,
         resp_time_p99: response.p99_ns as f64 / 1e6,
         errors_by_class: errors,
@@ -251,7 +251,7 @@ fn thousandth(value: f64) -> String {
 pub fn csv(sweep: &Sweep) -> anyhow::Result<String> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     let classes = Errors::default().by_class().map(|(class, _)| format!("errors_{}", class.replace('-', "_")));
-    let before = ["architecture", "connections", "active"];
+    let before = ["architecture", "connections", "active", "idle"];
     let after = ["resp_time_p50", "resp_time_p99", "verdict"];
     writer.write_record(
         before.iter().chain(&AUTOBENCH).chain(&after).copied().chain(classes.iter().map(String::as_str)),
@@ -264,6 +264,7 @@ pub fn csv(sweep: &Sweep) -> anyhow::Result<String> {
                 curve.architecture.clone(),
                 curve.workload.connections.to_string(),
                 Share(curve.workload.active).0.to_string(),
+                curve.workload.idle.to_string(),
             ];
             let after = [time(|it| it.resp_time_p50), time(|it| it.resp_time_p99), step.verdict_name().to_owned()];
             let counts = |(_, count): (&str, u64)| figures.map_or(String::new(), |_| count.to_string());
@@ -275,16 +276,24 @@ pub fn csv(sweep: &Sweep) -> anyhow::Result<String> {
 }
 
 /// The sweep as autobench writes TSV: a row a step; of one curve its ten columns, of several those after the first for each in
-/// turn, with the architecture (and where they differ, the connections and their active share) at the end of each name.
+/// turn, with the architecture (and where they differ, the connections, their active share, and the idle ones) at the end of each
+/// name.
 ///
 /// # Errors
 /// None that is known: everything is held in memory.
 pub fn tsv(sweep: &Sweep) -> anyhow::Result<String> {
     let mut writer = csv::WriterBuilder::new().delimiter(b'\t').from_writer(Vec::new());
-    let suffix = |curve: &Curve| match sweep.curves.len() {
-        1 => String::new(),
-        _ if sweep.workloads().len() == 1 => format!("_{}", curve.architecture),
-        _ => format!("_{}_{}_{}", curve.architecture, curve.workload.connections, Share(curve.workload.active)),
+    let workloads = sweep.workloads();
+    let idle_differs = workloads.iter().any(|workload| workload.idle != workloads[0].idle);
+    let suffix = |curve: &Curve| {
+        let Curve { architecture, workload, .. } = curve;
+        let traffic = || format!("_{}_{}", workload.connections, Share(workload.active));
+        match sweep.curves.len() {
+            1 => String::new(),
+            _ if workloads.len() == 1 => format!("_{architecture}"),
+            _ if idle_differs => format!("_{architecture}{}_{}", traffic(), workload.idle),
+            _ => format!("_{architecture}{}", traffic()),
+        }
     };
     let columns = sweep.curves.iter().flat_map(|curve| AUTOBENCH[1..].iter().map(move |name| (*name, suffix(curve))));
     writer.write_record(
@@ -424,5 +433,47 @@ mod tests {
             heading,
             "dem_req_rate,req_rate,con_rate,min_rep_rate,avg_rep_rate,max_rep_rate,stddev_rep_rate,resp_time,net_io,errors"
         );
+    }
+
+    #[test]
+    fn traffics_that_differ_in_anything_have_rows_and_columns_of_their_own() {
+        let one = Sweep::of(&made_up::sweep_run()).unwrap();
+        let of = |(connections, active, idle): (u32, f64, u32)| {
+            let curves = one.curves.iter().cloned();
+            curves.map(move |curve| {
+                let workload = Workload { connections, active, idle, ..curve.workload };
+                Curve { workload, ..curve }
+            })
+        };
+        let traffics = [(20, 1.0, 0), (400, 1.0, 0), (400, 0.5, 0), (400, 1.0, 3)];
+        for count in [2, 3, 4] {
+            let sweep = Sweep { curves: traffics[..count].iter().copied().flat_map(of).collect() };
+            let (csv, tsv) = (csv(&sweep).unwrap(), tsv(&sweep).unwrap());
+            let rows = csv.lines().map(|line| line.split(',').take(5).collect::<Vec<_>>().join(","));
+            assert_different(rows.collect(), 1 + count * 10);
+            let heading = tsv.lines().next().unwrap();
+            assert_different(heading.split('\t').map(str::to_owned).collect(), 1 + count * 18);
+            assert_eq!(heading.contains("errors_mt_400_1_3"), count == 4, "{heading}");
+        }
+    }
+
+    /// So many, and all of them are.
+    fn assert_different(mut names: Vec<String>, count: usize) {
+        assert_eq!(names.len(), count);
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), count, "{names:?}");
+    }
+
+    #[test]
+    fn errors_are_of_the_window_s_requests_the_lost_among_them() {
+        let mut run = made_up::sweep_run();
+        let record = &mut run.records[0];
+        let load = record.load.as_mut().unwrap();
+        // Others failed before the window.
+        (load.planned, load.completed, load.errors.timeout) = (1_000, 990, 500);
+        assert_eq!(figures(&[record]).unwrap().errors, 1.0);
+        record.load.as_mut().unwrap().errors.timeout = 0;
+        assert_eq!(figures(&[record]).unwrap().errors, 1.0, "datagrams are lost without an error");
     }
 }

@@ -8,7 +8,7 @@ use load::interface::Hardware;
 use crate::stream::Streams;
 use crate::summary::{Churn, Comparison, Datagrams, Kernel, Row, Summary};
 use crate::table::{self, Column};
-use crate::{format, ports, sentence, throughput};
+use crate::{format, response, sentence, throughput};
 
 /// In order from left to right.
 const COLUMNS: &[Column<Row>] = &[
@@ -181,7 +181,7 @@ pub fn render(run: &Run, width: usize) -> String {
         line(&wrap(&sentence::of(comparison), width));
         line("");
     }
-    for table in throughput::tables(&summary, width).into_iter().chain(ports::tables(&summary, width)) {
+    for table in throughput::tables(&summary, width).into_iter().chain(response::tables(&summary, width)) {
         line(&table);
         line("");
     }

@@ -7,6 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use std::{fmt, io};
 
+use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 use wire::{Address, Ports};
 
@@ -127,8 +128,15 @@ impl Server {
             .map_err(failed("the content cannot be read", "name another folder, or mend this one"))?;
         // What a port's socket takes is the port's.
         let memory_kernel_bytes = platform::memory_kernel_bytes();
-        let Held { sockets, address, ports, file } = hold(config)
-            .map_err(failed(format_args!("cannot listen on {}", config.listen), "choose another address or port"))?;
+        let Held { sockets, address, ports, file } = hold(config).map_err(|error| {
+            let lacks_descriptors = matches!(Errno::from_io_error(&error), Some(Errno::MFILE | Errno::NFILE));
+            let remedy = match config.service.ports() {
+                Some(_) if lacks_descriptors => "raise the limit of descriptors (ulimit -n), or ask for fewer ports",
+                None if lacks_descriptors => "raise the limit of descriptors (ulimit -n)",
+                _ => "choose another address or port",
+            };
+            failed(format_args!("cannot listen on {}", config.listen), remedy)(error)
+        })?;
         let workers = match model.per_connection {
             // And one for what several threads count in turn.
             PerConnection::Nothing | PerConnection::Stack => {

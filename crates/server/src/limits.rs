@@ -90,7 +90,9 @@ impl<S: Service> Service for Limited<S> {
     fn receive(&self, conn: &mut Self::Conn, input: &[u8]) -> u64 {
         let was_idle = self.service.is_idle(&conn.conn);
         let requests = self.service.receive(&mut conn.conn, input);
-        if requests > 0 || (was_idle && conn.is_served) {
+        // What leaves nothing behind, empty lines and what is thrown away, begins no request.
+        let begins = was_idle && conn.is_served && !self.service.is_idle(&conn.conn);
+        if requests > 0 || begins {
             conn.is_served |= requests > 0;
             self.progress(conn);
         }
@@ -115,9 +117,10 @@ impl<S: Service> Service for Limited<S> {
         self.service.is_over(&conn.conn)
     }
 
+    /// Without limits nobody looks, and one that stays would be heard for ever.
     #[inline]
     fn is_cut_short(&self, conn: &Self::Conn) -> bool {
-        self.service.is_cut_short(&conn.conn)
+        self.tick.is_some() && self.service.is_cut_short(&conn.conn)
     }
 
     #[inline]
@@ -247,6 +250,28 @@ mod tests {
             limited.sent(&mut conn, 1);
         }
         assert_eq!(ticks_until_overdue(&limited, &mut conn), 9);
+    }
+
+    #[test]
+    fn what_begins_no_request_is_no_progress() {
+        let refused = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4194304\r\n\r\n";
+        for (first, drips) in [(&refused[..], &b"aaaa"[..]), (GET, b"\r\n\r\n")] {
+            // As much at a time as comes.
+            for step in 1..=2 {
+                let (limited, now) = limited();
+                let mut conn = LimitedConn::default();
+                limited.receive(&mut conn, first);
+                take_all(&limited, &mut conn);
+                let mut pieces = drips.chunks(step).cycle();
+                let overdue = (1..100).find(|_| {
+                    limited.receive(&mut conn, pieces.next().expect("it cycles"));
+                    now.fetch_add(1, Relaxed);
+                    limited.is_overdue(&mut conn)
+                });
+                let limit = if first == GET { 17 } else { 9 };
+                assert_eq!(overdue, Some(limit), "{}, {step}", String::from_utf8_lossy(drips));
+            }
+        }
     }
 
     #[test]

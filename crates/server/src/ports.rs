@@ -4,6 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 
+use rustix::io::Errno;
 use wire::{Address, Ports};
 
 /// How often a run of ports that are free is looked for, before those are taken that the kernel chooses.
@@ -40,7 +41,11 @@ pub fn bind(listen: &Address, count: u32, nonblocking: bool) -> io::Result<Bound
             })?;
             let bind = |port| {
                 let address = SocketAddr::new(listen.ip(), port);
-                let named = |error: io::Error| io::Error::new(error.kind(), format!("{address}: {error}"));
+                // A lack of descriptors is of no port, and known by its number.
+                let named = |error: io::Error| match Errno::from_io_error(&error) {
+                    Some(Errno::MFILE | Errno::NFILE) => error,
+                    _ => io::Error::new(error.kind(), format!("{address}: {error}")),
+                };
                 UdpSocket::bind(address).map_err(named)
             };
             ports.iter().map(bind).collect::<io::Result<Vec<_>>>()?

@@ -47,15 +47,15 @@ impl Inbox {
         taken.requests
     }
 
-    /// Whether nothing is kept.
+    /// What is kept.
     #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    pub fn kept(&self) -> &[u8] {
+        &self.0
     }
 
     #[cfg(test)]
-    pub fn kept(&self) -> &Vec<u8> {
-        &self.0
+    pub fn kept_capacity(&self) -> usize {
+        self.0.capacity()
     }
 }
 

@@ -115,6 +115,16 @@ pub fn greet(
             _ => Ok(()),
         }
     };
+    // The first port of which the kernel says something. A send or a receive may have had the error of another.
+    let heard = || {
+        let mut told = None;
+        unreachable::take(socket, &mut |datagram, class| {
+            let id = datagram.first_chunk().copied().map(u64::from_le_bytes);
+            let port = id.and_then(|id| ids.number(id)).filter(|&port| port < targets_here.len());
+            told = told.take().or(Some((port.unwrap_or(0), class)));
+        });
+        told
+    };
     while done < targets_here.len() {
         while next < targets_here.len() && waiting.len() < GREETED {
             send(next)?;
@@ -124,6 +134,13 @@ pub fn greet(
         }
         wait(socket, GREET_AGAIN.as_nanos() as i64 / 4);
         loop {
+            if let Some((port, class)) = heard() {
+                let error = match class {
+                    Class::Unreachable => Errno::CONNREFUSED.into(),
+                    _ => io::Error::other("the network did not deliver it"),
+                };
+                return Err(failed(port, error));
+            }
             match socket.recv_from(&mut inbox) {
                 Ok((bytes, from)) => {
                     let port = udp.answered(&inbox[..bytes]).and_then(|id| ids.number(id));
@@ -133,18 +150,8 @@ pub fn greet(
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => {
-                    let mut told = None;
-                    unreachable::take(socket, &mut |datagram, error| {
-                        let id = datagram.first_chunk().copied().map(u64::from_le_bytes);
-                        let port = id.and_then(|id| ids.number(id)).filter(|&port| port < targets_here.len());
-                        told = told.take().or(Some((port.unwrap_or(0), error)));
-                    });
-                    if let Some((port, class)) = told {
-                        let kind = if class == Class::Unreachable { Errno::CONNREFUSED.into() } else { error };
-                        return Err(failed(port, kind));
-                    }
-                }
+                // The queue tells what it is of.
+                Err(_) => {}
             }
         }
         waiting.retain(|(port, ..)| !answered[*port]);

@@ -253,5 +253,7 @@ fn report(
     };
     let fit = facts.config.rate_per_s.and_then(|rate_per_s| summary::fit(samples, 1e9 / rate_per_s));
     let memory = (size_of::<SocketAddr>() + size_of::<u32>()) as f64;
-    LoadReport { fit, datagrams: Some(datagrams), ..facts.of(samples, seen, memory) }
+    let complete = recorded.iter().flat_map(|client| &client.records).map(|record| record.complete.load(Relaxed));
+    let completed_by_part = Some(summary::by_part(&facts.window, complete));
+    LoadReport { fit, completed_by_part, datagrams: Some(datagrams), ..facts.of(samples, seen, memory) }
 }

@@ -13,14 +13,9 @@ use super::Hardware;
 /// # Errors
 /// When there is no way there.
 pub fn towards(target: SocketAddr) -> io::Result<String> {
-    let any: IpAddr = if target.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    // Connecting a datagram socket sends nothing; it only asks for the route.
-    let socket = UdpSocket::bind((any, 0))?;
-    socket.connect(target)?;
-    let ours = socket.local_addr()?.ip();
-    let interfaces = interfaces()?;
+    let (ours, interfaces) = (source(target)?, interfaces()?);
     // What is sent to an address of this host goes over loopback, whichever interface has the address.
-    let loops = interfaces.iter().any(|(_, address)| *address == target.ip());
+    let loops = is_one_of(&interfaces, target.ip());
     let has = |address: IpAddr| if loops { address.is_loopback() } else { address == ours };
     interfaces
         .into_iter()
@@ -29,12 +24,43 @@ pub fn towards(target: SocketAddr) -> io::Result<String> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no interface has the address {ours}")))
 }
 
-/// Every address of this host.
+/// The addresses from which there is a way to `target`, first the one that the system chooses.
 ///
 /// # Errors
-/// When the system does not tell.
-pub fn addresses() -> io::Result<Vec<IpAddr>> {
-    Ok(interfaces()?.into_iter().map(|(_, address)| address).collect())
+/// When there is none, or the system does not tell.
+pub fn addresses_towards(target: SocketAddr) -> io::Result<Vec<IpAddr>> {
+    Ok(leading_to(target.ip(), source(target)?, &interfaces()?))
+}
+
+/// The address that the system sends from to `target`.
+fn source(target: SocketAddr) -> io::Result<IpAddr> {
+    let any: IpAddr = if target.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    // Connecting a datagram socket sends nothing; it only asks for the route.
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect(target)?;
+    Ok(socket.local_addr()?.ip())
+}
+
+fn is_one_of(interfaces: &[(String, IpAddr)], target: IpAddr) -> bool {
+    interfaces.iter().any(|(_, address)| *address == target)
+}
+
+/// Of the interface that has `ours`, or if `target` is this host of all: addresses of the target's family and reach, `ours` first.
+/// What another interface has would be sent by this one all the same, and nobody could answer it.
+fn leading_to(target: IpAddr, ours: IpAddr, interfaces: &[(String, IpAddr)]) -> Vec<IpAddr> {
+    let loops = is_one_of(interfaces, target);
+    let leads = |name: &str| loops || interfaces.iter().any(|(its, address)| its == name && *address == ours);
+    let is_near = |address: &IpAddr| match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    };
+    let fits = |address: &IpAddr| {
+        address.is_ipv4() == target.is_ipv4() && address.is_loopback() == target.is_loopback() && !is_near(address)
+    };
+    let leading = interfaces.iter().filter(|(name, _)| leads(name)).map(|(_, address)| *address);
+    let mut addresses: Vec<IpAddr> = leading.filter(fits).collect();
+    addresses.sort_by_key(|address| *address != ours);
+    addresses
 }
 
 /// Every interface's name with each of its addresses.
@@ -125,6 +151,32 @@ fn ask<T>(name: &str, request: libc::Ioctl, answer: &mut T) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_interface_that_leads_there_has_addresses_to_come_from() {
+        let had = [
+            ("lo", "127.0.0.1"),
+            ("docker0", "172.17.0.1"),
+            ("eth0", "10.0.0.3"),
+            ("eth0", "169.254.7.7"),
+            ("eth0", "10.0.0.2"),
+            ("lo", "::1"),
+            ("eth0", "fd00::2"),
+            ("eth0", "fe80::2"),
+        ];
+        let interfaces = had.map(|(name, address)| (name.to_owned(), address.parse().unwrap()));
+        let of = |target: &str, ours: &str| {
+            let found = leading_to(target.parse().unwrap(), ours.parse().unwrap(), &interfaces);
+            found.iter().map(IpAddr::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(of("192.0.2.9", "10.0.0.2"), ["10.0.0.2", "10.0.0.3"], "the system's choice first");
+        assert_eq!(of("172.17.0.5", "172.17.0.1"), ["172.17.0.1"]);
+        assert_eq!(of("2001:db8::9", "fd00::2"), ["fd00::2"]);
+        assert_eq!(of("10.0.0.3", "10.0.0.3"), ["10.0.0.3", "172.17.0.1", "10.0.0.2"], "this host has them all");
+        assert_eq!(of("::1", "::1"), ["::1"]);
+        let target = "127.0.0.1:9".parse().unwrap();
+        assert_eq!(addresses_towards(target).unwrap()[0], target.ip());
+    }
 
     #[test]
     fn loopback_is_found_and_has_no_hardware() {

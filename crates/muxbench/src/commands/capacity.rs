@@ -22,17 +22,19 @@ const MOST_PER_S: f64 = 10e6;
 /// Find the highest rate at which each architecture meets a limit of its response time
 ///
 /// The response time runs from when a request was due to the last byte of its response, so that a wait for others is in it.
-/// A probe is a short trial at one rate: it meets the limits, achieving 95 % of the rate without an error, or it does not. The
-/// rate is doubled until two probes in a row do not, then where the edge is follows from all probes, whose reliability is
-/// inferred as well: a probe that a neighbour spoilt, or near the edge chance, misleads no more than it should. The interval holds
-/// the rate with a probability of 95 %. Architectures take turns, so that what disturbs the machine disturbs all alike. Where it
-/// is the client that cannot keep up, the rate is told as what the server can at least.
+/// A probe is a short trial at one rate: it meets the limits, achieving 95 % of what was due without an error, or it does not. Of
+/// datagrams one in a hundred may be lost; the response times are of the others. The rate is doubled until two probes in a row
+/// do not meet the limits, then where the edge is follows from all probes, whose reliability is inferred as well: a probe that a
+/// neighbour spoilt, or near the edge chance, misleads no more than it should. The interval holds the rate with a probability of
+/// 95 %. Architectures take turns, so that what disturbs the machine disturbs all alike. Where it is the client that cannot keep
+/// up, the rate is told as what the server can at least.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   muxbench capacity --p99 1ms
   muxbench capacity --p99 1ms --arch epoll,symped:2,mt --connections 1000 --request 1B --response 1B
   muxbench capacity --p50 200us --p999 5ms --arch epoll --precision 2% --time-max 30min
-  muxbench capacity --resume                # go on with the newest run")]
+  muxbench capacity --resume                # go on with the newest run
+  muxbench capacity --resume --time-max 1h  # and give it more time, an hour in all")]
 pub struct Args {
     /// Limit of the median response time
     #[arg(long, value_name = "TIME", help_heading = "Limits (all that are given must be met)")]
@@ -56,7 +58,7 @@ pub struct Args {
     /// A search ends when its interval is within this share of the rate, on either side [default: 5%]
     #[arg(long, value_name = "SHARE", help_heading = "Search")]
     precision: Option<Share>,
-    /// No probe is begun after this time, of all searches together [default: 10min]
+    /// No probe is begun after this time, of all searches together; --resume takes another [default: 10min]
     #[arg(long, value_name = "TIME", help_heading = "Search")]
     time_max: Option<Time>,
     #[command(flatten)]
@@ -70,6 +72,20 @@ impl Args {
         let limits = [(0.5, self.p50), (0.9, self.p90), (0.99, self.p99), (0.999, self.p999)];
         limits.into_iter().filter_map(|(quantile, time)| Some(Limit { quantile, max_ns: time?.0 })).collect()
     }
+
+    /// The first flag given of those that say what is asked, and so cannot change within a search.
+    fn question(&self) -> Option<&'static str> {
+        let flags = [
+            ("--p50", self.p50.is_some()),
+            ("--p90", self.p90.is_some()),
+            ("--p99", self.p99.is_some()),
+            ("--p999", self.p999.is_some()),
+            ("--from", self.from.is_some()),
+            ("--to", self.to.is_some()),
+            ("--precision", self.precision.is_some()),
+        ];
+        flags.into_iter().find_map(|(flag, is_given)| is_given.then_some(flag))
+    }
 }
 
 /// Searches.
@@ -79,7 +95,17 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Cli::command().error(ErrorKind::ArgumentConflict, what).exit()
     }
     if args.execution.is_resume() {
-        return execution::resume(&args.execution);
+        if let Some(flag) = args.question() {
+            let what = format!(
+                "{flag} cannot be used with --resume: earlier probes were of another question; leave it out (--time-max may \
+                 be given), or begin a new search"
+            );
+            Cli::command().error(ErrorKind::ArgumentConflict, what).exit()
+        }
+        return match args.time_max {
+            Some(time_max) => execution::resume_search(&args.execution, time_max),
+            None => execution::resume(&args.execution),
+        };
     }
     let limits = args.limits();
     if limits.is_empty() {

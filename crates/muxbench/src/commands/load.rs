@@ -317,8 +317,12 @@ fn text(report: &LoadReport, verdict: &lab::record::Verdict) -> String {
             0 | 1 => String::new(),
             count => format!(", from {count} addresses"),
         };
-        let _ =
-            writeln!(text, "{} connections of {calls} requests each, {rate} connections/s{from}{waited}", churn.opened);
+        let requests = if calls == 1 { "request" } else { "requests" };
+        let _ = writeln!(
+            text,
+            "{} connections of {calls} {requests} each, {rate} connections/s{from}{waited}",
+            churn.opened
+        );
     }
     if let Some(datagrams) = &report.datagrams {
         let _ = writeln!(text, "{}", sentence::datagrams(datagrams, report.planned));

@@ -78,10 +78,17 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
     };
     let run = store::read(&folder)?;
-    if args.explain && matches!(run.header.course, Course::Capacity(_)) {
-        bail!(
-            "--explain is of trials at one rate, and each probe of this search has its own; see `muxbench compare --explain`"
-        );
+    for (flag, is_given) in [
+        ("--explain", args.explain),
+        ("--html", args.html.is_some()),
+        ("--figures", args.figures.is_some()),
+        ("--paper", args.paper.is_some()),
+    ] {
+        if is_given && matches!(run.header.course, Course::Capacity(_)) {
+            bail!(
+                "{flag} is of trials at given rates, and each probe of this search has its own; see `muxbench compare`"
+            );
+        }
     }
     if args.html.is_some() || args.figures.is_some() {
         if let Some(file) = &args.html {
@@ -164,7 +171,16 @@ pub fn sends(folder: &Path, trial: u32) -> anyhow::Result<Vec<i64>> {
 }
 
 fn side_by_side(args: &Args, a: &Path, b: &Path) -> anyhow::Result<ExitCode> {
-    let versus = Versus::of(&store::read(a)?, &store::read(b)?);
+    let (first, second) = (store::read(a)?, store::read(b)?);
+    for (folder, run) in [(a, &first), (b, &second)] {
+        if matches!(run.header.course, Course::Capacity(_)) {
+            bail!(
+                "{}: a search has no trials at given rates to lay beside others'; report each by itself",
+                folder.display()
+            );
+        }
+    }
+    let versus = Versus::of(&first, &second);
     if args.json {
         output::print_json(&versus)?;
     } else if args.csv {

@@ -18,7 +18,7 @@ use crate::execution;
 /// Run a series of rates, one row a step, until each architecture is past saturation
 ///
 /// Rates ascend; at each, all architectures take turns, with all their repeats, before the next begins. A step is past
-/// saturation when most of its repeats are saturated, failed, or achieved less than 95 % of the rate. After two such steps in a
+/// saturation when most of its repeats are saturated, failed, or achieved less than 95 % of what was due. After two such steps in a
 /// row an architecture is left out, so that one step that a neighbour spoilt stops nothing, and the others go on.
 ///
 /// The columns are autobench's: dem_req_rate, req_rate, con_rate, min_rep_rate, avg_rep_rate, max_rep_rate,

@@ -199,6 +199,14 @@ impl Serve {
         children_of(self.pid())
     }
 
+    /// Does something while all its threads are stopped; its children are not.
+    pub fn while_stopped(&self, act: impl FnOnce()) {
+        rustix::process::kill_process(self.pid(), Signal::STOP).unwrap();
+        eventually("it is stopped", || threads_of(self.pid()).all(|stat| is_stopped(&stat)));
+        act();
+        rustix::process::kill_process(self.pid(), Signal::CONT).unwrap();
+    }
+
     /// Sends SIGTERM; the exit status, and the totals that it printed at the end.
     pub fn stop(mut self) -> (ExitStatus, Value) {
         rustix::process::kill_process(self.pid(), Signal::TERM).unwrap();
@@ -259,6 +267,17 @@ pub fn children_of(pid: Pid) -> Vec<Pid> {
         })
         .filter_map(Pid::from_raw)
         .collect()
+}
+
+/// What the kernel says of each thread of a process: its name, and its state behind that.
+fn threads_of(pid: Pid) -> impl Iterator<Item = String> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().filter_map(Result::ok);
+    tasks.filter_map(|task| std::fs::read_to_string(task.path().join("stat")).ok())
+}
+
+/// Whether that is of a thread that is stopped, or one of the kernel's, which goes on.
+fn is_stopped(stat: &str) -> bool {
+    stat.contains("(iou-") || stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
 }
 
 /// Whether a process exists.

@@ -12,13 +12,14 @@ mod render;
 #[cfg(test)]
 mod tests;
 
-use lab::record::{Run, TrialRecord, VerdictKind, Workload};
+use lab::record::{Run, Trial, TrialRecord, VerdictKind, Workload};
 use lab::units::Cpus;
 use serde::Serialize;
 use stats::interval::Interval;
 
 pub use render::{csv, render};
 
+pub use crate::axis::Axis;
 use crate::deviation::{SendsOf, TrialDeviation};
 use crate::{format, stream};
 
@@ -75,23 +76,6 @@ pub enum Is {
 
 /// A slope on logarithmic scales that passes for "in proportion".
 pub const PROPORTIONAL: std::ops::RangeInclusive<f64> = 0.75..=1.25;
-
-/// What else stays the same when two workloads are held against each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Axis {
-    /// Connections held open.
-    Connections,
-    /// Requests a second.
-    Rate,
-    /// The share of connections that requests are sent on.
-    Active,
-    /// Connections on which nothing is sent.
-    Idle,
-    /// Ports that a server of datagrams watches.
-    Ports,
-    /// Bytes of a response; the request may differ too.
-    Response,
-}
 
 /// A figure of a trial.
 #[derive(Debug)]
@@ -224,13 +208,11 @@ pub struct Finding {
     pub holds: Option<bool>,
 }
 
-/// Whether a trial of the run is of what claims are about.
-pub fn concern(claims: &[Claim], run: &Run) -> bool {
-    let statements = || claims.iter().flat_map(|claim| claim.statements);
-    run.records.iter().any(|TrialRecord { trial, .. }| {
-        let name = trial.architecture.to_string();
-        statements().any(|it| it.architectures.contains(&name.as_str()) && (it.only)(&trial.workload))
-    })
+/// Whether a trial is of what claims are about.
+pub fn concern(claims: &[Claim], trial: &Trial) -> bool {
+    let name = trial.architecture.to_string();
+    let mut statements = claims.iter().flat_map(|claim| claim.statements);
+    statements.any(|it| it.architectures.contains(&name.as_str()) && (it.only)(&trial.workload))
 }
 
 /// Holds `claims` against runs: all that belong to their paper.

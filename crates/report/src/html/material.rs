@@ -4,6 +4,7 @@ use lab::record::{Run, TrialRecord, Workload};
 use stats::{Distribution, Histogram};
 
 use super::chart::{Axis, Chart, Form, Panel, Point, Series, Shape, TICKS_BESIDE};
+pub use crate::axis::Axis as Along;
 use crate::summary::{Comparison, Row, Summary};
 
 /// A run, and what is known of it as a whole.
@@ -21,56 +22,6 @@ pub struct Group<'a> {
     pub title: String,
     /// In order.
     pub members: Vec<&'a Comparison>,
-}
-
-/// What workloads of a panel differ in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Along {
-    /// The number of connections.
-    Connections,
-    /// The rate asked.
-    Rate,
-    /// Nothing: each has a panel of its own.
-    Nothing,
-}
-
-impl Along {
-    /// The workload without what differs.
-    fn rest(self, workload: &Workload) -> Workload {
-        match self {
-            Self::Connections => Workload { connections: 0, ..workload.clone() },
-            Self::Rate => Workload { rate_per_s: None, ..workload.clone() },
-            Self::Nothing => workload.clone(),
-        }
-    }
-
-    /// What differs, as a number and in words.
-    fn place(self, workload: &Workload) -> (f64, String) {
-        let value = match self {
-            Self::Connections => f64::from(workload.connections),
-            Self::Rate => workload.rate_per_s.unwrap_or(f64::NAN),
-            Self::Nothing => 0.0,
-        };
-        (value, value.to_string())
-    }
-
-    fn label(self) -> &'static str {
-        match self {
-            Self::Connections => "connections",
-            Self::Rate => "requests/s asked",
-            Self::Nothing => "",
-        }
-    }
-
-    /// Whether words of a workload's title say what differs, and not what is the same.
-    fn is_said_by(self, words: &str) -> bool {
-        let unit = match self {
-            Self::Connections => " connections",
-            Self::Rate => " requests/s",
-            Self::Nothing => return false,
-        };
-        words.strip_suffix(unit).is_some_and(|number| number.parse::<f64>().is_ok())
-    }
 }
 
 /// One value of a row, under its workload, with its spread, for a point.
@@ -99,18 +50,21 @@ impl<'a> Material<'a> {
         self.architectures.iter().position(|it| *it == label).expect("it is made of all rows")
     }
 
-    /// All workloads, in groups that differ only in what is along an axis.
-    pub fn groups(&self, along: Along) -> Vec<Group<'a>> {
-        let mut groups: Vec<Vec<&Comparison>> = Vec::new();
-        for comparison in &self.summary.comparisons {
-            let rest = along.rest(&comparison.workload);
-            match groups.iter_mut().find(|group| along.rest(&group[0].workload) == rest) {
-                Some(group) => group.push(comparison),
-                None => groups.push(vec![comparison]),
-            }
-        }
+    /// What makes its workloads larger and smaller.
+    pub fn size(&self) -> Along {
+        Along::of_size(self.summary)
+    }
+
+    /// All workloads, in groups that differ only in what is along an axis; each by itself where there is none.
+    pub fn groups(&self, along: Option<Along>) -> Vec<Group<'a>> {
+        let comparisons = self.summary.comparisons.iter();
+        let groups = match along {
+            Some(along) => along.groups(comparisons),
+            None => comparisons.map(|comparison| vec![comparison]).collect(),
+        };
+        let is_said = |words: &str| along.is_some_and(|along| along.is_said_by(words));
         let words = |group: &[&Comparison]| -> Vec<String> {
-            group[0].title.split(", ").filter(|words| !along.is_said_by(words)).map(str::to_owned).collect()
+            group[0].title.split(", ").filter(|words| !is_said(words)).map(str::to_owned).collect()
         };
         let all: Vec<Vec<String>> = groups.iter().map(|group| words(group)).collect();
         let is_common = |word: &String| all.iter().all(|words| words.contains(word));
@@ -149,10 +103,11 @@ impl<'a> Material<'a> {
     /// A point for each row, in a panel for each group and each of `values`, by what these are of; `None` where nothing is
     /// known.
     pub fn rows(&self, along: Along, shape: Shape, y: Vertical, values: &[(&str, Value)]) -> Option<Chart> {
-        let groups = self.groups(along);
+        let groups = self.groups(Some(along));
+        let place = |workload: &Workload| (along.at(workload), along.at(workload).to_string());
         let mut names: Vec<(f64, String)> = Vec::new();
         for member in groups.iter().flat_map(|group| &group.members) {
-            let name = along.place(&member.workload);
+            let name = place(&member.workload);
             if !names.contains(&name) {
                 names.push(name);
             }
@@ -163,7 +118,7 @@ impl<'a> Material<'a> {
             for (of, value) in values {
                 let series = self.series(group, |comparison, row| {
                     let (y, spread) = value(&comparison.workload, row)?;
-                    let place = along.place(&comparison.workload);
+                    let place = place(&comparison.workload);
                     let x = names.iter().position(|name| *name == place)? as f64;
                     Some(Point { spread, verdict: row.verdict, ..Point::new(x, y) })
                 });
@@ -202,7 +157,7 @@ impl<'a> Material<'a> {
     /// A line for each row, in a panel for each workload; `None` where there are none.
     pub fn lines(&self, lines: impl Fn(&Comparison, &Row) -> Vec<(&'static str, Vec<Point>)>) -> Option<Vec<Panel>> {
         let mut panels = Vec::new();
-        for Group { title, members } in self.groups(Along::Nothing) {
+        for Group { title, members } in self.groups(None) {
             let comparison = members[0];
             let mut series: Vec<Series> = Vec::new();
             for row in comparison.rows.iter().filter(|row| row.repeats > 0) {

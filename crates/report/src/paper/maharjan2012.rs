@@ -7,6 +7,8 @@ use crate::claims::{Axis, Claim, Is, RATE, RESPONSE_MEDIAN, Statement};
 
 const SCAN: &[&str] = &["select", "poll"];
 const EPOLL: &[&str] = &["epoll"];
+/// The first is what the others are held against.
+const KEEP_UP: &[&str] = &["epoll", "select", "poll"];
 
 /// Curves that "perform comparatively well", or "do not show much effect", are within this.
 const ALIKE: f64 = 1.25;
@@ -18,6 +20,11 @@ const STAYS: f64 = 1.5;
 /// As fast as the server can, with so many idle connections as there are.
 fn highest(workload: &Workload) -> bool {
     workload.service.name() == "http" && workload.is_closed() && workload.connections == 1_000
+}
+
+/// Sessions at rising rates.
+fn rising(workload: &Workload) -> bool {
+    workload.service.name() == "http" && !workload.is_closed() && workload.connections == 1_000 && workload.idle == 0
 }
 
 fn highest_without_idle(workload: &Workload) -> bool {
@@ -33,12 +40,10 @@ pub(super) const CLAIMS: &[Claim] = &[
         number: 1,
         says: "With 1 000 active connections and no idle ones select and poll keep up with epoll (section 5.1).",
         cpus_min: 1,
-        statements: &[Statement {
-            architectures: &["epoll", "select", "poll"],
-            metric: &RATE,
-            only: highest_without_idle,
-            is: Is::Alike(ALIKE),
-        }],
+        statements: &[
+            Statement { architectures: KEEP_UP, metric: &RATE, only: rising, is: Is::Alike(ALIKE) },
+            Statement { architectures: KEEP_UP, metric: &RATE, only: highest_without_idle, is: Is::Alike(ALIKE) },
+        ],
     },
     Claim {
         number: 2,

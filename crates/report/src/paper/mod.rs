@@ -104,7 +104,8 @@ impl Beside {
             runs.iter().zip(&mut *sends_of).filter_map(|(run, sends_of)| Some((paper.tables?)(run, *sends_of)));
         let tables = tables.collect::<anyhow::Result<Vec<_>>>()?;
         let claims = claims::check(paper.claims, runs, sends_of);
-        let is_of_it = !tables.is_empty() || runs.iter().any(|run| claims::concern(paper.claims, run));
+        let mut records = runs.iter().flat_map(|run| &run.records);
+        let is_of_it = !tables.is_empty() || records.any(|record| claims::concern(paper.claims, &record.trial));
         ensure!(is_of_it, "no trial of this run has a workload of {}", paper.name);
         Ok(Self { paper, tables, claims })
     }
@@ -159,8 +160,13 @@ mod tests {
         for paper in PAPERS {
             assert!(!paper.about.is_empty());
             let experiments = paper.experiments.iter().map(|name| lab::presets::find(name).expect(name).experiment());
-            let architectures: Vec<String> =
-                experiments.flat_map(|it| it.architectures.0).map(|contender| contender.to_string()).collect();
+            let mut architectures: Vec<String> = Vec::new();
+            for experiment in experiments {
+                let plan = lab::plan::plan(&experiment, &lab::host::Host::this()).unwrap();
+                let concern = |trial| claims::concern(paper.claims, trial);
+                assert!(plan.trials.iter().any(concern), "{}: no claim is about it", experiment.name);
+                architectures.extend(experiment.architectures.0.iter().map(ToString::to_string));
+            }
             let is_run = |name: &&str| architectures.iter().any(|architecture| architecture == name);
             for (at, claim) in paper.claims.iter().enumerate() {
                 assert_eq!(claim.number as usize, at + 1, "{}", paper.name);

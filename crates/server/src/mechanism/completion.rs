@@ -82,7 +82,7 @@ pub trait Datagrams: Completion {
     /// See [`Completion::watch`].
     unsafe fn receive_datagrams(&mut self, io: RawFd, token: Token, envelope: &mut Envelope) -> io::Result<()>;
 
-    /// Sends one datagram.
+    /// Sends one datagram, or fails where there is no room at once.
     ///
     /// # Safety
     /// `message`, and all that it points to, stay where they are and as they are until [`What::Sent`] is reported or the

@@ -42,10 +42,16 @@ pub(super) fn can_run<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY
     let (ring, _buffers) = set_up(SQPOLL, *BUFFERS.start()).map_err(|error| refusal(&error, "Linux 6.0"))?;
     let mut known = Probe::new();
     ring.submitter().register_probe(&mut known).map_err(|error| format!("no io_uring: {error}"))?;
-    if ZERO_COPY && !known.is_supported(opcode::SendZc::CODE) {
-        return Err("the kernel has no zero-copy send; it needs Linux 6.0".into());
+    if ZERO_COPY { has_zero_copy(|code| known.is_supported(code)) } else { Ok(()) }
+}
+
+/// Whether the kernel has zero-copy sends, of connections and of datagrams.
+fn has_zero_copy(is_supported: impl Fn(u8) -> bool) -> Result<(), String> {
+    if [opcode::SendZc::CODE, opcode::SendMsgZc::CODE].into_iter().all(is_supported) {
+        Ok(())
+    } else {
+        Err("the kernel has no zero-copy send, or none of datagrams; it needs Linux 6.1".into())
     }
-    Ok(())
 }
 
 /// Why there is no ring of whoever needs such a kernel, and what may help.

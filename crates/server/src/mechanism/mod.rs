@@ -181,8 +181,8 @@ pub const MECHANISMS: &[MechanismRow] = &[
     #[cfg(target_os = "linux")]
     MechanismRow {
         name: "io_uring-zc",
-        about: "io_uring, sending from our memory without a copy (SEND_ZC)",
-        needs: "Linux 6.0",
+        about: "io_uring, sending from our memory without a copy (SEND_ZC, SENDMSG_ZC)",
+        needs: "Linux 6.1",
         spins: Spins::Nothing,
         can_run: io_uring::can_run::<false, true, true>,
         family: Family::Completion,

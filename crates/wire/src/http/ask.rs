@@ -58,7 +58,9 @@ impl FromStr for Url {
             let host = &authority[..port_at.unwrap_or(authority.len())];
             let port = port_at.map_or(Some(80), |at| authority[at + 1..].parse().ok())?;
             let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-            let is_one = scheme.eq_ignore_ascii_case("http") && !host.is_empty() && !rest.contains(['#', '@']);
+            // In a path or query `@` is a letter like others; before them it would follow a user's name.
+            let is_known = !rest.contains('#') && !authority.contains('@');
+            let is_one = scheme.eq_ignore_ascii_case("http") && !host.is_empty() && is_known;
             is_one.then(|| Self { host: host.to_owned(), port, authority: authority.to_owned(), target })
         };
         parse().ok_or_else(|| AskError::Url(url.to_owned()))

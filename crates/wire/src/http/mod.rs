@@ -108,6 +108,7 @@ impl Service for Http {
 
     #[inline]
     fn is_idle(&self, conn: &HttpConn) -> bool {
-        conn.turn.is_between_requests() && conn.inbox.is_empty()
+        // Half an empty line is kept until the other half comes, and is no part of a request either.
+        conn.turn.is_between_requests() && matches!(conn.inbox.kept(), b"" | b"\r")
     }
 }

@@ -1,7 +1,7 @@
 //! Times by the kernel's timestamps.
 
 use crate::html::chart::{Chart, Form, Shape};
-use crate::html::material::{Along, Material, Value, Vertical, percentiles};
+use crate::html::material::{Material, Value, Vertical, percentiles};
 
 const VALUES: [(&str, Value); 3] = [
     ("t2k − t2", |_, row| percentiles(row.kernel.as_ref().map(|kernel| kernel.to_driver))),
@@ -12,5 +12,5 @@ const VALUES: [(&str, Value); 3] = [
 /// Draws it.
 pub(super) fn draw(material: &Material<'_>) -> Option<Chart> {
     let y = Vertical { label: "time", form: Form::Time, log: true };
-    material.rows(Along::Connections, Shape::Percentiles, y, &VALUES)
+    material.rows(material.size(), Shape::Percentiles, y, &VALUES)
 }

@@ -1,7 +1,7 @@
 //! How late the client was.
 
 use crate::html::chart::{Chart, Form, Shape};
-use crate::html::material::{Along, Material, Vertical, percentiles};
+use crate::html::material::{Material, Vertical, percentiles};
 
 /// Draws it.
 pub(super) fn draw(material: &Material<'_>) -> Option<Chart> {
@@ -9,5 +9,5 @@ pub(super) fn draw(material: &Material<'_>) -> Option<Chart> {
         return None;
     }
     let y = Vertical { label: "lag", form: Form::Time, log: true };
-    material.rows(Along::Connections, Shape::Percentiles, y, &[("", |_, row| percentiles(row.lag))])
+    material.rows(material.size(), Shape::Percentiles, y, &[("", |_, row| percentiles(row.lag))])
 }

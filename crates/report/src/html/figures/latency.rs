@@ -5,7 +5,7 @@ use crate::html::material::{Along, Material, Vertical, percentiles};
 
 /// Draws it.
 pub(super) fn draw(material: &Material<'_>) -> Option<Chart> {
-    if material.is_closed() || material.groups(Along::Rate).iter().all(|group| group.members.len() < 2) {
+    if material.is_closed() || material.groups(Some(Along::Rate)).iter().all(|group| group.members.len() < 2) {
         return None;
     }
     let y = Vertical { label: "service time", form: Form::Time, log: true };

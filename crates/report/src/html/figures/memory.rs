@@ -1,7 +1,7 @@
 //! Memory of a connection: of the server, and of the kernel.
 
 use crate::html::chart::{Chart, Form, Shape};
-use crate::html::material::{Along, Material, Value, Vertical};
+use crate::html::material::{Material, Value, Vertical};
 
 const VALUES: [(&str, Value); 2] = [
     ("user memory", |_, row| Some((row.cost.as_ref()?.memory_user_bytes_per_connection?.max(1.0), Vec::new()))),
@@ -11,5 +11,5 @@ const VALUES: [(&str, Value); 2] = [
 /// Draws it.
 pub(super) fn draw(material: &Material<'_>) -> Option<Chart> {
     let y = Vertical { label: "memory a connection", form: Form::Bytes, log: true };
-    material.rows(Along::Connections, Shape::Points, y, &VALUES)
+    material.rows(material.size(), Shape::Points, y, &VALUES)
 }

@@ -3,7 +3,7 @@
 use lab::record::Workload;
 
 use crate::html::chart::{Chart, Form, Shape};
-use crate::html::material::{Along, Material, Vertical, estimate};
+use crate::html::material::{Material, Vertical, estimate};
 use crate::summary::Row;
 
 /// The ratio of a row that is compared with another.
@@ -17,5 +17,5 @@ pub(super) fn draw(material: &Material<'_>) -> Option<Chart> {
     material.summary.comparisons.iter().find(|comparison| ranked(&comparison.rows) > 1)?;
     let label =
         if material.is_closed() { "transactions a second, of the best" } else { "median service time, of the best" };
-    material.rows(Along::Connections, Shape::Points, Vertical { label, form: Form::Times, log: true }, &[("", ratio)])
+    material.rows(material.size(), Shape::Points, Vertical { label, form: Form::Times, log: true }, &[("", ratio)])
 }

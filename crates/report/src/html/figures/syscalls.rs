@@ -3,12 +3,12 @@
 use lab::record::Workload;
 
 use crate::html::chart::{Chart, Form, Shape};
-use crate::html::material::{Along, Material, Vertical};
+use crate::html::material::{Material, Vertical};
 use crate::summary::Row;
 
 /// Draws it.
 pub(super) fn draw(material: &Material<'_>) -> Option<Chart> {
     let y = Vertical { label: "system calls a request", form: Form::Number, log: false };
     let syscalls = |_: &Workload, row: &Row| Some((row.cost.as_ref()?.syscalls_per_request?, Vec::new()));
-    material.rows(Along::Connections, Shape::Points, y, &[("", syscalls)])
+    material.rows(material.size(), Shape::Points, y, &[("", syscalls)])
 }

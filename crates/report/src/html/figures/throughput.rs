@@ -3,7 +3,7 @@
 use lab::record::Workload;
 
 use crate::html::chart::{Chart, Form, Shape};
-use crate::html::material::{Along, Material, Vertical, estimate};
+use crate::html::material::{Material, Vertical, estimate};
 use crate::summary::Row;
 
 /// Of valid repeats with the interval; of a row that is not ranked, the mean of what there is.
@@ -18,5 +18,5 @@ pub(super) fn draw(material: &Material<'_>) -> Option<Chart> {
         return None;
     }
     let y = Vertical { label: "transactions a second", form: Form::Number, log: false };
-    material.rows(Along::Connections, Shape::Points, y, &[("", rate)])
+    material.rows(material.size(), Shape::Points, y, &[("", rate)])
 }

@@ -15,6 +15,8 @@ use crate::workers::Operation;
 
 /// The result of a receive is how long the datagram was, though its end may have found no room.
 const FLAGS: u32 = libc::MSG_TRUNC as u32;
+/// A send that finds no room fails, and does not wait for any, as in the other architectures.
+const SEND_FLAGS: u32 = libc::MSG_DONTWAIT as u32;
 
 impl Envelope {
     /// One for each of `count` sockets.
@@ -50,9 +52,9 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Datagrams
     #[inline]
     unsafe fn send_datagram(&mut self, io: RawFd, token: Token, message: *const libc::msghdr) -> io::Result<()> {
         let send = if ZERO_COPY {
-            opcode::SendMsgZc::new(Fd(io), message).build()
+            opcode::SendMsgZc::new(Fd(io), message).flags(SEND_FLAGS).build()
         } else {
-            opcode::SendMsg::new(Fd(io), message).build()
+            opcode::SendMsg::new(Fd(io), message).flags(SEND_FLAGS).build()
         };
         // SAFETY: the caller's promise.
         unsafe { self.push(Operation::Send, token, send) }

@@ -1,10 +1,15 @@
 //! What every variant must do.
 
 use std::io::{Read, Write};
+use std::mem;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixDatagram;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
 use super::*;
+use crate::mechanism::completion::Datagrams;
 use crate::workers::Workers;
 
 /// Runs one check for every variant, unless this host has no io_uring.
@@ -67,6 +72,15 @@ fn says_what_may_help() {
     let expected = "no io_uring: Operation not permitted (os error 1); kernel.io_uring_disabled is 2: \
                     sysctl -w kernel.io_uring_disabled=0";
     assert_eq!(why, expected);
+}
+
+#[test]
+fn a_kernel_without_zero_copy_sends_of_both_kinds_is_refused() {
+    let without = |missing: u8| has_zero_copy(move |code| code != missing);
+    for missing in [opcode::SendZc::CODE, opcode::SendMsgZc::CODE] {
+        assert!(without(missing).unwrap_err().contains("Linux 6.1"));
+    }
+    assert_eq!(has_zero_copy(|_| true), Ok(()));
 }
 
 #[test]
@@ -218,4 +232,45 @@ fn nothing_is_received_after_it_is_dropped() {
         assert_eq!(&one, b"y");
     }
     for_every_variant!(check);
+}
+
+#[test]
+fn a_datagram_that_finds_no_room_is_not_sent() {
+    fn check<M: Datagrams>() {
+        let (ours, _theirs) = UnixDatagram::pair().unwrap();
+        let mut mechanism = M::new(1, counters()).unwrap();
+        let mut bytes = [7; 40];
+        let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+        // SAFETY: numbers and null pointers, of which zeros are valid.
+        let mut message: libc::msghdr = unsafe { mem::zeroed() };
+        (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
+        let mut sends = 0;
+        loop {
+            // SAFETY: what it points to stays until the send is done, below.
+            unsafe { mechanism.send_datagram(ours.as_raw_fd(), Token::new(0, 0), &raw const message) }.unwrap();
+            sends += 1;
+            let done = wait_for(&mut mechanism, |all| !all.is_empty());
+            match done[0].what {
+                What::Sent(Ok(40)) => assert!(sends < 1_000_000, "there is room for ever"),
+                What::Sent(Err(Errno::AGAIN)) => break,
+                ref other => panic!("{other:?}"),
+            }
+        }
+    }
+    // Unix sockets, which have room for some datagrams and no more, know no zero-copy send.
+    let (said, hears) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        if let Err(reason) = can_run::<true, true, false>() {
+            println!("skipped: {reason}");
+        } else {
+            check::<IoUring<false, true, false>>();
+            check::<IoUring<true, true, false>>();
+            check::<IoUring<false, false, false>>();
+        }
+        said.send(()).unwrap();
+    });
+    hears.recv_timeout(Duration::from_secs(30)).unwrap_or_else(|error| {
+        assert!(error == RecvTimeoutError::Disconnected, "it waits for room");
+        thread.join().unwrap();
+    });
 }

@@ -34,7 +34,7 @@ struct CompletionLoop<'a, M> {
     replies: Box<[Reply]>,
     /// Those of no use now.
     free: Vec<u32>,
-    /// What came for which port when none was free.
+    /// What came for which port when none was free: nothing waits while one is.
     waiting: VecDeque<(u32, Received)>,
     /// A response without its id; its rest is sent from here.
     response: Vec<u8>,
@@ -105,13 +105,19 @@ impl<'a, M: Datagrams> CompletionLoop<'a, M> {
             self.waiting.push_back((port, received));
             return Ok(());
         }
+        self.serve(port, received)
+    }
+
+    /// Answers what came, and has the port receive again unless it does so by itself. There is a reply to do it with.
+    #[inline]
+    fn serve(&mut self, port: u32, received: Received) -> io::Result<()> {
         let more = received.more;
         self.answer(port, received)?;
         // After the answer: where each receive is asked for, its envelope has the sender's address until then.
         if more { Ok(()) } else { self.receive(port) }
     }
 
-    /// Answers what came, if it is a request, and gives its buffer back. There is a reply to do it with.
+    /// Answers what came, if it is a request, and gives its buffer back.
     #[inline]
     fn answer(&mut self, port: u32, received: Received) -> io::Result<()> {
         let Some(datagram) = self.mechanism.datagram(&received, &self.envelopes[port as usize]) else {
@@ -149,9 +155,12 @@ impl<'a, M: Datagrams> CompletionLoop<'a, M> {
     fn on_sent(&mut self, number: u32, result: Result<usize, Errno>) -> io::Result<()> {
         super::sent(result, self.counters);
         self.free.push(number);
-        match self.waiting.pop_front() {
-            Some((port, received)) => self.on_received(port, received),
-            None => Ok(()),
+        // More than one, where one is no request and leaves the reply to the next: no other send may come to look at that.
+        while !self.free.is_empty()
+            && let Some((port, received)) = self.waiting.pop_front()
+        {
+            self.serve(port, received)?;
         }
+        Ok(())
     }
 }

@@ -122,6 +122,7 @@ fn urls_are_read() {
         ("http://host?b", "host", 80, "host", "/?b"),
         ("http://[::1]:81/", "::1", 81, "[::1]:81", "/"),
         ("http://[::1]/a:b", "::1", 80, "[::1]", "/a:b"),
+        ("http://host/@a?b=c@d", "host", 80, "host", "/@a?b=c@d"),
     ] {
         let url: Url = url.parse().unwrap();
         assert_eq!((&*url.host, url.port, &*url.authority, &*url.target), (host, port, authority, target));
