@@ -7,6 +7,7 @@ mod handoff;
 mod http;
 mod http_client;
 mod kv;
+mod stream;
 
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -98,6 +99,12 @@ pub enum Bench {
         #[arg(long, value_delimiter = ',', default_value = "amped:1+1,amped:0+1,seda:1+1")]
         arch: Vec<String>,
     },
+    /// Bandwidth of one connection against iperf3, A B A B, and of 1 000 connections against 10
+    Stream {
+        /// Rounds of each pair
+        #[arg(long, default_value_t = 5)]
+        rounds: usize,
+    },
     /// All of them
     All,
 }
@@ -129,6 +136,7 @@ pub fn run(bench: &Bench) -> anyhow::Result<()> {
         Bench::HttpClient { rounds } => http_client::run(*rounds),
         Bench::Pacing { rounds } => http_client::pacing(*rounds),
         Bench::Handoff { rounds, arch } => handoff::run(*rounds, arch),
+        Bench::Stream { rounds } => stream::run(*rounds),
         Bench::All => {
             summarise()?;
             memory()?;
@@ -138,6 +146,7 @@ pub fn run(bench: &Bench) -> anyhow::Result<()> {
             http::run(5, &[128, 1024])?;
             http_client::run(5)?;
             http_client::pacing(5)?;
+            stream::run(5)?;
             handoff::run(5, &["amped:1+1", "amped:0+1", "seda:1+1"].map(String::from))?;
             servers(5, &["epoll", "poll", "select", "mt", "mp"].map(String::from), None)
         }

@@ -1,4 +1,4 @@
-//! Somebody else's clients of the services `kv` and `http`, and the servers that they are compared with.
+//! Somebody else's clients of the services `kv`, `http` and `stream`, and the servers that they are compared with.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -25,6 +25,7 @@ const TOOLS: &[Tool] = &[
     ("ab", "-V", "apache2-utils", "install Apache's ab (https://httpd.apache.org)"),
     ("h2load", "--version", "nghttp2-client", "install nghttp2's h2load (https://nghttp2.org)"),
     ("httperf", "--version", "httperf", "install httperf 0.9 (https://github.com/httperf/httperf)"),
+    ("iperf3", "--version", "iperf3", "install iperf3 (https://github.com/esnet/iperf)"),
     ("curl", "--version", "curl", "install curl (https://curl.se)"),
 ];
 

@@ -18,6 +18,7 @@ use wire::ServiceSpec;
 use crate::contender::{self, Contender};
 use crate::http::Http;
 pub use crate::mistake::ExperimentError;
+use crate::stream::Stream;
 use crate::transport::Transport;
 use crate::units::{Cpus, Rate, Share, Size, Sizes, Think, Time, Work};
 
@@ -98,6 +99,9 @@ pub struct Workload {
     /// What is asked for, of `http`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<Http>,
+    /// The bursts, of `stream`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<Stream>,
     /// Requests on each connection, after which it ends and another follows; without it connections stay. In an open loop
     /// they are sessions: each connects at its planned time and sends its requests one after the other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -130,6 +134,8 @@ pub enum Service {
     Http,
     /// Datagrams of fixed sizes to many ports, matched by id.
     Udp,
+    /// Bursts of packets, each acknowledged.
+    Stream,
 }
 
 impl Workload {
@@ -591,9 +597,11 @@ impl Experiment {
     fn check_service(&self) -> Result<(), String> {
         let workload = &self.workload;
         let sizes = [("workload.request", &workload.request), ("workload.response", &workload.response)];
-        for (table, is_there, service) in
-            [("kv", workload.kv.is_some(), Service::Kv), ("http", workload.http.is_some(), Service::Http)]
-        {
+        for (table, is_there, service) in [
+            ("kv", workload.kv.is_some(), Service::Kv),
+            ("http", workload.http.is_some(), Service::Http),
+            ("stream", workload.stream.is_some(), Service::Stream),
+        ] {
             if is_there && workload.service != service {
                 return Err(format!(
                     "workload.{table}: the service is another; remove the table, or take the service \"{table}\""
@@ -631,6 +639,10 @@ impl Experiment {
                 }
                 self.http().traffic(workload.response, true).map_err(|why| format!("workload.http.{why}"))?;
             }
+            Service::Stream => {}
+        }
+        if workload.service == Service::Stream {
+            self.check_stream(&sizes)?;
         }
         let needs_sizes = |exec: &Exec| {
             let texts = exec.command.iter().chain(exec.environment.values());
@@ -652,12 +664,44 @@ impl Experiment {
             Service::Kv => "kv",
             Service::Http => "http",
             Service::Udp => "udp",
+            Service::Stream => "stream",
         }
     }
 
     /// What is asked for, of `http`.
     pub fn http(&self) -> Http {
         self.workload.http.clone().unwrap_or_default()
+    }
+
+    /// The bursts, of `stream`.
+    pub fn stream(&self) -> Stream {
+        self.workload.stream.clone().unwrap_or_default()
+    }
+
+    /// What streams need, and what they have not.
+    fn check_stream(&self, sizes: &[(&str, &Option<Size>)]) -> Result<(), String> {
+        let workload = &self.workload;
+        if let Some((key, _)) = sizes.iter().find(|(_, size)| size.is_some()) {
+            return Err(format!("{key}: stream's sizes are workload.stream.packet, packets and ack; remove it"));
+        }
+        if let Some(name) = self.exec.keys().next() {
+            return Err(format!("exec.{name}.command: a command knows nothing of bursts; remove it, or take fixed"));
+        }
+        for (key, is_set, why) in [
+            (
+                "workload.schedule",
+                workload.schedule != Schedule::Closed,
+                "a burst follows the one before; write schedule = \"closed\"",
+            ),
+            ("workload.think", !workload.think.0.is_none(), "streams do not pause; remove it"),
+            ("workload.calls-per-connection", workload.calls_per_connection.is_some(), "streams stay; remove it"),
+            ("phases.drain", self.phases.drain.0 == 0, "streams are ended in it, and counted; write a time like 5s"),
+        ] {
+            if is_set {
+                return Err(format!("{key}: {why}"));
+            }
+        }
+        Ok(())
     }
 
     /// What datagrams need, and what they have not.

@@ -13,6 +13,7 @@
 //! - [`idle`]: who holds the connections on which nothing is sent
 //! - [`transport`]: TCP or Unix sockets, and where these are
 //! - [`store`]: a run's folder; [`samples`]: its columnar files
+//! - [`stream`]: sizes of bursts
 //! - `ticks`: the kernel's account of each CPU's time
 //! - [`record`]: what is stored, as plain data; [`verdict`]: what may be believed
 
@@ -37,6 +38,7 @@ pub mod record;
 pub mod runner;
 pub mod samples;
 pub mod store;
+pub mod stream;
 mod ticks;
 pub mod transport;
 pub mod units;

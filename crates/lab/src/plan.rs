@@ -209,6 +209,7 @@ fn workload(
             let (request_bytes, response_bytes) = (bytes(traffic.request), bytes(traffic.response));
             ServiceSpec::Udp { ports: connections, request_bytes, response_bytes }
         }
+        Service::Stream => experiment.stream().service(),
     };
     Workload {
         service,
@@ -767,6 +768,36 @@ mod tests {
         experiment.workload.ports.0 = list(65_000);
         let many = planned(&experiment, &host());
         insta::assert_snapshot!(format!("{few_ports}\n\n{many}"));
+    }
+
+    #[test]
+    fn streams_are_planned_whole_and_a_limit_of_threads_is_said_to_be_one() {
+        let mut experiment = crate::presets::find("welsh2001-connections").unwrap().experiment();
+        let plan = |experiment: &Experiment| {
+            plan(experiment, &Host { tasks_max: (700, "ulimit -u".into()), ..host() }).unwrap()
+        };
+        for trial in plan(&experiment).trials {
+            let stream = trial.workload.service.stream().unwrap();
+            assert_eq!((stream, trial.load.rate_per_s), (wire::stream::Stream::default(), None));
+            assert_eq!(trial.serve.ours().unwrap().service, trial.load.service);
+            let text = serde_json::to_string(&trial).unwrap();
+            assert_eq!(serde_json::from_str::<Trial>(&text).unwrap(), trial);
+            let is_beyond = trial.architecture.to_string() == "mt" && trial.workload.connections >= 700;
+            let expected = is_beyond.then(|| {
+                let connections = trial.workload.connections;
+                let needed = connections + 256;
+                format!(
+                    "workload.connections: {connections} needs {needed} threads, ulimit -u is 700; lower it, or raise that limit"
+                )
+            });
+            assert_eq!(trial.impossible, Vec::from_iter(expected), "{}", trial.architecture);
+        }
+        experiment.workload.stream = None;
+        assert_eq!(
+            plan(&experiment).trials[0].workload.service,
+            ServiceSpec::Stream(wire::stream::Stream::default()),
+            "the paper's is what there is without a word"
+        );
     }
 
     #[test]

@@ -128,7 +128,14 @@ pub fn run(
             (Ok(()), Some(report)) => {
                 let server =
                     counters.as_ref().map(|counters| ServerSide { counters, cpus: cpus_at_once(trial), taken });
-                verdict::with_idle(verdict::judge(report, server.as_ref()), account.idle.as_ref())
+                let verdict = verdict::judge(report, server.as_ref());
+                let verdict = match (trial.workload.service.stream(), &report.stream, &account.last) {
+                    (Some(sizes), Some(stream), Some(last)) => {
+                        verdict::with_bytes(verdict, sizes, trial.workload.idle, stream, &last.totals)
+                    }
+                    _ => verdict,
+                };
+                verdict::with_idle(verdict, account.idle.as_ref())
             }
             (Ok(()), None) => Verdict::failed("the client gave no account"),
             (Err(error), _) => Verdict::failed(format!("{error:#}")),
@@ -180,6 +187,8 @@ struct Account {
     ready: Option<Snapshot>,
     start: Option<Mark>,
     end: Option<Mark>,
+    /// What the server had counted in all after streams had ended.
+    last: Option<Snapshot>,
     load: Option<LoadReport>,
     idle: Option<IdleReport>,
 }
@@ -307,6 +316,9 @@ fn load_it(
                 // Marks that a busy machine made late. The client keeps its connections until it is told to end.
                 while let Some((_, place)) = marks.pop() {
                     *place(account) = Some(mark(server)?);
+                }
+                if trial.workload.service.stream().is_some() {
+                    account.last = Some(mark(server)?.server);
                 }
                 break;
             }

@@ -7,9 +7,11 @@
 use load::LoadReport;
 use load::config::Transport;
 use load::idle::IdleReport;
-use load::report::{ClosedReport, PARTS};
+use load::report::{ClosedReport, PARTS, StreamReport};
 use server::ServerCounters;
+use server::counters::Totals;
 use stats::{TestResult, steadiness};
+use wire::stream::Stream;
 
 use crate::record::{Bound, Check, Verdict, VerdictKind, requests_answered};
 
@@ -89,6 +91,9 @@ impl ServerSide<'_> {
 
 /// Judges a trial; with what is known of the server, if anything is.
 pub fn judge(report: &LoadReport, server: Option<&ServerSide<'_>>) -> Verdict {
+    if let (Some(closed), Some(stream)) = (&report.closed, &report.stream) {
+        return judge_stream(report, closed, stream, server);
+    }
     match (&report.closed, report.rate_asked_per_s) {
         (None, Some(rate_per_s)) => open(report, rate_per_s, server),
         (Some(closed), _) => judge_closed(report, closed, server),
@@ -121,7 +126,7 @@ fn judge_closed(report: &LoadReport, closed: &ClosedReport, server: Option<&Serv
         failures(report),
         closed_client_limits(report, closed, server),
         vec![unanswered(report)],
-        throughput_steadiness(report),
+        part_steadiness("transactions", &report.completed_by_part.unwrap_or_default()),
         steadiness(report, server),
     ];
     decide(checks.concat(), || {
@@ -134,6 +139,66 @@ fn judge_closed(report: &LoadReport, closed: &ClosedReport, server: Option<&Serv
             server.unwrap_or_default()
         )
     })
+}
+
+/// Of streams the bytes say whether all went well: of whole bursts there may be few.
+fn judge_stream(
+    report: &LoadReport,
+    closed: &ClosedReport,
+    stream: &StreamReport,
+    server: Option<&ServerSide<'_>>,
+) -> Verdict {
+    let bytes = check("bytes in the window", stream.bytes as f64, Bound::AtLeast, 1.0, "", VerdictKind::Failed);
+    let unended = f64::from(report.connections) - f64::from(stream.ended);
+    let what = "connections whose streams had not ended when the drain was over";
+    let unended = check(what, unended, Bound::AtMost, 0.0, "", VerdictKind::Failed);
+    let errors = failures(report).into_iter().filter(|check| check.name != Check::REQUESTS).collect();
+    let taken = steadiness(report, server).into_iter().filter(|check| check.name == Check::TAKEN_BY_OTHERS).collect();
+    let limits = client_busy(closed, server);
+    let checks =
+        [errors, vec![bytes, unended], vec![limits], part_steadiness("bandwidth", &stream.bytes_by_part), taken];
+    decide(checks.concat(), || {
+        let server = server.map(|server| format!(", the server {:.0} %", 100.0 * server.busy_share()));
+        format!(
+            "{:.0} MB/s, fairness {:.3}, the client used {:.0} % of its CPUs{}",
+            stream.bytes_per_s(report.window_ns) / 1e6,
+            stream.fairness,
+            100.0 * closed.busy_share,
+            server.unwrap_or_default()
+        )
+    })
+}
+
+/// A verdict, and whether the server took in every byte that the clients sent, and they every byte of the server's. Both
+/// count everything, the first requests of `idle` connections included.
+pub fn with_bytes(verdict: Verdict, sizes: Stream, idle: u32, stream: &StreamReport, server: &Totals) -> Verdict {
+    // One without checks has a reason of its own.
+    if verdict.checks.is_empty() {
+        return verdict;
+    }
+    let (greeting_bytes, answer_bytes) = sizes.sizes(true);
+    let idle = u64::from(idle);
+    let compared = [
+        (
+            "bytes that the server has not counted of those sent",
+            stream.sent_bytes + idle * greeting_bytes,
+            server.bytes_in,
+        ),
+        (
+            "bytes that the server counts as sent and no client received",
+            stream.received_bytes + idle * answer_bytes,
+            server.bytes_out,
+        ),
+    ];
+    let difference = |(name, client, server): (&str, u64, Option<u64>)| {
+        let apart = server.map_or(f64::INFINITY, |server| client.abs_diff(server) as f64);
+        check(name, apart, Bound::AtMost, 0.0, "", VerdictKind::Failed)
+    };
+    let compared = compared.map(difference).to_vec();
+    let Verdict { kind, reason, checks } = verdict;
+    // What failed before is why bytes are missing.
+    let all = if kind == VerdictKind::Failed { [checks, compared] } else { [compared, checks] };
+    decide(all.concat(), || reason)
 }
 
 /// A verdict, and what became of the idle connections: with fewer of them it was another trial.
@@ -279,11 +344,17 @@ fn client_limits(report: &LoadReport, rate_per_s: f64) -> Vec<Check> {
 }
 
 fn closed_client_limits(report: &LoadReport, closed: &ClosedReport, server: Option<&ServerSide<'_>>) -> Vec<Check> {
-    use VerdictKind::ClientLimited;
     let lag_us = report.lag.distribution.p50_ns as f64 / 1e3;
     let lag_us_max = LAG_P50_NS.max(LAG_SHARE_MAX * closed.think_ns as f64) / 1e3;
+    let lag = check("median lag", lag_us, Bound::AtMost, lag_us_max, "us", VerdictKind::ClientLimited);
+    vec![lag, client_busy(closed, server)]
+}
+
+/// Whether the client of a closed loop had CPU to spare, or the server had none either.
+fn client_busy(closed: &ClosedReport, server: Option<&ServerSide<'_>>) -> Check {
+    use VerdictKind::ClientLimited;
     let of_server = server.map(ServerSide::busy_share).filter(|share| *share >= SERVER_BUSY_SHARE_MIN);
-    let busy = match of_server {
+    match of_server {
         // Neither had anything to spare: what more CPU for the client would give, the server could not.
         Some(share) if closed.busy_share > CLIENT_BUSY_SHARE_MAX => {
             let what = "share of the server's CPUs in use, with none of the client's to spare";
@@ -293,21 +364,20 @@ fn closed_client_limits(report: &LoadReport, closed: &ClosedReport, server: Opti
             let what = "share of the client's CPUs in use, with some of the server's to spare";
             check(what, closed.busy_share, Bound::AtMost, CLIENT_BUSY_SHARE_MAX, "", ClientLimited)
         }
-    };
-    vec![check("median lag", lag_us, Bound::AtMost, lag_us_max, "us", ClientLimited), busy]
+    }
 }
 
-/// Tests of how many transactions were completed in each of the window's parts.
-fn throughput_steadiness(report: &LoadReport) -> Vec<Check> {
-    let parts = report.completed_by_part.unwrap_or_default().map(|count| count as f64);
+/// Tests of how much was done in each of the window's parts.
+fn part_steadiness(what: &str, parts: &[u64]) -> Vec<Check> {
+    let parts: Vec<f64> = parts.iter().map(|&count| count as f64).collect();
     let limit = THROUGHPUT_CHANGE_MAX;
     let tests = [
-        ("trend of the transactions over the window", steadiness::trend(&parts)),
-        ("shift of the transactions in the window", steadiness::change_point(&parts).map(|it| it.result)),
-        ("passing change of the transactions", steadiness::excursion(&parts, limit)),
+        (format!("trend of the {what} over the window"), steadiness::trend(&parts)),
+        (format!("shift of the {what} in the window"), steadiness::change_point(&parts).map(|it| it.result)),
+        (format!("passing change of the {what}"), steadiness::excursion(&parts, limit)),
     ];
-    let of = |(what, result): (&str, Option<TestResult>)| {
-        result.map(|result| test(what, &result, limit, STEADINESS_P_VALUE_MIN, VerdictKind::Unsteady))
+    let of = |(what, result): (String, Option<TestResult>)| {
+        result.map(|result| test(&what, &result, limit, STEADINESS_P_VALUE_MIN, VerdictKind::Unsteady))
     };
     tests.into_iter().filter_map(of).collect()
 }
@@ -392,6 +462,7 @@ pub(crate) mod tests {
             closed: None,
             churn: None,
             datagrams: None,
+            stream: None,
             kernel: None,
             memory_bytes_per_connection: 48.0,
             cpu_ns: 0,
@@ -411,6 +482,61 @@ pub(crate) mod tests {
         let mut report = healthy();
         change(&mut report);
         judge(&report, None).kind
+    }
+
+    /// A healthy trial of streams: 2 connections, 16 MB in a second.
+    fn streaming() -> LoadReport {
+        let closed = ClosedReport { unsampled: 0, busy_share: 0.5, cpus: 1, think_ns: 0 };
+        let stream = StreamReport {
+            bytes: 16_000_000,
+            bytes_by_part: [500_000; PARTS],
+            bytes_by_second: vec![16_000_000],
+            fairness: 1.0,
+            connection_bytes_min: 8_000_000,
+            connection_bytes_max: 8_000_000,
+            sent_bytes: 17_000_000,
+            received_bytes: 96,
+            ended: 2,
+        };
+        // No burst was whole: that is no failure.
+        let report = LoadReport { rate_asked_per_s: None, connections: 2, planned: 0, completed: 0, ..healthy() };
+        LoadReport { closed: Some(closed), stream: Some(stream), ..report }
+    }
+
+    #[test]
+    fn streams_are_judged_by_their_bytes() {
+        let kind = |change: &dyn Fn(&mut StreamReport)| {
+            let mut report = streaming();
+            report.stream.iter_mut().for_each(change);
+            judge(&report, None)
+        };
+        assert_eq!(kind(&|_| ()).kind, VerdictKind::Valid);
+        assert!(kind(&|_| ()).reason.starts_with("16 MB/s, fairness 1.000"));
+        assert_eq!(kind(&|stream| stream.bytes = 0).kind, VerdictKind::Failed);
+        let unended = kind(&|stream| stream.ended = 1);
+        assert_eq!(
+            (unended.kind, unended.reason.split(':').next().unwrap().contains("not ended")),
+            (VerdictKind::Failed, true)
+        );
+        assert_eq!(kind(&|stream| stream.bytes_by_part[16..].fill(5_000_000)).kind, VerdictKind::Unsteady);
+        let mut report = streaming();
+        report.closed.iter_mut().for_each(|closed| closed.busy_share = 0.99);
+        assert_eq!(judge(&report, None).kind, VerdictKind::ClientLimited);
+    }
+
+    #[test]
+    fn one_byte_of_difference_between_the_sides_fails_a_trial() {
+        let (report, sizes) = (streaming(), Stream::default());
+        let kind = |idle: u32, bytes_in: Option<u64>, bytes_out: u64| {
+            let totals = Totals { bytes_in, bytes_out: Some(bytes_out), ..Totals::default() };
+            with_bytes(judge(&report, None), sizes, idle, report.stream.as_ref().unwrap(), &totals).kind
+        };
+        assert_eq!(kind(0, Some(17_000_000), 96), VerdictKind::Valid);
+        assert_eq!(kind(3, Some(17_000_000 + 3 * 8_192), 96 + 3 * 32), VerdictKind::Valid);
+        for wrong in [kind(0, Some(16_999_999), 96), kind(0, Some(17_000_000), 97), kind(0, None, 96)] {
+            assert_eq!(wrong, VerdictKind::Failed);
+        }
+        assert_eq!(kind(1, Some(17_000_000), 96), VerdictKind::Failed, "idle ones have sent something too");
     }
 
     #[test]

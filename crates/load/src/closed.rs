@@ -113,7 +113,7 @@ pub fn run<S: Speak>(
 }
 
 /// A worker's connections.
-fn share(config: &LoadConfig, number: u32) -> Range<usize> {
+pub fn share(config: &LoadConfig, number: u32) -> Range<usize> {
     let first = |number| (u64::from(config.connections) * u64::from(number) / u64::from(config.clients)) as usize;
     first(number)..first(number + 1)
 }

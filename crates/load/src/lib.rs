@@ -11,6 +11,7 @@
 //! - `stamps`: the kernel's timestamps; [`interface`]: the interface that requests leave by
 //! - `summary`: from records to samples and figures
 //! - `closed`: the closed loop; `worker`: one thread of it
+//! - `stream`: bursts as fast as they go, and the bytes of them
 //! - `churn`: connections that come and go, in either loop; [`ports`]: whether there are enough for them
 //! - [`idle`]: connections that are held, and on which nothing is sent
 //! - `ledger`: what a thread of a closed loop, or of churn, keeps of its transactions
@@ -50,6 +51,7 @@ mod stamps;
 #[cfg(not(target_os = "linux"))]
 #[path = "no_stamps.rs"]
 mod stamps;
+mod stream;
 pub mod summary;
 mod waiter;
 mod worker;

@@ -22,6 +22,7 @@ struct Send {
 struct Receive {
     completed: AtomicU64,
     lost: AtomicU64,
+    bytes: AtomicU64,
 }
 
 impl Progress {
@@ -46,6 +47,17 @@ impl Progress {
     /// The receive role knows of requests that will not be answered.
     pub fn add_lost(&self, count: u64) {
         add(&self.receive.lost, count);
+    }
+
+    /// Bytes of streams came or went.
+    #[inline]
+    pub fn add_bytes(&self, count: u64) {
+        add(&self.receive.bytes, count);
+    }
+
+    /// Bytes of streams.
+    pub fn bytes(&self) -> u64 {
+        self.receive.bytes.load(Relaxed)
     }
 
     /// Requests sent.

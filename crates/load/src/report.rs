@@ -104,6 +104,9 @@ pub struct LoadReport {
     /// What only datagrams have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<DatagramReport>,
+    /// What only streams have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<StreamReport>,
     /// What the kernel's timestamps say; `None` when they were not asked for.
     pub kernel: Option<KernelReport>,
     /// User memory the client set aside per connection, in bytes (connection state, not samples).
@@ -176,6 +179,36 @@ pub struct DatagramReport {
     /// Responses, of the whole trial, for which the client's own sockets had no room; they are among the lost. `None` where
     /// the system does not say.
     pub dropped: Option<u64>,
+}
+
+/// What only streams have. A trial's other figures are of whole bursts, but for its rate, in which a part of one counts as such.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StreamReport {
+    /// Bytes of bursts that were written in the window or, if the server sends, read in it.
+    pub bytes: u64,
+    /// The same in each of the parts of the window.
+    pub bytes_by_part: [u64; PARTS],
+    /// The same in each second of it; the last may be a part of one.
+    pub bytes_by_second: Vec<u64>,
+    /// Jain's index of the connections' bytes in the window: 1 where all have the same, 1/n where one has everything.
+    pub fairness: f64,
+    /// Of the connection with the fewest.
+    pub connection_bytes_min: u64,
+    /// Of the connection with the most.
+    pub connection_bytes_max: u64,
+    /// Everything that was written on all connections, from the first to the last of them.
+    pub sent_bytes: u64,
+    /// Everything that was read likewise.
+    pub received_bytes: u64,
+    /// Connections that the server ended after all was said; only if that is all of them, both sides' bytes can be compared.
+    pub ended: u32,
+}
+
+impl StreamReport {
+    /// Bytes a second, with the length of the window in nanoseconds.
+    pub fn bytes_per_s(&self, window_ns: u64) -> f64 {
+        self.bytes as f64 / (window_ns as f64 / 1e9)
+    }
 }
 
 /// Parts that a window is looked at in: enough for a test of its steadiness.

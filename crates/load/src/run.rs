@@ -24,7 +24,7 @@ use crate::send::{self, Sender};
 use crate::speak::{Speak, with_speaker};
 use crate::stamps::{self, Stamping};
 use crate::summary::{self, Recorded, Usage};
-use crate::{churn, closed, connect, datagrams, ports, prepare, schedule};
+use crate::{churn, closed, connect, datagrams, ports, prepare, schedule, stream};
 
 /// Between the moment that everything is ready and the beginning of the ramp.
 pub const LEAD_NS: u64 = 5_000_000;
@@ -71,6 +71,9 @@ pub enum Event {
         sent: u64,
         /// Responses completed so far.
         completed: u64,
+        /// Bytes of bursts so far, of streams.
+        #[serde(default)]
+        bytes: u64,
     },
     /// It is over.
     Finished {
@@ -160,6 +163,9 @@ fn speak<S: Speak>(config: &LoadConfig, speaker: &S, on_event: &mut dyn FnMut(Ev
     let links: Vec<Link> = sockets.into_iter().map(Link::new).collect();
     on_event(Event::Connected { connections: total, elapsed_ns: connect_ns });
     let connected = Connected { clock, links, connect_ns, stamping };
+    if let Some(stream) = config.service.stream() {
+        return stream::run(config, stream, connected, on_event);
+    }
     if churns {
         return churn::run(config, speaker, connected, on_event);
     }
@@ -343,6 +349,7 @@ fn validate_service(config: &LoadConfig) -> Result<(), LoadError> {
             Ok(())
         }
         (ServiceSpec::Udp { .. }, None, None) => datagrams::validate(config),
+        (&ServiceSpec::Stream(sizes), None, None) => stream::validate(config, sizes),
         (ServiceSpec::Kv { .. }, Some(traffic), None) => validate_kv(traffic),
         // Its paths and headers are checked as requests are made of them.
         (ServiceSpec::Http { .. }, None, Some(traffic)) if (100..=999).contains(&traffic.status) => Ok(()),
@@ -467,6 +474,7 @@ pub fn watch(
                 elapsed_ns,
                 sent: sum(Progress::sent),
                 completed: sum(Progress::completed),
+                bytes: sum(Progress::bytes),
             });
         }
         let edge_ns = edges.iter().map(|&(_, ns)| ns).find(|&ns| ns > elapsed_ns);

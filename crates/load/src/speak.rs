@@ -7,6 +7,7 @@ use rand_distr::{Distribution, Zipf};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use wire::kv::ask;
 use wire::kv::records::{self, Records};
+use wire::stream::{GREETING, Stream};
 
 use crate::class::Class;
 use crate::config::{Choice, KvTraffic};
@@ -72,6 +73,10 @@ macro_rules! with_speaker {
                 let $speaker = $crate::speak::Http::new(traffic, &$config.target)?;
                 $body
             }
+            (&wire::ServiceSpec::Stream(stream), ..) => {
+                let $speaker = $crate::speak::Fixed::greeting_of(stream);
+                $body
+            }
             _ => {
                 let (request_bytes, response_bytes) = $config.fixed();
                 let $speaker = $crate::speak::Fixed::new(request_bytes, response_bytes);
@@ -106,6 +111,12 @@ impl Fixed {
     /// Of these sizes, both at least 1.
     pub fn new(request_bytes: u32, response_bytes: u32) -> Self {
         Self { request: vec![0x5a; request_bytes as usize], response_bytes: response_bytes.into() }
+    }
+
+    /// A stream's greetings, which verify its connections.
+    pub fn greeting_of(stream: Stream) -> Self {
+        let (request_bytes, response_bytes) = stream.sizes(true);
+        Self { request: vec![GREETING; request_bytes as usize], response_bytes }
     }
 }
 

@@ -311,6 +311,7 @@ impl Facts<'_> {
             closed: None,
             churn: None,
             datagrams: None,
+            stream: None,
             kernel: self.kernel.as_ref().map(|kernel| kernel.report(samples, window_ns)),
             memory_bytes_per_connection,
             cpu_ns: self.usage.cpu_ns,

@@ -201,7 +201,7 @@ fn send_deviations_come_from_the_stored_samples() {
         (
             &["report", "even", "--paper", "nonsense"],
             2,
-            "[possible values: kawai2008, kawai2006, maharjan2012, voras2009]",
+            "[possible values: kawai2008, kawai2006, maharjan2012, voras2009, welsh2001]",
         ),
         (&["report", "even", "--paper", "kawai2006", "--send-deviation"], 2, "cannot be used with"),
         (&["report", "even", "even", "--paper", "kawai2006"], 2, "are of one run, and two are given"),

@@ -57,6 +57,13 @@ struct Row {
     /// Transactions of a closed loop that are counted and no samples.
     unsampled: Option<u64>,
     client_busy_share: Option<f64>,
+    /// Of streams: bytes of bursts a second, and Jain's index of the connections.
+    bytes_per_s: Option<f64>,
+    fairness: Option<f64>,
+    server_bytes_per_s: Option<f64>,
+    server_cpu_ns_per_gigabyte: Option<f64>,
+    server_bytes_per_call: Option<f64>,
+    server_calls_per_wait: Option<f64>,
     service_p1_ns: Option<u64>,
     service_p25_ns: Option<u64>,
     service_p50_ns: Option<u64>,
@@ -111,6 +118,7 @@ pub fn of(run: &Run) -> anyhow::Result<String> {
 
 fn row(record: &TrialRecord) -> Row {
     let trial = &record.trial;
+    let streams = crate::stream::Streams::of(&[record]);
     let (request_bytes, response_bytes) = trial.workload.service.fixed().unzip();
     let kv = trial.workload.kv.as_ref();
     let phases = trial.workload.phases;
@@ -168,6 +176,12 @@ fn row(record: &TrialRecord) -> Row {
         duplicates: datagrams.map(|datagrams| datagrams.duplicates),
         reordered: datagrams.map(|datagrams| datagrams.reordered),
         unsampled: load.and_then(|load| Some(load.closed.as_ref()?.unsampled)),
+        bytes_per_s: load.and_then(crate::stream::bytes_per_s),
+        fairness: streams.map(|streams| streams.fairness),
+        server_bytes_per_s: streams.and_then(|streams| streams.server_bytes_per_s),
+        server_cpu_ns_per_gigabyte: streams.and_then(|streams| streams.cpu_ns_per_gigabyte),
+        server_bytes_per_call: streams.and_then(|streams| streams.bytes_per_call),
+        server_calls_per_wait: streams.and_then(|streams| streams.calls_per_wait),
         client_busy_share: load.and_then(|load| Some(load.closed.as_ref()?.busy_share)),
         service_p1_ns: service(|d| d.p1_ns),
         service_p25_ns: service(|d| d.p25_ns),

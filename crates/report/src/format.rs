@@ -29,6 +29,15 @@ pub fn bytes(bytes: f64) -> String {
     }
 }
 
+/// Bytes a second in the unit that suits them, by thousands.
+pub fn bandwidth(bytes_per_s: f64) -> String {
+    match bytes_per_s {
+        slow if slow < 1e6 => format!("{} kB/s", digits(slow / 1e3)),
+        usual if usual < 1e9 => format!("{} MB/s", digits(usual / 1e6)),
+        fast => format!("{} GB/s", digits(fast / 1e9)),
+    }
+}
+
 /// A share as in `90 %`, with a fraction only where it has one.
 pub fn percent(share: f64) -> String {
     let percent = (share * 1e6).round() / 1e4;

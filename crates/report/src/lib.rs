@@ -9,7 +9,8 @@
 //! - [`axis`]: what workloads differ in that curves are drawn along
 //! - [`html`]: a run as a page, and its figures as files
 //! - `response`: response time against ports of datagrams, or idle connections
-//! - `throughput`: transactions a second of closed loops against their connections
+//! - `throughput`: transactions a second of closed loops against their connections, and bandwidth of streams; [`stream`]: what
+//!   else there is to say of these
 //! - [`explain`]: why one wins, by what the servers counted
 //! - `table`: tables that fit a width
 //! - [`versus`]: two runs side by side
@@ -35,6 +36,7 @@ pub mod paper;
 pub mod plan;
 mod response;
 pub mod sentence;
+pub mod stream;
 pub mod summary;
 pub mod sweep;
 mod table;

@@ -107,6 +107,7 @@ fn record(trial: &Trial, service_ns: u64, verdict: VerdictKind, reason: &str) ->
             closed: None,
             churn: None,
             datagrams: None,
+            stream: None,
             kernel: None,
             memory_bytes_per_connection: 48.0,
             cpu_ns: 1,

@@ -2,10 +2,11 @@
 
 use lab::record::VerdictKind;
 use lab::units::Share;
-use load::report::DatagramReport;
+use load::LoadReport;
+use load::report::{ClosedReport, DatagramReport, StreamReport};
 
-use crate::format;
 use crate::summary::{Comparison, MARGIN, Row, Summary};
+use crate::{format, stream};
 
 /// One sentence for the whole run.
 pub fn overall(summary: &Summary) -> String {
@@ -57,7 +58,12 @@ pub fn of(comparison: &Comparison) -> String {
     };
     let is_closed = comparison.workload.is_closed();
     let figure = if is_closed {
-        best.rate_per_s.map_or_else(String::new, |rate| format!("{} transactions/s", format::digits(rate.value)))
+        best.rate_per_s.map_or_else(String::new, |rate| {
+            match stream::megabytes_per_s(&comparison.workload, rate.value) {
+                Some(megabytes_per_s) => format::bandwidth(megabytes_per_s * 1e6),
+                None => format!("{} transactions/s", format::digits(rate.value)),
+            }
+        })
     } else {
         let p50 = best.service.map_or_else(String::new, |service| format::time(service.p50_ns as f64));
         format!("service time p50 {p50}")
@@ -67,13 +73,15 @@ pub fn of(comparison: &Comparison) -> String {
     // In a closed loop who is slower is also asked less: tails are of different loads.
     let tail = if is_closed { String::new() } else { tail(&ranked) };
     let place = place(comparison);
+    let is_stream = comparison.workload.service.stream().is_some();
+    let most = if is_stream { "has the most bandwidth" } else { "has the most transactions" };
     let is_best = match (ranked.len(), equals_of_best(comparison).len()) {
         (1, _) => "is the only one ranked",
-        _ if is_closed && has_no_interval(comparison) => "has the most transactions",
+        _ if is_closed && has_no_interval(comparison) => most,
         _ if has_no_interval(comparison) => "has the least median",
         (_, 1) => "is best",
         // It may be chance that this one came out first.
-        _ if is_closed => "has the most transactions, though not all others are told apart from it",
+        _ if is_closed => &format!("{most}, though not all others are told apart from it"),
         _ => "has the least median, though not all others are told apart from it",
     };
     format!("At {place}, {} {is_best}: {figure}{compared}.{tail}{unranked}", best.architecture)
@@ -148,6 +156,23 @@ pub fn datagrams(report: &DatagramReport, planned: u64) -> String {
     };
     let DatagramReport { ports, lost, duplicates, reordered, .. } = report;
     format!("{ports} ports; {lost} of {planned} lost{dropped}, {duplicates} duplicates, {reordered} reordered")
+}
+
+/// What streams moved, and how.
+pub fn stream(stream: &StreamReport, closed: &ClosedReport, report: &LoadReport) -> String {
+    let StreamReport { bytes, fairness, connection_bytes_min, connection_bytes_max, .. } = stream;
+    let of_one = |bytes: u64| format::bandwidth(bytes as f64 / (report.window_ns as f64 / 1e9));
+    let bandwidth = format::bandwidth(stream.bytes_per_s(report.window_ns));
+    format!(
+        "{bytes} bytes in {}, {bandwidth}, {} whole bursts; a connection from {} to {}, fairness {fairness:.3}; {} errors, \
+         {:.0} % of the client's CPUs in use",
+        format::time(report.window_ns as f64),
+        report.completed,
+        of_one(*connection_bytes_min),
+        of_one(*connection_bytes_max),
+        report.errors.total(),
+        100.0 * closed.busy_share
+    )
 }
 
 /// A verdict as it is written everywhere.

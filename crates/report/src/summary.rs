@@ -11,12 +11,15 @@ use server::{Accept, ServerCounters};
 use stats::{Distribution, Estimate, Histogram, Ratio, interval};
 
 use crate::explain::Why;
+use crate::stream::Streams;
 use crate::{format, sentence};
 
 /// What rows are ranked by.
 pub const METRIC: &str = "median service time";
 /// What those of a closed loop are ranked by; more is better.
 pub const CLOSED_METRIC: &str = "transactions a second";
+/// What streams are ranked by; more is better.
+pub const STREAM_METRIC: &str = "bandwidth";
 
 /// Ratios this near to 1, their whole interval, make no practical difference.
 pub const MARGIN: f64 = 0.05;
@@ -90,6 +93,9 @@ pub struct Row {
     /// What became of datagrams, over all repeats; `None` of connections.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<Datagrams>,
+    /// What streams moved, and what that cost; `None` of other services.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stream: Option<Streams>,
     /// Median service time over valid repeats, in nanoseconds, with its interval.
     pub service_p50_ns: Option<Estimate>,
     /// Its 99th percentile likewise.
@@ -241,7 +247,11 @@ fn comparison(run: &Run, workload: &Workload, left_out: &[u32]) -> Comparison {
         })
         .collect();
     rank(&mut rows, workload.is_closed(), run.header.seed);
-    let metric = if workload.is_closed() { CLOSED_METRIC } else { METRIC };
+    let metric = match workload.is_closed() {
+        true if workload.service.stream().is_some() => STREAM_METRIC,
+        true => CLOSED_METRIC,
+        false => METRIC,
+    };
     Comparison { workload: workload.clone(), title: title(workload), metric, rows }
 }
 
@@ -298,6 +308,8 @@ pub(crate) fn title(workload: &Workload) -> String {
     }
     words.extend(workload.rate_per_s.map(|rate_per_s| format!("{rate_per_s} requests/s")));
     match workload.schedule {
+        // A stream can have no other.
+        Schedule::Closed if workload.service.stream().is_some() => {}
         Schedule::Closed => {
             words.insert(0, "closed loop".into());
             words.push(format!("think {}", Think(workload.think)));
@@ -309,7 +321,10 @@ pub(crate) fn title(workload: &Workload) -> String {
     words.extend(workload.service.ports().map(|_| "udp".to_owned()));
     words.push(match workload.service.fixed() {
         Some((request_bytes, response_bytes)) => format!("{} -> {}", Size(request_bytes), Size(response_bytes)),
-        None => workload.service.name().to_owned(),
+        None => match workload.service.stream() {
+            Some(stream) => lab::stream::Stream::from(stream).to_string(),
+            None => workload.service.name().to_owned(),
+        },
     });
     if let Some(http) = &workload.http {
         words.push(match http.targets.as_slice() {
@@ -395,6 +410,7 @@ fn row(architecture: String, finished: &[&TrialRecord], missing: Vec<String>, se
         rate_per_s: Estimate::of(&rates_per_s, seed),
         client_busy_share: (!busy.is_empty()).then(|| busy.iter().sum::<f64>() / busy.len() as f64),
         datagrams: Datagrams::of(loads()),
+        stream: Streams::of(&records),
         unsampled: closed().map(|closed| closed.unsampled).sum(),
         kernel: kernel(&loads().filter_map(|load| load.kernel.as_ref()).collect::<Vec<_>>()),
         churn: churn(&loads().filter_map(|load| load.churn.as_ref()).collect::<Vec<_>>()),

@@ -5,6 +5,7 @@ use lab::record::{Run, Workload};
 use lab::transport::Transport;
 use load::interface::Hardware;
 
+use crate::stream::Streams;
 use crate::summary::{Churn, Comparison, Datagrams, Kernel, Row, Summary};
 use crate::table::{self, Column};
 use crate::{format, response, sentence, throughput};
@@ -63,6 +64,25 @@ const DATAGRAM_COLUMNS: &[Column<Row>] = &[
     Column { heading: "verdict", rank: 0, text: verdict },
 ];
 
+/// The same of streams: bytes, and what they cost.
+const STREAM_COLUMNS: &[Column<Row>] = &[
+    Column { heading: "architecture", rank: 0, text: Row::label },
+    Column { heading: "vs best", rank: 0, text: versus_best },
+    Column { heading: "MB/s", rank: 0, text: |row| stream(row, |it| Some(it.bytes_per_s / 1e6)) },
+    Column { heading: "server MB/s", rank: 3, text: |row| stream(row, |it| Some(it.server_bytes_per_s? / 1e6)) },
+    Column { heading: "fairness", rank: 1, text: |row| row.stream.map_or(none(), |it| format!("{:.3}", it.fairness)) },
+    Column { heading: "CPU s/GB", rank: 0, text: |row| stream(row, |it| Some(it.cpu_ns_per_gigabyte? / 1e9)) },
+    Column { heading: "KiB/call", rank: 2, text: |row| stream(row, |it| Some(it.bytes_per_call? / 1024.0)) },
+    Column { heading: "calls/wait", rank: 2, text: |row| stream(row, |it| it.calls_per_wait) },
+    Column { heading: "client CPU", rank: 1, text: |row| row.client_busy_share.map_or(none(), whole_percent) },
+    Column { heading: "user+kernel/conn", rank: 3, text: memory },
+    Column { heading: "verdict", rank: 0, text: verdict },
+];
+
+fn stream(row: &Row, figure: fn(&Streams) -> Option<f64>) -> String {
+    row.stream.as_ref().and_then(figure).map_or(none(), format::digits)
+}
+
 /// The share of requests that were lost.
 fn lost(row: &Row) -> Option<String> {
     let datagrams = row.datagrams?;
@@ -76,6 +96,7 @@ fn datagrams(row: &Row, figure: fn(&Datagrams) -> u64) -> String {
 /// Those that suit a workload.
 pub(crate) fn columns(workload: &Workload) -> &'static [Column<Row>] {
     match (workload.is_closed(), workload.service.ports()) {
+        (true, _) if workload.service.stream().is_some() => STREAM_COLUMNS,
         (true, _) => CLOSED_COLUMNS,
         (false, Some(_)) => DATAGRAM_COLUMNS,
         (false, None) => COLUMNS,

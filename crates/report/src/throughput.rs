@@ -1,13 +1,13 @@
 //! Throughput against connections, or idle ones: each architecture's transactions a second, where closed loops differ in these
-//! and in nothing else.
+//! and in nothing else; of streams, bandwidth.
 
 use comfy_table::{Cell, Table, presets};
 
 use crate::axis::Axis;
-use crate::format;
 use crate::summary::{Comparison, Row, Summary};
 use crate::table::{align, trim};
 use crate::terminal::wrap;
+use crate::{format, stream};
 
 /// A table for each group of closed loops of two or more numbers of connections, or of idle ones.
 pub(crate) fn tables(summary: &Summary, width: usize) -> Vec<String> {
@@ -31,6 +31,8 @@ fn table(along: Axis, group: &[&Comparison], width: usize) -> String {
     let rate = |comparison: &Comparison, name: &str| {
         row(comparison, name).filter(Row::is_ranked).and_then(|row| Some(row.rate_per_s?.value))
     };
+    let workload = &group[0].workload;
+    let shown = |rate: f64| format::digits(stream::megabytes_per_s(workload, rate).unwrap_or(rate));
     // (transactions a second, where)
     let peak = |name: &str| {
         let rates = group.iter().filter_map(|it| Some((rate(it, name)?, along.at(&it.workload))));
@@ -47,21 +49,21 @@ fn table(along: Axis, group: &[&Comparison], width: usize) -> String {
         let cells = group.iter().map(|comparison| {
             let best = comparison.rows.first().filter(|row| row.is_ranked()).map(Row::label);
             match (row(comparison, name), rate(comparison, name)) {
-                (_, Some(rate)) if best.as_ref() == Some(name) => format!("*{}", format::digits(rate)),
-                (_, Some(rate)) => format::digits(rate),
+                (_, Some(rate)) if best.as_ref() == Some(name) => format!("*{}", shown(rate)),
+                (_, Some(rate)) => shown(rate),
                 // Shown and not ranked, as everywhere.
                 (Some(row), None) if row.repeats > 0 => {
-                    row.rate_achieved_per_s.map_or("-".into(), |rate| format!("({})", format::digits(rate)))
+                    row.rate_achieved_per_s.map_or("-".into(), |rate| format!("({})", shown(rate)))
                 }
                 _ => "-".into(),
             }
         });
-        let peak = peak(name).map_or("-".into(), |(rate, at)| format!("{} at {at}", format::digits(rate)));
+        let peak = peak(name).map_or("-".into(), |(rate, at)| format!("{} at {at}", shown(rate)));
         table.add_row([name.clone()].into_iter().chain(cells).chain([peak]).map(Cell::new));
     }
     align(&mut table);
     let label = along.label();
-    let heading =
-        format!("Transactions a second against {label} (*: the most; in brackets: not valid, and not ranked)");
+    let figure = if workload.service.stream().is_some() { "Bandwidth in MB/s" } else { "Transactions a second" };
+    let heading = format!("{figure} against {label} (*: the most; in brackets: not valid, and not ranked)");
     format!("{}\n{}", wrap(&heading, width), trim(&table))
 }

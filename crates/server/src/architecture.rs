@@ -127,6 +127,12 @@ impl Architecture {
                 service.name()
             ));
         }
+        if service.ports().is_some() && self.is_buffered() {
+            return Err(format!(
+                "`{self}` cannot serve `{}`: a datagram needs no layer that keeps packets; take the mechanism without it",
+                service.name()
+            ));
+        }
         if service.is_shared() && self.model.per_connection == PerConnection::Process {
             return Err(format!(
                 "`{}` cannot serve `{}`: its processes share no memory, so each would have a store of its own; take \
@@ -136,6 +142,11 @@ impl Architecture {
             ));
         }
         Ok(())
+    }
+
+    /// Whether there is a layer above its sockets that it would not need.
+    pub fn is_buffered(&self) -> bool {
+        self.mechanism.is_some_and(|row| mechanism::BUFFERED.iter().any(|buffered| buffered.name == row.name))
     }
 
     /// Whether it can serve connections to that address.
@@ -185,11 +196,20 @@ impl Architecture {
 
     /// Every model over every mechanism that it can have, in the tables' order, each with its own number of threads.
     pub fn every() -> Vec<Self> {
+        Self::over(mechanism::MECHANISMS)
+    }
+
+    /// One thread over each mechanism with a layer above its sockets, which is in no other list.
+    pub fn buffered() -> Vec<Self> {
+        Self::over(mechanism::BUFFERED).into_iter().filter(|row| row.model.name == "sped").collect()
+    }
+
+    fn over(mechanisms: &'static [MechanismRow]) -> Vec<Self> {
         let mut every = Vec::new();
         for model in model::MODELS {
             let threads = Threads::default_of(model);
             if model.multiplexes() {
-                let mechanisms = mechanism::MECHANISMS.iter().filter(|row| fits(model, row).is_ok());
+                let mechanisms = mechanisms.iter().filter(|row| fits(model, row).is_ok());
                 every.extend(mechanisms.map(|row| Self { model, threads, mechanism: Some(row) }));
             } else {
                 every.push(Self { model, threads, mechanism: None });
@@ -307,9 +327,11 @@ mod tests {
 
     #[test]
     fn names_read_back_and_defaults_are_said() {
-        for architecture in Architecture::every() {
+        for architecture in Architecture::every().into_iter().chain(Architecture::buffered()) {
             assert_eq!(architecture.to_string().parse(), Ok(architecture), "{architecture}");
         }
+        assert!(Architecture::every().iter().all(|architecture| !architecture.is_buffered()));
+        assert!(Architecture::buffered().iter().all(Architecture::is_buffered));
         for (name, whole) in [
             ("sped/poll", "poll"),
             ("symped/poll", "symped:2/poll"),

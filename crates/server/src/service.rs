@@ -22,6 +22,11 @@ macro_rules! with_service {
                 let $service = $crate::work::Worked::new(limited, $stage.work, $stage.stopping.clone());
                 $body
             }
+            wire::ServiceSpec::Stream(stream) => {
+                let streaming = wire::stream::Streaming::new(stream);
+                let $service = $crate::work::Worked::new(streaming, $stage.work, $stage.stopping.clone());
+                $body
+            }
             // What is run for connections; loops of datagrams are others, and `Architecture` says which models have one.
             wire::ServiceSpec::Udp { .. } => return Err(std::io::ErrorKind::Unsupported.into()),
         }
@@ -44,7 +49,7 @@ pub(crate) fn content(service: &ServiceSpec) -> io::Result<Option<Arc<Content>>>
     Ok(match service {
         ServiceSpec::Http { folder: Some(folder) } => Some(Arc::new(crate::folder::read(folder)?)),
         ServiceSpec::Http { folder: None } => Some(Arc::new(Content::generated())),
-        ServiceSpec::Fixed { .. } | ServiceSpec::Kv { .. } | ServiceSpec::Udp { .. } => None,
+        ServiceSpec::Fixed { .. } | ServiceSpec::Kv { .. } | ServiceSpec::Udp { .. } | ServiceSpec::Stream(_) => None,
     })
 }
 

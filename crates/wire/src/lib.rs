@@ -6,6 +6,7 @@
 //! - [`fixed`]: the abstract request and response of kawai2008, verified by size alone
 //! - [`http`]: HTTP/1.1 for content in memory, and what asks for it
 //! - [`kv`]: a key-value store that speaks the memcached text protocol, and what asks one
+//! - [`stream`]: bursts of packets, each acknowledged
 //! - [`udp`]: datagrams with ids; [`ports`]: where their server listens
 //! - `outbox`: bytes to send, which stay where they are while the kernel may be reading them
 
@@ -17,6 +18,7 @@ pub mod kv;
 mod outbox;
 pub mod ports;
 pub mod service;
+pub mod stream;
 pub mod udp;
 
 pub use address::Address;

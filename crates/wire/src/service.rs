@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::stream::Stream;
+
 /// A service's protocol, sans I/O: the caller moves the bytes, the service says what they mean.
 ///
 /// One value is shared by every connection of a thread; what belongs to one connection is in
@@ -100,6 +102,8 @@ pub enum ServiceSpec {
         /// Size of a response in bytes, likewise.
         response_bytes: u32,
     },
+    /// Bursts of packets, each acknowledged (welsh2001).
+    Stream(Stream),
 }
 
 impl ServiceSpec {
@@ -110,6 +114,7 @@ impl ServiceSpec {
             Self::Kv { .. } => "kv",
             Self::Http { .. } => "http",
             Self::Udp { .. } => "udp",
+            Self::Stream(_) => "stream",
         }
     }
 
@@ -119,7 +124,15 @@ impl ServiceSpec {
             Self::Fixed { request_bytes, response_bytes } | Self::Udp { request_bytes, response_bytes, .. } => {
                 Some((request_bytes, response_bytes))
             }
-            Self::Kv { .. } | Self::Http { .. } => None,
+            Self::Kv { .. } | Self::Http { .. } | Self::Stream(_) => None,
+        }
+    }
+
+    /// Sizes of bursts, where there are any.
+    pub fn stream(&self) -> Option<Stream> {
+        match *self {
+            Self::Stream(stream) => Some(stream),
+            Self::Fixed { .. } | Self::Kv { .. } | Self::Http { .. } | Self::Udp { .. } => None,
         }
     }
 
@@ -127,7 +140,7 @@ impl ServiceSpec {
     pub fn ports(&self) -> Option<u32> {
         match *self {
             Self::Udp { ports, .. } => Some(ports),
-            Self::Fixed { .. } | Self::Kv { .. } | Self::Http { .. } => None,
+            Self::Fixed { .. } | Self::Kv { .. } | Self::Http { .. } | Self::Stream(_) => None,
         }
     }
 
@@ -155,4 +168,5 @@ pub const SERVICES: &[ServiceRow] = &[
         about: "HTTP/1.1 for content in memory: /bytes/N, or the files of a folder (maharjan2012)",
     },
     ServiceRow { name: "udp", about: "datagrams of fixed sizes to many ports, matched by id (maharjan2012)" },
+    ServiceRow { name: "stream", about: "bursts of packets, each acknowledged: bandwidth (welsh2001)" },
 ];

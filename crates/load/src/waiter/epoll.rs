@@ -51,6 +51,11 @@ impl Waiter {
         epoll::modify(&self.0, io, EventData::new_u64(number as u64), EventFlags::IN)
     }
 
+    /// Waits for room to write from then on, of a socket that was waited for.
+    pub fn await_room(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
+        epoll::modify(&self.0, io, EventData::new_u64(number as u64), EventFlags::OUT)
+    }
+
     /// Ends waiting for a socket that stays open.
     pub fn forget(&self, io: BorrowedFd<'_>) {
         let _ = epoll::delete(&self.0, io);

@@ -54,6 +54,12 @@ impl Waiter {
         self.add(io, number)
     }
 
+    /// Waits for room to write from then on, of a socket that was waited for.
+    pub fn await_room(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
+        self.change(EventFilter::Read(io.as_raw_fd()), EventFlags::DELETE, 0)?;
+        self.await_write(io, number)
+    }
+
     /// Ends waiting for a socket that stays open.
     pub fn forget(&self, io: BorrowedFd<'_>) {
         let _ = self.change(EventFilter::Read(io.as_raw_fd()), EventFlags::DELETE, 0);

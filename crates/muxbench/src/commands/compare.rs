@@ -10,9 +10,11 @@ use lab::contender::Contender;
 use lab::experiment::{Experiment, List, Phases, Service, Workload};
 use lab::http::Header;
 use lab::presets;
+use lab::stream::{self, Stream};
 use lab::transport::Transport;
 use lab::units::{Cpus, Rate, Share, Size, Sizes, Think, Time, Work};
 use server::{Accept, Architecture};
+use wire::stream::Direction;
 
 use crate::{execution, output};
 
@@ -31,6 +33,7 @@ use crate::{execution, output};
   muxbench compare --arch epoll,mt --service http --response 1KiB   # HTTP/1.1, a GET of /bytes/1024
   muxbench compare --arch all --calls-per-connection 1 --rate 1000  # each request on a connection of its own
   muxbench compare --arch epoll,select,mt --service udp --ports 10,1000 --rate 100  # datagrams to many ports
+  muxbench compare --arch epoll,epoll-buffered,mt --service stream --connections 1,100  # bandwidth
   muxbench compare --transport unix         # over Unix sockets; tcp6 is over IPv6
   muxbench compare --arch all --explain --count-syscalls  # what each really calls, runtimes too
   muxbench compare --timestamps kernel --strict      # proof of sending; only valid trials will do
@@ -75,7 +78,8 @@ pub struct SetupArgs {
     /// Ports of the server in place of connections, several with commas, of `udp` [default: 10, 1000]
     #[arg(long, value_name = "N", value_delimiter = ',')]
     ports: Vec<NonZeroU32>,
-    /// When requests are sent: slot-random, constant, poisson; closed: when the last response came [default: slot-random]
+    /// When requests are sent: slot-random, constant, poisson; closed: when the last response came [default: slot-random, of
+    /// stream closed]
     #[arg(long, value_name = "SCHEDULE", value_parser = named::<Schedule>)]
     schedule: Option<Schedule>,
     #[command(flatten)]
@@ -157,7 +161,8 @@ pub struct TrafficArgs {
     /// by the schedule, and --connections is the most that are open at once [default: connections stay]
     #[arg(long, value_name = "N")]
     calls_per_connection: Option<NonZeroU32>,
-    /// What the server does with bytes: fixed; kv, a key-value store; http; udp, datagrams to many ports [default: fixed]
+    /// What the server does with bytes: fixed; kv, a key-value store; http; udp, datagrams to many ports; stream, bursts
+    /// as fast as they go [default: fixed]
     #[arg(long, value_name = "SERVICE", value_parser = named::<Service>)]
     service: Option<Service>,
     /// Size of a request, of `fixed` and `udp` [default: 128B]
@@ -193,6 +198,36 @@ pub struct TrafficArgs {
     /// Most that a record may take of it, at most a quarter [default: 1MiB]
     #[arg(long, value_name = "SIZE", help_heading = "Key-value store")]
     item_max: Option<Size>,
+    #[command(flatten)]
+    stream: StreamArgs,
+}
+
+/// Flags of the service `stream`, for the server's side and the client's.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Streams")]
+pub struct StreamArgs {
+    /// Size of a packet of `stream` [default: 8KiB]
+    #[arg(long, value_name = "SIZE")]
+    packet: Option<Size>,
+    /// Packets of a burst [default: 1000]
+    #[arg(long, value_name = "N")]
+    packets: Option<NonZeroU32>,
+    /// What each burst is answered with or, if the server sends, asked for with [default: 32B]
+    #[arg(long, value_name = "SIZE")]
+    ack: Option<Size>,
+    /// Who sends the bursts: in, the clients; out, the server [default: in]
+    #[arg(long, value_name = "DIRECTION", value_parser = named::<Direction>)]
+    direction: Option<Direction>,
+}
+
+impl StreamArgs {
+    /// Puts what was said in place of what was there.
+    pub fn apply(&self, stream: &mut Stream) {
+        set(&mut stream.packet, self.packet);
+        set(&mut stream.packets, self.packets);
+        set(&mut stream.ack, self.ack);
+        set(&mut stream.direction, self.direction);
+    }
 }
 
 impl TrafficArgs {
@@ -201,7 +236,7 @@ impl TrafficArgs {
         set(&mut workload.think, self.think);
         set(&mut workload.service, self.service);
         workload.calls_per_connection = self.calls_per_connection.or(workload.calls_per_connection);
-        if workload.service == Service::Kv {
+        if matches!(workload.service, Service::Kv | Service::Stream) {
             // What was there is of another service; what was said is refused.
             (workload.request, workload.response) = (None, None);
         }
@@ -224,6 +259,12 @@ impl TrafficArgs {
         http.status = self.expect_status.or(http.status);
         if http != before {
             workload.http = Some(http);
+        }
+        let mut bursts = workload.stream.clone().unwrap_or_default();
+        let before = bursts.clone();
+        self.stream.apply(&mut bursts);
+        if workload.service == Service::Stream || bursts != before {
+            workload.stream = Some(bursts);
         }
         let mut kv = workload.kv.clone().unwrap_or_default();
         let before = kv.clone();
@@ -341,6 +382,10 @@ impl SetupArgs {
         }
         if self.folder.is_some() {
             experiment.workload.http.get_or_insert_default().folder.clone_from(&self.folder);
+        }
+        if experiment.workload.service == Service::Stream {
+            experiment.workload.schedule = self.schedule.unwrap_or(Schedule::Closed);
+            experiment.phases.drain = stream::DRAIN;
         }
         if experiment.workload.schedule == Schedule::Closed {
             // The preset's is of an open loop; one that was given is refused.

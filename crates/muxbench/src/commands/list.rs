@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use lab::presets::PRESETS;
 use serde_json::{Value, json};
-use server::mechanism::MECHANISMS;
+use server::mechanism::{BUFFERED, MECHANISMS};
 use server::model::MODELS;
 use server::{Accept, Architecture};
 use wire::SERVICES;
@@ -34,10 +34,11 @@ fn is_used(accept: Accept) -> bool {
 
 /// Prints them.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let sections: [(&str, Vec<(String, String)>); 6] = [
+    let sections: [(&str, Vec<(String, String)>); 7] = [
         ("architectures", Architecture::all().iter().map(|row| (row.to_string(), about(row))).collect()),
         ("models", MODELS.iter().map(|row| (row.name.into(), row.about.into())).collect()),
         ("mechanisms", MECHANISMS.iter().map(|row| (row.name.into(), row.about.into())).collect()),
+        ("buffered mechanisms", BUFFERED.iter().map(|row| (row.name.into(), row.about.into())).collect()),
         ("accept", Accept::ALL.iter().filter(|row| is_used(row.0)).map(|row| (row.1.into(), row.2.into())).collect()),
         ("services", SERVICES.iter().map(|row| (row.name.into(), row.about.into())).collect()),
         ("presets", PRESETS.iter().map(|preset| (preset.name.into(), preset.experiment().about)).collect()),

@@ -15,7 +15,7 @@ use lab::idle::Holders;
 use lab::record::{Trial, VerdictKind};
 use lab::runner::LoadOrder;
 use lab::units::{Cpus, Rate, Share, Time};
-use lab::{experiment, verdict};
+use lab::{experiment, stream, verdict};
 use report::{format, sentence};
 
 use crate::commands::compare::{ClientArgs, named};
@@ -34,6 +34,7 @@ use crate::{execution, output};
   muxbench load http://127.0.0.1:8080/ --rate 1000 --calls-per-connection 10     # sessions, as httperf has them
   muxbench load http://localhost/ --schedule closed --header 'Accept: text/html' --expect-status 200
   muxbench load --target 127.0.0.1:20000 --service udp --ports 1000 --rate 100
+  muxbench load --target 127.0.0.1:7007 --service stream --connections 1      # bandwidth each second, as iperf3
   muxbench load --target 127.0.0.1:11211 --schedule closed --service kv --connections 100 --hold 0")]
 pub struct Args {
     #[command(flatten)]
@@ -50,9 +51,10 @@ pub struct Args {
     /// How a request's connection is chosen: uniform, zipf (exponent 1), zipf:0.8
     #[arg(long, value_name = "CHOICE", default_value = "uniform")]
     choice: Choice,
-    /// When requests are sent: slot-random, constant, poisson; closed: when the last response came
-    #[arg(long, value_name = "SCHEDULE", default_value = "slot-random", value_parser = named::<Schedule>)]
-    schedule: Schedule,
+    /// When requests are sent: slot-random, constant, poisson; closed: when the last response came [default: slot-random, of
+    /// stream closed]
+    #[arg(long, value_name = "SCHEDULE", value_parser = named::<Schedule>)]
+    schedule: Option<Schedule>,
     /// Requests a second [default: 2000; a closed loop has none]
     #[arg(long, value_name = "RATE")]
     rate: Option<Rate>,
@@ -65,9 +67,9 @@ pub struct Args {
     /// Requests planned in this time are the result
     #[arg(long, value_name = "TIME", default_value = "5s")]
     measure: Time,
-    /// At most this long is waited for the last responses
-    #[arg(long, value_name = "TIME", default_value = "2s")]
-    drain: Time,
+    /// At most this long is waited for the last responses [default: 2s, of stream 30s]
+    #[arg(long, value_name = "TIME")]
+    drain: Option<Time>,
     /// CPUs of the client, as in 0-1,3
     #[arg(long, value_name = "CPUS")]
     cpus: Option<Cpus>,
@@ -126,20 +128,25 @@ fn controlled(args: &Args) -> anyhow::Result<ExitCode> {
 fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
     let mut client = experiment::Client::default();
     args.client.apply(&mut client);
-    let closed = args.schedule == Schedule::Closed;
     let asked = args.target.config()?;
+    let (usual, drain) = match asked.service.stream() {
+        Some(_) => (Schedule::Closed, stream::DRAIN),
+        None => (Schedule::SlotRandom, Time(2_000_000_000)),
+    };
+    let schedule = args.schedule.unwrap_or(usual);
+    let closed = schedule == Schedule::Closed;
     let config = LoadConfig {
         datagrams: args.transport == Some(Transport::Udp),
         idle: args.idle,
         active: args.active.0,
         choice: args.choice,
         rate_per_s: args.rate.or((!closed).then_some(Rate(2_000.0))).map(|rate| rate.0),
-        schedule: args.schedule,
+        schedule,
         phases: Phases {
             ramp_ns: args.ramp.0,
             hold_ns: args.hold.0,
             measure_ns: args.measure.0,
-            drain_ns: args.drain.0,
+            drain_ns: args.drain.unwrap_or(drain).0,
         },
         pacing: client.pacing,
         roles: client.roles,
@@ -161,8 +168,13 @@ fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
     let program = std::env::current_exe().context("cannot find our own binary, which holds idle connections")?;
     let holders = Holders::start(&program, &config, &AtomicBool::new(false), &mut |_, _| ())?;
     let mut shown = String::new();
+    let mut bandwidth = Bandwidth::default();
     let Outcome { report, .. } = load(&config, None, args, &mut |event| {
-        if let Event::Progress { phase, sent, completed, .. } = event
+        if let Event::Progress { phase, elapsed_ns, bytes, .. } = &event
+            && config.service.stream().is_some()
+        {
+            bandwidth.look(phase, *elapsed_ns, *bytes);
+        } else if let Event::Progress { phase, sent, completed, .. } = event
             && phase != shown
         {
             anstream::eprintln!("{phase}: {sent} sent, {completed} completed so far");
@@ -200,6 +212,31 @@ fn load(
     Ok(outcome)
 }
 
+/// What streams moved, told each second while they do.
+#[derive(Default)]
+struct Bandwidth {
+    told_ns: u64,
+    told_bytes: u64,
+}
+
+impl Bandwidth {
+    fn look(&mut self, phase: &str, elapsed_ns: u64, bytes: u64) {
+        // Progress comes twice a second, now and then a little early.
+        if elapsed_ns < self.told_ns + 900_000_000 {
+            return;
+        }
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        let bytes_per_s = (bytes - self.told_bytes) as f64 / seconds(elapsed_ns - self.told_ns);
+        anstream::eprintln!(
+            "{:5.1} to {:5.1} s  {:>9}  {phase}",
+            seconds(self.told_ns),
+            seconds(elapsed_ns),
+            format::bandwidth(bytes_per_s)
+        );
+        (self.told_ns, self.told_bytes) = (elapsed_ns, bytes);
+    }
+}
+
 fn text(report: &LoadReport, verdict: &lab::record::Verdict) -> String {
     let mut text = format!(
         "{:25} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}  (µs)\n",
@@ -213,9 +250,13 @@ fn text(report: &LoadReport, verdict: &lab::record::Verdict) -> String {
         }
         text.push('\n');
     };
-    line("lag", &report.lag);
-    line("service time", &report.service);
-    line("response time", &report.response);
+    if report.stream.is_some() {
+        line("time of a burst", &report.service);
+    } else {
+        line("lag", &report.lag);
+        line("service time", &report.service);
+        line("response time", &report.response);
+    }
     if let Some(churn) = &report.churn {
         line("SYN to established", &churn.connect);
         line("SYN to first byte", &churn.first_byte);
@@ -241,6 +282,9 @@ fn text(report: &LoadReport, verdict: &lab::record::Verdict) -> String {
     }
     let rate = format::digits(report.rate_achieved_per_s);
     let _ = match (&report.closed, report.rate_asked_per_s) {
+        (Some(closed), _) if let Some(bytes) = &report.stream => {
+            writeln!(text, "{}", sentence::stream(bytes, closed, report))
+        }
         (Some(closed), _) => {
             let beyond = match closed.unsampled {
                 0 => String::new(),

@@ -19,9 +19,10 @@ use wire::udp::DATAGRAM_BYTES_MAX;
 use wire::{Address, ServiceSpec};
 
 use lab::experiment::Service;
+use lab::stream::Stream;
 use lab::units::{Cpus, Limit, Size, Work};
 
-use super::compare::{StageArgs, named};
+use super::compare::{StageArgs, StreamArgs, named};
 use crate::output;
 
 /// Run one server until SIGTERM or Ctrl-C, then print its counters
@@ -33,6 +34,7 @@ use crate::output;
   muxbench serve --arch symped:2/epoll --service kv --listen 127.0.0.1:11211
   muxbench serve --arch epoll --service http --folder ./public --listen 127.0.0.1:8080
   muxbench serve --arch epoll --service udp --ports 1000 --listen 127.0.0.1:20000
+  muxbench serve --arch epoll --service stream --listen 127.0.0.1:7007
   muxbench serve --arch mt --json        # a free port; address and counters as JSON lines")]
 pub struct Args {
     /// How the server is built: `MODEL[:THREADS][/MECHANISM]`; `muxbench list` names them all
@@ -41,7 +43,7 @@ pub struct Args {
     /// How a pool accepts: single, shared, reuseport, exclusive [default: shared]
     #[arg(long, value_name = "ACCEPT", value_parser = named::<Accept>)]
     accept: Option<Accept>,
-    /// What it does with bytes: fixed, kv, http or udp
+    /// What it does with bytes: fixed, kv, http, udp or stream
     #[arg(long, default_value = "fixed", value_name = "SERVICE", value_parser = named::<Service>)]
     service: Service,
     /// Ports of `udp`, from that of the address on; where that is 0, any that are free, and in a row if there are such
@@ -71,6 +73,8 @@ pub struct Args {
     /// Work that each request is besides: cpu=50us or sleep=1ms, and with random times cpu=50us,exponential
     #[arg(long, value_name = "WORK")]
     work: Option<Work>,
+    #[command(flatten)]
+    stream: StreamArgs,
     #[command(flatten)]
     stages: StageArgs,
     /// Address to listen on, `127.0.0.1:7007`, `[::1]:7007` or `unix:/tmp/muxbench.sock`; port 0 takes a free one
@@ -136,7 +140,9 @@ fn by_hand(args: &Args, messages: &mpsc::Receiver<Message>) -> anyhow::Result<Ex
         stage_cpus: stages.stage_cpus(),
         connections_max: match args.service {
             Service::Udp => args.ports.get(),
-            Service::Fixed | Service::Kv | Service::Http => args.connections_max.unwrap_or_else(|| room_of(args.arch)),
+            Service::Fixed | Service::Kv | Service::Http | Service::Stream => {
+                args.connections_max.unwrap_or_else(|| room_of(args.arch))
+            }
         },
         limits: Limits { request_ns: args.request_timeout.0, keepalive_ns: args.keepalive_timeout.0 },
         count_syscalls: args.count_syscalls,
@@ -157,6 +163,7 @@ fn by_hand(args: &Args, messages: &mpsc::Receiver<Message>) -> anyhow::Result<Ex
                     Some(folder) => format!("http: {}", folder.display()),
                     None => "http: /bytes/N".into(),
                 },
+                Service::Stream => stream(args).to_string(),
                 Service::Udp => format!(
                     "udp: {} -> {}, ports {}",
                     args.request,
@@ -187,9 +194,18 @@ fn response(args: &Args) -> Size {
     args.response.unwrap_or(Size(if args.service == Service::Udp { 128 } else { 10 << 10 }))
 }
 
+fn stream(args: &Args) -> Stream {
+    let mut stream = Stream::default();
+    args.stream.apply(&mut stream);
+    stream
+}
+
 fn service(args: &Args) -> anyhow::Result<ServiceSpec> {
     if args.folder.is_some() && args.service != Service::Http {
         bail!("--folder: only http serves files; add --service http, or leave it out");
+    }
+    if args.service != Service::Stream && stream(args) != Stream::default() {
+        bail!("--packet, --packets, --ack and --direction are of streams; add --service stream, or leave them out");
     }
     Ok(match args.service {
         Service::Fixed => ServiceSpec::Fixed { request_bytes: args.request.0, response_bytes: response(args).0 },
@@ -210,6 +226,7 @@ fn service(args: &Args) -> anyhow::Result<ServiceSpec> {
             ServiceSpec::Kv { memory_max_bytes: args.memory.0.into(), item_max_bytes: args.item_max.0 }
         }
         Service::Http => ServiceSpec::Http { folder: args.folder.clone() },
+        Service::Stream => stream(args).service(),
     })
 }
 

@@ -76,6 +76,9 @@ impl TargetArgs {
                 "--path, --header and --expect-status are of HTTP; add --service http or give a URL, or leave them out"
             );
         }
+        if traffic.stream.is_some() && traffic.service != Service::Stream {
+            bail!("--packet, --packets, --ack and --direction are of streams; add --service stream, or leave them out");
+        }
         let asked = self.url.as_deref().map(url::read).transpose()?;
         let target = asked.as_ref().map(|asked| asked.target.clone()).or_else(|| self.target.clone());
         if traffic.service == Service::Udp && self.connections.is_some() {
@@ -98,6 +101,10 @@ impl TargetArgs {
             }
             (Service::Udp, Some(request), Some(response)) => {
                 ServiceSpec::Udp { ports: count, request_bytes: request.0, response_bytes: response.0 }
+            }
+            (Service::Stream, None, None) => traffic.stream.unwrap_or_default().service(),
+            (Service::Stream, ..) => {
+                bail!("--request, --response: stream has none; its sizes are --packet, --packets and --ack")
             }
             (Service::Kv, None, None) => {
                 let said = traffic.kv.unwrap_or_default();

@@ -46,14 +46,16 @@ pub fn each() -> impl Iterator<Item = Architecture> {
 }
 
 /// Does a test with every architecture that can run here and serve this: every model over every mechanism; besides, runtimes
-/// with two threads, and stages in other numbers. So many `at_once`, for clients wait, most of their time.
+/// with two threads, stages in other numbers, and mechanisms with a layer above. So many `at_once`, for clients wait, most of
+/// their time.
 pub fn with_each(service: &ServiceSpec, at_once: usize, test: impl Fn(Architecture) + Sync) {
     let all = Architecture::every();
     let is_runtime = |row: &&Architecture| server::runtime::FEATURES.contains(&row.model.name);
     let in_two = all.iter().filter(is_runtime).map(|&row| Architecture { threads: Some(Threads::all(2)), ..row });
     let stages =
         ["symped:1/epoll", "amped:0+1/epoll", "amped:0+2/rt-signal", "seda:1+3/poll"].map(|it| it.parse().unwrap());
-    let each: Vec<Architecture> = all.iter().copied().chain(in_two).chain(stages).collect();
+    let buffered = Architecture::buffered();
+    let each: Vec<Architecture> = all.iter().copied().chain(in_two).chain(stages).chain(buffered).collect();
     let each = each.into_iter().filter(|architecture| {
         let possible = architecture.can_run().and_then(|()| architecture.can_serve(service));
         if let Err(reason) = &possible {
@@ -136,6 +138,11 @@ impl Serve {
         let ports = ports.to_string();
         let sizes = ["--service", "udp", "--request", "16B", "--response", "40B", "--ports", &ports];
         Self::launch(architecture, &[&sizes, flags].concat(), None)
+    }
+
+    /// A server of the service `stream`, with more flags.
+    pub fn start_stream(architecture: Architecture, flags: &[&str]) -> Self {
+        Self::launch(architecture, &[&["--service", "stream"], flags].concat(), None)
     }
 
     fn launch(architecture: Architecture, flags: &[&str], limit: Option<(Resource, u64)>) -> Self {

@@ -21,7 +21,7 @@ pub use render::{csv, render};
 
 pub use crate::axis::Axis;
 use crate::deviation::{SendsOf, TrialDeviation};
-use crate::format;
+use crate::{format, stream};
 
 /// One claim of a paper.
 #[derive(Debug)]
@@ -128,6 +128,17 @@ pub static RATE: Metric = Metric {
     name: "rate",
     of: |record, _| Some(record.load.as_ref()?.rate_achieved_per_s),
     show: |per_s| format!("{}/s", format::digits(per_s)),
+};
+
+/// Bytes of bursts a second, of streams.
+pub static BANDWIDTH: Metric =
+    Metric { name: "bandwidth", of: |record, _| stream::bytes_per_s(record.load.as_ref()?), show: format::bandwidth };
+
+/// What 10^9 bytes of bursts take, in nanoseconds.
+pub static GIGABYTE: Metric = Metric {
+    name: "time for a gigabyte",
+    of: |record, _| Some(1e18 / stream::bytes_per_s(record.load.as_ref()?)?),
+    show: format::time,
 };
 
 /// The share of sends at most 1 µs from the median of all deviations from even intervals.

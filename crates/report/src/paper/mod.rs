@@ -7,6 +7,7 @@ mod kawai2006;
 mod kawai2008;
 mod maharjan2012;
 mod voras2009;
+mod welsh2001;
 
 use anyhow::ensure;
 use lab::record::Run;
@@ -65,6 +66,13 @@ pub const PAPERS: &[Paper] = &[
         about: "transactions a second of five threading models (Figures 1 to 7)",
         experiments: &["voras2009"],
         claims: voras2009::CLAIMS,
+        tables: None,
+    },
+    Paper {
+        name: "welsh2001",
+        about: "bandwidth of streams against connections and idle ones (three graphs)",
+        experiments: &["welsh2001-connections", "welsh2001-10k", "welsh2001-idle"],
+        claims: welsh2001::CLAIMS,
         tables: None,
     },
 ];

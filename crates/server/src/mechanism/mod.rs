@@ -190,6 +190,42 @@ pub const MECHANISMS: &[MechanismRow] = &[
     },
 ];
 
+/// A row of [`BUFFERED`].
+macro_rules! buffered {
+    ($name:literal, $mechanism:ty, $spins:expr, $needs:literal, $can_run:expr) => {
+        MechanismRow {
+            name: concat!($name, "-buffered"),
+            about: concat!(
+                $name,
+                ", and what is read goes up in a buffer for each packet, through a queue (welsh2001's aSocket)"
+            ),
+            needs: $needs,
+            spins: $spins,
+            can_run: $can_run,
+            family: Family::Readiness,
+            run: ready::run_buffered::<$mechanism>,
+        }
+    };
+}
+
+/// The mechanisms that say what is ready, each with a layer above the sockets ([`crate::buffered`]), to see what it costs. They
+/// are not among [`MECHANISMS`], so that nobody runs them who does not name them.
+pub const BUFFERED: &[MechanismRow] = &[
+    buffered!("select", select::Select, Spins::Nothing, "", || Ok(())),
+    buffered!("poll", poll::Poll, Spins::Nothing, "", || Ok(())),
+    #[cfg(target_os = "linux")]
+    buffered!("epoll", epoll::Epoll, Spins::Nothing, "", || Ok(())),
+    #[cfg(target_os = "linux")]
+    buffered!("epoll-et", epoll_et::EpollEt, Spins::Nothing, "", || Ok(())),
+    #[cfg(any(target_os = "freebsd", target_os = "macos"))]
+    buffered!("kqueue", kqueue::Kqueue, Spins::Nothing, "", || Ok(())),
+    buffered!("spin", spin::Spin, Spins::Loop, "", || Ok(())),
+    #[cfg(target_os = "linux")]
+    buffered!("rt-signal", rt_signal::RtSignal, Spins::Nothing, "as rt-signal", rt_signal::can_run),
+    #[cfg(target_os = "linux")]
+    buffered!("io_uring-poll", io_uring_poll::IoUringPoll, Spins::Nothing, "as io_uring-poll", io_uring_poll::can_run),
+];
+
 /// Those that cannot serve Unix sockets: SEND_ZC of one is EOPNOTSUPP (io_send_zc in io_uring/net.c asks the socket for
 /// SOCK_SUPPORT_ZC, which TCP and UDP set).
 pub const NEEDS_NETWORK: &[&str] = &["io_uring-zc"];
@@ -199,7 +235,7 @@ pub const DEFAULT: &str = if cfg!(target_os = "linux") { "epoll" } else { "kqueu
 
 /// The row of that name.
 pub fn find(name: &str) -> Option<&'static MechanismRow> {
-    MECHANISMS.iter().find(|row| row.name == name)
+    MECHANISMS.iter().chain(BUFFERED).find(|row| row.name == name)
 }
 
 /// When a mechanism reports a descriptor.

@@ -18,6 +18,7 @@ use super::connections::Connections;
 use super::datagrams;
 use super::payload::{HandOff, Inline, Message, Payload, Then};
 use super::staged::{self, Family, Network};
+use crate::buffered::Buffered;
 use crate::mechanism::{Interest, Readiness, Ready, Token, Trigger};
 use crate::service::with_service;
 use crate::socket::{Accepted, Acceptor};
@@ -32,6 +33,14 @@ pub fn run<M: Readiness>(stage: &Stage<'_>) -> io::Result<()> {
         return datagrams::run::<M>(stage);
     }
     with_service!(stage, |service| staged::run::<ByReadiness<M>, _>(stage, &service))
+}
+
+/// The same with a layer between the sockets and the service.
+///
+/// # Errors
+/// As of [`run`]; datagrams have no such layer.
+pub fn run_buffered<M: Readiness>(stage: &Stage<'_>) -> io::Result<()> {
+    with_service!(stage, |service| staged::run::<ByReadiness<M>, _>(stage, &Buffered::new(service)))
 }
 
 struct ByReadiness<M>(PhantomData<M>);

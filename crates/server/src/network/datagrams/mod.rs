@@ -37,7 +37,7 @@ fn service(stage: &Stage<'_>) -> io::Result<Worked<Udp>> {
             let udp = Udp::new(request_bytes, response_bytes);
             Ok(Worked::new(udp, stage.work, stage.stopping.clone()))
         }
-        ServiceSpec::Fixed { .. } | ServiceSpec::Kv { .. } | ServiceSpec::Http { .. } => {
+        ServiceSpec::Fixed { .. } | ServiceSpec::Kv { .. } | ServiceSpec::Http { .. } | ServiceSpec::Stream(_) => {
             Err(io::ErrorKind::InvalidInput.into())
         }
     }

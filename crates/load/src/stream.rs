@@ -1,0 +1,469 @@
+//! Streams (welsh2001): on each connection a burst follows the one before as fast as the socket takes it, or brings it. Bytes
+//! are what is counted; a burst, from its first byte to its acknowledgement's last, is a transaction of a closed loop.
+//!
+//! When the window is over every connection says that it sends no more, in the middle of a burst perhaps, and reads until the
+//! server ends too: then what was sent has been taken in to the last byte, and both sides' counts must be equal.
+
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
+
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
+use rustix::net::Shutdown;
+use wire::stream::{Direction, Stream};
+
+use crate::class::Class;
+use crate::clock::Clock;
+use crate::closed::{self, samples_max, share};
+use crate::config::{LoadConfig, Roles, Schedule};
+use crate::error::LoadError;
+use crate::ledger::{Kept, Ledger, Tally, Times, Transaction};
+use crate::platform::Pinned;
+use crate::progress::Progress;
+use crate::record::Link;
+use crate::report::{LoadReport, PARTS, StreamReport};
+use crate::run::{self, Connected, Event, Outcome};
+use crate::summary::Facts;
+use crate::waiter::{Events, Waiter};
+
+/// Bytes offered to one write, or taken by one read: what iperf3 does, and small enough for a CPU's cache.
+const PIECE_BYTES: usize = 128 << 10;
+/// Reads or writes of one connection before others have their turn.
+const TURN_PIECES: usize = 4;
+/// Most events taken by one wait.
+const EVENTS_MAX: usize = 256;
+/// Longest sleep, after which a worker looks whether it is done.
+const SLEEP: Duration = Duration::from_millis(5);
+/// Bursts that memory is set aside for, over all workers; those beyond are counted, and in the histograms.
+const BURSTS_MAX: u64 = 1 << 20;
+/// So long the streams go on after the window, so that the server is marked, a little late, while they do...
+const LINGER_NS: u64 = 100_000_000;
+/// ...and so much longer for each connection, which may be a process to ask.
+const LINGER_NS_PER_CONNECTION: u64 = 50_000;
+/// What bursts are made of. Not [`wire::stream::GREETING`].
+const FILL: u8 = 0x5a;
+
+/// What makes no sense of streams.
+pub fn validate(config: &LoadConfig, stream: Stream) -> Result<(), LoadError> {
+    let wrong = |text: &str| Err(LoadError::Config(text.to_owned()));
+    if stream.packet_bytes == 0 || stream.packets == 0 || stream.ack_bytes == 0 {
+        return wrong("packet, packets, ack: a burst and what goes back have at least one byte");
+    }
+    if config.schedule != Schedule::Closed {
+        return wrong("schedule: a burst follows the one before; use `closed`");
+    }
+    if !config.think.is_none() || config.calls_per_connection.is_some() {
+        return wrong("think, calls per connection: streams do not pause and do not end; leave them out");
+    }
+    if config.datagrams {
+        return wrong("transport: a stream needs connections; use tcp or unix");
+    }
+    if config.phases.drain_ns == 0 {
+        return wrong("drain: streams are ended in it, so that both sides' bytes can be compared; give it a second");
+    }
+    Ok(())
+}
+
+/// Runs streams over all connections.
+pub fn run(
+    config: &LoadConfig,
+    stream: Stream,
+    connected: Connected,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<Outcome, LoadError> {
+    let Connected { clock, links, connect_ns, .. } = connected;
+    let shares: Vec<_> = (0..config.clients).map(|number| share(config, number)).collect();
+    let progress: Vec<Progress> = shares.iter().map(|_| Progress::default()).collect();
+    let workers = shares
+        .iter()
+        .zip(&progress)
+        .map(|(share, progress)| Worker::new(clock, stream, config, &links[share.clone()], progress));
+    let workers: Vec<Worker<'_>> = workers.collect::<Result<_, _>>()?;
+
+    // Known only now that all memory is set aside.
+    let start = clock.now() + clock.ticks(run::LEAD_NS as f64);
+    let window = run::window(config, &clock, start);
+    let times =
+        Times { start, window: window.clone(), drained: window.end + clock.ticks(config.phases.drain_ns as f64) };
+    on_event(Event::Started { start_ns: clock.monotonic_ns(start) });
+    let stop = AtomicBool::new(false);
+    let (moved, usage) = thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for (number, worker) in workers.into_iter().enumerate() {
+            let (times, stop) = (times.clone(), &stop);
+            let cpu = config.cpus.get(number % config.cpus.len().max(1)).copied();
+            let thread = run::start_thread(scope, "client", number, cpu, move || worker.run(times, stop));
+            // Those that have started already would run for the whole trial.
+            threads.push(thread.inspect_err(|_| stop.store(true, Relaxed))?);
+        }
+        let _pinned = Pinned::to(&config.cpus);
+        let is_over = || threads.iter().all(thread::ScopedJoinHandle::is_finished);
+        let progress: Vec<&Progress> = progress.iter().collect();
+        let usage = run::watch(config, &clock, times.start, &progress, &is_over, &mut None, on_event);
+        let join =
+            |thread: thread::ScopedJoinHandle<'_, (Moved, Kept)>| thread.join().expect("a worker does not panic");
+        Ok((threads.into_iter().map(join).collect::<Vec<(Moved, Kept)>>(), usage))
+    })?;
+
+    let (moved, kept): (Vec<Moved>, Vec<Kept>) = moved.into_iter().unzip();
+    let samples = closed::samples(&clock, &window, &kept, shares.iter().map(|share| share.start as u32));
+    let facts = Facts {
+        config,
+        roles: Roles::OneLoop,
+        pacing: None,
+        clock: &clock,
+        connect_ns,
+        window,
+        usage,
+        links: &links,
+        kernel: None,
+    };
+    let tallies: Vec<&Tally> = kept.iter().map(|(_, tally)| tally).collect();
+    let report = closed::report(&facts, &tallies, &samples, size_of::<Connection>() as f64);
+    let report = with_bytes(report, stream, &moved);
+    Ok(Outcome { report, samples, connections: links.into_iter().map(|link| link.io).collect() })
+}
+
+/// A report with what streams are about: bytes. Its rate is of bursts, broken ones as the fractions that they are.
+fn with_bytes(report: LoadReport, stream: Stream, moved: &[Moved]) -> LoadReport {
+    let sum = |figure: &dyn Fn(&Moved) -> u64| moved.iter().map(figure).sum::<u64>();
+    let seconds = moved.iter().map(|it| it.by_second.len()).max().unwrap_or(0);
+    let by_connection: Vec<u64> = moved.iter().flat_map(|it| &it.by_connection).copied().collect();
+    let (greeting_bytes, answer_bytes) = stream.sizes(true);
+    let connections = u64::from(report.connections);
+    let bytes_by_part: [u64; PARTS] = std::array::from_fn(|part| sum(&|it| it.by_part[part]));
+    let bytes = bytes_by_part.iter().sum::<u64>();
+    let window_s = report.window_ns as f64 / 1e9;
+    LoadReport {
+        rate_achieved_per_s: bytes as f64 / stream.burst_bytes() as f64 / window_s,
+        stream: Some(StreamReport {
+            bytes,
+            bytes_by_part,
+            bytes_by_second: (0..seconds).map(|second| sum(&|it| it.by_second[second])).collect(),
+            fairness: fairness(&by_connection),
+            connection_bytes_min: by_connection.iter().copied().min().unwrap_or(0),
+            connection_bytes_max: by_connection.iter().copied().max().unwrap_or(0),
+            sent_bytes: sum(&|it| it.sent) + connections * greeting_bytes,
+            received_bytes: sum(&|it| it.received) + connections * answer_bytes,
+            ended: sum(&|it| it.ended.into()) as u32,
+        }),
+        ..report
+    }
+}
+
+/// Jain's index: 1 where all have the same, 1/n where one of n has everything.
+fn fairness(bytes: &[u64]) -> f64 {
+    let sum: f64 = bytes.iter().map(|&bytes| bytes as f64).sum();
+    let squares: f64 = bytes.iter().map(|&bytes| (bytes as f64).powi(2)).sum();
+    if squares == 0.0 { 1.0 } else { sum * sum / (bytes.len() as f64 * squares) }
+}
+
+/// What one worker's connections moved, in bytes: of bursts in the window, and at last everything after the greetings.
+struct Moved {
+    by_part: [u64; PARTS],
+    by_second: Vec<u64>,
+    by_connection: Vec<u64>,
+    sent: u64,
+    received: u64,
+    /// Connections that the server ended when all was said.
+    ended: u32,
+}
+
+/// What a worker keeps of a connection.
+#[derive(Clone)]
+struct Connection {
+    state: State,
+    /// Bytes that are to be written, then bytes that are to be read.
+    left_bytes: u64,
+    /// When its burst began.
+    began: u64,
+    /// Whether room to write is waited for, and not something to read.
+    awaits_room: bool,
+}
+
+/// What a connection is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// A burst, or the request for one, is being written.
+    Writing,
+    /// Its acknowledgement, or the burst, is being read.
+    Reading,
+    /// It has said that it sends no more.
+    Ending,
+    /// Of no use any more, or ended in order.
+    Over,
+}
+
+/// One thread's part.
+struct Worker<'a> {
+    clock: Clock,
+    stream: Stream,
+    links: &'a [Link],
+    connections: Vec<Connection>,
+    waiter: Waiter,
+    fill: Vec<u8>,
+    inbox: Vec<u8>,
+    alive: usize,
+    linger_ticks: u64,
+    /// The part of the window that counts now, and the second of it, with the ticks at which they end.
+    part: (usize, u64, u64),
+    second: (usize, u64, u64),
+    moved: Moved,
+    ledger: Ledger<'a>,
+    progress: &'a Progress,
+}
+
+impl<'a> Worker<'a> {
+    /// Room for everything that will be needed.
+    fn new(
+        clock: Clock,
+        stream: Stream,
+        config: &LoadConfig,
+        links: &'a [Link],
+        progress: &'a Progress,
+    ) -> Result<Self, LoadError> {
+        let failed = |error: Errno| LoadError::System { what: "waiting for streams", error: error.into() };
+        let waiter = Waiter::new().map_err(failed)?;
+        for (at, link) in links.iter().enumerate() {
+            waiter.add(link.io.as_fd(), at).map_err(failed)?;
+        }
+        let bursts = samples_max(config).min((BURSTS_MAX / u64::from(config.clients)).max(1));
+        let linger_ns = LINGER_NS + LINGER_NS_PER_CONNECTION * u64::from(config.connections_and_idle());
+        let connection = Connection { state: State::Over, left_bytes: 0, began: 0, awaits_room: false };
+        Ok(Self {
+            clock,
+            stream,
+            links,
+            connections: vec![connection; links.len()],
+            waiter,
+            fill: vec![FILL; PIECE_BYTES],
+            inbox: Vec::with_capacity(PIECE_BYTES),
+            alive: links.len(),
+            linger_ticks: clock.ticks(linger_ns.min(config.phases.drain_ns / 4) as f64),
+            part: (0, 0, clock.ticks(config.phases.measure_ns as f64 / PARTS as f64).max(1)),
+            second: (0, 0, clock.ticks(1e9)),
+            moved: Moved {
+                by_part: [0; PARTS],
+                by_second: vec![0; config.phases.measure_ns.div_ceil(1_000_000_000) as usize],
+                by_connection: vec![0; links.len()],
+                sent: 0,
+                received: 0,
+                ended: 0,
+            },
+            ledger: Ledger::new(clock, config, bursts, progress)?,
+            progress,
+        })
+    }
+
+    /// Runs from the first burst to the last connection's end.
+    fn run(mut self, times: Times, stop: &AtomicBool) -> (Moved, Kept) {
+        self.ledger.begin(times.clone());
+        for edge in [&mut self.part, &mut self.second] {
+            edge.1 = times.window.start + edge.2;
+        }
+        let ends = times.window.end + self.linger_ticks;
+        let mut is_ending = false;
+        (0..self.links.len()).for_each(|at| self.begin(at));
+        let mut events = Events::with_capacity(EVENTS_MAX);
+        loop {
+            let now = self.clock.now();
+            self.ledger.look(now, 0);
+            if now >= ends && !is_ending {
+                is_ending = true;
+                (0..self.links.len()).for_each(|at| self.say_the_end(at));
+            }
+            if self.alive == 0 || now >= times.drained || stop.load(Relaxed) {
+                break;
+            }
+            let _ = self.waiter.wait(&mut events, SLEEP);
+            for (at, _) in events.iter() {
+                match self.connections[at].state {
+                    State::Writing => self.write(at),
+                    State::Reading | State::Ending => self.read(at),
+                    State::Over => {}
+                }
+            }
+        }
+        // What the server has not ended by now is late, whatever it was at.
+        for at in 0..self.links.len() {
+            if self.connections[at].state != State::Over {
+                self.end(at, Class::Timeout);
+            }
+        }
+        (self.moved, self.ledger.close())
+    }
+
+    /// Begins a connection's next burst.
+    fn begin(&mut self, at: usize) {
+        let now = self.clock.now();
+        let connection = &mut self.connections[at];
+        (connection.state, connection.left_bytes, connection.began) = (State::Writing, self.stream.sizes(false).0, now);
+        self.ledger.sent(now);
+        self.write(at);
+    }
+
+    /// Writes until the burst is written, the socket is full, or it is others' turn.
+    #[inline]
+    fn write(&mut self, at: usize) {
+        for _ in 0..TURN_PIECES {
+            let left_bytes = self.connections[at].left_bytes;
+            let piece = &self.fill[..left_bytes.min(PIECE_BYTES as u64) as usize];
+            match rustix::io::write(&self.links[at].io, piece) {
+                Ok(count) => {
+                    self.moved.sent += count as u64;
+                    if self.stream.direction == Direction::In {
+                        self.count(at, count);
+                    }
+                    let connection = &mut self.connections[at];
+                    connection.left_bytes -= count as u64;
+                    if connection.left_bytes == 0 {
+                        (connection.state, connection.left_bytes) = (State::Reading, self.stream.sizes(false).1);
+                        return self.await_room(at, false);
+                    }
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break,
+                Err(error) => return self.end(at, Class::of(&error.into())),
+            }
+        }
+        self.await_room(at, true);
+    }
+
+    /// Has the waiter tell of room to write, or of something to read.
+    #[inline]
+    fn await_room(&mut self, at: usize, room: bool) {
+        let connection = &mut self.connections[at];
+        if connection.awaits_room == room {
+            return;
+        }
+        connection.awaits_room = room;
+        let io = self.links[at].io.as_fd();
+        let done = if room { self.waiter.await_room(io, at) } else { self.waiter.await_read(io, at) };
+        if let Err(error) = done {
+            self.end(at, Class::of(&error.into()));
+        }
+    }
+
+    /// Reads until nothing is there, or it is others' turn.
+    #[inline]
+    fn read(&mut self, at: usize) {
+        for _ in 0..TURN_PIECES {
+            self.inbox.clear();
+            match rustix::io::read(&self.links[at].io, spare_capacity(&mut self.inbox)) {
+                Ok(0) if self.connections[at].state == State::Ending => return self.over(at),
+                Ok(0) => return self.end(at, Class::Short),
+                Ok(count) => {
+                    self.moved.received += count as u64;
+                    if self.stream.direction == Direction::Out {
+                        self.count(at, count);
+                    }
+                    if !self.took(at, count as u64) {
+                        return;
+                    }
+                    if count < PIECE_BYTES {
+                        return;
+                    }
+                }
+                Err(Errno::AGAIN | Errno::INTR) => return,
+                Err(error) => return self.end(at, Class::of(&error.into())),
+            }
+        }
+    }
+
+    /// Takes in what came; whether there may be more to read.
+    #[inline]
+    fn took(&mut self, at: usize, count: u64) -> bool {
+        let connection = &mut self.connections[at];
+        if connection.state == State::Ending {
+            // What is due there, and how much of it, the comparison of both sides' bytes finds out.
+            return true;
+        }
+        if count > connection.left_bytes {
+            self.end(at, Class::Wrong);
+            return false;
+        }
+        connection.left_bytes -= count;
+        if connection.left_bytes > 0 {
+            return true;
+        }
+        let transaction = Transaction {
+            due: connection.began,
+            sent: connection.began,
+            complete: self.clock.now(),
+            connection: at as u32,
+            ..Transaction::default()
+        };
+        self.ledger.complete(transaction);
+        self.begin(at);
+        false
+    }
+
+    /// Counts bytes of a burst.
+    #[inline]
+    fn count(&mut self, at: usize, count: usize) {
+        self.progress.add_bytes(count as u64);
+        let now = self.clock.now();
+        if !self.ledger.times().window.contains(&now) {
+            return;
+        }
+        for (edge, last) in [(&mut self.part, PARTS), (&mut self.second, self.moved.by_second.len())] {
+            while now >= edge.1 && edge.0 + 1 < last {
+                *edge = (edge.0 + 1, edge.1 + edge.2, edge.2);
+            }
+        }
+        self.moved.by_part[self.part.0] += count as u64;
+        self.moved.by_second[self.second.0] += count as u64;
+        self.moved.by_connection[at] += count as u64;
+    }
+
+    /// Says that nothing more is sent, in the middle of a burst perhaps.
+    fn say_the_end(&mut self, at: usize) {
+        if self.connections[at].state == State::Over {
+            return;
+        }
+        self.connections[at].state = State::Ending;
+        self.await_room(at, false);
+        if let Err(error) = rustix::net::shutdown(&self.links[at].io, Shutdown::Write) {
+            self.end(at, Class::of(&error.into()));
+        }
+    }
+
+    /// The server has ended the connection too.
+    fn over(&mut self, at: usize) {
+        self.moved.ended += 1;
+        self.leave(at);
+    }
+
+    /// The connection is of no use any more.
+    #[cold]
+    fn end(&mut self, at: usize, class: Class) {
+        if self.connections[at].state == State::Over {
+            return;
+        }
+        self.links[at].fail(class);
+        let Connection { began, .. } = self.connections[at];
+        self.ledger
+            .lose(Transaction { due: began, sent: began, connection: at as u32, ..Transaction::default() }, class);
+        self.leave(at);
+    }
+
+    fn leave(&mut self, at: usize) {
+        self.alive -= 1;
+        self.connections[at].state = State::Over;
+        // It stays open, so that its number is not used again; it only must not be reported for ever.
+        self.waiter.forget(self.links[at].io.as_fd());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fairness_is_jain_s_index() {
+        assert_eq!((fairness(&[5, 5, 5, 5]), fairness(&[9, 0, 0, 0]), fairness(&[])), (1.0, 0.25, 1.0));
+        assert!((fairness(&[1, 2, 3]) - 36.0 / 42.0).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,119 @@
+//! Streams against servers that do not do as they should.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::thread;
+
+use load::LoadConfig;
+use load::config::{Phases, Schedule};
+use wire::ServiceSpec;
+use wire::stream::{Direction, Stream};
+
+const SIZES: Stream = Stream { packet_bytes: 1_000, packets: 100, ack_bytes: 8, direction: Direction::In };
+
+/// Serves each connection's greeting, and then does as `then` says with it and its number.
+fn server(then: fn(TcpStream, usize)) -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for (number, stream) in listener.incoming().flatten().enumerate() {
+            thread::spawn(move || {
+                let mut stream = stream;
+                stream.read_exact(&mut [0; 1_000]).unwrap();
+                stream.write_all(&[0; 8]).unwrap();
+                then(stream, number);
+            });
+        }
+    });
+    address
+}
+
+fn config(target: SocketAddr) -> LoadConfig {
+    LoadConfig {
+        connections: 4,
+        rate_per_s: None,
+        schedule: Schedule::Closed,
+        phases: Phases { ramp_ns: 0, hold_ns: 0, measure_ns: 200_000_000, drain_ns: 2_000_000_000 },
+        ..LoadConfig::new(target, ServiceSpec::Stream(SIZES))
+    }
+}
+
+/// Reads bursts and acknowledges each, until the client ends.
+fn acknowledge(mut stream: TcpStream) {
+    let mut burst = vec![0; SIZES.burst_bytes() as usize];
+    while stream.read_exact(&mut burst).is_ok() {
+        let _ = stream.write_all(&[0; 8]);
+    }
+}
+
+#[test]
+fn bytes_are_those_of_the_window_and_connections_have_their_share() {
+    let report = load::run(&config(server(|stream, _| acknowledge(stream))), &mut |_| ()).unwrap().report;
+    assert_eq!(report.errors.total(), 0, "{:?}", report.errors);
+    let stream = report.stream.unwrap();
+    assert_eq!((stream.ended, stream.bytes_by_second.len()), (4, 1));
+    assert!(stream.bytes <= stream.sent_bytes - 4 * 1_000, "greetings are in no window");
+    assert!(stream.fairness > 0.25 && stream.fairness <= 1.0, "{}", stream.fairness);
+    let by_bytes = stream.bytes as f64 / SIZES.burst_bytes() as f64 / 0.2;
+    assert!((report.rate_achieved_per_s - by_bytes).abs() < 1e-6, "a part of a burst counts as such");
+}
+
+#[test]
+fn who_is_not_read_has_no_share() {
+    let served = |stream: TcpStream, number: usize| match number {
+        0 => acknowledge(stream),
+        // Nothing is read: what is sent stays in the sockets, until the client gives up.
+        _ => thread::sleep(std::time::Duration::from_secs(20)),
+    };
+    let mut config = config(server(served));
+    config.phases.hold_ns = 1_000_000_000;
+    let report = load::run(&config, &mut |_| ()).unwrap().report;
+    let stream = report.stream.unwrap();
+    assert_eq!((stream.ended, report.errors.timeout), (1, 3), "{:?}", report.errors);
+    assert!(stream.fairness < 0.6, "{}", stream.fairness);
+    assert!(stream.connection_bytes_max > stream.bytes / 2, "{stream:?}");
+}
+
+#[test]
+fn servers_that_end_or_say_too_much_are_found_out() {
+    let ends = |stream: TcpStream, number: usize| {
+        if number > 0 {
+            acknowledge(stream)
+        }
+    };
+    let report = load::run(&config(server(ends)), &mut |_| ()).unwrap().report;
+    assert_eq!(report.errors.total(), 1, "{:?}", report.errors);
+    assert_eq!(report.stream.unwrap().ended, 3);
+
+    let talks = |mut stream: TcpStream, _: usize| {
+        let _ = stream.read_exact(&mut vec![0; SIZES.burst_bytes() as usize]);
+        let _ = stream.write_all(&[0; 9]);
+        acknowledge(stream);
+    };
+    let report = load::run(&config(server(talks)), &mut |_| ()).unwrap().report;
+    assert_eq!(report.errors.wrong, 4, "{:?}", report.errors);
+}
+
+#[test]
+fn what_makes_no_sense_is_said() {
+    let target = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+    let stream = |change: fn(&mut Stream)| {
+        let mut sizes = SIZES;
+        change(&mut sizes);
+        LoadConfig { service: ServiceSpec::Stream(sizes), ..config(target) }
+    };
+    let open = LoadConfig { schedule: Schedule::Poisson, rate_per_s: Some(1.0), ..config(target) };
+    let churn = LoadConfig { calls_per_connection: Some(1), ..config(target) };
+    let mut endless = config(target);
+    endless.phases.drain_ns = 0;
+    for (config, why) in [
+        (stream(|sizes| sizes.packets = 0), "packets"),
+        (stream(|sizes| sizes.ack_bytes = 0), "ack"),
+        (open, "schedule"),
+        (churn, "calls per connection"),
+        (endless, "drain"),
+    ] {
+        let error = load::run(&config, &mut |_| ()).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+    }
+}

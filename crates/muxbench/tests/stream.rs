@@ -1,0 +1,195 @@
+//! The service `stream` in every architecture, over the wire: not a byte is lost, in either direction.
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::Duration;
+
+use common::{Serve, muxbench, with_each};
+use load::LoadConfig;
+use load::config::{Phases, Schedule};
+use serde_json::Value;
+use wire::ServiceSpec;
+use wire::stream::{Direction, GREETING, Stream};
+
+/// Servers that are tried at once.
+const AT_ONCE: usize = 4;
+/// A burst that is no multiple of what is read or written at once.
+const SIZES: Stream = Stream { packet_bytes: 1_001, packets: 777, ack_bytes: 33, direction: Direction::In };
+
+fn flags(direction: &str) -> [&str; 8] {
+    ["--packet", "1001B", "--packets", "777", "--ack", "33B", "--direction", direction]
+}
+
+/// Of one kind of byte, which is no greeting's or nothing but.
+fn bytes(count: u64, is_greeting: bool) -> Vec<u8> {
+    vec![if is_greeting { GREETING } else { 1 }; count as usize]
+}
+
+fn take(stream: &mut TcpStream, count: u64) {
+    stream.read_exact(&mut vec![0; count as usize]).unwrap();
+}
+
+/// Says that nothing more comes, and reads until the server ends too: how much came.
+fn end(mut stream: TcpStream) -> u64 {
+    stream.shutdown(Shutdown::Write).unwrap();
+    stream.read_to_end(&mut Vec::new()).unwrap() as u64
+}
+
+#[test]
+fn each_burst_is_acknowledged_and_every_byte_counted() {
+    with_each(&ServiceSpec::Stream(SIZES), AT_ONCE, |architecture| {
+        let serve = Serve::start_stream(architecture, &flags("in"));
+        let (burst, packet) = (SIZES.burst_bytes(), u64::from(SIZES.packet_bytes));
+        let mut whole = serve.connect();
+        // A greeting is one packet, a burst all of them, and what comes in one piece is told apart.
+        whole.write_all(&[bytes(packet, true), bytes(burst, false), bytes(packet, true)].concat()).unwrap();
+        take(&mut whole, 3 * 33);
+        // Nothing is said before the burst's last byte.
+        whole.write_all(&bytes(burst - 1, false)).unwrap();
+        whole.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        assert!(whole.read(&mut [0]).is_err(), "{architecture}");
+        whole.set_read_timeout(Some(common::PATIENCE)).unwrap();
+        whole.write_all(&[1]).unwrap();
+        take(&mut whole, 33);
+        assert_eq!(end(whole), 0, "{architecture}");
+        // The end comes in the middle of a burst: there is nothing to acknowledge, and all of it counts.
+        let mut broken = serve.connect();
+        broken.write_all(&bytes(burst + 500_000, false)).unwrap();
+        assert_eq!(end(broken), 33, "{architecture}");
+        let (status, totals) = serve.stop();
+        assert!(status.success(), "{architecture}: {status}");
+        assert_eq!(totals["bytes_in"], 2 * packet + 3 * burst + 500_000, "{architecture}");
+        assert_eq!(totals["bytes_out"], 5 * 33, "{architecture}");
+        assert_eq!(totals["requests"], 5, "{architecture}");
+    });
+}
+
+#[test]
+fn bursts_of_the_server_reach_a_client_that_takes_its_time() {
+    let sizes = Stream { direction: Direction::Out, ..SIZES };
+    with_each(&ServiceSpec::Stream(sizes), AT_ONCE, |architecture| {
+        let serve = Serve::start_stream(architecture, &flags("out"));
+        let (burst, packet) = (SIZES.burst_bytes(), u64::from(SIZES.packet_bytes));
+        let mut stream = serve.connect();
+        stream.write_all(&bytes(33, true)).unwrap();
+        take(&mut stream, packet);
+        // More than sockets hold, and it is not read at once.
+        for _ in 0..12 {
+            stream.write_all(&bytes(33, false)).unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        take(&mut stream, 12 * burst);
+        assert_eq!(end(stream), 0, "{architecture}");
+        let (_, totals) = serve.stop();
+        assert_eq!((&totals["bytes_in"], &totals["bytes_out"]), (&(13 * 33).into(), &(packet + 12 * burst).into()));
+    });
+}
+
+#[test]
+fn the_client_and_every_server_count_the_same_bytes() {
+    for direction in [Direction::In, Direction::Out] {
+        let sizes = Stream { direction, ..SIZES };
+        let service = ServiceSpec::Stream(sizes);
+        with_each(&service, AT_ONCE, |architecture| {
+            let name = if direction == Direction::In { "in" } else { "out" };
+            let serve = Serve::start_stream(architecture, &flags(name));
+            let config = LoadConfig {
+                connections: 7,
+                clients: 2,
+                rate_per_s: None,
+                schedule: Schedule::Closed,
+                phases: Phases { ramp_ns: 0, hold_ns: 0, measure_ns: 100_000_000, drain_ns: 60_000_000_000 },
+                timeout_ns: 60_000_000_000,
+                ..LoadConfig::new(serve.address.clone(), service.clone())
+            };
+            let report = load::run(&config, &mut |_| ()).unwrap().report;
+            assert_eq!(report.errors.total(), 0, "{architecture}: {:?}", report.errors);
+            let stream = report.stream.unwrap();
+            assert_eq!(stream.ended, 7, "{architecture}");
+            assert_eq!(stream.bytes, stream.bytes_by_part.iter().sum::<u64>());
+            assert_eq!(stream.bytes, stream.bytes_by_second.iter().sum::<u64>());
+            let (greeting_bytes, answer_bytes) = sizes.sizes(true);
+            assert!(stream.sent_bytes > 7 * greeting_bytes && stream.received_bytes >= 7 * answer_bytes);
+            let (_, totals) = serve.stop();
+            assert_eq!(totals["bytes_in"], stream.sent_bytes, "{architecture}");
+            assert_eq!(totals["bytes_out"], stream.received_bytes, "{architecture}");
+        });
+    }
+}
+
+#[test]
+fn streams_are_compared_by_bandwidth_and_their_bytes_are_checked() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = muxbench()
+        .args(["compare", "--service", "stream", "--arch", "epoll,epoll-buffered", "--connections", "1,5"])
+        .args(["--packets", "100", "--idle", "3", "--repeats", "1", "--ramp", "100ms", "--hold", "100ms"])
+        .args(["--measure", "400ms", "--json"])
+        .current_dir(&folder)
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let shown: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {stderr}"));
+    let comparisons = shown["summary"]["comparisons"].as_array().unwrap();
+    assert_eq!(comparisons.len(), 2, "{shown}");
+    for row in comparisons.iter().flat_map(|comparison| comparison["rows"].as_array().unwrap()) {
+        // A busy machine makes it unsteady, or the client late, but no byte is lost.
+        assert_ne!(row["verdict"], "failed", "{row}");
+        assert!(row["stream"]["bytes_per_s"].as_f64().unwrap() > 0.0, "{row}");
+    }
+    let csv = muxbench().args(["report", "--csv"]).current_dir(&folder).output().unwrap();
+    let csv = String::from_utf8(csv.stdout).unwrap();
+    assert!(csv.lines().next().unwrap().contains("server_cpu_ns_per_gigabyte"), "{csv}");
+    let text = muxbench().arg("report").current_dir(&folder).output().unwrap();
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(text.contains("Bandwidth in MB/s against connections"), "{text}");
+    assert!(text.contains("epoll-buffered"), "{text}");
+}
+
+#[test]
+fn bandwidth_is_told_each_second() {
+    let serve = Serve::start_stream("epoll".parse().unwrap(), &[]);
+    let output = muxbench()
+        .args([
+            "load",
+            "--service",
+            "stream",
+            "--connections",
+            "2",
+            "--ramp",
+            "0",
+            "--hold",
+            "0",
+            "--measure",
+            "2500ms",
+        ])
+        .args(["--target", &serve.address.to_string()])
+        .output()
+        .unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    let lines = told.lines().filter(|line| line.contains(" to ") && line.contains("B/s"));
+    assert!(lines.count() >= 2, "{told}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("fairness") && text.contains("whole bursts"), "{text}");
+}
+
+#[test]
+fn flags_of_streams_are_for_streams() {
+    for (arguments, why) in [
+        (vec!["serve", "--packet", "1KiB"], "add --service stream"),
+        (vec!["serve", "--service", "stream", "--packet", "0B"], "0B"),
+        (vec!["load", "--target", "127.0.0.1:1", "--packets", "3"], "add --service stream"),
+        (vec!["load", "--target", "127.0.0.1:1", "--service", "stream", "--request", "3B"], "--packet"),
+        (vec!["load", "--target", "127.0.0.1:1", "--service", "stream", "--schedule", "poisson"], "closed"),
+        (vec!["compare", "--packets", "3"], "take the service \"stream\""),
+        (vec!["compare", "--service", "stream", "--rate", "100"], "workload.rate"),
+        (vec!["compare", "--service", "stream", "--think", "1ms"], "workload.think"),
+        (vec!["compare", "--service", "stream", "--drain", "0"], "phases.drain"),
+    ] {
+        let output = muxbench().args(&arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(why), "{arguments:?}: {said}");
+    }
+}

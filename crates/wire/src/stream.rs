@@ -1,0 +1,177 @@
+//! Bursts of packets, each acknowledged: the bandwidth benchmark of welsh2001.
+//!
+//! A burst's first byte says whether it is a whole one. One that begins with [`GREETING`] is of a single packet, so that whoever
+//! connects sees that it is served, without eight megabytes on each connection.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Service;
+use crate::fixed::fill;
+
+/// The first byte of a burst, or of a request for one, that is of one packet.
+pub const GREETING: u8 = 0;
+/// Most bytes offered to one write: they stay in a CPU's cache.
+const WRITE_BYTES_MAX: u64 = 128 << 10;
+
+/// Sizes of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stream {
+    /// Size of a packet in bytes, at least 1.
+    pub packet_bytes: u32,
+    /// Packets of a burst, at least 1.
+    pub packets: u32,
+    /// Size in bytes of what a burst is acknowledged with, or asked for with; at least 1.
+    pub ack_bytes: u32,
+    /// Who sends the bursts.
+    #[serde(default)]
+    pub direction: Direction,
+}
+
+/// Who sends the bursts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Direction {
+    /// The client, and the server acknowledges each.
+    #[default]
+    In,
+    /// The server, one for each request of the size of an acknowledgement.
+    Out,
+}
+
+impl Default for Stream {
+    /// As welsh2001 has it: 1 000 packets of 8 192 B, 32 B back.
+    fn default() -> Self {
+        Self { packet_bytes: 8_192, packets: 1_000, ack_bytes: 32, direction: Direction::In }
+    }
+}
+
+impl Stream {
+    /// Size of a whole burst in bytes.
+    pub fn burst_bytes(&self) -> u64 {
+        u64::from(self.packet_bytes) * u64::from(self.packets)
+    }
+
+    /// What the client sends, and what the server answers it with, in bytes: of a whole burst, or of a greeting.
+    pub fn sizes(&self, is_greeting: bool) -> (u64, u64) {
+        let burst_bytes = if is_greeting { self.packet_bytes.into() } else { self.burst_bytes() };
+        match self.direction {
+            Direction::In => (burst_bytes, self.ack_bytes.into()),
+            Direction::Out => (self.ack_bytes.into(), burst_bytes),
+        }
+    }
+}
+
+/// The service.
+#[derive(Debug)]
+pub struct Streaming {
+    stream: Stream,
+    /// What is sent is cut from this.
+    fill: Vec<u8>,
+}
+
+/// How far a connection is.
+#[derive(Debug, Default)]
+pub struct StreamConn {
+    /// Bytes still to come of a request that has begun.
+    left_bytes: u64,
+    /// Bytes of what it is to be answered with.
+    response_bytes: u64,
+    /// Bytes of responses not yet sent.
+    unsent_bytes: u64,
+}
+
+impl Streaming {
+    /// A service of these sizes, all at least 1.
+    pub fn new(stream: Stream) -> Self {
+        let Stream { packet_bytes, packets, ack_bytes, .. } = stream;
+        assert!(packet_bytes > 0 && packets > 0 && ack_bytes > 0, "a burst and what goes back have at least one byte");
+        let length = stream.sizes(false).1.min(WRITE_BYTES_MAX) as usize;
+        Self { stream, fill: fill(length) }
+    }
+}
+
+impl Service for Streaming {
+    type Conn = StreamConn;
+
+    #[inline]
+    fn receive(&self, conn: &mut StreamConn, mut input: &[u8]) -> u64 {
+        let mut requests = 0;
+        while let Some(&first) = input.first() {
+            if conn.left_bytes == 0 {
+                (conn.left_bytes, conn.response_bytes) = self.stream.sizes(first == GREETING);
+            }
+            let taken = conn.left_bytes.min(input.len() as u64);
+            conn.left_bytes -= taken;
+            input = &input[taken as usize..];
+            if conn.left_bytes == 0 {
+                conn.unsent_bytes += conn.response_bytes;
+                requests += 1;
+            }
+        }
+        requests
+    }
+
+    #[inline]
+    fn unsent<'a>(&'a self, conn: &'a StreamConn) -> &'a [u8] {
+        let count = (self.fill.len() as u64).min(conn.unsent_bytes) as usize;
+        &self.fill[..count]
+    }
+
+    #[inline]
+    fn sent(&self, conn: &mut StreamConn, count: usize) -> u64 {
+        debug_assert!(count as u64 <= conn.unsent_bytes, "more sent than there was");
+        conn.unsent_bytes -= count as u64;
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn any_split_of_bursts_and_greetings_gives_the_same_responses(
+            packet_bytes in 1u32..50, packets in 1u32..20, ack_bytes in 1u32..70, out: bool,
+            greetings in prop::collection::vec(any::<bool>(), 0..8), piece in 1usize..400,
+        ) {
+            let direction = if out { Direction::Out } else { Direction::In };
+            let stream = Stream { packet_bytes, packets, ack_bytes, direction };
+            let mut input = Vec::new();
+            let mut due_bytes = 0;
+            for &is_greeting in &greetings {
+                let (request_bytes, response_bytes) = stream.sizes(is_greeting);
+                input.push(if is_greeting { GREETING } else { 0x5a });
+                // What is behind the first byte means nothing.
+                input.resize(input.len() + request_bytes as usize - 1, GREETING);
+                due_bytes += response_bytes;
+            }
+            let service = Streaming::new(stream);
+            let mut conn = StreamConn::default();
+            let requests: u64 = input.chunks(piece).map(|bytes| service.receive(&mut conn, bytes)).sum();
+            prop_assert_eq!(requests, greetings.len() as u64);
+
+            let mut sent_bytes = 0;
+            while !service.unsent(&conn).is_empty() {
+                // Short writes of an awkward size.
+                let count = service.unsent(&conn).len().min(777);
+                service.sent(&mut conn, count);
+                sent_bytes += count as u64;
+            }
+            prop_assert_eq!(sent_bytes, due_bytes);
+        }
+    }
+
+    #[test]
+    fn a_connection_is_small_and_a_burst_is_no_buffer() {
+        assert!(size_of::<StreamConn>() <= 24);
+        let out = Stream { direction: Direction::Out, ..Stream::default() };
+        assert_eq!(out.burst_bytes(), 8_192_000);
+        let service = Streaming::new(out);
+        let mut conn = StreamConn::default();
+        assert_eq!(service.receive(&mut conn, &[1; 32]), 1);
+        assert_eq!(service.unsent(&conn).len() as u64, WRITE_BYTES_MAX);
+    }
+}

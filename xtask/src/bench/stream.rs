@@ -1,0 +1,89 @@
+//! Bandwidth of one connection against iperf3 on the same CPUs, and of a thousand connections against that of ten.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, ensure};
+use load::config::{LoadConfig, Phases, Schedule};
+use wire::ServiceSpec;
+use wire::stream::Stream;
+
+use super::{CLIENT_CPU, Process, SERVER_CPU, Server, Spread, muxbench};
+
+/// Connections of which many are compared with few.
+const FEW: u32 = 10;
+const MANY: u32 = 1_000;
+
+/// Runs `rounds` of each pair, A B A B.
+pub(super) fn run(rounds: usize) -> anyhow::Result<()> {
+    let (binary, peers) = (muxbench()?, crate::peers::prepare()?);
+    println!("bandwidth of one connection, muxbench / iperf3, median of {rounds} rounds (least to most)");
+    for architecture in ["epoll", "mt"] {
+        let (mut ratios, mut theirs_gb) = (Vec::new(), Vec::new());
+        for _ in 0..rounds {
+            let ours = ours(&binary, architecture, 1)?;
+            let theirs = iperf3(&peers)?;
+            ratios.push(ours / theirs);
+            theirs_gb.push(theirs / 1e9);
+        }
+        println!("  {architecture:6} {}  to reach: 0.95; iperf3 {} GB/s", Spread::of(ratios), Spread::of(theirs_gb));
+    }
+    let (mut ratios, mut few_gb) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        let many = ours(&binary, "epoll", MANY)?;
+        let few = ours(&binary, "epoll", FEW)?;
+        ratios.push(many / few);
+        few_gb.push(few / 1e9);
+    }
+    let (ratio, few_gb) = (Spread::of(ratios), Spread::of(few_gb));
+    println!("  epoll, {MANY} connections against {FEW}: {ratio}  to reach: 0.8; with {FEW} {few_gb} GB/s");
+    Ok(())
+}
+
+/// Bytes a second.
+fn ours(binary: &Path, architecture: &str, connections: u32) -> anyhow::Result<f64> {
+    let server = Server::start(|port| {
+        let mut command = Command::new(binary);
+        command.args(["serve", "--arch", architecture, "--cpus", SERVER_CPU, "--service", "stream"]);
+        command.args(["--listen", &format!("127.0.0.1:{port}")]);
+        command
+    })?;
+    let config = LoadConfig {
+        connections,
+        rate_per_s: None,
+        schedule: Schedule::Closed,
+        phases: Phases {
+            ramp_ns: 500_000_000,
+            hold_ns: 500_000_000,
+            measure_ns: 4_000_000_000,
+            drain_ns: 60_000_000_000,
+        },
+        cpus: vec![CLIENT_CPU],
+        ..LoadConfig::new(server.address, ServiceSpec::Stream(Stream::default()))
+    };
+    let report = load::run(&config, &mut |_| ())?.report;
+    ensure!(report.errors.total() == 0, "{:?}", report.errors);
+    let stream = report.stream.context("the client tells of no streams")?;
+    Ok(stream.bytes_per_s(report.window_ns))
+}
+
+/// What iperf3's server received a second from its client, in bytes: one connection, as we have it.
+fn iperf3(peers: &Path) -> anyhow::Result<f64> {
+    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let mut command = Command::new("taskset");
+    command.args(["-c", SERVER_CPU]).arg(peers.join("iperf3")).args(["--server", "--port", &port.to_string()]);
+    // A connection that says nothing would be taken for a client, and refused the next: it is looked for otherwise.
+    let listens = || TcpListener::bind(address).is_err();
+    let _server =
+        Process::start(command, listens).context("iperf3 is compared with; install it (apt-get install iperf3)")?;
+    let mut command = Command::new("taskset");
+    command.args(["-c", &CLIENT_CPU.to_string()]).arg(peers.join("iperf3"));
+    command.args(["--client", "127.0.0.1", "--port", &port.to_string()]);
+    command.args(["--time", "4", "--omit", "1", "--json"]).stderr(Stdio::inherit());
+    let output = command.output().context("cannot run taskset iperf3")?;
+    let said: serde_json::Value = serde_json::from_slice(&output.stdout).context("iperf3 says no JSON")?;
+    let bits_per_s = said["end"]["sum_received"]["bits_per_second"].as_f64();
+    Ok(bits_per_s.with_context(|| format!("iperf3 tells no bandwidth: {}", said["error"]))? / 8.0)
+}
