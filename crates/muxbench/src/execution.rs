@@ -122,6 +122,13 @@ pub fn complete(experiment: &Experiment, folder: &Path, quiet: bool) -> anyhow::
     execute(folder, store, &run.header, &run.records, quiet)
 }
 
+/// The folder, or where another run began in the same second, it with a number.
+fn unused(folder: &Path) -> PathBuf {
+    let numbered = |number: u32| PathBuf::from(format!("{}-{number}", folder.display()));
+    let candidates = std::iter::once(folder.to_owned()).chain((2..).map(numbered));
+    candidates.into_iter().find(|candidate| !candidate.exists()).unwrap_or_else(|| folder.to_owned())
+}
+
 /// Says in what this host is not as it was when a run began.
 fn tell_differences(header: &RunHeader) {
     for (fact, before, now) in differences(&header.host, &Host::this().facts) {
@@ -150,7 +157,7 @@ fn begin(
     allow_commands(&plan.trials, allow_exec)?;
     let time = now();
     let name = format!("{}-{}", time.replace([':', '-'], "").trim_end_matches('Z'), plan.experiment);
-    let folder = output.map_or_else(|| Path::new("results").join(&name), Path::to_owned);
+    let folder = output.map_or_else(|| unused(&Path::new("results").join(&name)), Path::to_owned);
     let header = RunHeader {
         name: folder.file_name().map_or(name, |name| name.to_string_lossy().into_owned()),
         muxbench: env!("CARGO_PKG_VERSION").to_owned(),
