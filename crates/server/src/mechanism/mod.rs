@@ -208,7 +208,7 @@ macro_rules! buffered {
     };
 }
 
-/// The mechanisms that say what is ready, each with a layer above the sockets ([`crate::buffered`]), to see what it costs. They
+/// The mechanisms that say what is ready, each with a layer above the sockets (`buffered`), to see what it costs. They
 /// are not among [`MECHANISMS`], so that nobody runs them who does not name them.
 pub const BUFFERED: &[MechanismRow] = &[
     buffered!("select", select::Select, Spins::Nothing, "", || Ok(())),
