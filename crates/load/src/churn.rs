@@ -30,7 +30,6 @@ use crate::config::{LoadConfig, Pacing, Roles, Schedule, Think};
 use crate::connect::Dialer;
 use crate::error::LoadError;
 use crate::ledger::{Kept, Ledger, Tally, Times, Transaction};
-use crate::platform::Pinned;
 use crate::progress::Progress;
 use crate::report::{ChurnReport, LoadReport, Sample};
 use crate::run::{self, Connected, Event, Outcome};
@@ -105,22 +104,9 @@ pub fn run<S: Speak>(
     let times = Times { start, window: window.clone(), drained };
     churners.iter_mut().for_each(|churner| churner.begin(times.clone()));
     on_event(Event::Started { start_ns: clock.monotonic_ns(start) });
-    let stop = AtomicBool::new(false);
-    let (kept, usage) = thread::scope(|scope| {
-        let mut threads = Vec::new();
-        for (number, churner) in churners.into_iter().enumerate() {
-            let stop = &stop;
-            let cpu = config.cpus.get(number % config.cpus.len().max(1)).copied();
-            let thread = run::start_thread(scope, "client", number, cpu, move || churner.run(stop));
-            threads.push(thread.inspect_err(|_| stop.store(true, Relaxed))?);
-        }
-        let _pinned = Pinned::to(&config.cpus);
-        let is_over = || threads.iter().all(thread::ScopedJoinHandle::is_finished);
-        let progress: Vec<&Progress> = progress.iter().collect();
-        let usage = run::watch(config, &clock, start, &progress, &is_over, &mut None, on_event);
-        let join = |thread: thread::ScopedJoinHandle<'_, Account>| thread.join().expect("a client does not panic");
-        Ok((threads.into_iter().map(join).collect::<Vec<Account>>(), usage))
-    })?;
+    let loops = churners.into_iter().map(|churner| move |stop: &AtomicBool| churner.run(stop));
+    let progress: Vec<&Progress> = progress.iter().collect();
+    let (kept, usage) = run::run_threads(config, (&clock, start), &progress, loops, on_event)?;
 
     let facts = Facts {
         config,

@@ -2,15 +2,13 @@
 //! nothing is planned ahead: t1 is when the response before was whole and thought over, t2 and t3 are as in an open loop.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::thread;
+use std::sync::atomic::AtomicBool;
 
 use crate::clock::Clock;
 use crate::config::{Choice, LoadConfig, Pacing, Roles, Timestamps, Transport};
 use crate::error::LoadError;
 use crate::ledger::{Kept, Tally, Times, Transaction};
 use crate::placement;
-use crate::platform::Pinned;
 use crate::progress::Progress;
 use crate::report::{ClosedReport, Errors, LoadReport, Measured, Outstanding, PARTS, Sample};
 use crate::run::{self, Connected, Event, Outcome};
@@ -76,23 +74,12 @@ pub fn run<S: Speak>(
     let drained = window.end + clock.ticks(config.phases.drain_ns as f64);
     let times = Times { start, window: window.clone(), drained };
     on_event(Event::Started { start_ns: clock.monotonic_ns(start) });
-    let stop = AtomicBool::new(false);
-    let (kept, usage) = thread::scope(|scope| {
-        let mut threads = Vec::new();
-        for (number, worker) in workers.into_iter().enumerate() {
-            let (times, stop) = (times.clone(), &stop);
-            let cpu = config.cpus.get(number % config.cpus.len().max(1)).copied();
-            let thread = run::start_thread(scope, "client", number, cpu, move || worker.run(times, stop));
-            // Those that have started already would run for the whole trial.
-            threads.push(thread.inspect_err(|_| stop.store(true, Relaxed))?);
-        }
-        let _pinned = Pinned::to(&config.cpus);
-        let is_over = || threads.iter().all(thread::ScopedJoinHandle::is_finished);
-        let progress: Vec<&Progress> = progress.iter().collect();
-        let usage = run::watch(config, &clock, times.start, &progress, &is_over, &mut None, on_event);
-        let join = |thread: thread::ScopedJoinHandle<'_, Kept>| thread.join().expect("a worker does not panic");
-        Ok((threads.into_iter().map(join).collect::<Vec<Kept>>(), usage))
-    })?;
+    let loops = workers.into_iter().map(|worker| {
+        let times = times.clone();
+        move |stop: &AtomicBool| worker.run(times, stop)
+    });
+    let progress: Vec<&Progress> = progress.iter().collect();
+    let (kept, usage) = run::run_threads(config, (&clock, start), &progress, loops, on_event)?;
 
     let firsts = shares.iter().map(|share| share.start as u32);
     let samples = samples(&clock, &window, &kept, firsts);

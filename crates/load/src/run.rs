@@ -267,6 +267,33 @@ pub fn first_of(client: usize) -> u64 {
     (client as u64) << 40
 }
 
+/// Runs clients that are one loop each, in threads of their own on their CPUs, until all are done: what each kept, and what the
+/// process used in the window. A loop ends early when it is told to stop.
+pub fn run_threads<T: Send>(
+    config: &LoadConfig,
+    (clock, start): (&Clock, u64),
+    progress: &[&Progress],
+    loops: impl Iterator<Item = impl FnOnce(&AtomicBool) -> T + Send>,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<(Vec<T>, Usage), LoadError> {
+    let stop = &AtomicBool::new(false);
+    thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for (number, run) in loops.enumerate() {
+            let cpu = config.cpus.get(number % config.cpus.len().max(1)).copied();
+            let thread = start_thread(scope, "client", number, cpu, move || run(stop));
+            // Those that have started already would run for the whole trial.
+            threads.push(thread.inspect_err(|_| stop.store(true, Relaxed))?);
+        }
+        // This thread wakes now and then, and is to disturb the client then and not the server. If it cannot, so be it.
+        let _pinned = Pinned::to(&config.cpus);
+        let is_over = || threads.iter().all(thread::ScopedJoinHandle::is_finished);
+        let usage = watch(config, clock, start, progress, &is_over, &mut None, on_event);
+        let join = |thread: thread::ScopedJoinHandle<'_, T>| thread.join().expect("a client does not panic");
+        Ok((threads.into_iter().map(join).collect(), usage))
+    })
+}
+
 /// Starts a role's thread on its CPU.
 pub fn start_thread<'scope, T: Send + 'scope>(
     scope: &'scope thread::Scope<'scope, '_>,

@@ -6,7 +6,6 @@
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::thread;
 use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
@@ -20,7 +19,6 @@ use crate::closed::{self, samples_max, share};
 use crate::config::{LoadConfig, Roles, Schedule};
 use crate::error::LoadError;
 use crate::ledger::{Kept, Ledger, Tally, Times, Transaction};
-use crate::platform::Pinned;
 use crate::progress::Progress;
 use crate::record::Link;
 use crate::report::{LoadReport, PARTS, StreamReport};
@@ -88,24 +86,12 @@ pub fn run(
     let times =
         Times { start, window: window.clone(), drained: window.end + clock.ticks(config.phases.drain_ns as f64) };
     on_event(Event::Started { start_ns: clock.monotonic_ns(start) });
-    let stop = AtomicBool::new(false);
-    let (moved, usage) = thread::scope(|scope| {
-        let mut threads = Vec::new();
-        for (number, worker) in workers.into_iter().enumerate() {
-            let (times, stop) = (times.clone(), &stop);
-            let cpu = config.cpus.get(number % config.cpus.len().max(1)).copied();
-            let thread = run::start_thread(scope, "client", number, cpu, move || worker.run(times, stop));
-            // Those that have started already would run for the whole trial.
-            threads.push(thread.inspect_err(|_| stop.store(true, Relaxed))?);
-        }
-        let _pinned = Pinned::to(&config.cpus);
-        let is_over = || threads.iter().all(thread::ScopedJoinHandle::is_finished);
-        let progress: Vec<&Progress> = progress.iter().collect();
-        let usage = run::watch(config, &clock, times.start, &progress, &is_over, &mut None, on_event);
-        let join =
-            |thread: thread::ScopedJoinHandle<'_, (Moved, Kept)>| thread.join().expect("a worker does not panic");
-        Ok((threads.into_iter().map(join).collect::<Vec<(Moved, Kept)>>(), usage))
-    })?;
+    let loops = workers.into_iter().map(|worker| {
+        let times = times.clone();
+        move |stop: &AtomicBool| worker.run(times, stop)
+    });
+    let progress: Vec<&Progress> = progress.iter().collect();
+    let (moved, usage) = run::run_threads(config, (&clock, start), &progress, loops, on_event)?;
 
     let (moved, kept): (Vec<Moved>, Vec<Kept>) = moved.into_iter().unzip();
     let samples = closed::samples(&clock, &window, &kept, shares.iter().map(|share| share.start as u32));

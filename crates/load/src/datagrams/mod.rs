@@ -16,7 +16,6 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::thread;
 use std::time::Instant;
 
 use wire::Ports;
@@ -25,7 +24,7 @@ use wire::udp::{Udp, is_size};
 use crate::clock::Clock;
 use crate::config::{LoadConfig, Roles, Schedule, Timestamps};
 use crate::error::LoadError;
-use crate::platform::{self, Pinned};
+use crate::platform;
 use crate::progress::Progress;
 use crate::record::Record;
 use crate::report::{DatagramReport, Errors, LoadReport, Outstanding, Sample};
@@ -122,28 +121,16 @@ pub fn run(config: &LoadConfig, on_event: &mut dyn FnMut(Event)) -> Result<Outco
     let drained = window.end + clock.ticks(config.phases.drain_ns as f64);
     on_event(Event::Started { start_ns: clock.monotonic_ns(start) });
 
-    let stop = AtomicBool::new(false);
-    let until = Until { drained, timeout: clock.ticks(config.timeout_ns as f64), stop: &stop };
-    let (kept, usage) = thread::scope(|scope| {
-        let mut threads = Vec::new();
-        for (number, (share, socket)) in shares.iter().zip(&sockets).enumerate() {
-            let Share { ports, records, progress } = share;
-            let targets = &targets[ports.clone()];
-            let ids = ledger::Ids::new(config.seed, number as u32);
-            let client = Client::new(clock, udp, ids, window.clone(), (targets, records), socket, progress);
-            let cpu = config.cpus.get(number % config.cpus.len().max(1)).copied();
-            let thread = run::start_thread(scope, "client", number, cpu, move || client.run(pacing, &until));
-            // Those that have started already would run for the whole trial.
-            threads.push(thread.inspect_err(|_| stop.store(true, Relaxed))?);
-        }
-        // This thread wakes now and then, and is to disturb the client then and not the server. If it cannot, so be it.
-        let _pinned = Pinned::to(&config.cpus);
-        let is_over = || threads.iter().all(thread::ScopedJoinHandle::is_finished);
-        let progress: Vec<&Progress> = shares.iter().map(|share| &share.progress).collect();
-        let usage = run::watch(config, &clock, start, &progress, &is_over, &mut None, on_event);
-        let join = |thread: thread::ScopedJoinHandle<'_, Kept>| thread.join().expect("a client does not panic");
-        Ok((threads.into_iter().map(join).collect::<Vec<Kept>>(), usage))
-    })?;
+    let timeout = clock.ticks(config.timeout_ns as f64);
+    let loops = shares.iter().zip(&sockets).enumerate().map(|(number, (share, socket))| {
+        let Share { ports, records, progress } = share;
+        let targets = &targets[ports.clone()];
+        let ids = ledger::Ids::new(config.seed, number as u32);
+        let client = Client::new(clock, udp, ids, window.clone(), (targets, records), socket, progress);
+        move |stop: &AtomicBool| client.run(pacing, &Until { drained, timeout, stop })
+    });
+    let progress: Vec<&Progress> = shares.iter().map(|share| &share.progress).collect();
+    let (kept, usage) = run::run_threads(config, (&clock, start), &progress, loops, on_event)?;
 
     let recorded: Vec<Recorded> = shares
         .into_iter()

@@ -102,13 +102,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut sends_of = |trial| sends(&folder, trial);
     if let Some(paper) = args.paper.as_deref().and_then(paper::find) {
         let beside = Beside::of(paper, std::slice::from_ref(&run), &mut [&mut sends_of])?;
-        if args.json {
-            output::print_json(&beside.json())?;
-        } else if args.csv {
-            output::print(&beside.csv()?)?;
-        } else {
-            output::print(&beside.render(output::width()))?;
-        }
+        show_beside(&beside, args.json, args.csv)?;
     } else if args.send_deviation {
         let deviations = Deviations::of(&run, &mut sends_of);
         if args.json {
@@ -162,6 +156,20 @@ fn pictures(run: &Run, folder: &Path) -> anyhow::Result<()> {
 
 fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     fs::write(path, bytes).with_context(|| format!("{}: cannot write it; is its folder there?", path.display()))
+}
+
+/// Prints runs beside a paper: as JSON, as CSV or as text.
+///
+/// # Errors
+/// Errors of writing.
+pub fn show_beside(beside: &Beside, json: bool, csv: bool) -> anyhow::Result<()> {
+    if json {
+        output::print_json(&beside.json())
+    } else if csv {
+        output::print(&beside.csv()?)
+    } else {
+        output::print(&beside.render(output::width()))
+    }
 }
 
 /// When a trial's requests were sent, those that were.

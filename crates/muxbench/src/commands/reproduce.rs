@@ -10,7 +10,7 @@ use lab::runner::Ended;
 use report::deviation::SendsOf;
 use report::paper::{self, Beside, PAPERS};
 
-use super::report::sends;
+use super::report::{sends, show_beside};
 use crate::{execution, output};
 
 /// Run a paper's experiments, and say which of its claims hold here
@@ -72,12 +72,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut sends_of: Vec<_> = folders.iter().map(|folder| |trial| sends(folder, trial)).collect();
     let mut sends_of: Vec<&mut SendsOf<'_>> = sends_of.iter_mut().map(|sends_of| sends_of as _).collect();
     let beside = Beside::of(paper, &runs, &mut sends_of)?;
-    if args.json {
-        output::print_json(&beside.json())?;
-    } else if args.csv {
-        output::print(&beside.csv()?)?;
-    } else {
-        output::print(&beside.render(output::width()))?;
+    show_beside(&beside, args.json, args.csv)?;
+    if !args.json && !args.csv {
         output::print(&format!("Results: {}\n", folder.display()))?;
     }
     Ok(ExitCode::SUCCESS)
