@@ -136,7 +136,7 @@ fn record(trial: &Trial, service_ns: u64, verdict: VerdictKind, reason: &str) ->
 }
 
 /// As if the kernel's timestamps had been asked for; in one trial the wall clock was set.
-pub(crate) fn add_kernel(run: &mut Run) {
+pub fn add_kernel(run: &mut Run) {
     for (at, record) in run.records.iter_mut().enumerate() {
         let Some(load) = &mut record.load else { continue };
         load.kernel = Some(KernelReport {
@@ -157,7 +157,7 @@ pub(crate) fn add_kernel(run: &mut Run) {
 
 /// Two workloads, three repeats of four architectures: one is best, one is practically as good, one is slower, and one
 /// is saturated under the second workload; one repeat was not run, one architecture cannot be.
-pub(crate) fn run() -> Run {
+pub fn run() -> Run {
     let mut trials = Vec::new();
     let mut records = Vec::new();
     for connections in [400, 30_000] {
@@ -205,7 +205,7 @@ pub(crate) fn run() -> Run {
 
 /// A sweep of two architectures over five rates: `epoll` is saturated at the last, `mt` from the third on, so that its last
 /// is not run. At one rate `epoll` had errors.
-pub(crate) fn sweep_run() -> Run {
+pub fn sweep_run() -> Run {
     let mut run = run();
     run.header.trials.clear();
     run.records.clear();
@@ -240,7 +240,7 @@ pub(crate) fn sweep_run() -> Run {
 }
 
 /// Searches of three architectures: `epoll` is found, `mt` the client cannot drive far enough, `mp` cannot be run.
-pub(crate) fn capacity_run() -> Run {
+pub fn capacity_run() -> Run {
     let mut run = run();
     run.header.trials.clear();
     run.records.clear();
@@ -280,7 +280,7 @@ pub(crate) fn capacity_run() -> Run {
 
 /// Some of kawai2006's matrix: two workloads of Table 3 and one of Table 4, one repeat of its architectures. `poll` is
 /// saturated under one of them, `mp` was not run there, and of one `mt` no samples are left.
-pub(crate) fn kawai2006_run() -> Run {
+pub fn kawai2006_run() -> Run {
     let mut run = run();
     run.header.trials.clear();
     run.records.clear();
@@ -311,7 +311,7 @@ pub(crate) fn kawai2006_run() -> Run {
 
 /// As large as a paper's matrix: 105 configurations, five architectures with three numbers of connections and seven rates, three
 /// repeats each. Times have long tails, and every trial has some checks; under the highest rate `select` is saturated.
-pub(crate) fn large_run() -> Run {
+pub fn large_run() -> Run {
     let mut run = run();
     run.header.trials.clear();
     run.records.clear();
@@ -363,7 +363,7 @@ pub(crate) fn large_run() -> Run {
 
 /// When the requests of its trials were sent: at the rate asked, a few late, the more the later the trial. One trial's
 /// samples are missing.
-pub(crate) fn sends_of(run: &Run) -> impl FnMut(u32) -> anyhow::Result<Vec<i64>> {
+pub fn sends_of(run: &Run) -> impl FnMut(u32) -> anyhow::Result<Vec<i64>> {
     let rates: BTreeMap<u32, f64> =
         run.header.trials.iter().filter_map(|trial| Some((trial.index, trial.workload.rate_per_s?))).collect();
     move |trial| {
@@ -375,7 +375,7 @@ pub(crate) fn sends_of(run: &Run) -> impl FnMut(u32) -> anyhow::Result<Vec<i64>>
 
 /// The same on another host with another kernel: `epoll` as before, `mt` a third slower, `poll` faster but at times not,
 /// `mp` of one repeat and not in the second workload, which is measured twice as long, `select` besides.
-pub(crate) fn other_run() -> Run {
+pub fn other_run() -> Run {
     let mut run = run();
     run.header.name = "20260201T000000-made-up".into();
     run.header.muxbench = "0.2.0".into();
@@ -410,7 +410,7 @@ pub(crate) fn other_run() -> Run {
 /// A closed loop of kv: three architectures at three numbers of connections, three repeats. `epoll` is best with few of them,
 /// `symped:2` with more, `mt` not told apart from it there; at the most the client was the limit of `symped:2`, and of one trial
 /// not all transactions are samples.
-pub(crate) fn closed_run() -> Run {
+pub fn closed_run() -> Run {
     let mut run = run();
     run.header.trials.clear();
     run.records.clear();
@@ -457,7 +457,7 @@ pub(crate) fn closed_run() -> Run {
 
 /// Valid trials alone: three repeats of each architecture on 400 and on 4 000 connections, with the service time that
 /// `service_ns` says of architecture, connections and repeat.
-pub(crate) fn run_of(architectures: &[&str], service_ns: impl Fn(&str, u32, u32) -> u64) -> Run {
+pub fn run_of(architectures: &[&str], service_ns: impl Fn(&str, u32, u32) -> u64) -> Run {
     let mut run = run();
     run.header.trials.clear();
     run.records.clear();
@@ -476,7 +476,7 @@ pub(crate) fn run_of(architectures: &[&str], service_ns: impl Fn(&str, u32, u32)
 
 /// Datagrams to three numbers of ports at two rates, two repeats: `select` grows with the ports, `epoll` does not, `mt` loses
 /// some and at the most ports too many. `mp` cannot be had with the most.
-pub(crate) fn datagram_run() -> Run {
+pub fn datagram_run() -> Run {
     let mut run = run();
     run.header.trials.clear();
     run.records.clear();
