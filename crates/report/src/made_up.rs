@@ -10,6 +10,7 @@ use load::config::{Choice, KvTraffic, LoadConfig, Pacing, Phases, Roles, Schedul
 use load::interface::Hardware;
 use load::report::{
     ClockFacts, ClosedReport, DatagramReport, Errors, KernelReport, LoadReport, Measured, Outstanding, PARTS,
+    StreamReport,
 };
 use server::counters::Totals;
 use server::{ServeConfig, ServerCounters, Subject};
@@ -518,6 +519,61 @@ pub fn datagram_run() -> Run {
                 run.records.push(record);
                 run.header.trials.push(trial);
             }
+        }
+    }
+    run
+}
+
+/// Bursts in: three architectures on three numbers of connections, beside none and 1 000 idle ones, two repeats. `epoll` keeps its
+/// bandwidth, that of `poll` falls with the idle ones, `mt` is unfair; on the most connections it was the client's limit.
+pub fn stream_run() -> Run {
+    let mut run = run();
+    run.header.trials.clear();
+    run.records.clear();
+    run.header.name = "20260101T000000-streams".into();
+    run.header.experiment = "streams".into();
+    let stream = wire::stream::Stream::default();
+    let places = [1, 100, 1_000].into_iter().flat_map(|connections| [(connections, 0), (connections, 1_000)]);
+    for ((connections, idle), repeat) in places.flat_map(|place| [0, 1].map(|repeat| (place, repeat))) {
+        for (architecture, megabytes_per_s) in [("epoll", 2_400.0), ("poll", 2_300.0), ("mt", 2_600.0)] {
+            let mut trial = trial(run.header.trials.len() as u32, repeat, architecture, connections);
+            trial.workload.service = ServiceSpec::Stream(stream);
+            (trial.workload.schedule, trial.workload.rate_per_s) = (Schedule::Closed, None);
+            trial.workload.idle = idle;
+            let scanned = if architecture == "poll" { f64::from(connections + idle) } else { 0.0 };
+            let bytes_per_s = 1e6 * megabytes_per_s / (1.0 + scanned / 1e3) * (1.0 + 0.02 * f64::from(repeat));
+            let is_limited = architecture == "mt" && connections == 1_000;
+            let verdict = if is_limited { VerdictKind::ClientLimited } else { VerdictKind::Valid };
+            let bursts_per_s = bytes_per_s / stream.burst_bytes() as f64;
+            let burst_ns = (1e9 * f64::from(connections) / bursts_per_s) as u64;
+            let mut record = record(&trial, burst_ns, verdict, if is_limited { "made up" } else { "" });
+            let load = record.load.as_mut().expect("it was made with one");
+            (load.rate_asked_per_s, load.pacing, load.rate_achieved_per_s) = (None, None, bursts_per_s);
+            load.closed = Some(ClosedReport {
+                unsampled: 0,
+                busy_share: if is_limited { 0.99 } else { 0.8 },
+                cpus: 1,
+                think_ns: 0,
+            });
+            let bytes = bytes_per_s as u64;
+            load.stream = Some(StreamReport {
+                bytes,
+                bytes_by_part: [bytes / PARTS as u64; PARTS],
+                bytes_by_second: vec![bytes],
+                fairness: if architecture == "mt" && connections > 1 { 0.6 } else { 0.99 },
+                connection_bytes_min: bytes / u64::from(connections) / 2,
+                connection_bytes_max: 2 * bytes / u64::from(connections),
+                sent_bytes: bytes,
+                received_bytes: bytes,
+                ended: connections,
+            });
+            let server = record.server.as_mut().expect("it was made with one");
+            (server.totals.bytes_in, server.totals.bytes_out) = (Some(bytes), Some(32 * bursts_per_s as u64));
+            (server.totals.requests, server.totals.cpu_system_ns) = (Some(bursts_per_s as u64), 900_000_000);
+            server.totals.syscalls =
+                BTreeMap::from([("read".into(), bytes / 65_536), ("wait".into(), bytes / 200_000)]);
+            run.records.push(record);
+            run.header.trials.push(trial);
         }
     }
     run

@@ -409,6 +409,15 @@ mod tests {
     }
 
     #[test]
+    fn streams_are_ranked_by_bandwidth() {
+        for width in [160, 80] {
+            let text = render(&made_up::stream_run(), width);
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
+            insta::assert_snapshot!(format!("streams_{width}"), text);
+        }
+    }
+
+    #[test]
     fn a_run_that_has_just_begun() {
         let mut run = made_up::run();
         run.records.clear();

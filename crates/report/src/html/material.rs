@@ -44,6 +44,11 @@ impl<'a> Material<'a> {
         self.summary.comparisons.iter().any(|comparison| comparison.workload.is_closed())
     }
 
+    /// Whether any workload is of streams: what is compared is then bytes.
+    pub fn is_stream(&self) -> bool {
+        self.summary.comparisons.iter().any(|comparison| comparison.workload.service.stream().is_some())
+    }
+
     /// The place of a row's architecture.
     pub fn place(&self, row: &Row) -> usize {
         let label = row.label();
