@@ -70,6 +70,14 @@ impl Probes {
 }
 
 impl Capacities {
+    /// What was found, in a sentence for each traffic.
+    pub fn sentence(&self) -> String {
+        let of = |workload: &Workload| {
+            sentence(&self.rows.iter().filter(|row| row.workload == *workload).collect::<Vec<_>>())
+        };
+        self.workloads().into_iter().map(of).collect::<Vec<_>>().join(" ")
+    }
+
     /// Of a run that searches; `None` if it does not.
     pub fn of(run: &Run) -> Option<Self> {
         let Course::Capacity(question) = &run.header.course else { return None };

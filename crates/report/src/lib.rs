@@ -8,6 +8,7 @@
 //! - [`capacity`]: the highest rate within a limit, side by side
 //! - [`axis`]: what workloads differ in that curves are drawn along
 //! - [`html`]: a run as a page, and its figures as files
+//! - [`history`]: many runs, and what was measured in more than one of them from run to run
 //! - `response`: response time against ports of datagrams, or idle connections
 //! - `throughput`: transactions a second of closed loops against their connections, and bandwidth of streams; [`stream`]: what
 //!   else there is to say of these
@@ -32,6 +33,7 @@ pub mod deviation;
 pub mod doctor;
 pub mod explain;
 pub mod format;
+pub mod history;
 pub mod html;
 pub mod json;
 mod marks;

@@ -164,7 +164,7 @@ pub enum Finding {
 }
 
 impl Finding {
-    fn of(ratio: &Ratio) -> Self {
+    pub(crate) fn of(ratio: &Ratio) -> Self {
         match ratio.interval {
             None => Self::NoInterval,
             Some(_) if ratio.is_practically_one(MARGIN) => Self::NoPracticalDifference,
@@ -175,7 +175,7 @@ impl Finding {
     }
 
     /// The same of a rate.
-    fn of_rate(ratio: &Ratio) -> Self {
+    pub(crate) fn of_rate(ratio: &Ratio) -> Self {
         match Self::of(ratio) {
             Self::Longer => Self::More,
             Self::Shorter => Self::Less,
@@ -428,7 +428,7 @@ fn us(ns: Option<f64>) -> String {
     ns.map_or("-".into(), format::us)
 }
 
-fn ratio(against: Option<Against>) -> String {
+pub(crate) fn ratio(against: Option<Against>) -> String {
     let Some(Against { ratio, .. }) = against else { return "-".into() };
     match ratio.interval {
         None => format!("{:.2}", ratio.ratio),
@@ -436,7 +436,7 @@ fn ratio(against: Option<Against>) -> String {
     }
 }
 
-fn finding(against: Option<Against>) -> String {
+pub(crate) fn finding(against: Option<Against>) -> String {
     against.map_or("not compared", |against| against.finding.words()).into()
 }
 

@@ -222,7 +222,9 @@ impl Axis {
     /// Of differences: from 0 to the largest of `values`.
     pub fn linear(label: &str, form: Form, values: impl Iterator<Item = f64>) -> Self {
         let (_, high) = ends(values, (0.0, 1.0));
-        let high = if high > 0.0 { high } else { 1.0 };
+        // A share is seen against the whole.
+        let is_part = form == Form::Share && high < 1.0;
+        let high = if high > 0.0 && !is_part { high } else { 1.0 };
         let power = 10f64.powf((high / 5.0).log10().floor());
         let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * power);
         let step = steps.into_iter().find(|step| high / step <= 5.0).unwrap_or(high);
