@@ -44,6 +44,9 @@ pub struct Args {
     /// Print CSV: a row a trial; of two runs, a row for what is compared; of a paper, a row a published value
     #[arg(long)]
     csv: bool,
+    /// Print tables as Markdown, to paste into an issue
+    #[arg(long, conflicts_with_all = ["json", "csv", "html", "figures"])]
+    markdown: bool,
     /// Print the run beside a paper: its tables with the published values, and which of its claims hold here
     #[arg(long, value_name = "NAME", conflicts_with = "send_deviation")]
     #[arg(value_parser = PossibleValuesParser::new(PAPERS.iter().map(|paper| paper.name)))]
@@ -99,10 +102,15 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
+    let medium = output::medium(args.markdown);
     let mut sends_of = |trial| sends(&folder, trial);
     if let Some(paper) = args.paper.as_deref().and_then(paper::find) {
         let beside = Beside::of(paper, std::slice::from_ref(&run), &mut [&mut sends_of])?;
-        show_beside(&beside, args.json, args.csv)?;
+        if args.markdown {
+            output::print(&medium.verbatim(&beside.render(output::width())))?;
+        } else {
+            show_beside(&beside, args.json, args.csv)?;
+        }
     } else if args.send_deviation {
         let deviations = Deviations::of(&run, &mut sends_of);
         if args.json {
@@ -110,16 +118,16 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         } else if args.csv {
             output::print(&deviation::csv(&deviations)?)?;
         } else {
-            output::print(&deviation::render(&deviations, output::width()))?;
+            output::print(&deviation::render(&deviations, medium))?;
         }
     } else if args.json {
         output::print_json(&report::json::of(&run))?;
     } else if args.csv {
         output::print(&report::csv::of(&run)?)?;
     } else {
-        output::print(&report::render(&run, output::width()))?;
+        output::print(&report::render(&run, medium))?;
         if args.explain {
-            output::print(&format!("\n{}", report::explain::render(&report::Summary::of(&run), output::width())))?;
+            output::print(&format!("\n{}", report::explain::render(&report::Summary::of(&run), medium)))?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -194,7 +202,7 @@ fn side_by_side(args: &Args, a: &Path, b: &Path) -> anyhow::Result<ExitCode> {
     } else if args.csv {
         output::print(&versus::csv(&versus)?)?;
     } else {
-        output::print(&versus::render(&versus, output::width()))?;
+        output::print(&versus::render(&versus, output::medium(args.markdown)))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -13,7 +13,7 @@
 pub mod chart;
 pub mod figures;
 pub mod material;
-mod page;
+pub(crate) mod page;
 pub mod still;
 pub mod style;
 

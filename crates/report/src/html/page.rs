@@ -14,10 +14,10 @@ use crate::terminal::{self, NOTES_OF_MEMORY};
 use crate::{Summary, csv, format, json, sentence};
 
 /// plotly.js, the bundle with lines and markers alone: a quarter of the whole one.
-const PLOTLY: &str = include_str!("../../assets/plotly-basic.min.js");
+pub(crate) const PLOTLY: &str = include_str!("../../assets/plotly-basic.min.js");
 
-const CSS: &str = include_str!("../../templates/report.css");
-const SCRIPT: &str = include_str!("../../templates/report.js");
+pub(crate) const CSS: &str = include_str!("../../templates/report.css");
+pub(crate) const SCRIPT: &str = include_str!("../../templates/report.js");
 
 #[derive(Template)]
 #[template(path = "report.html")]
@@ -26,7 +26,7 @@ struct Page<'a> {
     command: String,
     best: String,
     run_metric: &'static str,
-    architectures: Vec<Entry>,
+    architectures: Vec<Switch>,
     tables: Vec<Table>,
     interval_method: &'static str,
     coverage: String,
@@ -43,10 +43,20 @@ struct Page<'a> {
 }
 
 /// An architecture among the switches.
-struct Entry {
-    name: String,
-    style: Style,
-    swatch: String,
+pub(crate) struct Switch {
+    pub(crate) name: String,
+    pub(crate) style: Style,
+    pub(crate) swatch: String,
+}
+
+/// A switch for each.
+pub(crate) fn switches(architectures: &[String]) -> Vec<Switch> {
+    let one = |(at, name): (usize, &String)| Switch {
+        name: name.clone(),
+        style: style::style(at),
+        swatch: style::swatch(at),
+    };
+    architectures.iter().enumerate().map(one).collect()
 }
 
 /// A ranking.
@@ -87,18 +97,26 @@ struct CheckRow {
 
 /// What the script draws.
 #[derive(Serialize)]
-struct Data<'a> {
+pub(crate) struct Data<'a> {
     architectures: &'a [String],
     styles: Vec<Style>,
     figures: Vec<Drawing<'a>>,
 }
 
+impl<'a> Data<'a> {
+    /// Of these architectures.
+    pub(crate) fn of(architectures: &'a [String], figures: Vec<Drawing<'a>>) -> Self {
+        Self { architectures, styles: (0..architectures.len()).map(style::style).collect(), figures }
+    }
+}
+
+/// One of its figures.
 #[derive(Serialize)]
-struct Drawing<'a> {
-    name: &'static str,
-    title: &'static str,
+pub(crate) struct Drawing<'a> {
+    pub(crate) name: &'static str,
+    pub(crate) title: &'static str,
     #[serde(flatten)]
-    chart: &'a Chart,
+    pub(crate) chart: &'a Chart,
 }
 
 /// What is downloaded.
@@ -119,17 +137,14 @@ pub fn render(run: &Run) -> anyhow::Result<String> {
     let Drawn { architectures, figures } = &drawn;
     let place = |row: &Row| architectures.iter().position(|name| *name == row.label()).unwrap_or_default();
     let drawings = figures.iter().map(|(figure, chart)| Drawing { name: figure.name, title: figure.title, chart });
-    let styles = (0..architectures.len()).map(style::style).collect();
-    let data = Data { architectures, styles, figures: drawings.collect() };
+    let data = Data::of(architectures, drawings.collect());
     let raw = Raw { name: &run.header.name, csv: csv::of(run)?, json: without_histograms(json::of(run)) };
-    let entry =
-        |(at, name): (usize, &String)| Entry { name: name.clone(), style: style::style(at), swatch: style::swatch(at) };
     let page = Page {
         run,
         command: command(&run.header.command),
         best: sentence::overall(&summary),
         run_metric: summary.comparisons.first().map_or(summary.metric, |comparison| comparison.metric),
-        architectures: architectures.iter().enumerate().map(entry).collect(),
+        architectures: switches(architectures),
         tables: summary.comparisons.iter().map(|comparison| table(comparison, &place)).collect(),
         interval_method: summary.interval_method,
         coverage: format::coverage(summary.interval_coverage),
@@ -148,7 +163,7 @@ pub fn render(run: &Run) -> anyhow::Result<String> {
 }
 
 /// JSON that no script element ends in.
-fn embedded(value: &impl Serialize) -> anyhow::Result<String> {
+pub(crate) fn embedded(value: &impl Serialize) -> anyhow::Result<String> {
     Ok(serde_json::to_string(value)?.replace('<', "\\u003c"))
 }
 
