@@ -10,9 +10,10 @@ use load::config::{Choice, KvTraffic, LoadConfig, Pacing, Phases, Roles, Schedul
 use load::interface::Hardware;
 use load::report::{
     ClockFacts, ClosedReport, DatagramReport, Errors, KernelReport, LoadReport, Measured, Outstanding, PARTS,
+    StreamReport,
 };
 use server::counters::Totals;
-use server::{ServeConfig, ServerCounters, Subject};
+use server::{Moved, ServeConfig, ServerCounters, Subject};
 use stats::Histogram;
 use wire::ServiceSpec;
 
@@ -128,6 +129,7 @@ fn record(trial: &Trial, service_ns: u64, verdict: VerdictKind, reason: &str) ->
                 syscalls: BTreeMap::from([("read".into(), 200), ("write".into(), 200), ("wait".into(), 200)]),
                 ..Totals::default()
             },
+            moved: Vec::new(),
         }),
         idle: None,
         cpu_taken_by_others: Some(0.01),
@@ -450,6 +452,63 @@ pub(crate) fn closed_run() -> Run {
                 run.records.push(record);
                 run.header.trials.push(trial);
             }
+        }
+    }
+    run
+}
+
+/// Streams over one and a hundred connections, two repeats: `epoll` has the most, its layer costs some, and of a hundred
+/// connections' `mt` the client is the limit.
+pub(crate) fn stream_run() -> Run {
+    let mut run = run();
+    run.header.trials.clear();
+    run.records.clear();
+    run.header.name = "20260101T000000-stream".into();
+    for connections in [1, 100] {
+        for (repeat, (architecture, gigabytes_per_s)) in
+            [0, 1].into_iter().flat_map(|it| [("epoll", 2.0), ("epoll-buffered", 1.5), ("mt", 1.9)].map(|of| (it, of)))
+        {
+            let mut trial = trial(run.header.trials.len() as u32, repeat, architecture, connections);
+            let sizes = wire::stream::Stream::default();
+            trial.workload.service = ServiceSpec::Stream(sizes);
+            (trial.workload.schedule, trial.workload.rate_per_s) = (Schedule::Closed, None);
+            let is_limited = architecture == "mt" && connections == 100;
+            let verdict = if is_limited { VerdictKind::ClientLimited } else { VerdictKind::Valid };
+            let mut record = record(&trial, 4_000_000, verdict, if is_limited { "made up" } else { "" });
+            let bytes_per_s = gigabytes_per_s * 1e9 * (1.0 + 0.01 * f64::from(repeat));
+            // A tenth of what the client writes is still in sockets.
+            let (taken, written) = (bytes_per_s as u64, (1.1 * bytes_per_s) as u64);
+            let load = record.load.as_mut().expect("it was made with one");
+            (load.rate_asked_per_s, load.pacing, load.window_ns) = (None, None, 1_000_000_000);
+            load.rate_achieved_per_s = written as f64 / sizes.burst_bytes() as f64;
+            load.closed = Some(ClosedReport { unsampled: 0, busy_share: 0.9, cpus: 1, think_ns: 0 });
+            load.stream = Some(StreamReport {
+                bytes: written,
+                bytes_by_part: [written / PARTS as u64; PARTS],
+                bytes_by_second: vec![written],
+                fairness: 0.98,
+                connection_bytes_min: written / u64::from(connections),
+                connection_bytes_max: written / u64::from(connections),
+                sent_bytes: written,
+                received_bytes: 32,
+                ended: connections,
+            });
+            let server = record.server.as_mut().expect("it was made with one");
+            server.totals.bytes_in = Some(taken);
+            server.totals.cpu_system_ns = 400_000_000;
+            server.totals.syscalls = BTreeMap::from([
+                ("read".into(), taken / 65_536),
+                ("write".into(), 20),
+                ("wait".into(), taken / 131_072),
+            ]);
+            let at = |part: u64| Moved {
+                at_ns: part * 1_000_000_000 / PARTS as u64,
+                bytes_in: part * taken / PARTS as u64,
+                bytes_out: 0,
+            };
+            server.moved = (0..=PARTS as u64).map(at).collect();
+            run.records.push(record);
+            run.header.trials.push(trial);
         }
     }
     run

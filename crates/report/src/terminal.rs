@@ -69,7 +69,8 @@ const STREAM_COLUMNS: &[Column<Row>] = &[
     Column { heading: "architecture", rank: 0, text: Row::label },
     Column { heading: "vs best", rank: 0, text: versus_best },
     Column { heading: "MB/s", rank: 0, text: |row| stream(row, |it| Some(it.bytes_per_s / 1e6)) },
-    Column { heading: "server MB/s", rank: 3, text: |row| stream(row, |it| Some(it.server_bytes_per_s? / 1e6)) },
+    Column { heading: "client's MB/s", rank: 4, text: |row| stream(row, |it| Some(it.client_bytes_per_s / 1e6)) },
+    Column { heading: "server's MB/s", rank: 4, text: |row| stream(row, |it| Some(it.server_bytes_per_s? / 1e6)) },
     Column { heading: "fairness", rank: 1, text: |row| row.stream.map_or(none(), |it| format!("{:.3}", it.fairness)) },
     Column { heading: "CPU s/GB", rank: 0, text: |row| stream(row, |it| Some(it.cpu_ns_per_gigabyte? / 1e9)) },
     Column { heading: "KiB/call", rank: 2, text: |row| stream(row, |it| Some(it.bytes_per_call? / 1024.0)) },
@@ -403,6 +404,15 @@ mod tests {
             let text = render(&made_up::datagram_run(), width);
             assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
             insta::assert_snapshot!(format!("datagrams_{width}"), text);
+        }
+    }
+
+    #[test]
+    fn streams_are_ranked_by_what_arrives() {
+        for width in [190, 100] {
+            let text = render(&made_up::stream_run(), width);
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
+            insta::assert_snapshot!(format!("streams_{width}"), text);
         }
     }
 

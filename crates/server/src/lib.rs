@@ -50,7 +50,7 @@ pub mod workers;
 pub use accept::Accept;
 pub use architecture::{Architecture, Threads};
 pub use config::{ExecConfig, ServeConfig, StageCpus, Subject};
-pub use counters::{ServerCounters, Snapshot};
+pub use counters::{Moved, ServerCounters, Snapshot};
 #[cfg(target_os = "linux")]
 pub use exec::Exec;
 pub use folder::FOLDER_BYTES_MAX;

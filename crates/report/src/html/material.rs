@@ -44,6 +44,11 @@ impl<'a> Material<'a> {
         self.summary.comparisons.iter().any(|comparison| comparison.workload.is_closed())
     }
 
+    /// Whether its workloads are streams, which are all of a run's or none.
+    pub fn has_streams(&self) -> bool {
+        self.summary.comparisons.iter().any(|comparison| comparison.workload.service.stream().is_some())
+    }
+
     /// The place of a row's architecture.
     pub fn place(&self, row: &Row) -> usize {
         let label = row.label();

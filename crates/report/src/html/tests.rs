@@ -19,7 +19,23 @@ fn names(drawn: &Drawn) -> Vec<&str> {
 fn runs() -> Vec<Run> {
     let mut stamped = made_up::run();
     made_up::add_kernel(&mut stamped);
-    vec![made_up::run(), stamped, made_up::closed_run(), made_up::kawai2006_run(), made_up::large_run()]
+    let closed = [made_up::closed_run(), made_up::stream_run()];
+    [made_up::run(), stamped]
+        .into_iter()
+        .chain(closed)
+        .chain([made_up::kawai2006_run(), made_up::large_run()])
+        .collect()
+}
+
+#[test]
+fn streams_are_drawn_as_bandwidth() {
+    let drawn = drawn(&made_up::stream_run());
+    let chart = |name: &str| &drawn.figures.iter().find(|(figure, _)| figure.name == name).unwrap().1;
+    let throughput = chart("throughput");
+    assert_eq!((throughput.y.label.as_str(), throughput.panels[0].series[0].points[0].y.round()), ("MB/s", 2_010.0));
+    // Two repeats of 2 and of 2.02 GB/s.
+    let (over_window, epoll) = (chart("bandwidth"), &chart("bandwidth").panels[0].series[0]);
+    assert_eq!((over_window.panels.len(), epoll.points.len(), epoll.points[31].y.round()), (2, 32, 2_010.0));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Every figure there is, in the order of the page. A figure is one file and one row of [`FIGURES`].
 
+mod bandwidth;
 mod cpu;
 mod distribution;
 mod kernel;
@@ -44,10 +45,18 @@ pub const FIGURES: &[Figure] = &[
     },
     Figure {
         name: "throughput",
-        title: "Transactions a second against connections",
-        about: "What closed loops completed in a second: the median of repeats, with its 95 % interval.",
+        title: "Throughput against connections",
+        about: "What closed loops completed in a second, or the bandwidth of streams: the median of repeats, with its 95 % \
+                interval.",
         needs: "a closed loop",
         draw: throughput::draw,
+    },
+    Figure {
+        name: "bandwidth",
+        title: "Bandwidth over the window",
+        about: "What the server counted in each 32nd part of the measured window; the median of repeats.",
+        needs: "streams",
+        draw: bandwidth::draw,
     },
     Figure {
         name: "service-time",
