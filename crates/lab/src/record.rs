@@ -4,11 +4,14 @@ use load::LoadReport;
 use load::config::{Choice, HttpTraffic, KvTraffic, LoadConfig, Phases, Schedule, Think};
 use load::idle::IdleReport;
 use serde::{Deserialize, Serialize};
+use server::counters::Totals;
 use server::{ServerCounters, Subject, Work};
 use wire::ServiceSpec;
+use wire::stream::Direction;
 
 use crate::contender::Contender;
 use crate::course::Course;
+use crate::stream;
 use crate::transport::Transport;
 
 /// The traffic of one trial.
@@ -115,9 +118,37 @@ pub struct TrialRecord {
 }
 
 impl TrialRecord {
-    /// Requests that the server answered while it was counted; `None` when either side gave no account.
+    /// Requests that the server answered while it was counted; of streams bursts, broken ones as the fractions that they are;
+    /// `None` when either side gave no account.
     pub fn requests_answered(&self) -> Option<f64> {
-        Some(requests_answered(self.server.as_ref()?, self.load.as_ref()?))
+        let (server, load) = (self.server.as_ref()?, self.load.as_ref()?);
+        let bursts = |sizes: wire::stream::Stream| {
+            let Totals { bytes_in, bytes_out, .. } = server.totals;
+            let moved = if sizes.direction == Direction::In { bytes_in } else { bytes_out };
+            Some(moved? as f64 / sizes.burst_bytes() as f64)
+        };
+        let bursts = self.trial.workload.service.stream().and_then(bursts);
+        Some(bursts.unwrap_or_else(|| requests_answered(server, load)))
+    }
+
+    /// Bytes of bursts a second where they arrive: a server that takes them in is asked, or else the client. What a client has
+    /// written may still be in sockets, which of a thousand hold gigabytes. `None` of other services.
+    pub fn stream_bytes_per_s(&self) -> Option<f64> {
+        let direction = self.trial.workload.service.stream()?.direction;
+        let load = self.load.as_ref()?;
+        let client = load.stream.as_ref()?.bytes_per_s(load.window_ns);
+        let server = self.server.as_ref().filter(|_| direction == Direction::In);
+        Some(server.and_then(|server| stream::server_bytes_per_s(direction, &server.moved)).unwrap_or(client))
+    }
+
+    /// Responses a second; of streams, the bursts that its bytes make.
+    pub fn rate_achieved_per_s(&self) -> Option<f64> {
+        let load = self.load.as_ref()?;
+        let bursts_per_s = || {
+            let burst_bytes = self.trial.workload.service.stream()?.burst_bytes() as f64;
+            Some(self.stream_bytes_per_s()? / burst_bytes)
+        };
+        Some(bursts_per_s().unwrap_or(load.rate_achieved_per_s))
     }
 }
 

@@ -7,10 +7,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use load::idle::IdleReport;
+use load::report::PARTS;
 use load::{LoadConfig, LoadReport};
 use serde::{Deserialize, Serialize};
 use server::control::Event as ServerEvent;
-use server::{ServerCounters, Snapshot, Subject};
+use server::{Moved, ServerCounters, Snapshot, Subject};
+use wire::stream::Direction;
 use wire::{Address, Ports};
 
 use crate::child::Child;
@@ -18,6 +20,7 @@ use crate::course::{self, Finding};
 use crate::idle::Holders;
 use crate::record::{RunHeader, Trial, TrialRecord, Verdict};
 use crate::store::Store;
+use crate::stream;
 use crate::ticks::{self, Ticks};
 use crate::transport::{SocketFolder, Transport};
 use crate::verdict::{self, ServerSide};
@@ -126,8 +129,16 @@ pub fn run(
         let taken = account.cpu_taken_by_others(trial);
         let verdict = match (&outcome, &account.load) {
             (Ok(()), Some(report)) => {
-                let server =
-                    counters.as_ref().map(|counters| ServerSide { counters, cpus: cpus_at_once(trial), taken });
+                let took_in = |counters: &ServerCounters| match trial.workload.service.stream()?.direction {
+                    Direction::In => stream::server_bytes_per_s_by_part(Direction::In, &counters.moved),
+                    Direction::Out => None,
+                };
+                let server = counters.as_ref().map(|counters| ServerSide {
+                    counters,
+                    cpus: cpus_at_once(trial),
+                    taken,
+                    took_in: took_in(counters),
+                });
                 let verdict = verdict::judge(report, server.as_ref());
                 let verdict = match (trial.workload.service.stream(), &report.stream, &account.last) {
                     (Some(sizes), Some(stream), Some(last)) => {
@@ -187,6 +198,8 @@ struct Account {
     ready: Option<Snapshot>,
     start: Option<Mark>,
     end: Option<Mark>,
+    /// Of streams, what the server had moved at the edges of the window and in between.
+    moved: Vec<Moved>,
     /// What the server had counted in all after streams had ended.
     last: Option<Snapshot>,
     load: Option<LoadReport>,
@@ -207,7 +220,9 @@ type Place = fn(&mut Account) -> &mut Option<Mark>;
 
 impl Account {
     fn counters(&self) -> Option<ServerCounters> {
-        Some(ServerCounters::between(self.ready.as_ref()?, &self.start.as_ref()?.server, &self.end.as_ref()?.server))
+        let counters =
+            ServerCounters::between(self.ready.as_ref()?, &self.start.as_ref()?.server, &self.end.as_ref()?.server);
+        Some(ServerCounters { moved: self.moved.clone(), ..counters })
     }
 
     fn cpu_taken_by_others(&self, trial: &Trial) -> Option<f64> {
@@ -282,6 +297,8 @@ fn load_it(
     let mut deadline = Instant::now() + connect_max;
     // When to mark the server next: at the window's start, then at its end.
     let mut marks: Vec<(Instant, Place)> = Vec::new();
+    // When to ask next what it has moved.
+    let mut looks: Option<Looks> = None;
     loop {
         let now = Instant::now();
         if options.stop.load(Relaxed) {
@@ -293,11 +310,17 @@ fn load_it(
             let words = client.last_words();
             bail!("the client took longer than it may: it hangs, or the machine is overloaded ({words})");
         }
+        // Before the mark at the window's end, which takes longer.
+        if looks.as_mut().is_some_and(|looks| looks.is_due(now)) {
+            account.moved.push(moved(server)?);
+            continue;
+        }
         if let Some((_, place)) = marks.pop_if(|(at, _)| now >= *at) {
             *place(account) = Some(mark(server)?);
             continue;
         }
-        let next = marks.last().map_or(deadline, |(at, _)| *at).min(now + LOOK);
+        let due = marks.last().map(|(at, _)| *at).into_iter().chain(looks.as_ref().and_then(Looks::next));
+        let next = due.chain([deadline]).fold(now + LOOK, Instant::min);
         let Some(event) = client.next(next).or_else(|error| blame(server, error))? else { continue };
         on_event(Event::Load(&event));
         match event {
@@ -310,6 +333,10 @@ fn load_it(
                     (at(phases.sending_ns()), |account| &mut account.end),
                     (at(mark_ns), |account| &mut account.start),
                 ];
+                if trial.workload.service.stream().is_some() {
+                    let part = Duration::from_nanos(phases.measure_ns / PARTS as u64);
+                    looks = Some(Looks { start: at(to_window_ns), part, taken: 0 });
+                }
             }
             load::Event::Finished { report } => {
                 account.load = Some(*report);
@@ -333,6 +360,32 @@ fn load_it(
     Ok(())
 }
 
+/// The edges of a window's parts, at each of which the server is asked once what it has moved.
+struct Looks {
+    /// The first edge.
+    start: Instant,
+    part: Duration,
+    /// How many of the edges are behind; there is one more than parts.
+    taken: u32,
+}
+
+impl Looks {
+    /// When the next is due; `None` after the last.
+    fn next(&self) -> Option<Instant> {
+        (self.taken <= PARTS as u32).then(|| self.start + self.part * self.taken)
+    }
+
+    /// Whether one is due, which then is taken; so are those before it that there was no time for.
+    fn is_due(&mut self, now: Instant) -> bool {
+        let mut is_due = false;
+        while self.next().is_some_and(|at| now >= at) {
+            is_due = true;
+            self.taken += 1;
+        }
+        is_due
+    }
+}
+
 /// Waits until the server listens: where, and what it had counted by then.
 fn until_ready(
     server: &mut Child<ServerEvent>,
@@ -344,7 +397,7 @@ fn until_ready(
         match server.next(deadline.min(Instant::now() + LOOK))? {
             Some(ServerEvent::Ready { address, ports, snapshot }) => return Ok((address, ports, snapshot)),
             Some(ServerEvent::Failed { reason }) => bail!("the server: {reason}"),
-            Some(ServerEvent::Mark { .. }) => bail!("the server is not ready"),
+            Some(ServerEvent::Mark { .. } | ServerEvent::Moved { .. }) => bail!("the server is not ready"),
             None if options.stop.load(Relaxed) => bail!("stopped"),
             None if Instant::now() >= deadline => {
                 server.kill();
@@ -373,6 +426,15 @@ fn mark(server: &mut Child<ServerEvent>) -> anyhow::Result<Mark> {
     match server_says(server)? {
         ServerEvent::Mark { snapshot } => Ok(Mark { server: snapshot, ticks_before, ticks_after: Ticks::read() }),
         _ => bail!("the server did not count"),
+    }
+}
+
+/// Asks the server what it has moved.
+fn moved(server: &mut Child<ServerEvent>) -> anyhow::Result<Moved> {
+    server.say("moved").or_else(|error| blame(server, error))?;
+    match server_says(server)? {
+        ServerEvent::Moved { moved } => Ok(moved),
+        _ => bail!("the server did not say what it moved"),
     }
 }
 

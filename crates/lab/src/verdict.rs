@@ -75,6 +75,8 @@ pub struct ServerSide<'a> {
     pub cpus: usize,
     /// The share of its CPUs that others took, where that is known.
     pub taken: Option<f64>,
+    /// Bytes a second of streams in each part of the window, where they come to it and it said so.
+    pub took_in: Option<[f64; PARTS]>,
 }
 
 impl ServerSide<'_> {
@@ -126,7 +128,7 @@ fn judge_closed(report: &LoadReport, closed: &ClosedReport, server: Option<&Serv
         failures(report),
         closed_client_limits(report, closed, server),
         vec![unanswered(report)],
-        part_steadiness("transactions", &report.completed_by_part.unwrap_or_default()),
+        part_steadiness("transactions", &report.completed_by_part.unwrap_or_default().map(|count| count as f64)),
         steadiness(report, server),
     ];
     decide(checks.concat(), || {
@@ -155,13 +157,16 @@ fn judge_stream(
     let errors = failures(report).into_iter().filter(|check| check.name != Check::REQUESTS).collect();
     let taken = steadiness(report, server).into_iter().filter(|check| check.name == Check::TAKEN_BY_OTHERS).collect();
     let limits = client_busy(closed, server);
-    let checks =
-        [errors, vec![bytes, unended], vec![limits], part_steadiness("bandwidth", &stream.bytes_by_part), taken];
+    // Where they arrive.
+    let part_s = report.window_ns as f64 / 1e9 / PARTS as f64;
+    let by_client = || stream.bytes_by_part.map(|bytes| bytes as f64 / part_s);
+    let by_part = server.and_then(|server| server.took_in).unwrap_or_else(by_client);
+    let checks = [errors, vec![bytes, unended], vec![limits], part_steadiness("bandwidth", &by_part), taken];
     decide(checks.concat(), || {
         let server = server.map(|server| format!(", the server {:.0} %", 100.0 * server.busy_share()));
         format!(
             "{:.0} MB/s, fairness {:.3}, the client used {:.0} % of its CPUs{}",
-            stream.bytes_per_s(report.window_ns) / 1e6,
+            by_part.iter().sum::<f64>() / PARTS as f64 / 1e6,
             stream.fairness,
             100.0 * closed.busy_share,
             server.unwrap_or_default()
@@ -368,13 +373,12 @@ fn client_busy(closed: &ClosedReport, server: Option<&ServerSide<'_>>) -> Check 
 }
 
 /// Tests of how much was done in each of the window's parts.
-fn part_steadiness(what: &str, parts: &[u64]) -> Vec<Check> {
-    let parts: Vec<f64> = parts.iter().map(|&count| count as f64).collect();
+fn part_steadiness(what: &str, parts: &[f64]) -> Vec<Check> {
     let limit = THROUGHPUT_CHANGE_MAX;
     let tests = [
-        (format!("trend of the {what} over the window"), steadiness::trend(&parts)),
-        (format!("shift of the {what} in the window"), steadiness::change_point(&parts).map(|it| it.result)),
-        (format!("passing change of the {what}"), steadiness::excursion(&parts, limit)),
+        (format!("trend of the {what} over the window"), steadiness::trend(parts)),
+        (format!("shift of the {what} in the window"), steadiness::change_point(parts).map(|it| it.result)),
+        (format!("passing change of the {what}"), steadiness::excursion(parts, limit)),
     ];
     let of = |(what, result): (String, Option<TestResult>)| {
         result.map(|result| test(&what, &result, limit, STEADINESS_P_VALUE_MIN, VerdictKind::Unsteady))
@@ -475,7 +479,7 @@ pub(crate) mod tests {
     }
 
     fn side(counters: &ServerCounters, cpus: usize) -> ServerSide<'_> {
-        ServerSide { counters, cpus, taken: None }
+        ServerSide { counters, cpus, taken: None, took_in: None }
     }
 
     fn kind(change: impl FnOnce(&mut LoadReport)) -> VerdictKind {

@@ -251,7 +251,11 @@ impl<'a> Worker<'a> {
         }
         let ends = times.window.end + self.linger_ticks;
         let mut is_ending = false;
-        (0..self.links.len()).for_each(|at| self.begin(at));
+        for at in 0..self.links.len() {
+            // Of ten thousand connections each takes half a megabyte at once: the window may begin meanwhile.
+            self.ledger.look(self.clock.now(), 0);
+            self.begin(at);
+        }
         let mut events = Events::with_capacity(EVENTS_MAX);
         loop {
             let now = self.clock.now();
@@ -295,8 +299,8 @@ impl<'a> Worker<'a> {
     fn write(&mut self, at: usize) {
         for _ in 0..TURN_PIECES {
             let left_bytes = self.connections[at].left_bytes;
-            let piece = &self.fill[..left_bytes.min(PIECE_BYTES as u64) as usize];
-            match rustix::io::write(&self.links[at].io, piece) {
+            let length = left_bytes.min(PIECE_BYTES as u64) as usize;
+            match rustix::io::write(&self.links[at].io, &self.fill[..length]) {
                 Ok(count) => {
                     self.moved.sent += count as u64;
                     if self.stream.direction == Direction::In {
@@ -307,6 +311,10 @@ impl<'a> Worker<'a> {
                     if connection.left_bytes == 0 {
                         (connection.state, connection.left_bytes) = (State::Reading, self.stream.sizes(false).1);
                         return self.await_room(at, false);
+                    }
+                    if count < length {
+                        // Full: another write would only say so.
+                        break;
                     }
                 }
                 Err(Errno::INTR) => {}

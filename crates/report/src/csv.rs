@@ -57,10 +57,12 @@ struct Row {
     /// Transactions of a closed loop that are counted and no samples.
     unsampled: Option<u64>,
     client_busy_share: Option<f64>,
-    /// Of streams: bytes of bursts a second, and Jain's index of the connections.
+    /// Of streams: bytes of bursts a second where they arrive, as the client counts them and as the server does, and Jain's
+    /// index of the connections.
     bytes_per_s: Option<f64>,
-    fairness: Option<f64>,
+    client_bytes_per_s: Option<f64>,
     server_bytes_per_s: Option<f64>,
+    fairness: Option<f64>,
     server_cpu_ns_per_gigabyte: Option<f64>,
     server_bytes_per_call: Option<f64>,
     server_calls_per_wait: Option<f64>,
@@ -168,7 +170,7 @@ fn row(record: &TrialRecord) -> Row {
         started_at: record.started_at.clone(),
         verdict: sentence::name(record.verdict.kind),
         reason: record.verdict.reason.clone(),
-        rate_achieved_per_s: load.map(|load| load.rate_achieved_per_s),
+        rate_achieved_per_s: record.rate_achieved_per_s(),
         planned: load.map(|load| load.planned),
         completed: load.map(|load| load.completed),
         errors: load.map(|load| load.errors.total()),
@@ -176,7 +178,8 @@ fn row(record: &TrialRecord) -> Row {
         duplicates: datagrams.map(|datagrams| datagrams.duplicates),
         reordered: datagrams.map(|datagrams| datagrams.reordered),
         unsampled: load.and_then(|load| Some(load.closed.as_ref()?.unsampled)),
-        bytes_per_s: load.and_then(crate::stream::bytes_per_s),
+        bytes_per_s: streams.map(|streams| streams.bytes_per_s),
+        client_bytes_per_s: streams.map(|streams| streams.client_bytes_per_s),
         fairness: streams.map(|streams| streams.fairness),
         server_bytes_per_s: streams.and_then(|streams| streams.server_bytes_per_s),
         server_cpu_ns_per_gigabyte: streams.and_then(|streams| streams.cpu_ns_per_gigabyte),

@@ -13,7 +13,7 @@ use load::report::{
     StreamReport,
 };
 use server::counters::Totals;
-use server::{ServeConfig, ServerCounters, Subject};
+use server::{Moved, ServeConfig, ServerCounters, Subject};
 use stats::Histogram;
 use wire::ServiceSpec;
 
@@ -129,6 +129,7 @@ fn record(trial: &Trial, service_ns: u64, verdict: VerdictKind, reason: &str) ->
                 syscalls: BTreeMap::from([("read".into(), 200), ("write".into(), 200), ("wait".into(), 200)]),
                 ..Totals::default()
             },
+            moved: Vec::new(),
         }),
         idle: None,
         cpu_taken_by_others: Some(0.01),
@@ -556,22 +557,31 @@ pub fn stream_run() -> Run {
                 think_ns: 0,
             });
             let bytes = bytes_per_s as u64;
+            // Of what the client writes, an eleventh stays in sockets.
+            let written = bytes / 10 * 11;
             load.stream = Some(StreamReport {
-                bytes,
-                bytes_by_part: [bytes / PARTS as u64; PARTS],
-                bytes_by_second: vec![bytes],
+                bytes: written,
+                bytes_by_part: [written / PARTS as u64; PARTS],
+                bytes_by_second: vec![written],
                 fairness: if architecture == "mt" && connections > 1 { 0.6 } else { 0.99 },
                 connection_bytes_min: bytes / u64::from(connections) / 2,
                 connection_bytes_max: 2 * bytes / u64::from(connections),
-                sent_bytes: bytes,
-                received_bytes: bytes,
+                sent_bytes: written,
+                received_bytes: 32,
                 ended: connections,
             });
+            load.window_ns = 1_000_000_000;
             let server = record.server.as_mut().expect("it was made with one");
             (server.totals.bytes_in, server.totals.bytes_out) = (Some(bytes), Some(32 * bursts_per_s as u64));
             (server.totals.requests, server.totals.cpu_system_ns) = (Some(bursts_per_s as u64), 900_000_000);
             server.totals.syscalls =
                 BTreeMap::from([("read".into(), bytes / 65_536), ("wait".into(), bytes / 200_000)]);
+            let at = |part: u64| Moved {
+                at_ns: part * 1_000_000_000 / PARTS as u64,
+                bytes_in: part * bytes / PARTS as u64,
+                bytes_out: 0,
+            };
+            server.moved = (0..=PARTS as u64).map(at).collect();
             run.records.push(record);
             run.header.trials.push(trial);
         }

@@ -53,6 +53,7 @@ pub fn of(comparison: &Comparison) -> String {
         .map(|row| format!("{} ({})", row.architecture, if row.repeats == 0 { "not run" } else { name(row.verdict) }))
         .collect();
     let unranked = if others.is_empty() { String::new() } else { format!(" Not ranked: {}.", others.join(", ")) };
+    let unranked = unranked + &gigabytes(comparison);
     let Some(best) = ranked.first() else {
         return format!("At {}: nothing to rank.{unranked}", place(comparison));
     };
@@ -85,6 +86,22 @@ pub fn of(comparison: &Comparison) -> String {
         _ => "has the least median, though not all others are told apart from it",
     };
     format!("At {place}, {} {is_best}: {figure}{compared}.{tail}{unranked}", best.architecture)
+}
+
+/// What a gigabyte of streams took each server, where a client was the limit of some: that is the server's own, whoever else
+/// was slow.
+fn gigabytes(comparison: &Comparison) -> String {
+    if !comparison.rows.iter().any(|row| row.verdict == VerdictKind::ClientLimited) {
+        return String::new();
+    }
+    let of = |row: &Row| Some((row.stream?.cpu_ns_per_gigabyte?, row.label()));
+    let mut costs: Vec<(f64, String)> = comparison.rows.iter().filter_map(of).collect();
+    costs.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let costs: Vec<String> = costs.iter().map(|(ns, name)| format!("{name} {}", format::time(*ns))).collect();
+    match costs.as_slice() {
+        [] => String::new(),
+        all => format!(" The server's CPU time for a gigabyte, whoever was the limit: {}.", all.join(", ")),
+    }
 }
 
 fn place(comparison: &Comparison) -> String {

@@ -1,17 +1,23 @@
 //! What there is to say of streams: how many bytes went, how evenly, and what they cost the server.
 
 use lab::record::{TrialRecord, Workload};
-use load::LoadReport;
+use lab::stream;
+use load::report::PARTS;
 use serde::Serialize;
+use stats::interval;
 use wire::stream::Direction;
 
 /// Of all repeats that count; means, where nothing else is said.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Streams {
-    /// Bytes of bursts a second, as the clients count them in the window.
+    /// Bytes of bursts a second in the window, where they arrive.
     pub bytes_per_s: f64,
-    /// The same as the server counts them, from a moment before the window to its end.
+    /// The same as the clients count them, where these send: in the sockets is more and more, or less and less, of it.
+    pub client_bytes_per_s: f64,
+    /// The same as the server counts them.
     pub server_bytes_per_s: Option<f64>,
+    /// The server's in each part of the window: the median of repeats. `None` where it was not asked so often.
+    pub server_bytes_per_s_by_part: Option<[f64; PARTS]>,
     /// Jain's index of the connections, of the repeat in which it is least.
     pub fairness: f64,
     /// CPU time of the server for 10^9 bytes, in nanoseconds.
@@ -37,7 +43,7 @@ impl Streams {
             Direction::In => ("read", "receive"),
             Direction::Out => ("write", "send"),
         };
-        let (mut bytes, mut window_s, mut cpu_ns, mut calls, mut waits) = (0.0, 0.0, 0.0, 0.0, 0.0);
+        let (mut bytes, mut cpu_ns, mut calls, mut waits) = (0.0, 0.0, 0.0, 0.0);
         for server in totals() {
             let moved = match direction {
                 Direction::In => server.totals.bytes_in,
@@ -45,15 +51,20 @@ impl Streams {
             };
             let of = |kind: &str| server.totals.syscalls.get(kind).copied().unwrap_or(0) as f64;
             bytes += moved.unwrap_or(0) as f64;
-            window_s += server.window_ns as f64 / 1e9;
             cpu_ns += server.totals.cpu_ns() as f64;
             calls += of(call) + server.totals.completions.get(completion).copied().unwrap_or(0) as f64;
             waits += of("wait");
         }
         let over = |value: f64, count: f64| (count > 0.0).then(|| value / count);
+        let mean = |values: &[f64]| over(values.iter().sum(), values.len() as f64);
+        let servers = |figure: fn(&TrialRecord) -> Option<f64>| -> Vec<f64> {
+            records.iter().filter_map(|record| figure(record)).collect()
+        };
         Some(Self {
-            bytes_per_s: streams().map(|(stream, window_ns)| stream.bytes_per_s(window_ns)).sum::<f64>() / count,
-            server_bytes_per_s: over(bytes, window_s),
+            bytes_per_s: mean(&servers(bytes_per_s))?,
+            client_bytes_per_s: streams().map(|(stream, window_ns)| stream.bytes_per_s(window_ns)).sum::<f64>() / count,
+            server_bytes_per_s: mean(&servers(server_bytes_per_s)),
+            server_bytes_per_s_by_part: by_part(records),
             fairness: streams().map(|(stream, _)| stream.fairness).fold(1.0, f64::min),
             cpu_ns_per_gigabyte: over(cpu_ns * 1e9, bytes),
             bytes_per_call: over(bytes, calls),
@@ -62,9 +73,33 @@ impl Streams {
     }
 }
 
-/// Bytes of bursts a second, of one trial.
-pub(crate) fn bytes_per_s(load: &LoadReport) -> Option<f64> {
-    Some(load.stream.as_ref()?.bytes_per_s(load.window_ns))
+/// Bytes of bursts a second where they arrive, of one trial.
+pub(crate) fn bytes_per_s(record: &TrialRecord) -> Option<f64> {
+    record.stream_bytes_per_s()
+}
+
+/// The same as the server counted them: in the window or, if it was not asked at its edges, from a moment before it on.
+fn server_bytes_per_s(record: &TrialRecord) -> Option<f64> {
+    let (server, direction) = (record.server.as_ref()?, record.trial.workload.service.stream()?.direction);
+    let of_snapshots = || {
+        let moved = match direction {
+            Direction::In => server.totals.bytes_in,
+            Direction::Out => server.totals.bytes_out,
+        };
+        Some(moved? as f64 * 1e9 / server.window_ns as f64)
+    };
+    stream::server_bytes_per_s(direction, &server.moved).or_else(of_snapshots)
+}
+
+/// The server's bytes a second in each part of the window: the median of those trials in which it was asked.
+pub(crate) fn by_part(records: &[&TrialRecord]) -> Option<[f64; PARTS]> {
+    let of = |record: &&TrialRecord| {
+        let direction = record.trial.workload.service.stream()?.direction;
+        stream::server_bytes_per_s_by_part(direction, &record.server.as_ref()?.moved)
+    };
+    let all: Vec<[f64; PARTS]> = records.iter().filter_map(of).collect();
+    let median = |part: usize| interval::median(&all.iter().map(|parts| parts[part]).collect::<Vec<_>>());
+    (!all.is_empty()).then(|| std::array::from_fn(|part| median(part).unwrap_or_default()))
 }
 
 /// Megabytes a second that so many bursts a second are; `None` of other services.

@@ -380,7 +380,11 @@ fn row(architecture: String, finished: &[&TrialRecord], missing: Vec<String>, se
     };
     let p50s_ns = of_each(&|load| load.service.distribution.p50_ns as f64);
     let p99s_ns = of_each(&|load| load.service.distribution.p99_ns as f64);
-    let rates_per_s = of_each(&|load| load.rate_achieved_per_s);
+    let rates = |records: &mut dyn Iterator<Item = &TrialRecord>| -> Vec<f64> {
+        records.filter_map(TrialRecord::rate_achieved_per_s).collect()
+    };
+    let rates_per_s = rates(&mut records.iter().copied().filter(valid));
+    let all_rates_per_s = rates(&mut records.iter().copied());
     let closed = || loads().filter_map(|load| load.closed.as_ref());
     let busy: Vec<f64> = closed().map(|closed| closed.busy_share).collect();
     let is_closed = finished.iter().any(|record| record.trial.workload.is_closed());
@@ -401,8 +405,8 @@ fn row(architecture: String, finished: &[&TrialRecord], missing: Vec<String>, se
         service: merged(|load| &load.service),
         lag: merged(|load| &load.lag),
         response: merged(|load| &load.response),
-        rate_achieved_per_s: (loads().count() > 0)
-            .then(|| loads().map(|load| load.rate_achieved_per_s).sum::<f64>() / loads().count() as f64),
+        rate_achieved_per_s: (!all_rates_per_s.is_empty())
+            .then(|| all_rates_per_s.iter().sum::<f64>() / all_rates_per_s.len() as f64),
         cost: cost(&counters, requests),
         why: Why::of(&counters, requests),
         service_p50_ns: Estimate::of(&p50s_ns, seed),

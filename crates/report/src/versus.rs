@@ -12,7 +12,7 @@ use stats::{Ratio, interval};
 
 use crate::summary::{MARGIN, left_out, missing, order, title};
 use crate::table::{self, Column};
-use crate::{Medium, format, json, sentence};
+use crate::{Medium, format, json, sentence, stream};
 
 /// Two runs, compared.
 #[derive(Clone, Debug, Serialize)]
@@ -298,7 +298,7 @@ fn client(load: &LoadConfig) -> String {
 
 fn pair(a: &Run, b: &Run, of_a: &Group<'_>, of_b: &Group<'_>) -> Pair {
     let (records_a, records_b) = (records(a, of_a), records(b, of_b));
-    let against = |figure: fn(&load::LoadReport) -> f64, finding: fn(&Ratio) -> Finding| {
+    let against = |figure: fn(&TrialRecord) -> Option<f64>, finding: fn(&Ratio) -> Finding| {
         let ratio = Ratio::of(&valid(&records_b, figure), &valid(&records_a, figure), a.header.seed)?;
         Some(Against { ratio, finding: finding(&ratio) })
     };
@@ -310,7 +310,11 @@ fn pair(a: &Run, b: &Run, of_a: &Group<'_>, of_b: &Group<'_>) -> Pair {
         b: figures(b, of_b, &records_b),
         service_p50: against(p50_ns, Finding::of),
         service_p99: against(p99_ns, Finding::of),
-        rate: if of_a.workload.is_closed() { against(rate_per_s, Finding::of_rate) } else { None },
+        rate: if of_a.workload.is_closed() {
+            against(TrialRecord::rate_achieved_per_s, Finding::of_rate)
+        } else {
+            None
+        },
     }
 }
 
@@ -320,21 +324,17 @@ fn records<'a>(run: &'a Run, group: &Group<'_>) -> Vec<&'a TrialRecord> {
 }
 
 /// A figure of each valid repeat.
-fn valid(records: &[&TrialRecord], figure: fn(&load::LoadReport) -> f64) -> Vec<f64> {
+fn valid(records: &[&TrialRecord], figure: fn(&TrialRecord) -> Option<f64>) -> Vec<f64> {
     let valid = records.iter().filter(|record| record.verdict.kind == VerdictKind::Valid);
-    valid.filter_map(|record| record.load.as_ref().map(figure)).collect()
+    valid.filter_map(|record| figure(record)).collect()
 }
 
-fn p50_ns(load: &load::LoadReport) -> f64 {
-    load.service.distribution.p50_ns as f64
+fn p50_ns(record: &TrialRecord) -> Option<f64> {
+    Some(record.load.as_ref()?.service.distribution.p50_ns as f64)
 }
 
-fn p99_ns(load: &load::LoadReport) -> f64 {
-    load.service.distribution.p99_ns as f64
-}
-
-fn rate_per_s(load: &load::LoadReport) -> f64 {
-    load.rate_achieved_per_s
+fn p99_ns(record: &TrialRecord) -> Option<f64> {
+    Some(record.load.as_ref()?.service.distribution.p99_ns as f64)
 }
 
 fn figures(run: &Run, group: &Group<'_>, records: &[&TrialRecord]) -> Figures {
@@ -353,7 +353,7 @@ fn figures(run: &Run, group: &Group<'_>, records: &[&TrialRecord]) -> Figures {
         missing: missing(group.trials.iter().copied(), records, &left_out(run)),
         service_p50_ns: interval::median(&valid(records, p50_ns)),
         service_p99_ns: interval::median(&valid(records, p99_ns)),
-        rate_per_s: interval::median(&valid(records, rate_per_s)),
+        rate_per_s: interval::median(&valid(records, TrialRecord::rate_achieved_per_s)),
     }
 }
 
@@ -420,6 +420,21 @@ const CLOSED_COLUMNS: &[Column<Pair>] = &[
     Column { heading: "B valid", rank: 2, text: |pair| format!("{}/{}", pair.b.repeats_valid, pair.b.repeats) },
 ];
 
+/// The same of streams.
+const STREAM_COLUMNS: &[Column<Pair>] = &[
+    Column { heading: "architecture", rank: 0, text: |pair| pair.architecture.clone() },
+    Column { heading: "A MB/s", rank: 1, text: |pair| megabytes_per_s(pair, &pair.a) },
+    Column { heading: "B MB/s", rank: 1, text: |pair| megabytes_per_s(pair, &pair.b) },
+    Column { heading: "MB/s B/A", rank: 0, text: |pair| ratio(pair.rate) },
+    Column { heading: "finding", rank: 0, text: |pair| finding(pair.rate) },
+    Column { heading: "A valid", rank: 2, text: |pair| format!("{}/{}", pair.a.repeats_valid, pair.a.repeats) },
+    Column { heading: "B valid", rank: 2, text: |pair| format!("{}/{}", pair.b.repeats_valid, pair.b.repeats) },
+];
+
+fn megabytes_per_s(pair: &Pair, figures: &Figures) -> String {
+    per_s(figures.rate_per_s.and_then(|rate_per_s| stream::megabytes_per_s(&pair.workload, rate_per_s)))
+}
+
 fn per_s(rate: Option<f64>) -> String {
     rate.map_or("-".into(), format::digits)
 }
@@ -457,7 +472,11 @@ pub fn render(versus: &Versus, medium: impl Into<Medium>) -> String {
         if let Some(phases_b) = phases_b {
             lines.push(prose(format!("The phases differ: A {}; B {}.", phases(&workload.phases), phases(phases_b))));
         }
-        let columns = if workload.is_closed() { CLOSED_COLUMNS } else { COLUMNS };
+        let columns = match workload.is_closed() {
+            true if workload.service.stream().is_some() => STREAM_COLUMNS,
+            true => CLOSED_COLUMNS,
+            false => COLUMNS,
+        };
         let (table, dropped) = table::of(columns, pairs.iter().copied(), medium);
         lines.push(table);
         if !dropped.is_empty() {

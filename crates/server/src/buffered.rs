@@ -87,14 +87,14 @@ mod tests {
 
     use super::*;
 
-    /// Keeps what it is given, piece by piece.
-    struct Heard(RefCell<Vec<Vec<u8>>>);
+    /// Keeps what it is given, piece by piece, with where it was.
+    struct Heard(RefCell<Vec<(usize, Vec<u8>)>>);
 
     impl Service for Heard {
         type Conn = ();
 
         fn receive(&self, (): &mut (), input: &[u8]) -> u64 {
-            self.0.borrow_mut().push(input.to_vec());
+            self.0.borrow_mut().push((input.as_ptr() as usize, input.to_vec()));
             1
         }
 
@@ -115,7 +115,11 @@ mod tests {
         assert_eq!(service.receive(&mut conn, &input), 3);
         assert_eq!(service.receive(&mut conn, &[7]), 1);
         let heard = service.0.0.into_inner();
-        assert_eq!(heard.iter().map(Vec::len).collect::<Vec<_>>(), [8_192, 8_192, 3_616, 1]);
-        assert_eq!(heard.concat()[..20_000], input);
+        assert_eq!(heard.iter().map(|(_, bytes)| bytes.len()).collect::<Vec<_>>(), [8_192, 8_192, 3_616, 1]);
+        assert_eq!(heard.iter().flat_map(|(_, bytes)| bytes).copied().take(20_000).collect::<Vec<_>>(), input);
+        // In memory of their own, and not in what was read.
+        let read = input.as_ptr_range();
+        let read = read.start as usize..read.end as usize;
+        assert!(heard.iter().all(|(at, _)| !read.contains(at)));
     }
 }

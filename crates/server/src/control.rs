@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use wire::{Address, Ports};
 
-use crate::Snapshot;
+use crate::{Moved, Snapshot};
 
 /// A line from the server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,6 +23,11 @@ pub enum Event {
     Mark {
         /// Now.
         snapshot: Snapshot,
+    },
+    /// The answer to a line `moved`, which costs less.
+    Moved {
+        /// Now.
+        moved: Moved,
     },
     /// It could not start, or cannot go on.
     Failed {

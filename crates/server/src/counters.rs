@@ -85,6 +85,17 @@ pub struct Totals {
     pub involuntary_switches: u64,
 }
 
+/// What had gone by an instant, over all the server's threads and children: it costs two loads for each of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moved {
+    /// CLOCK_MONOTONIC, in nanoseconds.
+    pub at_ns: u64,
+    /// Bytes received.
+    pub bytes_in: u64,
+    /// Bytes sent.
+    pub bytes_out: u64,
+}
+
 /// What the server did in a window, and what its connections cost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ServerCounters {
@@ -102,6 +113,9 @@ pub struct ServerCounters {
     pub memory_kernel_bytes_per_connection: Option<f64>,
     /// What was added during the window.
     pub totals: Totals,
+    /// Of streams, what had gone at the edges of the client's window and in between, one after the other.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub moved: Vec<Moved>,
 }
 
 impl ServerCounters {
@@ -117,6 +131,7 @@ impl ServerCounters {
             memory_user_bytes_per_connection: per_connection(start.memory_user_bytes, ready.memory_user_bytes),
             memory_kernel_bytes_per_connection: per_connection(start.memory_kernel_bytes, ready.memory_kernel_bytes),
             totals: end.totals.since(&start.totals),
+            moved: Vec::new(),
         }
     }
 }

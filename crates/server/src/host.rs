@@ -13,7 +13,7 @@ use wire::{Address, Ports};
 
 use crate::accept::Accept;
 use crate::config::ServeConfig;
-use crate::counters::Snapshot;
+use crate::counters::{Moved, Snapshot};
 use crate::mechanism::Family;
 use crate::model::PerConnection;
 use crate::network::Stage;
@@ -90,9 +90,8 @@ impl Shared {
             // Absent, not none.
             totals.syscalls.clear();
         }
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         Snapshot {
-            at_ns: now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64,
+            at_ns: now_ns(),
             connections_open: workers.connections_open(),
             workers: workers.taken().count() as u64,
             memory_user_bytes: platform::memory_user_bytes(workers),
@@ -255,6 +254,12 @@ impl Server {
         self.shared.look()
     }
 
+    /// What has gone by now. It is asked for many times in a window, and so does without what makes snapshots dear.
+    pub fn moved(&self) -> Moved {
+        let (bytes_in, bytes_out) = self.shared.workers.bytes();
+        Moved { at_ns: now_ns(), bytes_in, bytes_out }
+    }
+
     /// Ends all connections, threads and children, and waits for them.
     ///
     /// # Errors
@@ -275,6 +280,12 @@ impl Server {
             "raise the limit it names, or make the server smaller; see the system's log for others",
         ))
     }
+}
+
+/// CLOCK_MONOTONIC, in nanoseconds.
+fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// Counts ticks of the limits in a thread beside, until what this gives is dropped.

@@ -7,7 +7,7 @@
 //! - [`network`]: the stages, one loop per family (ready, completion, blocking, pool), and the connection path that all share
 //! - `service`: from a service's parameters to the service; [`work`]: what a request costs besides; [`limits`]: how long a
 //!   client may take; `folder`: files to be served
-//! - `buffered`: a layer between sockets and service, of the rows that are named after it
+//! - `buffered`: a layer between sockets and service, of the rows that are named after it; `erased`: a service behind a vtable
 //! - [`runtime`]: a file per runtime that does the network's part in its own way; the connection path is the same
 //! - [`socket`]: listening and accepting, with the same options everywhere
 //! - [`unix`]: a Unix socket's file
@@ -25,6 +25,7 @@ mod buffered;
 pub mod config;
 pub mod control;
 pub mod counters;
+mod erased;
 #[cfg(target_os = "linux")]
 pub mod exec;
 mod folder;
@@ -50,7 +51,7 @@ pub mod workers;
 pub use accept::Accept;
 pub use architecture::{Architecture, Threads};
 pub use config::{ExecConfig, ServeConfig, StageCpus, Subject};
-pub use counters::{ServerCounters, Snapshot};
+pub use counters::{Moved, ServerCounters, Snapshot};
 #[cfg(target_os = "linux")]
 pub use exec::Exec;
 pub use folder::FOLDER_BYTES_MAX;

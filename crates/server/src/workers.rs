@@ -312,6 +312,12 @@ impl Workers {
         sum(|c| &c.accepted).saturating_sub(ended)
     }
 
+    /// Bytes received and sent by all.
+    pub fn bytes(&self) -> (u64, u64) {
+        let each = self.used().iter().map(|slot| (slot.counters.bytes_in.get(), slot.counters.bytes_out.get()));
+        each.fold((0, 0), |sum, each| (sum.0 + each.0, sum.1 + each.1))
+    }
+
     /// The sums over all slots, what the kernel accounts (CPU, switches) being only that of children that ended.
     pub fn totals(&self) -> Totals {
         let mut totals = Totals::default();

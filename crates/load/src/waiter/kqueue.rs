@@ -62,7 +62,10 @@ impl Waiter {
 
     /// Ends waiting for a socket that stays open.
     pub fn forget(&self, io: BorrowedFd<'_>) {
-        let _ = self.change(EventFilter::Read(io.as_raw_fd()), EventFlags::DELETE, 0);
+        // It is in the one or the other.
+        for filter in [EventFilter::Read(io.as_raw_fd()), EventFilter::Write(io.as_raw_fd())] {
+            let _ = self.change(filter, EventFlags::DELETE, 0);
+        }
     }
 
     fn change(&self, filter: EventFilter, flags: EventFlags, number: usize) -> io::Result<()> {

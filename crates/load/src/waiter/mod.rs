@@ -43,6 +43,38 @@ mod tests {
     }
 
     #[test]
+    fn room_is_waited_for_instead_of_bytes_and_back() {
+        let (waiter, mut events) = (Waiter::new().unwrap(), Events::with_capacity(8));
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        waiter.add(ours.as_fd(), 5).unwrap();
+        (&theirs).write_all(b"x").unwrap();
+        assert_eq!(ready(&waiter, &mut events), [5]);
+
+        // Bytes are there, which nobody asks for now; room is, as long as it is.
+        while (&ours).write(&[0; 4096]).is_ok() {}
+        waiter.await_room(ours.as_fd(), 5).unwrap();
+        assert_eq!(ready(&waiter, &mut events), []);
+        theirs.set_nonblocking(true).unwrap();
+        while (&theirs).read(&mut [0; 4096]).is_ok() {}
+        for _ in 0..2 {
+            assert_eq!(ready(&waiter, &mut events), [5], "until it is used up");
+        }
+
+        // Room is no news any more.
+        waiter.await_read(ours.as_fd(), 5).unwrap();
+        assert_eq!(ready(&waiter, &mut events), [5]);
+        (&ours).read_exact(&mut [0]).unwrap();
+        assert_eq!(ready(&waiter, &mut events), []);
+
+        // A connection of no use any more, of which there is room for ever.
+        waiter.await_room(ours.as_fd(), 5).unwrap();
+        assert_eq!(ready(&waiter, &mut events), [5]);
+        waiter.forget(ours.as_fd());
+        assert_eq!(ready(&waiter, &mut events), []);
+    }
+
+    #[test]
     fn a_doze_is_no_shorter_than_asked() {
         let waiter = Waiter::new().unwrap();
         let started = Instant::now();

@@ -93,7 +93,7 @@ pub struct Args {
     /// Print JSON lines
     #[arg(long)]
     json: bool,
-    /// Take the configuration and `mark`s as lines on standard input, and stop when it ends
+    /// Take the configuration, `mark`s and `moved`s as lines on standard input, and stop when it ends
     #[arg(long, hide = true)]
     control: bool,
 }
@@ -291,7 +291,8 @@ fn ours(config: &ServeConfig, messages: &mpsc::Receiver<Message>) -> anyhow::Res
     loop {
         match messages.recv()? {
             Message::Line(line) if line == "mark" => say(&Event::Mark { snapshot: server.snapshot() }),
-            Message::Line(line) => bail!("unknown word on standard input: `{line}`; `mark` is the only one"),
+            Message::Line(line) if line == "moved" => say(&Event::Moved { moved: server.moved() }),
+            Message::Line(line) => bail!("unknown word on standard input: `{line}`; write `mark` or `moved`"),
             Message::EndOfInput | Message::Stop | Message::Ended => break,
         }
         if server.has_ended() {

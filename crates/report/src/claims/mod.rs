@@ -126,18 +126,18 @@ pub static LAG_P99: Metric = Metric {
 /// Responses a second, of a closed loop its transactions.
 pub static RATE: Metric = Metric {
     name: "rate",
-    of: |record, _| Some(record.load.as_ref()?.rate_achieved_per_s),
+    of: |record, _| record.rate_achieved_per_s(),
     show: |per_s| format!("{}/s", format::digits(per_s)),
 };
 
 /// Bytes of bursts a second, of streams.
 pub static BANDWIDTH: Metric =
-    Metric { name: "bandwidth", of: |record, _| stream::bytes_per_s(record.load.as_ref()?), show: format::bandwidth };
+    Metric { name: "bandwidth", of: |record, _| stream::bytes_per_s(record), show: format::bandwidth };
 
 /// What 10^9 bytes of bursts take, in nanoseconds.
 pub static GIGABYTE: Metric = Metric {
     name: "time for a gigabyte",
-    of: |record, _| Some(1e18 / stream::bytes_per_s(record.load.as_ref()?)?),
+    of: |record, _| Some(1e18 / stream::bytes_per_s(record)?),
     show: format::time,
 };
 

@@ -19,6 +19,7 @@ use super::datagrams;
 use super::payload::{HandOff, Inline, Message, Payload, Then};
 use super::staged::{self, Family, Network};
 use crate::buffered::Buffered;
+use crate::erased::Erased;
 use crate::mechanism::{Interest, Readiness, Ready, Token, Trigger};
 use crate::service::with_service;
 use crate::socket::{Accepted, Acceptor};
@@ -35,12 +36,13 @@ pub fn run<M: Readiness>(stage: &Stage<'_>) -> io::Result<()> {
     with_service!(stage, |service| staged::run::<ByReadiness<M>, _>(stage, &service))
 }
 
-/// The same with a layer between the sockets and the service.
+/// The same with a layer between the sockets and the service. As in the paper it knows nothing of what is above it, and
+/// calls what a vtable says.
 ///
 /// # Errors
 /// As of [`run`]; datagrams have no such layer.
 pub fn run_buffered<M: Readiness>(stage: &Stage<'_>) -> io::Result<()> {
-    with_service!(stage, |service| staged::run::<ByReadiness<M>, _>(stage, &Buffered::new(service)))
+    with_service!(stage, |service| staged::run::<ByReadiness<M>, _>(stage, &Buffered::new(Erased::new(&service))))
 }
 
 struct ByReadiness<M>(PhantomData<M>);

@@ -1,6 +1,7 @@
 //! Every figure there is, in the order of the page. A figure is one file and one row of [`FIGURES`].
 
 mod bandwidth;
+mod bandwidth_over_time;
 mod cpu;
 mod cpu_gigabyte;
 mod distribution;
@@ -74,6 +75,13 @@ pub const FIGURES: &[Figure] = &[
         about: "What closed loops completed in a second: the median of repeats, with its 95 % interval.",
         needs: "a closed loop of transactions",
         draw: throughput::draw,
+    },
+    Figure {
+        name: "bandwidth-over-time",
+        title: "Bandwidth over the window",
+        about: "What the server counted in each 32nd part of the measured window; the median of repeats.",
+        needs: "streams",
+        draw: bandwidth_over_time::draw,
     },
     Figure {
         name: "service-time",

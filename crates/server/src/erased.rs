@@ -1,0 +1,198 @@
+//! A service of which nothing is known when a loop is compiled: its calls are virtual. For rows in which that is nothing beside
+//! what is compared, so that their loops are compiled once, and not for each service.
+
+use std::time::Duration;
+
+use wire::Service;
+
+/// Any service.
+pub struct Erased<'a> {
+    connect: Box<dyn Fn() -> Box<dyn Served + 'a> + Sync + 'a>,
+    looks_every: Option<Duration>,
+    looks_max: u32,
+}
+
+/// What it keeps of a connection: nothing until that is needed, for only the service knows what.
+#[derive(Default)]
+pub struct ErasedConn<'a>(Option<Box<dyn Served + 'a>>);
+
+/// A service with its state of one connection: what [`Service`] says of them.
+trait Served: Send {
+    fn receive(&mut self, input: &[u8]) -> u64;
+    fn unsent(&self) -> &[u8];
+    fn sent(&mut self, count: usize) -> u64;
+    fn is_over(&self) -> bool;
+    fn is_cut_short(&self) -> bool;
+    fn is_idle(&self) -> bool;
+    fn is_overdue(&mut self) -> bool;
+}
+
+struct Pair<'a, S: Service> {
+    service: &'a S,
+    conn: S::Conn,
+}
+
+impl<S: Service<Conn: Send> + Sync> Served for Pair<'_, S> {
+    fn receive(&mut self, input: &[u8]) -> u64 {
+        self.service.receive(&mut self.conn, input)
+    }
+
+    fn unsent(&self) -> &[u8] {
+        self.service.unsent(&self.conn)
+    }
+
+    fn sent(&mut self, count: usize) -> u64 {
+        self.service.sent(&mut self.conn, count)
+    }
+
+    fn is_over(&self) -> bool {
+        self.service.is_over(&self.conn)
+    }
+
+    fn is_cut_short(&self) -> bool {
+        self.service.is_cut_short(&self.conn)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.service.is_idle(&self.conn)
+    }
+
+    fn is_overdue(&mut self) -> bool {
+        self.service.is_overdue(&mut self.conn)
+    }
+}
+
+impl<'a> Erased<'a> {
+    /// `service`.
+    pub fn new<S: Service<Conn: Send> + Sync>(service: &'a S) -> Self {
+        Self {
+            connect: Box::new(move || Box::new(Pair { service, conn: S::Conn::default() })),
+            looks_every: service.looks_every(),
+            looks_max: service.looks_max(),
+        }
+    }
+
+    fn of<'c>(&self, conn: &'c mut ErasedConn<'a>) -> &'c mut (dyn Served + 'a) {
+        conn.0.get_or_insert_with(&self.connect).as_mut()
+    }
+}
+
+impl<'a> Service for Erased<'a> {
+    type Conn = ErasedConn<'a>;
+
+    fn receive(&self, conn: &mut Self::Conn, input: &[u8]) -> u64 {
+        self.of(conn).receive(input)
+    }
+
+    fn unsent<'c>(&'c self, conn: &'c Self::Conn) -> &'c [u8] {
+        conn.0.as_ref().map_or(&[], |served| served.unsent())
+    }
+
+    fn sent(&self, conn: &mut Self::Conn, count: usize) -> u64 {
+        self.of(conn).sent(count)
+    }
+
+    fn is_over(&self, conn: &Self::Conn) -> bool {
+        conn.0.as_ref().is_some_and(|served| served.is_over())
+    }
+
+    fn is_cut_short(&self, conn: &Self::Conn) -> bool {
+        conn.0.as_ref().is_some_and(|served| served.is_cut_short())
+    }
+
+    fn is_idle(&self, conn: &Self::Conn) -> bool {
+        conn.0.as_ref().is_none_or(|served| served.is_idle())
+    }
+
+    fn looks_every(&self) -> Option<Duration> {
+        self.looks_every
+    }
+
+    fn looks_max(&self) -> u32 {
+        self.looks_max
+    }
+
+    fn is_overdue(&self, conn: &mut Self::Conn) -> bool {
+        // Who has said nothing yet may be late as well.
+        self.of(conn).is_overdue()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Answers each byte with one that says how many came, and is patient twice.
+    struct Counting;
+
+    #[derive(Default)]
+    struct Count {
+        said: Vec<u8>,
+        looks: u32,
+    }
+
+    impl Service for Counting {
+        type Conn = Count;
+
+        fn receive(&self, conn: &mut Count, input: &[u8]) -> u64 {
+            conn.said.push(input.len() as u8);
+            1
+        }
+
+        fn unsent<'a>(&'a self, conn: &'a Count) -> &'a [u8] {
+            &conn.said
+        }
+
+        fn sent(&self, conn: &mut Count, count: usize) -> u64 {
+            conn.said.drain(..count);
+            count as u64
+        }
+
+        fn is_over(&self, conn: &Count) -> bool {
+            conn.said == [9]
+        }
+
+        fn is_cut_short(&self, conn: &Count) -> bool {
+            conn.said == [9]
+        }
+
+        fn is_idle(&self, conn: &Count) -> bool {
+            conn.said.is_empty()
+        }
+
+        fn looks_every(&self) -> Option<Duration> {
+            Some(Duration::from_secs(1))
+        }
+
+        fn looks_max(&self) -> u32 {
+            7
+        }
+
+        fn is_overdue(&self, conn: &mut Count) -> bool {
+            conn.looks += 1;
+            conn.looks == 3
+        }
+    }
+
+    #[test]
+    fn all_that_a_service_says_comes_through() {
+        let service = Erased::new(&Counting);
+        assert_eq!((service.looks_every(), service.looks_max()), (Some(Duration::from_secs(1)), 7));
+        let mut conn = ErasedConn::default();
+        assert_eq!(service.unsent(&conn), b"", "nothing has come that could be answered");
+        assert!(service.is_idle(&conn) && !service.is_over(&conn) && !service.is_cut_short(&conn));
+        assert_eq!((service.receive(&mut conn, b"abc"), service.receive(&mut conn, &[0; 9])), (1, 1));
+        assert_eq!(service.unsent(&conn), [3, 9]);
+        assert!(!service.is_idle(&conn) && !service.is_over(&conn));
+        assert_eq!(service.sent(&mut conn, 1), 1);
+        assert_eq!(service.unsent(&conn), [9]);
+        assert!(service.is_over(&conn) && service.is_cut_short(&conn));
+    }
+
+    #[test]
+    fn who_says_nothing_is_found_to_be_late_as_well() {
+        let service = Erased::new(&Counting);
+        let mut conn = ErasedConn::default();
+        assert_eq!([0; 4].map(|_| service.is_overdue(&mut conn)), [false, false, true, false]);
+    }
+}
