@@ -33,10 +33,12 @@ fn runs() -> Vec<Run> {
 fn streams_are_drawn_as_the_server_counts_them() {
     let drawn = drawn(&made_up::stream_run());
     let chart = |name: &str| &drawn.figures.iter().find(|(figure, _)| figure.name == name).unwrap().1;
+    let epoll = drawn.architectures.iter().position(|architecture| architecture == "epoll").unwrap();
+    let epoll = |name: &str| chart(name).panels[0].series.iter().find(|series| series.architecture == epoll).unwrap();
     // Two repeats of 2.4 and of 2.448 GB/s.
-    assert_eq!((chart("bandwidth").panels[0].series[0].points[0].y / 1e6).round(), 2_424.0);
-    let (over_window, epoll) = (chart("bandwidth-over-time"), &chart("bandwidth-over-time").panels[0].series[0]);
-    assert_eq!((over_window.panels.len(), epoll.points.len(), epoll.points[31].y.round()), (6, 32, 2_424.0));
+    assert_eq!((epoll("bandwidth").points[0].y / 1e6).round(), 2_424.0);
+    let over_window = epoll("bandwidth-over-time");
+    assert_eq!((over_window.points.len(), over_window.points[31].y.round()), (32, 2_424.0));
 }
 
 #[test]
