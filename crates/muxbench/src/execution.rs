@@ -9,6 +9,7 @@ use anyhow::{Context, anyhow, bail};
 use lab::capacity::{Answer, Pursuit};
 use lab::course::{self, Course, Finding};
 use lab::experiment::Experiment;
+use lab::fleet::local::Local;
 use lab::host::{Host, differences};
 use lab::plan::{Plan, plan};
 use lab::record::{Run, RunHeader, Trial, TrialRecord, VerdictKind};
@@ -277,7 +278,8 @@ fn execute(
             .context("cannot find our own binary, which servers and clients are run from")?,
         stop: &stop,
     };
-    let ended = runner::run(header, done, &store, &options, &mut |event| {
+    let mut fleet = Local::new(options.program.clone());
+    let ended = runner::run(header, done, &store, &options, &mut fleet, &mut |event| {
         if let Some(progress) = &mut progress {
             progress.on(&event);
         }
