@@ -97,7 +97,11 @@ pub fn duration_ns(trial: &Trial) -> u64 {
 /// # Errors
 /// When no trial could be placed at all, or somebody else's server cannot be found. A trial that is impossible stays in the plan, with the reasons.
 pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
-    let placement = placement::place(&host.cores, &experiment.placement)?;
+    let placement = if host.clients_elsewhere {
+        placement::place_server(&host.cores, &experiment.placement)?
+    } else {
+        placement::place(&host.cores, &experiment.placement)?
+    };
     find_commands(experiment)?;
     let mut order = Xoshiro256PlusPlus::seed_from_u64(experiment.seed);
     let mut trials = Vec::new();
@@ -492,6 +496,9 @@ fn impossible(trial: &Trial, host: &Host, kernel: &mut Answers) -> Vec<String> {
         reasons
             .push(format!("workload.work: {server} is not ours and knows nothing of it; leave work or {server} out"));
     }
+    if host.clients_elsewhere && trial.workload.transport == Transport::Unix {
+        reasons.push("workload.transport: a Unix socket is of one machine, and clients are on others; use tcp".into());
+    }
     if let Err(reason) = kernel.can_have(trial.workload.transport) {
         reasons.push(format!("workload.transport: {reason}"));
     }
@@ -570,6 +577,7 @@ mod tests {
             mappings_max: 65_530,
             ports: 28_232,
             memory_bytes: 16 << 30,
+            clients_elsewhere: false,
             facts: BTreeMap::new(),
         }
     }

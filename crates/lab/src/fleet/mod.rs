@@ -8,7 +8,12 @@
 //! - [`engine`]: which rank this process is, and where the first one is to be met
 //! - `frame`: what ranks say to each other, and how; `secret`: how they know each other
 
+pub mod engine;
+mod frame;
 pub mod local;
+pub mod rank;
+pub mod ranks;
+mod secret;
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
