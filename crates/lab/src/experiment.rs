@@ -357,6 +357,10 @@ pub struct Client {
     /// the client's CPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clients: Option<NonZeroU32>,
+    /// Processes that divide connections and rate among themselves, each with so many clients; without it one. In a fleet there
+    /// are as many as it has ranks besides the first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processes: Option<NonZeroU32>,
     /// The clock of timestamps.
     #[schemars(with = "ClockName")]
     pub clock: ClockChoice,
@@ -373,6 +377,7 @@ impl Default for Client {
             pacing: Pacing::Auto,
             roles: Roles::Auto,
             clients: None,
+            processes: None,
             clock: ClockChoice::Auto,
             timestamps: Timestamps::Client,
             timeout: Time(10_000_000_000),
@@ -508,9 +513,25 @@ impl Experiment {
             }
         }
         let clients = self.client.clients.unwrap_or(NonZeroU32::MIN);
+        let processes = self.client.processes.unwrap_or(NonZeroU32::MIN);
+        let what = if self.workload.service == Service::Udp { "ports" } else { "connections" };
         if let Some(few) = self.workload.targets().iter().find(|targets| **targets < clients) {
-            let what = if self.workload.service == Service::Udp { "ports" } else { "connections" };
             return Err(format!("client.clients: {clients} clients cannot share {few} {what}; lower the clients"));
+        }
+        // Each has a whole number of them, perhaps one fewer than the next.
+        let is_few = |targets: &&NonZeroU32| targets.get() / processes < clients.get();
+        if let Some(few) = self.workload.targets().iter().find(is_few) {
+            return Err(format!(
+                "client.processes: {processes} processes of {clients} clients each cannot share {few} {what}; lower the \
+                 processes"
+            ));
+        }
+        if processes > NonZeroU32::MIN && !is_uniform(&self.workload.choice) {
+            return Err(
+                "client.processes: several processes each have a most popular connection of their own; remove it, \
+                        or workload.choice"
+                    .into(),
+            );
         }
         self.check_schedule()?;
         self.check_churn()?;

@@ -97,7 +97,11 @@ pub fn duration_ns(trial: &Trial) -> u64 {
 /// # Errors
 /// When no trial could be placed at all, or somebody else's server cannot be found. A trial that is impossible stays in the plan, with the reasons.
 pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
-    let placement = placement::place(&host.cores, &experiment.placement)?;
+    let placement = if host.clients_elsewhere {
+        placement::place_server(&host.cores, &experiment.placement)?
+    } else {
+        placement::place(&host.cores, &experiment.placement)?
+    };
     find_commands(experiment)?;
     let mut order = Xoshiro256PlusPlus::seed_from_u64(experiment.seed);
     let mut trials = Vec::new();
@@ -263,6 +267,7 @@ fn trial(
         },
         roles: client.roles,
         clients: clients(experiment, placement, &workload),
+        processes: processes(experiment),
         cpus: placement.client.clone(),
         clock: client.clock,
         timestamps: client.timestamps,
@@ -309,13 +314,20 @@ fn connections_max(load: &LoadConfig) -> u32 {
     load.connections_and_idle().saturating_add(besides).saturating_add(16)
 }
 
-/// How many clients there are: in a closed loop, when nothing is said, one for each CPU.
+/// How many clients there are in a process: in a closed loop, when nothing is said, one for each CPU of its own.
 fn clients(experiment: &Experiment, placement: &placement::Placement, workload: &Workload) -> u32 {
     match experiment.client.clients {
         Some(clients) => clients.get(),
-        None if workload.is_closed() => (placement.client.len() as u32).clamp(1, workload.connections),
+        None if workload.is_closed() => {
+            let processes = processes(experiment);
+            (placement.client.len() as u32 / processes).clamp(1, workload.connections / processes)
+        }
         None => 1,
     }
+}
+
+fn processes(experiment: &Experiment) -> u32 {
+    experiment.client.processes.map_or(1, NonZeroU32::get)
 }
 
 /// A trial as `first`, at another rate, measured for another time, and of a schedule of its own.
@@ -484,6 +496,9 @@ fn impossible(trial: &Trial, host: &Host, kernel: &mut Answers) -> Vec<String> {
         reasons
             .push(format!("workload.work: {server} is not ours and knows nothing of it; leave work or {server} out"));
     }
+    if host.clients_elsewhere && trial.workload.transport == Transport::Unix {
+        reasons.push("workload.transport: a Unix socket is of one machine, and clients are on others; use tcp".into());
+    }
     if let Err(reason) = kernel.can_have(trial.workload.transport) {
         reasons.push(format!("workload.transport: {reason}"));
     }
@@ -493,7 +508,17 @@ fn impossible(trial: &Trial, host: &Host, kernel: &mut Answers) -> Vec<String> {
     if let Err(reason) = load::check_timestamps(&trial.load) {
         reasons.push(format!("client.{reason}"));
     }
-    let requests = load::schedule::count_max(&trial.load) * u64::from(trial.load.clients);
+    if trial.load.parts().iter().any(|part| part.active == 0.0) {
+        let processes = trial.load.processes;
+        reasons.push(format!(
+            "client.processes: {processes} processes need an active connection each, and of {connections} {} are {} active; \
+             lower the processes, or raise workload.active",
+            of_targets,
+            load::schedule::active_count(trial.load.active, trial.load.connections),
+        ));
+    }
+    let requests: u64 =
+        trial.load.parts().iter().map(|part| load::schedule::count_max(part) * u64::from(part.clients)).sum();
     let memory_bytes = requests
         .saturating_mul(BYTES_PER_REQUEST)
         .saturating_add(connections.max(workers) * bytes_per_connection(per_connection));
@@ -552,6 +577,7 @@ mod tests {
             mappings_max: 65_530,
             ports: 28_232,
             memory_bytes: 16 << 30,
+            clients_elsewhere: false,
             facts: BTreeMap::new(),
         }
     }

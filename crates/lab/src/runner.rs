@@ -17,6 +17,7 @@ use wire::{Address, Ports};
 
 use crate::child::Child;
 use crate::course::{self, Finding};
+use crate::fleet::{self, Fleet};
 use crate::idle::Holders;
 use crate::record::{RunHeader, Trial, TrialRecord, Verdict};
 use crate::store::Store;
@@ -35,8 +36,6 @@ const LOOK: Duration = Duration::from_millis(200);
 const SERVER_PATIENCE: Duration = Duration::from_secs(30);
 /// When a server dies, its client may tell so first.
 const BLAME_PATIENCE: Duration = Duration::from_millis(100);
-/// What a client may take beyond its phases: summarising and writing samples.
-const CLIENT_PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a runner needs besides the plan.
 #[derive(Debug)]
@@ -85,6 +84,8 @@ pub enum Ended {
     Complete,
     /// It was stopped.
     Stopped,
+    /// It lost a part of its fleet, and was not to go on without.
+    Broken,
 }
 
 /// Runs the trials of `header` that can run here and are not in `done`, as its course has it.
@@ -96,6 +97,7 @@ pub fn run(
     done: &[TrialRecord],
     store: &Store,
     options: &Options<'_>,
+    fleet: &mut dyn Fleet,
     on_event: &mut dyn FnMut(Event<'_>),
 ) -> anyhow::Result<Ended> {
     let mut findings: Vec<Finding> = done.iter().map(|record| Finding::of(record, &header.course)).collect();
@@ -111,7 +113,7 @@ pub fn run(
         let samples = store.samples_path(trial.index);
         let draft = samples.with_extension("part");
         let mut account = Account::default();
-        let outcome = run_trial(trial, &draft, options, &mut account, on_event);
+        let outcome = run_trial(trial, &draft, options, fleet, &mut account, on_event);
         if options.stop.load(Relaxed) {
             let _ = std::fs::remove_file(&draft);
             return Ok(Ended::Stopped);
@@ -176,6 +178,9 @@ pub fn run(
             on_event(Event::LeftOut { trial });
         }
         left_out = left_out_now;
+        if fleet.is_broken() {
+            return Ok(Ended::Broken);
+        }
     }
     Ok(Ended::Complete)
 }
@@ -241,6 +246,7 @@ fn run_trial(
     trial: &Trial,
     samples: &Path,
     options: &Options<'_>,
+    fleet: &mut dyn Fleet,
     account: &mut Account,
     on_event: &mut dyn FnMut(Event<'_>),
 ) -> anyhow::Result<()> {
@@ -251,22 +257,27 @@ fn run_trial(
     };
     let serve = match &folder {
         Some(folder) => trial.serve.clone().listening_on(folder.address().map_err(anyhow::Error::msg)?),
-        None => trial.serve.clone(),
+        None => match fleet.server_ip() {
+            Some(ip) => trial.serve.clone().listening_on((ip, 0).into()),
+            None => trial.serve.clone(),
+        },
     };
     let mut command = Command::new(&options.program);
     command.args(["serve", "--control"]);
     let mut server: Child<ServerEvent> = Child::start("the server", command, &serve)?;
-    let outcome = load_it(trial, samples, options, &mut server, account, on_event);
+    let outcome = load_it(trial, samples, options, fleet, &mut server, account, on_event);
+    fleet.dismiss();
     // Whatever came of it: somebody else's server leaves nothing behind only if its keeper has the time to see to that.
     server.end();
     outcome
 }
 
-/// Runs the client against the server until both have given their account.
+/// Runs the clients against the server until all have given their account.
 fn load_it(
     trial: &Trial,
     samples: &Path,
     options: &Options<'_>,
+    fleet: &mut dyn Fleet,
     server: &mut Child<ServerEvent>,
     account: &mut Account,
     on_event: &mut dyn FnMut(Event<'_>),
@@ -282,81 +293,55 @@ fn load_it(
     let mut connecting = |done, total| on_event(Event::Load(&load::Event::Connecting { done, total }));
     let idle = Holders::start(&options.program, &config, options.stop, &mut connecting)
         .or_else(|error| blame(server, error))?;
-    let mut command = Command::new(&options.program);
-    command.args(["load", "--control", "--samples"]).arg(samples);
     let order = LoadOrder { config, trial: trial.clone() };
-    let mut client: Child<load::Event> = Child::start("the client", command, &order)?;
+    fleet.broadcast(&order, samples).or_else(|error| blame(server, error))?;
+    let stopped = || if options.stop.load(Relaxed) { bail!("stopped") } else { Ok(()) };
+    let mut look = |event: Option<&load::Event>| {
+        event.into_iter().for_each(|event| on_event(Event::Load(event)));
+        stopped().map(|()| Instant::now() + LOOK)
+    };
+    let start_ns = fleet.barrier(&mut look).or_else(|error| blame(server, error))?;
 
     let phases = trial.workload.phases;
     let to_window_ns = phases.ramp_ns + phases.hold_ns;
     // Not before the rate is held, if that is long enough.
     let lead_ns = MARK_LEAD_NS + MARK_LEAD_NS_PER_CONNECTION * u64::from(trial.load.connections_and_idle());
     let mark_ns = to_window_ns - lead_ns.min(phases.hold_ns * 9 / 10);
-    // Until the client has connected, its own timeouts hold; this is for one that hangs.
-    let connect_max = Duration::from_nanos(trial.load.timeout_ns) + CLIENT_PATIENCE;
-    let mut deadline = Instant::now() + connect_max;
+    let started = instant_of(start_ns);
+    let at = |ns: u64| started + Duration::from_nanos(ns);
     // When to mark the server next: at the window's start, then at its end.
-    let mut marks: Vec<(Instant, Place)> = Vec::new();
+    let mut marks: Vec<(Instant, Place)> =
+        vec![(at(phases.sending_ns()), |account| &mut account.end), (at(mark_ns), |account| &mut account.start)];
     // When to ask next what it has moved.
-    let mut looks: Option<Looks> = None;
-    loop {
-        let now = Instant::now();
-        if options.stop.load(Relaxed) {
-            client.kill();
-            bail!("stopped");
-        }
-        if now >= deadline {
-            client.kill();
-            let words = client.last_words();
-            bail!("the client took longer than it may: it hangs, or the machine is overloaded ({words})");
-        }
+    let part = Duration::from_nanos(phases.measure_ns / PARTS as u64);
+    let is_stream = trial.workload.service.stream().is_some();
+    let mut looks = is_stream.then(|| Looks { start: at(to_window_ns), part, taken: 0 });
+    let mut look = |event: Option<&load::Event>| {
+        event.into_iter().for_each(|event| on_event(Event::Load(event)));
         // Before the mark at the window's end, which takes longer.
-        if looks.as_mut().is_some_and(|looks| looks.is_due(now)) {
+        while looks.as_mut().is_some_and(|looks| looks.is_due(Instant::now())) {
             account.moved.push(moved(server)?);
-            continue;
         }
-        if let Some((_, place)) = marks.pop_if(|(at, _)| now >= *at) {
+        while let Some((_, place)) = marks.pop_if(|(at, _)| Instant::now() >= *at) {
             *place(account) = Some(mark(server)?);
-            continue;
         }
+        stopped()?;
         let due = marks.last().map(|(at, _)| *at).into_iter().chain(looks.as_ref().and_then(Looks::next));
-        let next = due.chain([deadline]).fold(now + LOOK, Instant::min);
-        let Some(event) = client.next(next).or_else(|error| blame(server, error))? else { continue };
-        on_event(Event::Load(&event));
-        match event {
-            load::Event::Connecting { .. } | load::Event::Preparing { .. } => deadline = Instant::now() + connect_max,
-            load::Event::Started { start_ns } => {
-                let started = instant_of(start_ns);
-                let at = |ns: u64| started + Duration::from_nanos(ns);
-                deadline = at(phases.sending_ns() + phases.drain_ns) + CLIENT_PATIENCE;
-                marks = vec![
-                    (at(phases.sending_ns()), |account| &mut account.end),
-                    (at(mark_ns), |account| &mut account.start),
-                ];
-                if trial.workload.service.stream().is_some() {
-                    let part = Duration::from_nanos(phases.measure_ns / PARTS as u64);
-                    looks = Some(Looks { start: at(to_window_ns), part, taken: 0 });
-                }
-            }
-            load::Event::Finished { report } => {
-                account.load = Some(*report);
-                // Marks that a busy machine made late. The client keeps its connections until it is told to end.
-                while let Some((_, place)) = marks.pop() {
-                    *place(account) = Some(mark(server)?);
-                }
-                if trial.workload.service.stream().is_some() {
-                    account.last = Some(mark(server)?.server);
-                }
-                break;
-            }
-            load::Event::Failed { reason } => return blame(server, anyhow::Error::msg(reason)),
-            load::Event::Connected { .. } | load::Event::Progress { .. } => {}
-        }
+        Ok(due.fold(Instant::now() + LOOK, Instant::min))
+    };
+    let accounts = fleet.gather(&mut look).or_else(|error| blame(server, error))?;
+    // Marks that a busy machine made late. The clients keep their connections until they are told to end.
+    while let Some((_, place)) = marks.pop() {
+        *place(account) = Some(mark(server)?);
+    }
+    if is_stream {
+        account.last = Some(mark(server)?.server);
     }
     if trial.workload.idle > 0 {
         account.idle = Some(idle.verify()?);
     }
-    client.end();
+    fleet.dismiss();
+    account.load = Some(fleet::merge(&order, accounts, samples)?);
     Ok(())
 }
 

@@ -469,6 +469,7 @@ pub(crate) mod tests {
             stream: None,
             kernel: None,
             memory_bytes_per_connection: 48.0,
+            processes: Vec::new(),
             cpu_ns: 0,
             involuntary_switches: 0,
         }

@@ -125,6 +125,9 @@ pub struct SetupArgs {
 
     #[command(flatten)]
     client: ClientArgs,
+    /// Processes that divide connections and rate among themselves, each with --clients [default: 1]
+    #[arg(long, value_name = "N", help_heading = "Client")]
+    client_processes: Option<NonZeroU32>,
 }
 
 /// Flags of the client, for `compare` and `load`.
@@ -406,6 +409,7 @@ impl SetupArgs {
         experiment.workload.work = self.work.or(experiment.workload.work);
         experiment.server.count_syscalls = self.count_syscalls;
         self.client.apply(&mut experiment.client);
+        experiment.client.processes = self.client_processes.or(experiment.client.processes);
         Ok(experiment)
     }
 
