@@ -39,14 +39,20 @@
       : { series: "light", ink: "#1b1f24", grid: "#d5d9de", paper: "#ffffff" };
   }
 
-  function hover(chart, series, point) {
+  // A panel's axes: its own, or else the figure's.
+  const axesOf = (chart, panel) => {
+    const [x, y] = panel.axes || [chart.x, chart.y];
+    return { x, y };
+  };
+
+  function hover(axes, series, point) {
     const [x, y, spread, verdict] = point;
     const lines = [`<b>${data.architectures[series.architecture]}</b>${series.of ? ` ${series.of}` : ""}`];
-    const value = words[chart.y.form];
-    if (chart.x.form === "names") {
-      lines.push(`${chart.x.ticks[x][1]} ${chart.x.label}`);
+    const value = words[axes.y.form];
+    if (axes.x.form === "names") {
+      lines.push(`${axes.x.ticks[x][1]} ${axes.x.label}`);
     } else {
-      lines.push(`${chart.x.label}: ${words[chart.x.form](x)}`);
+      lines.push(`${axes.x.label}: ${words[axes.x.form](x)}`);
     }
     if (spread && spread.length === 4) {
       ["p1", "p25"].forEach((name, at) => lines.push(`${name} ${value(spread[at])}`));
@@ -54,7 +60,7 @@
       ["p75", "p99"].forEach((name, at) => lines.push(`${name} ${value(spread[at + 2])}`));
     } else {
       const interval = spread && spread.length === 2 ? ` (${value(spread[0])} to ${value(spread[1])})` : "";
-      lines.push(`${chart.y.label}: <b>${value(y)}</b>${interval}`);
+      lines.push(`${axes.y.label}: <b>${value(y)}</b>${interval}`);
     }
     if (verdict && verdict !== "valid") lines.push(`not ranked: ${verdict}`);
     return lines.join("<br>");
@@ -64,9 +70,11 @@
   function traces(chart, panel, series, look) {
     const style = data.styles[series.architecture];
     const colour = style[look.series];
+    const axes = axesOf(chart, panel);
     const places = [...new Set(panel.series.map((it) => it.architecture))];
     const at = places.indexOf(series.architecture);
-    const shift = chart.shape === "line" ? 0 : 0.72 * ((at + 0.5) / places.length - 0.5);
+    const isBeside = chart.shape !== "line" && axes.x.form === "names";
+    const shift = !isBeside ? 0 : 0.72 * ((at + 0.5) / places.length - 0.5);
     const x = series.points.map((point) => point[0] + shift);
     const common = { visible: !off.has(series.architecture), meta: data.architectures[series.architecture], showlegend: false };
     const bar = (low, high, width) => ({
@@ -86,7 +94,7 @@
       mode: chart.shape === "line" ? "lines" : "lines+markers",
       opacity: series.of ? 0.5 : 1,
       x, y: series.points.map((point) => point[1]),
-      text: series.points.map((point) => hover(chart, series, point)),
+      text: series.points.map((point) => hover(axes, series, point)),
       hovertemplate: "%{text}<extra></extra>",
       line: {
         color: colour, width: chart.shape !== "line" || series.of ? 1.2 : 2,
@@ -98,6 +106,30 @@
         line: { color: colour, width: 1.5 },
       },
     }];
+  }
+
+  // What a paper prints of the same: stars, or a line across the panel or up through it. On an axis of ratios Plotly takes
+  // values as they are, but for the ends of the axis.
+  function published(axes, it, look) {
+    const architecture = it.architecture;
+    const colour = architecture === undefined ? look.ink : data.styles[architecture][look.series];
+    const [x, y] = it.points[0];
+    const points = { level: axes.x.range.map((end) => [end, y]), limit: axes.y.range.map((end) => [x, end]) }[it.mark] || it.points;
+    const value = (point) => {
+      if (it.mark === "level") return words[axes.y.form](point[1]);
+      if (it.mark === "limit") return `${axes.x.label}: ${words[axes.x.form](point[0])}`;
+      const at = axes.x.form === "names" ? `${axes.x.ticks[point[0]][1]} ${axes.x.label}` : `${axes.x.label}: ${words[axes.x.form](point[0])}`;
+      return `${at}<br>${axes.y.label}: <b>${words[axes.y.form](point[1])}</b>`;
+    };
+    return {
+      visible: architecture === undefined || !off.has(architecture), showlegend: false,
+      meta: architecture === undefined ? "paper" : data.architectures[architecture],
+      mode: it.mark === "points" ? "lines+markers" : "lines",
+      x: points.map((point) => point[0]), y: points.map((point) => point[1]),
+      text: points.map((point) => `<b>paper: ${it.label}</b><br>${value(point)}`), hovertemplate: "%{text}<extra></extra>",
+      line: { color: colour, width: 1.2, dash: it.mark === "points" ? "1px,4px" : "9px,3px" },
+      marker: { symbol: "star", size: 10, color: colour },
+    };
   }
 
   function axis(it, look, room) {
@@ -114,16 +146,18 @@
     const chart = data.figures[plot.dataset.figure];
     const panel = chart.panels[plot.dataset.panel];
     const look = theme();
+    const axes = axesOf(chart, panel);
     const layout = {
       margin: { l: 66, r: 8, t: 8, b: 46 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: getComputedStyle(document.body).fontFamily, color: look.ink },
-      xaxis: axis(chart.x, look, false), yaxis: axis(chart.y, look, false),
+      xaxis: axis(axes.x, look, false), yaxis: axis(axes.y, look, false),
       hovermode: "closest", dragmode: false, hoverlabel: { bgcolor: look.paper, font: { color: look.ink } },
       ...(printing ? PAPER : { width: plot.clientWidth, height: plot.clientHeight }),
     };
     const faint = (series) => (series.of ? 0 : 1);
     const ordered = [...panel.series].sort((a, b) => faint(a) - faint(b));
-    const all = ordered.flatMap((series) => traces(chart, panel, series, look));
+    const printed = (panel.published || []).map((it) => published(axes, it, look));
+    const all = [...printed, ...ordered.flatMap((series) => traces(chart, panel, series, look))];
     Plotly.react(plot, all, layout, { displayModeBar: false });
     plot.dataset.drawn = "";
   }

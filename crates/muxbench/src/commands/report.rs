@@ -29,7 +29,8 @@ use crate::output;
   muxbench report --explain                # and why
   muxbench report --html                   # as a page, with figures: report.html in the run's folder
   muxbench report results/RUN --html - --figures plots           # the page to standard output, figures as SVG and PNG
-  muxbench report --paper kawai2006        # as the paper's tables, beside the published values, and its claims
+  muxbench report --paper kawai2006        # as the paper's tables and figures, beside the published values, and its claims
+  muxbench report --paper kawai2008 --figure 6                   # one of its figures
   muxbench report --send-deviation         # how evenly each trial's requests were sent")]
 pub struct Args {
     /// The run's folder [default: the newest under results/]; with a second one, that is compared with the first
@@ -48,6 +49,12 @@ pub struct Args {
     #[arg(long, value_name = "NAME", conflicts_with = "send_deviation")]
     #[arg(value_parser = PossibleValuesParser::new(PAPERS.iter().map(|paper| paper.name)))]
     paper: Option<String>,
+    /// With --paper, one of its figures and nothing else: its number there
+    #[arg(long, value_name = "N", requires = "paper")]
+    figure: Option<String>,
+    /// With --paper, one of its tables and nothing else: its number there
+    #[arg(long, value_name = "N", requires = "paper", conflicts_with = "figure")]
+    table: Option<String>,
     /// Write the run as one page that needs nothing else; `-` is standard output [default: report.html in RUN]
     #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = ["json", "explain", "csv", "paper", "send_deviation"])]
     html: Option<Option<PathBuf>>,
@@ -101,7 +108,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let mut sends_of = |trial| sends(&folder, trial);
     if let Some(paper) = args.paper.as_deref().and_then(paper::find) {
-        let beside = Beside::of(paper, std::slice::from_ref(&run), &mut [&mut sends_of])?;
+        let part = paper.part(args.figure.as_deref(), args.table.as_deref())?;
+        let beside = Beside::of(paper, part, std::slice::from_ref(&run), &mut [&mut sends_of])?;
         show_beside(&beside, args.json, args.csv)?;
     } else if args.send_deviation {
         let deviations = Deviations::of(&run, &mut sends_of);

@@ -71,7 +71,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let folders: Vec<PathBuf> = paper.experiments.iter().map(|name| folder.join(name)).collect();
     let mut sends_of: Vec<_> = folders.iter().map(|folder| |trial| sends(folder, trial)).collect();
     let mut sends_of: Vec<&mut SendsOf<'_>> = sends_of.iter_mut().map(|sends_of| sends_of as _).collect();
-    let beside = Beside::of(paper, &runs, &mut sends_of)?;
+    let beside = Beside::of(paper, paper::Part::Whole, &runs, &mut sends_of)?;
     show_beside(&beside, args.json, args.csv)?;
     if !args.json && !args.csv {
         output::print(&format!("Results: {}\n", folder.display()))?;

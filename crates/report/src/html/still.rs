@@ -12,7 +12,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use resvg::{tiny_skia, usvg};
 
-use super::chart::{Axis, Chart, Panel, Point, Series, Shape};
+use super::chart::{Axis, Chart, Form, Mark, Panel, Point, Published, Series, Shape};
 use super::style::{self, Style};
 
 /// Of a panel, in pixels.
@@ -40,7 +40,7 @@ pub fn svg(title: &str, chart: &Chart, architectures: &[String]) -> anyhow::Resu
     let columns = chart.panels.len().clamp(1, COLUMNS);
     let width = PANEL.0 * columns as u32 + 2 * MARGIN;
     let legend = legend(chart, architectures, width);
-    let lines = legend.last().map_or(0, |entry| entry.2 + 1);
+    let lines = legend.last().map_or(0, |entry| entry.line + 1);
     let head = MARGIN + LINE * (lines + 1) + 12;
     let rows = chart.panels.len().div_ceil(columns) as u32;
     let mut text = String::new();
@@ -48,10 +48,10 @@ pub fn svg(title: &str, chart: &Chart, architectures: &[String]) -> anyhow::Resu
         let root = SVGBackend::with_string(&mut text, (width, head + PANEL.1 * rows + MARGIN)).into_drawing_area();
         root.fill(&WHITE)?;
         root.draw_text(title, &words(18.0, HPos::Left), (MARGIN as i32, MARGIN as i32 + 4))?;
-        for (place, x, line) in legend {
+        for Entry { text, style, x, line } in legend {
             let at = (x as i32, (MARGIN + LINE * (line + 1) + 14) as i32);
-            swatch(&root, &style::style(place), at)?;
-            root.draw_text(&architectures[place], &words(13.0, HPos::Left), (at.0 + 40, at.1))?;
+            swatch(&root, &style, at)?;
+            root.draw_text(&text, &words(13.0, HPos::Left), (at.0 + 40, at.1))?;
         }
         for (at, panel) in chart.panels.iter().enumerate() {
             let (x, y) = (MARGIN + PANEL.0 * (at % columns) as u32, head + PANEL.1 * (at / columns) as u32);
@@ -84,18 +84,34 @@ fn words<'a>(size: f64, side: HPos) -> TextStyle<'a> {
     (FONT, size).into_text_style(&(u32::MAX, u32::MAX)).color(&INK).pos(Pos::new(side, VPos::Center))
 }
 
-/// Architectures that are in a figure: the place of each, where it goes, and in which line.
-fn legend(chart: &Chart, architectures: &[String], width: u32) -> Vec<(usize, u32, u32)> {
+/// What is told apart in a figure, and where the legend has it.
+struct Entry {
+    text: String,
+    style: Style,
+    x: u32,
+    line: u32,
+}
+
+/// Architectures that are in a figure, then what a paper prints, each once.
+fn legend(chart: &Chart, architectures: &[String], width: u32) -> Vec<Entry> {
     let is_there =
         |place: &usize| chart.panels.iter().flat_map(|panel| &panel.series).any(|series| series.architecture == *place);
+    let ours = (0..architectures.len()).filter(is_there).map(|place| (architectures[place].clone(), style::style(place)));
+    let mut texts: Vec<(String, Style)> = ours.collect();
+    for published in chart.panels.iter().flat_map(|panel| &panel.published) {
+        let text = format!("paper: {}", published.label);
+        if texts.iter().all(|(other, _)| *other != text) {
+            texts.push((text, style::published(published.mark == Mark::Points)));
+        }
+    }
     let (mut x, mut line) = (MARGIN, 0);
-    let entries = (0..architectures.len()).filter(is_there).map(|place| {
-        let space = 40 + 9 * architectures[place].chars().count() as u32 + 20;
+    let entries = texts.into_iter().map(|(text, style)| {
+        let space = 40 + 8 * text.chars().count() as u32 + 20;
         if x + space > width && x > MARGIN {
             (x, line) = (MARGIN, line + 1);
         }
         x += space;
-        (place, x - space, line)
+        Entry { text, style, x: x - space, line }
     });
     entries.collect()
 }
@@ -122,6 +138,9 @@ fn swatch(root: &Area<'_>, style: &Style, (x, y): (i32, i32)) -> anyhow::Result<
     }
     if style.marker == ROUND {
         return Ok(root.draw(&Circle::new((x + 16, y), 5, colour.filled()))?);
+    }
+    if style.marker.is_empty() {
+        return Ok(());
     }
     let corners = outline(style).into_iter().map(|(dx, dy)| (x + 16 + dx, y + dy)).collect::<Vec<_>>();
     Ok(root.draw(&Polygon::new(corners, colour.filled()))?)
@@ -155,40 +174,69 @@ impl ValueFormatter<f64> for Axis {
 
 fn draw(area: &Area<'_>, chart: &Chart, panel: &Panel) -> anyhow::Result<()> {
     area.draw_text(&panel.title, &words(13.0, HPos::Left), (72, 10))?;
+    let (x, y) = chart.axes(panel);
     let mut axes = ChartBuilder::on(area)
         .margin_top(22)
         .margin_right(16)
         .margin_bottom(10)
         .x_label_area_size(42)
         .y_label_area_size(72)
-        .build_cartesian_2d(chart.x.clone(), chart.y.clone())?;
+        .build_cartesian_2d(x.clone(), y.clone())?;
     axes.configure_mesh()
-        .x_labels(chart.x.ticks.len())
-        .y_labels(chart.y.ticks.len())
-        .x_desc(&chart.x.label)
-        .y_desc(&chart.y.label)
+        .x_labels(x.ticks.len())
+        .y_labels(y.ticks.len())
+        .x_desc(&x.label)
+        .y_desc(&y.label)
         .label_style((FONT, 12.0, &INK))
         .axis_desc_style((FONT, 13.0, &INK))
         .bold_line_style(GRID)
         .light_line_style(TRANSPARENT)
         .axis_style(INK)
         .draw()?;
+    for published in &panel.published {
+        draw_published(&mut axes, [x, y], published)?;
+    }
     let ours: Vec<usize> = panel.series.iter().map(|series| series.architecture).collect();
     for series in &panel.series {
         let points: Vec<(f64, &Point)> =
-            series.points.iter().map(|point| (point.x + shift(chart, &ours, series), point)).collect();
+            series.points.iter().map(|point| (point.x + shift(chart, x, &ours, series), point)).collect();
         draw_series(&mut axes, chart, series, &points)?;
     }
     Ok(())
 }
 
 /// How far a series is moved, so that those above one name stand side by side.
-fn shift(chart: &Chart, architectures: &[usize], series: &Series) -> f64 {
+fn shift(chart: &Chart, x: &Axis, architectures: &[usize], series: &Series) -> f64 {
     let at = architectures.iter().position(|it| *it == series.architecture).unwrap_or_default();
     match chart.shape {
-        Shape::Line => 0.0,
-        _ => 0.72 * ((at as f64 + 0.5) / architectures.len() as f64 - 0.5),
+        Shape::Percentiles | Shape::Points if x.form == Form::Names => {
+            0.72 * ((at as f64 + 0.5) / architectures.len() as f64 - 0.5)
+        }
+        _ => 0.0,
     }
+}
+
+/// What a paper prints: behind what was found here.
+fn draw_published(
+    axes: &mut ChartContext<'_, SVGBackend<'_>, Axes>,
+    [x, y]: [&Axis; 2],
+    published: &Published,
+) -> anyhow::Result<()> {
+    let style = style::published(published.mark == Mark::Points);
+    let colour = published.architecture.map_or_else(|| colour(&style), |place| colour(&style::style(place)));
+    let within = |axis: &Axis, at: f64| (axis.range[0]..=axis.range[1]).contains(&at);
+    let points: Vec<(f64, f64)> = match published.points.as_slice() {
+        [(_, at), ..] if published.mark == Mark::Level => x.range.iter().map(|&end| (end, *at)).collect(),
+        [(at, _), ..] if published.mark == Mark::Limit => y.range.iter().map(|&end| (*at, end)).collect(),
+        points => points.iter().copied().filter(|(at, value)| within(x, *at) && within(y, *value)).collect(),
+    };
+    let [dash, gap] = [style.dash[0], style.dash[1]];
+    axes.draw_series(DashedLineSeries::new(points.clone(), dash, gap, colour.stroke_width(1)))?;
+    if published.mark == Mark::Points {
+        let star = outline(&style);
+        axes.draw_series(points.iter().map(|at| EmptyElement::at(*at) + Polygon::new(star.clone(), colour.filled())))?;
+    }
+    Ok(())
 }
 
 fn draw_series(
