@@ -56,12 +56,7 @@ pub(crate) fn trim(table: &Table) -> String {
 
 /// The table of rows that begin with `lead`; where it is wider than `width`, several ones below each other, each of some of the
 /// other columns.
-pub(crate) fn in_parts(
-    lead: &[String],
-    columns: &[String],
-    rows: &[(&[String], &[String])],
-    width: usize,
-) -> String {
+pub(crate) fn in_parts(lead: &[String], columns: &[String], rows: &[(&[String], &[String])], width: usize) -> String {
     let part = |from: usize, to: usize| {
         let mut table = Table::new();
         table.load_style(presets::NOTHING).set_header(lead.iter().chain(&columns[from..to]));

@@ -208,7 +208,7 @@
   addEventListener("resize", () => {
     if (innerWidth !== width) { width = innerWidth; requestAnimationFrame(change); }
   });
-  const folded = [...document.querySelectorAll(".ranking")].filter((it) => !it.open);
+  const folded = [...document.querySelectorAll(".ranking, .grid")].filter((it) => !it.open);
   const paper = (is) => {
     if (printing === is) return;
     printing = is;

@@ -13,6 +13,7 @@ use lab::record::Run;
 use lab::{samples, store};
 use load::Sample;
 use report::deviation::{self, Deviations};
+use report::html::chart::Chart;
 use report::html::{self, Drawn, still};
 use report::paper::{self, Beside, PAPERS};
 use report::{Versus, format, versus};
@@ -150,19 +151,37 @@ fn page(run: &Run, path: PathBuf) -> anyhow::Result<()> {
 
 /// Writes each figure that the run has, and says where they are.
 fn pictures(run: &Run, folder: &Path) -> anyhow::Result<()> {
-    fs::create_dir_all(folder).with_context(|| format!("{}: cannot make the folder for figures", folder.display()))?;
     let drawn = Drawn::of(run, &report::Summary::of(run));
-    for (figure, chart) in &drawn.figures {
-        let svg = still::svg(figure.title, chart, &drawn.architectures)?;
-        write(&folder.join(format!("{}.svg", figure.name)), svg.as_bytes())?;
-        write(&folder.join(format!("{}.png", figure.name)), &still::png(&svg)?)?;
+    let pictures = drawn.figures.iter().map(|(figure, chart)| (figure.name.to_owned(), figure.title.to_owned(), chart));
+    write_pictures(folder, pictures, &drawn.architectures)
+}
+
+/// Writes charts, each with its name and its title, as SVG and PNG.
+///
+/// # Errors
+/// When the folder cannot be made, or a file cannot be written.
+pub fn write_pictures<'a>(
+    folder: &Path,
+    pictures: impl Iterator<Item = (String, String, &'a Chart)>,
+    architectures: &[String],
+) -> anyhow::Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("{}: cannot make the folder for figures", folder.display()))?;
+    let mut names = Vec::new();
+    for (name, title, chart) in pictures {
+        let svg = still::svg(&title, chart, architectures)?;
+        write(&folder.join(format!("{name}.svg")), svg.as_bytes())?;
+        write(&folder.join(format!("{name}.png")), &still::png(&svg)?)?;
+        names.push(name);
     }
-    let names: Vec<&str> = drawn.figures.iter().map(|(figure, _)| figure.name).collect();
     anstream::eprintln!("muxbench: {}, as SVG and PNG: {}", folder.display(), names.join(", "));
     Ok(())
 }
 
-fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+/// Writes a file.
+///
+/// # Errors
+/// When it cannot.
+pub fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     fs::write(path, bytes).with_context(|| format!("{}: cannot write it; is its folder there?", path.display()))
 }
 

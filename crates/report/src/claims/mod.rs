@@ -17,6 +17,7 @@ use lab::units::Cpus;
 use serde::Serialize;
 use stats::interval::Interval;
 
+pub(crate) use render::decisive_first;
 pub use render::{csv, render};
 
 pub use crate::axis::Axis;

@@ -338,7 +338,8 @@ impl Chart {
                 }
                 let place = if panel.title.is_empty() { String::new() } else { format!(", {}", panel.title) };
                 let value = |end: &(usize, f64)| format!("{} {}", architectures[end.0], y.form.text(end.1));
-                let text = format!("Furthest apart at {name} {}{place}: {} and {}.", x.label, value(least), value(most));
+                let text =
+                    format!("Furthest apart at {name} {}{place}: {} and {}.", x.label, value(least), value(most));
                 furthest = Some((ratio, text));
             }
         }

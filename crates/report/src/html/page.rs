@@ -14,10 +14,10 @@ use crate::terminal::{self, NOTES_OF_MEMORY};
 use crate::{Summary, csv, format, json, sentence};
 
 /// plotly.js, the bundle with lines and markers alone: a quarter of the whole one.
-const PLOTLY: &str = include_str!("../../assets/plotly-basic.min.js");
+pub(super) const PLOTLY: &str = include_str!("../../assets/plotly-basic.min.js");
 
-const CSS: &str = include_str!("../../templates/report.css");
-const SCRIPT: &str = include_str!("../../templates/report.js");
+pub(super) const CSS: &str = include_str!("../../templates/report.css");
+pub(super) const SCRIPT: &str = include_str!("../../templates/report.js");
 
 #[derive(Template)]
 #[template(path = "report.html")]
@@ -43,10 +43,19 @@ struct Page<'a> {
 }
 
 /// An architecture among the switches.
-struct Entry {
-    name: String,
-    style: Style,
-    swatch: String,
+pub(super) struct Entry {
+    pub(super) name: String,
+    /// In the list of all.
+    pub(super) place: usize,
+    pub(super) style: Style,
+    pub(super) swatch: String,
+}
+
+impl Entry {
+    /// Of the architecture at a place.
+    pub(super) fn of((place, name): (usize, &String)) -> Self {
+        Self { name: name.clone(), place, style: style::style(place), swatch: style::swatch(place) }
+    }
 }
 
 /// A ranking.
@@ -87,18 +96,18 @@ struct CheckRow {
 
 /// What the script draws.
 #[derive(Serialize)]
-struct Data<'a> {
-    architectures: &'a [String],
-    styles: Vec<Style>,
-    figures: Vec<Drawing<'a>>,
+pub(super) struct Data<'a> {
+    pub(super) architectures: &'a [String],
+    pub(super) styles: Vec<Style>,
+    pub(super) figures: Vec<Drawing<'a>>,
 }
 
 #[derive(Serialize)]
-struct Drawing<'a> {
-    name: &'static str,
-    title: &'static str,
+pub(super) struct Drawing<'a> {
+    pub(super) name: &'static str,
+    pub(super) title: &'static str,
     #[serde(flatten)]
-    chart: &'a Chart,
+    pub(super) chart: &'a Chart,
 }
 
 /// What is downloaded.
@@ -122,14 +131,12 @@ pub fn render(run: &Run) -> anyhow::Result<String> {
     let styles = (0..architectures.len()).map(style::style).collect();
     let data = Data { architectures, styles, figures: drawings.collect() };
     let raw = Raw { name: &run.header.name, csv: csv::of(run)?, json: without_histograms(json::of(run)) };
-    let entry =
-        |(at, name): (usize, &String)| Entry { name: name.clone(), style: style::style(at), swatch: style::swatch(at) };
     let page = Page {
         run,
         command: command(&run.header.command),
         best: sentence::overall(&summary),
         run_metric: summary.comparisons.first().map_or(summary.metric, |comparison| comparison.metric),
-        architectures: architectures.iter().enumerate().map(entry).collect(),
+        architectures: architectures.iter().enumerate().map(Entry::of).collect(),
         tables: summary.comparisons.iter().map(|comparison| table(comparison, &place)).collect(),
         interval_method: summary.interval_method,
         coverage: format::coverage(summary.interval_coverage),
@@ -148,7 +155,7 @@ pub fn render(run: &Run) -> anyhow::Result<String> {
 }
 
 /// JSON that no script element ends in.
-fn embedded(value: &impl Serialize) -> anyhow::Result<String> {
+pub(super) fn embedded(value: &impl Serialize) -> anyhow::Result<String> {
     Ok(serde_json::to_string(value)?.replace('<', "\\u003c"))
 }
 
@@ -169,7 +176,7 @@ fn without_histograms(mut value: Value) -> Value {
 }
 
 /// As a shell takes it.
-fn command(words: &[String]) -> String {
+pub(super) fn command(words: &[String]) -> String {
     let is_plain =
         |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./,:=+%@".contains(c));
     let quoted = words.iter().map(|word| match is_plain(word) {

@@ -17,6 +17,8 @@ use super::style::{self, Style};
 
 /// Of a panel, in pixels.
 const PANEL: (u32, u32) = (440, 320);
+/// Of one that is alone.
+const SINGLE: (u32, u32) = (640, 380);
 const COLUMNS: usize = 3;
 /// Of the heading with its legend: each line.
 const LINE: u32 = 24;
@@ -38,24 +40,27 @@ type Axes = Cartesian2d<Axis, Axis>;
 /// None that is known: it is drawn in memory.
 pub fn svg(title: &str, chart: &Chart, architectures: &[String]) -> anyhow::Result<String> {
     let columns = chart.panels.len().clamp(1, COLUMNS);
-    let width = PANEL.0 * columns as u32 + 2 * MARGIN;
+    let panel_size = if chart.panels.len() == 1 { SINGLE } else { PANEL };
+    let width = panel_size.0 * columns as u32 + 2 * MARGIN;
     let legend = legend(chart, architectures, width);
     let lines = legend.last().map_or(0, |entry| entry.line + 1);
     let head = MARGIN + LINE * (lines + 1) + 12;
     let rows = chart.panels.len().div_ceil(columns) as u32;
     let mut text = String::new();
     {
-        let root = SVGBackend::with_string(&mut text, (width, head + PANEL.1 * rows + MARGIN)).into_drawing_area();
+        let root = SVGBackend::with_string(&mut text, (width, head + panel_size.1 * rows + MARGIN)).into_drawing_area();
         root.fill(&WHITE)?;
-        root.draw_text(title, &words(18.0, HPos::Left), (MARGIN as i32, MARGIN as i32 + 4))?;
+        // A letter is about six tenths as wide as it is high.
+        let fitting = f64::from(width - 2 * MARGIN) / (0.6 * title.chars().count().max(1) as f64);
+        root.draw_text(title, &words(fitting.min(18.0), HPos::Left), (MARGIN as i32, MARGIN as i32 + 4))?;
         for Entry { text, style, x, line } in legend {
             let at = (x as i32, (MARGIN + LINE * (line + 1) + 14) as i32);
             swatch(&root, &style, at)?;
             root.draw_text(&text, &words(13.0, HPos::Left), (at.0 + 40, at.1))?;
         }
         for (at, panel) in chart.panels.iter().enumerate() {
-            let (x, y) = (MARGIN + PANEL.0 * (at % columns) as u32, head + PANEL.1 * (at / columns) as u32);
-            let area = root.clone().shrink((x, y), PANEL);
+            let (x, y) = (MARGIN + panel_size.0 * (at % columns) as u32, head + panel_size.1 * (at / columns) as u32);
+            let area = root.clone().shrink((x, y), panel_size);
             draw(&area, chart, panel)?;
         }
         root.present()?;
@@ -96,7 +101,8 @@ struct Entry {
 fn legend(chart: &Chart, architectures: &[String], width: u32) -> Vec<Entry> {
     let is_there =
         |place: &usize| chart.panels.iter().flat_map(|panel| &panel.series).any(|series| series.architecture == *place);
-    let ours = (0..architectures.len()).filter(is_there).map(|place| (architectures[place].clone(), style::style(place)));
+    let ours =
+        (0..architectures.len()).filter(is_there).map(|place| (architectures[place].clone(), style::style(place)));
     let mut texts: Vec<(String, Style)> = ours.collect();
     for published in chart.panels.iter().flat_map(|panel| &panel.published) {
         let text = format!("paper: {}", published.label);
@@ -200,7 +206,7 @@ fn draw(area: &Area<'_>, chart: &Chart, panel: &Panel) -> anyhow::Result<()> {
     for series in &panel.series {
         let points: Vec<(f64, &Point)> =
             series.points.iter().map(|point| (point.x + shift(chart, x, &ours, series), point)).collect();
-        draw_series(&mut axes, chart, series, &points)?;
+        draw_series(&mut axes, chart, x, series, &points)?;
     }
     Ok(())
 }
@@ -239,9 +245,26 @@ fn draw_published(
     Ok(())
 }
 
+/// The part of a path, from left to right, that is between the ends of an axis; of a line that crosses one, up to it.
+fn within(path: &[(f64, f64)], [low, high]: [f64; 2]) -> Vec<(f64, f64)> {
+    let mut part: Vec<(f64, f64)> = Vec::new();
+    for (at, &(x, y)) in path.iter().enumerate() {
+        if let Some(&(before_x, before_y)) = at.checked_sub(1).and_then(|before| path.get(before)) {
+            let cross = |end: f64| (end, before_y + (y - before_y) * (end - before_x) / (x - before_x));
+            let crossed = [low, high].into_iter().filter(|&end| before_x < end && end < x);
+            part.extend(crossed.map(cross));
+        }
+        if (low..=high).contains(&x) {
+            part.push((x, y));
+        }
+    }
+    part
+}
+
 fn draw_series(
     axes: &mut ChartContext<'_, SVGBackend<'_>, Axes>,
     chart: &Chart,
+    axis: &Axis,
     series: &Series,
     points: &[(f64, &Point)],
 ) -> anyhow::Result<()> {
@@ -251,6 +274,7 @@ fn draw_series(
     let thickness = if chart.shape == Shape::Line && series.of.is_empty() { 2 } else { 1 };
     let line = colour.mix(strength).stroke_width(thickness);
     let path: Vec<(f64, f64)> = points.iter().map(|(x, point)| (*x, point.y)).collect();
+    let path = within(&path, axis.range);
     match style.dash {
         [dash, gap] => axes.draw_series(DashedLineSeries::new(path, *dash, *gap, line)).map(|_| ())?,
         _ => axes.draw_series(LineSeries::new(path, line)).map(|_| ())?,
@@ -278,4 +302,17 @@ fn draw_series(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_leaves_ends_at_the_edge() {
+        let path = [(-10.0, 0.0), (10.0, 2.0), (20.0, 4.0), (40.0, 8.0)];
+        assert_eq!(within(&path, [0.0, 30.0]), [(0.0, 1.0), (10.0, 2.0), (20.0, 4.0), (30.0, 6.0)]);
+        assert_eq!(within(&path, [-10.0, 40.0]), path);
+        assert_eq!(within(&[(-1.0, 0.0), (3.0, 4.0)], [0.0, 2.0]), [(0.0, 1.0), (2.0, 3.0)]);
+    }
 }

@@ -86,11 +86,8 @@ impl Here<'_> {
 
     /// A series for each architecture that has points.
     pub fn series(&self, curves: &Curves<'_>) -> Vec<Series> {
-        let series = |&name: &&'static str| Series {
-            architecture: self.place(name),
-            of: "",
-            points: self.points(curves, name),
-        };
+        let series =
+            |&name: &&'static str| Series { architecture: self.place(name), of: "", points: self.points(curves, name) };
         curves.of.iter().map(series).filter(|series| !series.points.is_empty()).collect()
     }
 
@@ -123,7 +120,23 @@ impl Here<'_> {
         let mut chart = Chart { words: String::new(), shape, x, y, panels };
         let names: Vec<String> = self.names.iter().map(ToString::to_string).collect();
         chart.words = chart.furthest_apart(&names);
+        if chart.words.is_empty() {
+            chart.words = highest(&chart, &names);
+        }
         Some(chart)
+    }
+}
+
+/// The most of what may be believed, in words: what there is to say of one series.
+fn highest(chart: &Chart, names: &[String]) -> String {
+    let series = chart.panels.iter().flat_map(|panel| &panel.series);
+    let points = series.flat_map(|series| series.points.iter().map(move |point| (series.architecture, point)));
+    match points.filter(|(_, point)| point.is_valid()).max_by(|a, b| a.1.y.total_cmp(&b.1.y)) {
+        Some((architecture, point)) => {
+            let (x, y) = (chart.x.form.text(point.x), chart.y.form.text(point.y));
+            format!("The most of {} is {y}, at {x} {}.", names[architecture], chart.x.label)
+        }
+        None => "None of it is valid.".to_owned(),
     }
 }
 

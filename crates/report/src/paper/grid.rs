@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::figure::Figure;
 use crate::format;
-use crate::html::chart::{Axis, Chart, Form, Mark, Panel, Point, Shape};
+use crate::html::chart::{Axis, Chart, Form, Mark, Panel, Point, Published, Shape};
 use crate::table;
 
 /// A table whose first columns say what a row is of.
@@ -64,8 +64,13 @@ fn of_panel(figure: &Figure, chart: &Chart, panel: &Panel, names: &[&'static str
     let along = if figure.shares.is_empty() { By::X(x, y) } else { By::Y(x, y) };
     let points = |points: &[(f64, f64)]| points.iter().map(|&(x, y)| Point::new(x, y)).collect::<Vec<_>>();
     let ours = panel.series.iter().map(|it| (names[it.architecture].to_owned(), it.points.clone()));
-    let printed = panel.published.iter().filter(|it| it.mark == Mark::Points);
-    let theirs = printed.map(|it| (format!("paper: {}", it.label), points(&it.points)));
+    // What is of several architectures is below ours, in their columns; else it has a column of its own.
+    let printed = || panel.published.iter().filter(|it| it.mark == Mark::Points);
+    let is_below =
+        |it: &&Published| it.architecture.is_some() && printed().filter(|other| other.label == it.label).count() > 1;
+    let below: Vec<&Published> = printed().filter(is_below).collect();
+    let theirs = printed().filter(|it| !is_below(it));
+    let theirs = theirs.map(|it| (format!("paper: {}", it.label), points(&it.points)));
     let columns: Vec<(String, Vec<Point>)> = ours.chain(theirs).collect();
     let mut places: Vec<f64> = match along {
         By::X(..) => columns.iter().flat_map(|(_, points)| points).map(|point| point.x).collect(),
@@ -77,10 +82,21 @@ fn of_panel(figure: &Figure, chart: &Chart, panel: &Panel, names: &[&'static str
         let here: Vec<String> = points.iter().filter(|it| along.is_at(it, at)).map(|it| along.text(it)).collect();
         if here.is_empty() { "-".to_owned() } else { here.join(" ") }
     };
-    let row = |&at: &f64| Row {
-        lead: vec![along.place(at)],
-        cells: columns.iter().map(|(_, points)| cell(points, at)).collect(),
-    };
+    let lead =
+        |at: String, whose: &str| [Some(at), (!below.is_empty()).then(|| whose.to_owned())].into_iter().flatten();
+    let mut rows = Vec::new();
+    for &at in &places {
+        rows.push(Row {
+            lead: lead(along.place(at), "here").collect(),
+            cells: columns.iter().map(|(_, points)| cell(points, at)).collect(),
+        });
+        let of = |name: &str| below.iter().find(|it| it.architecture.is_some_and(|place| names[place] == name));
+        let cells: Vec<String> =
+            columns.iter().map(|(name, _)| of(name).map_or("-".into(), |it| cell(&points(&it.points), at))).collect();
+        if cells.iter().any(|cell| cell != "-") {
+            rows.push(Row { lead: lead(String::new(), "paper").collect(), cells });
+        }
+    }
     let lines = panel.published.iter().filter(|it| it.mark != Mark::Points);
     let mut notes: Vec<String> = lines.map(|it| format!("paper: {}", it.label)).collect();
     notes.dedup();
@@ -91,9 +107,9 @@ fn of_panel(figure: &Figure, chart: &Chart, panel: &Panel, names: &[&'static str
     };
     Grid {
         title: if panel.title.is_empty() { what } else { format!("{}: {what}", panel.title) },
-        lead: vec![if figure.shares.is_empty() { x.label.clone() } else { y.label.clone() }],
+        lead: lead(if figure.shares.is_empty() { x.label.clone() } else { y.label.clone() }, "").collect(),
         columns: columns.iter().map(|(name, _)| name.clone()).collect(),
-        rows: places.iter().map(row).collect(),
+        rows,
         notes,
     }
 }

@@ -135,7 +135,7 @@ fn draw_deviation(runs: &Runs<'_>, sends_of: &mut [&mut SendsOf<'_>]) -> Option<
         let median = worst.published.get("median_us").map(|median_us| (median_us * 1e3, 0.5));
         panel.published.push(Published {
             architecture: Some(architecture),
-            ..published(&format!("{}, Table 5's median", worst.architecture), Mark::Points, median.as_slice())
+            ..published("the medians of Table 5", Mark::Points, median.as_slice())
         });
     }
     let points = || panel.series.iter().flat_map(|series| &series.points);
