@@ -14,10 +14,12 @@ use lab::{samples, store};
 use load::Sample;
 use report::deviation::{self, Deviations};
 use report::html::chart::Chart;
+use report::html::paper::Origin;
 use report::html::{self, Drawn, still};
 use report::paper::{self, Beside, PAPERS};
 use report::{Versus, format, versus};
 
+use super::reproduce::pictures_of_paper;
 use crate::cli::Cli;
 use crate::output;
 
@@ -56,11 +58,11 @@ pub struct Args {
     /// With --paper, one of its tables and nothing else: its number there
     #[arg(long, value_name = "N", requires = "paper", conflicts_with = "figure")]
     table: Option<String>,
-    /// Write the run as one page that needs nothing else; `-` is standard output [default: report.html in RUN]
-    #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = ["json", "explain", "csv", "paper", "send_deviation"])]
+    /// Write the run as one page that needs nothing else; `-` is standard output [default: report.html in RUN, or PAPER.html]
+    #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = ["json", "explain", "csv", "send_deviation"])]
     html: Option<Option<PathBuf>>,
     /// Write each figure of the page as SVG and PNG into a folder
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["json", "explain", "csv", "paper", "send_deviation"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["json", "explain", "csv", "send_deviation"])]
     figures: Option<PathBuf>,
     /// Print how far each trial's sends are from even intervals (kawai2006), from the stored samples
     #[arg(long)]
@@ -98,21 +100,34 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             );
         }
     }
+    let mut sends_of = |trial| sends(&folder, trial);
+    if let Some(paper) = args.paper.as_deref().and_then(paper::find) {
+        let part = paper.part(args.figure.as_deref(), args.table.as_deref())?;
+        let beside = Beside::of(paper, part, std::slice::from_ref(&run), &mut [&mut sends_of])?;
+        if let Some(file) = &args.html {
+            let shown = [folder.display().to_string()];
+            let origin = Origin { command: &run.header.command, folders: &shown };
+            let document = html::paper::render(&beside, std::slice::from_ref(&run), &origin)?;
+            page(&document, file.clone().unwrap_or_else(|| folder.join(beside.file_name())))?;
+        }
+        if let Some(folder) = &args.figures {
+            pictures_of_paper(&beside, folder)?;
+        }
+        if args.html.is_none() && args.figures.is_none() {
+            show_beside(&beside, args.json, args.csv)?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     if args.html.is_some() || args.figures.is_some() {
         if let Some(file) = &args.html {
-            page(&run, file.clone().unwrap_or_else(|| folder.join("report.html")))?;
+            page(&html::render(&run)?, file.clone().unwrap_or_else(|| folder.join("report.html")))?;
         }
         if let Some(folder) = &args.figures {
             pictures(&run, folder)?;
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let mut sends_of = |trial| sends(&folder, trial);
-    if let Some(paper) = args.paper.as_deref().and_then(paper::find) {
-        let part = paper.part(args.figure.as_deref(), args.table.as_deref())?;
-        let beside = Beside::of(paper, part, std::slice::from_ref(&run), &mut [&mut sends_of])?;
-        show_beside(&beside, args.json, args.csv)?;
-    } else if args.send_deviation {
+    if args.send_deviation {
         let deviations = Deviations::of(&run, &mut sends_of);
         if args.json {
             output::print_json(&deviations)?;
@@ -134,11 +149,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes the run's page, and says where it is.
-fn page(run: &Run, path: PathBuf) -> anyhow::Result<()> {
-    let page = html::render(run)?;
+/// Writes a page, and says where it is.
+fn page(page: &str, path: PathBuf) -> anyhow::Result<()> {
     if path == Path::new("-") {
-        return output::print_as_it_is(&page);
+        return output::print_as_it_is(page);
     }
     if path.is_dir() {
         let path = path.display();

@@ -87,9 +87,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut sends_of: Vec<&mut SendsOf<'_>> = sends_of.iter_mut().map(|sends_of| sends_of as _).collect();
     let beside = Beside::of(paper, part, &runs, &mut sends_of)?;
     if let Some(folder) = &args.figures {
-        pictures(&beside, folder)?;
+        pictures_of_paper(&beside, folder)?;
     }
-    let page = folder.join(format!("{}{}.html", paper.name, part.flags().join("-").replace("--", "-")));
+    let page = folder.join(beside.file_name());
     let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
     let origin = Origin { command: &words, folders: &folders };
     let document = html::paper::render(&beside, &runs, &origin)?;
@@ -102,7 +102,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Writes each figure of a paper that runs have something of, and says where they are.
-fn pictures(beside: &Beside, folder: &Path) -> anyhow::Result<()> {
+///
+/// # Errors
+/// When the folder cannot be made, or a file cannot be written.
+pub fn pictures_of_paper(beside: &Beside, folder: &Path) -> anyhow::Result<()> {
     let pictures = beside.figures.iter().map(|(figure, chart)| {
         let name = format!("{}-figure-{}", beside.paper.name, figure.number.replace('.', "-"));
         let title = format!("{}, {}: {}", beside.paper.name, beside.paper.figure_name(figure), figure.title);

@@ -177,6 +177,15 @@ impl Outcome {
             Self::NotTestableHere => "not testable here",
         }
     }
+
+    /// In words, of more than one claim.
+    pub fn words_of_several(self) -> &'static str {
+        match self {
+            Self::HoldsHere => "hold here",
+            Self::DoesNotHoldHere => "do not hold here",
+            Self::NotTestableHere => "are not testable here",
+        }
+    }
 }
 
 /// A claim, and what runs say of it.

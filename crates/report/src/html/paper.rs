@@ -52,6 +52,8 @@ struct FigureView<'a> {
     heading: String,
     about: &'static str,
     chart: &'a Chart,
+    /// What is drawn: its place, how it looks, its name.
+    series: Vec<(usize, String, &'static str)>,
     /// What the paper prints: how it is drawn, and what it is.
     printed: Vec<(String, String)>,
     grids: Vec<Grid>,
@@ -138,11 +140,15 @@ fn result(beside: &Beside) -> String {
     let Beside { paper, part, claims, .. } = beside;
     match part {
         Part::Whole => {
-            let count = |outcome| claims.iter().filter(|claim| claim.outcome == outcome).count();
-            let (holds, fails) = (count(Outcome::HoldsHere), count(Outcome::DoesNotHoldHere));
-            let open = count(Outcome::NotTestableHere);
-            let all = claims.len();
-            format!("{}: of {all} claims {holds} hold here, {fails} do not, {open} are not testable", paper.name)
+            let count = |outcome| match claims.iter().filter(|claim| claim.outcome == outcome).count() {
+                0 => None,
+                1 => Some((1, outcome.words())),
+                several => Some((several, outcome.words_of_several())),
+            };
+            let outcomes = [Outcome::HoldsHere, Outcome::DoesNotHoldHere, Outcome::NotTestableHere];
+            let counts: Vec<String> =
+                outcomes.into_iter().filter_map(count).map(|(count, words)| format!("{count} {words}")).collect();
+            format!("Of {} claims of {} {}", claims.len(), paper.name, counts.join(", "))
         }
         Part::Figure(figure) => format!("{} of {}: {}", paper.figure_name(figure), paper.name, figure.title),
         Part::Table(number) => format!("Table {number} of {}", paper.name),
@@ -159,7 +165,11 @@ fn figure_view<'a>(paper: &Paper, figure: &Figure, chart: &'a Chart) -> FigureVi
         }
     }
     let name = paper.figure_name(figure);
+    let panels = || chart.panels.iter().flat_map(|panel| &panel.series);
+    let is_drawn = |place: &usize| panels().any(|series| series.architecture == *place);
+    let series = (0..paper.series.len()).filter(is_drawn);
     FigureView {
+        series: series.map(|place| (place, style::swatch(place), paper.series[place])).collect(),
         id: format!("figure-{}", figure.number.replace('.', "-")),
         heading: format!("{name}. {}", figure.title),
         name,

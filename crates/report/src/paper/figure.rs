@@ -9,6 +9,9 @@ use crate::html::chart::{Axis, Chart, Form, Mark, Panel, Point, Published, Serie
 use crate::html::material::estimate;
 use crate::summary::Row;
 
+/// Of the length of a horizontal axis, what is left beside the marks.
+const ROOM: f64 = 0.03;
+
 /// A row of a paper's figures.
 #[derive(Debug)]
 pub struct Figure {
@@ -109,7 +112,18 @@ impl Here<'_> {
                 }
                 Axis::names(x.label, &places.iter().map(f64::to_string).collect::<Vec<_>>())
             }
-            _ => x.axis(&panels, TICKS_BELOW, |point| vec![point.x], |published| (published.mark != Mark::Level, 0)),
+            _ => {
+                let of_published = |published: &Published| (published.mark != Mark::Level, 0);
+                let mut axis = x.axis(&panels, TICKS_BELOW, |point| vec![point.x], of_published);
+                // A mark at an end of it is seen whole.
+                if x.kind == Kind::Linear {
+                    axis.range[0] -= ROOM * axis.range[1];
+                } else {
+                    let room = (axis.range[1] / axis.range[0]).powf(ROOM);
+                    axis.range = [axis.range[0] / room, axis.range[1] * room];
+                }
+                axis
+            }
         };
         let y = y.axis(
             &panels,

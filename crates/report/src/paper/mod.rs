@@ -265,6 +265,11 @@ impl Beside {
         Ok(Self { paper, part, figures, missing, claims, tables })
     }
 
+    /// What its page is called.
+    pub fn file_name(&self) -> String {
+        format!("{}{}.html", self.paper.name, self.part.flags().join("-").replace("--", "-"))
+    }
+
     /// Its tables, with their numbers.
     pub fn grids(&self) -> Vec<(&'static str, Grid)> {
         let tables = self.tables.iter().flat_map(|tables| tables.tables());

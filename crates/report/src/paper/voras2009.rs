@@ -78,7 +78,7 @@ pub(super) const FIGURES: &[Figure] = &[
     Figure {
         number: "1",
         title: "SPED",
-        about: "Voras and Žagar 2009, Figure 1: one thread does everything, `epoll` here, against simultaneous clients.",
+        about: "Voras and Žagar 2009, Figure 1: one thread does everything, epoll here, against simultaneous clients.",
         experiments: &["voras2009"],
         draw: |here, _| model(here, SPED, &[]),
         shares: &[],
@@ -94,7 +94,7 @@ pub(super) const FIGURES: &[Figure] = &[
     Figure {
         number: "3",
         title: "AMPED, no or one network thread and one to four payload threads",
-        about: "Voras and Žagar 2009, Figure 3: `amped:NETWORK+PAYLOAD`; with none, the accept thread does the network's work.",
+        about: "Voras and Žagar 2009, Figure 3: amped:NETWORK+PAYLOAD; with none, the accept thread does the network's work.",
         experiments: &["voras2009"],
         draw: |here, _| model(here, AMPED, &[]),
         shares: &[],

@@ -55,7 +55,7 @@ pub(super) const FIGURES: &[Figure] = &[
         number: "1",
         title: "Bandwidth against connections",
         about: "Welsh 2001, first graph: the bandwidth of all connections together. Its servers are Java's; epoll stands for its \
-                /dev/poll, and `-buffered` for its asynchronous sockets, which allocate a buffer for each packet.",
+                /dev/poll, and -buffered for its asynchronous sockets, which allocate a buffer for each packet.",
         experiments: &["welsh2001-connections"],
         draw: |here, _| {
             let ends = "400 and 450 connections, where its threaded servers end";
