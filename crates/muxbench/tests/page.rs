@@ -59,6 +59,22 @@ fn a_page_opens_works_and_can_be_read_by_all() {
 }
 
 #[test]
+fn a_paper_s_page_opens_works_and_can_be_read_by_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = "compare --arch epoll,mt,select --connections 8,16 --rate 125,500 --ramp 50ms --hold 50ms --measure 500ms \
+                     --drain 5s --repeats 1 --output small --quiet";
+    run(folder.path(), &arguments.split_whitespace().collect::<Vec<_>>());
+    let (_, err) = run(folder.path(), &["report", "small", "--paper", "kawai2008", "--html", "--figures", "figures"]);
+    assert!(err.contains("small/kawai2008.html"), "{err}");
+    println!("{}", browse(&folder.path().join("small/kawai2008.html")));
+    for figure in ["6", "10"] {
+        let path = |extension: &str| folder.path().join(format!("figures/kawai2008-figure-{figure}.{extension}"));
+        assert!(std::fs::read_to_string(path("svg")).unwrap().contains("paper: "), "{figure}");
+        assert!(std::fs::read(path("png")).unwrap().starts_with(b"\x89PNG"), "{figure}");
+    }
+}
+
+#[test]
 fn a_page_goes_to_no_folder_and_is_of_one_run() {
     let folder = tempfile::tempdir().unwrap();
     let arguments = "compare --arch epoll --connections 2 --rate 100 --ramp 10ms --hold 10ms --measure 50ms --repeats 1 \

@@ -624,6 +624,113 @@ fn a_paper_is_reproduced_in_as_many_calls_as_it_takes() {
     assert!(text(&other.stderr).contains("name another folder"), "{}", text(&other.stderr));
 }
 
+#[test]
+fn one_figure_runs_what_it_needs_and_shows_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path().join("here/kawai2008-minimised");
+    let mut child = muxbench()
+        .args(["reproduce", "kawai2008", "--figure", "8", "--output", "here"])
+        .current_dir(folder.path())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    eventually("a trial is finished", || lab::store::read(&at).is_ok_and(|run| !run.records.is_empty()));
+    rustix::process::kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let said = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{said}");
+    assert!(said.contains("muxbench reproduce kawai2008 --quick --output here --figure 8"), "{said}");
+    assert!(!folder.path().join("here/kawai2008-http").exists(), "the figure needs no such run");
+
+    let of = ["report", "here/kawai2008-minimised", "--paper", "kawai2008"];
+    let report = |more: &[&str], code: i32| run(folder.path(), &[&of[..], more].concat(), code);
+    let said = text(&report(&["--figure", "8"], 0).stdout);
+    assert!(said.contains("Figure 8. ") && said.contains("paper: about 200 µs"), "{said}");
+    assert!(!said.contains("Figure 11") && !said.contains("Claims"), "{said}");
+    let figures = json(&report(&["--figure", "8", "--json"], 0));
+    assert_eq!(figures["figures"][0]["number"], "8");
+    assert!(figures["claims"].is_null());
+    let csv = text(&report(&["--figure", "8", "--csv"], 0).stdout);
+    assert!(csv.starts_with("figure,panel,whose,series,x,y,") && csv.contains("\n8,500 requests/s,paper,"), "{csv}");
+    let whole = text(&report(&[], 0).stdout);
+    assert!(whole.contains("Figure 11. ") && whole.contains("Claims"), "{whole}");
+    report(&["--figure", "8", "--html", "--figures", "plots"], 0);
+    for file in ["here/kawai2008-minimised/kawai2008-figure-8.html", "plots/kawai2008-figure-8.svg"] {
+        assert!(std::fs::read_to_string(folder.path().join(file)).unwrap().contains("Figure 8"), "{file}");
+    }
+
+    let fails = |more: &[&str]| text(&report(more, 1).stderr);
+    let said = fails(&["--figure", "6"]);
+    assert!(said.contains("is of kawai2008-http") && said.contains("reproduce kawai2008 --figure 6"), "{said}");
+    let said = fails(&["--figure", "7"]);
+    assert!(said.contains("no such Figure") && said.contains("Figures 6, 8, 10, 11; no tables"), "{said}");
+    assert!(fails(&["--table", "1"]).contains("no such Table"));
+    let said = text(&run(folder.path(), &["report", "here/kawai2008-minimised", "--figure", "8"], 2).stderr);
+    assert!(said.contains("--paper"), "{said}");
+}
+
+/// A folder as `reproduce` leaves it, of an experiment none of whose trials came to anything.
+fn failed_run(folder: &Path, experiment: &str) {
+    let quick = lab::presets::find(experiment).unwrap().experiment().quick();
+    let host = lab::host::Host::this();
+    let plan = lab::plan::plan(&quick, &host).unwrap();
+    let header = lab::record::RunHeader {
+        name: experiment.into(),
+        muxbench: env!("CARGO_PKG_VERSION").into(),
+        command: vec!["muxbench".into()],
+        started_at: "2026-01-01T00:00:00Z".into(),
+        experiment: experiment.into(),
+        seed: plan.seed,
+        trials: plan.trials,
+        course: lab::course::Course::Whole,
+        host: host.facts,
+        placement: plan.placement,
+    };
+    let store = lab::store::Store::create(folder, &header).unwrap();
+    for trial in &header.trials {
+        let verdict = lab::record::Verdict {
+            kind: lab::record::VerdictKind::Failed,
+            reason: "made up".into(),
+            checks: Vec::new(),
+        };
+        let record = lab::record::TrialRecord {
+            trial: trial.clone(),
+            started_at: header.started_at.clone(),
+            elapsed_ns: 1,
+            load: None,
+            server: None,
+            idle: None,
+            cpu_taken_by_others: None,
+            verdict,
+        };
+        store.commit(&record).unwrap();
+    }
+}
+
+#[test]
+fn a_paper_whose_runs_are_finished_is_shown_and_not_run_again() {
+    let folder = tempfile::tempdir().unwrap();
+    for experiment in ["kawai2008-http", "kawai2008-minimised"] {
+        failed_run(&folder.path().join("here").join(experiment), experiment);
+    }
+    let reproduce = |more: &[&str], code: i32| {
+        let arguments = [&["reproduce", "kawai2008", "--output", "here", "--quiet"][..], more].concat();
+        run(folder.path(), &arguments, code)
+    };
+    let said = text(&reproduce(&["--figures", "plots"], 0).stdout);
+    assert!(said.contains("nothing is finished in what is shown: Figure 6 (of kawai2008-http), Figure 8"), "{said}");
+    assert!(said.contains("Page: here/kawai2008.html"), "{said}");
+    let page = std::fs::read_to_string(folder.path().join("here/kawai2008.html")).unwrap();
+    assert!(page.contains("Of 6 claims of kawai2008 6 are not testable here"));
+    assert!(page.contains("muxbench reproduce kawai2008 --quick --output here"));
+    assert!(page.contains("muxbench report here/kawai2008-minimised --html"));
+    assert!(page.contains("Figure 10. Lag of the client, HTTP-like traffic: nothing of it is finished"));
+    let said = text(&reproduce(&["--figure", "10"], 1).stderr);
+    assert!(said.contains("no finished trial") && said.contains("Figure 10 of kawai2008"), "{said}");
+    let said = text(&reproduce(&["--figure", "1"], 1).stderr);
+    assert!(said.contains("--figure 1: kawai2008 has no such Figure"), "{said}");
+    assert!(text(&reproduce(&["--figure", "6", "--table", "1"], 2).stderr).contains("cannot be used with"));
+}
+
 /// What comes of a run of two trials with idle connections when the first one's process of such a command is killed.
 fn killed_mid_trial(command: &str) -> Vec<lab::record::TrialRecord> {
     let folder = tempfile::tempdir().unwrap();

@@ -312,6 +312,47 @@ pub fn kawai2006_run() -> Run {
     run
 }
 
+/// An experiment that comes with the binary, at its quick scale, every trial of it run: times and rates that grow or fall with
+/// connections, idle ones, ports and rates where servers scan. Every seventh trial is saturated.
+pub(crate) fn run_of_experiment(name: &str) -> Run {
+    let experiment = lab::presets::find(name).unwrap().experiment().quick();
+    let plan = lab::plan::plan(&experiment, &lab::host::Host::this()).unwrap();
+    let mut run = run();
+    run.header.name = format!("20260101T000000-{name}");
+    run.header.experiment = name.into();
+    run.header.trials = plan.trials;
+    run.records.clear();
+    for trial in &mut run.header.trials {
+        trial.impossible.clear();
+        let (workload, architecture) = (&trial.workload, trial.architecture.to_string());
+        let is_scan = architecture.starts_with("select") || architecture.starts_with("poll");
+        let watched = workload.service.ports().unwrap_or(workload.connections + workload.idle);
+        let threads = architecture.split([':', '+', '/']).filter_map(|it| it.parse::<u64>().ok()).sum::<u64>();
+        let service_ns = 40_000 + if is_scan { 500 * u64::from(watched) } else { 100 * threads };
+        let verdict = if trial.index % 7 == 3 { VerdictKind::Saturated } else { VerdictKind::Valid };
+        let mut record = record(trial, service_ns, verdict, if verdict == VerdictKind::Valid { "" } else { "made up" });
+        let load = record.load.as_mut().expect("it was made with one");
+        let most_per_s = 1e9 / service_ns as f64 * (4.0 + threads as f64);
+        load.rate_achieved_per_s = workload.rate_per_s.map_or(most_per_s, |rate_per_s| rate_per_s.min(most_per_s));
+        load.rate_asked_per_s = workload.rate_per_s;
+        if workload.service.stream().is_some() {
+            load.stream = Some(StreamReport {
+                bytes: most_per_s as u64 * 10_000,
+                bytes_by_part: [0; PARTS],
+                bytes_by_second: Vec::new(),
+                fairness: 1.0,
+                connection_bytes_min: 1,
+                connection_bytes_max: 1,
+                sent_bytes: 1,
+                received_bytes: 1,
+                ended: 0,
+            });
+        }
+        run.records.push(record);
+    }
+    run
+}
+
 /// As large as a paper's matrix: 105 configurations, five architectures with three numbers of connections and seven rates, three
 /// repeats each. Times have long tails, and every trial has some checks; under the highest rate `select` is saturated.
 pub fn large_run() -> Run {

@@ -64,3 +64,24 @@ pub(crate) fn align(table: &mut Table) {
 pub(crate) fn trim(table: &Table) -> String {
     table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
+
+/// The table of rows that begin with `lead`; where it is wider than `width`, several ones below each other, each of some of the
+/// other columns.
+pub(crate) fn in_parts(lead: &[String], columns: &[String], rows: &[(&[String], &[String])], width: usize) -> String {
+    let part = |from: usize, to: usize| {
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING).set_header(lead.iter().chain(&columns[from..to]));
+        for (of, cells) in rows {
+            table.add_row(of.iter().chain(&cells[from..to]).map(Cell::new));
+        }
+        align(&mut table);
+        trim(&table)
+    };
+    let parts = |count: usize| -> Vec<String> {
+        let starts = (0..columns.len()).step_by(count);
+        starts.map(|from| part(from, (from + count).min(columns.len()))).collect()
+    };
+    let fits = |parts: &[String]| parts.iter().flat_map(|part| part.lines()).all(|line| line.chars().count() <= width);
+    let fitting = (2..=columns.len()).rev().map(parts).find(|parts| fits(parts));
+    fitting.unwrap_or_else(|| parts(1)).join("\n\n")
+}

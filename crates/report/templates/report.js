@@ -44,14 +44,20 @@
       : { series: "light", ink: "#1b1f24", grid: "#d5d9de", paper: "#ffffff" };
   }
 
-  function hover(chart, series, point) {
+  // A panel's axes: its own, or else the figure's.
+  const axesOf = (chart, panel) => {
+    const [x, y] = panel.axes || [chart.x, chart.y];
+    return { x, y };
+  };
+
+  function hover(axes, series, point) {
     const [x, y, spread, verdict] = point;
     const lines = [`<b>${data.architectures[series.architecture]}</b>${series.of ? ` ${series.of}` : ""}`];
-    const value = words[chart.y.form];
-    if (chart.x.form === "names") {
-      lines.push(`${chart.x.ticks[x][1]} ${chart.x.label}`);
+    const value = words[axes.y.form];
+    if (axes.x.form === "names") {
+      lines.push(`${axes.x.ticks[x][1]} ${axes.x.label}`);
     } else {
-      lines.push(`${chart.x.label}: ${words[chart.x.form](x)}`);
+      lines.push(`${axes.x.label}: ${words[axes.x.form](x)}`);
     }
     if (spread && spread.length === 4) {
       ["p1", "p25"].forEach((name, at) => lines.push(`${name} ${value(spread[at])}`));
@@ -59,7 +65,7 @@
       ["p75", "p99"].forEach((name, at) => lines.push(`${name} ${value(spread[at + 2])}`));
     } else {
       const interval = spread && spread.length === 2 ? ` (${value(spread[0])} to ${value(spread[1])})` : "";
-      lines.push(`${chart.y.label}: <b>${value(y)}</b>${interval}`);
+      lines.push(`${axes.y.label}: <b>${value(y)}</b>${interval}`);
     }
     if (verdict && verdict !== "valid") lines.push(`not ranked: ${verdict}`);
     return lines.join("<br>");
@@ -69,11 +75,13 @@
   function traces(chart, panel, series, look, width) {
     const style = data.styles[series.architecture];
     const colour = style[look.series];
+    const axes = axesOf(chart, panel);
     const places = [...new Set(panel.series.map((it) => it.architecture))];
     const at = places.indexOf(series.architecture);
-    const span = chart.x.range[1] - chart.x.range[0];
+    const isBeside = chart.shape !== "line" && axes.x.form === "names";
+    const span = axes.x.range[1] - axes.x.range[0];
     const step = Math.min(0.72 / places.length, (STEP_MAX * span) / width);
-    const shift = chart.shape === "line" ? 0 : (at + 0.5 - places.length / 2) * step;
+    const shift = isBeside ? (at + 0.5 - places.length / 2) * step : 0;
     const x = series.points.map((point) => point[0] + shift);
     const common = { visible: !off.has(series.architecture), meta: data.architectures[series.architecture], showlegend: false };
     const bar = (low, high, width) => ({
@@ -93,7 +101,7 @@
       mode: chart.shape === "line" ? "lines" : "lines+markers",
       opacity: series.of ? 0.5 : 1,
       x, y: series.points.map((point) => point[1]),
-      text: series.points.map((point) => hover(chart, series, point)),
+      text: series.points.map((point) => hover(axes, series, point)),
       hovertemplate: "%{text}<extra></extra>",
       line: {
         color: colour, width: chart.shape !== "line" || series.of ? 1.2 : 2,
@@ -105,6 +113,30 @@
         line: { color: colour, width: 1.5 },
       },
     }];
+  }
+
+  // What a paper prints of the same: stars, or a line across the panel or up through it. On an axis of ratios Plotly takes
+  // values as they are, but for the ends of the axis.
+  function published(axes, it, look) {
+    const architecture = it.architecture;
+    const colour = architecture === undefined ? look.ink : data.styles[architecture][look.series];
+    const [x, y] = it.points[0];
+    const points = { level: axes.x.range.map((end) => [end, y]), limit: axes.y.range.map((end) => [x, end]) }[it.mark] || it.points;
+    const value = (point) => {
+      if (it.mark === "level") return words[axes.y.form](point[1]);
+      if (it.mark === "limit") return `${axes.x.label}: ${words[axes.x.form](point[0])}`;
+      const at = axes.x.form === "names" ? `${axes.x.ticks[point[0]][1]} ${axes.x.label}` : `${axes.x.label}: ${words[axes.x.form](point[0])}`;
+      return `${at}<br>${axes.y.label}: <b>${words[axes.y.form](point[1])}</b>`;
+    };
+    return {
+      visible: architecture === undefined || !off.has(architecture), showlegend: false,
+      meta: architecture === undefined ? "paper" : data.architectures[architecture],
+      mode: it.mark === "points" ? "lines+markers" : "lines",
+      x: points.map((point) => point[0]), y: points.map((point) => point[1]),
+      text: points.map((point) => `<b>paper: ${it.label}</b><br>${value(point)}`), hovertemplate: "%{text}<extra></extra>",
+      line: { color: colour, width: 1.2, dash: it.mark === "points" ? "1px,4px" : "9px,3px" },
+      marker: { symbol: "star", size: 10, color: colour },
+    };
   }
 
   function axis(it, look, width) {
@@ -127,16 +159,18 @@
     const look = theme();
     const size = printing ? PAPER : { width: plot.clientWidth, height: plot.clientHeight };
     const width = Math.max(1, size.width - MARGINS.l - MARGINS.r);
+    const axes = axesOf(chart, panel);
     const layout = {
       margin: MARGINS, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: getComputedStyle(document.body).fontFamily, color: look.ink },
-      xaxis: axis(chart.x, look, width), yaxis: axis(chart.y, look),
+      xaxis: axis(axes.x, look, width), yaxis: axis(axes.y, look),
       hovermode: "closest", dragmode: false, hoverlabel: { bgcolor: look.paper, font: { color: look.ink } },
       ...size,
     };
     const faint = (series) => (series.of ? 0 : 1);
     const ordered = [...panel.series].sort((a, b) => faint(a) - faint(b));
-    const all = ordered.flatMap((series) => traces(chart, panel, series, look, width));
+    const printed = (panel.published || []).map((it) => published(axes, it, look));
+    const all = [...printed, ...ordered.flatMap((series) => traces(chart, panel, series, look, width))];
     Plotly.react(plot, all, layout, { displayModeBar: false });
     plot.dataset.drawn = "";
   }
@@ -187,7 +221,7 @@
   addEventListener("resize", () => {
     if (innerWidth !== width) { width = innerWidth; requestAnimationFrame(change); }
   });
-  const folded = [...document.querySelectorAll(".ranking")].filter((it) => !it.open);
+  const folded = [...document.querySelectorAll(".ranking, .grid")].filter((it) => !it.open);
   const paper = (is) => {
     if (printing === is) return;
     printing = is;

@@ -15,10 +15,12 @@ use load::Sample;
 use report::deviation::{self, Deviations};
 use report::history;
 use report::html::chart::Chart;
+use report::html::paper::Origin;
 use report::html::{self, Drawn, still};
 use report::paper::{self, Beside, PAPERS};
 use report::{Versus, format, versus};
 
+use super::reproduce::pictures_of_paper;
 use crate::cli::Cli;
 use crate::output;
 
@@ -33,7 +35,8 @@ use crate::output;
   muxbench report --explain                # and why
   muxbench report --html                   # as a page, with figures: report.html in the run's folder
   muxbench report results/RUN --html - --figures plots           # the page to standard output, figures as SVG and PNG
-  muxbench report --paper kawai2006        # as the paper's tables, beside the published values, and its claims
+  muxbench report --paper kawai2006        # as the paper's tables and figures, beside the published values, and its claims
+  muxbench report --paper kawai2008 --figure 6                   # one of its figures
   muxbench report --send-deviation         # how evenly each trial's requests were sent")]
 pub struct Args {
     /// The run's folder [default: the newest under results/]; with a second one, that is compared with the first; more, or a
@@ -57,12 +60,19 @@ pub struct Args {
     #[arg(long, value_name = "NAME", conflicts_with = "send_deviation")]
     #[arg(value_parser = PossibleValuesParser::new(PAPERS.iter().map(|paper| paper.name)))]
     paper: Option<String>,
-    /// Write the run as one page that needs nothing else; `-` is standard output [default: report.html in RUN, or of a folder
+    /// With --paper, one of its figures and nothing else: its number there
+    #[arg(long, value_name = "N", requires = "paper")]
+    figure: Option<String>,
+    /// With --paper, one of its tables and nothing else: its number there
+    #[arg(long, value_name = "N", requires = "paper", conflicts_with = "figure")]
+    table: Option<String>,
+    /// Write the run as one page that needs nothing else; `-` is standard output [default: report.html in RUN, with --paper
+    /// PAPER.html there, or of a folder
     /// of runs index.html there]
-    #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = ["json", "explain", "csv", "paper", "send_deviation"])]
+    #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = ["json", "explain", "csv", "send_deviation"])]
     html: Option<Option<PathBuf>>,
     /// Write each figure of the page as SVG and PNG into a folder
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["json", "explain", "csv", "paper", "send_deviation"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["json", "explain", "csv", "send_deviation"])]
     figures: Option<PathBuf>,
     /// Print how far each trial's sends are from even intervals (kawai2006), from the stored samples
     #[arg(long)]
@@ -100,27 +110,42 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             );
         }
     }
+    let mut sends_of = |trial| sends(&folder, trial);
+    if let Some(paper) = args.paper.as_deref().and_then(paper::find) {
+        let part = paper.part(args.figure.as_deref(), args.table.as_deref())?;
+        let beside = Beside::of(paper, part, std::slice::from_ref(&run), &mut [&mut sends_of])?;
+        if let Some(file) = &args.html {
+            let shown = [folder.display().to_string()];
+            let origin = Origin { command: &run.header.command, folders: &shown };
+            let document = html::paper::render(&beside, std::slice::from_ref(&run), &origin)?;
+            page(&document, file.clone().unwrap_or_else(|| folder.join(beside.file_name())))?;
+        }
+        if let Some(folder) = &args.figures {
+            pictures_of_paper(&beside, folder)?;
+        }
+        if args.html.is_none() && args.figures.is_none() {
+            if args.markdown {
+                output::print(&output::medium(true).verbatim(&beside.render(output::width())))?;
+            } else {
+                show_beside(&beside, args.json, args.csv)?;
+            }
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     if args.html.is_some() || args.figures.is_some() {
         if let Some(file) = &args.html {
             page(&html::render(&run)?, file.clone().unwrap_or_else(|| folder.join("report.html")))?;
         }
         if let Some(folder) = &args.figures {
             let Drawn { architectures, figures } = Drawn::of(&run, &report::Summary::of(&run));
-            let figures = figures.iter().map(|(figure, chart)| (figure.name, figure.title, chart));
-            pictures(figures, &architectures, folder)?;
+            let figures =
+                figures.iter().map(|(figure, chart)| (figure.name.to_owned(), figure.title.to_owned(), chart));
+            write_pictures(folder, figures, &architectures)?;
         }
         return Ok(ExitCode::SUCCESS);
     }
     let medium = output::medium(args.markdown);
-    let mut sends_of = |trial| sends(&folder, trial);
-    if let Some(paper) = args.paper.as_deref().and_then(paper::find) {
-        let beside = Beside::of(paper, std::slice::from_ref(&run), &mut [&mut sends_of])?;
-        if args.markdown {
-            output::print(&medium.verbatim(&beside.render(output::width())))?;
-        } else {
-            show_beside(&beside, args.json, args.csv)?;
-        }
-    } else if args.send_deviation {
+    if args.send_deviation {
         let deviations = Deviations::of(&run, &mut sends_of);
         if args.json {
             output::print_json(&deviations)?;
@@ -156,16 +181,19 @@ fn page(page: &str, path: PathBuf) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes each figure, of its name, its title and what it shows, and says where they are.
-fn pictures<'a>(
-    figures: impl Iterator<Item = (&'a str, &'a str, &'a Chart)>,
-    architectures: &[String],
+/// Writes charts, each with its name and its title, as SVG and PNG.
+///
+/// # Errors
+/// When the folder cannot be made, or a file cannot be written.
+pub fn write_pictures<'a>(
     folder: &Path,
+    pictures: impl Iterator<Item = (String, String, &'a Chart)>,
+    architectures: &[String],
 ) -> anyhow::Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("{}: cannot make the folder for figures", folder.display()))?;
     let mut names = Vec::new();
-    for (name, title, chart) in figures {
-        let svg = still::svg(title, chart, architectures)?;
+    for (name, title, chart) in pictures {
+        let svg = still::svg(&title, chart, architectures)?;
         write(&folder.join(format!("{name}.svg")), svg.as_bytes())?;
         write(&folder.join(format!("{name}.png")), &still::png(&svg)?)?;
         names.push(name);
@@ -174,7 +202,11 @@ fn pictures<'a>(
     Ok(())
 }
 
-fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+/// Writes a file.
+///
+/// # Errors
+/// When it cannot.
+pub fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     fs::write(path, bytes).with_context(|| format!("{}: cannot write it; is its folder there?", path.display()))
 }
 
@@ -235,8 +267,9 @@ fn from_run_to_run(args: &Args, given: &[PathBuf]) -> anyhow::Result<ExitCode> {
         }
         if let Some(folder) = &args.figures {
             let (architectures, figures) = history::drawn(&history);
-            let figures = figures.iter().map(|(figure, chart)| (figure.name, figure.title, chart));
-            pictures(figures, &architectures, folder)?;
+            let figures =
+                figures.iter().map(|(figure, chart)| (figure.name.to_owned(), figure.title.to_owned(), chart));
+            write_pictures(folder, figures, &architectures)?;
         }
     } else if args.json {
         output::print_json(&history)?;

@@ -8,18 +8,21 @@ use clap::builder::PossibleValuesParser;
 use lab::presets;
 use lab::runner::Ended;
 use report::deviation::SendsOf;
+use report::html::{self, paper::Origin};
 use report::paper::{self, Beside, PAPERS};
 
-use super::report::{sends, show_beside};
+use super::report::{sends, show_beside, write, write_pictures};
 use crate::{execution, output};
 
-/// Run a paper's experiments, and say which of its claims hold here
+/// Run a paper's experiments: its figures and tables, and which of its claims hold here
 ///
-/// What an earlier call has finished is not run again.
+/// What an earlier call has finished is not run again. All of it goes into one page, PAPER.html in the folder for the results.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   muxbench reproduce kawai2008             # Figures 6, 8, 10 and 11, at the quick scale
   muxbench reproduce kawai2006 --full      # Tables 3, 4 and 5 as the paper measured: hours
+  muxbench reproduce maharjan2012 --figure 5.3                   # one figure, from what it needs
+  muxbench reproduce welsh2001 --figures plots                   # its graphs as SVG and PNG too
   muxbench reproduce voras2009 --json > claims.json")]
 pub struct Args {
     /// The paper
@@ -31,13 +34,23 @@ pub struct Args {
     /// Windows and repeats as the paper has them: hours
     #[arg(long)]
     full: bool,
+    /// One figure and nothing else: its number in the paper
+    #[arg(long, value_name = "N", conflicts_with = "table")]
+    figure: Option<String>,
+    /// One table and nothing else: its number in the paper
+    #[arg(long, value_name = "N")]
+    table: Option<String>,
     /// Folder for the results, one below it for each experiment [default: results/reproduce-PAPER-SCALE]
     #[arg(long, value_name = "FOLDER")]
     output: Option<PathBuf>,
-    /// Print JSON: the tables and every figure that a claim was held against
+    /// Write each figure as SVG and PNG into a folder
+    #[arg(long, value_name = "DIR")]
+    figures: Option<PathBuf>,
+    /// Print JSON: the tables, the figures and every figure that a claim was held against
     #[arg(long, conflicts_with = "csv")]
     json: bool,
-    /// Print CSV: a row for each published value, or where there are none, for each figure that a claim was held against
+    /// Print CSV: a row for each published value, or where there are none, for each figure that a claim was held against; with
+    /// --figure, for each of its points
     #[arg(long)]
     csv: bool,
     /// Say nothing while it runs
@@ -48,11 +61,16 @@ pub struct Args {
 /// Runs what is missing, and shows all of it.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let Some(paper) = paper::find(&args.paper) else { bail!("no such paper: {}", args.paper) };
+    let part = paper.part(args.figure.as_deref(), args.table.as_deref())?;
     let scale = if args.full { "full" } else { "quick" };
     let usual = || Path::new("results").join(format!("reproduce-{}-{scale}", paper.name));
     let folder = args.output.clone().unwrap_or_else(usual);
+    let (scale_flag, shown_folder) = (format!("--{scale}"), folder.display().to_string());
+    let words = ["muxbench", "reproduce", paper.name, &scale_flag, "--output", &shown_folder];
+    let words: Vec<String> = words.into_iter().map(str::to_owned).chain(part.flags()).collect();
+    let experiments = paper.experiments_of(part);
     let mut runs = Vec::new();
-    for name in paper.experiments {
+    for name in experiments {
         let experiment = presets::find(name).expect("a test finds them all").experiment();
         let experiment = if args.full { experiment } else { experiment.quick() };
         if !args.quiet {
@@ -60,21 +78,38 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         let (run, ended) = execution::complete(&experiment, &folder.join(name), args.quiet)?;
         if ended == Ended::Stopped {
-            return Ok(execution::stopped(&format!(
-                "muxbench reproduce {} --{scale} --output {}",
-                paper.name,
-                folder.display()
-            )));
+            return Ok(execution::stopped(&words.join(" ")));
         }
         runs.push(run);
     }
-    let folders: Vec<PathBuf> = paper.experiments.iter().map(|name| folder.join(name)).collect();
+    let folders: Vec<PathBuf> = experiments.iter().map(|name| folder.join(name)).collect();
     let mut sends_of: Vec<_> = folders.iter().map(|folder| |trial| sends(folder, trial)).collect();
     let mut sends_of: Vec<&mut SendsOf<'_>> = sends_of.iter_mut().map(|sends_of| sends_of as _).collect();
-    let beside = Beside::of(paper, &runs, &mut sends_of)?;
+    let beside = Beside::of(paper, part, &runs, &mut sends_of)?;
+    if let Some(folder) = &args.figures {
+        pictures_of_paper(&beside, folder)?;
+    }
+    let page = folder.join(beside.file_name());
+    let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
+    let origin = Origin { command: &words, folders: &folders };
+    let document = html::paper::render(&beside, &runs, &origin)?;
+    write(&page, document.as_bytes())?;
     show_beside(&beside, args.json, args.csv)?;
     if !args.json && !args.csv {
-        output::print(&format!("Results: {}\n", folder.display()))?;
+        output::print(&format!("\nPage: {}\nResults: {}\n", page.display(), folder.display()))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes each figure of a paper that runs have something of, and says where they are.
+///
+/// # Errors
+/// When the folder cannot be made, or a file cannot be written.
+pub fn pictures_of_paper(beside: &Beside, folder: &Path) -> anyhow::Result<()> {
+    let pictures = beside.figures.iter().map(|(figure, chart)| {
+        let name = format!("{}-figure-{}", beside.paper.name, figure.number.replace('.', "-"));
+        let title = format!("{}, {}: {}", beside.paper.name, beside.paper.figure_name(figure), figure.title);
+        (name, title, chart)
+    });
+    write_pictures(folder, pictures, &beside.paper.series.iter().map(ToString::to_string).collect::<Vec<_>>())
 }

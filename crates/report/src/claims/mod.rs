@@ -17,6 +17,7 @@ use lab::units::Cpus;
 use serde::Serialize;
 use stats::interval::Interval;
 
+pub(crate) use render::decisive_first;
 pub use render::{csv, render};
 
 pub use crate::axis::Axis;
@@ -174,6 +175,15 @@ impl Outcome {
             Self::HoldsHere => "holds here",
             Self::DoesNotHoldHere => "does not hold here",
             Self::NotTestableHere => "not testable here",
+        }
+    }
+
+    /// In words, of more than one claim.
+    pub fn words_of_several(self) -> &'static str {
+        match self {
+            Self::HoldsHere => "hold here",
+            Self::DoesNotHoldHere => "do not hold here",
+            Self::NotTestableHere => "are not testable here",
         }
     }
 }

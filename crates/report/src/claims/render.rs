@@ -15,10 +15,8 @@ pub fn render(claims: &[Checked], width: usize) -> String {
         let head = format!("{:2}. {} - {}{reason}", claim.number, claim.says, claim.outcome.words());
         text += &wrap(&head, width);
         text.push('\n');
-        let mut findings: Vec<&Finding> = claim.findings.iter().collect();
-        findings.sort_by_key(|finding| order(finding));
-        let decisive = |finding: &&&Finding| claim.outcome != Outcome::DoesNotHoldHere || finding.holds == Some(false);
-        let against = findings.iter().filter(decisive).count();
+        let findings = decisive_first(claim);
+        let against = findings.iter().filter(|finding| finding.holds == Some(false)).count();
         for finding in findings.iter().take(SHOWN) {
             for line in wrap(&format!("{}: {}", finding.what, finding.words), width.saturating_sub(5)).lines() {
                 text += &format!("     {line}\n");
@@ -52,6 +50,13 @@ pub fn csv(claims: &[Checked]) -> anyhow::Result<String> {
         }
     }
     Ok(String::from_utf8(writer.into_inner()?)?)
+}
+
+/// The figures of a claim: what is against it first, then what is open.
+pub(crate) fn decisive_first(claim: &Checked) -> Vec<&Finding> {
+    let mut findings: Vec<&Finding> = claim.findings.iter().collect();
+    findings.sort_by_key(|finding| order(finding));
+    findings
 }
 
 /// What is against a claim first, then what is open, then what is for it.

@@ -100,9 +100,9 @@ fn draw(history: &History, architectures: &[String], figure: &Trended) -> Option
         points: trend.points.iter().filter_map(|figures| point(trend, figures)).collect(),
     };
     let groups = history.by_traffic().into_iter().filter(|trends| (figure.is_of)(trends[0]));
-    let panel = |trends: Vec<&Trend>| Panel {
-        title: history.place(trends[0]),
-        series: trends.iter().map(series).filter(|series| !series.points.is_empty()).collect(),
+    let panel = |trends: Vec<&Trend>| {
+        let series = trends.iter().map(series).filter(|series| !series.points.is_empty());
+        Panel::new(history.place(trends[0]), series.collect())
     };
     let panels: Vec<Panel> = groups.map(panel).filter(|panel| !panel.series.is_empty()).collect();
     let all = panels.iter().flat_map(|panel| &panel.series).flat_map(|series| &series.points);

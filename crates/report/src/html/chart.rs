@@ -37,8 +37,47 @@ pub enum Shape {
 pub struct Panel {
     /// What sets it apart from the others.
     pub title: String,
+    /// Its own axes, the horizontal one first, where they are not the figure's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub axes: Option<Box<[Axis; 2]>>,
     /// A series for each architecture that has points here.
     pub series: Vec<Series>,
+    /// What a paper prints of the same.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub published: Vec<Published>,
+}
+
+impl Panel {
+    /// One with the figure's axes.
+    pub fn new(title: String, series: Vec<Series>) -> Self {
+        Self { title, axes: None, series, published: Vec::new() }
+    }
+}
+
+/// Values that a paper prints, on its machine.
+#[derive(Clone, Debug, Serialize)]
+pub struct Published {
+    /// What they are of, in words.
+    pub label: String,
+    /// The architecture that they are of, if it is one that is drawn: they have its colour.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub architecture: Option<usize>,
+    /// How they are drawn.
+    pub mark: Mark,
+    /// By x; one alone, unless they are [`Mark::Points`].
+    pub points: Vec<(f64, f64)>,
+}
+
+/// How published values are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mark {
+    /// A star each, and a dotted line between them.
+    Points,
+    /// A line across the panel, at y.
+    Level,
+    /// A line up through the panel, at x.
+    Limit,
 }
 
 /// What one architecture did.
@@ -72,7 +111,8 @@ impl Point {
         Self { x, y, spread: Vec::new(), verdict: VerdictKind::Valid }
     }
 
-    fn is_valid(&self) -> bool {
+    /// Whether it may be believed.
+    pub fn is_valid(&self) -> bool {
         self.verdict == VerdictKind::Valid
     }
 }
@@ -135,6 +175,7 @@ impl Form {
         let exact = |value: f64| format!("{}", rounded(value));
         match self {
             _ if value == 0.0 && self != Self::Share => "0".into(),
+            _ if value < 0.0 => format!("-{}", self.tick(-value)),
             Self::Time if value < 1e3 => format!("{} ns", exact(value)),
             Self::Time if value < 1e6 => format!("{} µs", exact(value / 1e3)),
             Self::Time if value < 1e9 => format!("{} ms", exact(value / 1e6)),
@@ -233,6 +274,17 @@ impl Axis {
         Self { label: label.into(), form, log: false, range: [0.0, high * 1.05], ticks }
     }
 
+    /// Of differences on both sides of 0: from one end to the other.
+    pub fn around(label: &str, form: Form, [low, high]: [f64; 2]) -> Self {
+        let span = if high > low { high - low } else { 1.0 };
+        let power = 10f64.powf((span / 5.0).log10().floor());
+        let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * power);
+        let step = steps.into_iter().find(|step| span / step <= 5.0).unwrap_or(span);
+        let (from, to) = ((low / step).ceil() as i64, (high / step).floor() as i64);
+        let ticks = (from..=to).map(|at| at as f64 * step).map(|value| (value, form.tick(rounded(value)))).collect();
+        Self { label: label.into(), form, log: false, range: [low, high], ticks }
+    }
+
     /// Of shares of all requests, each step a nine more.
     pub fn nines(label: &str, nines_max: f64) -> Self {
         let shares = [(0.0, "0 %"), (0.5, "50 %"), (0.9, "90 %"), (0.99, "99 %"), (0.999, "99.9 %")];
@@ -259,14 +311,32 @@ fn ends(values: impl Iterator<Item = f64>, none: (f64, f64)) -> (f64, f64) {
 }
 
 impl Chart {
+    /// The axes of a panel, the horizontal one first.
+    pub fn axes<'a>(&'a self, panel: &'a Panel) -> (&'a Axis, &'a Axis) {
+        panel.axes.as_deref().map_or((&self.x, &self.y), |[x, y]| (x, y))
+    }
+
+    /// Where points are along the horizontal axis of a panel: each place once, in order, with its name.
+    pub fn places(&self, panel: &Panel) -> Vec<(f64, String)> {
+        let (x, _) = self.axes(panel);
+        if x.form == Form::Names {
+            return x.ticks.clone();
+        }
+        let mut places: Vec<f64> = panel.series.iter().flat_map(|it| &it.points).map(|point| point.x).collect();
+        places.sort_by(f64::total_cmp);
+        places.dedup();
+        places.into_iter().map(|at| (at, if at.fract() == 0.0 { at.to_string() } else { x.form.text(at) })).collect()
+    }
+
     /// Where the architectures lie furthest apart, in words: the least and the most of what may be believed.
     pub fn furthest_apart(&self, architectures: &[String]) -> String {
         let mut furthest: Option<(f64, String)> = None;
         for panel in &self.panels {
             let points =
                 || panel.series.iter().flat_map(|series| series.points.iter().map(move |it| (series.architecture, it)));
-            for (at, (_, name)) in self.x.ticks.iter().enumerate() {
-                let here = points().filter(|(_, it)| it.is_valid() && it.x.round() == at as f64 && it.y > 0.0);
+            let (x, y) = self.axes(panel);
+            for (at, name) in self.places(panel) {
+                let here = points().filter(|(_, it)| it.is_valid() && it.x == at && it.y > 0.0);
                 let here: Vec<(usize, f64)> = here.map(|(architecture, it)| (architecture, it.y)).collect();
                 let (Some(least), Some(most)) =
                     (here.iter().min_by(|a, b| a.1.total_cmp(&b.1)), here.iter().max_by(|a, b| a.1.total_cmp(&b.1)))
@@ -278,9 +348,9 @@ impl Chart {
                     continue;
                 }
                 let place = if panel.title.is_empty() { String::new() } else { format!(", {}", panel.title) };
-                let value = |end: &(usize, f64)| format!("{} {}", architectures[end.0], self.y.form.text(end.1));
+                let value = |end: &(usize, f64)| format!("{} {}", architectures[end.0], y.form.text(end.1));
                 let text =
-                    format!("Furthest apart at {name} {}{place}: {} and {}.", self.x.label, value(least), value(most));
+                    format!("Furthest apart at {name} {}{place}: {} and {}.", x.label, value(least), value(most));
                 furthest = Some((ratio, text));
             }
         }

@@ -119,7 +119,7 @@ impl<'a> Material<'a> {
                     Some(Point { spread, verdict: row.verdict, ..Point::new(x, y) })
                 });
                 let title: Vec<&str> = [*of, group.title.as_str()].into_iter().filter(|it| !it.is_empty()).collect();
-                panels.push(Panel { title: title.join(", "), series });
+                panels.push(Panel::new(title.join(", "), series));
             }
         }
         panels.retain(|panel| !panel.series.is_empty());
@@ -161,7 +161,7 @@ impl<'a> Material<'a> {
                 series.extend(lines.map(|(of, points)| Series { architecture: self.place(row), of, points }));
             }
             series.sort_by_key(|series| series.architecture);
-            panels.push(Panel { title, series });
+            panels.push(Panel::new(title, series));
         }
         panels.retain(|panel| !panel.series.is_empty());
         (!panels.is_empty()).then_some(panels)

@@ -4,7 +4,9 @@
 //! - [`figures`]: what is drawn, one file and one row of a table each
 //! - [`chart`]: what a figure is made of, as plain data; [`material`]: what it takes from a run
 //! - [`style`]: how architectures are told apart
-//! - `page`: the document, from `templates/report.html`, whose script draws the data with plotly
+//! - `page`: the document, from `templates/report.html`, whose script draws the data with plotly; what documents share
+//!   is in `templates/parts/`
+//! - [`paper`]: a paper's document likewise, from `templates/paper.html`
 //! - [`still`]: the same data as SVG and PNG
 //!
 //! Everything is of a run's records: medians of the window's parts show what changed in it, and histograms every request, so
@@ -14,6 +16,7 @@ pub mod chart;
 pub mod figures;
 pub mod material;
 pub(crate) mod page;
+pub mod paper;
 pub mod still;
 pub mod style;
 

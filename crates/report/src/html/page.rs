@@ -45,18 +45,17 @@ struct Page<'a> {
 /// An architecture among the switches.
 pub(crate) struct Switch {
     pub(crate) name: String,
+    /// In the list of all.
+    pub(crate) place: usize,
     pub(crate) style: Style,
     pub(crate) swatch: String,
 }
 
-/// A switch for each.
-pub(crate) fn switches(architectures: &[String]) -> Vec<Switch> {
-    let one = |(at, name): (usize, &String)| Switch {
-        name: name.clone(),
-        style: style::style(at),
-        swatch: style::swatch(at),
-    };
-    architectures.iter().enumerate().map(one).collect()
+impl Switch {
+    /// Of the architecture at a place.
+    pub(crate) fn of((place, name): (usize, &String)) -> Self {
+        Self { name: name.clone(), place, style: style::style(place), swatch: style::swatch(place) }
+    }
 }
 
 /// A ranking.
@@ -144,7 +143,7 @@ pub fn render(run: &Run) -> anyhow::Result<String> {
         command: command(&run.header.command),
         best: sentence::overall(&summary),
         run_metric: summary.comparisons.first().map_or(summary.metric, |comparison| comparison.metric),
-        architectures: switches(architectures),
+        architectures: architectures.iter().enumerate().map(Switch::of).collect(),
         tables: summary.comparisons.iter().map(|comparison| table(comparison, &place)).collect(),
         interval_method: summary.interval_method,
         coverage: format::coverage(summary.interval_coverage),
@@ -184,7 +183,7 @@ fn without_histograms(mut value: Value) -> Value {
 }
 
 /// As a shell takes it.
-fn command(words: &[String]) -> String {
+pub(super) fn command(words: &[String]) -> String {
     let is_plain =
         |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./,:=+%@".contains(c));
     let quoted = words.iter().map(|word| match is_plain(word) {

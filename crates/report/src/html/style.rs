@@ -42,6 +42,12 @@ pub fn style(place: usize) -> Style {
     Style { light, dark, marker: MARKERS[place % MARKERS.len()], dash: DASHES[place % DASHES.len()] }
 }
 
+/// Of what a paper prints: in the colour of text, unlike any architecture's.
+pub fn published(has_marker: bool) -> Style {
+    let marker = if has_marker { "star" } else { "" };
+    Style { light: "#1b1f24", dark: "#e7eaee", marker, dash: if has_marker { &[1, 4] } else { &[9, 3] } }
+}
+
 /// The corners of a marker around its centre, of about this radius.
 pub fn corners(marker: &str, radius: f64) -> Vec<(f64, f64)> {
     let at = |points: &[(f64, f64)]| points.iter().map(|(x, y)| (x * radius, y * radius)).collect();
@@ -64,6 +70,12 @@ pub fn corners(marker: &str, radius: f64) -> Vec<(f64, f64)> {
         "diamond" => at(&[(0.0, -1.25), (1.25, 0.0), (0.0, 1.25), (-1.25, 0.0)]),
         "triangle-up" => at(&[(0.0, -1.2), (1.15, 0.8), (-1.15, 0.8)]),
         "triangle-down" => at(&[(0.0, 1.2), (1.15, -0.8), (-1.15, -0.8)]),
+        "star" => {
+            let angle = |at: u32| f64::from(at) * std::f64::consts::TAU / 10.0;
+            let corner = |at: u32| (angle(at).sin(), -angle(at).cos());
+            let far = |at: u32| radius * if at.is_multiple_of(2) { 1.5 } else { 0.6 };
+            (0..10).map(|at| (corner(at).0 * far(at), corner(at).1 * far(at))).collect()
+        }
         "cross" => at(&cross),
         "x" => {
             let half = std::f64::consts::FRAC_1_SQRT_2;
@@ -78,10 +90,15 @@ pub fn corners(marker: &str, radius: f64) -> Vec<(f64, f64)> {
 
 /// A line with its marker, as SVG, in the colour of its text.
 pub fn swatch(place: usize) -> String {
-    let Style { marker, dash, .. } = style(place);
+    drawn(&style(place))
+}
+
+/// Likewise, of a style.
+pub fn drawn(style: &Style) -> String {
+    let Style { marker, dash, .. } = style;
     let dash: Vec<String> = dash.iter().map(u32::to_string).collect();
     let mut points = String::new();
-    for (x, y) in corners(marker, 4.5) {
+    for (x, y) in if marker.is_empty() { Vec::new() } else { corners(marker, 4.5) } {
         let _ = write!(points, "{:.1},{:.1} ", 16.0 + x, 7.0 + y);
     }
     format!(

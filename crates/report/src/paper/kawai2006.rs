@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 
 use anyhow::bail;
-use comfy_table::{Cell as TableCell, Table, presets};
 use lab::record::{Run, Trial, TrialRecord, VerdictKind, Workload};
 use lab::transport::Transport;
 use lab::units::Share;
@@ -18,17 +17,18 @@ use stats::{Deviation, Histogram, interval};
 use wire::ServiceSpec;
 
 use super::Tables;
+use super::figure::{Figure, Here as Runs, published};
+use super::grid::{Grid, Row};
 use crate::claims::{Axis, Claim, Is, SEND_STDDEV, SENDS_WITHIN_1US, SERVICE_MEAN, Statement};
-use crate::deviation::{SHARES, SendsOf, TrialDeviation, percent};
-use crate::table::{align, trim};
-use crate::terminal::wrap;
+use crate::deviation::{SHARES, SendsOf, TrialDeviation};
+use crate::html::chart::{self, Chart, Form, Mark, Panel, Published, Series, Shape};
 use crate::{format, json, sentence};
 
 const SERVICE_TIME: &str = include_str!("kawai2006-service-time.csv");
 const SEND_DEVIATION: &str = include_str!("kawai2006-send-deviation.csv");
 
 /// In the order of the paper's columns.
-const ARCHITECTURES: [&str; 5] = ["mp", "mt", "select", "poll", "epoll"];
+pub(super) const ARCHITECTURES: [&str; 5] = ["mp", "mt", "select", "poll", "epoll"];
 
 /// The paper's Table 2.
 const SERVICE: ServiceSpec = ServiceSpec::Fixed { request_bytes: 128, response_bytes: 10_240 };
@@ -101,6 +101,63 @@ pub(super) const CLAIMS: &[Claim] = &[
         ],
     },
 ];
+
+pub(super) const FIGURES: &[Figure] = &[Figure {
+    number: "2",
+    title: "Send deviation, cumulative",
+    about: "Kawai and Yamaguchi 2006, Figure 2: how far sends are from even intervals, of each architecture's trial with the \
+            largest standard deviation. The paper has a drawing and no numbers; its Table 5 has the medians of these trials, \
+            which are the stars. Only valid trials at constant intervals count.",
+    experiments: &["kawai2006"],
+    draw: draw_deviation,
+    shares: &SHARES,
+}];
+
+/// Where the paper's drawing, and ours, show most: the sends between these shares.
+const SHOWN: [f64; 2] = [0.05, 0.95];
+/// At least as much to both sides of what is shown, in nanoseconds.
+const ROOM_NS: f64 = 1_000.0;
+
+fn draw_deviation(runs: &Runs<'_>, sends_of: &mut [&mut SendsOf<'_>]) -> Option<Chart> {
+    let mut worst: Vec<Worst> = Vec::new();
+    for at in runs.places() {
+        worst.extend(Sends::of(&runs.runs[at], sends_of[at]).worst);
+    }
+    let mut panel = Panel::new(String::new(), Vec::new());
+    for worst in &worst {
+        let Some(here) = &worst.here else { continue };
+        let mut points: Vec<_> = here.cdf.iter().chain(&here.tails).collect();
+        points.sort_by(|a, b| a.share.total_cmp(&b.share));
+        points.dedup_by(|a, b| a.share == b.share);
+        let point = |point: &crate::deviation::Point| chart::Point::new(point.deviation_ns, point.share);
+        let architecture = runs.place(worst.architecture);
+        panel.series.push(Series { architecture, of: "", points: points.into_iter().map(point).collect() });
+        let median = worst.published.get("median_us").map(|median_us| (median_us * 1e3, 0.5));
+        panel.published.push(Published {
+            architecture: Some(architecture),
+            ..published("the medians of Table 5", Mark::Points, median.as_slice())
+        });
+    }
+    let points = || panel.series.iter().flat_map(|series| &series.points);
+    let inner = || points().filter(|it| (SHOWN[0]..=SHOWN[1]).contains(&it.y)).map(|it| it.x);
+    let printed = || panel.published.iter().flat_map(|it| &it.points).map(|it| it.0);
+    let low = inner().chain(printed()).reduce(f64::min)? - ROOM_NS;
+    let high = inner().chain(printed()).reduce(f64::max)? + ROOM_NS;
+    let late = |series: &Series| Some((series.points.iter().find(|it| it.y >= 0.95)?.x, series.architecture));
+    let latest = panel.series.iter().filter_map(late).max_by(|a, b| a.0.total_cmp(&b.0))?;
+    let words = format!(
+        "Of 95 % of the sends the latest is {} late; that is with {}.",
+        format::time(latest.0),
+        runs.names[latest.1]
+    );
+    Some(Chart {
+        words,
+        shape: Shape::Line,
+        x: chart::Axis::around("send deviation", Form::Time, [low, high]),
+        y: chart::Axis::linear("share of the sends", Form::Share, [1.0].into_iter()),
+        panels: vec![panel],
+    })
+}
 
 /// A run in the layout of Tables 3, 4 and 5.
 #[derive(Debug, Serialize)]
@@ -277,42 +334,31 @@ impl Times {
     }
 }
 
-impl Kawai2006 {
-    /// Lines a run up with the paper.
-    ///
-    /// # Errors
-    /// When no trial of the run has a workload of Tables 3 or 4.
-    pub fn of(run: &Run, sends_of: &mut SendsOf<'_>) -> anyhow::Result<Self> {
-        let mut service_time = published_service_time();
-        let shown = |trial: &&Trial| service_time.iter().any(|cell| cell.is_of(trial));
-        let trials: Vec<&Trial> = run.header.trials.iter().filter(shown).collect();
-        if trials.is_empty() {
-            bail!(
-                "{}: no trial of this run has a workload of kawai2006 (128B -> 10KiB; 400, 2000 or 10000 connections, all \
-                 of them active, or 1/4, 1/16 or 1/64 of 10000; 125, 500 or 2000 requests/s); make one with \
-                 `muxbench run kawai2006 --quick`",
-                run.header.name
-            );
-        }
-        let mut schedules: Vec<Schedule> = Vec::new();
-        for trial in &trials {
-            if !schedules.contains(&trial.workload.schedule) {
-                schedules.push(trial.workload.schedule);
-            }
-        }
-        let here_on = here_on(run, trials[0]);
+/// Which sends count for Table 5 and Figure 2.
+struct Sends {
+    /// In the order of [`ARCHITECTURES`].
+    worst: Vec<Worst>,
+    /// Valid trials at constant intervals whose samples are read.
+    counted: usize,
+    /// All trials of the paper's matrix in the run.
+    of_matrix: usize,
+    samples_missing: Vec<String>,
+}
 
+impl Sends {
+    fn of(run: &Run, sends_of: &mut SendsOf<'_>) -> Self {
+        let published = published_service_time();
         // The matrix has more workloads than Tables 3 and 4 show; the paper took Table 5 from all of them.
         let is_of_matrix = |workload: &Workload| {
             is_traffic_of_the_paper(workload)
-                && service_time.iter().any(|cell| cell.connections == workload.connections)
-                && service_time.iter().any(|cell| cell.active == workload.active)
-                && service_time.iter().any(|cell| Some(cell.rate_per_s) == workload.rate_per_s)
+                && published.iter().any(|cell| cell.connections == workload.connections)
+                && published.iter().any(|cell| cell.active == workload.active)
+                && published.iter().any(|cell| Some(cell.rate_per_s) == workload.rate_per_s)
         };
         let of_matrix = run.header.trials.iter().filter(|trial| is_of_matrix(&trial.workload)).count();
-        let published = published_send_deviation();
+        let table_5 = published_send_deviation();
         let column = |architecture: &str| {
-            published.iter().filter_map(|(statistic, row)| Some((statistic.clone(), *row.get(architecture)?))).collect()
+            table_5.iter().filter_map(|(statistic, row)| Some((statistic.clone(), *row.get(architecture)?))).collect()
         };
         let mut worst = ARCHITECTURES.map(|architecture| Worst {
             architecture,
@@ -349,6 +395,36 @@ impl Kawai2006 {
             all.stddev_us_median = median(|figures| figures.stddev_ns / 1e3);
             all.within_1us_of_median_median = median(|figures| figures.within_1us_of_median);
         }
+        Self { worst: worst.into(), counted: counted.len(), of_matrix, samples_missing }
+    }
+}
+
+impl Kawai2006 {
+    /// Lines a run up with the paper.
+    ///
+    /// # Errors
+    /// When no trial of the run has a workload of Tables 3 or 4.
+    pub fn of(run: &Run, sends_of: &mut SendsOf<'_>) -> anyhow::Result<Self> {
+        let mut service_time = published_service_time();
+        let shown = |trial: &&Trial| service_time.iter().any(|cell| cell.is_of(trial));
+        let trials: Vec<&Trial> = run.header.trials.iter().filter(shown).collect();
+        if trials.is_empty() {
+            bail!(
+                "{}: no trial of this run has a workload of kawai2006 (128B -> 10KiB; 400, 2000 or 10000 connections, all \
+                 of them active, or 1/4, 1/16 or 1/64 of 10000; 125, 500 or 2000 requests/s); make one with \
+                 `muxbench run kawai2006 --quick`",
+                run.header.name
+            );
+        }
+        let mut schedules: Vec<Schedule> = Vec::new();
+        for trial in &trials {
+            if !schedules.contains(&trial.workload.schedule) {
+                schedules.push(trial.workload.schedule);
+            }
+        }
+        let here_on = here_on(run, trials[0]);
+
+        let Sends { worst, counted, of_matrix, samples_missing } = Sends::of(run, sends_of);
         service_time.iter_mut().for_each(|cell| cell.fill(run));
         Ok(Self {
             format: json::FORMAT,
@@ -358,8 +434,8 @@ impl Kawai2006 {
             here_on,
             schedules,
             service_time,
-            send_deviation: worst.into(),
-            deviation_trials: (counted.len(), of_matrix),
+            send_deviation: worst,
+            deviation_trials: (counted, of_matrix),
             samples_missing,
         })
     }
@@ -386,6 +462,42 @@ impl Kawai2006 {
             });
         }
         rows
+    }
+
+    /// What is to be said of Table 3 or 4.
+    fn service_time_notes(&self, table: u8) -> Vec<String> {
+        let cells = || self.service_time.iter().filter(|cell| cell.table == table);
+        let mut notes = Vec::new();
+        if cells().any(|cell| cell.here.is_none()) {
+            notes.push("-: this run has no such trial, or has not finished it.".to_owned());
+        }
+        if cells().any(|cell| cell.here.as_ref().is_some_and(|here| here.times.is_none())) {
+            notes.push(
+                "A word in place of figures is a trial's verdict: its figures are not to be believed, and `muxbench report` \
+                 says why."
+                    .to_owned(),
+            );
+        }
+        if self.schedules.iter().any(|schedule| *schedule != Schedule::Constant) {
+            notes.push("The paper sends at constant intervals; trials of this run do not (see --schedule).".to_owned());
+        }
+        notes
+    }
+
+    /// What is to be said of Table 5.
+    fn send_deviation_notes(&self) -> Vec<String> {
+        let (counted, of_matrix) = self.deviation_trials;
+        let mut notes = vec![
+            format!(
+                "Only trials count that are valid and at constant intervals: {counted} of the {of_matrix} that the run has \
+                 of the paper's matrix. A pause of the host makes the worst trial; the medians over all are without it."
+            ),
+            "The paper (section 5.2) has more than 90 % of select's and poll's sends, and most of the others', within \
+             ±1 µs."
+                .into(),
+        ];
+        notes.extend(self.samples_missing.iter().cloned());
+        notes
     }
 
     fn deviation_row(&self, name: &str, whose: &str, text: impl Fn(&Worst) -> Option<String>) -> Row {
@@ -425,18 +537,6 @@ impl Kawai2006 {
         ]);
         rows
     }
-
-    /// Figure 2 in numbers.
-    fn distribution_rows(&self) -> Vec<Row> {
-        let at = |(at, share): (usize, &f64)| Row {
-            lead: vec![percent(*share)],
-            cells: (self.send_deviation.iter())
-                .map(|worst| worst.here.as_ref().and_then(|here| here.tails.get(at)))
-                .map(|point| point.map_or("-".into(), |point| format::significant(point.deviation_ns / 1e3)))
-                .collect(),
-        };
-        SHARES.iter().enumerate().map(at).collect()
-    }
 }
 
 /// A statistic of Table 5.
@@ -467,89 +567,41 @@ fn here_on(run: &Run, trial: &Trial) -> String {
     )
 }
 
-/// A row of a table that has a column for each architecture.
-struct Row {
-    lead: Vec<String>,
-    cells: Vec<String>,
-}
-
-/// The table; where it is wider than `width`, several ones below each other, each of some architectures.
-fn table(lead: &[&str], rows: &[Row], width: usize) -> String {
-    let part = |from: usize, to: usize| {
-        let mut table = Table::new();
-        table.load_style(presets::NOTHING).set_header(lead.iter().chain(&ARCHITECTURES[from..to]));
-        for row in rows {
-            table.add_row(row.lead.iter().chain(&row.cells[from..to]).map(TableCell::new));
-        }
-        align(&mut table);
-        trim(&table)
-    };
-    let parts = |columns: usize| -> Vec<String> {
-        let starts = (0..ARCHITECTURES.len()).step_by(columns);
-        starts.map(|from| part(from, (from + columns).min(ARCHITECTURES.len()))).collect()
-    };
-    let fits = |parts: &[String]| parts.iter().flat_map(|part| part.lines()).all(|line| line.chars().count() <= width);
-    let fitting = (2..=ARCHITECTURES.len()).rev().map(parts).find(|parts| fits(parts));
-    fitting.unwrap_or_else(|| parts(1)).join("\n\n")
-}
-
 impl Tables for Kawai2006 {
-    fn render(&self, width: usize) -> String {
-        let prose = |text: &str| wrap(text, width);
-        let mut parts = vec![prose(&format!(
+    fn about(&self) -> String {
+        format!(
             "kawai2006: E. Kawai and S. Yamaguchi, \"An Implementation of a Benchmark Tool Considering Communication \
              Locality\" (2006).\n\
              paper: {HARDWARE}.\n\
              here: {}; run {}.\n\
              The hardware differs, so compare how times change along rows and columns, not how long they are.",
             self.here_on, self.run
-        ))];
-        let service_time = [(3, "every connection active", "connections"), (4, "10000 connections", "active")];
-        for (number, what, first) in service_time {
-            let caption = format!("Table {number}. Service time, {what}: mean/median/standard deviation in ms");
-            let rows = self.service_time_rows(number);
-            parts.push(format!("{}\n{}", prose(&caption), table(&[first, "requests/s", ""], &rows, width)));
-        }
-        let mut notes = Vec::new();
-        if self.service_time.iter().any(|cell| cell.here.is_none()) {
-            notes.push("-: this run has no such trial, or has not finished it.".to_owned());
-        }
-        if self.service_time.iter().any(|cell| cell.here.as_ref().is_some_and(|here| here.times.is_none())) {
-            notes.push(
-                "A word in place of figures is a trial's verdict: its figures are not to be believed, and \
-                        `muxbench report` says why."
-                    .to_owned(),
-            );
-        }
-        if self.schedules.iter().any(|schedule| *schedule != Schedule::Constant) {
-            notes.push("The paper sends at constant intervals; trials of this run do not (see --schedule).".to_owned());
-        }
-        if !notes.is_empty() {
-            parts.push(prose(&notes.join("\n")));
-        }
+        )
+    }
 
-        let caption = "Table 5. Send deviation in µs, of each architecture's trial with the largest standard deviation";
-        let (counted, of_matrix) = self.deviation_trials;
-        let mut notes = vec![
-            format!(
-                "Only trials count that are valid and at constant intervals: {counted} of the {of_matrix} that the run has \
-                 of the paper's matrix. A pause of the host makes the worst trial; the medians over all are without it."
-            ),
-            "The paper (section 5.2) has more than 90 % of select's and poll's sends, and most of the others', within \
-             ±1 µs."
-                .into(),
-        ];
-        notes.extend(self.samples_missing.iter().cloned());
-        parts.push(format!(
-            "{}\n{}\n{}",
-            prose(caption),
-            table(&["", ""], &self.send_deviation_rows(), width),
-            prose(&notes.join("\n"))
-        ));
-        let caption = "Figure 2. The same trials' deviations in µs: so many of the sends deviate by at most this \
-                       (the paper has a drawing only)";
-        parts.push(format!("{}\n{}", prose(caption), table(&["share"], &self.distribution_rows(), width)));
-        parts.join("\n\n") + "\n"
+    fn tables(&self) -> Vec<(&'static str, Grid)> {
+        let grid = |title: String, lead: &[&str], rows: Vec<Row>, notes: Vec<String>| Grid {
+            title,
+            lead: lead.iter().map(ToString::to_string).collect(),
+            columns: ARCHITECTURES.map(str::to_owned).into(),
+            rows,
+            notes,
+        };
+        let service_time = |table: u8, what: &str, first: &str| {
+            let title = format!("Service time, {what}: mean/median/standard deviation in ms");
+            grid(title, &[first, "requests/s", ""], self.service_time_rows(table), self.service_time_notes(table))
+        };
+        let deviation = grid(
+            "Send deviation in µs, of each architecture's trial with the largest standard deviation".into(),
+            &["", ""],
+            self.send_deviation_rows(),
+            self.send_deviation_notes(),
+        );
+        vec![
+            ("3", service_time(3, "every connection active", "connections")),
+            ("4", service_time(4, "10000 connections", "active")),
+            ("5", deviation),
+        ]
     }
 
     fn json(&self) -> Value {
@@ -649,12 +701,12 @@ mod tests {
 
     #[test]
     fn the_tables_in_full() {
-        insta::assert_snapshot!(here().render(160));
+        insta::assert_snapshot!(super::super::tables_text(&here(), 160));
     }
 
     #[test]
     fn a_narrow_terminal_gets_some_architectures_at_a_time() {
-        let text = here().render(80);
+        let text = super::super::tables_text(&here(), 80);
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         insta::assert_snapshot!(text);
     }

@@ -1,8 +1,10 @@
-//! M. Welsh, "SandStorm I/O Core Benchmarks" (Harvard University, 2001): what it claims of its three graphs.
+//! M. Welsh, "SandStorm I/O Core Benchmarks" (Harvard University, 2001): its three graphs, and what it claims of them.
 
 use lab::record::Workload;
 
+use super::figure::{Curves, Figure, Here, Kind, Scale, Value, published};
 use crate::claims::{Axis, BANDWIDTH, Claim, GIGABYTE, Is, Statement};
+use crate::html::chart::{Chart, Form, Mark, Panel, Published, Shape};
 
 /// A graph that is "essentially flat", and what "some penalty" is less than.
 const FLAT: f64 = 1.25;
@@ -37,6 +39,71 @@ fn one_among_many_idle(workload: &Workload) -> bool {
 
 fn without_idle(workload: &Workload) -> bool {
     streams(workload) && workload.idle == 0
+}
+
+fn to_1_000(workload: &Workload) -> bool {
+    without_idle(workload) && workload.connections <= 1_000
+}
+
+pub(super) const ALL: &[&str] = &["mt", "poll", "epoll", "poll-buffered", "epoll-buffered"];
+
+/// As the graphs have it.
+const MEGABITS: Value = |row| Some((row.stream.as_ref()?.bytes_per_s * 8.0 / 1e6, Vec::new()));
+
+pub(super) const FIGURES: &[Figure] = &[
+    Figure {
+        number: "1",
+        title: "Bandwidth against connections",
+        about: "Welsh 2001, first graph: the bandwidth of all connections together. Its servers are Java's; epoll stands for its \
+                /dev/poll, and -buffered for its asynchronous sockets, which allocate a buffer for each packet.",
+        experiments: &["welsh2001-connections"],
+        draw: |here, _| {
+            let ends = "400 and 450 connections, where its threaded servers end";
+            let printed = [400.0, 450.0].map(|at| published(ends, Mark::Limit, &[(at, 0.0)]));
+            draw(here, to_1_000, ALL, (Axis::Connections, "connections"), [Kind::Linear; 2], printed.into())
+        },
+        shares: &[],
+    },
+    Figure {
+        number: "2",
+        title: "Scaling to 10 000 connections",
+        about: "Welsh 2001, second graph, whose horizontal axis is of ratios. The stars are the two values that its text has. Here \
+                the vertical axis is of ratios too, or else a machine of today and one of then would not be seen together.",
+        experiments: &["welsh2001-10k"],
+        draw: |here, _| {
+            let values = [(100.0, 161.0), (10_000.0, 101.0)];
+            let printed = vec![published("asynchronous sockets over /dev/poll", Mark::Points, &values)];
+            let of = &["epoll-buffered", "poll-buffered", "mt"];
+            draw(here, without_idle, of, (Axis::Connections, "connections"), [Kind::Log; 2], printed)
+        },
+        shares: &[],
+    },
+    Figure {
+        number: "3",
+        title: "One connection among idle ones",
+        about: "Welsh 2001, third graph: the bandwidth of one connection against others on which nothing is sent. The paper prints no \
+                numbers of it.",
+        experiments: &["welsh2001-idle"],
+        draw: |here, _| {
+            let of = &["poll", "epoll"];
+            draw(here, one_among_idle, of, (Axis::Idle, "idle connections"), [Kind::Linear; 2], Vec::new())
+        },
+        shares: &[],
+    },
+];
+
+fn draw(
+    here: &Here<'_>,
+    only: fn(&Workload) -> bool,
+    of: &[&'static str],
+    (along, label): (Axis, &'static str),
+    kinds: [Kind; 2],
+    published: Vec<Published>,
+) -> Option<Chart> {
+    let series = here.series(&Curves { only: &only, of, along, value: MEGABITS });
+    let x = Scale { label, form: Form::Number, kind: kinds[0] };
+    let y = Scale { label: "bandwidth, Mb/s", form: Form::Number, kind: kinds[1] };
+    here.chart(Shape::Points, x, y, vec![Panel { published, ..Panel::new(String::new(), series) }])
 }
 
 pub(super) const CLAIMS: &[Claim] = &[

@@ -1,0 +1,238 @@
+//! A paper's page: its figures and tables as they are here, beside what it prints, and its claims.
+
+use askama::Template;
+use lab::record::{Run, TrialRecord};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::chart::{Chart, Mark};
+use super::page::{CSS, Data, Drawing, PLOTLY, SCRIPT, Switch, command, embedded};
+use super::style;
+use crate::claims::{self, Checked, Outcome};
+use crate::paper::figure::Figure;
+use crate::paper::grid::{self, Grid};
+use crate::paper::{Beside, Paper, Part};
+
+/// What a page says of where it came from.
+#[derive(Debug)]
+pub struct Origin<'a> {
+    /// The words of the command that makes it.
+    pub command: &'a [String],
+    /// The folder of each run.
+    pub folders: &'a [String],
+}
+
+#[derive(Template)]
+#[template(path = "paper.html")]
+struct Page<'a> {
+    paper: &'a Paper,
+    title: String,
+    when: String,
+    result: String,
+    architectures: Vec<Switch>,
+    figures: Vec<FigureView<'a>>,
+    /// Figures that there is nothing of.
+    missing: Vec<String>,
+    tables: Vec<TableView>,
+    claims: Vec<ClaimView>,
+    facts: Vec<(String, String)>,
+    runs: Vec<RunView>,
+    command: String,
+    data: String,
+    raw: String,
+    plotly: &'static str,
+    css: &'static str,
+    script: &'static str,
+}
+
+struct FigureView<'a> {
+    id: String,
+    /// With its number.
+    name: String,
+    heading: String,
+    about: &'static str,
+    chart: &'a Chart,
+    /// What is drawn: its place, how it looks, its name.
+    series: Vec<(usize, String, &'static str)>,
+    /// What the paper prints: how it is drawn, and what it is.
+    printed: Vec<(String, String)>,
+    grids: Vec<Grid>,
+    command: String,
+}
+
+struct TableView {
+    number: &'static str,
+    grid: Grid,
+}
+
+struct ClaimView {
+    says: &'static str,
+    class: &'static str,
+    outcome: &'static str,
+    reason: String,
+    count: String,
+    /// Each with its class.
+    findings: Vec<(&'static str, String)>,
+}
+
+struct RunView {
+    name: String,
+    finished: usize,
+    possible: usize,
+    started_at: String,
+    muxbench: String,
+    seed: u64,
+    command: String,
+}
+
+/// What is downloaded.
+#[derive(Serialize)]
+struct Raw<'a> {
+    name: &'a str,
+    csv: String,
+    json: Value,
+}
+
+/// The whole document, of runs in the order of their folders.
+///
+/// # Errors
+/// None that is known: everything is held in memory.
+pub fn render(beside: &Beside, runs: &[Run], origin: &Origin<'_>) -> anyhow::Result<String> {
+    let Beside { paper, part, figures, missing, claims, .. } = beside;
+    let names: Vec<String> = paper.series.iter().map(ToString::to_string).collect();
+    let is_drawn = |place: usize| {
+        let panels = figures.iter().flat_map(|(_, chart)| &chart.panels);
+        panels.flat_map(|panel| &panel.series).any(|series| series.architecture == place)
+    };
+    let drawings = figures.iter().map(|(figure, chart)| Drawing { name: figure.number, title: figure.title, chart });
+    let data = Data::of(&names, drawings.collect());
+    let raw = Raw { name: paper.name, csv: beside.points_csv()?, json: beside.json() };
+    let when = runs.iter().map(|run| run.header.started_at.clone()).max().unwrap_or_default();
+    let page = Page {
+        paper,
+        title: match part {
+            Part::Whole => paper.name.to_owned(),
+            Part::Figure(figure) => format!("{}, {}", paper.name, paper.figure_name(figure)),
+            Part::Table(number) => format!("{}, Table {number}", paper.name),
+        },
+        when,
+        result: result(beside),
+        architectures: names.iter().enumerate().filter(|(place, _)| is_drawn(*place)).map(Switch::of).collect(),
+        figures: figures.iter().map(|(figure, chart)| figure_view(paper, figure, chart)).collect(),
+        missing: missing.iter().map(|figure| format!("{}. {}", paper.figure_name(figure), figure.title)).collect(),
+        tables: beside.grids().into_iter().map(|(number, grid)| TableView { number, grid }).collect(),
+        claims: claims.iter().map(claim).collect(),
+        facts: facts(runs),
+        runs: runs.iter().zip(origin.folders).map(|(run, folder)| run_view(run, folder)).collect(),
+        command: command(origin.command),
+        data: embedded(&data)?,
+        raw: embedded(&raw)?,
+        plotly: PLOTLY,
+        css: CSS,
+        script: SCRIPT,
+    };
+    Ok(page.render()?)
+}
+
+/// What came of it, in a sentence.
+fn result(beside: &Beside) -> String {
+    let Beside { paper, part, claims, .. } = beside;
+    match part {
+        Part::Whole => {
+            let count = |outcome| match claims.iter().filter(|claim| claim.outcome == outcome).count() {
+                0 => None,
+                1 => Some((1, outcome.words())),
+                several => Some((several, outcome.words_of_several())),
+            };
+            let outcomes = [Outcome::HoldsHere, Outcome::DoesNotHoldHere, Outcome::NotTestableHere];
+            let counts: Vec<String> =
+                outcomes.into_iter().filter_map(count).map(|(count, words)| format!("{count} {words}")).collect();
+            format!("Of {} claims of {} {}", claims.len(), paper.name, counts.join(", "))
+        }
+        Part::Figure(figure) => format!("{} of {}: {}", paper.figure_name(figure), paper.name, figure.title),
+        Part::Table(number) => format!("Table {number} of {}", paper.name),
+    }
+}
+
+fn figure_view<'a>(paper: &Paper, figure: &Figure, chart: &'a Chart) -> FigureView<'a> {
+    let mut printed: Vec<(String, String)> = Vec::new();
+    for published in chart.panels.iter().flat_map(|panel| &panel.published) {
+        let swatch = style::drawn(&style::published(published.mark == Mark::Points));
+        let entry = (swatch, published.label.clone());
+        if !printed.contains(&entry) {
+            printed.push(entry);
+        }
+    }
+    let name = paper.figure_name(figure);
+    let panels = || chart.panels.iter().flat_map(|panel| &panel.series);
+    let is_drawn = |place: &usize| panels().any(|series| series.architecture == *place);
+    let series = (0..paper.series.len()).filter(is_drawn);
+    FigureView {
+        series: series.map(|place| (place, style::swatch(place), paper.series[place])).collect(),
+        id: format!("figure-{}", figure.number.replace('.', "-")),
+        heading: format!("{name}. {}", figure.title),
+        name,
+        about: figure.about,
+        chart,
+        printed,
+        grids: grid::of(figure, chart, paper.series),
+        command: format!("muxbench reproduce {} --figure {}", paper.name, figure.number),
+    }
+}
+
+fn claim(claim: &Checked) -> ClaimView {
+    let findings = claims::decisive_first(claim);
+    let against = findings.iter().filter(|finding| finding.holds == Some(false)).count();
+    let class = |holds: Option<bool>| match holds {
+        Some(true) => "passed",
+        Some(false) => "failed",
+        None => "open",
+    };
+    ClaimView {
+        says: claim.says,
+        class: match claim.outcome {
+            Outcome::HoldsHere => "passed",
+            Outcome::DoesNotHoldHere => "failed",
+            Outcome::NotTestableHere => "open",
+        },
+        outcome: claim.outcome.words(),
+        reason: claim.reason.clone().unwrap_or_default(),
+        count: format!("{} figures, {against} against it", findings.len()),
+        findings: findings.iter().map(|it| (class(it.holds), format!("{}: {}", it.what, it.words))).collect(),
+    }
+}
+
+/// What is known of the host; where runs differ in it, of each.
+fn facts(runs: &[Run]) -> Vec<(String, String)> {
+    let of = |run: &Run| {
+        let mut facts = run.header.host.clone();
+        facts.insert("placement".into(), run.header.placement.clone());
+        facts
+    };
+    let all: Vec<_> = runs.iter().map(|run| (run.header.experiment.as_str(), of(run))).collect();
+    let mut names: Vec<&String> = all.iter().flat_map(|(_, facts)| facts.keys()).collect();
+    names.sort();
+    names.dedup();
+    let value = |name: &String| {
+        let values: Vec<(&str, &str)> =
+            all.iter().map(|(run, facts)| (*run, facts.get(name).map_or("unknown", String::as_str))).collect();
+        if values.iter().all(|(_, value)| *value == values[0].1) {
+            return values[0].1.to_owned();
+        }
+        values.iter().map(|(run, value)| format!("{value} ({run})")).collect::<Vec<_>>().join("; ")
+    };
+    names.into_iter().map(|name| (name.clone(), value(name))).collect()
+}
+
+fn run_view(run: &Run, folder: &str) -> RunView {
+    let finished = |record: &&TrialRecord| run.header.trials.iter().any(|trial| trial.index == record.trial.index);
+    RunView {
+        name: run.header.experiment.clone(),
+        finished: run.records.iter().filter(finished).count(),
+        possible: run.header.trials.iter().filter(|trial| trial.impossible.is_empty()).count(),
+        started_at: run.header.started_at.clone(),
+        muxbench: run.header.muxbench.clone(),
+        seed: run.header.seed,
+        command: command(&["muxbench", "report", folder, "--html"].map(str::to_owned)),
+    }
+}
