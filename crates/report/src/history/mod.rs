@@ -266,14 +266,16 @@ impl Figures {
             let of_all = || Some(Estimate { value: all?, interval: None });
             ranked.filter(|_| row.is_ranked()).or_else(of_all)
         };
-        let time = |ns: fn(&stats::Distribution) -> u64| row.service.as_ref().map(|it| ns(it) as f64);
+        // Of nothing that was timed, as bursts that are longer than their trial, there are none.
+        let timed = row.service.as_ref().filter(|it| it.count > 0);
+        let time = |ns: fn(&stats::Distribution) -> u64| timed.map(|it| ns(it) as f64);
         Self {
             run: 0,
             verdict: row.verdict,
             repeats: row.repeats,
             repeats_valid: row.repeats_valid,
-            service_p50_ns: shown(row.service_p50_ns, time(|it| it.p50_ns)),
-            service_p99_ns: shown(row.service_p99_ns, time(|it| it.p99_ns)),
+            service_p50_ns: timed.and_then(|_| shown(row.service_p50_ns, time(|it| it.p50_ns))),
+            service_p99_ns: timed.and_then(|_| shown(row.service_p99_ns, time(|it| it.p99_ns))),
             rate_per_s: shown(row.rate_per_s, row.rate_achieved_per_s),
             metrics: if row.is_ranked() { row.metrics.clone() } else { Vec::new() },
         }

@@ -111,15 +111,26 @@ fn draw(history: &History, architectures: &[String], figure: &Trended) -> Option
         return None;
     }
     let y = Axis::log(figure.label, figure.form, TICKS_BESIDE, all.into_iter());
-    let x = Axis::names("run", &names(history));
+    let (common, names) = names(history);
+    let x = Axis::names(&common, &names);
     Some(Chart { words: words(history, architectures, &panels, figure), shape: Shape::Points, x, y, panels })
 }
 
-/// Runs by the day, and of several on one day by the minute.
-fn names(history: &History) -> Vec<String> {
-    let cut = |at: usize, to: usize| history.runs[at].started_at.get(..to).unwrap_or_default().replace('T', " ");
-    let is_alone = |at: usize| (0..history.runs.len()).all(|other| other == at || cut(other, 10) != cut(at, 10));
-    (0..history.runs.len()).map(|at| cut(at, if is_alone(at) { 10 } else { 16 })).collect()
+/// Runs by when they began, as briefly as tells them apart, and what is along their axis: of runs of one day the time, of others
+/// the day, with the time where there are several on one.
+fn names(history: &History) -> (String, Vec<String>) {
+    let cut = |from: usize, to: usize| -> Vec<String> {
+        let part = |text: &str| text.get(from..to).unwrap_or_default().replace('T', " ");
+        history.runs.iter().map(|run| part(&run.started_at)).collect()
+    };
+    let (years, days) = (cut(0, 4), cut(0, 10));
+    let is_one = |parts: &[String]| parts.iter().all(|part| *part == parts[0]);
+    if is_one(&days) {
+        return (format!("run of {}", days[0]), cut(11, 16));
+    }
+    let several = days.iter().any(|day| days.iter().filter(|other| *other == day).count() > 1);
+    let to = if several { 16 } else { 10 };
+    if is_one(&years) { (format!("run of {}", years[0]), cut(5, to)) } else { ("run".into(), cut(0, to)) }
 }
 
 /// What moved most from its first to its newest run.
