@@ -11,6 +11,7 @@ use load::report::PARTS;
 use load::{LoadConfig, LoadReport};
 use serde::{Deserialize, Serialize};
 use server::control::Event as ServerEvent;
+use server::model::PerConnection;
 use server::{Moved, ServerCounters, Snapshot, Subject};
 use wire::stream::Direction;
 use wire::{Address, Ports};
@@ -349,7 +350,10 @@ fn load_it(
                 }
                 break;
             }
-            load::Event::Failed { reason } => return blame(server, anyhow::Error::msg(reason)),
+            load::Event::Failed { reason } => {
+                let reason = reason + &turned_away(trial, server, account);
+                return blame(server, anyhow::Error::msg(reason));
+            }
             load::Event::Connected { .. } | load::Event::Progress { .. } => {}
         }
     }
@@ -436,6 +440,22 @@ fn moved(server: &mut Child<ServerEvent>) -> anyhow::Result<Moved> {
         ServerEvent::Moved { moved } => Ok(moved),
         _ => bail!("the server did not say what it moved"),
     }
+}
+
+/// Why a connection may have been reset that the server had no room for: the plan knows its limits, and not what others on
+/// this host take of them.
+fn turned_away(trial: &Trial, server: &mut Child<ServerEvent>, account: &Account) -> String {
+    let refused = |snapshot: &Snapshot| snapshot.totals.refused.unwrap_or(0);
+    let now = mark(server).map_or(0, |mark| refused(&mark.server));
+    let count = now.saturating_sub(account.ready.as_ref().map_or(0, refused));
+    let per_connection = trial.architecture.ours().map(|architecture| architecture.model.per_connection);
+    let (what, limits) = match per_connection {
+        _ if count == 0 => return String::new(),
+        Some(PerConnection::Thread) => ("a thread", "ulimit -u, kernel.threads-max, the cgroup's pids.max, memory"),
+        Some(PerConnection::Process) => ("a process", "ulimit -u, kernel.pid_max, the cgroup's pids.max, memory"),
+        Some(PerConnection::Nothing | PerConnection::Stack) | None => ("a descriptor", "ulimit -n, fs.file-max"),
+    };
+    format!("; the server turned {count} away, for there was not {what} for each: raise its limit ({limits})")
 }
 
 /// When the client goes wrong, or the server no longer hears, what the server said last may be why.
