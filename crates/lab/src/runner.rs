@@ -11,6 +11,7 @@ use load::report::PARTS;
 use load::{LoadConfig, LoadReport};
 use serde::{Deserialize, Serialize};
 use server::control::Event as ServerEvent;
+use server::model::PerConnection;
 use server::{Moved, ServerCounters, Snapshot, Subject};
 use wire::stream::Direction;
 use wire::{Address, Ports};
@@ -300,7 +301,8 @@ fn load_it(
         event.into_iter().for_each(|event| on_event(Event::Load(event)));
         stopped().map(|()| Instant::now() + LOOK)
     };
-    let start_ns = fleet.barrier(&mut look).or_else(|error| blame(server, error))?;
+    let met = fleet.barrier(&mut look);
+    let start_ns = met.or_else(|error| turned_away(trial, server, account, error))?;
 
     let phases = trial.workload.phases;
     let to_window_ns = phases.ramp_ns + phases.hold_ns;
@@ -329,7 +331,8 @@ fn load_it(
         let due = marks.last().map(|(at, _)| *at).into_iter().chain(looks.as_ref().and_then(Looks::next));
         Ok(due.fold(Instant::now() + LOOK, Instant::min))
     };
-    let accounts = fleet.gather(&mut look).or_else(|error| blame(server, error))?;
+    let gathered = fleet.gather(&mut look);
+    let accounts = gathered.or_else(|error| turned_away(trial, server, account, error))?;
     // Marks that a busy machine made late. The clients keep their connections until they are told to end.
     while let Some((_, place)) = marks.pop() {
         *place(account) = Some(mark(server)?);
@@ -421,6 +424,32 @@ fn moved(server: &mut Child<ServerEvent>) -> anyhow::Result<Moved> {
         ServerEvent::Moved { moved } => Ok(moved),
         _ => bail!("the server did not say what it moved"),
     }
+}
+
+/// When a client goes wrong, the server may have had no room for it: the plan knows its limits, and not what others on this
+/// host take of them.
+fn turned_away<T>(
+    trial: &Trial,
+    server: &mut Child<ServerEvent>,
+    account: &Account,
+    error: anyhow::Error,
+) -> anyhow::Result<T> {
+    let refused = |snapshot: &Snapshot| snapshot.totals.refused.unwrap_or(0);
+    let now = mark(server).map_or(0, |mark| refused(&mark.server));
+    let count = now.saturating_sub(account.ready.as_ref().map_or(0, refused));
+    let per_connection = trial.architecture.ours().map(|architecture| architecture.model.per_connection);
+    let (what, limits) = match per_connection {
+        _ if count == 0 => return blame(server, error),
+        Some(PerConnection::Thread) => ("a thread", "ulimit -u, kernel.threads-max, the cgroup's pids.max, memory"),
+        Some(PerConnection::Process) => ("a process", "ulimit -u, kernel.pid_max, the cgroup's pids.max, memory"),
+        Some(PerConnection::Nothing | PerConnection::Stack) | None => ("a descriptor", "ulimit -n, fs.file-max"),
+    };
+    blame(
+        server,
+        anyhow::anyhow!(
+            "{error:#}; the server turned {count} away, for there was not {what} for each: raise its limit ({limits})"
+        ),
+    )
 }
 
 /// When the client goes wrong, or the server no longer hears, what the server said last may be why.

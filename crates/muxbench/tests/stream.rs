@@ -149,6 +149,26 @@ fn streams_are_compared_by_bandwidth_and_their_bytes_are_checked() {
 }
 
 #[test]
+fn threads_that_are_not_to_be_had_are_said_to_be_the_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let binary = muxbench().get_program().to_owned();
+    // Of address space there is no plan: stacks of 256 KiB use it up.
+    let output = std::process::Command::new("prlimit")
+        .arg("--as=900000000")
+        .arg(binary)
+        .args(["compare", "--service", "stream", "--arch", "mt", "--connections", "4000", "--packet", "1KiB"])
+        .args(["--repeats", "1", "--ramp", "0", "--hold", "0", "--measure", "100ms", "--json"])
+        .current_dir(&folder)
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let shown: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {stderr}"));
+    let row = &shown["summary"]["comparisons"][0]["rows"][0];
+    let reason = row["reasons"][0].as_str().unwrap_or_else(|| panic!("{row}"));
+    assert!(row["verdict"] == "failed" && reason.contains("there was not a thread for each: raise its limit"), "{row}");
+}
+
+#[test]
 fn bandwidth_is_told_each_second() {
     let serve = Serve::start_stream("epoll".parse().unwrap(), &[]);
     let output = muxbench()

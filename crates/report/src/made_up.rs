@@ -314,7 +314,7 @@ pub fn kawai2006_run() -> Run {
 
 /// An experiment that comes with the binary, at its quick scale, every trial of it run: times and rates that grow or fall with
 /// connections, idle ones, ports and rates where servers scan. Every seventh trial is saturated.
-pub(crate) fn run_of_experiment(name: &str) -> Run {
+pub fn run_of_experiment(name: &str) -> Run {
     let experiment = lab::presets::find(name).unwrap().experiment().quick();
     let plan = lab::plan::plan(&experiment, &lab::host::Host::this()).unwrap();
     let mut run = run();
