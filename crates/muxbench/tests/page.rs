@@ -48,7 +48,8 @@ fn a_page_opens_works_and_can_be_read_by_all() {
     println!("{}", browse(&folder.path().join("small/report.html"), "run"));
 
     // Neither of a closed loop, nor with timestamps of the kernel, nor of streams.
-    let others = ["throughput", "kernel", "bandwidth", "bandwidth-idle", "fairness", "cpu-gigabyte"];
+    let others =
+        ["throughput", "kernel", "bandwidth", "bandwidth-over-time", "bandwidth-idle", "fairness", "cpu-gigabyte"];
     for figure in report::html::figures::FIGURES.iter().filter(|figure| !others.contains(&figure.name)) {
         let path = |extension: &str| folder.path().join("figures").join(format!("{}.{extension}", figure.name));
         // Where no trial is valid there is nothing to rank.
