@@ -5,11 +5,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
-use load::config::{LoadConfig, Phases, Schedule};
-use wire::ServiceSpec;
-use wire::stream::Stream;
 
-use super::{CLIENT_CPU, Process, SERVER_CPU, Server, Spread, muxbench};
+use super::{CLIENT_CPU, Process, SERVER_CPU, Spread, muxbench};
+use crate::check::root;
 
 /// Connections of which many are compared with few.
 const FEW: u32 = 10;
@@ -41,31 +39,20 @@ pub(super) fn run(rounds: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Bytes a second.
+/// Bytes a second that our server took in, as `compare` has it: what sockets hold is not counted.
 fn ours(binary: &Path, architecture: &str, connections: u32) -> anyhow::Result<f64> {
-    let server = Server::start(|port| {
-        let mut command = Command::new(binary);
-        command.args(["serve", "--arch", architecture, "--cpus", SERVER_CPU, "--service", "stream"]);
-        command.args(["--listen", &format!("127.0.0.1:{port}")]);
-        command
-    })?;
-    let config = LoadConfig {
-        connections,
-        rate_per_s: None,
-        schedule: Schedule::Closed,
-        phases: Phases {
-            ramp_ns: 500_000_000,
-            hold_ns: 500_000_000,
-            measure_ns: 4_000_000_000,
-            drain_ns: 60_000_000_000,
-        },
-        cpus: vec![CLIENT_CPU],
-        ..LoadConfig::new(server.address, ServiceSpec::Stream(Stream::default()))
-    };
-    let report = load::run(&config, &mut |_| ())?.report;
-    ensure!(report.errors.total() == 0, "{:?}", report.errors);
-    let stream = report.stream.context("the client tells of no streams")?;
-    Ok(stream.bytes_per_s(report.window_ns))
+    let folder = root().join("target/bench-stream");
+    let mut command = Command::new(binary);
+    command.args(["compare", "--service", "stream", "--arch", architecture, "--repeats", "1", "--json", "--quiet"]);
+    command.args(["--connections", &connections.to_string(), "--measure", "4s", "--ramp", "500ms", "--hold", "500ms"]);
+    command.args(["--server-cpus", SERVER_CPU, "--client-cpus", &CLIENT_CPU.to_string(), "--drain", "60s"]);
+    let output = command.arg("--output").arg(&folder).stderr(Stdio::inherit()).output()?;
+    std::fs::remove_dir_all(&folder).context("compare left no run")?;
+    // That the client was the limit is no failure here: iperf3's is, too.
+    let said: serde_json::Value = serde_json::from_slice(&output.stdout).context("compare says no JSON")?;
+    let row = &said["summary"]["comparisons"][0]["rows"][0];
+    ensure!(row["verdict"] != "failed", "{architecture}: {}", row["reasons"]);
+    row["stream"]["bytes_per_s"].as_f64().with_context(|| format!("compare tells no bandwidth: {row}"))
 }
 
 /// What iperf3's server received a second from its client, in bytes: one connection, as we have it.
