@@ -208,6 +208,7 @@ fn begin(
     let mut plan = plan(&experiment, &host).map_err(anyhow::Error::msg)?;
     if let Clients::Ranks(ranks) = clients {
         plan.placement = format!("{}; {}", plan.placement, ranks.sentence());
+        host.facts.insert("network".into(), ranks.network());
     }
     let (plan, course) = course(plan, &host)?;
     if let Some(trial) = plan.trials.first().filter(|_| plan.trials.iter().all(|trial| !trial.impossible.is_empty())) {

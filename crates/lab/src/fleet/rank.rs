@@ -35,9 +35,14 @@ type AtWork = Arc<Mutex<Option<(u32, Pid)>>>;
 /// # Errors
 /// When it cannot be met, or is gone.
 pub fn follow(place: &Place, program: &Path) -> anyhow::Result<()> {
+    follow_within(place, program, MEETING_MAX)
+}
+
+/// The same, where the first must be met within a given time.
+pub(super) fn follow_within(place: &Place, program: &Path, meeting_max: Duration) -> anyhow::Result<()> {
     let at_work = AtWork::default();
     let ending = at_work.clone();
-    let line = Line::new(meet(place)?, move |frame| end_client(&ending, frame))
+    let line = Line::new(meet(place, meeting_max)?, move |frame| end_client(&ending, frame))
         .with_context(|| format!("rank {}: the connection to the first one", place.rank))?;
     let rank = Follower { line, program: program.to_owned(), at_work };
     rank.follow().with_context(|| format!("rank {} on {}, of the first", place.rank, host()))
@@ -54,8 +59,8 @@ pub(super) fn machine() -> String {
 }
 
 /// Tries until the first rank is there.
-fn meet(place: &Place) -> anyhow::Result<TcpStream> {
-    let deadline = Instant::now() + MEETING_MAX;
+fn meet(place: &Place, meeting_max: Duration) -> anyhow::Result<TcpStream> {
+    let deadline = Instant::now() + meeting_max;
     let mut why = anyhow!("no address is known of {}", place.hosts.join(", "));
     while Instant::now() < deadline {
         for address in place.addresses() {
@@ -75,7 +80,7 @@ fn meet(place: &Place) -> anyhow::Result<TcpStream> {
             "rank {} on {} cannot meet the first one within {} s; set MUXBENCH_RENDEZVOUS to its HOST:PORT in all ranks",
             place.rank,
             host(),
-            MEETING_MAX.as_secs()
+            meeting_max.as_secs()
         )
     })
 }

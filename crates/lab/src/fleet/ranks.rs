@@ -79,6 +79,10 @@ impl Ranks {
     /// # Errors
     /// When the address is taken, or not all come in time: who is missing, and who came and was refused.
     pub fn meet(place: &Place, loss: Loss) -> anyhow::Result<Self> {
+        Self::meet_within(place, loss, MEETING_MAX)
+    }
+
+    fn meet_within(place: &Place, loss: Loss, meeting_max: Duration) -> anyhow::Result<Self> {
         let listener = listen(place.port).with_context(|| {
             format!(
                 "port {} is where the ranks meet, and cannot be listened on; set MUXBENCH_RENDEZVOUS to HOST:PORT with another",
@@ -86,7 +90,7 @@ impl Ranks {
             )
         })?;
         listener.set_nonblocking(true)?;
-        let deadline = Instant::now() + MEETING_MAX;
+        let deadline = Instant::now() + meeting_max;
         let mut came: BTreeMap<u32, Rank> = BTreeMap::new();
         let mut refused = Vec::new();
         while came.len() as u32 + 1 < place.ranks {
@@ -98,7 +102,7 @@ impl Ranks {
                     place.ranks,
                     missing.join(", "),
                     place.port,
-                    MEETING_MAX.as_secs(),
+                    meeting_max.as_secs(),
                     refused.iter().map(|why| format!("; refused: {why}")).collect::<String>()
                 );
             }
@@ -144,6 +148,14 @@ impl Ranks {
             .map(|(host, count)| if count == 1 { host.to_owned() } else { format!("{host} ({count})") })
             .collect();
         format!("server on {}, clients on {}", rank::host(), hosts.join(", "))
+    }
+
+    /// What requests pass through, in words.
+    pub fn network(&self) -> String {
+        let mut ways: Vec<String> = self.members.iter().map(|member| member.ours.to_string()).collect();
+        ways.sort();
+        ways.dedup();
+        format!("between ranks, to {}", ways.join(", "))
     }
 
     fn present(&mut self) -> impl Iterator<Item = &mut Rank> {
@@ -389,5 +401,78 @@ impl Member for Rank {
     fn give_up(&mut self) -> String {
         self.is_lost = true;
         "it is left out from here on".to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::engine::Place;
+    use super::super::secret::Secret;
+    use super::*;
+
+    fn place(rank: u32, port: u16, secret: &str) -> Place {
+        Place {
+            engine: "a test",
+            rank,
+            ranks: 3,
+            hosts: vec!["127.0.0.1".into()],
+            port,
+            secret: Secret::new(secret),
+            weakness: None,
+        }
+    }
+
+    fn free_port() -> u16 {
+        listen(0).unwrap().local_addr().unwrap().port()
+    }
+
+    /// Starts ranks as they are told, each in a thread, and meets them as the first.
+    fn met(others: &[(u32, &'static str)], meeting_max: Duration) -> (anyhow::Result<Ranks>, Vec<anyhow::Result<()>>) {
+        let port = free_port();
+        let follow = |&(rank, secret): &(u32, &'static str)| {
+            thread::spawn(move || {
+                rank::follow_within(&place(rank, port, secret), Path::new("/nonexistent"), meeting_max)
+            })
+        };
+        let others: Vec<_> = others.iter().map(follow).collect();
+        let first = Ranks::meet_within(&place(0, port, "open sesame"), Loss::End, meeting_max);
+        let sentence = first.as_ref().map(Ranks::sentence);
+        let first = match sentence {
+            // All that is over is heard by the others when it is dropped.
+            Ok(sentence) => {
+                assert!(sentence.contains("(2)"), "{sentence}");
+                let ranks = first.unwrap();
+                assert_eq!((ranks.count(), ranks.are_elsewhere()), (2, false));
+                assert_eq!(ranks.server_ip(), Some(Ipv4Addr::LOCALHOST.into()));
+                drop(ranks);
+                Err(anyhow::anyhow!("they met"))
+            }
+            Err(_) => first,
+        };
+        (first, others.into_iter().map(|other| other.join().unwrap()).collect())
+    }
+
+    #[test]
+    fn ranks_meet_in_whatever_order_they_come() {
+        let (first, others) = met(&[(2, "open sesame"), (1, "open sesame")], Duration::from_secs(60));
+        assert_eq!(first.err().unwrap().to_string(), "they met");
+        assert!(others.iter().all(Result::is_ok), "{others:?}");
+    }
+
+    #[test]
+    fn a_stranger_is_refused_and_who_is_missing_is_told() {
+        let (first, others) = met(&[(1, "open sesame"), (2, "open")], Duration::from_secs(3));
+        let why = first.err().unwrap().to_string();
+        assert!(why.starts_with("of 3 ranks, 2 did not come"), "{why}");
+        let why = format!("{:#}", others[1].as_ref().unwrap_err());
+        assert!(why.contains("rank 2 on") && why.contains("does not know this job's secret"), "{why}");
+    }
+
+    #[test]
+    fn one_rank_comes_once() {
+        let (first, others) = met(&[(1, "open sesame"), (1, "open sesame")], Duration::from_secs(3));
+        let why = first.err().unwrap().to_string();
+        assert!(why.starts_with("of 3 ranks, 2 did not come") && why.contains("is there already"), "{why}");
+        assert!(others.iter().any(|it| it.as_ref().is_err_and(|why| format!("{why:#}").contains("is there already"))));
     }
 }

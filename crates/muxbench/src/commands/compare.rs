@@ -14,6 +14,7 @@ use lab::stream::{self, Stream};
 use lab::transport::Transport;
 use lab::units::{Cpus, Rate, Share, Size, Sizes, Think, Time, Work};
 use server::{Accept, Architecture};
+use wire::ServiceSpec;
 use wire::stream::Direction;
 
 use crate::{execution, output};
@@ -234,6 +235,28 @@ impl StreamArgs {
 }
 
 impl TrafficArgs {
+    /// Puts what a server says that it serves in place of what was there, and then what was said.
+    pub fn apply_served(&self, workload: &mut Workload, served: &ServiceSpec) {
+        let served_as = match served {
+            ServiceSpec::Fixed { .. } => Service::Fixed,
+            ServiceSpec::Kv { .. } => Service::Kv,
+            ServiceSpec::Http { .. } => Service::Http,
+            ServiceSpec::Udp { .. } => Service::Udp,
+            ServiceSpec::Stream(_) => Service::Stream,
+        };
+        workload.service = served_as;
+        if self.service.unwrap_or(served_as) == served_as {
+            workload.stream = served.stream().map(Stream::from);
+        }
+        self.apply(workload);
+        if workload.service == served_as
+            && let Some((request_bytes, response_bytes)) = served.fixed()
+        {
+            workload.request = self.request.or(Some(Size(request_bytes)));
+            workload.response = self.response.or(Some(Size(response_bytes)));
+        }
+    }
+
     /// Puts what was said in place of what was there.
     pub fn apply(&self, workload: &mut Workload) {
         set(&mut workload.think, self.think);
