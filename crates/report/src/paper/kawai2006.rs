@@ -145,11 +145,15 @@ fn draw_deviation(runs: &Runs<'_>, sends_of: &mut [&mut SendsOf<'_>]) -> Option<
     let high = inner().chain(printed()).reduce(f64::max)? + ROOM_NS;
     let late = |series: &Series| Some((series.points.iter().find(|it| it.y >= 0.95)?.x, series.architecture));
     let latest = panel.series.iter().filter_map(late).max_by(|a, b| a.0.total_cmp(&b.0))?;
-    let words = format!(
+    let mut words = format!(
         "Of 95 % of the sends the latest is {} late; that is with {}.",
         format::time(latest.0),
         runs.names[latest.1]
     );
+    let without: Vec<&str> = worst.iter().filter(|it| it.here.is_none()).map(|it| it.architecture).collect();
+    if !without.is_empty() {
+        words += &format!(" No trial counts of {}.", without.join(", "));
+    }
     Some(Chart {
         words,
         shape: Shape::Line,

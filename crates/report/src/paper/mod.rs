@@ -291,7 +291,7 @@ impl Beside {
                 .iter()
                 .map(|figure| format!("{} (of {})", self.paper.figure_name(figure), figure.experiments.join(" and ")));
             let missing = missing.collect::<Vec<_>>().join(", ");
-            parts.push(wrap(&format!("Of these nothing is finished in what is shown: {missing}."), width));
+            parts.push(wrap(&format!("Of these there is nothing to show: {missing}."), width));
         }
         let mut text = parts.join("\n\n") + "\n";
         if !self.claims.is_empty() {
@@ -302,7 +302,7 @@ impl Beside {
 
     fn figure_text(&self, figure: &Figure, chart: &Chart, width: usize) -> String {
         let mut text = wrap(&format!("{}. {}", self.paper.figure_name(figure), figure.title), width);
-        text += &format!("\n{}", wrap(figure.about, width));
+        text += &format!("\n{}\n{}", wrap(figure.about, width), wrap(&chart.words, width));
         for Grid { notes, .. } in grid::of(figure, chart, self.paper.series).iter().take(1) {
             text += &notes.iter().map(|note| format!("\n{}", wrap(note, width))).collect::<String>();
         }
@@ -574,10 +574,7 @@ mod tests {
         assert!(error.to_string().contains("muxbench reproduce kawai2008 --figure 8"), "{error}");
         let whole = beside(paper, Part::Whole, &[made_up::run_of_experiment("kawai2008-http")]).unwrap();
         let said = whole.render(160);
-        assert!(
-            said.contains("nothing is finished in what is shown: Figure 8 (of kawai2008-minimised), Figure 11"),
-            "{said}"
-        );
+        assert!(said.contains("nothing to show: Figure 8 (of kawai2008-minimised), Figure 11"), "{said}");
     }
 
     #[test]
