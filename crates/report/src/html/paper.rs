@@ -11,7 +11,7 @@ use super::style;
 use crate::claims::{self, Checked, Outcome};
 use crate::paper::figure::Figure;
 use crate::paper::grid::{self, Grid};
-use crate::paper::{Beside, Paper, Part};
+use crate::paper::{Beside, Paper, Part, points};
 
 /// What a page says of where it came from.
 #[derive(Debug)]
@@ -107,7 +107,7 @@ pub fn render(beside: &Beside, runs: &[Run], origin: &Origin<'_>) -> anyhow::Res
     let drawings = figures.iter().map(|(figure, chart)| Drawing { name: figure.number, title: figure.title, chart });
     let styles = (0..names.len()).map(style::style).collect();
     let data = Data { architectures: &names, styles, figures: drawings.collect() };
-    let raw = Raw { name: paper.name, csv: beside.points_csv()?, json: beside.json() };
+    let raw = Raw { name: paper.name, csv: points::csv(paper, figures)?, json: beside.json() };
     let when = runs.iter().map(|run| run.header.started_at.clone()).max().unwrap_or_default();
     let page = Page {
         paper,

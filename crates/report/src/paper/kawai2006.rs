@@ -705,12 +705,12 @@ mod tests {
 
     #[test]
     fn the_tables_in_full() {
-        insta::assert_snapshot!(super::super::tables_text(&here(), 160));
+        insta::assert_snapshot!(super::super::beside::tables_text(&here(), 160));
     }
 
     #[test]
     fn a_narrow_terminal_gets_some_architectures_at_a_time() {
-        let text = super::super::tables_text(&here(), 80);
+        let text = super::super::beside::tables_text(&here(), 80);
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         insta::assert_snapshot!(text);
     }
