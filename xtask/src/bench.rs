@@ -7,6 +7,7 @@ mod handoff;
 mod http;
 mod http_client;
 mod kv;
+mod page;
 mod stream;
 
 use std::io::{BufRead, BufReader};
@@ -105,6 +106,12 @@ pub enum Bench {
         #[arg(long, default_value_t = 5)]
         rounds: usize,
     },
+    /// Time to write the page of a run of 105 trials, and until it answers a click in Chromium
+    Page {
+        /// Rounds of both
+        #[arg(long, default_value_t = 5)]
+        rounds: usize,
+    },
     /// All of them
     All,
 }
@@ -137,8 +144,10 @@ pub fn run(bench: &Bench) -> anyhow::Result<()> {
         Bench::Pacing { rounds } => http_client::pacing(*rounds),
         Bench::Handoff { rounds, arch } => handoff::run(*rounds, arch),
         Bench::Stream { rounds } => stream::run(*rounds),
+        Bench::Page { rounds } => page::run(*rounds),
         Bench::All => {
             summarise()?;
+            page::run(5)?;
             memory()?;
             timestamps(15)?;
             lag(5)?;

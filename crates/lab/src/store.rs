@@ -215,6 +215,32 @@ fn lock(folder: &Path) -> anyhow::Result<File> {
     }
 }
 
+/// Whether a run is in a folder, readable or not.
+pub fn is_run(folder: &Path) -> bool {
+    folder.join("run.json").exists()
+}
+
+/// The folders of runs: this one, or those in it and in folders in it, by name. A run's own folders are not looked into.
+pub fn runs(folder: &Path) -> Vec<PathBuf> {
+    /// `reproduce` keeps those of a paper in a folder of its own; deeper than this nobody keeps any.
+    const DEPTH_MAX: usize = 3;
+    fn look(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
+        if is_run(folder) {
+            found.push(folder.to_owned());
+        } else if depth < DEPTH_MAX {
+            let mut inner: Vec<PathBuf> =
+                fs::read_dir(folder).into_iter().flatten().flatten().map(|it| it.path()).collect();
+            inner.sort();
+            // A link may lead back here.
+            let is_folder = |path: &PathBuf| fs::symlink_metadata(path).is_ok_and(|it| it.is_dir());
+            inner.iter().filter(|path| is_folder(path)).for_each(|path| look(path, depth + 1, found));
+        }
+    }
+    let mut found = Vec::new();
+    look(folder, 0, &mut found);
+    found
+}
+
 /// The newest run under `results`.
 ///
 /// # Errors
@@ -307,6 +333,20 @@ mod tests {
         assert!(read(&run).unwrap_err().to_string().contains("damaged"));
         fs::write(run.join("run.json"), "{").unwrap();
         assert!(read(&run).unwrap_err().to_string().contains("run.json"));
+    }
+
+    #[test]
+    fn runs_are_found_in_folders_of_folders() {
+        let results = tempfile::tempdir().unwrap();
+        let at = |path: &str| results.path().join(path);
+        for run in ["paper/two", "paper/one", "alone"] {
+            drop(Store::create(&at(run), &header()).unwrap());
+        }
+        fs::create_dir_all(at("figures")).unwrap();
+        assert_eq!(runs(results.path()), [at("alone"), at("paper/one"), at("paper/two")]);
+        assert_eq!(runs(&at("alone")), [at("alone")]);
+        assert!(runs(&at("figures")).is_empty() && runs(&at("nowhere")).is_empty());
+        assert!(is_run(&at("alone")) && !is_run(&at("paper")));
     }
 
     #[test]

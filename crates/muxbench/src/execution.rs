@@ -46,6 +46,9 @@ pub struct ExecutionArgs {
     /// Print the whole result as JSON
     #[arg(long)]
     json: bool,
+    /// Print tables as Markdown, to paste into an issue
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
     /// Say nothing while it runs
     #[arg(long, short)]
     quiet: bool,
@@ -294,9 +297,10 @@ fn show(folder: &Path, run: &Run, ended: Ended, args: &ExecutionArgs) -> anyhow:
     if args.json {
         output::print_json(&report::json::of(run))?;
     } else {
-        output::print(&report::render(run, output::width()))?;
+        let medium = output::medium(args.markdown);
+        output::print(&report::render(run, medium))?;
         if args.explain {
-            output::print(&format!("\n{}", report::explain::render(&report::Summary::of(run), output::width())))?;
+            output::print(&format!("\n{}", report::explain::render(&report::Summary::of(run), medium)))?;
         }
         let place = folder.display();
         let page = match run.header.course {
@@ -306,10 +310,18 @@ fn show(folder: &Path, run: &Run, ended: Ended, args: &ExecutionArgs) -> anyhow:
                 format!(" (as a page with figures: muxbench report {place} --html)")
             }
         };
-        output::print(&format!("Results: {place}{page}\n"))?;
+        // What is not to be pasted is said beside it.
+        let say = |text: &str| match args.markdown {
+            true => {
+                anstream::eprint!("{text}");
+                Ok(())
+            }
+            false => output::print(text),
+        };
+        say(&format!("Results: {place}{page}\n"))?;
         if let Some(paper) = report::paper::of_experiment(&run.header.experiment) {
             let (folder, name) = (folder.display(), paper.name);
-            output::print(&format!("Beside the paper: muxbench report {folder} --paper {name}\n"))?;
+            say(&format!("Beside the paper: muxbench report {folder} --paper {name}\n"))?;
         }
     }
     if ended == Ended::Stopped {

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use report::Medium;
 use serde::Serialize;
 
 /// Columns of the terminal; of a file or a pipe, enough for a whole table.
@@ -10,6 +11,11 @@ pub fn width() -> usize {
         Ok(size) if size.ws_col > 0 => size.ws_col.into(),
         _ => 160,
     }
+}
+
+/// How tables and prose are written there.
+pub fn medium(markdown: bool) -> Medium {
+    if markdown { Medium::Markdown } else { Medium::Terminal(width()) }
 }
 
 /// Prints text that is complete with its line ends. Whoever closes the pipe has read enough.

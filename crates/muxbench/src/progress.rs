@@ -9,6 +9,7 @@ use lab::plan::duration_ns;
 use lab::record::{Trial, TrialRecord};
 use lab::runner::Event;
 use lab::units::Share;
+use report::format;
 
 /// Shows a run's progress on standard error.
 pub struct Progress {
@@ -20,6 +21,33 @@ pub struct Progress {
     current: String,
     /// What the trials that are still to be run will take, in nanoseconds; of a search, at most.
     left_ns: u64,
+    /// How far the one that runs is.
+    pace: Pace,
+    /// What the last one that ended found.
+    last: String,
+}
+
+/// What a client has done by its last account.
+#[derive(Default)]
+struct Pace {
+    elapsed_ns: u64,
+    completed: u64,
+    bytes: u64,
+}
+
+impl Pace {
+    /// What it did a second since the last account: bytes of streams, or requests; empty where no time went by.
+    fn advance(&mut self, elapsed_ns: u64, completed: u64, bytes: u64) -> String {
+        let seconds = elapsed_ns.saturating_sub(self.elapsed_ns) as f64 / 1e9;
+        let since = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
+        let (responses, moved) = (since(completed, self.completed), since(bytes, self.bytes));
+        *self = Self { elapsed_ns, completed, bytes };
+        match bytes {
+            _ if seconds == 0.0 => String::new(),
+            0 => format!(", {} responses/s", format::digits(responses)),
+            _ => format!(", {}", format::bandwidth(moved)),
+        }
+    }
 }
 
 impl Progress {
@@ -42,7 +70,16 @@ impl Progress {
         let template = if total.is_some() { "{pos}/{len} [{wide_bar}] {msg}" } else { "probe {pos}: {wide_msg}" };
         let style = ProgressStyle::with_template(template).expect("the template is valid");
         bar.set_style(style.progress_chars("=> "));
-        Self { bar, is_terminal, total, finished: 0, current: String::new(), left_ns }
+        Self {
+            bar,
+            is_terminal,
+            total,
+            finished: 0,
+            current: String::new(),
+            left_ns,
+            pace: Pace::default(),
+            last: String::new(),
+        }
     }
 
     /// Takes notice of an event.
@@ -57,11 +94,15 @@ impl Progress {
                 let rate = workload.rate_per_s.map_or("closed".into(), |rate| format!("{rate} req/s"));
                 let what = if workload.service.ports().is_some() { "ports" } else { "conn" };
                 self.current = format!("{} {} {what}{active} {rate}", trial.architecture, workload.connections);
+                self.pace = Pace::default();
                 self.show("starting");
             }
             Event::Load(load::Event::Connecting { done, total }) => self.show(&format!("connected {done}/{total}")),
             Event::Load(load::Event::Preparing { done, total }) => self.show(&format!("stored {done}/{total}")),
-            Event::Load(load::Event::Progress { phase, sent, .. }) => self.show(&format!("{phase}, {sent} sent")),
+            Event::Load(load::Event::Progress { phase, elapsed_ns, completed, bytes, .. }) => {
+                let rate = self.pace.advance(*elapsed_ns, *completed, *bytes);
+                self.show(&format!("{phase}{rate}"));
+            }
             Event::Load(_) => {}
             Event::Finished { record } => self.finished(record),
             Event::LeftOut { trial } => {
@@ -73,23 +114,27 @@ impl Progress {
     }
 
     fn show(&self, what: &str) {
-        self.bar.set_message(format!("{}: {what}; {}", self.current, self.left()));
+        self.bar.set_message(format!("{}: {what}; {}{}", self.current, self.left(), self.last));
     }
 
     fn left(&self) -> String {
         let most = if self.total.is_none() { "at most " } else { "" };
-        format!("{most}{} left", humane(Duration::from_nanos(self.left_ns)))
+        let left_ns = self.left_ns.saturating_sub(self.pace.elapsed_ns);
+        format!("{most}{} left", humane(Duration::from_nanos(left_ns)))
     }
 
     fn finished(&mut self, record: &TrialRecord) {
         self.finished += 1;
         let took_ns = if self.total.is_some() { duration_ns(&record.trial) } else { record.elapsed_ns };
         self.left_ns = self.left_ns.saturating_sub(took_ns);
+        self.pace = Pace::default();
+        self.last = format!("; last {}{}", record.trial.architecture, found(record));
         self.bar.inc(1);
         if !self.is_terminal {
             let verdict = report::sentence::name(record.verdict.kind);
             let total = self.total.map_or(String::new(), |total| format!("/{total}"));
-            anstream::eprintln!("{}{total} {}: {verdict}; {}", self.finished, self.current, self.left());
+            let (finished, current, found) = (self.finished, &self.current, found(record));
+            anstream::eprintln!("{finished}{total} {current}: {verdict}{found}; {}", self.left());
         }
     }
 
@@ -99,10 +144,68 @@ impl Progress {
     }
 }
 
+/// What a trial found, in a few words: its bandwidth, or percentiles of its service time.
+fn found(record: &TrialRecord) -> String {
+    let Some(load) = &record.load else { return String::new() };
+    if let Some(stream) = &load.stream {
+        return format!(", {}", format::bandwidth(stream.bytes_per_s(load.window_ns)));
+    }
+    let (p50, p99) = (load.service.distribution.p50_ns, load.service.distribution.p99_ns);
+    format!(", p50 {}, p99 {}", format::time(p50 as f64), format::time(p99 as f64))
+}
+
 /// Whole seconds, or minutes from two on.
 fn humane(time: Duration) -> String {
     match time.as_secs() {
         seconds if seconds < 120 => format!("{seconds} s"),
         seconds => format!("{} min", seconds.div_ceil(60)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use report::made_up;
+
+    use super::*;
+
+    #[test]
+    fn a_rate_is_of_the_time_since_the_last_account() {
+        let mut pace = Pace::default();
+        assert_eq!(pace.advance(0, 0, 0), "");
+        assert_eq!(pace.advance(500_000_000, 1_000, 0), ", 2000 responses/s");
+        assert_eq!(pace.advance(1_000_000_000, 1_100, 0), ", 200 responses/s");
+        assert_eq!(pace.advance(2_000_000_000, 1_100, 3_000_000), ", 3.00 MB/s");
+    }
+
+    #[test]
+    fn what_a_trial_found() {
+        assert_eq!(found(&made_up::run().records[0]), ", p50 40.1 µs, p99 44.0 µs");
+        assert_eq!(found(&made_up::stream_run().records[0]), ", 2.40 GB/s");
+        let mut record = made_up::run().records.remove(0);
+        record.load = None;
+        assert_eq!(found(&record), "");
+    }
+
+    #[test]
+    fn the_time_left_goes_down_within_a_trial() {
+        let run = made_up::run();
+        let mut progress = Progress::new(&run.header.trials.iter().collect::<Vec<_>>());
+        let whole = progress.left_ns;
+        progress.on(&Event::Started { trial: &run.header.trials[0] });
+        let said = |completed| load::Event::Progress {
+            phase: "measure".into(),
+            elapsed_ns: 500_000_000,
+            sent: completed,
+            completed,
+            bytes: 0,
+        };
+        let before = progress.left();
+        progress.left_ns = 100_000_000_000;
+        progress.on(&Event::Load(&said(1_000)));
+        assert_ne!(progress.left(), before);
+        assert_eq!(progress.left(), "99 s left");
+        progress.left_ns = whole;
+        progress.on(&Event::Finished { record: &run.records[0] });
+        assert!(progress.left_ns < whole && progress.last.starts_with("; last epoll, p50"), "{}", progress.last);
     }
 }

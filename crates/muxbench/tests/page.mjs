@@ -1,11 +1,18 @@
-// Opens a page, of a run or of a paper, in a browser without a network, uses it, and says what is wrong with it; nothing, if nothing is.
-// Arguments: the folder with the packages, the page's file, and one for screenshots (a folder, or nothing).
+// Opens a page in a browser without a network, uses it, and says what is wrong with it; nothing, if nothing is.
+// Arguments: the folder with the packages, the page's file, what it is (`run`, `index` or `paper`), and a folder for screenshots,
+// or none.
 import { createRequire } from "node:module";
-import { pathToFileURL } from "node:url";
+import { fileURLToPath, pathToFileURL } from "node:url";
 import { existsSync, readFileSync } from "node:fs";
 import { delimiter, join, resolve } from "node:path";
 
-const [packages, file, pictures] = process.argv.slice(2).map((path) => resolve(path));
+const [packages, file, kind, pictures] = process.argv.slice(2).map((it, at) => (at === 2 ? it : resolve(it)));
+// What is looked at on each kind of page: a figure, what its marks say, and a word of the numbers that are saved.
+const { figure, words, numbers } = {
+  run: { figure: "service-time", words: ["p1 ", "p50 ", "p99 ", "connections"], numbers: "\"trials\"" },
+  paper: { figure: "6", words: ["p1 ", "p50 ", "p99 ", "connections"], numbers: "\"claims\"" },
+  index: { figure: "trend-p50", words: ["service time p50", "run"], numbers: "\"trends\"" },
+}[kind];
 const require = createRequire(join(packages, "package.json"));
 const { chromium } = require("playwright-core");
 const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
@@ -69,8 +76,7 @@ check((await page.locator("h1").innerText()).length > 10, "there is no verdict")
 
 await drawAll(page);
 const charts = await drawn(page);
-const isPaper = (await page.locator("#claims").count()) > 0;
-check(charts.length >= (isPaper ? 4 : 10), `only ${charts.length} charts`);
+check(charts.length >= 10, `only ${charts.length} charts`);
 charts.forEach(({ label, traces }) => {
   check(traces > 0, `nothing is drawn: ${label}`);
   check(label.length > 10, `a chart has no description: ${label}`);
@@ -78,7 +84,7 @@ charts.forEach(({ label, traces }) => {
 console.log(`${charts.length} charts, ${charts.reduce((sum, it) => sum + it.traces, 0)} traces`);
 
 // Values under the pointer.
-const plot = page.locator("#figure-service-time .plot, #figure-6 .plot").first();
+const plot = page.locator(`#figure-${figure} .plot`).first();
 await plot.scrollIntoViewIfNeeded();
 const mark = plot.locator(".scatterlayer .points path").first();
 const box = await mark.boundingBox();
@@ -86,7 +92,7 @@ await page.mouse.move(box.x + box.width / 2, box.y + box.height / 2);
 const hover = plot.locator(".hoverlayer .hovertext");
 await hover.first().waitFor({ timeout: 60000 }).catch(() => {});
 const said = (await hover.allInnerTexts().catch(() => [])).join(" ") || (await hover.allTextContents()).join(" ");
-for (const word of ["p1 ", "p50 ", "p99 ", "connections"]) check(said.includes(word), `hover does not say ${word}: "${said}"`);
+for (const word of words) check(said.includes(word), `hover does not say ${word}: "${said}"`);
 
 // The keyboard alone gets to the switches, past the link that skips to the result, and turns one off in every chart.
 await page.evaluate(() => { scrollTo(0, 0); document.activeElement.blur(); });
@@ -121,14 +127,18 @@ const shared = await open(light, `#off=${encodeURIComponent(name)}`);
 check(!(await shared.locator("#shown input").first().isChecked()), "the page does not do as its address says");
 await shared.context().close();
 
+// An index leads to runs that are there.
+for (const link of await page.$$eval("#runs a", (links) => links.map((it) => it.href))) {
+  check(existsSync(fileURLToPath(link)), `${link} leads nowhere`);
+}
+
 // Numbers as files.
-const kept = isPaper ? { csv: ",paper,", json: "\"claims\"" } : { csv: "service_p50_ns", json: "\"trials\"" };
-for (const [kind, has] of Object.entries(kept)) {
+for (const [format, has] of [["csv", kind === "paper" ? ",paper," : "service_p50_ns"], ["json", numbers]]) {
   const saved = page.waitForEvent("download", { timeout: 60000 });
-  await page.locator(`[data-save=${kind}]`).click();
+  await page.locator(`[data-save=${format}]`).click();
   const download = await saved;
-  check(download.suggestedFilename().endsWith(`.${kind}`), `${kind} is saved as ${download.suggestedFilename()}`);
-  check(readFileSync(await download.path(), "utf8").includes(has), `what is saved as ${kind} has no ${has}`);
+  check(download.suggestedFilename().endsWith(`.${format}`), `${format} is saved as ${download.suggestedFilename()}`);
+  check(readFileSync(await download.path(), "utf8").includes(has), `what is saved as ${format} has no ${has}`);
 }
 
 // On paper every chart is there, whether it has been on the screen or not.
@@ -138,7 +148,7 @@ await paper.waitForFunction(() => document.querySelectorAll(".plot .main-svg").l
 (await drawn(paper)).forEach(({ label, traces }) => check(traces > 0, `it is not on paper: ${label}`));
 const widest = await paper.$$eval(".plot .main-svg", (drawings) => Math.max(...drawings.map((it) => it.getBoundingClientRect().width)));
 check(widest > 200 && widest <= 345, `charts on paper are ${widest} pixels wide: two do not go beside each other on A4`);
-if (pictures) await paper.pdf({ path: join(pictures, "page.pdf"), format: "A4" });
+if (pictures) await paper.pdf({ path: join(pictures, `${kind}.pdf`), format: "A4" });
 await paper.context().close();
 
 // Each way to look at it is within the screen, and accessible. Contexts are closed with the browser.
@@ -149,7 +159,7 @@ for (const view of views) {
   const page = await open(view);
   await drawAll(page);
   await fits(page, name);
-  if (pictures) await page.screenshot({ path: join(pictures, `${name.replace(" ", "-")}.png`), fullPage: true });
+  if (pictures) await page.screenshot({ path: join(pictures, `${kind}-${name.replace(" ", "-")}.png`), fullPage: true });
   // Both colours and both widths are judged so, if not each with each.
   if (views.indexOf(view) % 3) continue;
   await page.evaluate(axe);

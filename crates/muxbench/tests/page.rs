@@ -6,27 +6,30 @@ use std::path::Path;
 use std::process::Command;
 
 use common::{muxbench, prepared};
+use lab::record::Run;
+use lab::store::Store;
+use report::made_up;
 
-fn text(bytes: &[u8]) -> String {
+fn text_of(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// Runs in `folder`. On a busy machine the verdict of a comparison may be that the client was late: exit code 3.
 fn run(folder: &Path, arguments: &[&str]) -> (String, String) {
     let output = muxbench().args(arguments).current_dir(folder).output().unwrap();
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    let (out, err) = (text_of(&output.stdout), text_of(&output.stderr));
     assert!(matches!(output.status.code(), Some(0 | 3)), "{arguments:?}\n{out}\n{err}");
     (out, err)
 }
 
 /// What `page.mjs` has to say of a page; panics if anything is wrong with it.
-fn browse(page: &Path) -> String {
+fn browse(page: &Path, kind: &str) -> String {
     let packages = prepared("MUXBENCH_BROWSER", "browser");
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/page.mjs");
     let mut node = Command::new("timeout");
-    node.args(["600", "node", script]).arg(packages).arg(page).args(std::env::var_os("MUXBENCH_PICTURES"));
+    node.args(["600", "node", script]).arg(packages).arg(page).arg(kind).args(std::env::var_os("MUXBENCH_PICTURES"));
     let output = node.output().unwrap();
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    let (out, err) = (text_of(&output.stdout), text_of(&output.stderr));
     assert!(output.status.success() && out.ends_with("all well\n"), "{out}\n{err}");
     out
 }
@@ -42,11 +45,11 @@ fn a_page_opens_works_and_can_be_read_by_all() {
     assert!(out.contains("muxbench report small --html"), "{out}");
     let (out, err) = run(folder.path(), &["report", "small", "--html", "--figures", "figures"]);
     assert!(out.is_empty() && err.contains("small/report.html"), "{out}{err}");
-    println!("{}", browse(&folder.path().join("small/report.html")));
+    println!("{}", browse(&folder.path().join("small/report.html"), "run"));
 
-    for figure in
-        report::html::figures::FIGURES.iter().filter(|figure| figure.name != "throughput" && figure.name != "kernel")
-    {
+    // Neither of a closed loop, nor with timestamps of the kernel, nor of streams.
+    let others = ["throughput", "kernel", "bandwidth", "bandwidth-idle", "fairness", "cpu-gigabyte"];
+    for figure in report::html::figures::FIGURES.iter().filter(|figure| !others.contains(&figure.name)) {
         let path = |extension: &str| folder.path().join("figures").join(format!("{}.{extension}", figure.name));
         // Where no trial is valid there is nothing to rank.
         if figure.name != "ranking" {
@@ -58,24 +61,81 @@ fn a_page_opens_works_and_can_be_read_by_all() {
     assert_eq!(page, std::fs::read_to_string(folder.path().join("small/report.html")).unwrap());
 }
 
+/// Stores a run that never was.
+fn store(folder: &Path, run: &Run) {
+    let store = Store::create(folder, &run.header).unwrap();
+    run.records.iter().for_each(|record| store.commit(record).unwrap());
+}
+
 #[test]
 fn a_paper_s_page_opens_works_and_can_be_read_by_all() {
     let folder = tempfile::tempdir().unwrap();
-    let arguments = "compare --arch epoll,mt,select --connections 8,16 --rate 125,500 --ramp 50ms --hold 50ms --measure 500ms \
-                     --drain 5s --repeats 1 --output small --quiet";
-    run(folder.path(), &arguments.split_whitespace().collect::<Vec<_>>());
-    let (_, err) = run(folder.path(), &["report", "small", "--paper", "kawai2008", "--html", "--figures", "figures"]);
-    assert!(err.contains("small/kawai2008.html"), "{err}");
-    println!("{}", browse(&folder.path().join("small/kawai2008.html")));
-    for figure in ["6", "10"] {
+    for experiment in ["kawai2008-http", "kawai2008-minimised"] {
+        store(&folder.path().join("here").join(experiment), &made_up::run_of_experiment(experiment));
+    }
+    let arguments = ["reproduce", "kawai2008", "--output", "here", "--quiet", "--figures", "figures"];
+    let (out, _) = run(folder.path(), &arguments);
+    assert!(out.contains("Page: here/kawai2008.html"), "{out}");
+    println!("{}", browse(&folder.path().join("here/kawai2008.html"), "paper"));
+    for figure in ["6", "8", "10", "11"] {
         let path = |extension: &str| folder.path().join(format!("figures/kawai2008-figure-{figure}.{extension}"));
         assert!(std::fs::read_to_string(path("svg")).unwrap().contains("paper: "), "{figure}");
         assert!(std::fs::read(path("png")).unwrap().starts_with(b"\x89PNG"), "{figure}");
     }
+    run(folder.path(), &["report", "here/kawai2008-http", "--paper", "kawai2008", "--figure", "6", "--html"]);
+    let page = std::fs::read_to_string(folder.path().join("here/kawai2008-http/kawai2008-figure-6.html")).unwrap();
+    assert!(page.contains("<h3>Figure 6. ") && !page.contains("<h3>Figure 10. "));
 }
 
 #[test]
-fn a_page_goes_to_no_folder_and_is_of_one_run() {
+fn a_page_of_streams_works() {
+    let folder = tempfile::tempdir().unwrap();
+    store(&folder.path().join("streams"), &made_up::stream_run());
+    run(folder.path(), &["report", "streams", "--html"]);
+    println!("{}", browse(&folder.path().join("streams/report.html"), "run"));
+}
+
+#[test]
+fn an_index_leads_to_its_runs_and_works() {
+    let folder = tempfile::tempdir().unwrap();
+    for (at, mut made_up) in [made_up::run(), made_up::other_run(), made_up::closed_run()].into_iter().enumerate() {
+        for day in 1..=2 {
+            made_up.header.started_at = format!("2026-01-0{day}T0{at}:00:00Z");
+            made_up.header.name = format!("run {at} of day #{day}");
+            store(&folder.path().join("results").join(&made_up.header.name), &made_up);
+        }
+    }
+    let damaged = folder.path().join("results/damaged");
+    std::fs::create_dir(&damaged).unwrap();
+    std::fs::write(damaged.join("run.json"), "{").unwrap();
+    run(folder.path(), &["report", "results/run 0 of day #1", "--html"]);
+    let (out, err) = run(folder.path(), &["report", "results", "--html", "--figures", "figures"]);
+    assert!(out.is_empty() && err.contains("left out: results/damaged/run.json"), "{out}{err}");
+    let index = folder.path().join("results/index.html");
+    println!("{}", browse(&index, "index"));
+    let page = std::fs::read_to_string(index).unwrap();
+    assert!(page.contains("href=\"./run%200%20of%20day%20%231/report.html\"") && page.contains("results/damaged"));
+    for name in ["trend-p50.svg", "trend-p99.png", "trend-rate.svg"] {
+        assert!(folder.path().join("figures").join(name).exists(), "{name}");
+    }
+
+    // The same as text, CSV, JSON and Markdown; several folders need a name for their page.
+    let (text, _) = run(folder.path(), &["report", "results"]);
+    assert!(text.contains("Runs, the oldest first") && text.contains("host B"), "{text}");
+    let (csv, _) = run(folder.path(), &["report", "results", "--csv"]);
+    assert!(csv.starts_with("architecture,traffic,host,run,"), "{csv}");
+    let (json, _) = run(folder.path(), &["report", "results", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((json["runs"].as_array().unwrap().len(), json["unreadable"].as_array().unwrap().len()), (6, 1));
+    let (markdown, _) = run(folder.path(), &["report", "results", "--markdown"]);
+    assert!(markdown.starts_with("### Runs, the oldest first\n\n| began | run |"), "{markdown}");
+    let several = ["report", "results/run 0 of day #1", "results/run 0 of day #2", "--html"];
+    let output = muxbench().args(several).current_dir(folder.path()).output().unwrap();
+    assert!(text_of(&output.stderr).contains("--html index.html") && !output.status.success());
+}
+
+#[test]
+fn a_page_goes_to_no_folder() {
     let folder = tempfile::tempdir().unwrap();
     let arguments = "compare --arch epoll --connections 2 --rate 100 --ramp 10ms --hold 10ms --measure 50ms --repeats 1 \
                      --output one --quiet";
@@ -83,11 +143,12 @@ fn a_page_goes_to_no_folder_and_is_of_one_run() {
     let fails = |arguments: &[&str]| {
         let output = muxbench().args(arguments).current_dir(folder.path()).output().unwrap();
         assert!(!output.status.success(), "{arguments:?}");
-        text(&output.stderr)
+        text_of(&output.stderr)
     };
     let said = fails(&["report", "one", "--html", "one"]);
     assert!(said.contains("one: a folder") && said.contains("muxbench report one --html"), "{said}");
-    assert!(fails(&["report", "one", "one", "--html"]).contains("name one"));
+    assert!(fails(&["report", "one", "one", "--send-deviation"]).contains("name one"));
+    assert!(fails(&["report", "one", "one", "--html"]).contains("name a file"));
     assert!(fails(&["report", "one", "--html", "--json"]).contains("cannot be used with"));
 }
 

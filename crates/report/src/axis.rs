@@ -123,6 +123,21 @@ impl Axis {
     }
 }
 
+/// What sets groups of workloads apart from each other, in words, without what is along their axis; empty of a single one.
+pub(crate) fn apart(groups: &[Vec<&Comparison>], along: Option<Axis>) -> Vec<String> {
+    let is_said = |words: &str| along.is_some_and(|along| along.is_said_by(words));
+    let words = |group: &Vec<&Comparison>| -> Vec<String> {
+        group[0].title.split(", ").filter(|words| !is_said(words)).map(str::to_owned).collect()
+    };
+    let all: Vec<Vec<String>> = groups.iter().map(words).collect();
+    let is_common = |word: &String| all.iter().all(|words| words.contains(word));
+    let title = |words: &Vec<String>| {
+        let apart: Vec<&str> = words.iter().filter(|word| !is_common(word)).map(String::as_str).collect();
+        apart.join(", ")
+    };
+    all.iter().map(title).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

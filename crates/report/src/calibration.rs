@@ -4,12 +4,12 @@ use comfy_table::{Table, presets};
 use lab::calibration::{Calibration, Condition, Recovered};
 use load::config::Transport;
 
-use crate::format;
-use crate::table::{align, trim};
-use crate::terminal::wrap;
+use crate::table::align;
+use crate::{Medium, format};
 
 /// The table, and what it means.
-pub fn render(calibration: &Calibration, width: usize) -> String {
+pub fn render(calibration: &Calibration, medium: impl Into<Medium>) -> String {
+    let medium = medium.into();
     let Calibration { transport, rate_per_s, connections, client, rounds, conditions, interval_coverage } = calibration;
     let mut table = Table::new();
     let headings = [
@@ -54,7 +54,8 @@ pub fn render(calibration: &Calibration, width: usize) -> String {
             missed.join(", ")
         )
     };
-    format!("{}\n\n{}\n{}\n", trim(&table), wrap(&about, width), wrap(&verdict, width))
+    let text = format!("{}\n\n{}\n{}\n", medium.table(&table), medium.prose(&about), medium.prose(&verdict));
+    medium.finished(text)
 }
 
 fn hold(condition: &Condition) -> String {

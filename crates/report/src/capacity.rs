@@ -6,10 +6,10 @@ use lab::record::{Run, Workload};
 use serde::Serialize;
 use stats::{Histogram, Interval};
 
-use crate::format;
 use crate::summary::title;
 use crate::table::{self, Column};
-use crate::terminal::{host, wrap};
+use crate::terminal::host;
+use crate::{Medium, format};
 
 /// What the searches of a run found.
 #[derive(Clone, Debug, Serialize)]
@@ -70,6 +70,14 @@ impl Probes {
 }
 
 impl Capacities {
+    /// What was found, in a sentence for each traffic.
+    pub fn sentence(&self) -> String {
+        let of = |workload: &Workload| {
+            sentence(&self.rows.iter().filter(|row| row.workload == *workload).collect::<Vec<_>>())
+        };
+        self.workloads().into_iter().map(of).collect::<Vec<_>>().join(" ")
+    }
+
     /// Of a run that searches; `None` if it does not.
     pub fn of(run: &Run) -> Option<Self> {
         let Course::Capacity(question) = &run.header.course else { return None };
@@ -197,8 +205,9 @@ fn ended(row: &Row) -> &'static str {
     }
 }
 
-/// The searches side by side, at most `width` columns wide where that is possible.
-pub fn render(run: &Run, capacities: &Capacities, width: usize) -> String {
+/// The searches side by side.
+pub fn render(run: &Run, capacities: &Capacities, medium: impl Into<Medium>) -> String {
+    let medium = medium.into();
     let mut text = String::new();
     let mut line = |line: &str| {
         text.push_str(line);
@@ -207,34 +216,33 @@ pub fn render(run: &Run, capacities: &Capacities, width: usize) -> String {
     let question = &capacities.question;
     let limits = question.limits.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     for workload in capacities.workloads() {
-        line(&wrap(&format!("Highest rate with {limits}: {}", title(workload)), width));
+        line(&medium.heading(&format!("Highest rate with {limits}: {}", title(workload))));
         let rows: Vec<&Row> = capacities.rows.iter().filter(|row| row.workload == *workload).collect();
         let shown = rows.iter().map(|&row| Shown { there: there(question, row), row: row.clone() });
         let shown: Vec<Shown> = shown.collect();
-        let (table, dropped) = table::of(COLUMNS, &shown, width);
+        let (table, dropped) = table::of(COLUMNS, &shown, medium);
         line(&table);
         if !dropped.is_empty() {
-            line(&wrap(&format!("(too narrow for: {}; see --json)", dropped.join(", ")), width));
+            line(&medium.prose(&format!("(too narrow for: {}; see --json)", dropped.join(", "))));
         }
         for row in &rows {
             for reason in row.impossible.iter().chain(&row.failure) {
-                line(&wrap(&format!("{}: {reason}", row.architecture), width));
+                line(&medium.prose(&format!("{}: {reason}", row.architecture)));
             }
             if let Some(advice) = advice(row) {
-                line(&wrap(&format!("{}: {advice}", row.architecture), width));
+                line(&medium.prose(&format!("{}: {advice}", row.architecture)));
             }
         }
-        line(&wrap(&sentence(&rows), width));
+        line(&medium.prose(&sentence(&rows)));
         line("");
     }
-    line(&wrap(
+    line(&medium.prose(
         "Response time runs from when a request was due to the last byte of its response, so that a wait for others is in it. \
          The rate is that at which a trial of this length meets the limit half the time; the interval holds it with a \
          probability of 95 %.",
-        width,
     ));
-    line(&wrap(&host(run), width));
-    text
+    line(&medium.prose(&host(run)));
+    medium.finished(text)
 }
 
 /// What to do where the server's capacity was not found.

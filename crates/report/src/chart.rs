@@ -76,8 +76,27 @@ pub(crate) fn draw(what: &str, against: &str, lines: &[Line], width: usize) -> O
     Some(text.join("\n"))
 }
 
-fn ends(values: impl Iterator<Item = f64> + Clone) -> Option<(f64, f64)> {
-    Some((values.clone().reduce(f64::min)?, values.reduce(f64::max)?))
+/// The levels of a curve in one line.
+const SPARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+/// What such a curve spans at least, as a ratio: noise is no mountain.
+const SPARKS_SPAN: f64 = 1.5;
+
+/// A curve in one line: a place for each value, by its logarithm; a blank where there is none.
+pub(crate) fn sparks(values: &[Option<f64>]) -> String {
+    let known = values.iter().flatten().copied().filter(|value| *value > 0.0);
+    let Some((low, high)) = ends(known.map(f64::ln)) else { return " ".repeat(values.len()) };
+    let room = ((SPARKS_SPAN.ln() - (high - low)) / 2.0).max(0.0);
+    let (low, high) = (low - room, high + room);
+    let level = |value: f64| ((value.ln() - low) / (high - low) * (SPARKS.len() - 1) as f64).round() as usize;
+    let place = |value: &Option<f64>| value.filter(|value| *value > 0.0).map_or(' ', |value| SPARKS[level(value)]);
+    values.iter().map(place).collect()
+}
+
+fn ends(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
+    values.fold(None, |ends, it| {
+        let (low, high) = ends.unwrap_or((it, it));
+        Some((f64::min(low, it), f64::max(high, it)))
+    })
 }
 
 #[cfg(test)]
@@ -95,6 +114,14 @@ mod tests {
             line("mt", &[(1e4, 1.2e5), (2e4, 8e6), (3e4, 2e8)]),
         ];
         insta::assert_snapshot!(draw("p99", "requests/s", &lines, 70).unwrap());
+    }
+
+    #[test]
+    fn a_curve_in_one_line() {
+        let values = [Some(10.0), None, Some(20.0), Some(40.0), Some(80.0), Some(0.0)];
+        assert_eq!(sparks(&values), "▁ ▃▆█ ");
+        assert_eq!(sparks(&[Some(100.0), Some(101.0)]), "▄▅", "noise");
+        assert_eq!((sparks(&[Some(7.0)]).chars().count(), sparks(&[None, None])), (1, "  ".into()));
     }
 
     #[test]

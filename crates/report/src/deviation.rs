@@ -9,8 +9,7 @@ use stats::{Deviation, deviation};
 
 use crate::summary::order;
 use crate::table::{Column, align, fit};
-use crate::terminal::wrap;
-use crate::{format, json, sentence};
+use crate::{Medium, format, json, sentence};
 
 /// Gives when the requests of a trial were sent, in nanoseconds, in any order, without those that never were; or why that
 /// is not known. Here only what it says is looked at: where samples are stored is the caller's business.
@@ -150,7 +149,7 @@ fn figure(trial: &TrialDeviation, figure: fn(&Deviation) -> f64) -> String {
     trial.figures.as_ref().map_or(none(), |figures| format::significant(figure(figures)))
 }
 
-fn table(trials: &[TrialDeviation], width: usize) -> String {
+fn table(trials: &[TrialDeviation], medium: Medium) -> String {
     let build = |rank_max: u8| {
         let shown = || COLUMNS.iter().filter(|column| column.rank <= rank_max);
         let tails = || TAILS.iter().filter(|(_, rank)| *rank <= rank_max).map(|(at, _)| *at);
@@ -165,7 +164,7 @@ fn table(trials: &[TrialDeviation], width: usize) -> String {
         align(&mut table);
         table
     };
-    fit(width, build).0
+    fit(medium, build).0
 }
 
 /// A share as a heading.
@@ -173,24 +172,25 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{} %", (share * 1_000.0).round() / 10.0)
 }
 
-/// As text, at most `width` columns wide where that is possible.
-pub fn render(deviations: &Deviations, width: usize) -> String {
-    let mut lines = vec!["Send deviation".to_owned(), table(&deviations.trials, width)];
+/// As text.
+pub fn render(deviations: &Deviations, medium: impl Into<Medium>) -> String {
+    let medium = medium.into();
+    let mut lines = vec![medium.heading("Send deviation"), table(&deviations.trials, medium)];
     for trial in &deviations.trials {
         if let Some(why) = &trial.missing {
-            lines.push(wrap(&format!("trial {}, {}: {why}", trial.trial, trial.architecture), width));
+            lines.push(medium.prose(&format!("trial {}, {}: {why}", trial.trial, trial.architecture)));
         } else if trial.unsent > 0 {
             let what = format!(
                 "trial {}, {}: {} requests were never sent, so those after each seem late by an interval",
                 trial.trial, trial.architecture, trial.unsent
             );
-            lines.push(wrap(&what, width));
+            lines.push(medium.prose(&what));
         }
     }
     lines.push(String::new());
     let percents = "A column headed by a share: so many of the sends deviate by at most this, in µs. \"±1 µs %\": the share \
                     at most 1 µs from the median.";
-    lines.push(wrap(&format!("{DEFINITION} {percents}"), width));
+    lines.push(medium.prose(&format!("{DEFINITION} {percents}")));
     let uneven = deviations.trials.iter().filter(|trial| trial.workload.schedule != Schedule::Constant).count();
     if uneven > 0 {
         let what = format!(
@@ -198,9 +198,9 @@ pub fn render(deviations: &Deviations, width: usize) -> String {
              deviations are its own and say nothing of the client; its lag does (`muxbench report`). For constant \
              intervals: --schedule constant."
         );
-        lines.push(wrap(&what, width));
+        lines.push(medium.prose(&what));
     }
-    lines.join("\n") + "\n"
+    medium.finished(lines.join("\n") + "\n")
 }
 
 /// As CSV: a row a trial.

@@ -5,13 +5,17 @@ use std::fmt::Write;
 use lab::doctor::{Finding, State};
 
 use crate::terminal::wrap;
+use crate::{Medium, format, table};
 
 /// Prose is hard to read in longer lines.
 const WIDTH_MAX: usize = 100;
 
 /// What to beware of comes first, each with its effect and its remedy; then what the host does not say; then the rest.
-pub fn render(findings: &[Finding], width: usize) -> String {
-    let width = width.min(WIDTH_MAX);
+pub fn render(findings: &[Finding], medium: impl Into<Medium>) -> String {
+    let width = match medium.into() {
+        Medium::Terminal(width) => width.min(WIDTH_MAX),
+        Medium::Markdown => return markdown(findings),
+    };
     let name_width = findings.iter().map(|finding| finding.name.chars().count()).max().unwrap_or(0);
     let mut text = String::new();
     for (state, heading) in [(State::Beware, "Beware"), (State::Unknown, "Unknown"), (State::Good, "Good")] {
@@ -37,6 +41,18 @@ pub fn render(findings: &[Finding], width: usize) -> String {
         }
     }
     text
+}
+
+/// A row each, in the same order.
+fn markdown(findings: &[Finding]) -> String {
+    let mut findings: Vec<&Finding> = findings.iter().collect();
+    let order = [State::Beware, State::Unknown, State::Good];
+    findings.sort_by_key(|finding| order.iter().position(|state| *state == finding.state));
+    let cells = |it: &Finding| {
+        [&it.name, &format::name(&it.state), &it.value, &it.effect, &it.remedy].map(String::clone).to_vec()
+    };
+    let headings = ["what", "state", "found", "effect", "remedy"];
+    table::of_text(&headings, findings.into_iter().map(cells), Medium::Markdown)
 }
 
 /// `text` after `lead`, its further lines below its first one.

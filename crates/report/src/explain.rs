@@ -8,9 +8,8 @@ use server::ServerCounters;
 use server::workers::{OTHER, Syscall, alike};
 
 use crate::summary::{Comparison, Row, Summary};
-use crate::table::{align, trim};
-use crate::terminal::wrap;
-use crate::{format, sentence};
+use crate::table::align;
+use crate::{Medium, format, sentence};
 
 /// What a request took, by the server's own count over the repeats that a row stands on.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -189,23 +188,24 @@ fn sentence_of(row: &Row, best: &Row) -> String {
 }
 
 /// For each workload a table of what a request took, and a sentence for each architecture but the best.
-pub fn render(summary: &Summary, width: usize) -> String {
+pub fn render(summary: &Summary, medium: impl Into<Medium>) -> String {
+    let medium = medium.into();
     let mut text = String::new();
     for Comparison { title, rows, .. } in &summary.comparisons {
-        text += &format!("Why, by what the servers counted a request: {title}\n");
-        text += &table(rows);
-        text += &two_counts(rows, width);
+        text += &(medium.heading(&format!("Why, by what the servers counted a request: {title}")) + "\n");
+        text += &(medium.table(&table(rows)) + "\n");
+        text += &two_counts(rows, medium);
         if let Some(best) = rows.first().filter(|row| row.is_ranked()) {
             for row in rows.iter().skip(1).filter(|row| row.why.is_some()) {
-                text += &(wrap(&sentence_of(row, best), width) + "\n");
+                text += &(medium.prose(&sentence_of(row, best)) + "\n");
             }
         }
         text.push('\n');
     }
-    text
+    medium.finished(text)
 }
 
-fn table(rows: &[Row]) -> String {
+fn table(rows: &[Row]) -> Table {
     let headings = [
         "architecture",
         "CPU µs: user",
@@ -250,11 +250,11 @@ fn table(rows: &[Row]) -> String {
         ]);
     }
     align(&mut table);
-    trim(&table) + "\n"
+    table
 }
 
 /// The servers' own counts of system calls beside the kernel's; nothing where that was not asked.
-fn two_counts(rows: &[Row], width: usize) -> String {
+fn two_counts(rows: &[Row], medium: Medium) -> String {
     let counted: Vec<(&Row, &Why)> = rows
         .iter()
         .filter_map(|row| Some((row, row.why.as_ref()?)))
@@ -285,14 +285,14 @@ fn two_counts(rows: &[Row], width: usize) -> String {
     }
     align(&mut table);
     let about = "System calls a request, by the server's own count / by the kernel's, which made each of them dearer:";
-    let mut text = wrap(about, width) + "\n" + &trim(&table) + "\n";
+    let mut text = medium.prose(about) + "\n" + &medium.table(&table) + "\n";
     let both = counted.iter().filter(|(_, why)| !why.syscalls_per_request.is_empty());
     for (row, why) in both.clone() {
         for Difference { kinds, inside, outside } in &why.syscalls_differ {
             let name = &row.architecture;
             let line =
                 format!("The two counts of {name} do not agree: {kinds} {inside:.3} inside, {outside:.3} outside.");
-            text += &(wrap(&line, width) + "\n");
+            text += &(medium.prose(&line) + "\n");
         }
     }
     if both.clone().next().is_some() && both.clone().all(|(_, why)| why.syscalls_differ.is_empty()) {
@@ -303,7 +303,7 @@ fn two_counts(rows: &[Row], width: usize) -> String {
             alike(false).join(", "),
             alike(true).join(", ")
         );
-        text += &(wrap(&line, width) + "\n");
+        text += &(medium.prose(&line) + "\n");
     }
     text
 }

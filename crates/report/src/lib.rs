@@ -3,21 +3,24 @@
 //! # Layout
 //! - [`summary`]: the figures of each architecture under each workload, merged over repeats, and their order
 //! - [`sentence`]: which is best, by how much, how sure
-//! - [`terminal`], [`csv`], [`json`]: three ways to show it; [`plan`]: a plan before it is run
+//! - [`terminal`], [`csv`], [`json`]: three ways to show it; [`medium`]: text for a terminal, or for an issue; [`plan`]: a plan before it is run
 //! - [`sweep`]: the response time against the rate, and autobench's columns; `chart`: a curve in text
 //! - [`capacity`]: the highest rate within a limit, side by side
 //! - [`axis`]: what workloads differ in that curves are drawn along
 //! - [`html`]: a run as a page, and its figures as files
+//! - [`history`]: many runs, and what was measured in more than one of them from run to run
 //! - `response`: response time against ports of datagrams, or idle connections
 //! - `throughput`: transactions a second of closed loops against their connections, and bandwidth of streams; [`stream`]: what
 //!   else there is to say of these
+//! - `marks`: percentiles of the service time in text
 //! - [`explain`]: why one wins, by what the servers counted
-//! - `table`: tables that fit a width
+//! - [`table`]: tables that fit where they go
 //! - [`versus`]: two runs side by side
 //! - [`deviation`]: how evenly each trial's requests were sent; [`paper`]: a run in the layout of a paper's tables
 //! - [`doctor`]: what is the matter with a host
 //! - [`calibration`]: what the client recovered of known times
 //! - [`mod@format`]: numbers and units
+//! - `made_up`: runs that never were, for tests and benches (feature `made-up`)
 
 pub mod axis;
 pub mod calibration;
@@ -30,8 +33,11 @@ pub mod deviation;
 pub mod doctor;
 pub mod explain;
 pub mod format;
+pub mod history;
 pub mod html;
 pub mod json;
+mod marks;
+pub mod medium;
 pub mod paper;
 pub mod plan;
 mod response;
@@ -39,28 +45,30 @@ pub mod sentence;
 pub mod stream;
 pub mod summary;
 pub mod sweep;
-mod table;
+pub mod table;
 pub mod terminal;
 mod throughput;
 pub mod versus;
 
 pub use capacity::Capacities;
+pub use medium::Medium;
 pub use summary::Summary;
 pub use sweep::Sweep;
 pub use versus::Versus;
 
 use lab::record::Run;
 
-/// A run as its course has it, at most `width` columns wide where that is possible.
-pub fn render(run: &Run, width: usize) -> String {
+/// A run as its course has it.
+pub fn render(run: &Run, medium: impl Into<Medium>) -> String {
+    let medium = medium.into();
     if let Some(sweep) = Sweep::of(run) {
-        return sweep::render(run, &sweep, width);
+        return sweep::render(run, &sweep, medium);
     }
     match Capacities::of(run) {
-        Some(capacities) => capacity::render(run, &capacities, width),
-        None => terminal::render(run, width),
+        Some(capacities) => capacity::render(run, &capacities, medium),
+        None => terminal::render(run, medium),
     }
 }
 
-#[cfg(test)]
-mod made_up;
+#[cfg(any(test, feature = "made-up"))]
+pub mod made_up;

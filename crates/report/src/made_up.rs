@@ -137,7 +137,7 @@ fn record(trial: &Trial, service_ns: u64, verdict: VerdictKind, reason: &str) ->
 }
 
 /// As if the kernel's timestamps had been asked for; in one trial the wall clock was set.
-pub(crate) fn add_kernel(run: &mut Run) {
+pub fn add_kernel(run: &mut Run) {
     for (at, record) in run.records.iter_mut().enumerate() {
         let Some(load) = &mut record.load else { continue };
         load.kernel = Some(KernelReport {
@@ -158,7 +158,7 @@ pub(crate) fn add_kernel(run: &mut Run) {
 
 /// Two workloads, three repeats of four architectures: one is best, one is practically as good, one is slower, and one
 /// is saturated under the second workload; one repeat was not run, one architecture cannot be.
-pub(crate) fn run() -> Run {
+pub fn run() -> Run {
     let mut trials = Vec::new();
     let mut records = Vec::new();
     for connections in [400, 30_000] {
@@ -206,7 +206,7 @@ pub(crate) fn run() -> Run {
 
 /// A sweep of two architectures over five rates: `epoll` is saturated at the last, `mt` from the third on, so that its last
 /// is not run. At one rate `epoll` had errors.
-pub(crate) fn sweep_run() -> Run {
+pub fn sweep_run() -> Run {
     let mut run = run();
     run.header.trials.clear();
     run.records.clear();
@@ -241,7 +241,7 @@ pub(crate) fn sweep_run() -> Run {
 }
 
 /// Searches of three architectures: `epoll` is found, `mt` the client cannot drive far enough, `mp` cannot be run.
-pub(crate) fn capacity_run() -> Run {
+pub fn capacity_run() -> Run {
     let mut run = run();
     run.header.trials.clear();
     run.records.clear();
@@ -281,7 +281,7 @@ pub(crate) fn capacity_run() -> Run {
 
 /// Some of kawai2006's matrix: two workloads of Table 3 and one of Table 4, one repeat of its architectures. `poll` is
 /// saturated under one of them, `mp` was not run there, and of one `mt` no samples are left.
-pub(crate) fn kawai2006_run() -> Run {
+pub fn kawai2006_run() -> Run {
     let mut run = run();
     run.header.trials.clear();
     run.records.clear();
@@ -312,7 +312,7 @@ pub(crate) fn kawai2006_run() -> Run {
 
 /// An experiment that comes with the binary, at its quick scale, every trial of it run: times and rates that grow or fall with
 /// connections, idle ones, ports and rates where servers scan. Every seventh trial is saturated.
-pub(crate) fn run_of_experiment(name: &str) -> Run {
+pub fn run_of_experiment(name: &str) -> Run {
     let experiment = lab::presets::find(name).unwrap().experiment().quick();
     let plan = lab::plan::plan(&experiment, &lab::host::Host::this()).unwrap();
     let mut run = run();
@@ -353,7 +353,7 @@ pub(crate) fn run_of_experiment(name: &str) -> Run {
 
 /// As large as a paper's matrix: 105 configurations, five architectures with three numbers of connections and seven rates, three
 /// repeats each. Times have long tails, and every trial has some checks; under the highest rate `select` is saturated.
-pub(crate) fn large_run() -> Run {
+pub fn large_run() -> Run {
     let mut run = run();
     run.header.trials.clear();
     run.records.clear();
@@ -405,7 +405,7 @@ pub(crate) fn large_run() -> Run {
 
 /// When the requests of its trials were sent: at the rate asked, a few late, the more the later the trial. One trial's
 /// samples are missing.
-pub(crate) fn sends_of(run: &Run) -> impl FnMut(u32) -> anyhow::Result<Vec<i64>> {
+pub fn sends_of(run: &Run) -> impl FnMut(u32) -> anyhow::Result<Vec<i64>> {
     let rates: BTreeMap<u32, f64> =
         run.header.trials.iter().filter_map(|trial| Some((trial.index, trial.workload.rate_per_s?))).collect();
     move |trial| {
@@ -417,7 +417,7 @@ pub(crate) fn sends_of(run: &Run) -> impl FnMut(u32) -> anyhow::Result<Vec<i64>>
 
 /// The same on another host with another kernel: `epoll` as before, `mt` a third slower, `poll` faster but at times not,
 /// `mp` of one repeat and not in the second workload, which is measured twice as long, `select` besides.
-pub(crate) fn other_run() -> Run {
+pub fn other_run() -> Run {
     let mut run = run();
     run.header.name = "20260201T000000-made-up".into();
     run.header.muxbench = "0.2.0".into();
@@ -452,7 +452,7 @@ pub(crate) fn other_run() -> Run {
 /// A closed loop of kv: three architectures at three numbers of connections, three repeats. `epoll` is best with few of them,
 /// `symped:2` with more, `mt` not told apart from it there; at the most the client was the limit of `symped:2`, and of one trial
 /// not all transactions are samples.
-pub(crate) fn closed_run() -> Run {
+pub fn closed_run() -> Run {
     let mut run = run();
     run.header.trials.clear();
     run.records.clear();
@@ -499,7 +499,7 @@ pub(crate) fn closed_run() -> Run {
 
 /// Valid trials alone: three repeats of each architecture on 400 and on 4 000 connections, with the service time that
 /// `service_ns` says of architecture, connections and repeat.
-pub(crate) fn run_of(architectures: &[&str], service_ns: impl Fn(&str, u32, u32) -> u64) -> Run {
+pub fn run_of(architectures: &[&str], service_ns: impl Fn(&str, u32, u32) -> u64) -> Run {
     let mut run = run();
     run.header.trials.clear();
     run.records.clear();
@@ -518,7 +518,7 @@ pub(crate) fn run_of(architectures: &[&str], service_ns: impl Fn(&str, u32, u32)
 
 /// Datagrams to three numbers of ports at two rates, two repeats: `select` grows with the ports, `epoll` does not, `mt` loses
 /// some and at the most ports too many. `mp` cannot be had with the most.
-pub(crate) fn datagram_run() -> Run {
+pub fn datagram_run() -> Run {
     let mut run = run();
     run.header.trials.clear();
     run.records.clear();
@@ -560,6 +560,61 @@ pub(crate) fn datagram_run() -> Run {
                 run.records.push(record);
                 run.header.trials.push(trial);
             }
+        }
+    }
+    run
+}
+
+/// Bursts in: three architectures on three numbers of connections, beside none and 1 000 idle ones, two repeats. `epoll` keeps its
+/// bandwidth, that of `poll` falls with the idle ones, `mt` is unfair; on the most connections it was the client's limit.
+pub fn stream_run() -> Run {
+    let mut run = run();
+    run.header.trials.clear();
+    run.records.clear();
+    run.header.name = "20260101T000000-streams".into();
+    run.header.experiment = "streams".into();
+    let stream = wire::stream::Stream::default();
+    let places = [1, 100, 1_000].into_iter().flat_map(|connections| [(connections, 0), (connections, 1_000)]);
+    for ((connections, idle), repeat) in places.flat_map(|place| [0, 1].map(|repeat| (place, repeat))) {
+        for (architecture, megabytes_per_s) in [("epoll", 2_400.0), ("poll", 2_300.0), ("mt", 2_600.0)] {
+            let mut trial = trial(run.header.trials.len() as u32, repeat, architecture, connections);
+            trial.workload.service = ServiceSpec::Stream(stream);
+            (trial.workload.schedule, trial.workload.rate_per_s) = (Schedule::Closed, None);
+            trial.workload.idle = idle;
+            let scanned = if architecture == "poll" { f64::from(connections + idle) } else { 0.0 };
+            let bytes_per_s = 1e6 * megabytes_per_s / (1.0 + scanned / 1e3) * (1.0 + 0.02 * f64::from(repeat));
+            let is_limited = architecture == "mt" && connections == 1_000;
+            let verdict = if is_limited { VerdictKind::ClientLimited } else { VerdictKind::Valid };
+            let bursts_per_s = bytes_per_s / stream.burst_bytes() as f64;
+            let burst_ns = (1e9 * f64::from(connections) / bursts_per_s) as u64;
+            let mut record = record(&trial, burst_ns, verdict, if is_limited { "made up" } else { "" });
+            let load = record.load.as_mut().expect("it was made with one");
+            (load.rate_asked_per_s, load.pacing, load.rate_achieved_per_s) = (None, None, bursts_per_s);
+            load.closed = Some(ClosedReport {
+                unsampled: 0,
+                busy_share: if is_limited { 0.99 } else { 0.8 },
+                cpus: 1,
+                think_ns: 0,
+            });
+            let bytes = bytes_per_s as u64;
+            load.stream = Some(StreamReport {
+                bytes,
+                bytes_by_part: [bytes / PARTS as u64; PARTS],
+                bytes_by_second: vec![bytes],
+                fairness: if architecture == "mt" && connections > 1 { 0.6 } else { 0.99 },
+                connection_bytes_min: bytes / u64::from(connections) / 2,
+                connection_bytes_max: 2 * bytes / u64::from(connections),
+                sent_bytes: bytes,
+                received_bytes: bytes,
+                ended: connections,
+            });
+            let server = record.server.as_mut().expect("it was made with one");
+            (server.totals.bytes_in, server.totals.bytes_out) = (Some(bytes), Some(32 * bursts_per_s as u64));
+            (server.totals.requests, server.totals.cpu_system_ns) = (Some(bursts_per_s as u64), 900_000_000);
+            server.totals.syscalls =
+                BTreeMap::from([("read".into(), bytes / 65_536), ("wait".into(), bytes / 200_000)]);
+            run.records.push(record);
+            run.header.trials.push(trial);
         }
     }
     run

@@ -4,11 +4,11 @@ use comfy_table::{Table, presets};
 use lab::plan::{Plan, duration_ns};
 use lab::units::Share;
 
-use crate::format;
-use crate::terminal::wrap;
+use crate::{Medium, format};
 
 /// Every trial in order, how long it takes, and why one cannot be run here.
-pub fn render(plan: &Plan, width: usize) -> String {
+pub fn render(plan: &Plan, medium: impl Into<Medium>) -> String {
+    let medium = medium.into();
     let mut table = Table::new();
     let is_udp = |trial: &lab::record::Trial| trial.workload.service.ports().is_some();
     // All trials of a plan have one service.
@@ -26,12 +26,13 @@ pub fn render(plan: &Plan, width: usize) -> String {
             if trial.impossible.is_empty() { format::time(duration_ns(trial) as f64) } else { "impossible".into() },
         ]);
     }
-    let mut text: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
+    let mut text = vec![medium.table(&table)];
     let commands = lab::contender::commands(&plan.trials);
     if !commands.is_empty() {
         text.push(String::new());
-        text.push("Commands, which `run` starts only with --allow-exec:".into());
-        text.extend(commands.into_iter().map(|command| format!("  {command}")));
+        text.push(medium.prose("Commands, which `run` starts only with --allow-exec:"));
+        let commands = commands.into_iter().map(|command| format!("  {command}")).collect::<Vec<_>>();
+        text.push(medium.verbatim(&commands.join("\n")));
     }
     // Repeats of a configuration share their reasons.
     let mut reasons: Vec<String> = plan
@@ -44,21 +45,18 @@ pub fn render(plan: &Plan, width: usize) -> String {
     let impossible = plan.trials.iter().filter(|trial| !trial.impossible.is_empty()).count();
     text.push(String::new());
     if impossible > 0 {
-        text.push(format!("{impossible} trials are impossible here and will not be run:"));
-        text.extend(reasons.iter().map(|reason| wrap(&format!("  {reason}"), width)));
+        text.push(medium.prose(&format!("{impossible} trials are impossible here and will not be run:")));
+        text.extend(reasons.iter().map(|reason| medium.prose(&format!("  {reason}"))));
         text.push(String::new());
     }
-    text.extend(plan.warnings.iter().map(|warning| wrap(&format!("Beware: {warning}."), width)));
-    text.push(wrap(
-        &format!(
-            "{}: {} trials, about {}, seed {}. {}.",
-            plan.experiment,
-            plan.trials.len() - impossible,
-            format::time(plan.duration_ns() as f64),
-            plan.seed,
-            plan.placement
-        ),
-        width,
-    ));
-    text.join("\n") + "\n"
+    text.extend(plan.warnings.iter().map(|warning| medium.prose(&format!("Beware: {warning}."))));
+    text.push(medium.prose(&format!(
+        "{}: {} trials, about {}, seed {}. {}.",
+        plan.experiment,
+        plan.trials.len() - impossible,
+        format::time(plan.duration_ns() as f64),
+        plan.seed,
+        plan.placement
+    )));
+    medium.finished(text.join("\n") + "\n")
 }

@@ -4,13 +4,12 @@
 use comfy_table::{Cell, Table, presets};
 
 use crate::axis::Axis;
-use crate::format;
 use crate::summary::{Comparison, Row, Summary};
-use crate::table::{align, trim};
-use crate::terminal::wrap;
+use crate::table::align;
+use crate::{Medium, format};
 
 /// A table for each group of open loops of two or more numbers of ports, or of idle connections.
-pub(crate) fn tables(summary: &Summary, width: usize) -> Vec<String> {
+pub(crate) fn tables(summary: &Summary, medium: Medium) -> Vec<String> {
     let open = || summary.comparisons.iter().filter(|comparison| !comparison.workload.is_closed());
     let along = |axis: Axis| axis.groups(open()).into_iter().map(move |group| (axis, group));
     // Of connections there are none without ports.
@@ -18,11 +17,11 @@ pub(crate) fn tables(summary: &Summary, width: usize) -> Vec<String> {
         axis.at(&group[0].workload) != axis.at(&group[group.len() - 1].workload)
     };
     let groups = along(Axis::Ports).chain(along(Axis::Idle)).filter(is_one);
-    groups.map(|(axis, group)| table(axis, &group, width)).collect()
+    groups.map(|(axis, group)| table(axis, &group, medium)).collect()
 }
 
 /// Architectures by what they take where there are most; those that were not ranked there come last.
-fn table(along: Axis, group: &[&Comparison], width: usize) -> String {
+fn table(along: Axis, group: &[&Comparison], medium: Medium) -> String {
     let row = |comparison: &Comparison, name: &str| comparison.rows.iter().find(|row| row.label() == name).cloned();
     let p50_ns = |row: &Row| row.response.map(|response| response.p50_ns);
     let mut architectures: Vec<String> = Vec::new();
@@ -58,7 +57,7 @@ fn table(along: Axis, group: &[&Comparison], width: usize) -> String {
     let heading = format!(
         "Median response time in µs against {label}, at {rate} requests/s (in brackets: not valid, and not ranked)"
     );
-    format!("{}\n{}", wrap(&heading, width), trim(&table))
+    format!("{}\n{}", medium.prose(&heading), medium.table(&table))
 }
 
 #[cfg(test)]
@@ -68,6 +67,6 @@ mod tests {
     #[test]
     fn a_table_for_each_rate() {
         let summary = Summary::of(&crate::made_up::datagram_run());
-        insta::assert_snapshot!(tables(&summary, 120).join("\n\n"));
+        insta::assert_snapshot!(tables(&summary, 120.into()).join("\n\n"));
     }
 }

@@ -112,7 +112,7 @@ pub struct Row {
     pub ratio: Option<Ratio>,
     /// The metric of each valid repeat: median service time in nanoseconds, or transactions a second.
     #[serde(skip)]
-    metrics: Vec<f64>,
+    pub(crate) metrics: Vec<f64>,
 }
 
 /// What became of the requests of the windows, over all repeats, as in `load::report::DatagramReport`.

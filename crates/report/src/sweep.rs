@@ -17,8 +17,8 @@ use serde::Serialize;
 use crate::chart::{self, Line};
 use crate::summary::{Comparison, Row, Summary, title};
 use crate::table::{self, Column};
-use crate::terminal::{host, wrap};
-use crate::{format, sentence};
+use crate::terminal::host;
+use crate::{Medium, format, sentence};
 
 /// Parts of the window whose rates of replies are looked at.
 const LOOKS: usize = 8;
@@ -335,39 +335,39 @@ fn figure(step: &Step, figure: fn(&Figures) -> Option<f64>) -> String {
     step.figures.as_ref().and_then(figure).map_or("-".into(), format::significant)
 }
 
-/// The whole sweep, at most `width` columns wide where that is possible.
-pub fn render(run: &Run, sweep: &Sweep, width: usize) -> String {
+/// The whole sweep.
+pub fn render(run: &Run, sweep: &Sweep, medium: impl Into<Medium>) -> String {
+    let medium = medium.into();
     let mut text = String::new();
     let mut line = |line: &str| {
         text.push_str(line);
         text.push('\n');
     };
     for workload in sweep.workloads() {
-        line(&wrap(&title(workload), width));
+        line(&medium.heading(&title(workload)));
         let steps = sweep.curves_of(workload).flat_map(|curve| &curve.steps);
-        let (table, dropped) = table::of(COLUMNS, steps.collect::<Vec<_>>(), width);
+        let (table, dropped) = table::of(COLUMNS, steps.collect::<Vec<_>>(), medium);
         line(&table);
         if !dropped.is_empty() {
-            line(&wrap(&format!("(too narrow for: {}; see --csv)", dropped.join(", ")), width));
+            line(&medium.prose(&format!("(too narrow for: {}; see --csv)", dropped.join(", "))));
         }
         for curve in sweep.curves_of(workload) {
-            line(&wrap(&sentence_of(curve), width));
+            line(&medium.prose(&sentence_of(curve)));
         }
         line("");
         let curves: Vec<Line> = sweep.curves_of(workload).map(line_of).collect();
-        let drawn = chart::draw("p99 of the response time", "requests/s asked", &curves, width);
+        let drawn = chart::draw("p99 of the response time", "requests/s asked", &curves, medium.width());
         if let Some(chart) = drawn {
-            line(&chart);
+            line(&medium.verbatim(&chart));
             line("");
         }
     }
-    line(&wrap(
+    line(&medium.prose(
         "Response time runs from when a request was due to the last byte of its response, so that a wait for others is in it. \
          Reply rates are of eighths of the window.",
-        width,
     ));
-    line(&wrap(&host(run), width));
-    text
+    line(&medium.prose(&host(run)));
+    medium.finished(text)
 }
 
 fn line_of(curve: &Curve) -> Line {

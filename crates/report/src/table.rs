@@ -1,6 +1,8 @@
-//! Tables of text that fit a width: the least important columns give way.
+//! Tables that fit where they go: on a terminal the least important columns give way.
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
+
+use crate::Medium;
 
 /// Columns of this rank are the first to give way.
 const RANK_MAX: u8 = 5;
@@ -16,9 +18,9 @@ pub(crate) struct Column<T> {
 pub(crate) fn of<'a, T: 'a>(
     columns: &[Column<T>],
     rows: impl IntoIterator<Item = &'a T> + Clone,
-    width: usize,
+    medium: impl Into<Medium>,
 ) -> (String, Vec<&'static str>) {
-    let (text, rank_max) = fit(width, |rank_max| {
+    let (text, rank_max) = fit(medium, |rank_max| {
         let shown = || columns.iter().filter(|column| column.rank <= rank_max);
         let mut table = Table::new();
         table.load_style(presets::NOTHING).set_header(shown().map(|column| column.heading));
@@ -33,10 +35,19 @@ pub(crate) fn of<'a, T: 'a>(
 }
 
 /// The table that `build` makes of columns up to the highest rank with which it fits, and that rank.
-pub(crate) fn fit(width: usize, build: impl Fn(u8) -> Table) -> (String, u8) {
-    let built = |rank: u8| (trim(&build(rank)), rank);
-    let fits = |(text, _): &(String, u8)| text.lines().all(|line| line.chars().count() <= width);
+pub(crate) fn fit(medium: impl Into<Medium>, build: impl Fn(u8) -> Table) -> (String, u8) {
+    let medium = medium.into();
+    let built = |rank: u8| (medium.table(&build(rank)), rank);
+    let fits = |(text, _): &(String, u8)| text.lines().all(|line| line.chars().count() <= medium.width());
     (0..=RANK_MAX).rev().map(built).find(fits).unwrap_or_else(|| built(0))
+}
+
+/// A table of text under these headings.
+pub fn of_text(headings: &[&str], rows: impl IntoIterator<Item = Vec<String>>, medium: Medium) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(headings).add_rows(rows);
+    align(&mut table);
+    medium.table(&table)
 }
 
 /// The first column to the left, numbers to the right.

@@ -8,7 +8,7 @@ use load::interface::Hardware;
 use crate::stream::Streams;
 use crate::summary::{Churn, Comparison, Datagrams, Kernel, Row, Summary};
 use crate::table::{self, Column};
-use crate::{format, response, sentence, throughput};
+use crate::{Medium, format, marks, response, sentence, throughput};
 
 /// In order from left to right.
 const COLUMNS: &[Column<Row>] = &[
@@ -148,8 +148,9 @@ fn verdict(row: &Row) -> String {
 pub(crate) const NOTES_OF_MEMORY: &str = "Memory: the server's user memory, and the host's kernel memory for both ends of a \
                                           connection (?: hidden by what else the host did).";
 
-/// The whole report, at most `width` columns wide where that is possible.
-pub fn render(run: &Run, width: usize) -> String {
+/// The whole report.
+pub fn render(run: &Run, medium: impl Into<Medium>) -> String {
+    let medium = medium.into();
     let summary = Summary::of(run);
     let mut text = String::new();
     let mut line = |line: &str| {
@@ -158,37 +159,40 @@ pub fn render(run: &Run, width: usize) -> String {
     };
     for comparison in &summary.comparisons {
         let Comparison { title, rows, .. } = comparison;
-        line(&wrap(title, width));
-        let (table, dropped) = table::of(columns(&comparison.workload), rows, width);
+        line(&medium.heading(title));
+        let (table, dropped) = table::of(columns(&comparison.workload), rows, medium);
         line(&table);
         if !dropped.is_empty() {
-            line(&wrap(&format!("(too narrow for: {}; see --json)", dropped.join(", ")), width));
+            line(&medium.prose(&format!("(too narrow for: {}; see --json)", dropped.join(", "))));
         }
-        churn(rows, width).iter().for_each(|text| line(text));
-        kernel(rows, width).iter().for_each(|text| line(text));
+        if let Some(marks) = marks::of(comparison, medium) {
+            line(&marks);
+        }
+        churn(rows, medium).iter().for_each(|text| line(text));
+        kernel(rows, medium).iter().for_each(|text| line(text));
         for row in rows.iter().filter(|row| row.unsampled > 0) {
             let text = "transactions are in all figures and not among the samples, whose memory was full";
-            line(&wrap(&format!("{}: the last {} {text}", row.label(), row.unsampled), width));
+            line(&medium.prose(&format!("{}: the last {} {text}", row.label(), row.unsampled)));
         }
         for row in rows {
             for reason in &row.reasons {
-                line(&wrap(&format!("{} {reason}", row.architecture), width));
+                line(&medium.prose(&format!("{} {reason}", row.architecture)));
             }
             for reason in &row.missing {
-                line(&wrap(&format!("{}: {reason}", row.architecture), width));
+                line(&medium.prose(&format!("{}: {reason}", row.architecture)));
             }
         }
-        line(&wrap(&sentence::of(comparison), width));
+        line(&medium.prose(&sentence::of(comparison)));
         line("");
     }
-    for table in throughput::tables(&summary, width).into_iter().chain(response::tables(&summary, width)) {
+    for table in throughput::tables(&summary, medium).into_iter().chain(response::tables(&summary, medium)) {
         line(&table);
         line("");
     }
-    line(&wrap(&sentence::overall(&summary), width));
+    line(&medium.prose(&sentence::overall(&summary)));
     line("");
-    line(&wrap(&about(run, &summary), width));
-    text
+    line(&medium.prose(&about(run, &summary)));
+    medium.finished(text)
 }
 
 /// The columns of [`churn`], as those of [`COLUMNS`].
@@ -217,16 +221,15 @@ fn response_us(row: &Row, figure: fn(&stats::Distribution) -> u64) -> String {
 }
 
 /// How long connecting took, where connections come and go; nothing where they stay.
-fn churn(rows: &[Row], width: usize) -> Vec<String> {
+fn churn(rows: &[Row], medium: Medium) -> Vec<String> {
     if rows.iter().all(|row| row.churn.is_none()) {
         return Vec::new();
     }
     vec![
-        wrap(
+        medium.prose(
             "New connections: from the SYN to established and to the first byte; response time has the connecting in it:",
-            width,
         ),
-        table::of(CHURN_COLUMNS, rows, width).0,
+        table::of(CHURN_COLUMNS, rows, medium).0,
     ]
 }
 
@@ -259,7 +262,7 @@ fn kernel_us(row: &Row, figure: fn(&Kernel) -> u64) -> String {
 }
 
 /// What the kernel's timestamps say, next to the client's service time; nothing when they were not asked for.
-fn kernel(rows: &[Row], width: usize) -> Vec<String> {
+fn kernel(rows: &[Row], medium: Medium) -> Vec<String> {
     let Some(first) = rows.iter().find_map(|row| row.kernel.as_ref()) else { return Vec::new() };
     let hardware = match first.hardware {
         Hardware::None => "has no hardware timestamps",
@@ -267,20 +270,19 @@ fn kernel(rows: &[Row], width: usize) -> Vec<String> {
         Hardware::On => "takes hardware timestamps",
     };
     let mut lines = vec![
-        wrap(&format!("As the kernel saw it, on the interface {}, which {hardware}:", first.interface), width),
-        table::of(KERNEL_COLUMNS, rows, width).0,
+        medium.prose(&format!("As the kernel saw it, on the interface {}, which {hardware}:", first.interface)),
+        table::of(KERNEL_COLUMNS, rows, medium).0,
     ];
     let kernels = || rows.iter().filter_map(|row| row.kernel.as_ref());
     if kernels().any(|kernel| kernel.wall_clock_stepped) {
-        lines.push(wrap(
+        lines.push(medium.prose(
             "The wall clock, which the kernel's stamps are of, was set during some trials, whose stamps are left out; stop \
              what sets it (chronyd, systemd-timesyncd) while measuring.",
-            width,
         ));
     }
     let out_of_order: u64 = kernels().map(|kernel| kernel.out_of_order).sum();
     if out_of_order > 0 {
-        lines.push(wrap(&format!("{out_of_order} requests have stamps out of their order: clocks that part."), width));
+        lines.push(medium.prose(&format!("{out_of_order} requests have stamps out of their order: clocks that part.")));
     }
     lines
 }
@@ -403,6 +405,15 @@ mod tests {
             let text = render(&made_up::datagram_run(), width);
             assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
             insta::assert_snapshot!(format!("datagrams_{width}"), text);
+        }
+    }
+
+    #[test]
+    fn streams_are_ranked_by_bandwidth() {
+        for width in [160, 80] {
+            let text = render(&made_up::stream_run(), width);
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
+            insta::assert_snapshot!(format!("streams_{width}"), text);
         }
     }
 

@@ -3,22 +3,25 @@
 
 use comfy_table::{Cell, Table, presets};
 
-use crate::axis::Axis;
+use crate::axis::{Axis, apart};
 use crate::summary::{Comparison, Row, Summary};
-use crate::table::{align, trim};
-use crate::terminal::wrap;
-use crate::{format, stream};
+use crate::table::align;
+use crate::{Medium, format, stream};
 
 /// A table for each group of closed loops of two or more numbers of connections, or of idle ones.
-pub(crate) fn tables(summary: &Summary, width: usize) -> Vec<String> {
+pub(crate) fn tables(summary: &Summary, medium: Medium) -> Vec<String> {
     let closed = || summary.comparisons.iter().filter(|comparison| comparison.workload.is_closed());
-    let along = |axis: Axis| axis.groups(closed()).into_iter().map(move |group| (axis, group));
-    let groups = along(Axis::Connections).chain(along(Axis::Idle)).filter(|(_, group)| group.len() > 1);
-    groups.map(|(axis, group)| table(axis, &group, width)).collect()
+    let along = |axis: Axis| {
+        let groups = axis.groups(closed());
+        let titles = apart(&groups, Some(axis));
+        groups.into_iter().zip(titles).map(move |(group, title)| (axis, group, title))
+    };
+    let groups = along(Axis::Connections).chain(along(Axis::Idle)).filter(|(_, group, _)| group.len() > 1);
+    groups.map(|(axis, group, title)| table(axis, &group, &title, medium)).collect()
 }
 
 /// Architectures by their peaks, best first; the best of each number of connections is marked.
-fn table(along: Axis, group: &[&Comparison], width: usize) -> String {
+fn table(along: Axis, group: &[&Comparison], title: &str, medium: Medium) -> String {
     let mut architectures: Vec<String> = Vec::new();
     for row in group.iter().flat_map(|comparison| &comparison.rows) {
         if !architectures.contains(&row.label()) {
@@ -64,6 +67,7 @@ fn table(along: Axis, group: &[&Comparison], width: usize) -> String {
     align(&mut table);
     let label = along.label();
     let figure = if workload.service.stream().is_some() { "Bandwidth in MB/s" } else { "Transactions a second" };
-    let heading = format!("{figure} against {label} (*: the most; in brackets: not valid, and not ranked)");
-    format!("{}\n{}", wrap(&heading, width), trim(&table))
+    let title = if title.is_empty() { String::new() } else { format!(", {title}") };
+    let heading = format!("{figure} against {label}{title} (*: the most; in brackets: not valid, and not ranked)");
+    format!("{}\n{}", medium.prose(&heading), medium.table(&table))
 }

@@ -12,8 +12,7 @@ use stats::{Ratio, interval};
 
 use crate::summary::{MARGIN, left_out, missing, order, title};
 use crate::table::{self, Column};
-use crate::terminal::wrap;
-use crate::{format, json, sentence};
+use crate::{Medium, format, json, sentence};
 
 /// Two runs, compared.
 #[derive(Clone, Debug, Serialize)]
@@ -165,7 +164,7 @@ pub enum Finding {
 }
 
 impl Finding {
-    fn of(ratio: &Ratio) -> Self {
+    pub(crate) fn of(ratio: &Ratio) -> Self {
         match ratio.interval {
             None => Self::NoInterval,
             Some(_) if ratio.is_practically_one(MARGIN) => Self::NoPracticalDifference,
@@ -176,7 +175,7 @@ impl Finding {
     }
 
     /// The same of a rate.
-    fn of_rate(ratio: &Ratio) -> Self {
+    pub(crate) fn of_rate(ratio: &Ratio) -> Self {
         match Self::of(ratio) {
             Self::Longer => Self::More,
             Self::Shorter => Self::Less,
@@ -429,7 +428,7 @@ fn us(ns: Option<f64>) -> String {
     ns.map_or("-".into(), format::us)
 }
 
-fn ratio(against: Option<Against>) -> String {
+pub(crate) fn ratio(against: Option<Against>) -> String {
     let Some(Against { ratio, .. }) = against else { return "-".into() };
     match ratio.interval {
         None => format!("{:.2}", ratio.ratio),
@@ -437,13 +436,14 @@ fn ratio(against: Option<Against>) -> String {
     }
 }
 
-fn finding(against: Option<Against>) -> String {
+pub(crate) fn finding(against: Option<Against>) -> String {
     against.map_or("not compared", |against| against.finding.words()).into()
 }
 
-/// The comparison as text, at most `width` columns wide where that is possible.
-pub fn render(versus: &Versus, width: usize) -> String {
-    let prose = |line: String| wrap(&line, width);
+/// The comparison as text.
+pub fn render(versus: &Versus, medium: impl Into<Medium>) -> String {
+    let medium = medium.into();
+    let prose = |line: String| medium.prose(&line);
     let mut lines: Vec<String> = Vec::new();
     for (letter, Side { name, muxbench, command, started_at, seed, .. }) in [("A", &versus.a), ("B", &versus.b)] {
         let command = command.join(" ");
@@ -453,12 +453,12 @@ pub fn render(versus: &Versus, width: usize) -> String {
 
     for pairs in by_workload(&versus.pairs) {
         let (workload, phases_b) = (&pairs[0].workload, &pairs[0].phases_b);
-        lines.push(prose(title(workload)));
+        lines.push(medium.heading(&title(workload)));
         if let Some(phases_b) = phases_b {
             lines.push(prose(format!("The phases differ: A {}; B {}.", phases(&workload.phases), phases(phases_b))));
         }
         let columns = if workload.is_closed() { CLOSED_COLUMNS } else { COLUMNS };
-        let (table, dropped) = table::of(columns, pairs.iter().copied(), width);
+        let (table, dropped) = table::of(columns, pairs.iter().copied(), medium);
         lines.push(table);
         if !dropped.is_empty() {
             lines.push(prose(format!("(too narrow for: {}; see --json)", dropped.join(", "))));
@@ -484,7 +484,7 @@ pub fn render(versus: &Versus, width: usize) -> String {
     if versus.host_differences.is_empty() {
         lines.push(prose("The hosts do not differ in any fact that is recorded.".into()));
     } else {
-        lines.push("The hosts differ:".into());
+        lines.push(prose("The hosts differ:".into()));
         let told = versus.host_differences.iter().map(|it| format!("{}: A {}; B {}", it.fact, it.a, it.b));
         lines.extend(told.map(prose));
     }
@@ -510,7 +510,7 @@ pub fn render(versus: &Versus, width: usize) -> String {
         format::coverage(versus.interval_coverage),
         versus.margin * 100.0
     )));
-    lines.join("\n") + "\n"
+    medium.finished(lines.join("\n") + "\n")
 }
 
 /// Pairs of one workload, and of one difference in phases, together.

@@ -12,6 +12,10 @@
   // Of a chart on paper, where two go beside each other on A4 and letter: what the paper's width is cannot be asked.
   const PAPER = { width: 335, height: 225 };
 
+  // What a chart's margins take of its width, and how far apart marks above one name are at most.
+  const MARGINS = { l: 66, r: 8, t: 8, b: 46 };
+  const STEP_MAX = 18;
+
   // Values in words: as the program has them, three significant digits.
   const digits = (v) => {
     const size = Math.abs(v);
@@ -24,6 +28,7 @@
   };
   const words = {
     time: (v) => unit(v / 1e3, 1e3, ["µs", "ms", "s"]),
+    bandwidth: (v) => unit(v / 1e3, 1e3, ["kB/s", "MB/s", "GB/s"]),
     bytes: (v) => unit(v, 1024, ["B", "KiB", "MiB"]),
     share: (v) => `${digits(100 * v)} %`,
     times: (v) => `${v.toFixed(2)}x`,
@@ -67,14 +72,16 @@
   }
 
   // Plotly's traces of one series: its bars, and its line with markers.
-  function traces(chart, panel, series, look) {
+  function traces(chart, panel, series, look, width) {
     const style = data.styles[series.architecture];
     const colour = style[look.series];
     const axes = axesOf(chart, panel);
     const places = [...new Set(panel.series.map((it) => it.architecture))];
     const at = places.indexOf(series.architecture);
     const isBeside = chart.shape !== "line" && axes.x.form === "names";
-    const shift = !isBeside ? 0 : 0.72 * ((at + 0.5) / places.length - 0.5);
+    const span = axes.x.range[1] - axes.x.range[0];
+    const step = Math.min(0.72 / places.length, (STEP_MAX * span) / width);
+    const shift = isBeside ? (at + 0.5 - places.length / 2) * step : 0;
     const x = series.points.map((point) => point[0] + shift);
     const common = { visible: !off.has(series.architecture), meta: data.architectures[series.architecture], showlegend: false };
     const bar = (low, high, width) => ({
@@ -132,13 +139,17 @@
     };
   }
 
-  function axis(it, look, room) {
+  function axis(it, look, width) {
+    // As many names as there is room for, the last among them.
+    const longest = Math.max(1, ...it.ticks.map((tick) => tick[1].length));
+    const every = it.form === "names" && width ? Math.ceil((it.ticks.length * (longest * 6.5 + 10)) / width) : 1;
+    const ticks = it.ticks.filter((_, at) => (it.ticks.length - 1 - at) % every === 0);
     const place = (v) => (it.log ? Math.log10(v) : v);
     return {
       type: it.log ? "log" : "linear", range: it.range.map(place), fixedrange: true, zeroline: false,
-      tickmode: "array", tickvals: it.ticks.map((tick) => tick[0]), ticktext: it.ticks.map((tick) => tick[1]),
+      tickmode: "array", tickvals: ticks.map((tick) => tick[0]), ticktext: ticks.map((tick) => tick[1]),
       gridcolor: look.grid, linecolor: look.grid, showline: true, color: look.ink, tickfont: { size: 11 }, tickangle: 0,
-      title: { text: it.label, font: { size: 12 }, standoff: 8 }, automargin: room,
+      title: { text: it.label, font: { size: 12 }, standoff: 8 }, automargin: false,
     };
   }
 
@@ -147,17 +158,19 @@
     const panel = chart.panels[plot.dataset.panel];
     const look = theme();
     const axes = axesOf(chart, panel);
+    const size = printing ? PAPER : { width: plot.clientWidth, height: plot.clientHeight };
+    const width = Math.max(1, size.width - MARGINS.l - MARGINS.r);
     const layout = {
-      margin: { l: 66, r: 8, t: 8, b: 46 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+      margin: MARGINS, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: getComputedStyle(document.body).fontFamily, color: look.ink },
-      xaxis: axis(axes.x, look, false), yaxis: axis(axes.y, look, false),
+      xaxis: axis(axes.x, look, width), yaxis: axis(axes.y, look),
       hovermode: "closest", dragmode: false, hoverlabel: { bgcolor: look.paper, font: { color: look.ink } },
-      ...(printing ? PAPER : { width: plot.clientWidth, height: plot.clientHeight }),
+      ...size,
     };
     const faint = (series) => (series.of ? 0 : 1);
     const ordered = [...panel.series].sort((a, b) => faint(a) - faint(b));
     const printed = (panel.published || []).map((it) => published(axes, it, look));
-    const all = [...printed, ...ordered.flatMap((series) => traces(chart, panel, series, look))];
+    const all = [...printed, ...ordered.flatMap((series) => traces(chart, panel, series, look, width))];
     Plotly.react(plot, all, layout, { displayModeBar: false });
     plot.dataset.drawn = "";
   }

@@ -61,6 +61,9 @@ pub struct Args {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Print tables as Markdown, to paste into an issue
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
     /// Say nothing while it runs
     #[arg(long, short)]
     quiet: bool,
@@ -114,7 +117,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.json {
         output::print_json(&calibration)?;
     } else {
-        output::print(&report::calibration::render(&calibration, output::width()))?;
+        output::print(&report::calibration::render(&calibration, output::medium(args.markdown)))?;
     }
     let recovered = calibration.conditions.iter().all(calibration::Condition::is_recovered);
     Ok(if args.strict && !recovered { ExitCode::from(execution::NO_VALID_TRIAL) } else { ExitCode::SUCCESS })

@@ -18,6 +18,9 @@ pub struct Args {
     /// Print JSON: every finding with its state, effect and remedy
     #[arg(long)]
     json: bool,
+    /// Print tables as Markdown, to paste into an issue
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
 }
 
 /// Examines and prints.
@@ -29,7 +32,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.json {
         output::print_json(&findings)?;
     } else {
-        output::print(&report::doctor::render(&findings, output::width()))?;
+        output::print(&report::doctor::render(&findings, output::medium(args.markdown)))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::process::ExitCode;
 
 use lab::presets::PRESETS;
+use report::{Medium, table};
 use serde_json::{Value, json};
 use server::mechanism::{BUFFERED, MECHANISMS};
 use server::model::MODELS;
@@ -18,6 +19,9 @@ pub struct Args {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Print tables as Markdown, to paste into an issue
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
 }
 
 /// What an architecture is, what it needs, and whether it can run here.
@@ -50,6 +54,11 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let all: serde_json::Map<String, Value> =
             sections.iter().map(|(name, section)| ((*name).to_owned(), rows(section).into())).collect();
         output::print_json(&all)?;
+    } else if args.markdown {
+        for (name, rows) in sections {
+            let rows = rows.into_iter().map(|(name, about)| vec![name, about]);
+            output::print(&(table::of_text(&[name, "about"], rows, Medium::Markdown) + "\n"))?;
+        }
     } else {
         let mut text = String::new();
         for (name, rows) in sections {

@@ -16,7 +16,7 @@ use lab::record::{Trial, VerdictKind};
 use lab::runner::LoadOrder;
 use lab::units::{Cpus, Rate, Share, Time};
 use lab::{experiment, stream, verdict};
-use report::{format, sentence};
+use report::{Medium, format, sentence, table};
 
 use crate::commands::compare::{ClientArgs, named};
 use crate::commands::idle;
@@ -84,6 +84,9 @@ pub struct Args {
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
+    /// Print tables as Markdown, to paste into an issue
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
     /// Take the configuration as a line on standard input, and say what happens in JSON lines
     #[arg(long, hide = true)]
     control: bool,
@@ -188,7 +191,7 @@ fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
         output::print_json(&all)?;
     } else {
         output::print(&held.as_ref().map(idle::text).unwrap_or_default())?;
-        output::print(&text(&report, &verdict))?;
+        output::print(&text(&report, &verdict, output::medium(args.markdown)))?;
     }
     Ok(if verdict.kind == VerdictKind::Valid { ExitCode::SUCCESS } else { ExitCode::from(execution::NO_VALID_TRIAL) })
 }
@@ -237,18 +240,21 @@ impl Bandwidth {
     }
 }
 
-fn text(report: &LoadReport, verdict: &lab::record::Verdict) -> String {
-    let mut text = format!(
-        "{:25} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}  (µs)\n",
-        "", "p1", "p25", "p50", "p75", "p99", "p99.9", "max"
-    );
+fn text(report: &LoadReport, verdict: &lab::record::Verdict, medium: Medium) -> String {
+    let (times, facts) = (times(report, medium), facts(report, verdict));
+    match medium {
+        Medium::Terminal(_) => format!("{times}\n{facts}"),
+        Medium::Markdown => medium.finished(format!("{times}\n{}", medium.prose(&facts))),
+    }
+}
+
+/// The percentiles of all that was timed.
+fn times(report: &LoadReport, medium: Medium) -> String {
+    let mut rows = Vec::new();
     let mut line = |name: &str, measured: &Measured| {
         let d = &measured.distribution;
-        let _ = write!(text, "{name:25}");
-        for ns in [d.p1_ns, d.p25_ns, d.p50_ns, d.p75_ns, d.p99_ns, d.p999_ns, d.max_ns] {
-            let _ = write!(text, " {:>9}", format::us(ns as f64));
-        }
-        text.push('\n');
+        let times = [d.p1_ns, d.p25_ns, d.p50_ns, d.p75_ns, d.p99_ns, d.p999_ns, d.max_ns];
+        rows.push([name.to_owned()].into_iter().chain(times.map(|ns| format::us(ns as f64))).collect());
     };
     if report.stream.is_some() {
         line("time of a burst", &report.service);
@@ -269,6 +275,14 @@ fn text(report: &LoadReport, verdict: &lab::record::Verdict) -> String {
         if let Some(hardware) = &kernel.hardware_service {
             line("service time, interface's", hardware);
         }
+    }
+    table::of_text(&["µs", "p1", "p25", "p50", "p75", "p99", "p99.9", "max"], rows, medium)
+}
+
+/// What else there is to say, in lines.
+fn facts(report: &LoadReport, verdict: &lab::record::Verdict) -> String {
+    let mut text = String::new();
+    if let Some(kernel) = &report.kernel {
         let _ = writeln!(
             text,
             "kernel timestamps on {} (hardware timestamps: {}): {} requests and {} responses without, {} out of order{}",

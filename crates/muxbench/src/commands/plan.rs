@@ -19,6 +19,9 @@ pub struct Args {
     /// Print JSON: every trial with all its parameters
     #[arg(long)]
     json: bool,
+    /// Print tables as Markdown, to paste into an issue
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
     /// Print the JSON Schema of experiment files
     #[arg(long)]
     schema: bool,
@@ -34,7 +37,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.json {
         output::print_json(&plan)?;
     } else {
-        output::print(&report::plan::render(&plan, output::width()))?;
+        output::print(&report::plan::render(&plan, output::medium(args.markdown)))?;
     }
     Ok(ExitCode::SUCCESS)
 }

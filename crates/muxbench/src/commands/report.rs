@@ -1,4 +1,5 @@
-//! `muxbench report`: a run again, as a paper or a page has it, or two side by side, from their stores alone.
+//! `muxbench report`: a run again, as a paper or a page has it, two side by side, or many from run to run, from their stores
+//! alone.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,10 +10,10 @@ use clap::CommandFactory;
 use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
 use lab::course::Course;
-use lab::record::Run;
 use lab::{samples, store};
 use load::Sample;
 use report::deviation::{self, Deviations};
+use report::history;
 use report::html::chart::Chart;
 use report::html::paper::Origin;
 use report::html::{self, Drawn, still};
@@ -23,12 +24,14 @@ use super::reproduce::pictures_of_paper;
 use crate::cli::Cli;
 use crate::output;
 
-/// Print a run again, or two runs side by side
+/// Print a run again, two runs side by side, or many from run to run
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   muxbench report                          # the newest under results/
   muxbench report results/20260101T120000-compare --csv > trials.csv
   muxbench report results/old-kernel results/new-kernel          # the second against the first
+  muxbench report results                  # all runs in a folder, and what was measured again from run to run
+  muxbench report results --html index.html                      # the same as a page with a link to each run's
   muxbench report --explain                # and why
   muxbench report --html                   # as a page, with figures: report.html in the run's folder
   muxbench report results/RUN --html - --figures plots           # the page to standard output, figures as SVG and PNG
@@ -36,7 +39,8 @@ use crate::output;
   muxbench report --paper kawai2008 --figure 6                   # one of its figures
   muxbench report --send-deviation         # how evenly each trial's requests were sent")]
 pub struct Args {
-    /// The run's folder [default: the newest under results/]; with a second one, that is compared with the first
+    /// The run's folder [default: the newest under results/]; with a second one, that is compared with the first; more, or a
+    /// folder of runs, are shown from run to run
     #[arg(value_name = "RUN")]
     runs: Vec<PathBuf>,
     /// Print JSON: everything
@@ -45,9 +49,13 @@ pub struct Args {
     /// Say why: system calls, events, switches and CPU a request, and what sets each architecture apart from the best
     #[arg(long, conflicts_with_all = ["json", "csv", "paper", "send_deviation"])]
     explain: bool,
-    /// Print CSV: a row a trial; of two runs, a row for what is compared; of a paper, a row a published value
+    /// Print CSV: a row a trial; of two runs, a row for what is compared; of many, one for what was measured again in each; of a
+    /// paper, a row a published value
     #[arg(long)]
     csv: bool,
+    /// Print tables as Markdown, to paste into an issue
+    #[arg(long, conflicts_with_all = ["json", "csv", "html", "figures"])]
+    markdown: bool,
     /// Print the run beside a paper: its tables with the published values, and which of its claims hold here
     #[arg(long, value_name = "NAME", conflicts_with = "send_deviation")]
     #[arg(value_parser = PossibleValuesParser::new(PAPERS.iter().map(|paper| paper.name)))]
@@ -58,7 +66,8 @@ pub struct Args {
     /// With --paper, one of its tables and nothing else: its number there
     #[arg(long, value_name = "N", requires = "paper", conflicts_with = "figure")]
     table: Option<String>,
-    /// Write the run as one page that needs nothing else; `-` is standard output [default: report.html in RUN, or PAPER.html]
+    /// Write the run as one page that needs nothing else; `-` is standard output [default: report.html in RUN, with --paper
+    /// PAPER.html there, or of a folder of runs index.html]
     #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = ["json", "explain", "csv", "send_deviation"])]
     html: Option<Option<PathBuf>>,
     /// Write each figure of the page as SVG and PNG into a folder
@@ -71,21 +80,21 @@ pub struct Args {
 
 /// Prints it.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let is_folder_of_runs = |folder: &PathBuf| !store::is_run(folder) && !store::runs(folder).is_empty();
+    let is_page = args.html.is_some() || args.figures.is_some();
+    let of_one = args.paper.is_some() || args.send_deviation;
     let folder = match args.runs.as_slice() {
         [] => store::latest(Path::new("results"))?,
+        runs if of_one && (runs.len() > 1 || runs.iter().any(is_folder_of_runs)) => {
+            let what = "--paper and --send-deviation are of one run, and several are given; name one";
+            Cli::command().error(ErrorKind::ArgumentConflict, what).exit()
+        }
+        runs if runs.iter().any(is_folder_of_runs) || (runs.len() == 2 && is_page) => {
+            return from_run_to_run(args, runs);
+        }
         [folder] => folder.clone(),
-        [_, _] if args.paper.is_some() || args.send_deviation => {
-            let what = "--paper and --send-deviation are of one run, and two are given; name one";
-            Cli::command().error(ErrorKind::ArgumentConflict, what).exit()
-        }
-        [_, _] if args.html.is_some() || args.figures.is_some() => {
-            let what = "--html and --figures are of one run, and two are given; name one";
-            Cli::command().error(ErrorKind::ArgumentConflict, what).exit()
-        }
         [a, b] => return side_by_side(args, a, b),
-        runs => {
-            bail!("{} runs are given; name one to print it, or two to compare the second with the first", runs.len())
-        }
+        runs => return from_run_to_run(args, runs),
     };
     let run = store::read(&folder)?;
     for (flag, is_given) in [
@@ -113,7 +122,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         if let Some(folder) = &args.figures {
             pictures_of_paper(&beside, folder)?;
         }
-        if args.html.is_none() && args.figures.is_none() {
+        if args.html.is_none() && args.figures.is_none() && args.markdown {
+            output::print(&output::medium(true).verbatim(&beside.render(output::width())))?;
+        } else if args.html.is_none() && args.figures.is_none() {
             show_beside(&beside, args.json, args.csv)?;
         }
         return Ok(ExitCode::SUCCESS);
@@ -123,10 +134,13 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             page(&html::render(&run)?, file.clone().unwrap_or_else(|| folder.join("report.html")))?;
         }
         if let Some(folder) = &args.figures {
-            pictures(&run, folder)?;
+            let Drawn { architectures, figures } = Drawn::of(&run, &report::Summary::of(&run));
+            let figures = figures.iter().map(|(figure, chart)| (figure.name, figure.title, chart));
+            pictures(figures, &architectures, folder)?;
         }
         return Ok(ExitCode::SUCCESS);
     }
+    let medium = output::medium(args.markdown);
     if args.send_deviation {
         let deviations = Deviations::of(&run, &mut sends_of);
         if args.json {
@@ -134,16 +148,16 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         } else if args.csv {
             output::print(&deviation::csv(&deviations)?)?;
         } else {
-            output::print(&deviation::render(&deviations, output::width()))?;
+            output::print(&deviation::render(&deviations, medium))?;
         }
     } else if args.json {
         output::print_json(&report::json::of(&run))?;
     } else if args.csv {
         output::print(&report::csv::of(&run)?)?;
     } else {
-        output::print(&report::render(&run, output::width()))?;
+        output::print(&report::render(&run, medium))?;
         if args.explain {
-            output::print(&format!("\n{}", report::explain::render(&report::Summary::of(&run), output::width())))?;
+            output::print(&format!("\n{}", report::explain::render(&report::Summary::of(&run), medium)))?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -163,29 +177,23 @@ fn page(page: &str, path: PathBuf) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes each figure that the run has, and says where they are.
-fn pictures(run: &Run, folder: &Path) -> anyhow::Result<()> {
-    let drawn = Drawn::of(run, &report::Summary::of(run));
-    let pictures = drawn.figures.iter().map(|(figure, chart)| (figure.name.to_owned(), figure.title.to_owned(), chart));
-    write_pictures(folder, pictures, &drawn.architectures)
-}
-
-/// Writes charts, each with its name and its title, as SVG and PNG.
+/// Writes each figure, of its name, its title and what it shows, and says where they are.
 ///
 /// # Errors
 /// When the folder cannot be made, or a file cannot be written.
-pub fn write_pictures<'a>(
-    folder: &Path,
-    pictures: impl Iterator<Item = (String, String, &'a Chart)>,
+pub fn pictures<'a, T: AsRef<str>>(
+    figures: impl Iterator<Item = (T, T, &'a Chart)>,
     architectures: &[String],
+    folder: &Path,
 ) -> anyhow::Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("{}: cannot make the folder for figures", folder.display()))?;
     let mut names = Vec::new();
-    for (name, title, chart) in pictures {
-        let svg = still::svg(&title, chart, architectures)?;
+    for (name, title, chart) in figures {
+        let name = name.as_ref();
+        let svg = still::svg(title.as_ref(), chart, architectures)?;
         write(&folder.join(format!("{name}.svg")), svg.as_bytes())?;
         write(&folder.join(format!("{name}.png")), &still::png(&svg)?)?;
-        names.push(name);
+        names.push(name.to_owned());
     }
     anstream::eprintln!("muxbench: {}, as SVG and PNG: {}", folder.display(), names.join(", "));
     Ok(())
@@ -219,6 +227,81 @@ pub fn sends(folder: &Path, trial: u32) -> anyhow::Result<Vec<i64>> {
     Ok(samples.iter().map(|sample| sample.sent_ns).filter(|&sent_ns| sent_ns != Sample::NEVER).collect())
 }
 
+/// Many runs, and what was measured again in them.
+fn from_run_to_run(args: &Args, given: &[PathBuf]) -> anyhow::Result<ExitCode> {
+    if args.explain {
+        bail!("--explain is of one run, and several are given; name one");
+    }
+    let mut folders: Vec<PathBuf> = Vec::new();
+    for folder in given {
+        let found = store::runs(folder);
+        if found.is_empty() {
+            bail!("{}: no run is there; name a run's folder, or one that holds runs", folder.display());
+        }
+        folders.extend(found.into_iter().filter(|it| !folders.contains(it)).collect::<Vec<_>>());
+    }
+    let mut builder = history::Builder::default();
+    for folder in &folders {
+        let name = folder.display().to_string();
+        match store::read(folder) {
+            Ok(run) => builder.add(&name, &run),
+            Err(error) => {
+                anstream::eprintln!("muxbench: left out: {error:#}");
+                builder.add_unreadable(&name, &error);
+            }
+        }
+    }
+    let history = builder.finish(0);
+    if args.html.is_some() || args.figures.is_some() {
+        if let Some(file) = &args.html {
+            let path = match (file, given) {
+                (Some(path), _) => path.clone(),
+                (None, [folder]) => folder.join("index.html"),
+                (None, _) => bail!("several folders are given; name a file for their page, as in --html index.html"),
+            };
+            let links = history.runs.iter().map(|run| link(&path, Path::new(&run.folder)));
+            page(&history::page(&history, &links.collect::<anyhow::Result<Vec<_>>>()?)?, path.clone())?;
+        }
+        if let Some(folder) = &args.figures {
+            let (architectures, figures) = history::drawn(&history);
+            let figures = figures.iter().map(|(figure, chart)| (figure.name, figure.title, chart));
+            pictures(figures, &architectures, folder)?;
+        }
+    } else if args.json {
+        output::print_json(&history)?;
+    } else if args.csv {
+        output::print(&history::csv(&history)?)?;
+    } else {
+        output::print(&history::render(&history, output::medium(args.markdown)))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// From a page to a run's, or to its folder where no page was written; of a page on standard output, from here.
+fn link(page: &Path, run: &Path) -> anyhow::Result<String> {
+    let folder = match page.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    };
+    let place = |path: &Path| path.canonicalize().with_context(|| format!("{}: is it there?", path.display()));
+    let (from, to) = (place(folder)?, place(run)?);
+    let common = from.components().zip(to.components()).take_while(|(a, b)| a == b).count();
+    let up = from.components().skip(common).map(|_| "..".to_owned());
+    let down = to.components().skip(common).map(|part| escaped(&part.as_os_str().to_string_lossy()));
+    let mut parts: Vec<String> = up.chain(down).collect();
+    let page = if run.join("report.html").exists() { "report.html" } else { "" };
+    parts.push(page.to_owned());
+    // A part with a colon at the beginning would be taken for a scheme.
+    Ok(format!("./{}", parts.join("/")))
+}
+
+/// A part of an address, without what means something there.
+fn escaped(part: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
+    let one = |byte: u8| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    part.bytes().map(one).collect()
+}
+
 fn side_by_side(args: &Args, a: &Path, b: &Path) -> anyhow::Result<ExitCode> {
     let (first, second) = (store::read(a)?, store::read(b)?);
     for (folder, run) in [(a, &first), (b, &second)] {
@@ -235,7 +318,28 @@ fn side_by_side(args: &Args, a: &Path, b: &Path) -> anyhow::Result<ExitCode> {
     } else if args.csv {
         output::print(&versus::csv(&versus)?)?;
     } else {
-        output::print(&versus::render(&versus, output::width()))?;
+        output::print(&versus::render(&versus, output::medium(args.markdown)))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_relative_and_can_be_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |path: &str| folder.path().join(path);
+        for run in ["results/a b#1", "results/deep/c"] {
+            fs::create_dir_all(of(run)).unwrap();
+        }
+        fs::create_dir_all(of("pages")).unwrap();
+        fs::write(of("results/deep/c/report.html"), "").unwrap();
+        let link = |page: &str, run: &str| link(&of(page), &of(run)).unwrap();
+        assert_eq!(link("results/index.html", "results/a b#1"), "./a%20b%231/");
+        assert_eq!(link("results/index.html", "results/deep/c"), "./deep/c/report.html");
+        assert_eq!(link("pages/index.html", "results/deep/c"), "./../results/deep/c/report.html");
+        assert_eq!(link("results/deep/c/index.html", "results/deep/c"), "./report.html");
+    }
 }

@@ -144,6 +144,8 @@ pub enum Form {
     Time,
     /// Bytes.
     Bytes,
+    /// Bytes a second.
+    Bandwidth,
     /// Shares of 1.
     Share,
     /// How many times as much.
@@ -160,6 +162,7 @@ impl Form {
         match self {
             Self::Time => format::time(value),
             Self::Bytes => format::bytes(value),
+            Self::Bandwidth => format::bandwidth(value),
             Self::Share => format!("{} %", format::digits(100.0 * value)),
             Self::Times => format!("{value:.2}x"),
             Self::Number | Self::Names => format::digits(value),
@@ -180,6 +183,9 @@ impl Form {
             Self::Bytes if value < 1024.0 => format!("{} B", exact(value)),
             Self::Bytes if value < 1024.0 * 1024.0 => format!("{} KiB", exact(value / 1024.0)),
             Self::Bytes => format!("{} MiB", exact(value / 1024.0 / 1024.0)),
+            Self::Bandwidth if value < 1e6 => format!("{} kB/s", exact(value / 1e3)),
+            Self::Bandwidth if value < 1e9 => format!("{} MB/s", exact(value / 1e6)),
+            Self::Bandwidth => format!("{} GB/s", exact(value / 1e9)),
             Self::Share => format!("{} %", exact(100.0 * value)),
             Self::Times => format!("{}x", exact(value)),
             Self::Number | Self::Names if value >= 1e6 => format!("{}M", exact(value / 1e6)),
@@ -204,6 +210,9 @@ pub struct Axis {
     /// Where there is a label, and which.
     pub ticks: Vec<(f64, String)>,
 }
+
+/// Marks above one name stand side by side, at most so many pixels apart; the page's script has the same.
+pub const STEP_MAX: f64 = 18.0;
 
 /// As many labels as a small panel has room for beside it, and below it.
 pub const TICKS_BESIDE: usize = 7;
@@ -254,7 +263,9 @@ impl Axis {
     /// Of differences: from 0 to the largest of `values`.
     pub fn linear(label: &str, form: Form, values: impl Iterator<Item = f64>) -> Self {
         let (_, high) = ends(values, (0.0, 1.0));
-        let high = if high > 0.0 { high } else { 1.0 };
+        // A share is seen against the whole.
+        let is_part = form == Form::Share && high < 1.0;
+        let high = if high > 0.0 && !is_part { high } else { 1.0 };
         let power = 10f64.powf((high / 5.0).log10().floor());
         let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * power);
         let step = steps.into_iter().find(|step| high / step <= 5.0).unwrap_or(high);

@@ -5,6 +5,7 @@ use stats::{Distribution, Histogram};
 
 use super::chart::{Axis, Chart, Form, Panel, Point, Series, Shape, TICKS_BESIDE};
 pub use crate::axis::Axis as Along;
+use crate::axis::apart;
 use crate::summary::{Comparison, Row, Summary};
 
 /// A run, and what is known of it as a whole.
@@ -44,6 +45,11 @@ impl<'a> Material<'a> {
         self.summary.comparisons.iter().any(|comparison| comparison.workload.is_closed())
     }
 
+    /// Whether any workload is of streams: what is compared is then bytes.
+    pub fn is_stream(&self) -> bool {
+        self.summary.comparisons.iter().any(|comparison| comparison.workload.service.stream().is_some())
+    }
+
     /// The place of a row's architecture.
     pub fn place(&self, row: &Row) -> usize {
         let label = row.label();
@@ -62,17 +68,7 @@ impl<'a> Material<'a> {
             Some(along) => along.groups(comparisons),
             None => comparisons.map(|comparison| vec![comparison]).collect(),
         };
-        let is_said = |words: &str| along.is_some_and(|along| along.is_said_by(words));
-        let words = |group: &[&Comparison]| -> Vec<String> {
-            group[0].title.split(", ").filter(|words| !is_said(words)).map(str::to_owned).collect()
-        };
-        let all: Vec<Vec<String>> = groups.iter().map(|group| words(group)).collect();
-        let is_common = |word: &String| all.iter().all(|words| words.contains(word));
-        let title = |words: &[String]| {
-            let apart: Vec<&str> = words.iter().filter(|word| !is_common(word)).map(String::as_str).collect();
-            apart.join(", ")
-        };
-        let titles: Vec<String> = all.iter().map(|words| title(words)).collect();
+        let titles = apart(&groups, along);
         groups.into_iter().zip(titles).map(|(members, title)| Group { title, members }).collect()
     }
 

@@ -14,10 +14,10 @@ use crate::terminal::{self, NOTES_OF_MEMORY};
 use crate::{Summary, csv, format, json, sentence};
 
 /// plotly.js, the bundle with lines and markers alone: a quarter of the whole one.
-pub(super) const PLOTLY: &str = include_str!("../../assets/plotly-basic.min.js");
+pub(crate) const PLOTLY: &str = include_str!("../../assets/plotly-basic.min.js");
 
-pub(super) const CSS: &str = include_str!("../../templates/report.css");
-pub(super) const SCRIPT: &str = include_str!("../../templates/report.js");
+pub(crate) const CSS: &str = include_str!("../../templates/report.css");
+pub(crate) const SCRIPT: &str = include_str!("../../templates/report.js");
 
 #[derive(Template)]
 #[template(path = "report.html")]
@@ -26,7 +26,7 @@ struct Page<'a> {
     command: String,
     best: String,
     run_metric: &'static str,
-    architectures: Vec<Entry>,
+    architectures: Vec<Switch>,
     tables: Vec<Table>,
     interval_method: &'static str,
     coverage: String,
@@ -43,19 +43,23 @@ struct Page<'a> {
 }
 
 /// An architecture among the switches.
-pub(super) struct Entry {
-    pub(super) name: String,
+pub(crate) struct Switch {
+    pub(crate) name: String,
     /// In the list of all.
-    pub(super) place: usize,
-    pub(super) style: Style,
-    pub(super) swatch: String,
+    pub(crate) place: usize,
+    pub(crate) style: Style,
+    pub(crate) swatch: String,
 }
 
-impl Entry {
-    /// Of the architecture at a place.
-    pub(super) fn of((place, name): (usize, &String)) -> Self {
-        Self { name: name.clone(), place, style: style::style(place), swatch: style::swatch(place) }
-    }
+/// A switch for each.
+pub(crate) fn switches(architectures: &[String]) -> Vec<Switch> {
+    let one = |(place, name): (usize, &String)| Switch {
+        name: name.clone(),
+        place,
+        style: style::style(place),
+        swatch: style::swatch(place),
+    };
+    architectures.iter().enumerate().map(one).collect()
 }
 
 /// A ranking.
@@ -96,18 +100,26 @@ struct CheckRow {
 
 /// What the script draws.
 #[derive(Serialize)]
-pub(super) struct Data<'a> {
-    pub(super) architectures: &'a [String],
-    pub(super) styles: Vec<Style>,
-    pub(super) figures: Vec<Drawing<'a>>,
+pub(crate) struct Data<'a> {
+    architectures: &'a [String],
+    styles: Vec<Style>,
+    figures: Vec<Drawing<'a>>,
 }
 
+impl<'a> Data<'a> {
+    /// Of these architectures.
+    pub(crate) fn of(architectures: &'a [String], figures: Vec<Drawing<'a>>) -> Self {
+        Self { architectures, styles: (0..architectures.len()).map(style::style).collect(), figures }
+    }
+}
+
+/// One of its figures.
 #[derive(Serialize)]
-pub(super) struct Drawing<'a> {
-    pub(super) name: &'static str,
-    pub(super) title: &'static str,
+pub(crate) struct Drawing<'a> {
+    pub(crate) name: &'static str,
+    pub(crate) title: &'static str,
     #[serde(flatten)]
-    pub(super) chart: &'a Chart,
+    pub(crate) chart: &'a Chart,
 }
 
 /// What is downloaded.
@@ -128,15 +140,14 @@ pub fn render(run: &Run) -> anyhow::Result<String> {
     let Drawn { architectures, figures } = &drawn;
     let place = |row: &Row| architectures.iter().position(|name| *name == row.label()).unwrap_or_default();
     let drawings = figures.iter().map(|(figure, chart)| Drawing { name: figure.name, title: figure.title, chart });
-    let styles = (0..architectures.len()).map(style::style).collect();
-    let data = Data { architectures, styles, figures: drawings.collect() };
+    let data = Data::of(architectures, drawings.collect());
     let raw = Raw { name: &run.header.name, csv: csv::of(run)?, json: without_histograms(json::of(run)) };
     let page = Page {
         run,
         command: command(&run.header.command),
         best: sentence::overall(&summary),
         run_metric: summary.comparisons.first().map_or(summary.metric, |comparison| comparison.metric),
-        architectures: architectures.iter().enumerate().map(Entry::of).collect(),
+        architectures: switches(architectures),
         tables: summary.comparisons.iter().map(|comparison| table(comparison, &place)).collect(),
         interval_method: summary.interval_method,
         coverage: format::coverage(summary.interval_coverage),
@@ -155,7 +166,7 @@ pub fn render(run: &Run) -> anyhow::Result<String> {
 }
 
 /// JSON that no script element ends in.
-pub(super) fn embedded(value: &impl Serialize) -> anyhow::Result<String> {
+pub(crate) fn embedded(value: &impl Serialize) -> anyhow::Result<String> {
     Ok(serde_json::to_string(value)?.replace('<', "\\u003c"))
 }
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::chart::{Chart, Mark};
-use super::page::{CSS, Data, Drawing, Entry, PLOTLY, SCRIPT, command, embedded};
+use super::page::{CSS, Data, Drawing, PLOTLY, SCRIPT, Switch, command, embedded, switches};
 use super::style;
 use crate::claims::{self, Checked, Outcome};
 use crate::paper::figure::Figure;
@@ -29,7 +29,7 @@ struct Page<'a> {
     title: String,
     when: String,
     result: String,
-    architectures: Vec<Entry>,
+    architectures: Vec<Switch>,
     figures: Vec<FigureView<'a>>,
     /// Figures that there is nothing of.
     missing: Vec<String>,
@@ -105,8 +105,7 @@ pub fn render(beside: &Beside, runs: &[Run], origin: &Origin<'_>) -> anyhow::Res
         panels.flat_map(|panel| &panel.series).any(|series| series.architecture == place)
     };
     let drawings = figures.iter().map(|(figure, chart)| Drawing { name: figure.number, title: figure.title, chart });
-    let styles = (0..names.len()).map(style::style).collect();
-    let data = Data { architectures: &names, styles, figures: drawings.collect() };
+    let data = Data::of(&names, drawings.collect());
     let raw = Raw { name: paper.name, csv: points::csv(paper, figures)?, json: beside.json() };
     let when = runs.iter().map(|run| run.header.started_at.clone()).max().unwrap_or_default();
     let page = Page {
@@ -118,7 +117,7 @@ pub fn render(beside: &Beside, runs: &[Run], origin: &Origin<'_>) -> anyhow::Res
         },
         when,
         result: result(beside),
-        architectures: names.iter().enumerate().filter(|(place, _)| is_drawn(*place)).map(Entry::of).collect(),
+        architectures: switches(&names).into_iter().filter(|it| is_drawn(it.place)).collect(),
         figures: figures.iter().map(|(figure, chart)| figure_view(paper, figure, chart)).collect(),
         missing: missing.iter().map(|figure| format!("{}. {}", paper.figure_name(figure), figure.title)).collect(),
         tables: beside.grids().into_iter().map(|(number, grid)| TableView { number, grid }).collect(),

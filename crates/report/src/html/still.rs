@@ -12,13 +12,15 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use resvg::{tiny_skia, usvg};
 
-use super::chart::{Axis, Chart, Form, Mark, Panel, Point, Published, Series, Shape};
+use super::chart::{Axis, Chart, Form, Mark, Panel, Point, Published, STEP_MAX, Series, Shape};
 use super::style::{self, Style};
 
 /// Of a panel, in pixels.
 const PANEL: (u32, u32) = (440, 320);
 /// Of one that is alone.
 const SINGLE: (u32, u32) = (640, 380);
+/// Of what is left of its width beside labels and margins.
+const PLOT_WIDTH: f64 = PANEL.0 as f64 - 72.0 - 16.0;
 const COLUMNS: usize = 3;
 /// Of the heading with its legend: each line.
 const LINE: u32 = 24;
@@ -164,7 +166,15 @@ impl Ranged for Axis {
     }
 
     fn key_points<Hint: KeyPointHint>(&self, _: Hint) -> Vec<f64> {
-        self.ticks.iter().map(|(at, _)| *at).collect()
+        // As many names as there is room for, the last among them.
+        let longest = self.ticks.iter().map(|(_, label)| label.chars().count()).max().unwrap_or(0) as f64;
+        let every = match self.form {
+            Form::Names => (self.ticks.len() as f64 * (longest * 7.5 + 10.0) / PLOT_WIDTH).ceil() as usize,
+            _ => 1,
+        };
+        let mut points: Vec<f64> = self.ticks.iter().rev().step_by(every.max(1)).map(|(at, _)| *at).collect();
+        points.reverse();
+        points
     }
 
     fn range(&self) -> std::ops::Range<f64> {
@@ -213,10 +223,11 @@ fn draw(area: &Area<'_>, chart: &Chart, panel: &Panel) -> anyhow::Result<()> {
 
 /// How far a series is moved, so that those above one name stand side by side.
 fn shift(chart: &Chart, x: &Axis, architectures: &[usize], series: &Series) -> f64 {
-    let at = architectures.iter().position(|it| *it == series.architecture).unwrap_or_default();
+    let at = architectures.iter().position(|it| *it == series.architecture).unwrap_or_default() as f64;
+    let (count, [from, to]) = (architectures.len() as f64, x.range);
     match chart.shape {
         Shape::Percentiles | Shape::Points if x.form == Form::Names => {
-            0.72 * ((at as f64 + 0.5) / architectures.len() as f64 - 0.5)
+            (at + 0.5 - count / 2.0) * (0.72 / count).min(STEP_MAX * (to - from) / PLOT_WIDTH)
         }
         _ => 0.0,
     }

@@ -18,17 +18,17 @@ pub struct Style {
     pub dash: &'static [u32],
 }
 
-/// Told apart with each kind of colour blindness, on white and on black: those of Okabe and Ito (2008), darker or lighter where
-/// they would be too faint.
+/// On white and on black. Found by a search for the largest least distance between any two, as eyes see them that have all
+/// cones and that lack one of each kind, with a contrast of 3 to their background; `colours_are_told_apart` has the figures.
 const COLOURS: [(&str, &str); 8] = [
-    ("#0067a8", "#57b1ee"),
-    ("#c44e00", "#ff8f4a"),
-    ("#00795a", "#2fce9d"),
-    ("#a33c78", "#ec9fcb"),
-    ("#8a6a00", "#f0c53a"),
-    ("#3f3f3f", "#d6d6d6"),
-    ("#2a8fc4", "#a5dcff"),
-    ("#7a3b12", "#d4a47c"),
+    ("#2234b8", "#6782f5"),
+    ("#c58410", "#f05903"),
+    ("#2c8284", "#0ad4a4"),
+    ("#80006c", "#baa9ff"),
+    ("#6f6206", "#ffa617"),
+    ("#1c2021", "#ebf298"),
+    ("#0095ff", "#9cf8ff"),
+    ("#483e03", "#a28387"),
 ];
 
 /// As many as have no divisor in common with the colours, so that 56 architectures look different.
@@ -127,13 +127,21 @@ mod tests {
         assert_eq!(looks.len(), 35);
     }
 
+    /// Red, green and blue of 1 as light, not as stored.
+    fn linear(colour: &str) -> [f64; 3] {
+        [1, 3, 5].map(|at| {
+            let value = f64::from(u8::from_str_radix(&colour[at..at + 2], 16).unwrap()) / 255.0;
+            if value <= 0.04045 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
+        })
+    }
+
+    fn times(matrix: [[f64; 3]; 3], vector: [f64; 3]) -> [f64; 3] {
+        matrix.map(|row| row.iter().zip(vector).map(|(a, b)| a * b).sum())
+    }
+
     /// Relative luminance by WCAG 2.
     fn luminance(colour: &str) -> f64 {
-        let channel = |at: usize| {
-            let value = f64::from(u8::from_str_radix(&colour[at..at + 2], 16).unwrap()) / 255.0;
-            if value <= 0.03928 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
-        };
-        0.2126 * channel(1) + 0.7152 * channel(3) + 0.0722 * channel(5)
+        times([[0.2126, 0.7152, 0.0722]; 3], linear(colour))[0]
     }
 
     #[test]
@@ -142,6 +150,62 @@ mod tests {
         for (light, dark) in COLOURS {
             assert!(contrast(luminance(light), 1.0) >= 3.0, "{light}");
             assert!(contrast(luminance(dark), luminance("#14181d")) >= 3.0, "{dark}");
+        }
+    }
+
+    /// What eyes with all cones see, and those without long, middle or short ones, of linear light: Machado, Oliveira and
+    /// Fernandes (2009), severity 1.
+    const EYES: [(&str, [[f64; 3]; 3]); 4] = [
+        ("all cones", [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]),
+        (
+            "protanopia",
+            [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+        ),
+        (
+            "deuteranopia",
+            [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+        ),
+        (
+            "tritanopia",
+            [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+        ),
+    ];
+
+    /// Linear light in Oklab (Ottosson 2020), in which equal distances look about equal.
+    fn oklab(light: [f64; 3]) -> [f64; 3] {
+        let cones = times(
+            [
+                [0.4122214708, 0.5363325363, 0.0514459929],
+                [0.2119034982, 0.6806995451, 0.1073969566],
+                [0.0883024619, 0.2817188376, 0.6299787005],
+            ],
+            light,
+        );
+        times(
+            [
+                [0.2104542553, 0.7936177850, -0.0040720468],
+                [1.9779984951, -2.4285922050, 0.4505937099],
+                [0.0259040371, 0.7827717662, -0.8086757660],
+            ],
+            cones.map(|cone| cone.max(0.0).cbrt()),
+        )
+    }
+
+    #[test]
+    fn colours_are_told_apart() {
+        // A just noticeable difference is about 0.02.
+        const LEAST: f64 = 0.12;
+        for (eyes, matrix) in EYES {
+            for palette in [COLOURS.map(|(light, _)| light), COLOURS.map(|(_, dark)| dark)] {
+                let seen =
+                    palette.map(|colour| oklab(times(matrix, linear(colour)).map(|light| light.clamp(0.0, 1.0))));
+                for (at, a) in seen.iter().enumerate() {
+                    for (of, b) in seen.iter().enumerate().take(at) {
+                        let distance = a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt();
+                        assert!(distance >= LEAST, "{eyes}: {} and {}: {distance:.3}", palette[at], palette[of]);
+                    }
+                }
+            }
         }
     }
 }

@@ -19,7 +19,14 @@ fn names(drawn: &Drawn) -> Vec<&str> {
 fn runs() -> Vec<Run> {
     let mut stamped = made_up::run();
     made_up::add_kernel(&mut stamped);
-    vec![made_up::run(), stamped, made_up::closed_run(), made_up::kawai2006_run(), made_up::large_run()]
+    vec![
+        made_up::run(),
+        stamped,
+        made_up::closed_run(),
+        made_up::kawai2006_run(),
+        made_up::large_run(),
+        made_up::stream_run(),
+    ]
 }
 
 #[test]
@@ -57,12 +64,10 @@ fn a_figure_without_data_is_left_out() {
     assert_eq!(page, render(&empty).unwrap(), "the same run makes the same page");
 }
 
-#[test]
-fn figures_hold_what_the_run_has() {
-    let drawn = drawn(&made_up::run());
-    // A line for each series, for a reader.
+/// A line for each series of some figures, for a reader.
+fn lines(run: &Run, is_wanted: impl Fn(&str) -> bool) -> String {
     let mut lines = Vec::new();
-    for (figure, chart) in &drawn.figures {
+    for (figure, chart) in drawn(run).figures.iter().filter(|(figure, _)| is_wanted(figure.name)) {
         lines.push(format!("\n{}: {}", figure.name, chart.words));
         lines.extend([&chart.x, &chart.y].map(|axis| serde_json::to_string(axis).unwrap()));
         for panel in &chart.panels {
@@ -70,7 +75,24 @@ fn figures_hold_what_the_run_has() {
             lines.extend(panel.series.iter().map(|series| serde_json::to_string(series).unwrap()));
         }
     }
-    insta::assert_snapshot!(lines.join("\n"));
+    lines.join("\n")
+}
+
+#[test]
+fn figures_hold_what_the_run_has() {
+    insta::assert_snapshot!(lines(&made_up::run(), |_| true));
+}
+
+#[test]
+fn figures_of_streams_are_of_bytes() {
+    let run = made_up::stream_run();
+    let drawn = drawn(&run);
+    let names = names(&drawn);
+    for name in ["throughput", "cpu", "switches", "syscalls", "rate", "lag"] {
+        assert!(!names.contains(&name), "{name}: {names:?}");
+    }
+    let of_bytes = ["bandwidth", "bandwidth-idle", "fairness", "cpu-gigabyte"];
+    insta::assert_snapshot!(lines(&run, |name| of_bytes.contains(&name)));
 }
 
 #[test]
@@ -146,7 +168,7 @@ fn nothing_is_loaded_from_elsewhere() {
 
 #[test]
 fn every_figure_is_a_picture_too() {
-    for run in [made_up::run(), made_up::closed_run()] {
+    for run in [made_up::run(), made_up::closed_run(), made_up::stream_run()] {
         let Drawn { architectures, figures } = drawn(&run);
         for (figure, chart) in figures {
             let svg = still::svg(figure.title, &chart, &architectures).unwrap();

@@ -8,6 +8,9 @@ use crate::summary::Row;
 
 /// Draws it.
 pub(super) fn draw(material: &Material<'_>) -> Option<Chart> {
+    if material.is_stream() {
+        return None;
+    }
     let y = Vertical { label: "CPU time a request", form: Form::Time, log: true };
     let cpu = |_: &Workload, row: &Row| Some((row.cost.as_ref()?.cpu_ns_per_request, Vec::new()));
     material.rows(material.size(), Shape::Points, y, &[("", cpu)])

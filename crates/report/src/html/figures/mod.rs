@@ -1,7 +1,10 @@
 //! Every figure there is, in the order of the page. A figure is one file and one row of [`FIGURES`].
 
+mod bandwidth;
 mod cpu;
+mod cpu_gigabyte;
 mod distribution;
+mod fairness;
 mod kernel;
 mod lag;
 mod latency;
@@ -43,10 +46,33 @@ pub const FIGURES: &[Figure] = &[
         draw: ranking::draw,
     },
     Figure {
+        name: "bandwidth",
+        title: "Bandwidth",
+        about: "Bytes of bursts that all connections together moved in a second, as the clients count them: the median of \
+                repeats, with its 95 % interval.",
+        needs: "streams",
+        draw: bandwidth::draw,
+    },
+    Figure {
+        name: "bandwidth-idle",
+        title: "Bandwidth against idle connections",
+        about: "The same, against connections on which nothing is sent.",
+        needs: "streams beside different numbers of idle connections, and on different numbers of others",
+        draw: bandwidth::draw_idle,
+    },
+    Figure {
+        name: "fairness",
+        title: "Fairness among connections",
+        about: "Jain's index of what each connection moved, of the repeat in which it is least: 100 % where all moved the same; \
+                where one of n has everything, a share of 1/n.",
+        needs: "streams",
+        draw: fairness::draw,
+    },
+    Figure {
         name: "throughput",
         title: "Transactions a second against connections",
         about: "What closed loops completed in a second: the median of repeats, with its 95 % interval.",
-        needs: "a closed loop",
+        needs: "a closed loop of transactions",
         draw: throughput::draw,
     },
     Figure {
@@ -102,6 +128,13 @@ pub const FIGURES: &[Figure] = &[
         about: "Of all threads and processes of the server together.",
         needs: "servers that say what they used",
         draw: cpu::draw,
+    },
+    Figure {
+        name: "cpu-gigabyte",
+        title: "CPU time a gigabyte",
+        about: "Of all threads and processes of the server together, for 1 000 000 000 bytes of streams.",
+        needs: "streams",
+        draw: cpu_gigabyte::draw,
     },
     Figure {
         name: "switches",

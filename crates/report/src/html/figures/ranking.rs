@@ -15,7 +15,10 @@ fn ratio(_: &Workload, row: &Row) -> Option<(f64, Vec<f64>)> {
 pub(super) fn draw(material: &Material<'_>) -> Option<Chart> {
     let ranked = |rows: &[Row]| rows.iter().filter(|row| row.ratio.is_some()).count();
     material.summary.comparisons.iter().find(|comparison| ranked(&comparison.rows) > 1)?;
-    let label =
-        if material.is_closed() { "transactions a second, of the best" } else { "median service time, of the best" };
+    let label = match material.is_closed() {
+        true if material.is_stream() => "bandwidth, of the best",
+        true => "transactions a second, of the best",
+        false => "median service time, of the best",
+    };
     material.rows(material.size(), Shape::Points, Vertical { label, form: Form::Times, log: true }, &[("", ratio)])
 }

@@ -8,6 +8,9 @@ use crate::summary::Row;
 
 /// Draws it.
 pub(super) fn draw(material: &Material<'_>) -> Option<Chart> {
+    if material.is_stream() {
+        return None;
+    }
     let y = Vertical { label: "switches a request", form: Form::Number, log: false };
     let switches = |_: &Workload, row: &Row| Some((row.cost.as_ref()?.switches_per_request, Vec::new()));
     material.rows(material.size(), Shape::Points, y, &[("", switches)])

@@ -8,6 +8,9 @@ use crate::summary::Row;
 
 /// Draws it.
 pub(super) fn draw(material: &Material<'_>) -> Option<Chart> {
+    if material.is_stream() {
+        return None;
+    }
     let y = Vertical { label: "system calls a request", form: Form::Number, log: false };
     let syscalls = |_: &Workload, row: &Row| Some((row.cost.as_ref()?.syscalls_per_request?, Vec::new()));
     material.rows(material.size(), Shape::Points, y, &[("", syscalls)])

@@ -1,0 +1,121 @@
+//! Where a report goes: the same headings, tables and prose for a terminal, and for an issue.
+
+use comfy_table::Table;
+
+use crate::{table, terminal};
+
+/// Where a report goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Medium {
+    /// A terminal of so many columns: of tables the least important columns give way, prose is broken into lines.
+    Terminal(usize),
+    /// An issue or a wiki: GitHub's Markdown. Tables have all their columns.
+    Markdown,
+}
+
+impl From<usize> for Medium {
+    fn from(width: usize) -> Self {
+        Self::Terminal(width)
+    }
+}
+
+impl Medium {
+    /// Columns that there is room for.
+    pub(crate) fn width(self) -> usize {
+        match self {
+            Self::Terminal(width) => width,
+            Self::Markdown => usize::MAX,
+        }
+    }
+
+    /// What stands above a table.
+    pub(crate) fn heading(self, text: &str) -> String {
+        match self {
+            Self::Terminal(width) => terminal::wrap(text, width),
+            Self::Markdown => format!("### {}\n", escaped(text)),
+        }
+    }
+
+    /// Paragraphs, a line each.
+    pub fn prose(self, text: &str) -> String {
+        match self {
+            Self::Terminal(width) => terminal::wrap(text, width),
+            Self::Markdown => text.lines().map(|line| escaped(line) + "\n").collect::<Vec<_>>().join("\n"),
+        }
+    }
+
+    /// A table as it is.
+    pub(crate) fn table(self, table: &Table) -> String {
+        match self {
+            Self::Terminal(_) => table::trim(table),
+            Self::Markdown => markdown(table),
+        }
+    }
+
+    /// Text whose blanks matter.
+    pub fn verbatim(self, text: &str) -> String {
+        match self {
+            Self::Terminal(_) => text.to_owned(),
+            Self::Markdown => format!("```text\n{}\n```\n", text.trim_end()),
+        }
+    }
+
+    /// A whole report: in Markdown one blank line is as good as two.
+    pub fn finished(self, text: String) -> String {
+        if self != Self::Markdown {
+            return text;
+        }
+        let mut finished = String::new();
+        for line in text.trim_end().lines() {
+            if !(line.is_empty() && finished.ends_with("\n\n")) {
+                finished = finished + line + "\n";
+            }
+        }
+        finished
+    }
+}
+
+/// Headings, a line that says that numbers are to the right, and rows.
+fn markdown(table: &Table) -> String {
+    let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+    let of_row = |row: &comfy_table::Row| row.cell_iter().map(|cell| escaped(&cell.content())).collect::<Vec<_>>();
+    let headings = table.header().map(of_row).unwrap_or_default();
+    let sides = (0..headings.len()).map(|at| if at == 0 { "---" } else { "--:" }.to_owned()).collect();
+    [line(headings), line(sides)].into_iter().chain(table.row_iter().map(|row| line(of_row(row)))).collect()
+}
+
+/// Text in which nothing is Markdown's.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('|', "\\|").replace('*', "\\*").replace('<', "&lt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::made_up;
+
+    #[test]
+    fn nothing_in_a_table_is_taken_for_markdown() {
+        let mut table = Table::new();
+        table.set_header(["a|b", "c"]).add_row(["*1", "<2>\\"]);
+        assert_eq!(Medium::Markdown.table(&table), "| a\\|b | c |\n| --- | --: |\n| \\*1 | &lt;2>\\\\ |\n");
+    }
+
+    #[test]
+    fn reports_as_they_are_pasted() {
+        for (name, run) in
+            [("whole", made_up::run()), ("sweep", made_up::sweep_run()), ("capacity", made_up::capacity_run())]
+        {
+            let text = crate::render(&run, Medium::Markdown);
+            assert!(!text.contains("\n\n\n") && !text.contains("too narrow"), "{text}");
+            insta::assert_snapshot!(name, text);
+        }
+    }
+
+    #[test]
+    fn paragraphs_stay_apart_by_one_line() {
+        let text = Medium::Markdown.heading("x") + "\n" + &Medium::Markdown.prose("one\ntwo") + "\n\n";
+        assert_eq!(Medium::Markdown.finished(text), "### x\n\none\n\ntwo\n");
+        assert_eq!(Medium::Terminal(9).prose("one and two"), "one and\ntwo");
+    }
+}

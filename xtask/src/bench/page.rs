@@ -1,0 +1,63 @@
+//! How long a page of 105 trials takes: to be written, and in a browser until it does what a user asks.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, bail, ensure};
+
+use super::{Spread, muxbench};
+use crate::check::root;
+
+/// What it may take, in seconds.
+const WRITTEN_S: f64 = 3.0;
+const ANSWERS_S: f64 = 2.0;
+
+/// Runs `rounds` of both.
+pub(super) fn run(rounds: usize) -> anyhow::Result<()> {
+    let (binary, packages) = (muxbench()?, crate::browser::prepare()?);
+    let folder = tempfile::tempdir().context("cannot make a folder for a run")?;
+    let run = folder.path().join("run");
+    let mut example = Command::new(env!("CARGO"));
+    example.args([
+        "run",
+        "--quiet",
+        "--release",
+        "--package",
+        "report",
+        "--features",
+        "made-up",
+        "--example",
+        "made-up",
+    ]);
+    let status = example.arg("--").arg(&run).current_dir(root()).status().context("cannot start cargo")?;
+    ensure!(status.success(), "the made-up run could not be stored ({status})");
+    let (mut written_s, mut answers_s) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        let started = Instant::now();
+        let output =
+            Command::new(&binary).arg("report").arg(&run).arg("--html").output().context("cannot start muxbench")?;
+        written_s.push(started.elapsed().as_secs_f64());
+        ensure!(output.status.success(), "no page was written: {}", String::from_utf8_lossy(&output.stderr));
+        answers_s.push(answers(&packages, &run.join("report.html"))?);
+    }
+    let bytes = std::fs::metadata(run.join("report.html"))?.len();
+    println!("a page of 105 trials ({:.1} MB), median of {rounds} rounds (least to most)", bytes as f64 / 1e6);
+    for (what, values_s, limit_s) in [("written", written_s, WRITTEN_S), ("answers a click", answers_s, ANSWERS_S)] {
+        let spread = Spread::of(values_s);
+        println!("  {what:15} {spread} s, {:.3} of {limit_s} s  to stay below: 1", spread.median() / limit_s);
+    }
+    Ok(())
+}
+
+/// Seconds from opening a page until it does what a click asks.
+fn answers(packages: &Path, page: &Path) -> anyhow::Result<f64> {
+    let mut node = Command::new("node");
+    node.arg(root().join("xtask/browser/speed.mjs")).arg(packages).arg(page);
+    let output = node.output().context("cannot start node")?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    match said.trim().parse::<f64>() {
+        Ok(ms) if output.status.success() && ms.is_finite() => Ok(ms / 1e3),
+        _ => bail!("the page did not answer in the browser: {said}{}", String::from_utf8_lossy(&output.stderr)),
+    }
+}
