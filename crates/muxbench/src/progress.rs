@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn what_a_trial_found() {
-        assert_eq!(found(&made_up::run().records[0]), ", p50 40.1 µs, p99 44.0 µs");
+        assert_eq!(found(&made_up::run().records[0]), ", p50 40.0 µs, p99 43.9 µs");
         assert_eq!(found(&made_up::stream_run().records[0]), ", 2.40 GB/s");
         let mut record = made_up::run().records.remove(0);
         record.load = None;

@@ -70,15 +70,15 @@ pub const FIGURES: &[Figure] = &[
     },
     Figure {
         name: "throughput",
-        title: "Transactions a second against connections",
+        title: "Transactions a second",
         about: "What closed loops completed in a second: the median of repeats, with its 95 % interval.",
         needs: "a closed loop of transactions",
         draw: throughput::draw,
     },
     Figure {
         name: "service-time",
-        title: "Service time against connections",
-        about: "From a request's write to the last byte of its response. Each mark has five percentiles: the thin line goes \
+        title: "Service time",
+        about: "Against connections, or idle ones or ports where these differ: from a request's write to the last byte of its response. Each mark has five percentiles: the thin line goes \
                 from p1 to p99, the broad one from p25 to p75, and the marker is the median.",
         needs: "requests that were answered",
         draw: service::draw,
