@@ -71,17 +71,21 @@ fn store(folder: &Path, run: &Run) {
 #[test]
 fn a_paper_s_page_opens_works_and_can_be_read_by_all() {
     let folder = tempfile::tempdir().unwrap();
-    let arguments = "compare --arch epoll,mt,select --connections 8,16 --rate 125,500 --ramp 50ms --hold 50ms --measure 500ms \
-                     --drain 5s --repeats 1 --output small --quiet";
-    run(folder.path(), &arguments.split_whitespace().collect::<Vec<_>>());
-    let (_, err) = run(folder.path(), &["report", "small", "--paper", "kawai2008", "--html", "--figures", "figures"]);
-    assert!(err.contains("small/kawai2008.html"), "{err}");
-    println!("{}", browse(&folder.path().join("small/kawai2008.html"), "paper"));
-    for figure in ["6", "10"] {
+    for experiment in ["kawai2008-http", "kawai2008-minimised"] {
+        store(&folder.path().join("here").join(experiment), &made_up::run_of_experiment(experiment));
+    }
+    let arguments = ["reproduce", "kawai2008", "--output", "here", "--quiet", "--figures", "figures"];
+    let (out, _) = run(folder.path(), &arguments);
+    assert!(out.contains("Page: here/kawai2008.html"), "{out}");
+    println!("{}", browse(&folder.path().join("here/kawai2008.html"), "paper"));
+    for figure in ["6", "8", "10", "11"] {
         let path = |extension: &str| folder.path().join(format!("figures/kawai2008-figure-{figure}.{extension}"));
         assert!(std::fs::read_to_string(path("svg")).unwrap().contains("paper: "), "{figure}");
         assert!(std::fs::read(path("png")).unwrap().starts_with(b"\x89PNG"), "{figure}");
     }
+    run(folder.path(), &["report", "here/kawai2008-http", "--paper", "kawai2008", "--figure", "6", "--html"]);
+    let page = std::fs::read_to_string(folder.path().join("here/kawai2008-http/kawai2008-figure-6.html")).unwrap();
+    assert!(page.contains("<h3>Figure 6. ") && !page.contains("<h3>Figure 10. "));
 }
 
 #[test]

@@ -157,9 +157,9 @@
     const chart = data.figures[plot.dataset.figure];
     const panel = chart.panels[plot.dataset.panel];
     const look = theme();
+    const axes = axesOf(chart, panel);
     const size = printing ? PAPER : { width: plot.clientWidth, height: plot.clientHeight };
     const width = Math.max(1, size.width - MARGINS.l - MARGINS.r);
-    const axes = axesOf(chart, panel);
     const layout = {
       margin: MARGINS, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: getComputedStyle(document.body).fontFamily, color: look.ink },

@@ -67,8 +67,7 @@ pub struct Args {
     #[arg(long, value_name = "N", requires = "paper", conflicts_with = "figure")]
     table: Option<String>,
     /// Write the run as one page that needs nothing else; `-` is standard output [default: report.html in RUN, with --paper
-    /// PAPER.html there, or of a folder
-    /// of runs index.html there]
+    /// PAPER.html there, or of a folder of runs index.html]
     #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = ["json", "explain", "csv", "send_deviation"])]
     html: Option<Option<PathBuf>>,
     /// Write each figure of the page as SVG and PNG into a folder
@@ -123,12 +122,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         if let Some(folder) = &args.figures {
             pictures_of_paper(&beside, folder)?;
         }
-        if args.html.is_none() && args.figures.is_none() {
-            if args.markdown {
-                output::print(&output::medium(true).verbatim(&beside.render(output::width())))?;
-            } else {
-                show_beside(&beside, args.json, args.csv)?;
-            }
+        if args.html.is_none() && args.figures.is_none() && args.markdown {
+            output::print(&output::medium(true).verbatim(&beside.render(output::width())))?;
+        } else if args.html.is_none() && args.figures.is_none() {
+            show_beside(&beside, args.json, args.csv)?;
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -138,9 +135,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         if let Some(folder) = &args.figures {
             let Drawn { architectures, figures } = Drawn::of(&run, &report::Summary::of(&run));
-            let figures =
-                figures.iter().map(|(figure, chart)| (figure.name.to_owned(), figure.title.to_owned(), chart));
-            write_pictures(folder, figures, &architectures)?;
+            let figures = figures.iter().map(|(figure, chart)| (figure.name, figure.title, chart));
+            pictures(figures, &architectures, folder)?;
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -181,22 +177,23 @@ fn page(page: &str, path: PathBuf) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes charts, each with its name and its title, as SVG and PNG.
+/// Writes each figure, of its name, its title and what it shows, and says where they are.
 ///
 /// # Errors
 /// When the folder cannot be made, or a file cannot be written.
-pub fn write_pictures<'a>(
-    folder: &Path,
-    pictures: impl Iterator<Item = (String, String, &'a Chart)>,
+pub fn pictures<'a, T: AsRef<str>>(
+    figures: impl Iterator<Item = (T, T, &'a Chart)>,
     architectures: &[String],
+    folder: &Path,
 ) -> anyhow::Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("{}: cannot make the folder for figures", folder.display()))?;
     let mut names = Vec::new();
-    for (name, title, chart) in pictures {
-        let svg = still::svg(&title, chart, architectures)?;
+    for (name, title, chart) in figures {
+        let name = name.as_ref();
+        let svg = still::svg(title.as_ref(), chart, architectures)?;
         write(&folder.join(format!("{name}.svg")), svg.as_bytes())?;
         write(&folder.join(format!("{name}.png")), &still::png(&svg)?)?;
-        names.push(name);
+        names.push(name.to_owned());
     }
     anstream::eprintln!("muxbench: {}, as SVG and PNG: {}", folder.display(), names.join(", "));
     Ok(())
@@ -267,9 +264,8 @@ fn from_run_to_run(args: &Args, given: &[PathBuf]) -> anyhow::Result<ExitCode> {
         }
         if let Some(folder) = &args.figures {
             let (architectures, figures) = history::drawn(&history);
-            let figures =
-                figures.iter().map(|(figure, chart)| (figure.name.to_owned(), figure.title.to_owned(), chart));
-            write_pictures(folder, figures, &architectures)?;
+            let figures = figures.iter().map(|(figure, chart)| (figure.name, figure.title, chart));
+            pictures(figures, &architectures, folder)?;
         }
     } else if args.json {
         output::print_json(&history)?;

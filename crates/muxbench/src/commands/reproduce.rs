@@ -11,7 +11,7 @@ use report::deviation::SendsOf;
 use report::html::{self, paper::Origin};
 use report::paper::{self, Beside, PAPERS};
 
-use super::report::{sends, show_beside, write, write_pictures};
+use super::report::{pictures, sends, show_beside, write};
 use crate::{execution, output};
 
 /// Run a paper's experiments: its figures and tables, and which of its claims hold here
@@ -106,10 +106,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 /// # Errors
 /// When the folder cannot be made, or a file cannot be written.
 pub fn pictures_of_paper(beside: &Beside, folder: &Path) -> anyhow::Result<()> {
-    let pictures = beside.figures.iter().map(|(figure, chart)| {
+    let figures = beside.figures.iter().map(|(figure, chart)| {
         let name = format!("{}-figure-{}", beside.paper.name, figure.number.replace('.', "-"));
         let title = format!("{}, {}: {}", beside.paper.name, beside.paper.figure_name(figure), figure.title);
         (name, title, chart)
     });
-    write_pictures(folder, pictures, &beside.paper.series.iter().map(ToString::to_string).collect::<Vec<_>>())
+    pictures(figures, &beside.paper.series.iter().map(ToString::to_string).collect::<Vec<_>>(), folder)
 }

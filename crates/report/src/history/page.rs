@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::{Entry, History, Trended, csv, drawn};
 use crate::html::chart::Chart;
-use crate::html::page::{CSS, Data, Drawing, PLOTLY, SCRIPT, Switch, embedded};
+use crate::html::page::{CSS, Data, Drawing, PLOTLY, SCRIPT, Switch, embedded, switches};
 
 #[derive(Template)]
 #[template(path = "index.html")]
@@ -51,7 +51,7 @@ pub fn page(history: &History, links: &[String]) -> anyhow::Result<String> {
         history,
         rows: rows.collect(),
         hosts: history.about_hosts(),
-        architectures: architectures.iter().enumerate().map(Switch::of).collect(),
+        architectures: switches(&architectures),
         figures: &figures,
         data: embedded(&data)?,
         raw: embedded(&raw)?,

@@ -5,7 +5,7 @@
 //! - [`chart`]: what a figure is made of, as plain data; [`material`]: what it takes from a run
 //! - [`style`]: how architectures are told apart
 //! - `page`: the document, from `templates/report.html`, whose script draws the data with plotly; what documents share
-//!   is in `templates/parts/`
+//!   is in files beside them
 //! - [`paper`]: a paper's document likewise, from `templates/paper.html`
 //! - [`still`]: the same data as SVG and PNG
 //!

@@ -51,11 +51,15 @@ pub(crate) struct Switch {
     pub(crate) swatch: String,
 }
 
-impl Switch {
-    /// Of the architecture at a place.
-    pub(crate) fn of((place, name): (usize, &String)) -> Self {
-        Self { name: name.clone(), place, style: style::style(place), swatch: style::swatch(place) }
-    }
+/// A switch for each.
+pub(crate) fn switches(architectures: &[String]) -> Vec<Switch> {
+    let one = |(place, name): (usize, &String)| Switch {
+        name: name.clone(),
+        place,
+        style: style::style(place),
+        swatch: style::swatch(place),
+    };
+    architectures.iter().enumerate().map(one).collect()
 }
 
 /// A ranking.
@@ -143,7 +147,7 @@ pub fn render(run: &Run) -> anyhow::Result<String> {
         command: command(&run.header.command),
         best: sentence::overall(&summary),
         run_metric: summary.comparisons.first().map_or(summary.metric, |comparison| comparison.metric),
-        architectures: architectures.iter().enumerate().map(Switch::of).collect(),
+        architectures: switches(architectures),
         tables: summary.comparisons.iter().map(|comparison| table(comparison, &place)).collect(),
         interval_method: summary.interval_method,
         coverage: format::coverage(summary.interval_coverage),

@@ -6,12 +6,12 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::chart::{Chart, Mark};
-use super::page::{CSS, Data, Drawing, PLOTLY, SCRIPT, Switch, command, embedded};
+use super::page::{CSS, Data, Drawing, PLOTLY, SCRIPT, Switch, command, embedded, switches};
 use super::style;
 use crate::claims::{self, Checked, Outcome};
 use crate::paper::figure::Figure;
 use crate::paper::grid::{self, Grid};
-use crate::paper::{Beside, Paper, Part};
+use crate::paper::{Beside, Paper, Part, points};
 
 /// What a page says of where it came from.
 #[derive(Debug)]
@@ -106,7 +106,7 @@ pub fn render(beside: &Beside, runs: &[Run], origin: &Origin<'_>) -> anyhow::Res
     };
     let drawings = figures.iter().map(|(figure, chart)| Drawing { name: figure.number, title: figure.title, chart });
     let data = Data::of(&names, drawings.collect());
-    let raw = Raw { name: paper.name, csv: beside.points_csv()?, json: beside.json() };
+    let raw = Raw { name: paper.name, csv: points::csv(paper, figures)?, json: beside.json() };
     let when = runs.iter().map(|run| run.header.started_at.clone()).max().unwrap_or_default();
     let page = Page {
         paper,
@@ -117,7 +117,7 @@ pub fn render(beside: &Beside, runs: &[Run], origin: &Origin<'_>) -> anyhow::Res
         },
         when,
         result: result(beside),
-        architectures: names.iter().enumerate().filter(|(place, _)| is_drawn(*place)).map(Switch::of).collect(),
+        architectures: switches(&names).into_iter().filter(|it| is_drawn(it.place)).collect(),
         figures: figures.iter().map(|(figure, chart)| figure_view(paper, figure, chart)).collect(),
         missing: missing.iter().map(|figure| format!("{}. {}", paper.figure_name(figure), figure.title)).collect(),
         tables: beside.grids().into_iter().map(|(number, grid)| TableView { number, grid }).collect(),

@@ -17,10 +17,10 @@ use super::style::{self, Style};
 
 /// Of a panel, in pixels.
 const PANEL: (u32, u32) = (440, 320);
-/// Of what is left of its width beside labels and margins.
-const PLOT_WIDTH: f64 = PANEL.0 as f64 - 72.0 - 16.0;
 /// Of one that is alone.
 const SINGLE: (u32, u32) = (640, 380);
+/// Of what is left of its width beside labels and margins.
+const PLOT_WIDTH: f64 = PANEL.0 as f64 - 72.0 - 16.0;
 const COLUMNS: usize = 3;
 /// Of the heading with its legend: each line.
 const LINE: u32 = 24;

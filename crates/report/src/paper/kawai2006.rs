@@ -145,11 +145,15 @@ fn draw_deviation(runs: &Runs<'_>, sends_of: &mut [&mut SendsOf<'_>]) -> Option<
     let high = inner().chain(printed()).reduce(f64::max)? + ROOM_NS;
     let late = |series: &Series| Some((series.points.iter().find(|it| it.y >= 0.95)?.x, series.architecture));
     let latest = panel.series.iter().filter_map(late).max_by(|a, b| a.0.total_cmp(&b.0))?;
-    let words = format!(
+    let mut words = format!(
         "Of 95 % of the sends the latest is {} late; that is with {}.",
         format::time(latest.0),
         runs.names[latest.1]
     );
+    let without: Vec<&str> = worst.iter().filter(|it| it.here.is_none()).map(|it| it.architecture).collect();
+    if !without.is_empty() {
+        words += &format!(" No trial counts of {}.", without.join(", "));
+    }
     Some(Chart {
         words,
         shape: Shape::Line,
@@ -701,12 +705,12 @@ mod tests {
 
     #[test]
     fn the_tables_in_full() {
-        insta::assert_snapshot!(super::super::tables_text(&here(), 160));
+        insta::assert_snapshot!(super::super::beside::tables_text(&here(), 160));
     }
 
     #[test]
     fn a_narrow_terminal_gets_some_architectures_at_a_time() {
-        let text = super::super::tables_text(&here(), 80);
+        let text = super::super::beside::tables_text(&here(), 80);
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         insta::assert_snapshot!(text);
     }
