@@ -11,6 +11,7 @@
 //! - [`calibration`]: the client against times that are known
 //! - [`runner`]: runs the trials, each in processes of its own (`child`)
 //! - [`idle`]: who holds the connections on which nothing is sent
+//! - [`network`]: a lab: hosts of their own for server and clients, and what is between them
 //! - [`transport`]: TCP or Unix sockets, and where these are
 //! - [`store`]: a run's folder; [`samples`]: its columnar files
 //! - [`stream`]: sizes of bursts
@@ -29,6 +30,7 @@ pub mod host;
 pub mod http;
 pub mod idle;
 mod mistake;
+pub mod network;
 pub mod placement;
 pub mod plan;
 pub mod presets;

@@ -250,6 +250,7 @@ mod tests {
             load: None,
             server: None,
             idle: None,
+            network: None,
             cpu_taken_by_others: None,
             verdict: Verdict::failed("made up"),
         }

@@ -130,6 +130,7 @@ fn record(trial: &Trial, service_ns: u64, verdict: VerdictKind, reason: &str) ->
             },
         }),
         idle: None,
+        network: None,
         cpu_taken_by_others: Some(0.01),
         verdict: Verdict { kind: verdict, reason: reason.into(), checks: Vec::new() },
     }
