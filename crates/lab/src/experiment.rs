@@ -526,9 +526,11 @@ impl Experiment {
     fn check_network(&self) -> Result<(), String> {
         let Some(network) = &self.network else { return Ok(()) };
         if self.workload.transport == Transport::Unix {
-            return Err("workload.transport: a Unix socket joins processes of one host; take tcp or tcp6, or leave the \
+            return Err(
+                "workload.transport: a Unix socket joins processes of one host; take tcp or tcp6, or leave the \
                         network out"
-                .into());
+                    .into(),
+            );
         }
         network.check().map_err(|why| format!("network.{why}"))
     }
@@ -1049,8 +1051,18 @@ measure = "1s"
         let schema = Experiment::schema();
         assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
         assert_eq!(schema["additionalProperties"], false);
-        let keys =
-            ["name", "architectures", "workload", "phases", "network", "server", "client", "placement", "quick", "exec"];
+        let keys = [
+            "name",
+            "architectures",
+            "workload",
+            "phases",
+            "network",
+            "server",
+            "client",
+            "placement",
+            "quick",
+            "exec",
+        ];
         for key in keys {
             assert!(schema["properties"][key].is_object(), "{key}");
         }

@@ -240,12 +240,7 @@ impl Account {
 }
 
 /// Has the lab that a trial needs, and measures what its network does.
-fn enter_lab(
-    trial: &Trial,
-    options: &Options<'_>,
-    lab: &mut Option<Lab>,
-    account: &mut Account,
-) -> anyhow::Result<()> {
+fn enter_lab(trial: &Trial, options: &Options<'_>, lab: &mut Option<Lab>, account: &mut Account) -> anyhow::Result<()> {
     let Some(network) = &trial.workload.network else {
         *lab = None;
         return Ok(());

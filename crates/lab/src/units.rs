@@ -271,7 +271,11 @@ impl FromStr for Bandwidth {
         let trimmed = text.trim();
         match scaled(trimmed.strip_suffix("/s").unwrap_or(trimmed), BANDWIDTHS) {
             Some(bits) if (1.0..=1e15).contains(&bits) && bits.fract() == 0.0 => Ok(Self(bits as u64)),
-            _ => Err(UnitError { text: text.to_owned(), what: "bandwidth", example: "1Gbit, 100Mbit or 500kbit (a second)" }),
+            _ => Err(UnitError {
+                text: text.to_owned(),
+                what: "bandwidth",
+                example: "1Gbit, 100Mbit or 500kbit (a second)",
+            }),
         }
     }
 }

@@ -32,6 +32,7 @@ pub mod explain;
 pub mod format;
 pub mod html;
 pub mod json;
+mod network;
 pub mod paper;
 pub mod plan;
 mod response;

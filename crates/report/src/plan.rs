@@ -48,6 +48,7 @@ pub fn render(plan: &Plan, width: usize) -> String {
         text.extend(reasons.iter().map(|reason| wrap(&format!("  {reason}"), width)));
         text.push(String::new());
     }
+    text.extend(plan.network.iter().map(|network| wrap(&format!("Network: {network}."), width)));
     text.extend(plan.warnings.iter().map(|warning| wrap(&format!("Beware: {warning}."), width)));
     text.push(wrap(
         &format!(

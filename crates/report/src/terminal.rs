@@ -157,8 +157,9 @@ pub fn render(run: &Run, width: usize) -> String {
         text.push('\n');
     };
     for comparison in &summary.comparisons {
-        let Comparison { title, rows, .. } = comparison;
+        let Comparison { title, network, rows, .. } = comparison;
         line(&wrap(title, width));
+        network.iter().for_each(|network| line(&wrap(network, width)));
         let (table, dropped) = table::of(columns(&comparison.workload), rows, width);
         line(&table);
         if !dropped.is_empty() {
@@ -314,6 +315,7 @@ pub(crate) fn host(run: &Run) -> String {
     });
     let is_unix = |trial: &lab::record::Trial| trial.workload.transport == Transport::Unix;
     let network = match fact("network") {
+        _ if header.trials.iter().all(|trial| trial.workload.network.is_some()) => "a lab on this machine",
         _ if header.trials.iter().all(is_unix) => "none: requests and responses stay in the kernel, in Unix sockets",
         network => network,
     };

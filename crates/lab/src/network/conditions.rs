@@ -223,7 +223,8 @@ impl Found {
         let namespace = match Namespace::new() {
             Ok(namespace) => namespace,
             Err(error) => {
-                let no = || Err(format!("a lab needs hosts of its own, and the kernel allows none ({error}); run as root"));
+                let no =
+                    || Err(format!("a lab needs hosts of its own, and the kernel allows none ({error}); run as root"));
                 return Self { namespaces: no(), veth: no(), tun: no(), netem: no(), tbf: no(), nft: no() };
             }
         };
@@ -297,7 +298,8 @@ mod tests {
         assert_eq!((nft.links, nft.delay, nft.loss), (Links::Veth, None, Some(Means::Nft)));
         let tun = choose(&lossy, &Found { nft: no("nft"), ..without }).unwrap();
         assert_eq!((tun.links, tun.delay, tun.loss), (Links::Tun, None, Some(Means::Tun)));
-        let nothing = choose(&Network::default(), &Found { netem: no("netem"), nft: no("nft"), tun: no("TUN"), ..all() });
+        let nothing =
+            choose(&Network::default(), &Found { netem: no("netem"), nft: no("nft"), tun: no("TUN"), ..all() });
         assert_eq!(nothing.unwrap(), Applied { links: Links::Veth, delay: None, loss: None, bandwidth: None });
     }
 

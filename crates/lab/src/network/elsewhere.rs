@@ -48,12 +48,7 @@ impl Lab {
     ///
     /// # Errors
     /// Always.
-    pub fn start(
-        _network: &Network,
-        _program: &Path,
-        _cpus: (&[usize], &[usize]),
-        _seed: u64,
-    ) -> anyhow::Result<Self> {
+    pub fn start(_network: &Network, _program: &Path, _cpus: (&[usize], &[usize]), _seed: u64) -> anyhow::Result<Self> {
         bail!("a lab needs Linux; leave the network out")
     }
 

@@ -102,8 +102,9 @@ impl FromStr for Network {
             Some(("lab", rest)) => rest.strip_prefix("clients=").and_then(|count| count.parse().ok()),
             _ => None,
         };
-        let clients = clients
-            .ok_or_else(|| format!("`{text}` is no network; write it like lab, or lab:clients=5 for five clients' hosts"))?;
+        let clients = clients.ok_or_else(|| {
+            format!("`{text}` is no network; write it like lab, or lab:clients=5 for five clients' hosts")
+        })?;
         Ok(Self { clients, ..Self::default() })
     }
 }
@@ -287,10 +288,7 @@ mod tests {
             bandwidth: Some(Bandwidth(1_000_000_000)),
             ..network("10ms", "1ms")
         };
-        assert_eq!(
-            all.to_string(),
-            "in a lab of 5 client hosts, 10ms ± 1ms each way, 0.1 % lost each way, 1Gbit/s"
-        );
+        assert_eq!(all.to_string(), "in a lab of 5 client hosts, 10ms ± 1ms each way, 0.1 % lost each way, 1Gbit/s");
         assert_eq!(Network::default().to_string(), "in a lab");
         for network in [all, Network::default()] {
             let text = toml::to_string(&network).unwrap();

@@ -57,7 +57,8 @@ pub(super) fn measure(
     clients: &[Host],
 ) -> anyhow::Result<Measured> {
     let there = socket(server).context("a socket of the server's host")?;
-    let here: Vec<UdpSocket> = clients.iter().map(socket).collect::<io::Result<_>>().context("a socket of a client's")?;
+    let here: Vec<UdpSocket> =
+        clients.iter().map(socket).collect::<io::Result<_>>().context("a socket of a client's")?;
     let line = Line { network, link_bytes: applied.link_bytes() };
     // Neighbours are found, which takes a way there and back more.
     exchange(&line, &there, &here, (here.len() as u32).max(5))?;
@@ -202,13 +203,7 @@ fn count_arrivals(line: &Line<'_>, from: &UdpSocket, to: &UdpSocket, count: u32)
 }
 
 /// Sends more than gets through for a while: bits a second that arrive, once what a token bucket lets through at once has.
-fn fill(
-    line: &Line<'_>,
-    from: &UdpSocket,
-    to: &UdpSocket,
-    bits_per_s: f64,
-    burst_bytes: u64,
-) -> anyhow::Result<f64> {
+fn fill(line: &Line<'_>, from: &UdpSocket, to: &UdpSocket, bits_per_s: f64, burst_bytes: u64) -> anyhow::Result<f64> {
     let address = to.local_addr()?;
     let fits = bits_per_s / 8.0 * FILL.as_secs_f64() / FILL_DATAGRAMS_MIN;
     let size = (fits as usize).clamp(SMALL_BYTES, LARGE_BYTES);
@@ -216,15 +211,19 @@ fn fill(
     let send = || {
         let begun = Instant::now();
         let mut count = 0.0;
-        while begun.elapsed() < FILL {
-            // Those that are due by now: in groups, for a sleep takes longer than a datagram.
-            while count * bits < begun.elapsed().as_secs_f64() * FILL_FACTOR * bits_per_s + bits {
+        loop {
+            let elapsed = begun.elapsed();
+            if elapsed >= FILL {
+                return Ok(());
+            }
+            // Those that are due by now: in groups, for a sleep takes longer than a datagram. A queue that is full has us wait.
+            if count * bits < elapsed.as_secs_f64() * FILL_FACTOR * bits_per_s + bits {
                 sent(from.send_to(&all, address))?;
                 count += 1.0;
+            } else {
+                thread::sleep(Duration::from_micros(200));
             }
-            thread::sleep(Duration::from_micros(200));
         }
-        Ok(())
     };
     let (mut arrived, mut counted, mut first, mut last) = (0.0, 0.0, None, None);
     let mut take = |bytes| {

@@ -211,7 +211,14 @@ struct Relay {
 impl Relay {
     fn new(conditions: Conditions) -> Self {
         let (held, buffers) = (BinaryHeap::new(), Vec::new());
-        Self { line: Line::new(conditions), held, taken: 0, buffers, account: Account::default(), late: Histogram::new() }
+        Self {
+            line: Line::new(conditions),
+            held,
+            taken: 0,
+            buffers,
+            account: Account::default(),
+            late: Histogram::new(),
+        }
     }
 
     /// Writes what is due, and says when the next packet is.
@@ -351,9 +358,10 @@ fn flow_of(packet: &[u8]) -> u64 {
     let has_ports = !is_part && protocol.first().is_some_and(|protocol| TCP_AND_UDP.contains(protocol));
     let ports = if has_ports { of(header..header + 4) } else { &[] };
     // FNV-1a (Fowler, Noll and Vo), then its upper half, which mixes best.
-    let hash = addresses.iter().chain(protocol).chain(ports).fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
+    let hash =
+        addresses.iter().chain(protocol).chain(ports).fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
     hash >> 32
 }
 
