@@ -6,7 +6,7 @@ use super::Network;
 use crate::units::{Bandwidth, Time};
 
 /// A packet with all its headers, as Ethernet has it.
-pub(crate) const PACKET_BYTES: u64 = 1_514;
+const PACKET_BYTES: u64 = 1_514;
 /// What a token bucket lets through at once: what comes in this time, in nanoseconds, ...
 const BURST_NS: u64 = 1_000_000;
 /// ...and what waits before it, at most, as in the buffer of a switch.
@@ -121,8 +121,9 @@ impl Applied {
         let Some(loss) = network.loss.filter(|_| self.loss == Some(Means::Nft)) else { return String::new() };
         let of_a_million = (loss.0 * 1e6).round().max(1.0);
         format!(
-            "table inet muxbench {{ chain input {{ type filter hook input priority 0; \
-             iifname \"{device}\" numgen random mod 1000000 < {of_a_million} drop; }} }}\n"
+            "add table inet muxbench\n\
+             add chain inet muxbench input {{ type filter hook input priority 0; }}\n\
+             add rule inet muxbench input iifname \"{device}\" numgen random mod 1000000 < {of_a_million} drop\n"
         )
     }
 }

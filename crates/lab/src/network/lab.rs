@@ -17,7 +17,7 @@ use crate::child::Child;
 use crate::transport::Transport;
 
 /// What a host's interface is called.
-const DEVICE: &str = "eth0";
+pub(super) const DEVICE: &str = "eth0";
 /// The bits of an address that all hosts share, of IPv4 and of IPv6...
 const SHARED_BITS: [u32; 2] = [15, 32];
 /// ...and those that all addresses of one host do.

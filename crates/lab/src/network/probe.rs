@@ -2,8 +2,10 @@
 //!
 //! Sockets are made in the hosts and used from here, when nothing else is sent: a socket is of the host in which it was made.
 
+use std::fs;
 use std::io;
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,9 +13,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 
 use super::conditions::{Applied, burst_bytes};
-use super::lab::Host;
+use super::lab::{DEVICE, Host};
 use super::{Measured, Network};
 use crate::transport::Transport;
+use crate::units::Bandwidth;
 
 /// Datagrams that are sent back.
 const EXCHANGES: u32 = 200;
@@ -38,9 +41,13 @@ const SMALL_SHARE: f64 = 0.25;
 /// How long more is sent than gets through, ...
 const FILL: Duration = Duration::from_millis(250);
 /// ...by this factor.
-const FILL_FACTOR: f64 = 1.2;
+const FILL_FACTOR: f64 = 2.0;
 /// Datagrams that arrive in that time, at least.
 const FILL_DATAGRAMS_MIN: f64 = 50.0;
+/// Datagrams that are sent at once are those of this time, ...
+const AT_ONCE: Duration = Duration::from_micros(200);
+/// ...and at most so many, which are less than 64 KiB.
+const AT_ONCE_MAX: f64 = 40.0;
 /// On a busy machine something may be late by so much.
 const PATIENCE: Duration = Duration::from_millis(100);
 /// Room for what comes while others have our CPU.
@@ -77,10 +84,11 @@ pub(super) fn measure(
     let count = count.min(line.small_per_s() as u32).max(1);
     let towards_server = count_arrivals(&line, &here[0], &there, count)?;
     let from_server = count_arrivals(&line, &there, &here[0], count)?;
-    let bandwidth = |from, to| -> anyhow::Result<Option<f64>> {
-        network.bandwidth.map(|it| fill(&line, from, to, it.0 as f64, burst_bytes(it))).transpose()
+    let bandwidth = |from, to: &UdpSocket, host| -> anyhow::Result<Option<f64>> {
+        let to = to.local_addr()?;
+        network.bandwidth.map(|it| fill(&line, (from, to), host, it)).transpose()
     };
-    let bandwidth = (bandwidth(&here[0], &there)?, bandwidth(&there, &here[0])?);
+    let bandwidth = (bandwidth(&here[0], &there, server)?, bandwidth(&there, &here[0], &clients[0])?);
     Ok(Measured {
         round_trips: round_trips.len() as u32,
         round_trip_p50_ns: quantile(0.5),
@@ -203,46 +211,80 @@ fn count_arrivals(line: &Line<'_>, from: &UdpSocket, to: &UdpSocket, count: u32)
 }
 
 /// Sends more than gets through for a while: bits a second that arrive, once what a token bucket lets through at once has.
-fn fill(line: &Line<'_>, from: &UdpSocket, to: &UdpSocket, bits_per_s: f64, burst_bytes: u64) -> anyhow::Result<f64> {
-    let address = to.local_addr()?;
+/// The kernel counts them, so that nobody need be quick enough to receive them.
+fn fill(
+    line: &Line<'_>,
+    (from, to): (&UdpSocket, SocketAddr),
+    receiver: &Host,
+    bandwidth: Bandwidth,
+) -> anyhow::Result<f64> {
+    let bits_per_s = bandwidth.0 as f64;
     let fits = bits_per_s / 8.0 * FILL.as_secs_f64() / FILL_DATAGRAMS_MIN;
     let size = (fits as usize).clamp(SMALL_BYTES, LARGE_BYTES);
-    let (bits, all) = (line.bits(size), vec![0; size]);
+    // Many at once, where they go fast: at a gigabit a system call for each would take a CPU.
+    let at_once = (bits_per_s * AT_ONCE.as_secs_f64() / line.bits(size)).clamp(1.0, AT_ONCE_MAX) as usize;
+    if at_once > 1 {
+        send_in_parts(from, size).context("sending several datagrams at once")?;
+    }
+    let (all, bits) = (vec![0; size * at_once], line.bits(size) * at_once as f64);
+    // Sent twice as fast as the bucket fills, what it lets through at once has gone by then.
+    let burst = Duration::from_secs_f64(burst_bytes(bandwidth) as f64 * 8.0 / bits_per_s);
+    let begins = Duration::from_nanos(line.network.delay.0 + line.network.jitter.0) + burst + FILL / 5;
+    let is_over = AtomicBool::new(false);
     let send = || {
         let begun = Instant::now();
         let mut count = 0.0;
-        loop {
-            let elapsed = begun.elapsed();
-            if elapsed >= FILL {
-                return Ok(());
-            }
+        while !is_over.load(Relaxed) {
             // Those that are due by now: in groups, for a sleep takes longer than a datagram. A queue that is full has us wait.
-            if count * bits < elapsed.as_secs_f64() * FILL_FACTOR * bits_per_s + bits {
-                sent(from.send_to(&all, address))?;
+            if count * bits < begun.elapsed().as_secs_f64() * FILL_FACTOR * bits_per_s + bits {
+                sent(from.send_to(&all, to))?;
                 count += 1.0;
             } else {
                 thread::sleep(Duration::from_micros(200));
             }
         }
+        Ok(())
     };
-    let (mut arrived, mut counted, mut first, mut last) = (0.0, 0.0, None, None);
-    let mut take = |bytes| {
-        if bytes != size {
-            return;
-        }
-        arrived += bits;
-        if arrived >= burst_bytes as f64 * 8.0 {
-            last = Some(Instant::now());
-            match first {
-                None => first = last,
-                Some(_) => counted += bits,
-            }
-        }
+    let (first, last) = thread::scope(|scope| {
+        let sender = scope.spawn(send);
+        thread::sleep(begins);
+        let first = received(receiver);
+        thread::sleep(FILL);
+        let last = received(receiver);
+        is_over.store(true, Relaxed);
+        let outcome = sender.join().unwrap_or_else(|_| Err(io::Error::other("a thread of ours failed")));
+        outcome.and_then(|()| Ok((first?, last?)))
+    })
+    .context("the lab's network")?;
+    Ok((last.0 - first.0) as f64 * 8.0 / (last.1 - first.1).as_secs_f64())
+}
+
+/// Bytes that a host has received so far, headers included, and when that was.
+fn received(host: &Host) -> io::Result<(u64, Instant)> {
+    host.within(|| {
+        let (text, now) = (fs::read_to_string("/proc/thread-self/net/dev")?, Instant::now());
+        let line = text.lines().find_map(|line| line.trim().strip_prefix(DEVICE)?.strip_prefix(':'));
+        let bytes = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+        bytes
+            .map(|bytes| (bytes, now))
+            .ok_or_else(|| io::Error::other("the kernel does not count what a host receives"))
+    })?
+}
+
+/// Has what is sent from now on be sent as datagrams of `size`, as many as it takes.
+fn send_in_parts(socket: &UdpSocket, size: usize) -> io::Result<()> {
+    let size = size as libc::c_int;
+    // SAFETY: `size` is what UDP_SEGMENT takes, and lives across the call.
+    let outcome = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_UDP,
+            libc::UDP_SEGMENT,
+            (&raw const size).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
     };
-    one_way(line, to, send, &mut take)?;
-    let took = first.zip(last).map_or(0.0, |(first, last)| (last - first).as_secs_f64());
-    ensure!(took > 0.0, "nothing arrives over the lab's network when more is sent than gets through");
-    Ok(counted / took)
+    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Has datagrams sent while `take` is told of each that arrives, until none has for as long as one may be on its way.
