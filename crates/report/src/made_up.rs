@@ -34,6 +34,7 @@ fn trial(index: u32, repeat: u32, architecture: &str, connections: u32) -> Trial
     let workload = Workload {
         service: service.clone(),
         transport: lab::transport::Transport::Tcp,
+        network: None,
         connections,
         rate_per_s: Some(200.0),
         schedule: Schedule::SlotRandom,
