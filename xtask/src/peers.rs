@@ -1,4 +1,5 @@
-//! Somebody else's clients of the services `kv`, `http` and `stream`, and the servers that they are compared with.
+//! Somebody else's clients of the services `kv`, `http` and `stream`, the servers that they are compared with, and the engines
+//! that start fleets.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -27,16 +28,20 @@ const TOOLS: &[Tool] = &[
     ("httperf", "--version", "httperf", "install httperf 0.9 (https://github.com/httperf/httperf)"),
     ("iperf3", "--version", "iperf3", "install iperf3 (https://github.com/esnet/iperf)"),
     ("curl", "--version", "curl", "install curl (https://curl.se)"),
+    ("mpirun", "--version", "openmpi-bin", "install Open MPI 4.1 (https://www.open-mpi.org)"),
 ];
 
-/// Those that end with an error when they say their version, or of whom only root may have the folder in its PATH.
+/// Those that end with an error when they say their version, as `srun` does without a configuration, or of whom only root may have
+/// the folder in its PATH.
 const OTHERS: &[Tool] = &[
     ("wrk", "-v", "wrk", "install wrk 4 (https://github.com/wg/wrk)"),
     ("nginx", "-v", "nginx", "install nginx (https://nginx.org)"),
+    ("srun", "-V", "slurm-wlm", "install Slurm 22.05 (https://slurm.schedmd.com)"),
+    ("munged", "-V", "munge", "install MUNGE (https://dun.github.io/munge)"),
 ];
 
 /// Those that a tool comes with, whose every call does something.
-const BESIDE: &[&str] = &["memccapable"];
+const BESIDE: &[&str] = &["memccapable", "scontrol", "slurmctld", "slurmd"];
 
 /// Where commands are that only root may have in its PATH.
 const FOLDERS_OF_ROOT: &[&str] = &["/usr/sbin", "/usr/local/sbin"];

@@ -11,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
+use rustix::process::Pid;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -21,7 +22,7 @@ const COMPLAINT_BYTES_MAX: u64 = 4096;
 
 /// A child that says `E`, one a line.
 pub(crate) struct Child<E> {
-    name: &'static str,
+    name: String,
     process: std::process::Child,
     input: Option<ChildStdin>,
     lines: mpsc::Receiver<String>,
@@ -32,7 +33,7 @@ pub(crate) struct Child<E> {
 impl<E: DeserializeOwned> Child<E> {
     /// Starts `command` and gives it its configuration.
     pub(crate) fn start(
-        name: &'static str,
+        name: impl Into<String>,
         mut command: Command,
         configuration: &impl Serialize,
     ) -> anyhow::Result<Self> {
@@ -64,9 +65,19 @@ impl<E: DeserializeOwned> Child<E> {
             let _ = std::io::copy(&mut errors, &mut std::io::sink());
         });
         let input = process.stdin.take();
-        let mut child = Self { name, process, input, lines, complaint, event: PhantomData };
+        let mut child = Self { name: name.into(), process, input, lines, complaint, event: PhantomData };
         child.say(&serde_json::to_string(configuration)?)?;
         Ok(child)
+    }
+
+    /// What it is called.
+    pub(crate) fn called(&self) -> &str {
+        &self.name
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.process)
     }
 
     /// Writes a line to it. One that ended is told of here as by [`Child::next`]: which of the two sees it first is chance.

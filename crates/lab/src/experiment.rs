@@ -361,6 +361,11 @@ pub struct Client {
     /// the client's CPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clients: Option<NonZeroU32>,
+    /// Processes that divide connections and rate among themselves, each with so many clients; without it one, in a lab one on
+    /// each of its clients' hosts. In a fleet there
+    /// are as many as it has ranks besides the first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processes: Option<NonZeroU32>,
     /// The clock of timestamps.
     #[schemars(with = "ClockName")]
     pub clock: ClockChoice,
@@ -377,6 +382,7 @@ impl Default for Client {
             pacing: Pacing::Auto,
             roles: Roles::Auto,
             clients: None,
+            processes: None,
             clock: ClockChoice::Auto,
             timestamps: Timestamps::Client,
             timeout: Time(10_000_000_000),
@@ -512,14 +518,36 @@ impl Experiment {
             }
         }
         let clients = self.client.clients.unwrap_or(NonZeroU32::MIN);
+        let processes = self.processes();
+        let what = if self.workload.service == Service::Udp { "ports" } else { "connections" };
         if let Some(few) = self.workload.targets().iter().find(|targets| **targets < clients) {
-            let what = if self.workload.service == Service::Udp { "ports" } else { "connections" };
             return Err(format!("client.clients: {clients} clients cannot share {few} {what}; lower the clients"));
+        }
+        // Each has a whole number of them, perhaps one fewer than the next.
+        let is_few = |targets: &&NonZeroU32| targets.get() / processes < clients.get();
+        if let Some(few) = self.workload.targets().iter().find(is_few) {
+            return Err(format!(
+                "client.processes: {processes} processes of {clients} clients each cannot share {few} {what}; lower the \
+                 processes"
+            ));
+        }
+        if processes > NonZeroU32::MIN && !is_uniform(&self.workload.choice) {
+            return Err(
+                "client.processes: several processes each have a most popular connection of their own; remove it, \
+                        or workload.choice"
+                    .into(),
+            );
         }
         self.check_schedule()?;
         self.check_churn()?;
         self.check_network()?;
         self.check_service()
+    }
+
+    /// Processes that measure: in a lab, when nothing is said, one for each of its clients' hosts.
+    pub fn processes(&self) -> NonZeroU32 {
+        let hosts = self.network.as_ref().map(|network| network.clients);
+        self.client.processes.or(hosts).unwrap_or(NonZeroU32::MIN)
     }
 
     /// What makes no sense between hosts.

@@ -32,6 +32,8 @@ pub struct Host {
     pub ports: u64,
     /// Memory that may be used, in bytes.
     pub memory_bytes: u64,
+    /// Whether clients run on other machines, so that this one is the server's alone.
+    pub clients_elsewhere: bool,
     /// Facts by name, for the record.
     pub facts: BTreeMap<String, String>,
 }

@@ -10,6 +10,7 @@
 //! - [`doctor`]: what of this host disturbs results, and what mends it; `probe`: what only the kernel itself can say
 //! - [`calibration`]: the client against times that are known
 //! - [`runner`]: runs the trials, each in processes of its own (`child`)
+//! - [`fleet`]: a trial's clients, processes of this machine or ranks that an engine started on others
 //! - [`idle`]: who holds the connections on which nothing is sent
 //! - [`network`]: a lab: hosts of their own for server and clients, and what is between them
 //! - [`transport`]: TCP or Unix sockets, and where these are
@@ -26,6 +27,7 @@ pub mod course;
 #[cfg(target_os = "linux")]
 pub mod doctor;
 pub mod experiment;
+pub mod fleet;
 pub mod host;
 pub mod http;
 pub mod idle;

@@ -10,6 +10,8 @@ pub struct Placement {
     pub server: Vec<usize>,
     /// The client's.
     pub client: Vec<usize>,
+    /// Whether clients are on other machines, with CPUs of which nothing is known here.
+    pub is_elsewhere: bool,
     /// What was done, for the reader.
     pub sentence: String,
 }
@@ -17,7 +19,7 @@ pub struct Placement {
 impl Placement {
     /// Whether some CPU serves both, or may.
     pub fn is_shared(&self) -> bool {
-        self.server.is_empty() || self.server.iter().any(|cpu| self.client.contains(cpu))
+        !self.is_elsewhere && (self.server.is_empty() || self.server.iter().any(|cpu| self.client.contains(cpu)))
     }
 }
 
@@ -51,7 +53,7 @@ pub fn place(cores: &[Vec<usize>], wish: &experiment::Placement) -> Result<Place
         }
         (None, None) => (allowed.clone(), allowed.clone()),
     };
-    let mut placement = Placement { server, client, sentence: String::new() };
+    let mut placement = Placement { server, client, is_elsewhere: false, sentence: String::new() };
     let (server, client) = (Cpus(placement.server.clone()), Cpus(placement.client.clone()));
     placement.sentence = if allowed.is_empty() {
         "server and client wherever the system puts them: they may disturb each other (to place them needs Linux)"
@@ -62,6 +64,21 @@ pub fn place(cores: &[Vec<usize>], wish: &experiment::Placement) -> Result<Place
         format!("server on CPU {server}, client on CPU {client}: disjoint")
     };
     Ok(placement)
+}
+
+/// The same where clients are on other machines: this one is the server's.
+///
+/// # Errors
+/// As [`place`]; and client's CPUs that are named, for those are the engine's to give.
+pub fn place_server(cores: &[Vec<usize>], wish: &experiment::Placement) -> Result<Placement, String> {
+    if wish.client.is_some() {
+        return Err("placement.client: clients are on other machines, on the CPUs that the engine gives them there; leave it out"
+            .into());
+    }
+    let all = experiment::Placement { server: wish.server.clone().or(Some(Cpus(cores.concat()))), client: None };
+    let server = place(cores, &all)?.server;
+    let sentence = format!("server on CPU {}, clients on other machines", Cpus(server.clone()));
+    Ok(Placement { server, client: Vec::new(), is_elsewhere: true, sentence })
 }
 
 #[cfg(test)]
@@ -95,6 +112,20 @@ mod tests {
         let error =
             place(&[vec![0]], &experiment::Placement { server: Some(Cpus(vec![7])), client: None }).unwrap_err();
         assert!(error.starts_with("placement.server: CPU 7"), "{error}");
+    }
+
+    #[test]
+    fn a_server_whose_clients_are_elsewhere_has_all_cpus() {
+        let cores = [vec![0], vec![1]];
+        let wish = |server: Option<&str>, client: Option<&str>| {
+            let cpus = |text: Option<&str>| text.map(|text| text.parse().unwrap());
+            place_server(&cores, &experiment::Placement { server: cpus(server), client: cpus(client) })
+        };
+        let placement = wish(None, None).unwrap();
+        assert_eq!((placement.server.clone(), placement.is_shared()), (vec![0, 1], false));
+        assert_eq!(wish(Some("1"), None).unwrap().server, [1]);
+        assert!(wish(None, Some("1")).unwrap_err().starts_with("placement.client: clients are on other machines"));
+        assert!(wish(Some("7"), None).is_err());
     }
 
     #[test]

@@ -105,7 +105,11 @@ pub fn duration_ns(trial: &Trial) -> u64 {
 /// # Errors
 /// When no trial could be placed at all, or somebody else's server cannot be found. A trial that is impossible stays in the plan, with the reasons.
 pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
-    let placement = placement::place(&host.cores, &experiment.placement)?;
+    let placement = if host.clients_elsewhere {
+        placement::place_server(&host.cores, &experiment.placement)?
+    } else {
+        placement::place(&host.cores, &experiment.placement)?
+    };
     find_commands(experiment)?;
     let mut order = Xoshiro256PlusPlus::seed_from_u64(experiment.seed);
     let mut trials = Vec::new();
@@ -136,7 +140,7 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
     let mut network = None;
     if let (Some(asked), Some(Ok(applied))) = (&experiment.network, &kernel.network) {
         network = Some(format!("{asked}: {}", applied.words()));
-        warnings.extend(warnings_of_lab(asked, applied, &placement));
+        warnings.extend(warnings_of_lab(asked, applied, &placement, processes(experiment)));
     }
     Ok(Plan {
         experiment: experiment.name.clone(),
@@ -188,7 +192,12 @@ fn warnings(experiment: &Experiment, placement: &placement::Placement) -> Vec<St
 }
 
 /// What a lab will not show.
-fn warnings_of_lab(network: &Network, applied: &Applied, placement: &placement::Placement) -> Vec<String> {
+fn warnings_of_lab(
+    network: &Network,
+    applied: &Applied,
+    placement: &placement::Placement,
+    processes: u32,
+) -> Vec<String> {
     let mut warnings = Vec::new();
     let cpus = Cpus(lab::relay_cpus(&placement.server, &placement.client));
     if applied.links == Links::Tun && !placement.client.is_empty() && cpus.0 == placement.client {
@@ -198,9 +207,10 @@ fn warnings_of_lab(network: &Network, applied: &Applied, placement: &placement::
              (placement.client, --client-cpus)"
         ));
     }
-    if network.clients.get() > 1 {
+    if network.clients.get() > processes {
         warnings.push(format!(
-            "the client that measures is one process, on the first of {} hosts; the others have idle connections",
+            "{} hosts are more than the {processes} processes that measure, so that some have idle connections at most; raise \
+             client.processes, or lower network.clients",
             network.clients
         ));
     }
@@ -302,6 +312,7 @@ fn trial(
         },
         roles: client.roles,
         clients: clients(experiment, placement, &workload),
+        processes: processes(experiment),
         cpus: placement.client.clone(),
         clock: client.clock,
         timestamps: client.timestamps,
@@ -348,13 +359,20 @@ fn connections_max(load: &LoadConfig) -> u32 {
     load.connections_and_idle().saturating_add(besides).saturating_add(16)
 }
 
-/// How many clients there are: in a closed loop, when nothing is said, one for each CPU.
+/// How many clients there are in a process: in a closed loop, when nothing is said, one for each CPU of its own.
 fn clients(experiment: &Experiment, placement: &placement::Placement, workload: &Workload) -> u32 {
     match experiment.client.clients {
         Some(clients) => clients.get(),
-        None if workload.is_closed() => (placement.client.len() as u32).clamp(1, workload.connections),
+        None if workload.is_closed() => {
+            let processes = processes(experiment);
+            (placement.client.len() as u32 / processes).clamp(1, workload.connections / processes)
+        }
         None => 1,
     }
+}
+
+fn processes(experiment: &Experiment) -> u32 {
+    experiment.processes().get()
 }
 
 /// A trial as `first`, at another rate, measured for another time, and of a schedule of its own.
@@ -529,6 +547,12 @@ fn impossible(trial: &Trial, host: &Host, kernel: &mut Answers) -> Vec<String> {
         reasons
             .push(format!("workload.work: {server} is not ours and knows nothing of it; leave work or {server} out"));
     }
+    if host.clients_elsewhere && trial.workload.network.is_some() {
+        reasons.push("network: clients of a fleet are on machines of their own; leave the network out".into());
+    }
+    if host.clients_elsewhere && trial.workload.transport == Transport::Unix {
+        reasons.push("workload.transport: a Unix socket is of one machine, and clients are on others; use tcp".into());
+    }
     if let Err(reason) = kernel.can_have(trial.workload.transport) {
         reasons.push(format!("workload.transport: {reason}"));
     }
@@ -546,7 +570,17 @@ fn impossible(trial: &Trial, host: &Host, kernel: &mut Answers) -> Vec<String> {
     if let Err(reason) = load::check_timestamps(&trial.load) {
         reasons.push(format!("client.{reason}"));
     }
-    let requests = load::schedule::count_max(&trial.load) * u64::from(trial.load.clients);
+    if trial.load.parts().iter().any(|part| part.active == 0.0) {
+        let processes = trial.load.processes;
+        reasons.push(format!(
+            "client.processes: {processes} processes need an active connection each, and of {connections} {} are {} active; \
+             lower the processes, or raise workload.active",
+            of_targets,
+            load::schedule::active_count(trial.load.active, trial.load.connections),
+        ));
+    }
+    let requests: u64 =
+        trial.load.parts().iter().map(|part| load::schedule::count_max(part) * u64::from(part.clients)).sum();
     let memory_bytes = requests
         .saturating_mul(BYTES_PER_REQUEST)
         .saturating_add(connections.max(workers) * bytes_per_connection(per_connection));
@@ -605,6 +639,7 @@ mod tests {
             mappings_max: 65_530,
             ports: 28_232,
             memory_bytes: 16 << 30,
+            clients_elsewhere: false,
             facts: BTreeMap::new(),
         }
     }

@@ -15,6 +15,7 @@ use wire::{Address, Ports};
 
 use crate::child::Child;
 use crate::course::{self, Finding};
+use crate::fleet::{self, Fleet};
 use crate::idle::Holders;
 use crate::network::{Lab, NetworkReport};
 use crate::record::{RunHeader, Trial, TrialRecord, Verdict};
@@ -33,8 +34,6 @@ const LOOK: Duration = Duration::from_millis(200);
 const SERVER_PATIENCE: Duration = Duration::from_secs(30);
 /// When a server dies, its client may tell so first.
 const BLAME_PATIENCE: Duration = Duration::from_millis(100);
-/// What a client may take beyond its phases: summarising and writing samples.
-const CLIENT_PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a runner needs besides the plan.
 #[derive(Debug)]
@@ -83,6 +82,8 @@ pub enum Ended {
     Complete,
     /// It was stopped.
     Stopped,
+    /// It lost a part of its fleet, and was not to go on without.
+    Broken,
 }
 
 /// Runs the trials of `header` that can run here and are not in `done`, as its course has it.
@@ -94,6 +95,7 @@ pub fn run(
     done: &[TrialRecord],
     store: &Store,
     options: &Options<'_>,
+    fleet: &mut dyn Fleet,
     on_event: &mut dyn FnMut(Event<'_>),
 ) -> anyhow::Result<Ended> {
     let mut findings: Vec<Finding> = done.iter().map(|record| Finding::of(record, &header.course)).collect();
@@ -112,7 +114,7 @@ pub fn run(
         let draft = samples.with_extension("part");
         let mut account = Account::default();
         let outcome = enter_lab(trial, options, &mut lab, &mut account)
-            .and_then(|()| run_trial(trial, lab.as_ref(), &draft, options, &mut account, on_event));
+            .and_then(|()| run_trial(trial, lab.as_ref(), &draft, options, fleet, &mut account, on_event));
         account.ask_relay(&mut lab);
         if options.stop.load(Relaxed) {
             let _ = std::fs::remove_file(&draft);
@@ -172,6 +174,9 @@ pub fn run(
             on_event(Event::LeftOut { trial });
         }
         left_out = left_out_now;
+        if fleet.is_broken() {
+            return Ok(Ended::Broken);
+        }
     }
     Ok(Ended::Complete)
 }
@@ -264,6 +269,7 @@ fn run_trial(
     lab: Option<&Lab>,
     samples: &Path,
     options: &Options<'_>,
+    fleet: &mut dyn Fleet,
     account: &mut Account,
     on_event: &mut dyn FnMut(Event<'_>),
 ) -> anyhow::Result<()> {
@@ -274,7 +280,10 @@ fn run_trial(
     };
     let serve = match &folder {
         Some(folder) => trial.serve.clone().listening_on(folder.address().map_err(anyhow::Error::msg)?),
-        None => trial.serve.clone(),
+        None => match fleet.server_ip() {
+            Some(ip) => trial.serve.clone().listening_on((ip, 0).into()),
+            None => trial.serve.clone(),
+        },
     };
     let mut command = Command::new(&options.program);
     command.args(["serve", "--control"]);
@@ -282,18 +291,20 @@ fn run_trial(
         lab.server().enter(&mut command);
     }
     let mut server: Child<ServerEvent> = Child::start("the server", command, &serve)?;
-    let outcome = load_it(trial, lab, samples, options, &mut server, account, on_event);
+    let outcome = load_it(trial, lab, samples, options, fleet, &mut server, account, on_event);
+    fleet.dismiss();
     // Whatever came of it: somebody else's server leaves nothing behind only if its keeper has the time to see to that.
     server.end();
     outcome
 }
 
-/// Runs the client against the server until both have given their account.
+/// Runs the clients against the server until all have given their account.
 fn load_it(
     trial: &Trial,
     lab: Option<&Lab>,
     samples: &Path,
     options: &Options<'_>,
+    fleet: &mut dyn Fleet,
     server: &mut Child<ServerEvent>,
     account: &mut Account,
     on_event: &mut dyn FnMut(Event<'_>),
@@ -313,72 +324,48 @@ fn load_it(
     let mut connecting = |done, total| on_event(Event::Load(&load::Event::Connecting { done, total }));
     let idle = Holders::start(&options.program, &config, hosts, options.stop, &mut connecting)
         .or_else(|error| blame(server, error))?;
-    let mut command = Command::new(&options.program);
-    command.args(["load", "--control", "--samples"]).arg(samples);
-    if let Some(host) = hosts.first() {
-        host.enter(&mut command);
-    }
     let order = LoadOrder { config, trial: trial.clone() };
-    let mut client: Child<load::Event> = Child::start("the client", command, &order)?;
+    fleet.place(hosts)?;
+    fleet.broadcast(&order, samples).or_else(|error| blame(server, error))?;
+    let stopped = || if options.stop.load(Relaxed) { bail!("stopped") } else { Ok(()) };
+    let mut look = |event: Option<&load::Event>| {
+        event.into_iter().for_each(|event| on_event(Event::Load(event)));
+        stopped().map(|()| Instant::now() + LOOK)
+    };
+    let start_ns = fleet.barrier(&mut look).or_else(|error| blame(server, error))?;
 
     let phases = trial.workload.phases;
     let to_window_ns = phases.ramp_ns + phases.hold_ns;
     // Not before the rate is held, if that is long enough.
     let lead_ns = MARK_LEAD_NS + MARK_LEAD_NS_PER_CONNECTION * u64::from(trial.load.connections_and_idle());
     let mark_ns = to_window_ns - lead_ns.min(phases.hold_ns * 9 / 10);
-    // Until the client has connected, its own timeouts hold; this is for one that hangs.
-    let connect_max = Duration::from_nanos(trial.load.timeout_ns) + CLIENT_PATIENCE;
-    let mut deadline = Instant::now() + connect_max;
+    let started = instant_of(start_ns);
+    let at = |ns: u64| started + Duration::from_nanos(ns);
     // When to mark the server next: at the window's start, then at its end.
-    let mut marks: Vec<(Instant, Place)> = Vec::new();
-    loop {
-        let now = Instant::now();
-        if options.stop.load(Relaxed) {
-            client.kill();
-            bail!("stopped");
-        }
-        if now >= deadline {
-            client.kill();
-            let words = client.last_words();
-            bail!("the client took longer than it may: it hangs, or the machine is overloaded ({words})");
-        }
-        if let Some((_, place)) = marks.pop_if(|(at, _)| now >= *at) {
+    let mut marks: Vec<(Instant, Place)> =
+        vec![(at(phases.sending_ns()), |account| &mut account.end), (at(mark_ns), |account| &mut account.start)];
+    let mut look = |event: Option<&load::Event>| {
+        event.into_iter().for_each(|event| on_event(Event::Load(event)));
+        while let Some((_, place)) = marks.pop_if(|(at, _)| Instant::now() >= *at) {
             *place(account) = Some(mark(server)?);
-            continue;
         }
-        let next = marks.last().map_or(deadline, |(at, _)| *at).min(now + LOOK);
-        let Some(event) = client.next(next).or_else(|error| blame(server, error))? else { continue };
-        on_event(Event::Load(&event));
-        match event {
-            load::Event::Connecting { .. } | load::Event::Preparing { .. } => deadline = Instant::now() + connect_max,
-            load::Event::Started { start_ns } => {
-                let started = instant_of(start_ns);
-                let at = |ns: u64| started + Duration::from_nanos(ns);
-                deadline = at(phases.sending_ns() + phases.drain_ns) + CLIENT_PATIENCE;
-                marks = vec![
-                    (at(phases.sending_ns()), |account| &mut account.end),
-                    (at(mark_ns), |account| &mut account.start),
-                ];
-            }
-            load::Event::Finished { report } => {
-                account.load = Some(*report);
-                // Marks that a busy machine made late. The client keeps its connections until it is told to end.
-                while let Some((_, place)) = marks.pop() {
-                    *place(account) = Some(mark(server)?);
-                }
-                if trial.workload.service.stream().is_some() {
-                    account.last = Some(mark(server)?.server);
-                }
-                break;
-            }
-            load::Event::Failed { reason } => return blame(server, anyhow::Error::msg(reason)),
-            load::Event::Connected { .. } | load::Event::Progress { .. } => {}
-        }
+        stopped()?;
+        let soon = Instant::now() + LOOK;
+        Ok(marks.last().map_or(soon, |(at, _)| soon.min(*at)))
+    };
+    let accounts = fleet.gather(&mut look).or_else(|error| blame(server, error))?;
+    // Marks that a busy machine made late. The clients keep their connections until they are told to end.
+    while let Some((_, place)) = marks.pop() {
+        *place(account) = Some(mark(server)?);
+    }
+    if trial.workload.service.stream().is_some() {
+        account.last = Some(mark(server)?.server);
     }
     if trial.workload.idle > 0 {
         account.idle = Some(idle.verify()?);
     }
-    client.end();
+    fleet.dismiss();
+    account.load = Some(fleet::merge(&order, accounts, samples)?);
     Ok(())
 }
 

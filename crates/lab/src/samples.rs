@@ -2,15 +2,15 @@
 //!
 //! Columns, all of 64-bit integers: `planned_ns`, `sent_ns` (null: never sent), `complete_ns` (null: never answered),
 //! in nanoseconds after the measured window began, and `connection`; then what the kernel's timestamps say, null where they
-//! do not: `scheduler_ns`, `driver_ns`, `arrived_ns`, of the same zero, and the length `hardware_service_ns`. The file's
-//! key-value metadata holds every parameter of the trial.
+//! do not: `scheduler_ns`, `driver_ns`, `arrived_ns`, of the same zero, and the length `hardware_service_ns`; and `client`,
+//! which process's it is, where several divided the load. The file's key-value metadata holds every parameter of the trial.
 
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
-use load::Sample;
+use load::{LoadConfig, Sample};
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::column::reader::get_typed_column_reader;
 use parquet::data_type::Int64Type;
@@ -20,17 +20,19 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 
+use crate::record::Trial;
+
 const SCHEMA: &str = "message samples {
     required int64 planned_ns; optional int64 sent_ns; optional int64 complete_ns; required int64 connection;
     optional int64 scheduler_ns; optional int64 driver_ns; optional int64 arrived_ns;
-    optional int64 hardware_service_ns;
+    optional int64 hardware_service_ns; required int64 client;
 }";
 
 /// A column's value in a row; `None` is null.
 type Column = fn(&Sample) -> Option<i64>;
 
 /// In the order of the schema.
-const COLUMNS: [Column; 8] = [
+const COLUMNS: [Column; 9] = [
     |sample| Some(sample.planned_ns),
     |sample| known(sample.sent_ns),
     |sample| known(sample.complete_ns),
@@ -39,10 +41,11 @@ const COLUMNS: [Column; 8] = [
     |sample| known(sample.driver_ns),
     |sample| known(sample.arrived_ns),
     |sample| known(sample.hardware_service_ns),
+    |sample| Some(i64::from(sample.client)),
 ];
 
 /// Where the values of a column go, in the order of the schema.
-const PLACES: [fn(&mut Sample, i64); 8] = [
+const PLACES: [fn(&mut Sample, i64); 9] = [
     |sample, value| sample.planned_ns = value,
     |sample, value| sample.sent_ns = value,
     |sample, value| sample.complete_ns = value,
@@ -51,6 +54,7 @@ const PLACES: [fn(&mut Sample, i64); 8] = [
     |sample, value| sample.driver_ns = value,
     |sample, value| sample.arrived_ns = value,
     |sample, value| sample.hardware_service_ns = value,
+    |sample, value| sample.client = value as u32,
 ];
 
 fn known(ns: i64) -> Option<i64> {
@@ -89,6 +93,20 @@ pub fn write(path: &Path, samples: &[Sample], parameters: &[(&str, String)]) -> 
     Ok(())
 }
 
+/// What goes with the samples of a load, and of the trial that it is for.
+///
+/// # Errors
+/// None that is known of: both can be written as JSON.
+pub fn parameters(config: &LoadConfig, trial: Option<&Trial>) -> anyhow::Result<Vec<(&'static str, String)>> {
+    let mut parameters =
+        vec![("muxbench", env!("CARGO_PKG_VERSION").to_owned()), ("load", serde_json::to_string(config)?)];
+    if let Some(trial) = trial {
+        parameters.push(("architecture", trial.architecture.to_string()));
+        parameters.push(("trial", serde_json::to_string(trial)?));
+    }
+    Ok(parameters)
+}
+
 /// Reads samples back.
 ///
 /// # Errors
@@ -99,11 +117,14 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<Sample>> {
     let mut samples = Vec::new();
     for group in 0..reader.num_row_groups() {
         let group = reader.get_row_group(group).with_context(place)?;
-        anyhow::ensure!(group.num_columns() == PLACES.len(), "{}: not the samples of a trial", path.display());
+        // Those of before there could be several processes have no last column.
+        let columns = group.num_columns();
+        let is_ours = [PLACES.len() - 1, PLACES.len()].contains(&columns);
+        anyhow::ensure!(is_ours, "{}: not the samples of a trial", path.display());
         let rows = group.metadata().num_rows() as usize;
         let first = samples.len();
         samples.resize(first + rows, Sample::UNKNOWN);
-        for (number, set) in PLACES.into_iter().enumerate() {
+        for (number, set) in PLACES.into_iter().enumerate().take(columns) {
             let column = group.get_column_reader(number).with_context(place)?;
             let mut column = get_typed_column_reader::<Int64Type>(column);
             // A column without nulls says nothing of which values are there.
@@ -137,6 +158,7 @@ mod tests {
                 complete_ns: if at % 5 == 0 { Sample::NEVER } else { at * 1000 + 50_000 },
                 driver_ns: if at % 3 == 0 { Sample::NEVER } else { at * 1000 + 8 },
                 connection: (at % 7) as u32,
+                client: (at % 2) as u32,
                 ..Sample::UNKNOWN
             })
             .collect();

@@ -379,6 +379,7 @@ fn client_limits(report: &LoadReport, rate_per_s: f64) -> Vec<Check> {
         check(what, share, Bound::AtMost, LOST_SHARE_MAX, "", ClientLimited)
     });
     let mut checks = vec![check("median lag", lag_us, Bound::AtMost, lag_us_max, "us", ClientLimited)];
+    checks.extend(latest(report, LAG_P50_NS.max(LAG_SHARE_MAX * interval_ns)));
     // Where connections come and go a request waits for the response before it, and a session for a connection: what is not
     // sent in time may be the server's doing.
     if report.churn.is_none() {
@@ -391,11 +392,20 @@ fn client_limits(report: &LoadReport, rate_per_s: f64) -> Vec<Check> {
     checks
 }
 
+/// Of a load that several processes divided: all of them together do not show that one was late.
+fn latest(report: &LoadReport, lag_ns_max: f64) -> Option<Check> {
+    let (at, latest) = report.processes.iter().enumerate().max_by_key(|(_, process)| process.lag.p50_ns)?;
+    let place = if latest.place.is_empty() { format!("client {}", at + 1) } else { latest.place.clone() };
+    let what = format!("median lag of the client that was latest, {place}");
+    let lag_us = latest.lag.p50_ns as f64 / 1e3;
+    Some(check(&what, lag_us, Bound::AtMost, lag_ns_max / 1e3, "us", VerdictKind::ClientLimited))
+}
+
 fn closed_client_limits(report: &LoadReport, closed: &ClosedReport, server: Option<&ServerSide<'_>>) -> Vec<Check> {
     let lag_us = report.lag.distribution.p50_ns as f64 / 1e3;
     let lag_us_max = LAG_P50_NS.max(LAG_SHARE_MAX * closed.think_ns as f64) / 1e3;
     let lag = check("median lag", lag_us, Bound::AtMost, lag_us_max, "us", VerdictKind::ClientLimited);
-    vec![lag, client_busy(closed, server)]
+    [lag].into_iter().chain(latest(report, lag_us_max * 1e3)).chain([client_busy(closed, server)]).collect()
 }
 
 /// Whether the client of a closed loop had CPU to spare, or the server had none either.
@@ -471,7 +481,7 @@ fn steadiness(report: &LoadReport, server: Option<&ServerSide<'_>>) -> Vec<Check
 #[cfg(test)]
 pub(crate) mod tests {
     use load::config::{Pacing, Roles};
-    use load::report::{ChurnReport, ClockFacts, DatagramReport, Errors, Measured, Outstanding};
+    use load::report::{ChurnReport, ClockFacts, DatagramReport, Errors, Measured, Outstanding, ProcessReport};
     use stats::Histogram;
 
     use super::*;
@@ -513,6 +523,7 @@ pub(crate) mod tests {
             stream: None,
             kernel: None,
             memory_bytes_per_connection: 48.0,
+            processes: Vec::new(),
             cpu_ns: 0,
             involuntary_switches: 0,
         }
@@ -585,6 +596,31 @@ pub(crate) mod tests {
             assert_eq!(wrong, VerdictKind::Failed);
         }
         assert_eq!(kind(1, Some(17_000_000), 96), VerdictKind::Failed, "idle ones have sent something too");
+    }
+
+    #[test]
+    fn one_late_process_of_five_is_not_hidden_by_the_others() {
+        let of = |lags_ns: [u64; 5]| {
+            let mut report = healthy();
+            report.processes = lags_ns
+                .into_iter()
+                .map(|lag_ns| ProcessReport {
+                    place: format!("rank {}", lag_ns % 10),
+                    connections: 2,
+                    planned: 200,
+                    completed: 200,
+                    rate_sent_per_s: 200.0,
+                    lag: measured([lag_ns; 10]).distribution,
+                    service: report.service.distribution,
+                    cpu_ns: 0,
+                })
+                .collect();
+            judge(&report, None)
+        };
+        assert_eq!(of([1_001, 1_002, 1_003, 1_004, 1_005]).kind, VerdictKind::Valid);
+        let late = of([1_001, 1_002, 9_000_003, 1_004, 1_005]);
+        assert_eq!(late.kind, VerdictKind::ClientLimited);
+        assert!(late.reason.contains("latest, rank 3"), "{}", late.reason);
     }
 
     #[test]

@@ -32,7 +32,7 @@ use crate::error::LoadError;
 use crate::ledger::{Kept, Ledger, Tally, Times, Transaction};
 use crate::progress::Progress;
 use crate::report::{ChurnReport, LoadReport, Sample};
-use crate::run::{self, Connected, Event, Outcome};
+use crate::run::{self, Connected, Listener, Outcome};
 use crate::speak::{Reply, Speak};
 use crate::summary::{self, Facts};
 use crate::waiter::{Events, Waiter};
@@ -81,7 +81,7 @@ pub fn run<S: Speak>(
     config: &LoadConfig,
     speaker: &S,
     connected: Connected,
-    on_event: &mut dyn FnMut(Event),
+    listener: &mut dyn Listener,
 ) -> Result<Outcome, LoadError> {
     let Connected { clock, connect_ns, links, .. } = connected;
     drop(links);
@@ -98,15 +98,14 @@ pub fn run<S: Speak>(
     let mut churners: Vec<Churner<'_, S>> = churners.collect::<Result<_, _>>()?;
 
     // Known only now that all memory is set aside.
-    let start = clock.now() + clock.ticks(run::LEAD_NS as f64);
+    let start = run::begin(&clock, listener)?;
     let window = run::window(config, &clock, start);
     let drained = window.end + clock.ticks(config.phases.drain_ns as f64);
     let times = Times { start, window: window.clone(), drained };
     churners.iter_mut().for_each(|churner| churner.begin(times.clone()));
-    on_event(Event::Started { start_ns: clock.monotonic_ns(start) });
     let loops = churners.into_iter().map(|churner| move |stop: &AtomicBool| churner.run(stop));
     let progress: Vec<&Progress> = progress.iter().collect();
-    let (kept, usage) = run::run_threads(config, (&clock, start), &progress, loops, on_event)?;
+    let (kept, usage) = run::run_threads(config, (&clock, start), &progress, loops, listener)?;
 
     let facts = Facts {
         config,
@@ -316,7 +315,7 @@ impl<'a, S: Speak> Churner<'a, S> {
             bytes: size_of::<Transaction>(),
         })?;
         let mut random = Xoshiro256PlusPlus::seed_from_u64(config.seed);
-        (0..number).for_each(|_| random.jump());
+        (0..config.client(number)).for_each(|_| random.jump());
         let slot = |_| Slot {
             io: None,
             state: State::Free,
@@ -349,7 +348,7 @@ impl<'a, S: Speak> Churner<'a, S> {
             think: config.think,
             pacing,
             random,
-            number: run::first_of(number as usize),
+            number: run::first_of(config.client(number)),
             dialed: connections.start as u64,
             timeout_ticks: clock.ticks(config.timeout_ns as f64),
             retry_ticks: clock.ticks(RETRY_NS),

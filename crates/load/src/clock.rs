@@ -133,6 +133,12 @@ impl Clock {
         (ns * self.ticks_per_ns).round() as u64
     }
 
+    /// Ticks at a time of CLOCK_MONOTONIC in nanoseconds.
+    pub fn at(&self, monotonic_ns: u64) -> u64 {
+        let ahead_ns = monotonic_ns.wrapping_sub(self.anchor.kernel_ns) as i64;
+        self.anchor.ticks.wrapping_add_signed((ahead_ns as f64 * self.ticks_per_ns).round() as i64)
+    }
+
     /// CLOCK_MONOTONIC, in nanoseconds, at `ticks`.
     pub fn monotonic_ns(&self, ticks: u64) -> u64 {
         self.anchor.kernel_ns.wrapping_add_signed(self.between_ns(self.anchor.ticks, ticks))
@@ -228,6 +234,10 @@ mod tests {
             assert!(back.abs_diff(ns) <= 1, "{ns} came back as {back}");
         }
         assert!(clock.between_ns(5_000_000, 0) < 0);
+        for ticks in [clock.now(), clock.now() + clock.ticks(1e9), clock.now() - clock.ticks(1e6)] {
+            let back = clock.at(clock.monotonic_ns(ticks));
+            assert!(back.abs_diff(ticks) <= 1 + clock.ticks(1.0), "{ticks} came back as {back}");
+        }
     }
 
     #[test]

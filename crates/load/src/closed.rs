@@ -11,7 +11,7 @@ use crate::ledger::{Kept, Tally, Times, Transaction};
 use crate::placement;
 use crate::progress::Progress;
 use crate::report::{ClosedReport, Errors, LoadReport, Measured, Outstanding, PARTS, Sample};
-use crate::run::{self, Connected, Event, Outcome};
+use crate::run::{self, Connected, Listener, Outcome};
 use crate::speak::Speak;
 use crate::summary::{Facts, Seen};
 use crate::worker::{self, Worker};
@@ -25,7 +25,7 @@ const SAMPLES_MAX: u64 = 4 << 20;
 pub fn samples_max(config: &LoadConfig) -> u64 {
     let window_ns = u128::from(config.phases.measure_ns);
     let expected = (window_ns * u128::from(RATE_PER_S_MAX) / 1_000_000_000) as u64;
-    (expected.min(SAMPLES_MAX) / u64::from(config.clients)).max(1)
+    (expected.min(SAMPLES_MAX) / u64::from(config.all_clients())).max(1)
 }
 
 /// What makes no sense in a closed loop.
@@ -58,7 +58,7 @@ pub fn run<S: Speak>(
     config: &LoadConfig,
     speaker: &S,
     connected: Connected,
-    on_event: &mut dyn FnMut(Event),
+    listener: &mut dyn Listener,
 ) -> Result<Outcome, LoadError> {
     let Connected { clock, links, connect_ns, .. } = connected;
     let shares: Vec<Range<usize>> = (0..config.clients).map(|number| share(config, number)).collect();
@@ -69,17 +69,16 @@ pub fn run<S: Speak>(
     let workers: Vec<Worker<'_, S>> = workers.collect::<Result<_, _>>()?;
 
     // Known only now that all memory is set aside.
-    let start = clock.now() + clock.ticks(run::LEAD_NS as f64);
+    let start = run::begin(&clock, listener)?;
     let window = run::window(config, &clock, start);
     let drained = window.end + clock.ticks(config.phases.drain_ns as f64);
     let times = Times { start, window: window.clone(), drained };
-    on_event(Event::Started { start_ns: clock.monotonic_ns(start) });
     let loops = workers.into_iter().map(|worker| {
         let times = times.clone();
         move |stop: &AtomicBool| worker.run(times, stop)
     });
     let progress: Vec<&Progress> = progress.iter().collect();
-    let (kept, usage) = run::run_threads(config, (&clock, start), &progress, loops, on_event)?;
+    let (kept, usage) = run::run_threads(config, (&clock, start), &progress, loops, listener)?;
 
     let firsts = shares.iter().map(|share| share.start as u32);
     let samples = samples(&clock, &window, &kept, firsts);

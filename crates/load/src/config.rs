@@ -7,6 +7,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use wire::{Address, Ports, ServiceSpec};
 
+use crate::schedule;
+
 /// One trial's load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoadConfig {
@@ -58,6 +60,12 @@ pub struct LoadConfig {
     pub roles: Roles,
     /// Independent clients in this process; connections and rate are divided among them.
     pub clients: u32,
+    /// Processes that divide connections and rate among themselves, each with so many clients.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub processes: u32,
+    /// Which part of a trial's load this is, where several processes divide it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<Part>,
     /// CPUs the client's threads are pinned to, in order, round robin; empty leaves placement to the kernel.
     pub cpus: Vec<usize>,
     /// The clock to take timestamps from.
@@ -98,6 +106,8 @@ impl LoadConfig {
             pacing: Pacing::Auto,
             roles: Roles::Auto,
             clients: 1,
+            processes: 1,
+            part: None,
             cpus: Vec::new(),
             clock: ClockChoice::Auto,
             timestamps: Timestamps::Client,
@@ -125,10 +135,87 @@ impl LoadConfig {
         self.rate_per_s.expect("an open loop has a rate, as was checked before anything started")
     }
 
+    /// What each of the processes is told: its part of the connections, of those that are active, and of the rate. All of
+    /// them together have what one would have.
+    pub fn parts(&self) -> Vec<Self> {
+        if self.processes == 1 {
+            return vec![self.clone()];
+        }
+        let processes = u64::from(self.processes);
+        let until = |total: u32, number: u32| (u64::from(total) * u64::from(number) / processes) as u32;
+        let active = schedule::active_count(self.active, self.connections);
+        let part = |number: u32| {
+            let share = |total: u32| until(total, number + 1) - until(total, number);
+            let (first_connection, connections) = (until(self.connections, number), share(self.connections));
+            let service = match self.service.clone() {
+                ServiceSpec::Udp { request_bytes, response_bytes, .. } => {
+                    ServiceSpec::Udp { ports: connections, request_bytes, response_bytes }
+                }
+                other => other,
+            };
+            let part = Part {
+                number,
+                first_client: number * self.clients,
+                clients: self.processes * self.clients,
+                first_connection,
+                connections_of_all: self.connections_and_idle(),
+            };
+            Self {
+                service,
+                ports: self.ports.as_ref().map(|ports| ports.part(first_connection, connections)),
+                connections,
+                active: f64::from(share(active)) / f64::from(connections.max(1)),
+                rate_per_s: self.rate_per_s.map(|rate_per_s| rate_per_s / f64::from(self.processes)),
+                processes: 1,
+                part: Some(part),
+                ..self.clone()
+            }
+        };
+        (0..self.processes).map(part).collect()
+    }
+
+    /// A client of this process by its number among those of all processes.
+    pub(crate) fn client(&self, number: u32) -> u32 {
+        self.part.map_or(0, |part| part.first_client) + number
+    }
+
+    /// How many clients there are in all processes.
+    pub(crate) fn all_clients(&self) -> u32 {
+        self.part.map_or(self.clients * self.processes, |part| part.clients)
+    }
+
+    /// All connections of the trial, those of other processes included.
+    pub(crate) fn connections_of_all(&self) -> u32 {
+        self.part.map_or(self.connections_and_idle(), |part| part.connections_of_all)
+    }
+
     /// All connections, those of others included.
     pub fn connections_and_idle(&self) -> u32 {
         self.connections.saturating_add(self.idle)
     }
+}
+
+/// Which part of a trial's load one process has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// Which process, from 0.
+    pub number: u32,
+    /// The number of its first client among those of all processes.
+    pub first_client: u32,
+    /// How many clients there are in all processes.
+    pub clients: u32,
+    /// The number of its first connection among those of all processes.
+    pub first_connection: u32,
+    /// All connections of the trial, idle ones included.
+    pub connections_of_all: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn is_one(count: &u32) -> bool {
+    *count == 1
 }
 
 /// How requests get to the server.
@@ -341,6 +428,43 @@ pub enum Timestamps {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_are_the_whole() {
+        let service = ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
+        let whole = LoadConfig {
+            connections: 403,
+            active: 1.0 / 64.0,
+            rate_per_s: Some(1_000.0),
+            clients: 2,
+            processes: 3,
+            ..LoadConfig::new(([127, 0, 0, 1], 80), service)
+        };
+        let parts = whole.parts();
+        assert_eq!(parts.iter().map(|part| part.connections).collect::<Vec<_>>(), [134, 134, 135]);
+        let active = |part: &LoadConfig| schedule::active_count(part.active, part.connections);
+        assert_eq!(parts.iter().map(active).sum::<u32>(), active(&whole), "a 64th of 403, however many there are");
+        assert!((parts.iter().filter_map(|part| part.rate_per_s).sum::<f64>() - 1_000.0).abs() < 1e-9);
+        let places = parts.iter().filter_map(|part| part.part);
+        let places: Vec<_> = places.map(|part| (part.number, part.first_client, part.first_connection)).collect();
+        assert_eq!(places, [(0, 0, 0), (1, 2, 134), (2, 4, 268)]);
+        assert!(parts.iter().all(|part| part.all_clients() == 6 && part.connections_of_all() == 403));
+        assert_eq!(LoadConfig { processes: 1, ..whole.clone() }.parts(), [LoadConfig { processes: 1, ..whole }]);
+    }
+
+    #[test]
+    fn parts_of_ports_are_ports_of_their_own() {
+        let service = ServiceSpec::Udp { ports: 5, request_bytes: 8, response_bytes: 8 };
+        let whole = LoadConfig {
+            connections: 5,
+            ports: Some("70-72,80,90".parse().unwrap()),
+            processes: 2,
+            ..LoadConfig::new(([127, 0, 0, 1], 70), service)
+        };
+        let ports = |part: &LoadConfig| (part.service.ports(), part.ports.as_ref().map(ToString::to_string));
+        let parts: Vec<_> = whole.parts().iter().map(ports).collect();
+        assert_eq!(parts, [(Some(2), Some("70-71".into())), (Some(3), Some("72,80,90".into()))]);
+    }
 
     #[test]
     fn choices_read_as_they_are_written() {

@@ -9,7 +9,7 @@
 //! - `send`, `receive`: the two roles; `open`: the open loop, in one thread or two
 //! - `waiter`: how a thread waits for many sockets; `platform`: what else differs between the systems
 //! - `stamps`: the kernel's timestamps; [`interface`]: the interface that requests leave by
-//! - `summary`: from records to samples and figures
+//! - `summary`: from records to samples and figures; [`merge`]: those of several processes put together
 //! - `closed`: the closed loop; `worker`: one thread of it
 //! - `stream`: bursts as fast as they go, and the bytes of them
 //! - `churn`: connections that come and go, in either loop; [`ports`]: whether there are enough for them
@@ -32,6 +32,7 @@ pub mod error;
 pub mod idle;
 pub mod interface;
 mod ledger;
+pub mod merge;
 mod open;
 mod placement;
 mod platform;
@@ -59,7 +60,7 @@ mod worker;
 pub use config::LoadConfig;
 pub use error::LoadError;
 pub use report::{LoadReport, Sample};
-pub use run::{Event, Outcome, run};
+pub use run::{Event, Listener, Outcome, run, run_with};
 pub use stamps::check as check_timestamps;
 #[cfg(target_os = "linux")]
 pub use stamps::{Stamped, on_loopback as stamps_on_loopback};

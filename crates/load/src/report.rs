@@ -23,8 +23,10 @@ pub struct Sample {
     pub arrived_ns: i64,
     /// How long it took as the interface's own clock has it, from wire to wire.
     pub hardware_service_ns: i64,
-    /// Which connection, from 0.
+    /// Which connection, from 0; where several processes divide them, in all of these.
     pub connection: u32,
+    /// Which process's, from 0.
+    pub client: u32,
 }
 
 impl Sample {
@@ -41,6 +43,7 @@ impl Sample {
         arrived_ns: Self::NEVER,
         hardware_service_ns: Self::NEVER,
         connection: 0,
+        client: 0,
     };
 }
 
@@ -111,6 +114,9 @@ pub struct LoadReport {
     pub kernel: Option<KernelReport>,
     /// User memory the client set aside per connection, in bytes (connection state, not samples).
     pub memory_bytes_per_connection: f64,
+    /// Each process's own figures, where several divided the load.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub processes: Vec<ProcessReport>,
     /// CPU time of the client's process in the window, in nanoseconds.
     pub cpu_ns: u64,
     /// Involuntary context switches of the client's process in the window.
@@ -128,6 +134,27 @@ pub struct Measured {
     pub p90_by_part_ns: [u64; PARTS],
     /// The whole histogram.
     pub histogram: Histogram,
+}
+
+/// One process's own figures of a load that several divided: whether one of them was late is not seen in all of them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProcessReport {
+    /// Where it ran, in words; empty where that is where the server did.
+    pub place: String,
+    /// Its connections.
+    pub connections: u32,
+    /// Requests that its schedule planned in the window.
+    pub planned: u64,
+    /// Those whose response came.
+    pub completed: u64,
+    /// Requests that it sent inside the window, a second.
+    pub rate_sent_per_s: f64,
+    /// Its lag.
+    pub lag: Distribution,
+    /// Its service time.
+    pub service: Distribution,
+    /// Its CPU time in the window, in nanoseconds.
+    pub cpu_ns: u64,
 }
 
 /// What only a closed loop has.

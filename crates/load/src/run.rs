@@ -56,6 +56,8 @@ pub enum Event {
         /// How long it took, in nanoseconds.
         elapsed_ns: u64,
     },
+    /// Everything is ready: whoever waits to be told when the ramp begins is told now.
+    Ready,
     /// The ramp begins.
     Started {
         /// When, on CLOCK_MONOTONIC in nanoseconds; the other phases follow from it.
@@ -124,20 +126,53 @@ pub struct Connected {
     stamping: Option<Stamping>,
 }
 
-/// Runs a load.
+/// Who hears what happens, and may say when the ramp begins.
+pub trait Listener {
+    /// Something happens.
+    fn on(&mut self, event: Event);
+
+    /// Everything is ready: when the ramp is to begin, on CLOCK_MONOTONIC in nanoseconds; soon, if nothing is said.
+    ///
+    /// # Errors
+    /// When it is not to begin at all: why.
+    fn begin(&mut self) -> Result<Option<u64>, String>;
+}
+
+/// A load that waits for no other.
+struct Alone<'a>(&'a mut dyn FnMut(Event));
+
+impl Listener for Alone<'_> {
+    fn on(&mut self, event: Event) {
+        (self.0)(event);
+    }
+
+    fn begin(&mut self) -> Result<Option<u64>, String> {
+        Ok(None)
+    }
+}
+
+/// Runs a load by itself.
 ///
 /// # Errors
 /// When it cannot be run at all: see [`LoadError`].
 pub fn run(config: &LoadConfig, on_event: &mut dyn FnMut(Event)) -> Result<Outcome, LoadError> {
+    run_with(config, &mut Alone(on_event))
+}
+
+/// Runs a load that may have to begin together with others.
+///
+/// # Errors
+/// When it cannot be run at all: see [`LoadError`].
+pub fn run_with(config: &LoadConfig, listener: &mut dyn Listener) -> Result<Outcome, LoadError> {
     validate(config)?;
     if config.service.ports().is_some() {
-        return datagrams::run(config, on_event);
+        return datagrams::run(config, listener);
     }
-    with_speaker!(config, |speaker| speak(config, &speaker, on_event))
+    with_speaker!(config, |speaker| speak(config, &speaker, listener))
 }
 
 /// Connects, and runs the loop that the schedule asks for.
-fn speak<S: Speak>(config: &LoadConfig, speaker: &S, on_event: &mut dyn FnMut(Event)) -> Result<Outcome, LoadError> {
+fn speak<S: Speak>(config: &LoadConfig, speaker: &S, listener: &mut dyn Listener) -> Result<Outcome, LoadError> {
     // Inherited by all threads.
     platform::sharpen_timers();
     let clock = Clock::calibrate(config.clock)?;
@@ -149,29 +184,30 @@ fn speak<S: Speak>(config: &LoadConfig, speaker: &S, on_event: &mut dyn FnMut(Ev
     let started = Instant::now();
     let sources = ports::sources(config).map_err(LoadError::Config)?;
     let sockets =
-        connect::connect(staying, &sources, speaker, &mut |done| on_event(Event::Connecting { done, total }))?;
+        connect::connect(staying, &sources, speaker, &mut |done| listener.on(Event::Connecting { done, total }))?;
     let connect_ns = started.elapsed().as_nanos() as u64;
-    let total_prepared = speaker.preparations();
-    prepare::prepare(config, speaker, &sockets[0], &mut |done| {
-        on_event(Event::Preparing { done, total: total_prepared })
-    })?;
+    // Of several processes the first does it for all; none begins before it is done.
+    if config.part.is_none_or(|part| part.number == 0) {
+        let total = speaker.preparations();
+        prepare::prepare(config, speaker, &sockets[0], &mut |done| listener.on(Event::Preparing { done, total }))?;
+    }
     // Stamps are numbered from here: what was asked before is no record's.
     let stamping = match config.timestamps {
         Timestamps::Client => None,
         Timestamps::Kernel => Some(Stamping::switch_on(config, &sockets)?),
     };
     let links: Vec<Link> = sockets.into_iter().map(Link::new).collect();
-    on_event(Event::Connected { connections: total, elapsed_ns: connect_ns });
+    listener.on(Event::Connected { connections: total, elapsed_ns: connect_ns });
     let connected = Connected { clock, links, connect_ns, stamping };
     if let Some(stream) = config.service.stream() {
-        return stream::run(config, stream, connected, on_event);
+        return stream::run(config, stream, connected, listener);
     }
     if churns {
-        return churn::run(config, speaker, connected, on_event);
+        return churn::run(config, speaker, connected, listener);
     }
     match config.schedule {
-        Schedule::Closed => closed::run(config, speaker, connected, on_event),
-        Schedule::SlotRandom | Schedule::Constant | Schedule::Poisson => run_open(config, speaker, connected, on_event),
+        Schedule::Closed => closed::run(config, speaker, connected, listener),
+        Schedule::SlotRandom | Schedule::Constant | Schedule::Poisson => run_open(config, speaker, connected, listener),
     }
 }
 
@@ -180,15 +216,14 @@ fn run_open<S: Speak>(
     config: &LoadConfig,
     speaker: &S,
     connected: Connected,
-    on_event: &mut dyn FnMut(Event),
+    listener: &mut dyn Listener,
 ) -> Result<Outcome, LoadError> {
     let Connected { clock, links, connect_ns, stamping } = connected;
     let (roles, pacing) = placement::resolve(config);
     let mut clients = divide(config)?;
-    let start = draw(config, &clock, &mut clients);
+    let start = draw(config, &clock, &mut clients, listener)?;
     let window = window(config, &clock, start);
     let drained = window.end + clock.ticks(config.phases.drain_ns as f64);
-    on_event(Event::Started { start_ns: clock.monotonic_ns(start) });
 
     // Only stamps are of the wall clock; without them it is not looked at.
     let mut wall = stamping.is_some().then(Wall::default);
@@ -199,7 +234,8 @@ fn run_open<S: Speak>(
             for (number, client) in clients.iter().enumerate() {
                 let links = &links[client.links.clone()];
                 let (records, progress) = (&client.records, &client.progress);
-                let shared = Shared { clock, speaker, first: first_of(number), records, links, progress };
+                let shared =
+                    Shared { clock, speaker, first: first_of(config.client(number as u32)), records, links, progress };
                 let stamper = stamping.as_ref().map(|it| it.stamper(config, &client.stamps, shared));
                 let mut sender = Sender::new(shared, config);
                 let mut receiver = Receiver::new(shared, stamper)?;
@@ -233,7 +269,7 @@ fn run_open<S: Speak>(
         let _pinned = Pinned::to(&config.cpus);
         let progress: Vec<&Progress> = clients.iter().map(|client| &client.progress).collect();
         let is_over = || threads.iter().all(thread::ScopedJoinHandle::is_finished);
-        let usage = watch(config, &clock, start, &progress, &is_over, &mut wall, on_event);
+        let usage = watch(config, &clock, start, &progress, &is_over, &mut wall, listener);
         let join = |thread: thread::ScopedJoinHandle<'_, Errors>| thread.join().expect("a role does not panic");
         Ok((threads.into_iter().map(join).collect::<Vec<Errors>>(), usage))
     })?;
@@ -263,8 +299,21 @@ fn run_open<S: Speak>(
 }
 
 /// The number of a client's first request: no other client's numbers come to it.
-pub fn first_of(client: usize) -> u64 {
-    (client as u64) << 40
+pub fn first_of(client: u32) -> u64 {
+    u64::from(client) << 40
+}
+
+/// The tick at which the ramp begins: soon, or when the others do. That it does is told.
+///
+/// # Errors
+/// When it is not to begin at all.
+pub fn begin(clock: &Clock, listener: &mut dyn Listener) -> Result<u64, LoadError> {
+    let start = match listener.begin().map_err(LoadError::Config)? {
+        None => clock.now() + clock.ticks(LEAD_NS as f64),
+        Some(start_ns) => clock.at(start_ns),
+    };
+    listener.on(Event::Started { start_ns: clock.monotonic_ns(start) });
+    Ok(start)
 }
 
 /// Runs clients that are one loop each, in threads of their own on their CPUs, until all are done: what each kept, and what the
@@ -274,7 +323,7 @@ pub fn run_threads<T: Send>(
     (clock, start): (&Clock, u64),
     progress: &[&Progress],
     loops: impl Iterator<Item = impl FnOnce(&AtomicBool) -> T + Send>,
-    on_event: &mut dyn FnMut(Event),
+    listener: &mut dyn Listener,
 ) -> Result<(Vec<T>, Usage), LoadError> {
     let stop = &AtomicBool::new(false);
     thread::scope(|scope| {
@@ -288,7 +337,7 @@ pub fn run_threads<T: Send>(
         // This thread wakes now and then, and is to disturb the client then and not the server. If it cannot, so be it.
         let _pinned = Pinned::to(&config.cpus);
         let is_over = || threads.iter().all(thread::ScopedJoinHandle::is_finished);
-        let usage = watch(config, clock, start, progress, &is_over, &mut None, on_event);
+        let usage = watch(config, clock, start, progress, &is_over, &mut None, listener);
         let join = |thread: thread::ScopedJoinHandle<'_, T>| thread.join().expect("a client does not panic");
         Ok((threads.into_iter().map(join).collect(), usage))
     })
@@ -340,7 +389,7 @@ pub fn validate(config: &LoadConfig) -> Result<(), LoadError> {
             "clients: each needs an active connection; lower the clients, or raise active or the connections",
         );
     }
-    if config.clients > 1 && config.choice != Choice::Uniform {
+    if config.all_clients() > 1 && config.choice != Choice::Uniform {
         return wrong("choice: several clients each have a most popular connection of their own; use one client");
     }
     stamps::check(config).map_err(LoadError::Config)?;
@@ -432,7 +481,12 @@ fn divide(config: &LoadConfig) -> Result<Vec<Client>, LoadError> {
 }
 
 /// Draws every client's schedule, which also touches all memory for records; answers the tick at which the ramp begins.
-fn draw(config: &LoadConfig, clock: &Clock, clients: &mut [Client]) -> u64 {
+fn draw(
+    config: &LoadConfig,
+    clock: &Clock,
+    clients: &mut [Client],
+    listener: &mut dyn Listener,
+) -> Result<u64, LoadError> {
     for (number, client) in clients.iter_mut().enumerate() {
         let planned = schedule::planned(config, client.connections, number as u32);
         client.records.extend(planned.map(|planned| Record::new(clock.ticks(planned.at_ns), planned.connection)));
@@ -441,11 +495,11 @@ fn draw(config: &LoadConfig, clock: &Clock, clients: &mut [Client]) -> u64 {
         }
     }
     // Known only now that the drawing is done.
-    let start = clock.now() + clock.ticks(LEAD_NS as f64);
+    let start = begin(clock, listener)?;
     for record in clients.iter_mut().flat_map(|client| &mut client.records) {
         record.planned += start;
     }
-    start
+    Ok(start)
 }
 
 /// The measured window, in ticks, of a trial whose ramp begins at `start`.
@@ -469,7 +523,7 @@ pub fn watch(
     progress: &[&Progress],
     is_over: &dyn Fn() -> bool,
     wall: &mut Option<Wall>,
-    on_event: &mut dyn FnMut(Event),
+    listener: &mut dyn Listener,
 ) -> Usage {
     let phases = config.phases;
     let window = window(config, clock, start);
@@ -496,7 +550,7 @@ pub fn watch(
             compare(wall, clock);
             let sum = |figure: fn(&Progress) -> u64| progress.iter().map(|progress| figure(progress)).sum();
             let phase = edges.iter().find(|(_, end_ns)| elapsed_ns < *end_ns).map_or("drain", |(phase, _)| phase);
-            on_event(Event::Progress {
+            listener.on(Event::Progress {
                 phase: phase.to_owned(),
                 elapsed_ns,
                 sent: sum(Progress::sent),

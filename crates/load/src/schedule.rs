@@ -37,7 +37,7 @@ pub fn count_max(config: &LoadConfig) -> u64 {
 /// another's.
 pub fn planned(config: &LoadConfig, connections: u32, client: u32) -> impl Iterator<Item = Planned> + use<> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(config.seed);
-    (0..client).for_each(|_| random.jump());
+    (0..config.client(client)).for_each(|_| random.jump());
     let clients = u64::from(config.clients);
     let active = u64::from(active_count(config.active, config.connections));
     // Its share of the active ones: all clients together have as many as were asked for.
@@ -46,7 +46,7 @@ pub fn planned(config: &LoadConfig, connections: u32, client: u32) -> impl Itera
     let slots = Slots::new(config.rate_per_s() / f64::from(config.clients), &config.phases);
     let schedule = config.schedule;
     // Clients at constant intervals take turns.
-    let turn = f64::from(client) / f64::from(config.clients);
+    let turn = f64::from(config.client(client)) / f64::from(config.all_clients());
     let mut arrived = 0.0;
     let mut slot = 0;
     std::iter::from_fn(move || {

@@ -22,7 +22,7 @@ use crate::ledger::{Kept, Ledger, Tally, Times, Transaction};
 use crate::progress::Progress;
 use crate::record::Link;
 use crate::report::{LoadReport, PARTS, StreamReport};
-use crate::run::{self, Connected, Event, Outcome};
+use crate::run::{self, Connected, Listener, Outcome};
 use crate::summary::Facts;
 use crate::waiter::{Events, Waiter};
 
@@ -69,7 +69,7 @@ pub fn run(
     config: &LoadConfig,
     stream: Stream,
     connected: Connected,
-    on_event: &mut dyn FnMut(Event),
+    listener: &mut dyn Listener,
 ) -> Result<Outcome, LoadError> {
     let Connected { clock, links, connect_ns, .. } = connected;
     let shares: Vec<_> = (0..config.clients).map(|number| share(config, number)).collect();
@@ -81,17 +81,16 @@ pub fn run(
     let workers: Vec<Worker<'_>> = workers.collect::<Result<_, _>>()?;
 
     // Known only now that all memory is set aside.
-    let start = clock.now() + clock.ticks(run::LEAD_NS as f64);
+    let start = run::begin(&clock, listener)?;
     let window = run::window(config, &clock, start);
     let times =
         Times { start, window: window.clone(), drained: window.end + clock.ticks(config.phases.drain_ns as f64) };
-    on_event(Event::Started { start_ns: clock.monotonic_ns(start) });
     let loops = workers.into_iter().map(|worker| {
         let times = times.clone();
         move |stop: &AtomicBool| worker.run(times, stop)
     });
     let progress: Vec<&Progress> = progress.iter().collect();
-    let (moved, usage) = run::run_threads(config, (&clock, start), &progress, loops, on_event)?;
+    let (moved, usage) = run::run_threads(config, (&clock, start), &progress, loops, listener)?;
 
     let (moved, kept): (Vec<Moved>, Vec<Kept>) = moved.into_iter().unzip();
     let samples = closed::samples(&clock, &window, &kept, shares.iter().map(|share| share.start as u32));
@@ -215,8 +214,8 @@ impl<'a> Worker<'a> {
         for (at, link) in links.iter().enumerate() {
             waiter.add(link.io.as_fd(), at).map_err(failed)?;
         }
-        let bursts = samples_max(config).min((BURSTS_MAX / u64::from(config.clients)).max(1));
-        let linger_ns = LINGER_NS + LINGER_NS_PER_CONNECTION * u64::from(config.connections_and_idle());
+        let bursts = samples_max(config).min((BURSTS_MAX / u64::from(config.all_clients())).max(1));
+        let linger_ns = LINGER_NS + LINGER_NS_PER_CONNECTION * u64::from(config.connections_of_all());
         let connection = Connection { state: State::Over, left_bytes: 0, began: 0, awaits_room: false };
         Ok(Self {
             clock,

@@ -77,6 +77,7 @@ pub fn samples(clock: &Clock, wall: Option<&Wall>, window: &Range<u64>, recorded
             }
         }),
         connection: first + record.connection,
+        client: 0,
     };
     let mut samples: Vec<Sample> = recorded
         .iter()
@@ -182,7 +183,8 @@ pub struct KernelFacts {
 }
 
 impl KernelFacts {
-    fn report(&self, samples: &[Sample], window_ns: u64) -> KernelReport {
+    /// What they say of these samples.
+    pub fn report(&self, samples: &[Sample], window_ns: u64) -> KernelReport {
         let count = |is: fn(&Sample) -> bool| samples.iter().filter(|sample| is(sample)).count() as u64;
         let hardware = measured(samples, window_ns, |sample| between(0, sample.hardware_service_ns));
         KernelReport {
@@ -314,6 +316,7 @@ impl Facts<'_> {
             stream: None,
             kernel: self.kernel.as_ref().map(|kernel| kernel.report(samples, window_ns)),
             memory_bytes_per_connection,
+            processes: Vec::new(),
             cpu_ns: self.usage.cpu_ns,
             involuntary_switches: self.usage.involuntary_switches,
         }

@@ -104,7 +104,7 @@ impl<'a, S: Speak> Worker<'a, S> {
         }
         let ledger = Ledger::new(clock, config, samples_max(config), progress)?;
         let mut random = Xoshiro256PlusPlus::seed_from_u64(config.seed);
-        (0..worker).for_each(|_| random.jump());
+        (0..config.client(worker)).for_each(|_| random.jump());
         let connection = |_| Connection {
             state: State::Thinking,
             asked: S::Asked::default(),
@@ -124,7 +124,7 @@ impl<'a, S: Speak> Worker<'a, S> {
             timers: BinaryHeap::with_capacity(links.len() + 1),
             think: config.think,
             random,
-            number: run::first_of(worker as usize),
+            number: run::first_of(config.client(worker)),
             retry_ticks: clock.ticks(RETRY_NS),
             alive: links.len(),
             ledger,

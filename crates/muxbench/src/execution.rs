@@ -1,5 +1,6 @@
 //! A plan becomes a run, is stored as it goes, and is shown: what `compare` and `run` share.
 
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -9,6 +10,9 @@ use anyhow::{Context, anyhow, bail};
 use lab::capacity::{Answer, Pursuit};
 use lab::course::{self, Course, Finding};
 use lab::experiment::Experiment;
+use lab::fleet::local::Local;
+use lab::fleet::ranks::{Loss, Ranks};
+use lab::fleet::{Fleet, engine, rank};
 use lab::host::{Host, differences};
 use lab::plan::{Plan, plan};
 use lab::record::{Run, RunHeader, Trial, TrialRecord, VerdictKind};
@@ -40,6 +44,13 @@ pub struct ExecutionArgs {
     /// Exit with 3 unless every trial is valid; of a sweep, valid or past saturation; of a search, every capacity precise
     #[arg(long)]
     strict: bool,
+    /// Be a rank of a job that srun, mpirun or Kubernetes started: the first runs the servers and keeps the results, the
+    /// others are the clients, and divide connections and rate among themselves
+    #[arg(long, help_heading = "Fleet")]
+    fleet: bool,
+    /// When a rank is lost, the trial fails. Then the run ends, or goes on with the others: end, go-on [default: end]
+    #[arg(long, value_name = "WHAT", value_parser = ["end", "go-on"], requires = "fleet", help_heading = "Fleet")]
+    lost_rank: Option<String>,
     /// Say why: system calls, events, switches and CPU a request, and what sets each architecture apart from the best
     #[arg(long)]
     explain: bool,
@@ -61,6 +72,42 @@ impl ExecutionArgs {
     pub fn explains(&self) -> bool {
         self.explain
     }
+}
+
+/// Who the clients of a run are.
+enum Clients {
+    /// Processes that are started for each trial.
+    Here,
+    /// Ranks of a job.
+    Ranks(Ranks),
+}
+
+/// Becomes a rank, if that is asked for. One that is not the first does what it is told until all is over, and ends.
+///
+/// # Errors
+/// When the ranks do not meet.
+fn join(args: &ExecutionArgs) -> anyhow::Result<Clients> {
+    if !args.fleet {
+        return Ok(Clients::Here);
+    }
+    let place = engine::place().map_err(anyhow::Error::msg)?;
+    if place.rank > 0 {
+        rank::follow(&place, &program()?)?;
+        std::process::exit(0);
+    }
+    if let Some(weakness) = place.weakness {
+        anstream::eprintln!(
+            "muxbench: beware: {weakness}: on a network with others, set MUXBENCH_SECRET to the same in all ranks"
+        );
+    }
+    let loss = if args.lost_rank.as_deref() == Some("go-on") { Loss::GoOn } else { Loss::End };
+    let ranks = Ranks::meet(&place, loss)?;
+    anstream::eprintln!("muxbench: a fleet of {}, started by {}: {}", place.ranks, place.engine, ranks.sentence());
+    Ok(Clients::Ranks(ranks))
+}
+
+fn program() -> anyhow::Result<PathBuf> {
+    std::env::current_exe().context("cannot find our own binary, which servers and clients are run from")
 }
 
 /// Plans `experiment` for this host.
@@ -90,8 +137,9 @@ pub fn start_as(
     args: &ExecutionArgs,
     course: impl FnOnce(Plan, &Host) -> anyhow::Result<(Plan, Course)>,
 ) -> anyhow::Result<(ExitCode, PathBuf)> {
-    let (folder, store, header) = begin(experiment, args.output.as_deref(), args.allow_exec, course)?;
-    let (run, ended) = execute(&folder, store, &header, &[], args.quiet)?;
+    let clients = join(args)?;
+    let (folder, store, header) = begin(experiment, args.output.as_deref(), args.allow_exec, &clients, course)?;
+    let (run, ended) = execute(&folder, store, &header, &[], args.quiet, clients)?;
     Ok((show(&folder, &run, ended, args)?, folder))
 }
 
@@ -102,8 +150,8 @@ pub fn start_as(
 pub fn complete(experiment: &Experiment, folder: &Path, quiet: bool) -> anyhow::Result<(Run, Ended)> {
     if !folder.join("run.json").exists() {
         let whole = |plan, _: &Host| Ok((plan, Course::Whole));
-        let (folder, store, header) = begin(experiment, Some(folder), false, whole)?;
-        return execute(&folder, store, &header, &[], quiet);
+        let (folder, store, header) = begin(experiment, Some(folder), false, &Clients::Here, whole)?;
+        return execute(&folder, store, &header, &[], quiet, Clients::Here);
     }
     let (store, run) = Store::resume(folder)?;
     let (plan, _) = plan_here(experiment)?;
@@ -119,7 +167,7 @@ pub fn complete(experiment: &Experiment, folder: &Path, quiet: bool) -> anyhow::
         );
     }
     tell_differences(&run.header);
-    execute(folder, store, &run.header, &run.records, quiet)
+    execute(folder, store, &run.header, &run.records, quiet, Clients::Here)
 }
 
 /// The folder, or where another run began in the same second, it with a number.
@@ -143,10 +191,22 @@ fn begin(
     experiment: &Experiment,
     output: Option<&Path>,
     allow_exec: bool,
+    clients: &Clients,
     course: impl FnOnce(Plan, &Host) -> anyhow::Result<(Plan, Course)>,
 ) -> anyhow::Result<(PathBuf, Store, RunHeader)> {
     experiment.check().map_err(anyhow::Error::msg)?;
-    let (plan, host) = plan_here(experiment)?;
+    let mut experiment = experiment.clone();
+    let mut host = Host::this();
+    if let Clients::Ranks(ranks) = clients {
+        experiment.client.processes = NonZeroU32::new(ranks.count());
+        host.clients_elsewhere = ranks.are_elsewhere();
+        experiment.check().map_err(anyhow::Error::msg)?;
+    }
+    let mut plan = plan(&experiment, &host).map_err(anyhow::Error::msg)?;
+    if let Clients::Ranks(ranks) = clients {
+        plan.placement = format!("{}; {}", plan.placement, ranks.sentence());
+        host.facts.insert("network".into(), ranks.network());
+    }
     let (plan, course) = course(plan, &host)?;
     if let Some(trial) = plan.trials.first().filter(|_| plan.trials.iter().all(|trial| !trial.impossible.is_empty())) {
         bail!("nothing of this can be run here:\n{}", trial.impossible.join("\n"));
@@ -179,7 +239,8 @@ fn begin(
 /// # Errors
 /// When there is none, or another process is at it.
 pub fn resume(args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
-    resume_in(&folder_to_resume(args)?, args)
+    let clients = join(args)?;
+    resume_with(&folder_to_resume(args)?, args, clients)
 }
 
 /// Gives a stopped search so much time in all, which changes none of its earlier probes, and finishes it.
@@ -187,6 +248,7 @@ pub fn resume(args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
 /// # Errors
 /// As [`resume`]; and when the run is no search.
 pub fn resume_search(args: &ExecutionArgs, time_max: Time) -> anyhow::Result<ExitCode> {
+    let clients = join(args)?;
     let folder = folder_to_resume(args)?;
     let (store, mut run) = Store::resume(&folder)?;
     let Course::Capacity(question) = &mut run.header.course else {
@@ -196,7 +258,7 @@ pub fn resume_search(args: &ExecutionArgs, time_max: Time) -> anyhow::Result<Exi
         question.time_max_ns = time_max.0;
         store.replace_header(&run.header)?;
     }
-    go_on(&folder, store, &run, args)
+    go_on(&folder, store, &run, args, clients)
 }
 
 /// The folder of the run that is to be finished.
@@ -215,11 +277,26 @@ pub fn folder_to_resume(args: &ExecutionArgs) -> anyhow::Result<PathBuf> {
 /// # Errors
 /// When there is none, or another process is at it.
 pub fn resume_in(folder: &Path, args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
-    let (store, run) = Store::resume(folder)?;
-    go_on(folder, store, &run, args)
+    resume_with(folder, args, join(args)?)
 }
 
-fn go_on(folder: &Path, store: Store, run: &Run, args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
+fn resume_with(folder: &Path, args: &ExecutionArgs, clients: Clients) -> anyhow::Result<ExitCode> {
+    let (store, run) = Store::resume(folder)?;
+    go_on(folder, store, &run, args, clients)
+}
+
+fn go_on(folder: &Path, store: Store, run: &Run, args: &ExecutionArgs, clients: Clients) -> anyhow::Result<ExitCode> {
+    let planned = run.header.trials.first().map_or(1, |trial| trial.load.processes);
+    if let Clients::Ranks(ranks) = &clients
+        && ranks.count() != planned
+    {
+        bail!(
+            "{}: that run is of {planned} clients, and of this fleet's ranks {} are; start {} ranks",
+            folder.display(),
+            ranks.count(),
+            planned + 1
+        );
+    }
     if args.explain && matches!(run.header.course, Course::Capacity(_)) {
         bail!("--explain is of trials at one rate, and each probe of this search has its own; leave it out");
     }
@@ -229,7 +306,7 @@ fn go_on(folder: &Path, store: Store, run: &Run, args: &ExecutionArgs) -> anyhow
         server::tracepoints::can_count().map_err(|reason| anyhow!("server.count-syscalls: {reason}"))?;
     }
     tell_differences(&run.header);
-    let (run, ended) = execute(folder, store, &run.header, &run.records, args.quiet)?;
+    let (run, ended) = execute(folder, store, &run.header, &run.records, args.quiet, clients)?;
     show(folder, &run, ended, args)
 }
 
@@ -262,6 +339,7 @@ fn execute(
     header: &RunHeader,
     done: &[TrialRecord],
     quiet: bool,
+    clients: Clients,
 ) -> anyhow::Result<(Run, Ended)> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -272,12 +350,12 @@ fn execute(
         Course::Capacity(question) => Progress::of_search(question, &findings),
         Course::Whole | Course::Sweep { .. } => Progress::new(&course::ahead(header, &findings)),
     });
-    let options = runner::Options {
-        program: std::env::current_exe()
-            .context("cannot find our own binary, which servers and clients are run from")?,
-        stop: &stop,
+    let options = runner::Options { program: program()?, stop: &stop };
+    let mut fleet: Box<dyn Fleet> = match clients {
+        Clients::Here => Box::new(Local::new(options.program.clone())),
+        Clients::Ranks(ranks) => Box::new(ranks),
     };
-    let ended = runner::run(header, done, &store, &options, &mut |event| {
+    let ended = runner::run(header, done, &store, &options, &mut *fleet, &mut |event| {
         if let Some(progress) = &mut progress {
             progress.on(&event);
         }
@@ -314,6 +392,14 @@ fn show(folder: &Path, run: &Run, ended: Ended, args: &ExecutionArgs) -> anyhow:
     }
     if ended == Ended::Stopped {
         return Ok(stopped(&format!("muxbench run --resume {}", folder.display())));
+    }
+    if ended == Ended::Broken {
+        let folder = folder.display();
+        anstream::eprintln!(
+            "muxbench: a rank is lost, and the run ends; what is finished is kept. Finish it, with as many ranks as there \
+             were: muxbench run --fleet --resume {folder}; with --lost-rank go-on a run goes on without"
+        );
+        return Ok(ExitCode::from(NO_VALID_TRIAL));
     }
     Ok(if is_believable(run, args.strict) { ExitCode::SUCCESS } else { ExitCode::from(NO_VALID_TRIAL) })
 }

@@ -186,6 +186,7 @@ fn ipv6_idle_connections_on_many_hosts_and_datagrams_go_over_it() {
     let v6 = trial(&v6);
     assert_eq!(v6["idle"]["alive"], 10, "{}", v6["verdict"]);
     assert_eq!(v6["idle"]["processes"], 3, "each host has some");
+    assert_eq!(v6["trial"]["load"]["processes"], 3, "and a client that measures");
     let veth = compare(&["--network", "lab:clients=3", "--transport", "tcp6", "--idle", "10"]);
     assert_eq!(trial(&veth)["idle"]["alive"], 10);
     let folder = tempfile::tempdir().unwrap();

@@ -111,6 +111,7 @@ fn record(trial: &Trial, service_ns: u64, verdict: VerdictKind, reason: &str) ->
             stream: None,
             kernel: None,
             memory_bytes_per_connection: 48.0,
+            processes: Vec::new(),
             cpu_ns: 1,
             involuntary_switches: 0,
         }),

@@ -35,6 +35,11 @@ impl Ports {
         self.0.iter().map(|range| u32::from(range.end() - range.start()) + 1).sum()
     }
 
+    /// So many of them, from one on.
+    pub fn part(&self, first: u32, count: u32) -> Self {
+        Self::list(&self.iter().skip(first as usize).take(count as usize).collect::<Vec<_>>())
+    }
+
     /// Each of them.
     pub fn iter(&self) -> impl Iterator<Item = u16> {
         self.0.iter().cloned().flatten()

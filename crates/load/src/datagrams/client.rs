@@ -99,7 +99,7 @@ pub fn greet(
             },
         }
     };
-    let ids = Ids::new(config.seed, client).of_greetings();
+    let ids = Ids::new(config.seed, config.client(client)).of_greetings();
     let (mut request, mut inbox) = (udp.request(), vec![0; DATAGRAM_BYTES_MAX as usize]);
     let mut answered = vec![false; targets_here.len()];
     let mut waiting: VecDeque<(usize, Instant, Instant)> = VecDeque::new();

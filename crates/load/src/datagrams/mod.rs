@@ -28,7 +28,7 @@ use crate::platform;
 use crate::progress::Progress;
 use crate::record::Record;
 use crate::report::{DatagramReport, Errors, LoadReport, Outstanding, Sample};
-use crate::run::{self, Event, Outcome};
+use crate::run::{self, Event, Listener, Outcome};
 use crate::summary::{self, Facts, Recorded, Seen};
 use crate::{placement, schedule};
 use client::{Client, Until};
@@ -92,7 +92,7 @@ struct Share {
 }
 
 /// Runs an open loop over datagrams.
-pub fn run(config: &LoadConfig, on_event: &mut dyn FnMut(Event)) -> Result<Outcome, LoadError> {
+pub fn run(config: &LoadConfig, listener: &mut dyn Listener) -> Result<Outcome, LoadError> {
     // Inherited by all threads.
     platform::sharpen_timers();
     let clock = Clock::calibrate(config.clock)?;
@@ -108,29 +108,28 @@ pub fn run(config: &LoadConfig, on_event: &mut dyn FnMut(Event)) -> Result<Outco
         let socket = client::open(&targets)?;
         let greeted = share.ports.start as u32;
         client::greet(&socket, config, &udp, number as u32, &targets, share.ports.clone(), &mut |done| {
-            on_event(Event::Connecting { done: greeted + done, total });
+            listener.on(Event::Connecting { done: greeted + done, total });
         })?;
         sockets.push(socket);
     }
     let connect_ns = started.elapsed().as_nanos() as u64;
-    on_event(Event::Connected { connections: total, elapsed_ns: connect_ns });
+    listener.on(Event::Connected { connections: total, elapsed_ns: connect_ns });
 
     let (_, pacing) = placement::resolve(&LoadConfig { roles: Roles::OneLoop, ..config.clone() });
-    let start = draw(config, &clock, &mut shares);
+    let start = draw(config, &clock, &mut shares, listener)?;
     let window = run::window(config, &clock, start);
     let drained = window.end + clock.ticks(config.phases.drain_ns as f64);
-    on_event(Event::Started { start_ns: clock.monotonic_ns(start) });
 
     let timeout = clock.ticks(config.timeout_ns as f64);
     let loops = shares.iter().zip(&sockets).enumerate().map(|(number, (share, socket))| {
         let Share { ports, records, progress } = share;
         let targets = &targets[ports.clone()];
-        let ids = ledger::Ids::new(config.seed, number as u32);
+        let ids = ledger::Ids::new(config.seed, config.client(number as u32));
         let client = Client::new(clock, udp, ids, window.clone(), (targets, records), socket, progress);
         move |stop: &AtomicBool| client.run(pacing, &Until { drained, timeout, stop })
     });
     let progress: Vec<&Progress> = shares.iter().map(|share| &share.progress).collect();
-    let (kept, usage) = run::run_threads(config, (&clock, start), &progress, loops, on_event)?;
+    let (kept, usage) = run::run_threads(config, (&clock, start), &progress, loops, listener)?;
 
     let recorded: Vec<Recorded> = shares
         .into_iter()
@@ -172,17 +171,22 @@ fn divide(config: &LoadConfig) -> Result<Vec<Share>, LoadError> {
 }
 
 /// Draws every client's schedule, which also touches all memory for records; answers the tick at which the ramp begins.
-fn draw(config: &LoadConfig, clock: &Clock, shares: &mut [Share]) -> u64 {
+fn draw(
+    config: &LoadConfig,
+    clock: &Clock,
+    shares: &mut [Share],
+    listener: &mut dyn Listener,
+) -> Result<u64, LoadError> {
     for (number, share) in shares.iter_mut().enumerate() {
         let planned = schedule::planned(config, share.ports.len() as u32, number as u32);
         share.records.extend(planned.map(|planned| Record::new(clock.ticks(planned.at_ns), planned.connection)));
     }
     // Known only now that the drawing is done.
-    let start = clock.now() + clock.ticks(run::LEAD_NS as f64);
+    let start = run::begin(clock, listener)?;
     for record in shares.iter_mut().flat_map(|share| &mut share.records) {
         record.planned += start;
     }
-    start
+    Ok(start)
 }
 
 /// What became of a request, in ticks. 0 stands for what did not happen.

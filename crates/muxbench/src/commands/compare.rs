@@ -15,6 +15,7 @@ use lab::stream::{self, Stream};
 use lab::transport::Transport;
 use lab::units::{Bandwidth, Cpus, Rate, Share, Size, Sizes, Think, Time, Work};
 use server::{Accept, Architecture};
+use wire::ServiceSpec;
 use wire::stream::Direction;
 
 use crate::{execution, output};
@@ -130,6 +131,10 @@ pub struct SetupArgs {
 
     #[command(flatten)]
     client: ClientArgs,
+    /// Processes that divide connections and rate among themselves, each with --clients [default: 1, in a lab one for each
+    /// client's host]
+    #[arg(long, value_name = "N", help_heading = "Client")]
+    client_processes: Option<NonZeroU32>,
 }
 
 /// Flags of the network between server and client.
@@ -270,6 +275,28 @@ impl StreamArgs {
 }
 
 impl TrafficArgs {
+    /// Puts what a server says that it serves in place of what was there, and then what was said.
+    pub fn apply_served(&self, workload: &mut Workload, served: &ServiceSpec) {
+        let served_as = match served {
+            ServiceSpec::Fixed { .. } => Service::Fixed,
+            ServiceSpec::Kv { .. } => Service::Kv,
+            ServiceSpec::Http { .. } => Service::Http,
+            ServiceSpec::Udp { .. } => Service::Udp,
+            ServiceSpec::Stream(_) => Service::Stream,
+        };
+        workload.service = served_as;
+        if self.service.unwrap_or(served_as) == served_as {
+            workload.stream = served.stream().map(Stream::from);
+        }
+        self.apply(workload);
+        if workload.service == served_as
+            && let Some((request_bytes, response_bytes)) = served.fixed()
+        {
+            workload.request = self.request.or(Some(Size(request_bytes)));
+            workload.response = self.response.or(Some(Size(response_bytes)));
+        }
+    }
+
     /// Puts what was said in place of what was there.
     pub fn apply(&self, workload: &mut Workload) {
         set(&mut workload.think, self.think);
@@ -446,6 +473,7 @@ impl SetupArgs {
         experiment.workload.work = self.work.or(experiment.workload.work);
         experiment.server.count_syscalls = self.count_syscalls;
         self.client.apply(&mut experiment.client);
+        experiment.client.processes = self.client_processes.or(experiment.client.processes);
         Ok(experiment)
     }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 use ::load::config::{Choice, LoadConfig, Phases, Schedule, Transport};
 use ::load::report::Measured;
-use ::load::{Event, LoadReport, Outcome};
+use ::load::{Event, Listener, LoadReport, Outcome};
 use anyhow::{Context, bail};
 use lab::idle::Holders;
 use lab::record::{Trial, VerdictKind};
@@ -106,9 +106,7 @@ fn controlled(args: &Args) -> anyhow::Result<ExitCode> {
     let mut line = String::new();
     io::stdin().lock().read_line(&mut line)?;
     let LoadOrder { config, trial } = serde_json::from_str(&line).context("the order on standard input")?;
-    // When nobody listens any more the runner has died: we are about to be killed, or have to end by ourselves.
-    let say = &mut |event| output::print_line(&event).unwrap_or_else(|_| std::process::exit(1));
-    let outcome = load(&config, Some(&trial), args, say);
+    let outcome = load(&config, Some(&trial), args, &mut Controlled);
     match outcome {
         Ok(Outcome { report, connections, .. }) => {
             output::print_line(&Event::Finished { report: Box::new(report) })?;
@@ -121,6 +119,37 @@ fn controlled(args: &Args) -> anyhow::Result<ExitCode> {
             output::print_line(&Event::Failed { reason: format!("{error:#}") })?;
             Ok(ExitCode::FAILURE)
         }
+    }
+}
+
+/// What a runner hears, and what it says.
+struct Controlled;
+
+impl Listener for Controlled {
+    fn on(&mut self, event: Event) {
+        // When nobody listens any more the runner has died: we are about to be killed, or have to end by ourselves.
+        output::print_line(&event).unwrap_or_else(|_| std::process::exit(1));
+    }
+
+    fn begin(&mut self) -> Result<Option<u64>, String> {
+        self.on(Event::Ready);
+        let mut line = String::new();
+        io::stdin().lock().read_line(&mut line).map_err(|error| format!("standard input: {error}"))?;
+        let start_ns = line.trim().strip_prefix("begin ").and_then(|ns| ns.parse().ok());
+        start_ns.map(Some).ok_or_else(|| format!("`{line}` is no `begin NS` on standard input"))
+    }
+}
+
+/// A user, who is told now and then how far it is.
+struct Told<F>(F);
+
+impl<F: FnMut(Event)> Listener for Told<F> {
+    fn on(&mut self, event: Event) {
+        (self.0)(event);
+    }
+
+    fn begin(&mut self) -> Result<Option<u64>, String> {
+        Ok(None)
     }
 }
 
@@ -169,18 +198,23 @@ fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
     let holders = Holders::start(&program, &config, &[], &AtomicBool::new(false), &mut |_, _| ())?;
     let mut shown = String::new();
     let mut bandwidth = Bandwidth::default();
-    let Outcome { report, .. } = load(&config, None, args, &mut |event| {
-        if let Event::Progress { phase, elapsed_ns, bytes, .. } = &event
-            && config.service.stream().is_some()
-        {
-            bandwidth.look(phase, *elapsed_ns, *bytes);
-        } else if let Event::Progress { phase, sent, completed, .. } = event
-            && phase != shown
-        {
-            anstream::eprintln!("{phase}: {sent} sent, {completed} completed so far");
-            shown = phase;
-        }
-    })?;
+    let Outcome { report, .. } = load(
+        &config,
+        None,
+        args,
+        &mut Told(|event| {
+            if let Event::Progress { phase, elapsed_ns, bytes, .. } = &event
+                && config.service.stream().is_some()
+            {
+                bandwidth.look(phase, *elapsed_ns, *bytes);
+            } else if let Event::Progress { phase, sent, completed, .. } = event
+                && phase != shown
+            {
+                anstream::eprintln!("{phase}: {sent} sent, {completed} completed so far");
+                shown = phase;
+            }
+        }),
+    )?;
     let held = if config.idle > 0 { Some(holders.verify()?) } else { None };
     let verdict = verdict::with_idle(verdict::judge(&report, None), held.as_ref());
     if args.json {
@@ -197,17 +231,11 @@ fn load(
     config: &LoadConfig,
     trial: Option<&Trial>,
     args: &Args,
-    on_event: &mut dyn FnMut(Event),
+    listener: &mut dyn Listener,
 ) -> anyhow::Result<Outcome> {
-    let outcome = ::load::run(config, on_event)?;
+    let outcome = ::load::run_with(config, listener)?;
     if let Some(path) = &args.samples {
-        let mut parameters =
-            vec![("muxbench", env!("CARGO_PKG_VERSION").to_owned()), ("load", serde_json::to_string(config)?)];
-        if let Some(trial) = trial {
-            parameters.push(("architecture", trial.architecture.to_string()));
-            parameters.push(("trial", serde_json::to_string(trial)?));
-        }
-        lab::samples::write(path, &outcome.samples, &parameters)?;
+        lab::samples::write(path, &outcome.samples, &lab::samples::parameters(config, trial)?)?;
     }
     Ok(outcome)
 }

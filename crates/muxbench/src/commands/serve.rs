@@ -23,6 +23,7 @@ use lab::stream::Stream;
 use lab::units::{Cpus, Limit, Size, Work};
 
 use super::compare::{StageArgs, StreamArgs, named};
+use super::description::{self, Description};
 use crate::output;
 
 /// Run one server until SIGTERM or Ctrl-C, then print its counters
@@ -149,6 +150,11 @@ fn by_hand(args: &Args, messages: &mpsc::Receiver<Message>) -> anyhow::Result<Ex
     };
     let server = Server::start(&config)?;
     let ready = server.ready().clone();
+    let described = Description::of(config.service.clone(), server.ports().cloned());
+    let is_described = description::offer(server.address(), &described);
+    if let Err(why) = &is_described {
+        anstream::eprintln!("muxbench: clients have to be told what is served, by flags: {why}");
+    }
     if args.json {
         say(&ready_event(&server));
     } else {
@@ -172,6 +178,13 @@ fn by_hand(args: &Args, messages: &mpsc::Receiver<Message>) -> anyhow::Result<Ex
                 ),
             }
         );
+        if let Some(address) = server.address().ip().filter(|address| address.ip().is_loopback()) {
+            anstream::println!(
+                "Only this host reaches it: --listen {}:{} lets others in",
+                if address.is_ipv4() { "0.0.0.0" } else { "[::]" },
+                address.port()
+            );
+        }
     }
     wait_for_stop(&server, messages)?;
     let end = server.snapshot();

@@ -10,7 +10,7 @@ use lab::presets;
 use wire::{Address, Ports, ServiceSpec};
 
 use crate::commands::compare::TrafficArgs;
-use crate::commands::url;
+use crate::commands::{description, url};
 
 /// Connections where nothing is said of them.
 const CONNECTIONS: u32 = 400;
@@ -67,7 +67,15 @@ impl TargetArgs {
             // What is there is as long as it is, unless something is said.
             traffic.response = None;
         }
-        self.traffic.apply(&mut traffic);
+        // A URL is of any server; one that is named by its address may be ours, and say what it serves.
+        let served = match (&self.url, &self.target) {
+            (None, Some(Address::Ip(address))) => description::ask(*address),
+            _ => None,
+        };
+        match &served {
+            Some(served) => self.traffic.apply_served(&mut traffic, &served.service),
+            None => self.traffic.apply(&mut traffic),
+        }
         if traffic.kv.is_some() && traffic.service != Service::Kv {
             bail!("--records and the like are of a key-value store; add --service kv, or leave them out");
         }
@@ -87,8 +95,9 @@ impl TargetArgs {
         if traffic.service != Service::Udp && self.ports.is_some() {
             bail!("--ports: only udp has ports; add --service udp");
         }
+        let served_ports = served.as_ref().and_then(|served| served.ports.clone());
         let (count, ports) = match &self.ports {
-            None => (PORTS, None),
+            None => served_ports.map_or((PORTS, None), |ports| (ports.count(), Some(ports))),
             Some(PortsArg::Count(count)) => (count.get(), None),
             Some(PortsArg::These(ports)) => (ports.count(), Some(ports.clone())),
         };
@@ -126,6 +135,9 @@ impl TargetArgs {
             }
             _ => bail!("--request, --response: kv has none; its sizes are those of its records, --value-size"),
         };
+        if let Some(served) = &served {
+            served.check(&service)?;
+        }
         Ok(LoadConfig {
             connections,
             ports,

@@ -1,0 +1,255 @@
+//! A fleet: the clients of a trial, wherever they are. They are told what to do, begin together, and give their accounts; in
+//! between nobody talks to them.
+//!
+//! # Layout
+//! - here: what a fleet does, and what it brings together
+//! - [`local`]: clients that are processes of this machine
+//! - [`ranks`]: clients that are ranks of a job, which an engine started; `rank`: what one of these does
+//! - [`engine`]: which rank this process is, and where the first one is to be met
+//! - `frame`: what ranks say to each other, and how; `secret`: how they know each other
+
+pub mod engine;
+mod frame;
+pub mod local;
+pub mod rank;
+pub mod ranks;
+mod secret;
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use load::config::{LoadConfig, Pacing};
+use load::merge::{self, Account};
+use load::{Event, LoadReport};
+
+use crate::network::Host;
+use crate::runner::LoadOrder;
+use crate::samples;
+
+/// What a client may take beyond its phases: summarising, writing and sending samples.
+const CLIENT_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Is called while something is waited for: with each thing that a client says, and when it last wished to be. It says when
+/// it wants to be called next; an error ends the waiting.
+pub type Look<'a> = dyn FnMut(Option<&Event>) -> anyhow::Result<Instant> + 'a;
+
+/// The clients of trials.
+pub trait Fleet {
+    /// Has the clients to come run in `hosts` of a lab, in turn; where this is if there are none.
+    ///
+    /// # Errors
+    /// When they are on machines of their own.
+    fn place(&mut self, hosts: &[Host]) -> anyhow::Result<()> {
+        match hosts {
+            [] => Ok(()),
+            _ => bail!("network: the clients of this fleet are on machines of their own; leave the network out"),
+        }
+    }
+
+    /// Tells each client its part of a trial; they begin to connect. Samples of one alone go to `draft`, those of several
+    /// beside it.
+    ///
+    /// # Errors
+    /// When one cannot be told.
+    fn broadcast(&mut self, order: &LoadOrder, draft: &Path) -> anyhow::Result<()>;
+
+    /// Waits until all are connected and prepared, and then has all begin at the same moment: when that is, on our
+    /// CLOCK_MONOTONIC in nanoseconds.
+    ///
+    /// # Errors
+    /// When one fails, ends, or takes too long: which, and why.
+    fn barrier(&mut self, look: &mut Look<'_>) -> anyhow::Result<u64>;
+
+    /// Waits until all have measured: their accounts, and where their samples are. Their connections stay.
+    ///
+    /// # Errors
+    /// As [`Fleet::barrier`].
+    fn gather(&mut self, look: &mut Look<'_>) -> anyhow::Result<Vec<Gathered>>;
+
+    /// Has all end, whatever they are at.
+    fn dismiss(&mut self);
+
+    /// Where the server is to listen so that all reach it; `None` if they do wherever the trial has it.
+    fn server_ip(&self) -> Option<IpAddr> {
+        None
+    }
+
+    /// Whether a client is lost for the trials to come, and they are not to be run without it.
+    fn is_broken(&self) -> bool {
+        false
+    }
+}
+
+/// What came from one client.
+pub struct Gathered {
+    /// What it saw.
+    pub account: Account,
+    /// Its samples.
+    pub samples: Draft,
+}
+
+/// A file that is there for a while: unless it is kept, it is removed when dropped.
+pub struct Draft {
+    path: PathBuf,
+    is_kept: bool,
+}
+
+impl Draft {
+    fn new(path: PathBuf, is_kept: bool) -> Self {
+        Self { path, is_kept }
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// The report of all clients together. Of one alone it is what it said; of several, samples are merged into `draft`.
+///
+/// # Errors
+/// When samples cannot be read or written.
+pub fn merge(order: &LoadOrder, gathered: Vec<Gathered>, draft: &Path) -> anyhow::Result<LoadReport> {
+    let (accounts, files): (Vec<Account>, Vec<Draft>) = gathered.into_iter().map(|it| (it.account, it.samples)).unzip();
+    if let ([one], [file]) = (&accounts[..], &files[..])
+        && file.path == draft
+    {
+        return Ok(one.report.clone());
+    }
+    let read = |(account, file): (&Account, &Draft)| Ok((account.config.clone(), samples::read(&file.path)?));
+    let parts = accounts.iter().zip(&files).map(read).collect::<anyhow::Result<Vec<_>>>()?;
+    let merged = merge::samples(parts);
+    samples::write(draft, &merged, &samples::parameters(&order.config, Some(&order.trial))?)?;
+    Ok(merge::report(&order.config, &accounts, &merged))
+}
+
+/// Where the samples of one of several clients go.
+fn draft_of(draft: &Path, number: usize) -> PathBuf {
+    let mut name = draft.as_os_str().to_owned();
+    name.push(format!("-{number}"));
+    name.into()
+}
+
+/// A client's part with CPUs of its own, where it is one of `count` on a machine. Those that have to share a CPU must not
+/// spin on it.
+fn placed(config: LoadConfig, cpus: &[usize], number: usize, count: usize) -> LoadConfig {
+    if count <= cpus.len() {
+        let until = |number: usize| cpus.len() * number / count;
+        return LoadConfig { cpus: cpus[until(number)..until(number + 1)].to_vec(), ..config };
+    }
+    let pacing = match config.pacing {
+        Pacing::Auto if config.rate_per_s.is_some() => Pacing::SleepSpin,
+        pacing => pacing,
+    };
+    let cpus = cpus.get(number % cpus.len().max(1)).copied().into_iter().collect();
+    LoadConfig { cpus, pacing, ..config }
+}
+
+/// A client, wherever it is.
+trait Member {
+    /// What it is called.
+    fn name(&self) -> String;
+
+    /// What it says next; `None` when `deadline` passes first.
+    fn next(&mut self, deadline: Instant) -> anyhow::Result<Option<Event>>;
+
+    /// It hangs: what it said last.
+    fn give_up(&mut self) -> String;
+}
+
+/// Waits until a client says what `wanted` takes. `deadline` is put off by `patience` each time that it tells of progress.
+fn await_event<T>(
+    member: &mut dyn Member,
+    mut deadline: Instant,
+    patience: Option<Duration>,
+    look: &mut Look<'_>,
+    mut wanted: impl FnMut(Event) -> Result<T, Event>,
+) -> anyhow::Result<T> {
+    let mut next = look(None)?;
+    loop {
+        if Instant::now() >= deadline {
+            let name = member.name();
+            let words = member.give_up();
+            bail!("{name} took longer than it may: it hangs, or the machine is overloaded ({words})");
+        }
+        let event = member.next(deadline.min(next))?;
+        if let (Some(Event::Connecting { .. } | Event::Preparing { .. }), Some(patience)) = (&event, patience) {
+            deadline = Instant::now() + patience;
+        }
+        next = look(event.as_ref())?;
+        let Some(event) = event else { continue };
+        match wanted(event) {
+            Ok(found) => return Ok(found),
+            Err(Event::Failed { reason }) => bail!(reason),
+            Err(_) => {}
+        }
+    }
+}
+
+/// Waits until a client is ready.
+fn await_ready(member: &mut dyn Member, config: &LoadConfig, look: &mut Look<'_>) -> anyhow::Result<()> {
+    // Until it has connected, its own timeouts hold; this is for one that hangs.
+    let patience = Duration::from_nanos(config.timeout_ns) + CLIENT_PATIENCE;
+    let is_ready = |event| if matches!(event, Event::Ready) { Ok(()) } else { Err(event) };
+    await_event(member, Instant::now() + patience, Some(patience), look, is_ready)
+}
+
+/// Waits until a client gives its account.
+fn await_report(member: &mut dyn Member, deadline: Instant, look: &mut Look<'_>) -> anyhow::Result<LoadReport> {
+    await_event(member, deadline, None, look, |event| match event {
+        Event::Finished { report } => Ok(*report),
+        other => Err(other),
+    })
+}
+
+/// When a client that begins now, or soon, must have given its account.
+fn deadline_of(config: &LoadConfig) -> Instant {
+    Instant::now() + Duration::from_nanos(config.phases.sending_ns() + config.phases.drain_ns) + CLIENT_PATIENCE
+}
+
+/// CLOCK_MONOTONIC in nanoseconds, which of one machine is the same in all processes.
+fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(rate_per_s: Option<f64>) -> LoadConfig {
+        let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
+        LoadConfig { rate_per_s, ..LoadConfig::new(([127, 0, 0, 1], 80), service) }
+    }
+
+    #[test]
+    fn clients_of_one_machine_divide_its_cpus_or_take_turns() {
+        let of = |cpus: &[usize], count| {
+            (0..count).map(|number| placed(config(Some(1.0)), cpus, number, count).cpus).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&[1, 2, 3, 4, 5], 2), [vec![1, 2], vec![3, 4, 5]]);
+        assert_eq!(of(&[1, 3], 3), [[1], [3], [1]]);
+        assert_eq!(of(&[], 2), [[0; 0], [0; 0]], "wherever the system puts them");
+        let pacing = |rate, cpus: &[usize], count| placed(config(rate), cpus, 0, count).pacing;
+        assert_eq!(pacing(Some(1.0), &[1], 1), Pacing::Auto);
+        assert_eq!(pacing(Some(1.0), &[1], 2), Pacing::SleepSpin, "one that spins keeps the other from the CPU");
+        assert_eq!(pacing(None, &[1], 2), Pacing::Auto, "a closed loop sleeps anyway");
+    }
+
+    #[test]
+    fn a_draft_is_gone_unless_it_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        for is_kept in [true, false] {
+            let path = draft_of(&folder.path().join("0001.part"), 3);
+            assert!(path.ends_with("0001.part-3"));
+            std::fs::write(&path, "").unwrap();
+            drop(Draft::new(path.clone(), is_kept));
+            assert_eq!(path.exists(), is_kept);
+        }
+    }
+}

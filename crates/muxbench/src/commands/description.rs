@@ -1,0 +1,159 @@
+//! What a server that was started by hand says of itself, so that a client on another host need not be told: on the TCP port
+//! after its own, one line to whoever connects. It asks for nothing, and what it serves is not touched by it.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::bail;
+use lab::stream::Stream;
+use lab::units::Size;
+use serde::{Deserialize, Serialize};
+use wire::{Address, Ports, ServiceSpec};
+
+/// What the line begins with: whoever listens there may be another's server.
+const GREETING: &str = "muxbench serves ";
+/// A description may have so many bytes: a list of ports may be long.
+const BYTES_MAX: u64 = 1 << 20;
+/// How long either side waits for the other.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What is served.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Description {
+    /// The server's version.
+    muxbench: String,
+    /// The service and its sizes.
+    pub service: ServiceSpec,
+    /// All ports, of a service of datagrams.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ports: Option<Ports>,
+}
+
+impl Description {
+    /// Of a server of ours.
+    pub fn of(service: ServiceSpec, ports: Option<Ports>) -> Self {
+        // Where its files are is nobody else's business.
+        let service = match service {
+            ServiceSpec::Http { .. } => ServiceSpec::Http { folder: None },
+            service => service,
+        };
+        Self { muxbench: env!("CARGO_PKG_VERSION").to_owned(), service, ports }
+    }
+
+    /// # Errors
+    /// When a client would ask for something else than is served.
+    pub fn check(&self, asked: &ServiceSpec) -> anyhow::Result<()> {
+        let is_same = match (&self.service, asked) {
+            // What records it has, and which paths, is for the client to know.
+            (ServiceSpec::Kv { .. }, ServiceSpec::Kv { .. }) | (ServiceSpec::Http { .. }, ServiceSpec::Http { .. }) => {
+                true
+            }
+            (served, asked) => served == asked,
+        };
+        if !is_same {
+            bail!(
+                "the server (muxbench {}) serves {}, and is asked for {}: leave those flags out to take what it serves, or \
+                 start it with the same",
+                self.muxbench,
+                words(&self.service),
+                words(asked)
+            );
+        }
+        Ok(())
+    }
+}
+
+/// A service and its sizes, for the reader.
+fn words(service: &ServiceSpec) -> String {
+    match (service.fixed(), service.stream(), service.ports()) {
+        (Some((request, response)), _, Some(ports)) => {
+            format!("udp: {} -> {}, {ports} ports", Size(request), Size(response))
+        }
+        (Some((request, response)), ..) => format!("fixed: {} -> {}", Size(request), Size(response)),
+        (_, Some(stream), _) => Stream::from(stream).to_string(),
+        _ => service.name().to_owned(),
+    }
+}
+
+/// Where a server at an address describes itself.
+fn place(server: SocketAddr) -> Option<SocketAddr> {
+    Some(SocketAddr::new(server.ip(), server.port().checked_add(1)?))
+}
+
+/// Has a thread tell everybody who asks, as long as this process lives. At a Unix socket nobody can ask.
+///
+/// # Errors
+/// Why nobody can: another has that port.
+pub fn offer(server: &Address, description: &Description) -> Result<(), String> {
+    let Some(address) = server.ip() else { return Ok(()) };
+    let place = place(address).ok_or_else(|| format!("there is no port after {}", address.port()))?;
+    let listener = TcpListener::bind(place).map_err(|error| format!("{place}: {error}"))?;
+    let line = serde_json::to_string(description).map_err(|error| error.to_string())?;
+    let line = format!("{GREETING}{line}\n");
+    let tell = move || {
+        for mut visitor in listener.incoming().flatten() {
+            // One who does not listen has not to be told.
+            let _ = visitor.set_write_timeout(Some(PATIENCE)).and_then(|()| visitor.write_all(line.as_bytes()));
+        }
+    };
+    thread::Builder::new().name("description".into()).spawn(tell).map(drop).map_err(|error| error.to_string())
+}
+
+/// What a server says that it serves; `None` if it does not say, as any but ours.
+pub fn ask(server: SocketAddr) -> Option<Description> {
+    let stream = TcpStream::connect_timeout(&place(server)?, PATIENCE).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    let mut said = Vec::new();
+    // What came before an error may be another server's greeting, and is no description then.
+    let _ = stream.take(BYTES_MAX).read_to_end(&mut said);
+    let said = String::from_utf8(said).ok()?;
+    serde_json::from_str(said.strip_prefix(GREETING)?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    const SERVED: ServiceSpec = ServiceSpec::Fixed { request_bytes: 128, response_bytes: 10 << 10 };
+
+    #[test]
+    fn who_asks_is_told() {
+        // The port before the one that it is offered on is nobody's for long enough.
+        let told = (0..10).find_map(|_| {
+            let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).ok()?.local_addr().ok()?.port();
+            let server = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
+            offer(&server.into(), &Description::of(SERVED, None)).ok()?;
+            Some((ask(server), ask(server)))
+        });
+        let (once, again) = told.unwrap();
+        assert_eq!(once, Some(Description::of(SERVED, None)));
+        assert_eq!(again, once);
+    }
+
+    #[test]
+    fn somebody_else_s_server_says_nothing_of_this() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port() - 1;
+        let greet = thread::spawn(move || listener.accept().unwrap().0.write_all(b"220 mail.example\r\n"));
+        assert_eq!(ask(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port)), None);
+        greet.join().unwrap().unwrap();
+        assert_eq!(ask(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port)), None, "and nobody listens now");
+    }
+
+    #[test]
+    fn what_differs_is_told() {
+        let description = Description::of(SERVED, None);
+        description.check(&SERVED).unwrap();
+        let error = description.check(&ServiceSpec::Fixed { request_bytes: 1, response_bytes: 10 << 10 }).unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains("fixed: 128B -> 10KiB, and is asked for fixed: 1B -> 10KiB"), "{error}");
+        let udp = ServiceSpec::Udp { ports: 3, request_bytes: 8, response_bytes: 8 };
+        assert!(description.check(&udp).unwrap_err().to_string().contains("udp: 8B -> 8B, 3 ports"));
+        let http = Description::of(ServiceSpec::Http { folder: Some("/secret".into()) }, None);
+        assert!(!serde_json::to_string(&http).unwrap().contains("secret"));
+    }
+}
