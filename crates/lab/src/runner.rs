@@ -113,8 +113,10 @@ pub fn run(
         let samples = store.samples_path(trial.index);
         let draft = samples.with_extension("part");
         let mut account = Account::default();
-        let outcome = enter_lab(trial, options, &mut lab, &mut account)
-            .and_then(|()| run_trial(trial, lab.as_ref(), &draft, options, fleet, &mut account, on_event));
+        let outcome = enter_lab(trial, options, &mut lab, &mut account).and_then(|()| {
+            let around = Around { options, lab: lab.as_ref() };
+            run_trial(trial, &draft, &around, fleet, &mut account, on_event)
+        });
         account.ask_relay(&mut lab);
         if options.stop.load(Relaxed) {
             let _ = std::fs::remove_file(&draft);
@@ -264,15 +266,23 @@ fn enter_lab(trial: &Trial, options: &Options<'_>, lab: &mut Option<Lab>, accoun
     Ok(())
 }
 
+/// What is around all trials.
+#[derive(Clone, Copy)]
+struct Around<'a> {
+    options: &'a Options<'a>,
+    /// Whose hosts they run in; `None` over loopback.
+    lab: Option<&'a Lab>,
+}
+
 fn run_trial(
     trial: &Trial,
-    lab: Option<&Lab>,
     samples: &Path,
-    options: &Options<'_>,
+    around: &Around<'_>,
     fleet: &mut dyn Fleet,
     account: &mut Account,
     on_event: &mut dyn FnMut(Event<'_>),
 ) -> anyhow::Result<()> {
+    let Around { options, lab } = *around;
     // Dropped at the end, after the server: with what of it is left there.
     let folder = match trial.workload.transport {
         Transport::Unix => Some(SocketFolder::new().context("no folder for the server's socket")?),
@@ -291,7 +301,7 @@ fn run_trial(
         lab.server().enter(&mut command);
     }
     let mut server: Child<ServerEvent> = Child::start("the server", command, &serve)?;
-    let outcome = load_it(trial, lab, samples, options, fleet, &mut server, account, on_event);
+    let outcome = load_it(trial, samples, around, fleet, &mut server, account, on_event);
     fleet.dismiss();
     // Whatever came of it: somebody else's server leaves nothing behind only if its keeper has the time to see to that.
     server.end();
@@ -301,14 +311,14 @@ fn run_trial(
 /// Runs the clients against the server until all have given their account.
 fn load_it(
     trial: &Trial,
-    lab: Option<&Lab>,
     samples: &Path,
-    options: &Options<'_>,
+    around: &Around<'_>,
     fleet: &mut dyn Fleet,
     server: &mut Child<ServerEvent>,
     account: &mut Account,
     on_event: &mut dyn FnMut(Event<'_>),
 ) -> anyhow::Result<()> {
+    let Around { options, lab } = *around;
     let start_max = match &trial.serve {
         Subject::Ours(_) => SERVER_PATIENCE,
         Subject::Exec(exec) => SERVER_PATIENCE + Duration::from_nanos(exec.start_timeout_ns),
