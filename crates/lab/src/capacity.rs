@@ -295,6 +295,7 @@ mod tests {
             load: Some(load),
             server: None,
             idle: None,
+            network: None,
             cpu_taken_by_others: None,
             verdict,
         };

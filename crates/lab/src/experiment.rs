@@ -18,6 +18,7 @@ use wire::ServiceSpec;
 use crate::contender::{self, Contender};
 use crate::http::Http;
 pub use crate::mistake::ExperimentError;
+use crate::network::Network;
 use crate::stream::Stream;
 use crate::transport::Transport;
 use crate::units::{Cpus, Rate, Share, Size, Sizes, Think, Time, Work};
@@ -44,6 +45,9 @@ pub struct Experiment {
     pub workload: Workload,
     /// How long each phase lasts.
     pub phases: Phases,
+    /// A lab on this machine: hosts of their own for the server and its clients. Without it they talk over loopback.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<Network>,
     /// How the servers are built, besides their architectures.
     #[serde(default, skip_serializing_if = "Server::is_default")]
     pub server: Server,
@@ -285,7 +289,7 @@ impl Server {
 pub struct Exec {
     /// The program and its arguments. In each, `{port}`, `{request}` and `{response}` are replaced: the port of 127.0.0.1 (or,
     /// with the transport tcp6, ::1) to listen on, and the sizes in bytes; with the transport unix also `{socket}`, the path
-    /// of the socket to listen on.
+    /// of the socket to listen on. `{address}` is where the port is of: 127.0.0.1, ::1, or with a network the server's host.
     pub command: Vec<String>,
     /// Where it is started; without it, where muxbench is. A program with a `/` in its name is looked for from there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -357,7 +361,8 @@ pub struct Client {
     /// the client's CPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clients: Option<NonZeroU32>,
-    /// Processes that divide connections and rate among themselves, each with so many clients; without it one. In a fleet there
+    /// Processes that divide connections and rate among themselves, each with so many clients; without it one, in a lab one on
+    /// each of its clients' hosts. In a fleet there
     /// are as many as it has ranks besides the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub processes: Option<NonZeroU32>,
@@ -513,7 +518,7 @@ impl Experiment {
             }
         }
         let clients = self.client.clients.unwrap_or(NonZeroU32::MIN);
-        let processes = self.client.processes.unwrap_or(NonZeroU32::MIN);
+        let processes = self.processes();
         let what = if self.workload.service == Service::Udp { "ports" } else { "connections" };
         if let Some(few) = self.workload.targets().iter().find(|targets| **targets < clients) {
             return Err(format!("client.clients: {clients} clients cannot share {few} {what}; lower the clients"));
@@ -535,7 +540,27 @@ impl Experiment {
         }
         self.check_schedule()?;
         self.check_churn()?;
+        self.check_network()?;
         self.check_service()
+    }
+
+    /// Processes that measure: in a lab, when nothing is said, one for each of its clients' hosts.
+    pub fn processes(&self) -> NonZeroU32 {
+        let hosts = self.network.as_ref().map(|network| network.clients);
+        self.client.processes.or(hosts).unwrap_or(NonZeroU32::MIN)
+    }
+
+    /// What makes no sense between hosts.
+    fn check_network(&self) -> Result<(), String> {
+        let Some(network) = &self.network else { return Ok(()) };
+        if self.workload.transport == Transport::Unix {
+            return Err(
+                "workload.transport: a Unix socket joins processes of one host; take tcp or tcp6, or leave the \
+                        network out"
+                    .into(),
+            );
+        }
+        network.check().map_err(|why| format!("network.{why}"))
     }
 
     /// What an open loop needs and a closed one has not, and the other way round.
@@ -991,6 +1016,14 @@ measure = "1s"
             ("[phases]", "[client]\nclients = 11\n[phases]"),
             ("[phases]", "[server]\naccept = \"thundering\"\n[phases]"),
             ("[phases]", "[faces]"),
+            ("[phases]", "[network]\nclients = 0\n[phases]"),
+            ("[phases]", "[network]\ndelay = 10\n[phases]"),
+            ("[phases]", "[network]\ndelay = \"1ms\"\njitter = \"2ms\"\n[phases]"),
+            ("[phases]", "[network]\nloss = 0\n[phases]"),
+            ("[phases]", "[network]\nloss = \"60%\"\n[phases]"),
+            ("[phases]", "[network]\nbandwidth = \"1GB\"\n[phases]"),
+            ("[phases]", "[network]\nlatency = \"1ms\"\n[phases]"),
+            ("[phases]", "transport = \"unix\"\n[network]\n[phases]"),
             ("\"epoll\"", "\"exec:go\""),
             ("\"epoll\"", "\"exec:\""),
             ("[phases]", "[exec.go]\ncommand = [\"go\", \"{port}\"]\n[phases]"),
@@ -1046,7 +1079,19 @@ measure = "1s"
         let schema = Experiment::schema();
         assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
         assert_eq!(schema["additionalProperties"], false);
-        for key in ["name", "architectures", "workload", "phases", "server", "client", "placement", "quick", "exec"] {
+        let keys = [
+            "name",
+            "architectures",
+            "workload",
+            "phases",
+            "network",
+            "server",
+            "client",
+            "placement",
+            "quick",
+            "exec",
+        ];
+        for key in keys {
             assert!(schema["properties"][key].is_object(), "{key}");
         }
     }

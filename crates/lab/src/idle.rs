@@ -14,6 +14,7 @@ use load::idle::{Event, IdleReport};
 use rustix::process::{Resource, getrlimit};
 
 use crate::child::Child;
+use crate::network::Host;
 
 /// Descriptors of a process besides its connections.
 const DESCRIPTORS_BESIDE: u64 = 64;
@@ -29,24 +30,38 @@ pub struct Holders {
 }
 
 impl Holders {
-    /// Has `config.idle` connections made, and waits until all are there. `progress` is told how many are, of how many.
+    /// Has `config.idle` connections made, and waits until all are there. `progress` is told how many are, of how many. They are
+    /// divided among `hosts` of a lab, if there are any.
     ///
     /// # Errors
     /// When one cannot be made or is not served, or `stop` is set.
     pub fn start(
         program: &Path,
         config: &LoadConfig,
+        hosts: &[Host],
         stop: &AtomicBool,
         progress: &mut dyn FnMut(u32, u32),
     ) -> anyhow::Result<Self> {
         let patience = Duration::from_nanos(config.timeout_ns) + PATIENCE;
         let mut holders = Self { children: Vec::new(), patience };
         // With a view to all that the trial opens: by themselves these would take every port of the first address.
-        let sources = load::ports::sources(config).map_err(anyhow::Error::msg)?;
-        for connections in shares(config.idle, connections_max()) {
+        let sources = match hosts {
+            [] => load::ports::sources(config).map_err(anyhow::Error::msg)?,
+            // As was chosen for the first of them.
+            _ => config.sources.clone(),
+        };
+        let of_each_host = config.idle.div_ceil(hosts.len().max(1) as u32).max(1);
+        for (number, connections) in shares(config.idle, connections_max().min(of_each_host)).enumerate() {
             let mut command = Command::new(program);
             command.args(["idle", "--control"]);
-            let order = order(config, connections, &sources);
+            let order = match hosts {
+                [] => order(config, connections, &sources),
+                _ => {
+                    let host = &hosts[number % hosts.len()];
+                    host.enter(&mut command);
+                    order(config, connections, &host.sources(&sources))
+                }
+            };
             holders.children.push(Child::start("what holds idle connections", command, &order)?);
         }
         let mut before = 0;

@@ -12,6 +12,7 @@
 //! - [`runner`]: runs the trials, each in processes of its own (`child`)
 //! - [`fleet`]: a trial's clients, processes of this machine or ranks that an engine started on others
 //! - [`idle`]: who holds the connections on which nothing is sent
+//! - [`network`]: a lab: hosts of their own for server and clients, and what is between them
 //! - [`transport`]: TCP or Unix sockets, and where these are
 //! - [`store`]: a run's folder; [`samples`]: its columnar files
 //! - [`stream`]: sizes of bursts
@@ -31,6 +32,7 @@ pub mod host;
 pub mod http;
 pub mod idle;
 mod mistake;
+pub mod network;
 pub mod placement;
 pub mod plan;
 pub mod presets;

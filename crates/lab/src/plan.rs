@@ -16,6 +16,8 @@ use wire::ServiceSpec;
 use crate::contender::Contender;
 use crate::experiment::{Experiment, Service};
 use crate::host::Host;
+use crate::network::conditions::{self, Applied, Found, Links};
+use crate::network::{Network, lab};
 use crate::placement;
 use crate::record::{Trial, Workload};
 use crate::transport::Transport;
@@ -48,6 +50,8 @@ fn bytes_per_connection(per_connection: PerConnection) -> u64 {
 
 /// What starting and ending the processes of a trial takes, in nanoseconds; seen to be 100 to 200 ms.
 const OVERHEAD_NS: u64 = 200_000_000;
+/// What a lab's network takes to be measured, in nanoseconds.
+const PROBE_NS: u64 = 1_000_000_000;
 /// What a connection takes to be made, verified and ended, in nanoseconds; the most, for a process each.
 const CONNECT_NS: u64 = 250_000;
 /// What a record takes to be stored before the ramp, in nanoseconds; the most, for a server in stages.
@@ -62,6 +66,9 @@ pub struct Plan {
     pub seed: u64,
     /// Where server and client run, in a sentence.
     pub placement: String,
+    /// The network between server and client, if it is a lab, and how it is made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<String>,
     /// What can be run here, and will not show what it should; each said once.
     pub warnings: Vec<String>,
     /// The trials in order.
@@ -88,6 +95,7 @@ impl Plan {
 pub fn duration_ns(trial: &Trial) -> u64 {
     trial.workload.phases.sending_ns()
         + OVERHEAD_NS
+        + trial.workload.network.as_ref().map_or(0, |_| PROBE_NS)
         + u64::from(trial.load.connections_and_idle()) * CONNECT_NS
         + trial.load.kv.as_ref().map_or(0, |kv| u64::from(kv.records) * STORE_NS)
 }
@@ -128,10 +136,17 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
     for trial in &mut trials {
         trial.impossible = impossible(trial, host, &mut kernel);
     }
+    let mut warnings = warnings(experiment, &placement);
+    let mut network = None;
+    if let (Some(asked), Some(Ok(applied))) = (&experiment.network, &kernel.network) {
+        network = Some(format!("{asked}: {}", applied.words()));
+        warnings.extend(warnings_of_lab(asked, applied, &placement, processes(experiment)));
+    }
     Ok(Plan {
         experiment: experiment.name.clone(),
         seed: experiment.seed,
-        warnings: warnings(experiment, &placement),
+        network,
+        warnings,
         placement: placement.sentence,
         trials,
     })
@@ -172,6 +187,32 @@ fn warnings(experiment: &Experiment, placement: &placement::Placement) -> Vec<St
                  each waits for the other's turn; give it two (placement.server, --server-cpus)"
             ));
         }
+    }
+    warnings
+}
+
+/// What a lab will not show.
+fn warnings_of_lab(
+    network: &Network,
+    applied: &Applied,
+    placement: &placement::Placement,
+    processes: u32,
+) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let cpus = Cpus(lab::relay_cpus(&placement.server, &placement.client));
+    if applied.links == Links::Tun && !placement.client.is_empty() && cpus.0 == placement.client {
+        warnings.push(format!(
+            "a process takes packets from host to host (this kernel has no netem), and no CPU is left for it: it runs on the \
+             client's ({cpus}), whose lag it is part of, and the rates that can be reached are lower; leave it one \
+             (placement.client, --client-cpus)"
+        ));
+    }
+    if network.clients.get() > processes {
+        warnings.push(format!(
+            "{} hosts are more than the {processes} processes that measure, so that some have idle connections at most; raise \
+             client.processes, or lower network.clients",
+            network.clients
+        ));
     }
     warnings
 }
@@ -220,6 +261,7 @@ fn workload(
         kv,
         http,
         transport: traffic.transport,
+        network: experiment.network.clone(),
         connections,
         rate_per_s,
         schedule: traffic.schedule,
@@ -246,7 +288,10 @@ fn trial(
     workload: Workload,
     architecture: Contender,
 ) -> Trial {
-    let any_address = workload.transport.any_address();
+    let any_address = match &workload.network {
+        Some(_) => Network::server_address(workload.transport),
+        None => workload.transport.any_address(),
+    };
     let client = &experiment.client;
     let load = LoadConfig {
         connections: workload.connections,
@@ -327,7 +372,7 @@ fn clients(experiment: &Experiment, placement: &placement::Placement, workload: 
 }
 
 fn processes(experiment: &Experiment) -> u32 {
-    experiment.client.processes.map_or(1, NonZeroU32::get)
+    experiment.processes().get()
 }
 
 /// A trial as `first`, at another rate, measured for another time, and of a schedule of its own.
@@ -390,6 +435,7 @@ struct Answers {
     can_run: Vec<(Architecture, Result<(), String>)>,
     can_count: Option<Result<(), String>>,
     transports: Vec<(Transport, Result<(), String>)>,
+    network: Option<Result<Applied, Vec<String>>>,
 }
 
 impl Answers {
@@ -409,6 +455,11 @@ impl Answers {
         let answer = transport.check();
         self.transports.push((transport, answer.clone()));
         answer
+    }
+
+    /// How a plan's network can be had, or why not: all its trials have the same one.
+    fn can_be(&mut self, network: &Network) -> &Result<Applied, Vec<String>> {
+        self.network.get_or_insert_with(|| conditions::choose(network, &Found::here()))
     }
 
     fn can_count(&mut self) -> Result<(), String> {
@@ -496,13 +547,24 @@ fn impossible(trial: &Trial, host: &Host, kernel: &mut Answers) -> Vec<String> {
         reasons
             .push(format!("workload.work: {server} is not ours and knows nothing of it; leave work or {server} out"));
     }
+    if host.clients_elsewhere && trial.workload.network.is_some() {
+        reasons.push("network: clients of a fleet are on machines of their own; leave the network out".into());
+    }
     if host.clients_elsewhere && trial.workload.transport == Transport::Unix {
         reasons.push("workload.transport: a Unix socket is of one machine, and clients are on others; use tcp".into());
     }
     if let Err(reason) = kernel.can_have(trial.workload.transport) {
         reasons.push(format!("workload.transport: {reason}"));
     }
-    if let Err(reason) = load::ports::sources_with(&trial.load, u32::try_from(host.ports).unwrap_or(u32::MAX)) {
+    let ports = u32::try_from(host.ports).unwrap_or(u32::MAX);
+    let sources = match &trial.workload.network {
+        Some(network) => {
+            reasons.extend(kernel.can_be(network).clone().err().unwrap_or_default());
+            Network::sources(&trial.load, ports)
+        }
+        None => load::ports::sources_with(&trial.load, ports),
+    };
+    if let Err(reason) = sources {
         reasons.push(format!("workload.{reason}"));
     }
     if let Err(reason) = load::check_timestamps(&trial.load) {

@@ -11,6 +11,7 @@ use wire::stream::Direction;
 
 use crate::contender::Contender;
 use crate::course::Course;
+use crate::network::{Network, NetworkReport};
 use crate::stream;
 use crate::transport::Transport;
 
@@ -22,6 +23,9 @@ pub struct Workload {
     /// How requests get to the server. Runs stored before there was a choice are all of TCP over IPv4.
     #[serde(default)]
     pub transport: Transport,
+    /// The lab that server and client are hosts of; `None` where they talk over loopback.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<Network>,
     /// Connections held open; of `udp`, the server's ports.
     pub connections: u32,
     /// Requests a second; `None` in a closed loop.
@@ -110,6 +114,9 @@ pub struct TrialRecord {
     /// What became of the idle connections; `None` where there were none, or that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle: Option<IdleReport>,
+    /// What the lab's network was; `None` over loopback, or where the trial did not get so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<NetworkReport>,
     /// The share of the server's CPUs that others than it took during the window; `None` where that is not known, or the
     /// client was on them too.
     pub cpu_taken_by_others: Option<f64>,

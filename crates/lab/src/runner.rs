@@ -20,6 +20,7 @@ use crate::child::Child;
 use crate::course::{self, Finding};
 use crate::fleet::{self, Fleet};
 use crate::idle::Holders;
+use crate::network::{Lab, NetworkReport};
 use crate::record::{RunHeader, Trial, TrialRecord, Verdict};
 use crate::store::Store;
 use crate::stream;
@@ -103,6 +104,8 @@ pub fn run(
 ) -> anyhow::Result<Ended> {
     let mut findings: Vec<Finding> = done.iter().map(|record| Finding::of(record, &header.course)).collect();
     let mut left_out = course::left_out(header, &findings);
+    // One for all trials of its network: taking one apart takes the kernel a while, in which the next is not to be measured.
+    let mut lab = None;
     while let Some(trial) = course::next(header, &findings) {
         let trial = &trial;
         if options.stop.load(Relaxed) {
@@ -114,7 +117,11 @@ pub fn run(
         let samples = store.samples_path(trial.index);
         let draft = samples.with_extension("part");
         let mut account = Account::default();
-        let outcome = run_trial(trial, &draft, options, fleet, &mut account, on_event);
+        let outcome = enter_lab(trial, options, &mut lab, &mut account).and_then(|()| {
+            let around = Around { options, lab: lab.as_ref() };
+            run_trial(trial, &draft, &around, fleet, &mut account, on_event)
+        });
+        account.ask_relay(&mut lab);
         if options.stop.load(Relaxed) {
             let _ = std::fs::remove_file(&draft);
             return Ok(Ended::Stopped);
@@ -149,7 +156,8 @@ pub fn run(
                     }
                     _ => verdict,
                 };
-                verdict::with_idle(verdict, account.idle.as_ref())
+                let verdict = verdict::with_idle(verdict, account.idle.as_ref());
+                verdict::with_network(verdict, trial.workload.network.as_ref(), account.network.as_ref())
             }
             (Ok(()), None) => Verdict::failed("the client gave no account"),
             (Err(error), _) => Verdict::failed(format!("{error:#}")),
@@ -166,6 +174,7 @@ pub fn run(
             elapsed_ns: started.elapsed().as_nanos() as u64,
             server: counters,
             idle: account.idle,
+            network: account.network,
             cpu_taken_by_others: taken,
             load: account.load,
             verdict,
@@ -210,6 +219,7 @@ struct Account {
     last: Option<Snapshot>,
     load: Option<LoadReport>,
     idle: Option<IdleReport>,
+    network: Option<NetworkReport>,
 }
 
 /// The state of things at an edge of the window.
@@ -225,6 +235,15 @@ struct Mark {
 type Place = fn(&mut Account) -> &mut Option<Mark>;
 
 impl Account {
+    /// What the lab's relay did since the network was measured; one that no longer says is not asked again.
+    fn ask_relay(&mut self, lab: &mut Option<Lab>) {
+        let Some(report) = &mut self.network else { return };
+        match lab.as_mut().map(Lab::account).transpose() {
+            Ok(relay) => report.relay = relay.flatten(),
+            Err(_) => *lab = None,
+        }
+    }
+
     fn counters(&self) -> Option<ServerCounters> {
         let counters =
             ServerCounters::between(self.ready.as_ref()?, &self.start.as_ref()?.server, &self.end.as_ref()?.server);
@@ -243,14 +262,43 @@ impl Account {
     }
 }
 
+/// Has the lab that a trial needs, and measures what its network does.
+fn enter_lab(trial: &Trial, options: &Options<'_>, lab: &mut Option<Lab>, account: &mut Account) -> anyhow::Result<()> {
+    let Some(network) = &trial.workload.network else {
+        *lab = None;
+        return Ok(());
+    };
+    if lab.as_ref().is_none_or(|lab| lab.network() != network) {
+        *lab = None;
+        let cpus = (trial.serve.cpus(), trial.load.cpus.as_slice());
+        *lab = Some(Lab::start(network, &options.program, cpus, trial.load.seed).context("the lab")?);
+    }
+    let measured = lab.as_mut().map(Lab::measure).transpose();
+    if measured.is_err() {
+        // The next trial gets another.
+        *lab = None;
+    }
+    account.network = measured.context("the lab")?;
+    Ok(())
+}
+
+/// What is around all trials.
+#[derive(Clone, Copy)]
+struct Around<'a> {
+    options: &'a Options<'a>,
+    /// Whose hosts they run in; `None` over loopback.
+    lab: Option<&'a Lab>,
+}
+
 fn run_trial(
     trial: &Trial,
     samples: &Path,
-    options: &Options<'_>,
+    around: &Around<'_>,
     fleet: &mut dyn Fleet,
     account: &mut Account,
     on_event: &mut dyn FnMut(Event<'_>),
 ) -> anyhow::Result<()> {
+    let Around { options, lab } = *around;
     // Dropped at the end, after the server: with what of it is left there.
     let folder = match trial.workload.transport {
         Transport::Unix => Some(SocketFolder::new().context("no folder for the server's socket")?),
@@ -265,8 +313,11 @@ fn run_trial(
     };
     let mut command = Command::new(&options.program);
     command.args(["serve", "--control"]);
+    if let Some(lab) = lab {
+        lab.server().enter(&mut command);
+    }
     let mut server: Child<ServerEvent> = Child::start("the server", command, &serve)?;
-    let outcome = load_it(trial, samples, options, fleet, &mut server, account, on_event);
+    let outcome = load_it(trial, samples, around, fleet, &mut server, account, on_event);
     fleet.dismiss();
     // Whatever came of it: somebody else's server leaves nothing behind only if its keeper has the time to see to that.
     server.end();
@@ -277,12 +328,13 @@ fn run_trial(
 fn load_it(
     trial: &Trial,
     samples: &Path,
-    options: &Options<'_>,
+    around: &Around<'_>,
     fleet: &mut dyn Fleet,
     server: &mut Child<ServerEvent>,
     account: &mut Account,
     on_event: &mut dyn FnMut(Event<'_>),
 ) -> anyhow::Result<()> {
+    let Around { options, lab } = *around;
     let start_max = match &trial.serve {
         Subject::Ours(_) => SERVER_PATIENCE,
         Subject::Exec(exec) => SERVER_PATIENCE + Duration::from_nanos(exec.start_timeout_ns),
@@ -290,11 +342,16 @@ fn load_it(
     let (address, ports, snapshot) = until_ready(server, start_max, options)?;
     account.ready = Some(snapshot);
 
-    let config = LoadConfig { target: address, ports, ..trial.load.clone() };
+    let mut config = LoadConfig { target: address, ports, ..trial.load.clone() };
+    if let Some(lab) = lab {
+        config.sources = lab.sources(&config).map_err(anyhow::Error::msg)?;
+    }
+    let hosts = lab.map_or(&[][..], Lab::clients);
     let mut connecting = |done, total| on_event(Event::Load(&load::Event::Connecting { done, total }));
-    let idle = Holders::start(&options.program, &config, options.stop, &mut connecting)
+    let idle = Holders::start(&options.program, &config, hosts, options.stop, &mut connecting)
         .or_else(|error| blame(server, error))?;
     let order = LoadOrder { config, trial: trial.clone() };
+    fleet.place(hosts)?;
     fleet.broadcast(&order, samples).or_else(|error| blame(server, error))?;
     let stopped = || if options.stop.load(Relaxed) { bail!("stopped") } else { Ok(()) };
     let mut look = |event: Option<&load::Event>| {

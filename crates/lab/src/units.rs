@@ -63,6 +63,10 @@ pub struct Sizes {
     pub most: Size,
 }
 
+/// What can be sent, in bits a second, as in `1Gbit` or `100Mbit`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Bandwidth(pub u64);
+
 const SIZES: &[(&str, u64)] = &[
     ("B", 1),
     ("KiB", 1 << 10),
@@ -82,6 +86,9 @@ const TIMES: &[(&str, u64)] = &[
     ("min", 60_000_000_000),
     ("h", 3_600_000_000_000),
 ];
+
+const BANDWIDTHS: &[(&str, u64)] =
+    &[("bit", 1), ("kbit", 1_000), ("Mbit", 1_000_000), ("Gbit", 1_000_000_000), ("Tbit", 1_000_000_000_000)];
 
 /// A number with one of `units`, scaled; the number may have a fraction.
 fn scaled(text: &str, units: &[(&str, u64)]) -> Option<f64> {
@@ -257,6 +264,30 @@ fn law(text: &str) -> Option<(&str, bool)> {
     }
 }
 
+impl FromStr for Bandwidth {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let trimmed = text.trim();
+        match scaled(trimmed.strip_suffix("/s").unwrap_or(trimmed), BANDWIDTHS) {
+            Some(bits) if (1.0..=1e15).contains(&bits) && bits.fract() == 0.0 => Ok(Self(bits as u64)),
+            _ => Err(UnitError {
+                text: text.to_owned(),
+                what: "bandwidth",
+                example: "1Gbit, 100Mbit or 500kbit (a second)",
+            }),
+        }
+    }
+}
+
+impl fmt::Display for Bandwidth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let exact = |&&(_, scale): &&(&str, u64)| self.0.is_multiple_of(scale);
+        let (unit, scale) = BANDWIDTHS.iter().rev().find(exact).expect("1 divides everything");
+        write!(f, "{}{unit}", self.0 / scale)
+    }
+}
+
 impl FromStr for Think {
     type Err = UnitError;
 
@@ -420,6 +451,7 @@ macro_rules! as_text {
 as_text!(Size, "Size", r"^[0-9]+(\.[0-9]+)? *(B|KiB|MiB|GiB|kB|MB|GB)$");
 as_text!(Time, "Time", r"^(0|[0-9]+(\.[0-9]+)? *(ns|us|µs|ms|s|min|h))$");
 as_text!(Share, "Share", r"^([0-9.]+ */ *[0-9.]+|[0-9.]+ *%?)$");
+as_text!(Bandwidth, "Bandwidth", r"^[0-9]+(\.[0-9]+)? *(bit|kbit|Mbit|Gbit|Tbit)(/s)?$");
 as_text!(Work, "Work", r"^(cpu|sleep)=[0-9]+(\.[0-9]+)? *(ns|us|µs|ms|s|min|h)(, *exponential)?$");
 as_text!(Think, "Think", r"^(0|[0-9]+(\.[0-9]+)? *(ns|us|µs|ms|s|min|h)(, *exponential)?)$");
 as_text!(Sizes, "Sizes", r"^[0-9.]+ *(B|KiB|MiB|GiB|kB|MB|GB)(\.\.[0-9.]+ *(B|KiB|MiB|GiB|kB|MB|GB))?$");

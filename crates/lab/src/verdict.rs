@@ -13,6 +13,7 @@ use server::counters::Totals;
 use stats::{TestResult, steadiness};
 use wire::stream::Stream;
 
+use crate::network::{Network, NetworkReport};
 use crate::record::{Bound, Check, Verdict, VerdictKind, requests_answered};
 
 /// A server keeps up when it answers at least this share of the rate asked for, and so does a client that sends it.
@@ -62,6 +63,21 @@ const SERVER_BUSY_SHARE_MIN: f64 = 0.9;
 /// A closed loop's rate may change by this share over its window, or by chance: as much as the service time may, whose inverse
 /// it is.
 const THROUGHPUT_CHANGE_MAX: f64 = 1.0 - 1.0 / (1.0 + SERVICE_CHANGE_MAX);
+
+/// A lab's median round trip may be this share shorter than was asked for, ...
+const ROUND_TRIP_SHORT_SHARE_MAX: f64 = 0.02;
+/// ...or this share longer, ...
+const ROUND_TRIP_LONG_SHARE_MAX: f64 = 0.1;
+/// ...and in milliseconds this: what two hosts' network stacks take, and a process that holds packets.
+const ROUND_TRIP_BESIDE_MS: f64 = 1.0;
+/// Bits of a datagram that is timed, all headers included, and then some.
+const ROUND_TRIP_BITS: f64 = 100.0 * 8.0;
+/// A lab's loss may be so many standard deviations from what was asked for, of as many datagrams as were counted.
+const LOSS_DEVIATIONS_MAX: f64 = 5.0;
+/// On a busy machine a socket's buffer runs over now and then, which nobody asked for: this share of datagrams.
+const LOSS_BESIDE: f64 = 0.002;
+/// A lab's bandwidth may be less or more by this share.
+const BANDWIDTH_SHARE_MAX: f64 = 0.15;
 
 /// Of the server's CPUs, others may take this share.
 const TAKEN_SHARE_MAX: f64 = 0.25;
@@ -214,6 +230,38 @@ pub fn with_idle(verdict: Verdict, idle: Option<&IdleReport>) -> Verdict {
     let alive = check("idle connections alive at the end", alive, Bound::AtLeast, held, "", VerdictKind::Failed);
     let Verdict { reason, checks, .. } = verdict;
     decide([vec![alive], checks].concat(), || reason)
+}
+
+/// A verdict, and whether the lab's network did what was asked, right before the trial: with another it was another trial.
+pub fn with_network(verdict: Verdict, asked: Option<&Network>, report: Option<&NetworkReport>) -> Verdict {
+    // One without checks has a reason of its own.
+    let (Some(asked), Some(report)) = (asked, report) else { return verdict };
+    if verdict.checks.is_empty() {
+        return verdict;
+    }
+    let measured = &report.measured;
+    let mut checks = Vec::new();
+    let mut within = |name: &str, value: f64, (least, most): (f64, f64), unit: &str| {
+        checks.push(check(name, value, Bound::AtLeast, least, unit, VerdictKind::Failed));
+        checks.push(check(name, value, Bound::AtMost, most, unit, VerdictKind::Failed));
+    };
+    let both_ways_ms = 2.0 * asked.delay.0 as f64 / 1e6;
+    let sent_ms = asked.bandwidth.map_or(0.0, |bandwidth| 2.0 * 1e3 * ROUND_TRIP_BITS / bandwidth.0 as f64);
+    let least = both_ways_ms * (1.0 - ROUND_TRIP_SHORT_SHARE_MAX) - 0.2 * asked.jitter.0 as f64 / 1e6;
+    let most = both_ways_ms * (1.0 + ROUND_TRIP_LONG_SHARE_MAX) + sent_ms + ROUND_TRIP_BESIDE_MS;
+    within("median round trip of the lab", measured.round_trip_p50_ns as f64 / 1e6, (least, most), "ms");
+    let loss = asked.loss.map_or(0.0, |loss| loss.0);
+    let deviations = LOSS_DEVIATIONS_MAX * (loss * (1.0 - loss) / f64::from(measured.sent.max(1))).sqrt();
+    let bounds = ((loss - deviations).max(0.0), loss + deviations + LOSS_BESIDE);
+    within("share of datagrams that the lab lost", measured.loss(), bounds, "");
+    if let (Some(bandwidth), Some(found)) = (asked.bandwidth, measured.bandwidth_bits_per_s) {
+        let asked = bandwidth.0 as f64 / 1e6;
+        let bounds = (asked * (1.0 - BANDWIDTH_SHARE_MAX), asked * (1.0 + BANDWIDTH_SHARE_MAX));
+        within("bandwidth towards the lab's server", found[0] / 1e6, bounds, "Mbit/s");
+        within("bandwidth from the lab's server", found[1] / 1e6, bounds, "Mbit/s");
+    }
+    let Verdict { reason, checks: others, .. } = verdict;
+    decide([checks, others].concat(), || reason)
 }
 
 /// The first check that fails decides; where none does, the trial is valid, with what `reason` says.

@@ -37,11 +37,22 @@ struct Host {
 /// # Errors
 /// When all that there are do not have ports enough: cause, numbers and remedy.
 pub fn sources(config: &LoadConfig) -> Result<Vec<IpAddr>, String> {
+    sources_in(config, |ports| sources_with(config, ports))
+}
+
+/// The same, where `choose` says for so many ports of an address which addresses it is.
+///
+/// # Errors
+/// As `choose` has them.
+pub fn sources_in(
+    config: &LoadConfig,
+    choose: impl FnOnce(u32) -> Result<Vec<IpAddr>, String>,
+) -> Result<Vec<IpAddr>, String> {
     if !config.sources.is_empty() {
         return Ok(config.sources.clone());
     }
     let (start, end) = port_range();
-    sources_with(config, end.saturating_sub(start) + 1)
+    choose(end.saturating_sub(start) + 1)
 }
 
 /// The same, where an address has so many ports.
@@ -49,15 +60,25 @@ pub fn sources(config: &LoadConfig) -> Result<Vec<IpAddr>, String> {
 /// # Errors
 /// As [`sources`].
 pub fn sources_with(config: &LoadConfig, ports: u32) -> Result<Vec<IpAddr>, String> {
-    let Some(target) = config.target.ip().filter(|_| config.transport() == Transport::Tcp) else {
-        return Ok(Vec::new());
-    };
-    let time_wait_s = time_wait_s(target.ip());
+    let Some(target) = config.target.ip() else { return Ok(Vec::new()) };
+    sources_among(config, ports, time_wait_s(target.ip()), || addresses(target))
+}
+
+/// The same, where a port stays so long in TIME_WAIT and these are the addresses, best first.
+///
+/// # Errors
+/// As [`sources`].
+pub fn sources_among(
+    config: &LoadConfig,
+    ports: u32,
+    time_wait_s: f64,
+    addresses: impl FnOnce() -> Vec<IpAddr>,
+) -> Result<Vec<IpAddr>, String> {
     let host = |sources| Host { ports, time_wait_s, sources };
     // Most loads need no look at the addresses.
-    match needed(config, time_wait_s) <= f64::from(ports) * USED_SHARE_MAX {
+    match config.transport() != Transport::Tcp || needed(config, time_wait_s) <= f64::from(ports) * USED_SHARE_MAX {
         true => Ok(Vec::new()),
-        false => divide(config, &host(addresses(target))),
+        false => divide(config, &host(addresses())),
     }
 }
 

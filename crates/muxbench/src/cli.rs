@@ -42,6 +42,9 @@ pub enum Command {
     Serve(commands::serve::Args),
     Load(commands::load::Args),
     Idle(commands::idle::Args),
+    #[cfg(target_os = "linux")]
+    #[command(hide = true)]
+    Relay(commands::relay::Args),
     Completions(commands::docs::CompletionsArgs),
     Man(commands::docs::ManArgs),
 }

@@ -698,6 +698,7 @@ fn failed_run(folder: &Path, experiment: &str) {
             elapsed_ns: 1,
             load: None,
             server: None,
+            network: None,
             idle: None,
             cpu_taken_by_others: None,
             verdict,

@@ -104,6 +104,11 @@ struct Row {
     connect_p99_ns: Option<u64>,
     first_byte_p50_ns: Option<u64>,
     first_byte_p99_ns: Option<u64>,
+    /// The lab, in words; empty over loopback.
+    network: String,
+    network_round_trip_p50_ns: Option<u64>,
+    network_round_trip_p99_ns: Option<u64>,
+    network_lost_share: Option<f64>,
 }
 
 /// All finished trials, with a heading.
@@ -129,6 +134,7 @@ fn row(record: &TrialRecord) -> Row {
     let targets = trial.workload.http.iter().flat_map(|http| &http.targets);
     let paths: Vec<&str> = targets.map(|target| target.path.as_str()).collect();
     let server = record.server.as_ref();
+    let measured = record.network.as_ref().map(|network| &network.measured);
     let datagrams = load.and_then(|load| load.datagrams.as_ref());
     let service = |figure: fn(&Distribution) -> u64| load.map(|load| figure(&load.service.distribution));
     let lag = |figure: fn(&Distribution) -> u64| load.map(|load| figure(&load.lag.distribution));
@@ -222,6 +228,10 @@ fn row(record: &TrialRecord) -> Row {
         connect_p99_ns: churn.map(|churn| churn.connect.distribution.p99_ns),
         first_byte_p50_ns: churn.map(|churn| churn.first_byte.distribution.p50_ns),
         first_byte_p99_ns: churn.map(|churn| churn.first_byte.distribution.p99_ns),
+        network: trial.workload.network.as_ref().map(ToString::to_string).unwrap_or_default(),
+        network_round_trip_p50_ns: measured.map(|it| it.round_trip_p50_ns),
+        network_round_trip_p99_ns: measured.map(|it| it.round_trip_p99_ns),
+        network_lost_share: measured.map(lab::network::Measured::loss),
     }
 }
 

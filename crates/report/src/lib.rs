@@ -38,6 +38,7 @@ pub mod html;
 pub mod json;
 mod marks;
 pub mod medium;
+mod network;
 pub mod paper;
 pub mod plan;
 mod response;

@@ -35,6 +35,7 @@ fn trial(index: u32, repeat: u32, architecture: &str, connections: u32) -> Trial
     let workload = Workload {
         service: service.clone(),
         transport: lab::transport::Transport::Tcp,
+        network: None,
         connections,
         rate_per_s: Some(200.0),
         schedule: Schedule::SlotRandom,
@@ -133,6 +134,7 @@ fn record(trial: &Trial, service_ns: u64, verdict: VerdictKind, reason: &str) ->
             moved: Vec::new(),
         }),
         idle: None,
+        network: None,
         cpu_taken_by_others: Some(0.01),
         verdict: Verdict { kind: verdict, reason: reason.into(), checks: Vec::new() },
     }

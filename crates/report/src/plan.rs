@@ -49,6 +49,7 @@ pub fn render(plan: &Plan, medium: impl Into<Medium>) -> String {
         text.extend(reasons.iter().map(|reason| medium.prose(&format!("  {reason}"))));
         text.push(String::new());
     }
+    text.extend(plan.network.iter().map(|network| medium.prose(&format!("Network: {network}."))));
     text.extend(plan.warnings.iter().map(|warning| medium.prose(&format!("Beware: {warning}."))));
     text.push(medium.prose(&format!(
         "{}: {} trials, about {}, seed {}. {}.",

@@ -12,7 +12,7 @@ use stats::{Distribution, Estimate, Histogram, Ratio, interval};
 
 use crate::explain::Why;
 use crate::stream::Streams;
-use crate::{format, sentence};
+use crate::{format, network, sentence};
 
 /// What rows are ranked by.
 pub const METRIC: &str = "median service time";
@@ -49,6 +49,9 @@ pub struct Comparison {
     pub workload: Workload,
     /// It in words, as in `400 connections, 2000 requests/s, 128B -> 10KiB`.
     pub title: String,
+    /// How its network was made and what was measured of it, in a sentence; `None` over loopback.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<String>,
     /// What its rows are ranked by.
     pub metric: &'static str,
     /// Valid ones first, best first; then the others.
@@ -252,7 +255,9 @@ fn comparison(run: &Run, workload: &Workload, left_out: &[u32]) -> Comparison {
         true => CLOSED_METRIC,
         false => METRIC,
     };
-    Comparison { workload: workload.clone(), title: title(workload), metric, rows }
+    let of_it = run.records.iter().filter(|record| record.trial.workload == *workload);
+    let network = network::sentence(of_it.filter_map(|record| record.network.as_ref()));
+    Comparison { workload: workload.clone(), title: title(workload), network, metric, rows }
 }
 
 /// The order of workloads wherever they are listed.
@@ -341,6 +346,7 @@ pub(crate) fn title(workload: &Workload) -> String {
         }
     }
     words.extend(workload.transport.words().map(str::to_owned));
+    words.extend(workload.network.as_ref().map(ToString::to_string));
     if let Some(work) = workload.work {
         words.push(format!("work {}", Work(work)));
     }

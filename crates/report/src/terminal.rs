@@ -159,8 +159,9 @@ pub fn render(run: &Run, medium: impl Into<Medium>) -> String {
         text.push('\n');
     };
     for comparison in &summary.comparisons {
-        let Comparison { title, rows, .. } = comparison;
+        let Comparison { title, network, rows, .. } = comparison;
         line(&medium.heading(title));
+        network.iter().for_each(|network| line(&medium.prose(network)));
         let (table, dropped) = table::of(columns(&comparison.workload), rows, medium);
         line(&table);
         if !dropped.is_empty() {
@@ -317,6 +318,7 @@ pub(crate) fn host(run: &Run) -> String {
     });
     let is_unix = |trial: &lab::record::Trial| trial.workload.transport == Transport::Unix;
     let network = match fact("network") {
+        _ if header.trials.iter().all(|trial| trial.workload.network.is_some()) => "a lab on this machine",
         _ if header.trials.iter().all(is_unix) => "none: requests and responses stay in the kernel, in Unix sockets",
         network => network,
     };

@@ -109,7 +109,7 @@ impl StageCpus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExecConfig {
     /// The program and its arguments; in each, `{port}`, `{request}` and `{response}` stand for numbers, `{socket}` for the
-    /// path of the socket to listen on.
+    /// path of the socket to listen on, and `{address}` for the address that the port is of.
     pub command: Vec<String>,
     /// Where it is to listen; port 0 is one that is free then. Runs stored before there was a choice have all been on
     /// 127.0.0.1.
@@ -129,8 +129,8 @@ pub struct ExecConfig {
     pub start_timeout_ns: u64,
 }
 
-/// What stands for numbers in a command's arguments and environment, and for its socket's path.
-pub const PLACEHOLDERS: &[&str] = &["port", "request", "response", "socket"];
+/// What stands for numbers in a command's arguments and environment, for its socket's path, and for its address.
+pub const PLACEHOLDERS: &[&str] = &["port", "request", "response", "socket", "address"];
 
 fn any_port() -> Address {
     SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()

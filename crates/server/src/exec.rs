@@ -265,7 +265,9 @@ fn is_taken(address: &Address) -> bool {
 fn filled_in(argument: &str, config: &ExecConfig, port: u16) -> String {
     let number = |bytes: Option<u32>| bytes.map(|bytes| bytes.to_string());
     let socket = config.listen.path().map_or_else(String::new, |path| path.display().to_string());
-    let values = [Some(port.to_string()), number(config.request_bytes), number(config.response_bytes), Some(socket)];
+    let address = config.listen.ip().map(|address| address.ip().to_string());
+    let port = Some(port.to_string());
+    let values = [port, number(config.request_bytes), number(config.response_bytes), Some(socket), address];
     PLACEHOLDERS
         .iter()
         .zip(values)

@@ -6,8 +6,10 @@
 //! # Layout
 //! - [`checks`]: the table; a new check is a row there
 //! - [`noise`]: load of others, pauses, steal
+//! - [`leftovers`]: what runs that were killed have left
 
 pub mod checks;
+pub mod leftovers;
 pub mod noise;
 
 use std::time::Duration;

@@ -12,6 +12,7 @@ use super::{
     Draft, Fleet, Gathered, Look, Member, await_ready, await_report, deadline_of, draft_of, monotonic_ns, placed,
 };
 use crate::child::Child;
+use crate::network::Host;
 use crate::runner::LoadOrder;
 
 /// Between the last client's being ready and the beginning of all: as long as telling them may take, in nanoseconds...
@@ -22,6 +23,8 @@ const LEAD_NS_PER_CLIENT: u64 = 2_000_000;
 /// As many processes as a trial asks for, which are started for it.
 pub struct Local {
     program: PathBuf,
+    /// Of a lab, if there is one.
+    hosts: Vec<Host>,
     clients: Vec<Client>,
     /// When those that measure must have given their account.
     deadline: Instant,
@@ -36,7 +39,7 @@ struct Client {
 impl Local {
     /// Clients are `load` of this muxbench.
     pub fn new(program: PathBuf) -> Self {
-        Self { program, clients: Vec::new(), deadline: Instant::now() }
+        Self { program, hosts: Vec::new(), clients: Vec::new(), deadline: Instant::now() }
     }
 }
 
@@ -48,23 +51,36 @@ pub(super) fn command(program: &Path, samples: &Path) -> Command {
 }
 
 impl Fleet for Local {
+    fn place(&mut self, hosts: &[Host]) -> anyhow::Result<()> {
+        self.hosts = hosts.to_vec();
+        Ok(())
+    }
+
     fn broadcast(&mut self, order: &LoadOrder, draft: &Path) -> anyhow::Result<()> {
         self.clients.clear();
         let parts = order.config.parts();
         let count = parts.len();
         // With a view to all that the trial opens: by themselves each would begin with the first address.
-        let sources =
-            if count > 1 { load::ports::sources(&order.config).map_err(anyhow::Error::msg)? } else { Vec::new() };
+        let sources = match self.hosts.as_slice() {
+            [] if count > 1 => load::ports::sources(&order.config).map_err(anyhow::Error::msg)?,
+            // Of a lab, as was chosen for the first host; of a client alone, its own business.
+            _ => order.config.sources.clone(),
+        };
         for (number, config) in parts.into_iter().enumerate() {
+            let host = self.hosts.get(number % self.hosts.len().max(1));
+            let sources = host.map_or_else(|| sources.clone(), |host| host.sources(&sources));
             let (name, path, config) = if count == 1 {
                 ("the client".to_owned(), draft.to_owned(), config)
             } else {
-                let config = LoadConfig { sources: sources.clone(), ..config };
+                let config = LoadConfig { sources, ..config };
                 let config = placed(config, &order.config.cpus, number, count);
                 (format!("client {} of {count}", number + 1), draft_of(draft, number), config)
             };
             let order = LoadOrder { config: config.clone(), trial: order.trial.clone() };
-            let command = command(&self.program, &path);
+            let mut command = command(&self.program, &path);
+            if let Some(host) = host {
+                host.enter(&mut command);
+            }
             // Of one alone they stay where they are.
             let samples = Some(Draft::new(path, count == 1));
             self.clients.push(Client { child: Child::start(name, command, &order)?, config, samples });

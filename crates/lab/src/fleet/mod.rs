@@ -24,6 +24,7 @@ use load::config::{LoadConfig, Pacing};
 use load::merge::{self, Account};
 use load::{Event, LoadReport};
 
+use crate::network::Host;
 use crate::runner::LoadOrder;
 use crate::samples;
 
@@ -36,6 +37,17 @@ pub type Look<'a> = dyn FnMut(Option<&Event>) -> anyhow::Result<Instant> + 'a;
 
 /// The clients of trials.
 pub trait Fleet {
+    /// Has the clients to come run in `hosts` of a lab, in turn; where this is if there are none.
+    ///
+    /// # Errors
+    /// When they are on machines of their own.
+    fn place(&mut self, hosts: &[Host]) -> anyhow::Result<()> {
+        match hosts {
+            [] => Ok(()),
+            _ => bail!("network: the clients of this fleet are on machines of their own; leave the network out"),
+        }
+    }
+
     /// Tells each client its part of a trial; they begin to connect. Samples of one alone go to `draft`, those of several
     /// beside it.
     ///

@@ -44,7 +44,7 @@ pub(super) fn follow_within(place: &Place, program: &Path, meeting_max: Duration
     let ending = at_work.clone();
     let line = Line::new(meet(place, meeting_max)?, move |frame| end_client(&ending, frame))
         .with_context(|| format!("rank {}: the connection to the first one", place.rank))?;
-    let rank = Follower { line, program: program.to_owned(), at_work };
+    let rank = Follower { rank: place.rank, line, program: program.to_owned(), at_work };
     rank.follow().with_context(|| format!("rank {} on {}, of the first", place.rank, host()))
 }
 
@@ -62,20 +62,22 @@ pub(super) fn machine() -> String {
 fn meet(place: &Place, meeting_max: Duration) -> anyhow::Result<TcpStream> {
     let deadline = Instant::now() + meeting_max;
     let mut why = anyhow!("no address is known of {}", place.hosts.join(", "));
+    // One who listened and did not take us in says more than one who does not listen now.
+    let mut refusal = None;
     while Instant::now() < deadline {
         for address in place.addresses() {
             match TcpStream::connect_timeout(&address, GREETING_MAX) {
                 Ok(stream) => match greet(stream, place) {
                     Ok(stream) => return Ok(stream),
                     // Another may be meant by that address, or the first rank sees us to be another.
-                    Err(error) => why = error.context(format!("who listens on {address}")),
+                    Err(error) => refusal = Some(error.context(format!("who listens on {address}"))),
                 },
                 Err(error) => why = anyhow!("{address}: {error}"),
             }
         }
         thread::sleep(RETRY);
     }
-    Err(why).with_context(|| {
+    Err(refusal.unwrap_or(why)).with_context(|| {
         format!(
             "rank {} on {} cannot meet the first one within {} s; set MUXBENCH_RENDEZVOUS to its HOST:PORT in all ranks",
             place.rank,
@@ -123,6 +125,7 @@ fn end_client(at_work: &AtWork, frame: Option<&Frame>) {
 }
 
 struct Follower {
+    rank: u32,
     line: Line,
     program: PathBuf,
     at_work: AtWork,
@@ -156,7 +159,7 @@ impl Follower {
     /// One trial. An error is the client's; one of the connection shows again at the next thing said.
     fn serve(&self, trial: u32, order: &str) -> anyhow::Result<()> {
         let order: LoadOrder = serde_json::from_str(order).context("an order that is not understood")?;
-        let name = format!("muxbench-{}-{trial}.parquet", std::process::id());
+        let name = format!("muxbench-{}-rank{}-{trial}.parquet", std::process::id(), self.rank);
         let samples = Draft::new(std::env::temp_dir().join(name), false);
         let command = local::command(&self.program, &samples.path);
         let mut client: Child<Event> = Child::start("the client", command, &order)?;

@@ -406,6 +406,8 @@ impl Member for Rank {
 
 #[cfg(test)]
 mod tests {
+    use load::LoadReport;
+
     use super::super::engine::Place;
     use super::super::secret::Secret;
     use super::*;
@@ -466,6 +468,80 @@ mod tests {
         assert!(why.starts_with("of 3 ranks, 2 did not come"), "{why}");
         let why = format!("{:#}", others[1].as_ref().unwrap_err());
         assert!(why.contains("rank 2 on") && why.contains("does not know this job's secret"), "{why}");
+    }
+
+    /// Requests of each client, whose samples take many frames.
+    const SAMPLES: i64 = 30_000;
+
+    /// A program that does as a client does: it is ready, begins when told, and gives an account, and samples, that are there.
+    fn client(folder: &Path) -> std::path::PathBuf {
+        let samples = |at| load::Sample {
+            planned_ns: at * 1_000,
+            sent_ns: at * 1_000 + 7,
+            complete_ns: at * 1_000 + 50_000 + at * at % 7_919,
+            connection: (at % 2) as u32,
+            ..load::Sample::UNKNOWN
+        };
+        let samples: Vec<load::Sample> = (0..SAMPLES).map(samples).collect();
+        crate::samples::write(&folder.join("samples"), &samples, &[]).unwrap();
+        let window_ns = SAMPLES as u64 * 1_000;
+        let measured =
+            |difference: fn(&load::Sample) -> Option<i64>| load::summary::measured(&samples, window_ns, difference);
+        let report = LoadReport {
+            window_ns,
+            planned: SAMPLES as u64,
+            connections: 2,
+            lag: measured(load::summary::lag_ns),
+            service: measured(load::summary::service_ns),
+            response: measured(load::summary::response_ns),
+            ..crate::verdict::tests::healthy()
+        };
+        let said = serde_json::to_string(&Event::Finished { report: Box::new(report) }).unwrap();
+        std::fs::write(folder.join("said"), said + "\n").unwrap();
+        let (ready, place) = (serde_json::to_string(&Event::Ready).unwrap(), folder.display());
+        let script = format!(
+            "#!/bin/sh\nread order\necho '{ready}'\nread begin\ncp {place}/samples \"$4\"\ncat {place}/said\nread end\n"
+        );
+        let path = folder.join("client");
+        std::fs::write(&path, script).unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+        path
+    }
+
+    #[test]
+    fn what_five_ranks_saw_is_gathered_whole_in_each_trial() {
+        let folder = tempfile::tempdir().unwrap();
+        let (program, port) = (client(folder.path()), free_port());
+        let place = move |rank| Place { ranks: 6, ..place(rank, port, "open sesame") };
+        let follow = |rank| {
+            let program = program.clone();
+            thread::spawn(move || rank::follow_within(&place(rank), &program, Duration::from_secs(60)))
+        };
+        let others: Vec<_> = (1..6).map(follow).collect();
+        let mut ranks = Ranks::meet_within(&place(0), Loss::End, Duration::from_secs(60)).unwrap();
+        let experiment = crate::presets::find("compare").unwrap().experiment();
+        let trial = crate::plan::plan(&experiment, &crate::host::Host::this()).unwrap().trials.remove(0);
+        let config = LoadConfig { connections: 10, processes: 5, ..trial.load.clone() };
+        let order = LoadOrder { config, trial };
+        let draft = folder.path().join("draft");
+        let mut look = |_: Option<&Event>| Ok(Instant::now() + Duration::from_millis(200));
+        for _ in 0..2 {
+            ranks.broadcast(&order, &draft).unwrap();
+            assert!(ranks.barrier(&mut look).unwrap() > monotonic_ns());
+            let gathered = ranks.gather(&mut look).unwrap();
+            ranks.dismiss();
+            let started = Instant::now();
+            let report = super::super::merge(&order, gathered, &draft).unwrap();
+            println!("{} samples merged in {:?}", report.planned, started.elapsed());
+            assert_eq!((report.planned, report.lag.distribution.count), (5 * SAMPLES as u64, 5 * SAMPLES as u64));
+            assert_eq!(report.processes.len(), 5);
+            let samples = crate::samples::read(&draft).unwrap();
+            assert_eq!(samples.len() as u64, report.planned);
+            assert!((0..5).all(|client| samples.iter().filter(|it| it.client == client).count() as i64 == SAMPLES));
+            assert!(samples.iter().all(|it| it.connection / 2 == it.client));
+        }
+        drop(ranks);
+        assert!(others.into_iter().all(|other| other.join().unwrap().is_ok()));
     }
 
     #[test]

@@ -9,10 +9,11 @@ use anyhow::bail;
 use lab::contender::Contender;
 use lab::experiment::{Experiment, List, Phases, Service, Workload};
 use lab::http::Header;
+use lab::network::Network;
 use lab::presets;
 use lab::stream::{self, Stream};
 use lab::transport::Transport;
-use lab::units::{Cpus, Rate, Share, Size, Sizes, Think, Time, Work};
+use lab::units::{Bandwidth, Cpus, Rate, Share, Size, Sizes, Think, Time, Work};
 use server::{Accept, Architecture};
 use wire::ServiceSpec;
 use wire::stream::Direction;
@@ -36,6 +37,7 @@ use crate::{execution, output};
   muxbench compare --arch epoll,select,mt --service udp --ports 10,1000 --rate 100  # datagrams to many ports
   muxbench compare --arch epoll,epoll-buffered,mt --service stream --connections 1,100  # bandwidth
   muxbench compare --transport unix         # over Unix sockets; tcp6 is over IPv6
+  muxbench compare --network lab --delay 10ms --jitter 1ms --loss 0.1% --bandwidth 1Gbit   # hosts apart (needs root)
   muxbench compare --arch all --explain --count-syscalls  # what each really calls, runtimes too
   muxbench compare --timestamps kernel --strict      # proof of sending; only valid trials will do
   muxbench compare --measure 1min --print-experiment > mine.toml    # the same as a file, to keep")]
@@ -117,6 +119,9 @@ pub struct SetupArgs {
     #[arg(long, value_name = "TIME", help_heading = "Phases")]
     drain: Option<Time>,
 
+    #[command(flatten)]
+    network: NetworkArgs,
+
     /// CPUs of the server, as in 0-1,3 [default: one half]
     #[arg(long, value_name = "CPUS", help_heading = "Placement")]
     server_cpus: Option<Cpus>,
@@ -126,9 +131,44 @@ pub struct SetupArgs {
 
     #[command(flatten)]
     client: ClientArgs,
-    /// Processes that divide connections and rate among themselves, each with --clients [default: 1]
+    /// Processes that divide connections and rate among themselves, each with --clients [default: 1, in a lab one for each
+    /// client's host]
     #[arg(long, value_name = "N", help_heading = "Client")]
     client_processes: Option<NonZeroU32>,
+}
+
+/// Flags of the network between server and client.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Network")]
+pub struct NetworkArgs {
+    /// A lab in place of loopback: hosts of their own on this machine for the server and its client, or for so many clients'
+    /// hosts: lab, lab:clients=5
+    #[arg(long, value_name = "NETWORK")]
+    network: Option<Network>,
+    /// How long each packet is on its way, each way, as in 10ms
+    #[arg(long, value_name = "TIME", requires = "network")]
+    delay: Option<Time>,
+    /// By how much that may be less or more
+    #[arg(long, value_name = "TIME", requires = "network")]
+    jitter: Option<Time>,
+    /// Share of packets that are lost, each way, as in 0.1%
+    #[arg(long, value_name = "SHARE", requires = "network")]
+    loss: Option<Share>,
+    /// What each host can send, as in 1Gbit
+    #[arg(long, value_name = "BANDWIDTH", requires = "network")]
+    bandwidth: Option<Bandwidth>,
+}
+
+impl NetworkArgs {
+    /// The network that was said, if any was.
+    fn network(&self) -> Option<Network> {
+        let mut network = self.network.clone()?;
+        set(&mut network.delay, self.delay);
+        set(&mut network.jitter, self.jitter);
+        network.loss = self.loss;
+        network.bandwidth = self.bandwidth;
+        Some(network)
+    }
 }
 
 /// Flags of the client, for `compare` and `load`.
@@ -425,6 +465,7 @@ impl SetupArgs {
         set(&mut experiment.phases.hold, self.hold);
         set(&mut experiment.phases.measure, self.measure);
         set(&mut experiment.phases.drain, self.drain);
+        experiment.network = self.network.network();
         experiment.placement.server.clone_from(&self.server_cpus);
         experiment.placement.client.clone_from(&self.client_cpus);
         experiment.server.accept = self.accept.or(experiment.server.accept);

@@ -3,6 +3,8 @@
 use std::io::{IsTerminal, stderr};
 use std::process::ExitCode;
 
+use lab::doctor::leftovers;
+
 use crate::output;
 
 /// Say what of this host disturbs results, how, and what mends it
@@ -13,6 +15,7 @@ use crate::output;
 #[command(after_help = "Examples:
   muxbench doctor                                   # what to beware of comes first
   taskset -c 2-7 muxbench doctor                    # of these CPUs only
+  muxbench doctor --clean                           # end and remove what runs that were killed have left
   muxbench doctor --json | jq '.[] | select(.state == \"beware\") | .remedy'")]
 pub struct Args {
     /// Print JSON: every finding with its state, effect and remedy
@@ -21,10 +24,17 @@ pub struct Args {
     /// Print tables as Markdown, to paste into an issue
     #[arg(long, conflicts_with = "json")]
     markdown: bool,
+    /// Instead, end and remove what runs have left that were killed, or that ended with the power: processes, folders of
+    /// sockets; a lab's hosts go with their last process
+    #[arg(long, conflicts_with_all = ["json", "markdown"])]
+    clean: bool,
 }
 
 /// Examines and prints.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if args.clean {
+        return clean();
+    }
     if stderr().is_terminal() {
         anstream::eprintln!("measuring...");
     }
@@ -35,4 +45,23 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         output::print(&report::doctor::render(&findings, output::medium(args.markdown)))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Removes what is left, and says what that was.
+fn clean() -> anyhow::Result<ExitCode> {
+    let left = leftovers::find();
+    let mut code = ExitCode::SUCCESS;
+    for it in &left {
+        match it.remove() {
+            Ok(()) => output::print(&format!("removed: {it}\n"))?,
+            Err(error) => {
+                anstream::eprintln!("muxbench: {it}: {error}; do it as its owner, or as root");
+                code = ExitCode::FAILURE;
+            }
+        }
+    }
+    if left.is_empty() {
+        output::print("Nothing is left of runs that were killed.\n")?;
+    }
+    Ok(code)
 }

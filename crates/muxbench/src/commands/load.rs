@@ -198,7 +198,7 @@ fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
         );
     }
     let program = std::env::current_exe().context("cannot find our own binary, which holds idle connections")?;
-    let holders = Holders::start(&program, &config, &AtomicBool::new(false), &mut |_, _| ())?;
+    let holders = Holders::start(&program, &config, &[], &AtomicBool::new(false), &mut |_, _| ())?;
     let mut shown = String::new();
     let mut bandwidth = Bandwidth::default();
     let Outcome { report, .. } = load(

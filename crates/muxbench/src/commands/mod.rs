@@ -11,6 +11,8 @@ pub mod idle;
 pub mod list;
 pub mod load;
 pub mod plan;
+#[cfg(target_os = "linux")]
+pub mod relay;
 pub mod report;
 pub mod reproduce;
 pub mod run;
@@ -40,6 +42,8 @@ pub fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Serve(args) => serve::run(&args),
         Command::Idle(args) => idle::run(&args),
         Command::Load(args) => load::run(&args),
+        #[cfg(target_os = "linux")]
+        Command::Relay(args) => relay::run(&args),
         Command::Completions(args) => docs::completions(&args),
         Command::Man(args) => docs::man(&args),
     }

@@ -65,6 +65,8 @@ pub(crate) fn switches(architectures: &[String]) -> Vec<Switch> {
 /// A ranking.
 struct Table {
     title: String,
+    /// What its network was; empty over loopback.
+    network: String,
     sentence: String,
     headings: Vec<&'static str>,
     rows: Vec<RankingRow>,
@@ -213,6 +215,7 @@ fn table(comparison: &Comparison, place: &impl Fn(&Row) -> usize) -> Table {
     };
     Table {
         title: comparison.title.clone(),
+        network: comparison.network.clone().unwrap_or_default(),
         sentence: sentence::of(comparison),
         headings: columns.iter().map(|column| column.heading).collect(),
         rows: comparison.rows.iter().map(row).collect(),

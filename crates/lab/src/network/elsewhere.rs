@@ -1,0 +1,98 @@
+//! A lab needs Linux: here are types that nobody can make.
+
+use std::io;
+use std::net::IpAddr;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::bail;
+use load::LoadConfig;
+
+use super::{Account, Network, NetworkReport};
+use crate::transport::Transport;
+
+/// No host.
+#[derive(Clone, Debug)]
+pub enum Host {}
+
+impl Host {
+    /// Nobody calls it.
+    pub fn enter(&self, _command: &mut Command) {
+        match *self {}
+    }
+
+    /// Nobody calls it.
+    ///
+    /// # Errors
+    /// None.
+    pub fn within<T: Send>(&self, _work: impl FnOnce() -> T + Send) -> io::Result<T> {
+        match *self {}
+    }
+
+    /// Nobody calls it.
+    pub fn address(&self, _transport: Transport) -> IpAddr {
+        match *self {}
+    }
+
+    /// Nobody calls it.
+    pub fn sources(&self, _of_the_first: &[IpAddr]) -> Vec<IpAddr> {
+        match *self {}
+    }
+}
+
+/// No lab.
+pub enum Lab {}
+
+impl Lab {
+    /// Makes none.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn start(_network: &Network, _program: &Path, _cpus: (&[usize], &[usize]), _seed: u64) -> anyhow::Result<Self> {
+        bail!("a lab needs Linux; leave the network out")
+    }
+
+    /// Nobody calls it.
+    pub fn server(&self) -> &Host {
+        match *self {}
+    }
+
+    /// Nobody calls it.
+    pub fn clients(&self) -> &[Host] {
+        match *self {}
+    }
+
+    /// Nobody calls it.
+    pub fn network(&self) -> &Network {
+        match *self {}
+    }
+
+    /// Nobody calls it.
+    ///
+    /// # Errors
+    /// None.
+    pub fn sources(&self, _config: &LoadConfig) -> Result<Vec<IpAddr>, String> {
+        match *self {}
+    }
+
+    /// Nobody calls it.
+    ///
+    /// # Errors
+    /// None.
+    pub fn measure(&mut self) -> anyhow::Result<NetworkReport> {
+        match *self {}
+    }
+
+    /// Nobody calls it.
+    ///
+    /// # Errors
+    /// None.
+    pub fn account(&mut self) -> anyhow::Result<Option<Account>> {
+        match *self {}
+    }
+}
+
+/// There is no relay, and it needs no CPU.
+pub(crate) fn relay_cpus(_server: &[usize], _client: &[usize]) -> Vec<usize> {
+    Vec::new()
+}

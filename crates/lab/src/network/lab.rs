@@ -1,0 +1,306 @@
+//! A lab: made, measured, and gone when it is dropped, or when we die.
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow, bail};
+use load::LoadConfig;
+use rustix::thread::CpuSet;
+
+use super::conditions::{self, Applied, Found, Links, Means};
+use super::namespace::{Namespace, Tool};
+use super::relay::{Conditions, Event, Order};
+use super::{Account, Measured, Network, NetworkReport, address, probe};
+use crate::child::Child;
+use crate::transport::Transport;
+
+/// What a host's interface is called.
+pub(super) const DEVICE: &str = "eth0";
+/// The bits of an address that all hosts share, of IPv4 and of IPv6...
+const SHARED_BITS: [u32; 2] = [15, 32];
+/// ...and those that all addresses of one host do.
+const HOST_BITS: [u32; 2] = [24, 64];
+/// Packets that may wait for the relay; a burst of many connections is not lost there.
+const RELAY_QUEUE_PACKETS: u32 = 10_000;
+/// What the relay may take to start, or to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// What a host has as this one: what servers and clients find set here, they find there.
+const AS_HERE: &[&str] = &["net/core/somaxconn", "net/ipv4/tcp_max_syn_backlog", "net/ipv4/ip_local_port_range"];
+/// What is set in hosts. Ports are used again as soon as over loopback, where 2 is enough; a trial learns nothing from the
+/// one before; connections over IPv6 may come from any address of the host's block.
+const SET: &[(&str, &str)] =
+    &[("net/ipv4/tcp_tw_reuse", "1"), ("net/ipv4/tcp_no_metrics_save", "1"), ("net/ipv6/ip_nonlocal_bind", "1")];
+
+/// One host: what runs in it sees no other network.
+#[derive(Clone, Debug)]
+pub struct Host {
+    number: u32,
+    namespace: Namespace,
+}
+
+impl Host {
+    fn new(number: u32) -> anyhow::Result<Self> {
+        let namespace = Namespace::new().context("the kernel allows no hosts of their own; run as root")?;
+        for name in AS_HERE {
+            let here = std::fs::read_to_string(format!("/proc/sys/{name}")).unwrap_or_default();
+            // What this kernel does not have there, it does not have here either, or for all hosts at once.
+            let _ = namespace.set(name, here.trim());
+        }
+        for (name, value) in SET {
+            let _ = namespace.set(name, value);
+        }
+        Ok(Self { number, namespace })
+    }
+
+    /// Has a process run in it.
+    pub fn enter(&self, command: &mut Command) {
+        self.namespace.enter(command);
+    }
+
+    /// Does something in it.
+    ///
+    /// # Errors
+    /// As setns(2) has them.
+    pub fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> std::io::Result<T> {
+        self.namespace.within(work)
+    }
+
+    /// Its first address.
+    pub fn address(&self, transport: Transport) -> IpAddr {
+        address(self.number, transport == Transport::Tcp6, 1)
+    }
+
+    /// The same addresses as of the first client's host, here.
+    pub fn sources(&self, of_the_first: &[IpAddr]) -> Vec<IpAddr> {
+        let last = |ip: &IpAddr| match ip {
+            IpAddr::V4(ip) => ip.octets()[3],
+            IpAddr::V6(ip) => ip.octets()[15],
+        };
+        of_the_first.iter().map(|ip| address(self.number, ip.is_ipv6(), last(ip))).collect()
+    }
+}
+
+/// A server's host and clients', linked as a [`Network`] has it.
+pub struct Lab {
+    network: Network,
+    applied: Applied,
+    setup_ns: u64,
+    server: Host,
+    clients: Vec<Host>,
+    /// Where the bridge is.
+    _switch: Option<Namespace>,
+    relay: Option<Child<Event>>,
+}
+
+impl Lab {
+    /// Makes one. `program` is muxbench itself, of which the relay is started if there must be one; it is kept from the CPUs
+    /// of the server, and of the client where there are others. What is random comes from `seed`.
+    ///
+    /// # Errors
+    /// When it cannot be had here: cause and remedy.
+    pub fn start(
+        network: &Network,
+        program: &Path,
+        (server, client): (&[usize], &[usize]),
+        seed: u64,
+    ) -> anyhow::Result<Self> {
+        let applied = conditions::choose(network, &Found::here()).map_err(|reasons| anyhow!(reasons.join("; ")))?;
+        let started = Instant::now();
+        let hosts: Vec<Host> = (0..=network.clients.get()).map(Host::new).collect::<anyhow::Result<_>>()?;
+        let (switch, relay) = match applied.links {
+            Links::Veth => (Some(bridge(&hosts)?), None),
+            Links::Tun => {
+                let order = order(network, &applied, &hosts, relay_cpus(server, client), seed);
+                (None, Some(relay(program, &order)?))
+            }
+        };
+        for host in &hosts {
+            let set_up = || -> anyhow::Result<()> {
+                host.namespace.tell(Tool::Ip, &interface(host.number, network, &applied))?;
+                host.namespace.tell(Tool::Tc, &applied.tc(network, DEVICE))?;
+                host.namespace.tell(Tool::Nft, &applied.nft(network, DEVICE))
+            };
+            set_up().with_context(|| format!("host {} of the lab", host.number))?;
+        }
+        let mut hosts = hosts.into_iter();
+        let server = hosts.next().context("there is a server's host")?;
+        Ok(Self {
+            network: network.clone(),
+            applied,
+            setup_ns: started.elapsed().as_nanos() as u64,
+            server,
+            clients: hosts.collect(),
+            _switch: switch,
+            relay,
+        })
+    }
+
+    /// The server's host.
+    pub fn server(&self) -> &Host {
+        &self.server
+    }
+
+    /// The clients' hosts, at least one.
+    pub fn clients(&self) -> &[Host] {
+        &self.clients
+    }
+
+    /// The network that it was made for.
+    pub fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// Where `config`'s connections come from, of the first client's host; nothing if the kernel may choose.
+    ///
+    /// # Errors
+    /// When even all its addresses have too few ports.
+    pub fn sources(&self, config: &LoadConfig) -> Result<Vec<IpAddr>, String> {
+        load::ports::sources_in(config, |ports| Network::sources(config, ports))
+    }
+
+    /// What it does, measured now; takes about a second.
+    ///
+    /// # Errors
+    /// When nothing, or hardly anything, arrives.
+    pub fn measure(&mut self) -> anyhow::Result<NetworkReport> {
+        let measured: Measured = probe::measure(&self.network, &self.applied, &self.server, &self.clients)?;
+        // What it did for the probes is not the trial's.
+        self.account()?;
+        Ok(NetworkReport { applied: self.applied, setup_ns: self.setup_ns, measured, relay: None })
+    }
+
+    /// What the relay did since it was last asked; `None` where there is none.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn account(&mut self) -> anyhow::Result<Option<Account>> {
+        let Some(relay) = &mut self.relay else { return Ok(None) };
+        relay.say("account")?;
+        match relay.next(Instant::now() + PATIENCE)? {
+            Some(Event::Account { account }) => Ok(Some(account)),
+            Some(Event::Failed { reason }) => bail!("the relay: {reason}"),
+            _ => bail!("the relay does not answer"),
+        }
+    }
+}
+
+/// A bridge in a place of its own, and from each host a pair of veth devices to it.
+fn bridge(hosts: &[Host]) -> anyhow::Result<Namespace> {
+    let switch = Namespace::new().context("the kernel allows no hosts of their own; run as root")?;
+    let mut lines = "link set lo up\nlink add name br0 type bridge forward_delay 0 mcast_snooping 0\n".to_owned();
+    for Host { number, namespace } in hosts {
+        let place = namespace.path();
+        lines += &format!("link add name h{number} type veth peer name {DEVICE} netns {place}\n");
+        lines += &format!("link set dev h{number} master br0 up\n");
+    }
+    switch.tell(Tool::Ip, &(lines + "link set dev br0 up\n")).context("the lab's bridge")?;
+    Ok(switch)
+}
+
+/// What the relay is told.
+fn order(network: &Network, applied: &Applied, hosts: &[Host], cpus: Vec<usize>, seed: u64) -> Order {
+    let is_its = |means: Option<Means>| means == Some(Means::Tun);
+    Order {
+        hosts: hosts.iter().map(|host| host.namespace.path()).collect(),
+        device: DEVICE.to_owned(),
+        conditions: Conditions {
+            delay_ns: if is_its(applied.delay) { network.delay.0 } else { 0 },
+            jitter_ns: if is_its(applied.delay) { network.jitter.0 } else { 0 },
+            loss: network.loss.filter(|_| is_its(applied.loss)).map_or(0.0, |loss| loss.0),
+            seed,
+        },
+        cpus,
+    }
+}
+
+/// Starts the process that takes packets from host to host.
+fn relay(program: &Path, order: &Order) -> anyhow::Result<Child<Event>> {
+    let mut command = Command::new(program);
+    command.args(["relay", "--control"]);
+    let mut relay: Child<Event> = Child::start("the relay", command, order)?;
+    match relay.next(Instant::now() + PATIENCE)? {
+        Some(Event::Ready) => Ok(relay),
+        Some(Event::Failed { reason }) => bail!("the relay: {reason}"),
+        _ => bail!("the relay is not ready after {} s", PATIENCE.as_secs()),
+    }
+}
+
+/// CPUs that neither side has; where there are none, the client's, as the server is what is measured.
+pub(crate) fn relay_cpus(server: &[usize], client: &[usize]) -> Vec<usize> {
+    let free = allowed_cpus().into_iter().filter(|cpu| !server.contains(cpu) && !client.contains(cpu));
+    let free: Vec<usize> = free.collect();
+    match (server, free.as_slice()) {
+        // Placed nowhere.
+        ([], _) => Vec::new(),
+        (_, []) => client.to_vec(),
+        _ => free,
+    }
+}
+
+fn allowed_cpus() -> Vec<usize> {
+    let set = rustix::thread::sched_getaffinity(None);
+    set.map_or_else(|_| Vec::new(), |set| (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
+}
+
+/// What ip(8) is told of a host's interface: its addresses, and how others are reached.
+fn interface(number: u32, network: &Network, applied: &Applied) -> String {
+    let mut lines = "link set lo up\n".to_owned();
+    if network.loss.is_some() && applied.links == Links::Veth {
+        // Each packet is lost by itself, and not the many that a veth device would take as one.
+        lines += &format!("link set dev {DEVICE} gso_max_segs 1\n");
+    }
+    if applied.links == Links::Tun {
+        lines += &format!("link set dev {DEVICE} txqueuelen {RELAY_QUEUE_PACKETS}\n");
+    }
+    lines += &format!("link set dev {DEVICE} up\n");
+    let has_v6 = Path::new("/proc/sys/net/ipv6").exists();
+    for (is_v6, shared, own) in [(false, SHARED_BITS[0], HOST_BITS[0]), (true, SHARED_BITS[1], HOST_BITS[1])] {
+        if is_v6 && !has_v6 {
+            continue;
+        }
+        let first = address(number, is_v6, 1);
+        // Nobody else can have it, so nobody need be asked.
+        let nodad = if is_v6 { " nodad" } else { "" };
+        lines += &format!("addr add {first}/{shared} dev {DEVICE}{nodad}\n");
+        // Every address of its block is this host's.
+        lines += &format!("route add local {}/{own} dev lo\n", address(number, is_v6, 0));
+        if is_v6 && applied.links == Links::Veth {
+            // For IPv4 a host answers who asks for any of them; for IPv6 for its first alone.
+            let others = (0..=network.clients.get()).filter(|other| *other != number);
+            for other in others.filter(|other| number == 0 || *other == 0) {
+                let (block, by) = (address(other, true, 0), address(other, true, 1));
+                lines += &format!("route add {block}/{own} via {by} dev {DEVICE} onlink\n");
+            }
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ip_is_told() {
+        let network: Network = "lab:clients=2".parse().unwrap();
+        let lossy = Network { loss: Some(crate::units::Share(0.5)), ..network.clone() };
+        let applied = |links| Applied { links, delay: None, loss: None, bandwidth: None };
+        insta::assert_snapshot!(format!(
+            "server, veth\n{}\nclient 2, veth, loss\n{}\nclient 1, TUN\n{}",
+            interface(0, &network, &applied(Links::Veth)),
+            interface(2, &lossy, &applied(Links::Veth)),
+            interface(1, &network, &applied(Links::Tun)),
+        ));
+    }
+
+    #[test]
+    fn the_relay_is_kept_from_what_is_measured() {
+        let all = allowed_cpus();
+        let (first, rest) = all.split_first().unwrap();
+        assert_eq!(relay_cpus(&[*first], rest), rest, "with none to spare it has the client's");
+        assert_eq!(relay_cpus(&[*first], &[*first]), if rest.is_empty() { vec![*first] } else { rest.to_vec() });
+        assert_eq!(relay_cpus(&[], &[]), [0; 0]);
+    }
+}

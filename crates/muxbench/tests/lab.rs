@@ -1,0 +1,274 @@
+//! A lab from outside: what comes up, what it does to packets, and that nothing of it stays. Needs root; without it the tests
+//! say so and end, but for what must be refused.
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{PATIENCE, children_of, muxbench};
+use lab::network::Network;
+use lab::network::conditions::{Found, choose};
+use rustix::process::{Pid, Signal};
+use serde_json::Value;
+
+/// A trial as small as it can be that still has figures.
+const SMALL: &[&str] = &["--arch", "epoll", "--connections", "5", "--rate", "200", "--repeats", "1", "--quiet"];
+const SHORT: &[&str] = &["--ramp", "100ms", "--hold", "200ms", "--measure", "1s"];
+
+/// One lab at a time: they are counted, and timed. `None`, and why, where there can be none.
+fn one_at_a_time() -> Option<MutexGuard<'static, ()>> {
+    static ONE: Mutex<()> = Mutex::new(());
+    let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    match choose(&network("1ms"), &Found::here()) {
+        Ok(_) => Some(one),
+        Err(reasons) => {
+            println!("there can be no lab here: {}", reasons.join("; "));
+            None
+        }
+    }
+}
+
+fn network(delay: &str) -> Network {
+    Network { delay: delay.parse().unwrap(), ..Network::default() }
+}
+
+/// Runs `compare` with these flags besides: the whole result.
+fn compare(flags: &[&str]) -> Value {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = muxbench();
+    command.args(["compare", "--json"]).args(SMALL).args(SHORT).args(flags);
+    let output = command.arg("--output").arg(folder.path().join("run")).output().unwrap();
+    // 3 is that the machine was too busy for a verdict: what the network did is known all the same.
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{flags:?}: {said}");
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{flags:?}: {error}: {said}"))
+}
+
+/// The one trial of a result.
+fn trial(result: &Value) -> &Value {
+    let trial = &result["trials"][0];
+    assert!(trial["load"]["completed"].as_u64().is_some_and(|count| count > 50), "{}", trial["verdict"]);
+    trial
+}
+
+/// The limits of a check of its verdict, and what was found.
+fn check(trial: &Value, name: &str) -> Vec<(f64, f64, bool)> {
+    let checks = trial["verdict"]["checks"].as_array().unwrap().iter().filter(|check| check["name"] == name);
+    checks
+        .map(|it| (it["value"].as_f64().unwrap(), it["limit"].as_f64().unwrap(), it["passed"].as_bool().unwrap()))
+        .collect()
+}
+
+/// Every network namespace that a process has, runs in or keeps.
+fn namespaces() -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for process in fs::read_dir("/proc").unwrap().flatten() {
+        let of_it = fs::read_link(process.path().join("ns/net")).ok();
+        let descriptors = fs::read_dir(process.path().join("fd")).into_iter().flatten().flatten();
+        let kept = descriptors.filter_map(|descriptor| fs::read_link(descriptor.path()).ok());
+        let names = of_it.into_iter().chain(kept).map(|link| link.to_string_lossy().into_owned());
+        found.extend(names.filter(|name| name.starts_with("net:[")));
+    }
+    found
+}
+
+/// Interfaces of this host, and names of namespaces.
+fn interfaces() -> Vec<String> {
+    let names = |folder: &str| {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect::<Vec<_>>()
+    };
+    let mut all = [names("/sys/class/net"), names("/run/netns")].concat();
+    all.sort();
+    all
+}
+
+/// Waits until something is so.
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A process and all that it has started, and so on.
+fn family(pid: Pid) -> Vec<Pid> {
+    let mut all = vec![pid];
+    let mut next = 0;
+    while let Some(parent) = all.get(next).copied() {
+        all.extend(children_of(parent));
+        next += 1;
+    }
+    all
+}
+
+fn is_alive(pid: Pid) -> bool {
+    let status = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+    // A zombie is gone but for its parent's asking.
+    !status.is_empty() && !status.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z'))
+}
+
+#[test]
+fn service_takes_as_long_as_the_way_there_and_back() {
+    let Some(_one) = one_at_a_time() else { return };
+    let (before, kept) = (interfaces(), namespaces());
+    let result = compare(&["--network", "lab", "--delay", "1ms"]);
+    let trial = trial(&result);
+    let p50_ns = trial["load"]["service"]["distribution"]["p50_ns"].as_u64().unwrap();
+    assert!(p50_ns >= 2_000_000, "{p50_ns}");
+    let network = &trial["network"];
+    assert!(network["setup_ns"].as_u64().unwrap() < 30_000_000_000, "{network}");
+    let round_trip_ns = network["measured"]["round_trip_p50_ns"].as_u64().unwrap();
+    assert!((2_000_000..=p50_ns.max(20_000_000)).contains(&round_trip_ns), "{network}");
+    assert_eq!(check(trial, "median round trip of the lab").len(), 2);
+    // Nothing of it is left.
+    assert_eq!(interfaces(), before);
+    until("its hosts are still there", || namespaces().is_subset(&kept));
+}
+
+#[test]
+fn conditions_are_what_was_asked_for() {
+    let Some(_one) = one_at_a_time() else { return };
+    let flags = ["--delay", "5ms", "--jitter", "2ms", "--loss", "5%", "--bandwidth", "20Mbit"];
+    // Loss takes requests to the next retransmission: few come in time, and nobody needs them here.
+    let result = compare(&[&["--network", "lab", "--drain", "5s"], &flags[..]].concat());
+    let trial = trial(&result);
+    let measured = &trial["network"]["measured"];
+    let number = |name: &str| measured[name].as_f64().unwrap();
+    assert!((9e6..40e6).contains(&number("round_trip_p50_ns")), "{measured}");
+    assert!(number("round_trip_p99_ns") > number("round_trip_p50_ns"), "{measured}");
+    // 5 % of the packets each way, of a thousand each way or more.
+    let share = number("lost") / number("sent");
+    assert!((0.02..0.15).contains(&share), "{measured}");
+    let bandwidth = measured["bandwidth_bits_per_s"].as_array().unwrap();
+    for way in bandwidth.iter().map(|bits| bits.as_f64().unwrap()) {
+        // Never more; on a busy machine less.
+        assert!((2e6..22.5e6).contains(&way), "{measured}");
+    }
+    for what in ["bandwidth towards the lab's server", "share of datagrams that the lab lost"] {
+        let checks = check(trial, what);
+        assert!(checks.len() == 2 && checks[0].0 >= 0.0, "{what}: {checks:?}");
+    }
+}
+
+#[test]
+fn kernel_means_alone_limit_loss_and_bandwidth() {
+    let Some(_one) = one_at_a_time() else { return };
+    let wanted: Network = toml(&[("loss", "\"10%\""), ("bandwidth", "\"50Mbit\"")]);
+    let applied = choose(&wanted, &Found::here()).unwrap();
+    let result = compare(&["--network", "lab", "--loss", "10%", "--bandwidth", "50Mbit", "--drain", "5s"]);
+    let trial = trial(&result);
+    let (network, measured) = (&trial["network"], &trial["network"]["measured"]);
+    assert_eq!(network["applied"], serde_json::to_value(applied).unwrap());
+    let share = measured["lost"].as_f64().unwrap() / measured["sent"].as_f64().unwrap();
+    assert!((0.05..0.25).contains(&share), "{measured}");
+    assert!(measured["bandwidth_bits_per_s"][0].as_f64().unwrap() < 57e6, "{measured}");
+}
+
+fn toml(keys: &[(&str, &str)]) -> Network {
+    let text: String = keys.iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
+    ::toml::from_str(&text).unwrap()
+}
+
+#[test]
+fn ipv6_idle_connections_on_many_hosts_and_datagrams_go_over_it() {
+    let Some(_one) = one_at_a_time() else { return };
+    let v6 = compare(&["--network", "lab:clients=3", "--transport", "tcp6", "--idle", "10", "--delay", "500us"]);
+    let v6 = trial(&v6);
+    assert_eq!(v6["idle"]["alive"], 10, "{}", v6["verdict"]);
+    assert_eq!(v6["idle"]["processes"], 3, "each host has some");
+    assert_eq!(v6["trial"]["load"]["processes"], 3, "and a client that measures");
+    let veth = compare(&["--network", "lab:clients=3", "--transport", "tcp6", "--idle", "10"]);
+    assert_eq!(trial(&veth)["idle"]["alive"], 10);
+    let folder = tempfile::tempdir().unwrap();
+    let mut udp = muxbench();
+    udp.args(["compare", "--json", "--service", "udp", "--ports", "10", "--network", "lab", "--delay", "1ms"]);
+    udp.args(["--arch", "epoll", "--rate", "200", "--repeats", "1", "--quiet"]).args(SHORT);
+    let output = udp.arg("--output").arg(folder.path().join("run")).output().unwrap();
+    let udp: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(trial(&udp)["load"]["service"]["distribution"]["p50_ns"].as_u64().unwrap() >= 2_000_000);
+}
+
+#[test]
+fn a_runner_that_is_killed_leaves_nothing() {
+    let Some(_one) = one_at_a_time() else { return };
+    for (delay, processes) in [("1ms", 3), ("0", 2)] {
+        let (before, kept) = (interfaces(), namespaces());
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = muxbench();
+        command.args(["compare", "--network", "lab:clients=2", "--delay", delay, "--measure", "100s"]).args(SMALL);
+        command.arg("--output").arg(folder.path().join("run")).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut runner = command.spawn().unwrap();
+        let pid = Pid::from_child(&runner);
+        // A server and a client, and where packets are held who holds them.
+        let is_up = || family(pid).len() > processes && namespaces().difference(&kept).count() >= 3;
+        until("the trial does not begin", is_up);
+        let (all, made) = (family(pid), namespaces().difference(&kept).cloned().collect::<BTreeSet<_>>());
+        assert_eq!(interfaces(), before, "a lab is nowhere to be seen from outside");
+        rustix::process::kill_process(pid, Signal::KILL).unwrap();
+        runner.wait().unwrap();
+        until("processes are left", || !all.iter().any(|pid| is_alive(*pid)));
+        until("hosts are left", || namespaces().is_disjoint(&made));
+        assert_eq!(interfaces(), before);
+    }
+    let output = muxbench().args(["doctor", "--clean"]).output().unwrap();
+    assert!(output.status.success());
+}
+
+#[test]
+fn doctor_removes_what_a_killed_run_has_left() {
+    let temporary = tempfile::tempdir().unwrap();
+    let folder = temporary.path().join("muxbench-4194305-0");
+    fs::create_dir(&folder).unwrap();
+    let clean = || {
+        let output = muxbench().args(["doctor", "--clean"]).env("TMPDIR", temporary.path()).output().unwrap();
+        assert!(output.status.success());
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let said = clean();
+    assert!(said.contains("removed: folder ") && said.contains("muxbench-4194305-0"), "{said}");
+    assert!(!folder.exists());
+    assert!(!clean().contains("folder"));
+}
+
+#[test]
+fn what_cannot_be_is_refused_before_anything_starts() {
+    let refused = |flags: &[&str]| {
+        let output = muxbench().arg("compare").args(flags).output().unwrap();
+        assert!(!output.status.success(), "{flags:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(refused(&["--delay", "1ms"]).contains("--network"));
+    assert!(refused(&["--network", "lab", "--transport", "unix"]).contains("one host"));
+    assert!(refused(&["--network", "lab", "--delay", "1ms", "--jitter", "2ms"]).contains("network.jitter"));
+    assert!(refused(&["--network", "wan"]).contains("lab:clients=5"));
+    assert!(refused(&["--network", "lab", "--bandwidth", "1GB"]).contains("1Gbit"));
+}
+
+#[test]
+fn without_root_a_plan_says_so() {
+    // A copy that anybody may run, in a folder that anybody may enter.
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let (program, experiment) = (folder.path().join("muxbench"), folder.path().join("x.toml"));
+    fs::copy(env!("CARGO_BIN_EXE_muxbench"), &program).unwrap();
+    let output = muxbench().args(["compare", "--network", "lab", "--delay", "1ms", "--print-experiment"]).output();
+    fs::write(&experiment, output.unwrap().stdout).unwrap();
+    let mut plan = Command::new(&program);
+    plan.arg("plan").arg(&experiment);
+    if rustix::process::geteuid().is_root() {
+        plan.uid(65_534).gid(65_534);
+    }
+    let output = plan.output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("impossible") && said.contains("run as root"), "{said}");
+}

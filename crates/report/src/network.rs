@@ -1,0 +1,67 @@
+//! What a lab's network was, in a sentence.
+
+use lab::network::NetworkReport;
+
+use crate::format;
+
+/// How it was made, and what was measured before the trials: medians over them, and of what is rare the worst. Nothing where
+/// there was no lab.
+pub fn sentence<'a>(reports: impl Iterator<Item = &'a NetworkReport>) -> Option<String> {
+    let reports: Vec<&NetworkReport> = reports.collect();
+    let first = reports.first()?;
+    let median = |figure: fn(&NetworkReport) -> u64| {
+        let mut figures: Vec<u64> = reports.iter().map(|report| figure(report)).collect();
+        figures.sort_unstable();
+        stats::quantile(&figures, 0.5).unwrap_or_default() as f64
+    };
+    let ms = |ns: f64| format!("{} ms", format::significant(ns / 1e6));
+    let (sent, lost) = reports.iter().fold((0, 0), |(sent, lost), report| {
+        (sent + u64::from(report.measured.sent), lost + u64::from(report.measured.lost))
+    });
+    let mut words = vec![
+        format!("round trip p50 {}", ms(median(|report| report.measured.round_trip_p50_ns))),
+        format!("p99 {}", ms(median(|report| report.measured.round_trip_p99_ns))),
+        format!("{} lost of {sent} datagrams", format::percent(lost as f64 / sent.max(1) as f64)),
+    ];
+    if first.measured.bandwidth_bits_per_s.is_some() {
+        let least = reports.iter().filter_map(|report| report.measured.bandwidth_bits_per_s).flatten();
+        let least = least.fold(f64::INFINITY, f64::min);
+        words.push(format!("{} Mbit/s", format::significant(least / 1e6)));
+    }
+    if let Some(late_ns) = reports.iter().filter_map(|report| Some(report.relay?.late_p99_ns)).max() {
+        words.push(format!("packets late by p99 {}", ms(late_ns as f64)));
+    }
+    let dropped: u64 = reports.iter().filter_map(|report| Some(report.relay?.dropped)).sum();
+    if dropped > 0 {
+        words.push(format!("{dropped} packets dropped for want of room"));
+    }
+    Some(format!("Network: {}. Measured before each trial: {}.", first.applied.words(), words.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use lab::network::conditions::{Applied, Links, Means};
+    use lab::network::{Account, Measured};
+
+    use super::*;
+
+    #[test]
+    fn it_says_how_it_was_made_and_what_it_did() {
+        assert_eq!(sentence([].iter()), None);
+        let report = |round_trip_p50_ns, late| NetworkReport {
+            applied: Applied { links: Links::Tun, delay: Some(Means::Tun), loss: None, bandwidth: Some(Means::Tbf) },
+            setup_ns: 50_000_000,
+            measured: Measured {
+                round_trips: 200,
+                round_trip_p50_ns,
+                round_trip_p99_ns: 21_000_000,
+                sent: 2_000,
+                lost: 1,
+                bandwidth_bits_per_s: Some([99.5e6, 98.25e6]),
+            },
+            relay: Some(Account { late_p99_ns: late, dropped: late / 100_000, ..Account::default() }),
+        };
+        let reports = [20_100_000, 20_200_000, 20_900_000].map(|ns| report(ns, ns / 100));
+        insta::assert_snapshot!(sentence(reports.iter()).unwrap());
+    }
+}
