@@ -70,7 +70,7 @@ fn store(folder: &Path, run: &Run) {
 #[test]
 fn a_page_of_streams_works() {
     let folder = tempfile::tempdir().unwrap();
-    store(&folder.path().join("streams"), &made_up::stream_run());
+    store(&folder.path().join("streams"), &made_up::bandwidth_run());
     run(folder.path(), &["report", "streams", "--html"]);
     println!("{}", browse(&folder.path().join("streams/report.html"), "run"));
 }

@@ -953,7 +953,7 @@ fn every_table_can_be_pasted_into_an_issue() {
         ("whole", made_up::run()),
         ("sweep", made_up::sweep_run()),
         ("capacity", made_up::capacity_run()),
-        ("streams", made_up::stream_run()),
+        ("streams", made_up::bandwidth_run()),
     ] {
         let store = Store::create(&folder.path().join(name), &run.header).unwrap();
         run.records.iter().for_each(|record| store.commit(record).unwrap());
