@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn what_a_trial_found() {
         assert_eq!(found(&made_up::run().records[0]), ", p50 40.0 µs, p99 43.9 µs");
-        assert_eq!(found(&made_up::stream_run().records[0]), ", 2.40 GB/s");
+        assert_eq!(found(&made_up::bandwidth_run().records[0]), ", 2.40 GB/s");
         let mut record = made_up::run().records.remove(0);
         record.load = None;
         assert_eq!(found(&record), "");

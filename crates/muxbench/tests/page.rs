@@ -91,7 +91,7 @@ fn a_paper_s_page_opens_works_and_can_be_read_by_all() {
 #[test]
 fn a_page_of_streams_works() {
     let folder = tempfile::tempdir().unwrap();
-    store(&folder.path().join("streams"), &made_up::stream_run());
+    store(&folder.path().join("streams"), &made_up::bandwidth_run());
     run(folder.path(), &["report", "streams", "--html"]);
     println!("{}", browse(&folder.path().join("streams/report.html"), "run"));
 }

@@ -571,7 +571,7 @@ pub fn datagram_run() -> Run {
 
 /// Bursts in: three architectures on three numbers of connections, beside none and 1 000 idle ones, two repeats. `epoll` keeps its
 /// bandwidth, that of `poll` falls with the idle ones, `mt` is unfair; on the most connections it was the client's limit.
-pub fn stream_run() -> Run {
+pub fn bandwidth_run() -> Run {
     let mut run = run();
     run.header.trials.clear();
     run.records.clear();

@@ -414,7 +414,7 @@ mod tests {
     #[test]
     fn streams_are_ranked_by_bandwidth() {
         for width in [160, 80] {
-            let text = render(&made_up::stream_run(), width);
+            let text = render(&made_up::bandwidth_run(), width);
             assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
             insta::assert_snapshot!(format!("streams_{width}"), text);
         }

@@ -87,7 +87,7 @@ fn a_row_of_csv_for_each_point() {
 fn trends_of_streams_are_of_bytes() {
     let mut builder = Builder::default();
     for name in ["one", "two"] {
-        let mut run = made_up::stream_run();
+        let mut run = made_up::bandwidth_run();
         run.header.name = name.into();
         builder.add(name, &run);
     }

@@ -45,8 +45,8 @@ impl<'a> Material<'a> {
         self.summary.comparisons.iter().any(|comparison| comparison.workload.is_closed())
     }
 
-    /// Whether any workload is of streams: what is compared is then bytes.
-    pub fn is_stream(&self) -> bool {
+    /// Whether its workloads are streams, which are all of a run's or none.
+    pub fn has_streams(&self) -> bool {
         self.summary.comparisons.iter().any(|comparison| comparison.workload.service.stream().is_some())
     }
 

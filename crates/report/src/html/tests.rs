@@ -25,7 +25,7 @@ fn runs() -> Vec<Run> {
         made_up::closed_run(),
         made_up::kawai2006_run(),
         made_up::large_run(),
-        made_up::stream_run(),
+        made_up::bandwidth_run(),
     ]
 }
 
@@ -97,7 +97,7 @@ fn figures_hold_what_the_run_has() {
 
 #[test]
 fn figures_of_streams_are_of_bytes() {
-    let run = made_up::stream_run();
+    let run = made_up::bandwidth_run();
     let drawn = drawn(&run);
     let names = names(&drawn);
     for name in ["throughput", "cpu", "switches", "syscalls", "rate", "lag"] {
@@ -180,7 +180,7 @@ fn nothing_is_loaded_from_elsewhere() {
 
 #[test]
 fn every_figure_is_a_picture_too() {
-    for run in [made_up::run(), made_up::closed_run(), made_up::stream_run()] {
+    for run in [made_up::run(), made_up::closed_run(), made_up::bandwidth_run()] {
         let Drawn { architectures, figures } = drawn(&run);
         for (figure, chart) in figures {
             let svg = still::svg(figure.title, &chart, &architectures).unwrap();

@@ -1,6 +1,5 @@
 //! Every figure there is, in the order of the page. A figure is one file and one row of [`FIGURES`].
 
-mod bandwidth;
 mod bandwidth_over_time;
 mod cpu;
 mod cpu_gigabyte;
@@ -13,6 +12,7 @@ mod memory;
 mod ranking;
 mod rate;
 mod service;
+mod streams;
 mod switches;
 mod syscalls;
 mod throughput;
@@ -52,14 +52,14 @@ pub const FIGURES: &[Figure] = &[
         about: "Bytes of bursts that all connections together moved in a second, as the clients count them: the median of \
                 repeats, with its 95 % interval.",
         needs: "streams",
-        draw: bandwidth::draw,
+        draw: streams::draw,
     },
     Figure {
         name: "bandwidth-idle",
         title: "Bandwidth against idle connections",
         about: "The same, against connections on which nothing is sent.",
         needs: "streams beside different numbers of idle connections, and on different numbers of others",
-        draw: bandwidth::draw_idle,
+        draw: streams::draw_idle,
     },
     Figure {
         name: "fairness",

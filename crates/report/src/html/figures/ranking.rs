@@ -16,7 +16,7 @@ pub(super) fn draw(material: &Material<'_>) -> Option<Chart> {
     let ranked = |rows: &[Row]| rows.iter().filter(|row| row.ratio.is_some()).count();
     material.summary.comparisons.iter().find(|comparison| ranked(&comparison.rows) > 1)?;
     let label = match material.is_closed() {
-        true if material.is_stream() => "bandwidth, of the best",
+        true if material.has_streams() => "bandwidth, of the best",
         true => "transactions a second, of the best",
         false => "median service time, of the best",
     };

@@ -8,7 +8,7 @@ use crate::summary::Row;
 
 /// Draws it.
 pub(super) fn draw(material: &Material<'_>) -> Option<Chart> {
-    if material.is_stream() {
+    if material.has_streams() {
         return None;
     }
     let y = Vertical { label: "switches a request", form: Form::Number, log: false };

@@ -14,7 +14,7 @@ fn rate(_: &Workload, row: &Row) -> Option<(f64, Vec<f64>)> {
 
 /// Draws it.
 pub(super) fn draw(material: &Material<'_>) -> Option<Chart> {
-    if !material.is_closed() || material.is_stream() {
+    if !material.is_closed() || material.has_streams() {
         return None;
     }
     let y = Vertical { label: "transactions a second", form: Form::Number, log: false };
