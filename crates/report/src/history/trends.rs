@@ -138,7 +138,7 @@ fn words(history: &History, architectures: &[String], panels: &[Panel], figure: 
     let ends = panels.iter().flat_map(|panel| panel.series.iter().map(move |series| (panel, series)));
     let ends = ends.filter_map(|(panel, series)| {
         let (first, last) = (series.points.first()?, series.points.last()?);
-        (first.x < last.x).then(|| (panel, series.architecture, first, last))
+        (first.x < last.x).then_some((panel, series.architecture, first, last))
     });
     let moved = |it: &(&Panel, usize, &Point, &Point)| (it.3.y / it.2.y).ln().abs();
     let Some((panel, architecture, first, last)) = ends.max_by(|a, b| moved(a).total_cmp(&moved(b))) else {
