@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use common::{Serve, children_of, eventually, is_alive, muxbench, prepared};
+use lab::store::Store;
+use report::made_up;
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
@@ -159,8 +161,11 @@ fn two_runs_are_lined_up() {
     }
     let csv = text(&run(folder.path(), &["report", "a", "b", "--csv"], 0).stdout);
     assert_eq!(csv.lines().map(|line| line.split_once(',').unwrap().0).collect::<Vec<_>>(), ["runs", "both", "a", "b"]);
-    let error = text(&run(folder.path(), &["report", "a", "b", "a"], 1).stderr);
-    assert!(error.contains("3 runs are given; name one to print it, or two"), "{error}");
+    let many = text(&run(folder.path(), &["report", "a", "b", "a"], 0).stdout);
+    assert!(
+        many.starts_with("Runs, the oldest first") && many.contains("epoll"),
+        "more than two are a history: {many}"
+    );
     let error = text(&run(folder.path(), &["report", "a", "absent"], 1).stderr);
     assert!(error.contains("absent: no run is there"), "{error}");
 }
@@ -204,8 +209,8 @@ fn send_deviations_come_from_the_stored_samples() {
             "[possible values: kawai2008, kawai2006, maharjan2012, voras2009, welsh2001]",
         ),
         (&["report", "even", "--paper", "kawai2006", "--send-deviation"], 2, "cannot be used with"),
-        (&["report", "even", "even", "--paper", "kawai2006"], 2, "are of one run, and two are given"),
-        (&["report", "even", "even", "--send-deviation"], 2, "are of one run, and two are given"),
+        (&["report", "even", "even", "--paper", "kawai2006"], 2, "are of one run, and several are given"),
+        (&["report", "even", "even", "--send-deviation"], 2, "are of one run, and several are given"),
     ];
     for (arguments, code, words) in told {
         let error = text(&run(folder.path(), arguments, *code).stderr);
@@ -1026,4 +1031,67 @@ fn a_closed_pipe_is_no_error() {
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
+/// Tables of Markdown: a line under the headings, and as many cells in every row. Their number.
+fn tables(markdown: &str) -> usize {
+    let cells = |line: &str| line.replace("\\|", "").matches('|').count();
+    let mut tables = 0;
+    let mut lines = markdown.lines().peekable();
+    while let Some(heading) = lines.next() {
+        if !heading.starts_with('|') {
+            continue;
+        }
+        let line = lines.next().unwrap_or_default();
+        assert!(line.starts_with("| --- |") && cells(line) == cells(heading), "{heading}\n{line}");
+        while let Some(row) = lines.next_if(|row| row.starts_with('|')) {
+            assert_eq!(cells(row), cells(heading), "{heading}\n{row}");
+        }
+        assert!(lines.peek().is_none_or(|after| after.is_empty()), "{heading}");
+        tables += 1;
+    }
+    tables
+}
+
+#[test]
+fn every_table_can_be_pasted_into_an_issue() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, run) in [
+        ("whole", made_up::run()),
+        ("sweep", made_up::sweep_run()),
+        ("capacity", made_up::capacity_run()),
+        ("streams", made_up::stream_run()),
+    ] {
+        let store = Store::create(&folder.path().join(name), &run.header).unwrap();
+        run.records.iter().for_each(|record| store.commit(record).unwrap());
+    }
+    for (arguments, least) in [
+        ("list", 7),
+        ("plan smoke", 1),
+        ("report whole", 2),
+        ("report whole --explain", 4),
+        ("report whole --send-deviation", 1),
+        ("report sweep", 1),
+        ("report capacity", 1),
+        ("report streams", 11),
+        ("report whole streams", 0),
+        ("report .", 1),
+    ] {
+        let words: Vec<&str> = arguments.split(' ').chain(["--markdown"]).collect();
+        let markdown = text(&run(folder.path(), &words, 0).stdout);
+        assert!(tables(&markdown) >= least, "{arguments}: {markdown}");
+        let both: Vec<&str> = words.iter().copied().chain(["--json"]).collect();
+        assert!(text(&run(folder.path(), &both, 2).stderr).contains("cannot be used with"), "{arguments}");
+    }
+    let pasted =
+        text(&measure(folder.path(), &[SMALL, &["--markdown", "--quiet", "--output", "pasted"]].concat()).stdout);
+    assert!(tables(&pasted) == 1 && !pasted.contains("Results:"), "{pasted}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_doctor_finds_can_be_pasted_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let markdown = text(&run(folder.path(), &["doctor", "--markdown"], 0).stdout);
+    assert_eq!(tables(&markdown), 1, "{markdown}");
 }

@@ -12,7 +12,7 @@ mod trends;
 
 use std::collections::BTreeMap;
 
-use lab::record::{Run, RunHeader, VerdictKind, Workload};
+use lab::record::{Run, VerdictKind, Workload};
 use serde::Serialize;
 use stats::{Estimate, Ratio};
 
@@ -157,22 +157,22 @@ fn is_same_traffic(a: &Workload, b: &Workload) -> bool {
 impl Builder {
     /// Takes notice of a run.
     pub fn add(&mut self, folder: &str, run: &Run) {
-        let RunHeader { name, muxbench, command, started_at, experiment, .. } = run.header.clone();
-        let is_same = |host: &BTreeMap<String, String>| lab::host::differences(host, &run.header.host).is_empty();
+        let header = &run.header;
+        let is_same = |host: &BTreeMap<String, String>| lab::host::differences(host, &header.host).is_empty();
         let host = self.hosts.iter().position(is_same).unwrap_or_else(|| {
-            self.hosts.push(run.header.host.clone());
+            self.hosts.push(header.host.clone());
             self.hosts.len() - 1
         });
-        let possible = run.header.trials.iter().filter(|trial| trial.impossible.is_empty()).count();
+        let possible = header.trials.iter().filter(|trial| trial.impossible.is_empty()).count();
         let capacities = Capacities::of(run);
         let summary = Summary::of(run);
         let entry = Entry {
             folder: folder.to_owned(),
-            name,
-            started_at,
-            experiment,
-            muxbench,
-            command,
+            name: header.name.clone(),
+            started_at: header.started_at.clone(),
+            experiment: header.experiment.clone(),
+            muxbench: header.muxbench.clone(),
+            command: header.command.clone(),
             host,
             finished: run.records.len(),
             valid: run.records.iter().filter(|record| record.verdict.kind == VerdictKind::Valid).count(),

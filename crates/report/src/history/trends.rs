@@ -133,6 +133,9 @@ fn names(history: &History) -> (String, Vec<String>) {
     if is_one(&years) { (format!("run of {}", years[0]), cut(5, to)) } else { ("run".into(), cut(0, to)) }
 }
 
+/// What moved by less than this, as a ratio, is not told.
+const MOVED_MIN: f64 = 1.05;
+
 /// What moved most from its first to its newest run.
 fn words(history: &History, architectures: &[String], panels: &[Panel], figure: &Trended) -> String {
     let ends = panels.iter().flat_map(|panel| panel.series.iter().map(move |series| (panel, series)));
@@ -148,6 +151,9 @@ fn words(history: &History, architectures: &[String], panels: &[Panel], figure: 
             history.hosts.len()
         );
     };
+    if moved(&(panel, architecture, first, last)) < MOVED_MIN.ln() {
+        return format!("From its first to its newest run nothing moved by a factor of {MOVED_MIN} or more.");
+    }
     let (name, form) = (&architectures[architecture], figure.form);
     format!("{name} at {} moved most: from {} to {}.", panel.title, form.text(first.y), form.text(last.y))
 }
