@@ -148,7 +148,10 @@ fn draw_deviation(runs: &Runs<'_>, sends_of: &mut [&mut SendsOf<'_>]) -> Option<
             });
         }
     }
-    let points = || panel.series.iter().flat_map(|series| &series.points);
+    // What is not valid may be a thousand times as far, and is shown as far as the others go.
+    let any_valid = panel.series.iter().any(|series| series.of.is_empty());
+    let counts = |series: &&Series| series.of.is_empty() || !any_valid;
+    let points = || panel.series.iter().filter(counts).flat_map(|series| &series.points);
     let inner = || points().filter(|it| (SHOWN[0]..=SHOWN[1]).contains(&it.y)).map(|it| it.x);
     let printed = || panel.published.iter().flat_map(|it| &it.points).map(|it| it.0);
     let low = inner().chain(printed()).reduce(f64::min)? - ROOM_NS;
