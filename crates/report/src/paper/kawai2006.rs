@@ -107,7 +107,8 @@ pub(super) const FIGURES: &[Figure] = &[Figure {
     title: "Send deviation, cumulative",
     about: "Kawai and Yamaguchi 2006, Figure 2: how far sends are from even intervals, of each architecture's trial with the \
             largest standard deviation. The paper has a drawing and no numbers; its Table 5 has the medians of these trials, \
-            which are the stars. Only valid trials at constant intervals count.",
+            which are the stars. Only trials at constant intervals count, and of an architecture without a valid one the worst of \
+            the others is fainter.",
     experiments: &["kawai2006"],
     draw: draw_deviation,
     shares: &SHARES,
@@ -119,40 +120,53 @@ const SHOWN: [f64; 2] = [0.05, 0.95];
 const ROOM_NS: f64 = 1_000.0;
 
 fn draw_deviation(runs: &Runs<'_>, sends_of: &mut [&mut SendsOf<'_>]) -> Option<Chart> {
-    let mut worst: Vec<Worst> = Vec::new();
-    for at in runs.places() {
-        worst.extend(Sends::of(&runs.runs[at], sends_of[at]).worst);
-    }
     let mut panel = Panel::new(String::new(), Vec::new());
-    for worst in &worst {
-        let Some(here) = &worst.here else { continue };
-        let mut points: Vec<_> = here.cdf.iter().chain(&here.tails).collect();
-        points.sort_by(|a, b| a.share.total_cmp(&b.share));
-        points.dedup_by(|a, b| a.share == b.share);
-        let point = |point: &crate::deviation::Point| chart::Point::new(point.deviation_ns, point.share);
-        let architecture = runs.place(worst.architecture);
-        panel.series.push(Series { architecture, of: "", points: points.into_iter().map(point).collect() });
-        let median = worst.published.get("median_us").map(|median_us| (median_us * 1e3, 0.5));
-        panel.published.push(Published {
-            architecture: Some(architecture),
-            ..published("the medians of Table 5", Mark::Points, median.as_slice())
-        });
+    let mut without = Vec::new();
+    for at in runs.places() {
+        let run = &runs.runs[at];
+        for worst in Sends::of(run, sends_of[at]).worst {
+            let (of, deviation) = match worst.here {
+                Some(here) => ("", Some(here)),
+                None => ("not valid", worst_not_valid(run, sends_of[at], worst.architecture)),
+            };
+            let Some(deviation) = deviation else {
+                without.push(worst.architecture);
+                continue;
+            };
+            let mut points: Vec<_> = deviation.cdf.iter().chain(&deviation.tails).collect();
+            points.sort_by(|a, b| a.share.total_cmp(&b.share));
+            points.dedup_by(|a, b| a.share == b.share);
+            let verdict = deviation.verdict;
+            let point =
+                |it: &crate::deviation::Point| chart::Point { verdict, ..chart::Point::new(it.deviation_ns, it.share) };
+            let architecture = runs.place(worst.architecture);
+            panel.series.push(Series { architecture, of, points: points.into_iter().map(point).collect() });
+            let median = worst.published.get("median_us").map(|median_us| (median_us * 1e3, 0.5));
+            panel.published.push(Published {
+                architecture: Some(architecture),
+                ..published("the medians of Table 5", Mark::Points, median.as_slice())
+            });
+        }
     }
-    let points = || panel.series.iter().flat_map(|series| &series.points);
+    // What is not valid may be a thousand times as far, and is shown as far as the others go.
+    let any_valid = panel.series.iter().any(|series| series.of.is_empty());
+    let counts = |series: &&Series| series.of.is_empty() || !any_valid;
+    let points = || panel.series.iter().filter(counts).flat_map(|series| &series.points);
     let inner = || points().filter(|it| (SHOWN[0]..=SHOWN[1]).contains(&it.y)).map(|it| it.x);
     let printed = || panel.published.iter().flat_map(|it| &it.points).map(|it| it.0);
     let low = inner().chain(printed()).reduce(f64::min)? - ROOM_NS;
     let high = inner().chain(printed()).reduce(f64::max)? + ROOM_NS;
+    let valid = panel.series.iter().filter(|series| series.of.is_empty());
     let late = |series: &Series| Some((series.points.iter().find(|it| it.y >= 0.95)?.x, series.architecture));
-    let latest = panel.series.iter().filter_map(late).max_by(|a, b| a.0.total_cmp(&b.0))?;
-    let mut words = format!(
-        "Of 95 % of the sends the latest is {} late; that is with {}.",
-        format::time(latest.0),
-        runs.names[latest.1]
-    );
-    let without: Vec<&str> = worst.iter().filter(|it| it.here.is_none()).map(|it| it.architecture).collect();
+    let mut words = match valid.filter_map(late).max_by(|a, b| a.0.total_cmp(&b.0)) {
+        Some((late_ns, place)) => {
+            let late = format::time(late_ns);
+            format!("Of 95 % of the sends the latest is {late} late; that is with {}.", runs.names[place])
+        }
+        None => "None of it is valid.".to_owned(),
+    };
     if !without.is_empty() {
-        words += &format!(" No trial counts of {}.", without.join(", "));
+        words += &format!(" There is no trial of {}.", without.join(", "));
     }
     Some(Chart {
         words,
@@ -161,6 +175,20 @@ fn draw_deviation(runs: &Runs<'_>, sends_of: &mut [&mut SendsOf<'_>]) -> Option<
         y: chart::Axis::linear("share of the sends", Form::Share, [1.0].into_iter()),
         panels: vec![panel],
     })
+}
+
+/// Of an architecture's trials that are not valid, the one whose sends deviate most.
+fn worst_not_valid(run: &Run, sends_of: &mut SendsOf<'_>, architecture: &str) -> Option<TrialDeviation> {
+    let published = published_service_time();
+    let is_one = |record: &&TrialRecord| {
+        record.verdict.kind != VerdictKind::Valid
+            && record.trial.architecture.to_string() == architecture
+            && record.trial.workload.schedule == Schedule::Constant
+            && is_of_matrix(&published, &record.trial.workload)
+    };
+    let deviations = run.records.iter().filter(is_one).map(|record| TrialDeviation::of(record, sends_of));
+    let stddev_ns = |it: &TrialDeviation| it.figures.map_or(0.0, |figures| figures.stddev_ns);
+    deviations.filter(|it| it.figures.is_some()).max_by(|a, b| stddev_ns(a).total_cmp(&stddev_ns(b)))
 }
 
 /// A run in the layout of Tables 3, 4 and 5.
@@ -289,6 +317,15 @@ fn is_traffic_of_the_paper(workload: &Workload) -> bool {
         && workload.choice == Choice::Uniform
 }
 
+/// Whether a workload is of the matrix that the cells are of. It has more workloads than Tables 3 and 4 show; the paper took
+/// Table 5 from all of them.
+fn is_of_matrix(cells: &[Cell], workload: &Workload) -> bool {
+    is_traffic_of_the_paper(workload)
+        && cells.iter().any(|cell| cell.connections == workload.connections)
+        && cells.iter().any(|cell| cell.active == workload.active)
+        && cells.iter().any(|cell| Some(cell.rate_per_s) == workload.rate_per_s)
+}
+
 impl Cell {
     fn is_of(&self, trial: &Trial) -> bool {
         let workload = &trial.workload;
@@ -352,14 +389,7 @@ struct Sends {
 impl Sends {
     fn of(run: &Run, sends_of: &mut SendsOf<'_>) -> Self {
         let published = published_service_time();
-        // The matrix has more workloads than Tables 3 and 4 show; the paper took Table 5 from all of them.
-        let is_of_matrix = |workload: &Workload| {
-            is_traffic_of_the_paper(workload)
-                && published.iter().any(|cell| cell.connections == workload.connections)
-                && published.iter().any(|cell| cell.active == workload.active)
-                && published.iter().any(|cell| Some(cell.rate_per_s) == workload.rate_per_s)
-        };
-        let of_matrix = run.header.trials.iter().filter(|trial| is_of_matrix(&trial.workload)).count();
+        let of_matrix = run.header.trials.iter().filter(|trial| is_of_matrix(&published, &trial.workload)).count();
         let table_5 = published_send_deviation();
         let column = |architecture: &str| {
             table_5.iter().filter_map(|(statistic, row)| Some((statistic.clone(), *row.get(architecture)?))).collect()
@@ -373,7 +403,7 @@ impl Sends {
         let counts = |record: &&TrialRecord| {
             let TrialRecord { trial, verdict, .. } = record;
             let is_even = trial.workload.schedule == Schedule::Constant;
-            is_even && verdict.kind == VerdictKind::Valid && is_of_matrix(&trial.workload)
+            is_even && verdict.kind == VerdictKind::Valid && is_of_matrix(&published, &trial.workload)
         };
         let (mut counted, mut samples_missing) = (Vec::new(), Vec::new());
         for record in run.records.iter().filter(counts) {
@@ -728,6 +758,25 @@ mod tests {
         assert_eq!(csv.lines().count(), 1 + 18 * 5 * 3 + 5 * 3);
         assert!(csv.lines().any(|line| line.contains(",saturated,mean_ms,,")), "{csv}");
         assert_eq!(tables.json()["service_time"].as_array().unwrap().len(), 90);
+    }
+
+    #[test]
+    fn sends_of_trials_that_are_not_valid_are_drawn_as_such() {
+        let mut run = made_up::kawai2006_run();
+        let is_mp = |record: &TrialRecord| record.trial.architecture.to_string() == "mp";
+        run.records.retain(|record| record.trial.architecture.to_string() != "select");
+        for record in run.records.iter_mut().filter(|record| is_mp(record)) {
+            record.verdict.kind = VerdictKind::ClientLimited;
+        }
+        let (runs, summaries) = ([run.clone()], [crate::Summary::of(&run)]);
+        let here = Runs { names: &ARCHITECTURES, runs: &runs, summaries: &summaries, experiments: &["kawai2006"] };
+        let mut sends_of = made_up::sends_of(&run);
+        let chart = draw_deviation(&here, &mut [&mut sends_of]).unwrap();
+        let of = |place: usize| chart.panels[0].series.iter().find(|series| series.architecture == place);
+        let mp = of(0).unwrap();
+        assert!(mp.of == "not valid" && mp.points.iter().all(|point| point.verdict == VerdictKind::ClientLimited));
+        assert!(of(4).unwrap().of.is_empty() && of(2).is_none());
+        assert!(chart.words.ends_with("There is no trial of select."), "{}", chart.words);
     }
 
     #[test]
