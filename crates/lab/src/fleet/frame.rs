@@ -213,7 +213,12 @@ mod tests {
         let (near, far) = pair();
         let (ended, has_ended) = mpsc::channel();
         let near = Line::new(near, |_| ()).unwrap();
-        let far = Line::new(far, move |frame| drop(frame.is_none().then(|| ended.send(())))).unwrap();
+        let at_once = move |frame: Option<&Frame>| {
+            if frame.is_none() {
+                ended.send(()).unwrap();
+            }
+        };
+        let far = Line::new(far, at_once).unwrap();
         let all = [
             Frame::Order { trial: 3, order: "{}".into() },
             Frame::Samples { trial: 3, bytes: vec![7; 1 << 20] },
