@@ -930,7 +930,10 @@ fn serve_and_load_work_by_hand() {
 
 #[test]
 fn a_client_with_other_sizes_is_found_out_before_the_ramp() {
-    let serve = common::Serve::start("epoll".parse().unwrap(), 128, 100);
+    // Over TCP it would say what it serves.
+    let folder = tempfile::tempdir().unwrap();
+    let listen = format!("unix:{}", folder.path().join("socket").display());
+    let serve = common::Serve::start_with("epoll".parse().unwrap(), 128, 100, &["--listen", &listen], None);
     let output = muxbench()
         .args(["load", "--target", &serve.address.to_string(), "--request", "128B", "--response", "200B"])
         .args(["--connections", "5", "--timeout", "200ms"])

@@ -1,9 +1,10 @@
 //! How ranks know each other: by a secret of their job, which is never sent. Each side answers a challenge of the other's.
 
 use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
 
 use hmac::{Hmac, KeyInit, Mac};
-use rustix::rand::{GetRandomFlags, getrandom};
 use sha2::Sha256;
 
 /// A challenge.
@@ -60,10 +61,10 @@ impl Secret {
 ///
 /// # Errors
 /// When the system gives no random numbers.
-pub(super) fn nonce() -> std::io::Result<Nonce> {
+pub(super) fn nonce() -> io::Result<Nonce> {
     let mut nonce = Nonce::default();
-    // So few bytes come at once, or not at all.
-    getrandom(&mut nonce[..], GetRandomFlags::empty())?;
+    // Every system has it, which is not so of getrandom(2).
+    File::open("/dev/urandom")?.read_exact(&mut nonce)?;
     Ok(nonce)
 }
 
