@@ -31,7 +31,7 @@ fn runs() -> Vec<Run> {
 
 #[test]
 fn streams_are_drawn_as_the_server_counts_them() {
-    let drawn = drawn(&made_up::streams_run());
+    let drawn = drawn(&made_up::bandwidth_run());
     let chart = |name: &str| &drawn.figures.iter().find(|(figure, _)| figure.name == name).unwrap().1;
     let epoll = drawn.architectures.iter().position(|architecture| architecture == "epoll").unwrap();
     let epoll = |name: &str| chart(name).panels[0].series.iter().find(|series| series.architecture == epoll).unwrap();
