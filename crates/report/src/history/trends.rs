@@ -7,7 +7,7 @@ use crate::html::chart::{Axis, Chart, Form, Panel, Point, Series, Shape, TICKS_B
 use crate::html::material::estimate;
 use crate::stream;
 
-/// A row of `TRENDS`.
+/// A figure of what was measured in more than one run.
 #[derive(Debug)]
 pub struct Trended {
     /// Its name: that of its files, and in the page's address.
