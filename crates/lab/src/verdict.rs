@@ -582,6 +582,15 @@ pub(crate) mod tests {
             (VerdictKind::Failed, true)
         );
         assert_eq!(kind(&|stream| stream.bytes_by_part[16..].fill(5_000_000)).kind, VerdictKind::Unsteady);
+        // Where the server says what it took in, that counts, and not what its clients wrote.
+        let counters = ServerCounters { window_ns: 1_000_000_000, ..ServerCounters::default() };
+        let took_in = |last: f64| {
+            let parts = std::array::from_fn(|part| if part < 16 { 16e6 } else { last });
+            judge(&streaming(), Some(&ServerSide { took_in: Some(parts), ..side(&counters, 1) }))
+        };
+        assert_eq!(took_in(160e6).kind, VerdictKind::Unsteady);
+        let steady = took_in(16e6);
+        assert!(steady.kind == VerdictKind::Valid && steady.reason.starts_with("16 MB/s"), "{}", steady.reason);
         let mut report = streaming();
         report.closed.iter_mut().for_each(|closed| closed.busy_share = 0.99);
         assert_eq!(judge(&report, None).kind, VerdictKind::ClientLimited);
