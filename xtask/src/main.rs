@@ -1,11 +1,12 @@
 //! What developers run: `cargo xtask test`, `cargo xtask bench`, `cargo xtask cross`, `cargo xtask python`, `cargo xtask
-//! servers`, `cargo xtask peers`, `cargo xtask browser`.
+//! servers`, `cargo xtask peers`, `cargo xtask browser`, `cargo xtask fuzz`.
 
 mod bench;
 mod browser;
 mod check;
 mod cross;
 mod debian;
+mod fuzz;
 mod peers;
 mod python;
 mod servers;
@@ -29,6 +30,7 @@ enum Command {
     Browser,
     /// Links the program for FreeBSD and macOS, in target/cross
     Cross,
+    Fuzz(fuzz::Fuzz),
     #[command(subcommand)]
     Bench(bench::Bench),
 }
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         Command::Peers => peers::prepare().map(|folder| println!("{}", folder.display())),
         Command::Browser => browser::prepare().map(|folder| println!("{}", folder.display())),
         Command::Cross => python::prepare().and_then(|interpreter| cross::link(&interpreter)),
+        Command::Fuzz(fuzz) => fuzz::run(&fuzz),
         Command::Bench(bench) => bench::run(&bench),
     };
     match result {

@@ -113,17 +113,19 @@ pub fn parameters(config: &LoadConfig, trial: Option<&Trial>) -> anyhow::Result<
 /// When the file is missing or not of this kind.
 pub fn read(path: &Path) -> anyhow::Result<Vec<Sample>> {
     let place = || format!("reading samples from {}", path.display());
+    let others = || format!("{}: not the samples of a trial", path.display());
     let reader = SerializedFileReader::new(File::open(path).with_context(place)?).with_context(place)?;
+    let schema = parse_message_type(SCHEMA).context("the schema of samples")?;
+    let (theirs, all) = (reader.metadata().file_metadata().schema().get_fields(), schema.get_fields());
+    // Those of before there could be several processes have no last column.
+    let columns = theirs.len();
+    anyhow::ensure!(columns + 1 >= all.len() && all.starts_with(theirs), others());
     let mut samples = Vec::new();
     for group in 0..reader.num_row_groups() {
         let group = reader.get_row_group(group).with_context(place)?;
-        // Those of before there could be several processes have no last column.
-        let columns = group.num_columns();
-        let is_ours = [PLACES.len() - 1, PLACES.len()].contains(&columns);
-        anyhow::ensure!(is_ours, "{}: not the samples of a trial", path.display());
-        let rows = group.metadata().num_rows() as usize;
+        let rows = usize::try_from(group.metadata().num_rows()).ok().filter(|&rows| rows <= ROWS_PER_GROUP);
+        let rows = rows.with_context(others)?;
         let first = samples.len();
-        samples.resize(first + rows, Sample::UNKNOWN);
         for (number, set) in PLACES.into_iter().enumerate().take(columns) {
             let column = group.get_column_reader(number).with_context(place)?;
             let mut column = get_typed_column_reader::<Int64Type>(column);
@@ -136,6 +138,8 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<Sample>> {
                 anyhow::ensure!(records > 0, "{}: the file ends too soon", path.display());
                 read += records;
             }
+            // Only now is it known that there are so many.
+            samples.resize(first + rows, Sample::UNKNOWN);
             let there = |row: &usize| is_there.get(*row).is_none_or(|&level| level == 1);
             for (row, value) in (0..rows).filter(there).zip(values) {
                 set(&mut samples[first + row], value);

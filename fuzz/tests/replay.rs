@@ -1,0 +1,29 @@
+//! Each target is fed what was once worth keeping: inputs that reach far into a parser, and all that ever made one fail.
+
+use std::path::Path;
+
+use fuzz::TARGETS;
+
+#[test]
+fn the_corpus_of_every_target_is_replayed() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+    for target in TARGETS {
+        let folder = corpus.join(target.name);
+        let files = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        let mut count = 0;
+        for file in files.map(|file| file.unwrap().path()) {
+            (target.run)(&std::fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display())));
+            count += 1;
+        }
+        assert!(count >= 3, "{}: hardly anything is kept", folder.display());
+    }
+}
+
+#[test]
+fn every_corpus_has_a_target() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+    for folder in std::fs::read_dir(corpus).unwrap() {
+        let name = folder.unwrap().file_name();
+        assert!(TARGETS.iter().any(|target| name == target.name), "{} has no target", name.display());
+    }
+}

@@ -1,0 +1,97 @@
+//! Searches for input that a parser cannot bear: libFuzzer, guided by the code that an input reaches.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, bail, ensure};
+use clap::Args;
+
+use crate::check::root;
+
+/// Searches for input that makes a parser panic; what reaches new code is kept in target/fuzz, a find in fuzz/artifacts
+#[derive(Debug, Args)]
+pub struct Fuzz {
+    /// Targets [default: all]
+    #[arg(value_name = "TARGET")]
+    targets: Vec<String>,
+    /// Inputs that each is fed with
+    #[arg(long, value_name = "N", default_value_t = 10_000_000)]
+    executions: u64,
+    /// Most time for each in seconds; fewer inputs are then said to be fewer
+    #[arg(long, value_name = "SECONDS", default_value_t = 3_600)]
+    time_max: u64,
+    /// Adds to fuzz/corpus what reached code that nothing there reaches
+    #[arg(long)]
+    keep: bool,
+}
+
+/// Feeds each target; the first that fails ends it.
+///
+/// # Errors
+/// When one failed, or `cargo fuzz` cannot be had.
+pub fn run(fuzz: &Fuzz) -> anyhow::Result<()> {
+    let corpus = root().join("fuzz/corpus");
+    let all = || -> anyhow::Result<Vec<String>> {
+        let folders = std::fs::read_dir(&corpus).with_context(|| format!("cannot read {}", corpus.display()))?;
+        let mut names = folders
+            .map(|folder| Ok(folder?.file_name().to_string_lossy().into_owned()))
+            .collect::<std::io::Result<Vec<_>>>()?;
+        names.sort();
+        Ok(names)
+    };
+    let targets = if fuzz.targets.is_empty() { all()? } else { fuzz.targets.clone() };
+    for target in &targets {
+        ensure!(corpus.join(target).is_dir(), "no such target: {target}; there are {}", all()?.join(", "));
+    }
+    require()?;
+    for target in &targets {
+        let found = root().join("target/fuzz").join(target);
+        std::fs::create_dir_all(&found).with_context(|| format!("cannot make {}", found.display()))?;
+        println!("== fuzz {target}");
+        let limits = [format!("-runs={}", fuzz.executions), format!("-max_total_time={}", fuzz.time_max)];
+        let folders = [found.clone(), corpus.join(target)];
+        // Sizes up to what a head or an item may have and a little more; 10 s or 2 GiB for one input are finds.
+        let more = ["-max_len=8192", "-timeout=10", "-rss_limit_mb=2048", "-print_final_stats=1", "-close_fd_mask=1"];
+        cargo_fuzz(target, &["run"], &folders, &[&limits.each_ref().map(String::as_str)[..], &more].concat())?;
+        if fuzz.keep {
+            // Into the first folder what the second adds to it.
+            cargo_fuzz(target, &["run"], &[corpus.join(target), found], &["-merge=1", "-max_len=8192"])?;
+        }
+    }
+    Ok(())
+}
+
+fn cargo_fuzz(target: &str, verb: &[&str], folders: &[PathBuf], options: &[&str]) -> anyhow::Result<()> {
+    let status = Command::new(env!("CARGO"))
+        .arg("fuzz")
+        .args(verb)
+        // One program for all; the stable compiler, with what only the nightly one may do.
+        .args(["fuzz", "--fuzz-dir", "fuzz", "--target-dir", "target/fuzzing"])
+        .args(folders)
+        .arg("--")
+        .args(options)
+        .env("FUZZ_TARGET", target)
+        .env("RUSTC_BOOTSTRAP", "1")
+        .current_dir(root())
+        .status()
+        .context("cannot run `cargo fuzz`")?;
+    if !status.success() {
+        bail!(
+            "{target} failed ({status}); `FUZZ_TARGET={target} cargo run -p fuzz -- FILE` shows it again with the file in \
+             fuzz/artifacts/fuzz"
+        );
+    }
+    Ok(())
+}
+
+/// Installs `cargo fuzz` unless it is there.
+fn require() -> anyhow::Result<()> {
+    let is_there = Command::new(env!("CARGO")).args(["fuzz", "--version"]).output().is_ok_and(|it| it.status.success());
+    if is_there {
+        return Ok(());
+    }
+    eprintln!("== installing cargo-fuzz");
+    let status = Command::new(env!("CARGO")).args(["install", "--locked", "cargo-fuzz"]).status();
+    ensure!(status.is_ok_and(|it| it.success()), "cannot install cargo-fuzz; is crates.io reachable?");
+    Ok(())
+}
