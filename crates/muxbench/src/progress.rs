@@ -147,8 +147,8 @@ impl Progress {
 /// What a trial found, in a few words: its bandwidth, or percentiles of its service time.
 fn found(record: &TrialRecord) -> String {
     let Some(load) = &record.load else { return String::new() };
-    if let Some(stream) = &load.stream {
-        return format!(", {}", format::bandwidth(stream.bytes_per_s(load.window_ns)));
+    if let Some(bytes_per_s) = record.stream_bytes_per_s() {
+        return format!(", {}", format::bandwidth(bytes_per_s));
     }
     let (p50, p99) = (load.service.distribution.p50_ns, load.service.distribution.p99_ns);
     format!(", p50 {}, p99 {}", format::time(p50 as f64), format::time(p99 as f64))
