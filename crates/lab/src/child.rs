@@ -15,6 +15,8 @@ use rustix::process::Pid;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::fleet::engine::SECRET;
+
 /// How long a child may take to end once it is told to.
 const END_MAX: Duration = Duration::from_secs(5);
 /// As much as is kept of what a child says on standard error.
@@ -40,6 +42,8 @@ impl<E: DeserializeOwned> Child<E> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // A Ctrl-C at the terminal is for us: we end our children in order.
         command.process_group(0);
+        // Nobody else's business, least of all somebody else's server's.
+        command.env_remove(SECRET);
         // SAFETY: at most a system call and no more. The thread that starts children is the one that awaits them, so
         // "when the parent's thread ends" is when we do.
         unsafe {

@@ -11,6 +11,7 @@ use load::report::PARTS;
 use load::{LoadConfig, LoadReport};
 use serde::{Deserialize, Serialize};
 use server::control::Event as ServerEvent;
+use server::mechanism::Spins;
 use server::model::PerConnection;
 use server::{Moved, ServerCounters, Snapshot, Subject};
 use wire::stream::Direction;
@@ -147,6 +148,7 @@ pub fn run(
                     counters,
                     cpus: cpus_at_once(trial),
                     taken,
+                    spins: spins(trial),
                     took_in: took_in(counters),
                 });
                 let verdict = verdict::judge(report, server.as_ref());
@@ -349,7 +351,7 @@ fn load_it(
     let hosts = lab.map_or(&[][..], Lab::clients);
     let mut connecting = |done, total| on_event(Event::Load(&load::Event::Connecting { done, total }));
     let idle = Holders::start(&options.program, &config, hosts, options.stop, &mut connecting)
-        .or_else(|error| blame(server, error))?;
+        .or_else(|error| turned_away(trial, server, account, error))?;
     let order = LoadOrder { config, trial: trial.clone() };
     fleet.place(hosts)?;
     fleet.broadcast(&order, samples).or_else(|error| blame(server, error))?;
@@ -481,6 +483,12 @@ fn moved(server: &mut Child<ServerEvent>) -> anyhow::Result<Moved> {
         ServerEvent::Moved { moved } => Ok(moved),
         _ => bail!("the server did not say what it moved"),
     }
+}
+
+/// Whether a trial's server keeps its CPUs busy though there may be nothing to do.
+fn spins(trial: &Trial) -> bool {
+    let mechanism = trial.architecture.ours().and_then(|architecture| architecture.mechanism);
+    mechanism.is_some_and(|mechanism| mechanism.spins != Spins::Nothing)
 }
 
 /// When a client goes wrong, the server may have had no room for it: the plan knows its limits, and not what others on this

@@ -103,7 +103,7 @@ impl Store {
                     load.map(|load| load.service.distribution.p50_ns as i64),
                     load.map(|load| load.service.distribution.p99_ns as i64),
                     load.map(|load| load.lag.distribution.p99_ns as i64),
-                    load.map(|load| load.rate_achieved_per_s),
+                    record.rate_achieved_per_s(),
                     serde_json::to_string(record)?,
                 ],
             )

@@ -91,6 +91,8 @@ pub struct ServerSide<'a> {
     pub cpus: usize,
     /// The share of its CPUs that others took, where that is known.
     pub taken: Option<f64>,
+    /// Whether it uses its CPUs though there may be nothing to do.
+    pub spins: bool,
     /// Bytes a second of streams in each part of the window, where they come to it and it said so.
     pub took_in: Option<[f64; PARTS]>,
 }
@@ -168,7 +170,7 @@ fn judge_stream(
 ) -> Verdict {
     let bytes = check("bytes in the window", stream.bytes as f64, Bound::AtLeast, 1.0, "", VerdictKind::Failed);
     let unended = f64::from(report.connections) - f64::from(stream.ended);
-    let what = "connections whose streams had not ended when the drain was over";
+    let what = "connections whose streams had not ended when the drain was over (raise phases.drain)";
     let unended = check(what, unended, Bound::AtMost, 0.0, "", VerdictKind::Failed);
     let errors = failures(report).into_iter().filter(|check| check.name != Check::REQUESTS).collect();
     let taken = steadiness(report, server).into_iter().filter(|check| check.name == Check::TAKEN_BY_OTHERS).collect();
@@ -416,7 +418,9 @@ fn closed_client_limits(report: &LoadReport, closed: &ClosedReport, server: Opti
 /// Whether the client of a closed loop had CPU to spare, or the server had none either.
 fn client_busy(closed: &ClosedReport, server: Option<&ServerSide<'_>>) -> Check {
     use VerdictKind::ClientLimited;
-    let of_server = server.map(ServerSide::busy_share).filter(|share| *share >= SERVER_BUSY_SHARE_MIN);
+    // One that spins is busy whatever comes.
+    let of_server = server.filter(|server| !server.spins).map(ServerSide::busy_share);
+    let of_server = of_server.filter(|share| *share >= SERVER_BUSY_SHARE_MIN);
     match of_server {
         // Neither had anything to spare: what more CPU for the client would give, the server could not.
         Some(share) if closed.busy_share > CLIENT_BUSY_SHARE_MAX => {
@@ -538,7 +542,7 @@ pub(crate) mod tests {
     }
 
     fn side(counters: &ServerCounters, cpus: usize) -> ServerSide<'_> {
-        ServerSide { counters, cpus, taken: None, took_in: None }
+        ServerSide { counters, cpus, taken: None, spins: false, took_in: None }
     }
 
     fn kind(change: impl FnOnce(&mut LoadReport)) -> VerdictKind {

@@ -12,7 +12,7 @@ use lab::course::{self, Course, Finding};
 use lab::experiment::Experiment;
 use lab::fleet::local::Local;
 use lab::fleet::ranks::{Loss, Ranks};
-use lab::fleet::{Fleet, engine, rank};
+use lab::fleet::{BETWEEN_RANKS, Fleet, engine, rank};
 use lab::host::{Host, differences};
 use lab::plan::{Plan, plan};
 use lab::record::{Run, RunHeader, Trial, TrialRecord, VerdictKind};
@@ -170,7 +170,15 @@ pub fn complete(experiment: &Experiment, folder: &Path, quiet: bool) -> anyhow::
         );
     }
     tell_differences(&run.header);
-    execute(folder, store, &run.header, &run.records, quiet, Clients::Here)
+    // What could not be run then may be possible now: a limit was raised, memory is free.
+    let mut header = run.header.clone();
+    for (trial, planned) in header.trials.iter_mut().zip(plan.trials) {
+        if !run.records.iter().any(|record| record.trial.index == trial.index) {
+            trial.impossible = planned.impossible;
+        }
+    }
+    store.replace_header(&header)?;
+    execute(folder, store, &header, &run.records, quiet, Clients::Here)
 }
 
 /// The folder, or where another run began in the same second, it with a number.
@@ -180,9 +188,17 @@ fn unused(folder: &Path) -> PathBuf {
     candidates.into_iter().find(|candidate| !candidate.exists()).unwrap_or_else(|| folder.to_owned())
 }
 
+/// Whether a run's clients are ranks.
+fn is_fleet_s(header: &RunHeader) -> bool {
+    header.host.get("network").is_some_and(|network| network.starts_with(BETWEEN_RANKS))
+}
+
 /// Says in what this host is not as it was when a run began.
 fn tell_differences(header: &RunHeader) {
     for (fact, before, now) in differences(&header.host, &Host::this().facts) {
+        if fact == "network" && is_fleet_s(header) {
+            continue;
+        }
         anstream::eprintln!(
             "muxbench: this host differs from that of the run's beginning: {fact}: {before}, now {now}"
         );
@@ -300,6 +316,9 @@ fn go_on(folder: &Path, store: Store, run: &Run, args: &ExecutionArgs, clients: 
             planned + 1
         );
     }
+    if matches!(clients, Clients::Here) && is_fleet_s(&run.header) {
+        bail!("{}: that run is a fleet's; go on with --fleet, and with as many ranks as there were", folder.display());
+    }
     if args.explain && matches!(run.header.course, Course::Capacity(_)) {
         bail!("--explain is of trials at one rate, and each probe of this search has its own; leave it out");
     }
@@ -403,7 +422,8 @@ fn show(folder: &Path, run: &Run, ended: Ended, args: &ExecutionArgs) -> anyhow:
         }
     }
     if ended == Ended::Stopped {
-        return Ok(stopped(&format!("muxbench run --resume {}", folder.display())));
+        let fleet = if is_fleet_s(&run.header) { " --fleet" } else { "" };
+        return Ok(stopped(&format!("muxbench run{fleet} --resume {}", folder.display())));
     }
     if ended == Ended::Broken {
         let folder = folder.display();

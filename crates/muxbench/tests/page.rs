@@ -71,7 +71,7 @@ fn store(folder: &Path, run: &Run) {
 #[test]
 fn a_paper_s_page_opens_works_and_can_be_read_by_all() {
     let folder = tempfile::tempdir().unwrap();
-    for experiment in ["kawai2008-http", "kawai2008-minimised"] {
+    for experiment in ["kawai2008-http", "kawai2008-minimised", "kawai2008-saturated"] {
         store(&folder.path().join("here").join(experiment), &made_up::run_of_experiment(experiment));
     }
     let arguments = ["reproduce", "kawai2008", "--output", "here", "--quiet", "--figures", "figures"];

@@ -138,6 +138,8 @@ fn streams_are_compared_by_bandwidth_and_their_bytes_are_checked() {
         // A busy machine makes it unsteady, or the client late, but no byte is lost.
         assert_ne!(row["verdict"], "failed", "{row}");
         assert!(row["stream"]["bytes_per_s"].as_f64().unwrap() > 0.0, "{row}");
+        // The server was asked in the window, more than once.
+        assert_eq!(row["stream"]["server_bytes_per_s_by_part"].as_array().unwrap().len(), 32, "{row}");
     }
     let csv = muxbench().args(["report", "--csv"]).current_dir(&folder).output().unwrap();
     let csv = String::from_utf8(csv.stdout).unwrap();
@@ -152,20 +154,27 @@ fn streams_are_compared_by_bandwidth_and_their_bytes_are_checked() {
 fn threads_that_are_not_to_be_had_are_said_to_be_the_limit() {
     let folder = tempfile::tempdir().unwrap();
     let binary = muxbench().get_program().to_owned();
-    // Of address space there is no plan: stacks of 256 KiB use it up.
-    let output = std::process::Command::new("prlimit")
-        .arg("--as=900000000")
-        .arg(binary)
-        .args(["compare", "--service", "stream", "--arch", "mt", "--connections", "4000", "--packet", "1KiB"])
-        .args(["--repeats", "1", "--ramp", "0", "--hold", "0", "--measure", "100ms", "--json"])
-        .current_dir(&folder)
-        .output()
-        .unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    let shown: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {stderr}"));
-    let row = &shown["summary"]["comparisons"][0]["rows"][0];
-    let reason = row["reasons"][0].as_str().unwrap_or_else(|| panic!("{row}"));
-    assert!(row["verdict"] == "failed" && reason.contains("there was not a thread for each: raise its limit"), "{row}");
+    // Of address space there is no plan: stacks of 256 KiB use it up. What is left may be too little for a thread that has just
+    // begun, which ends the server: it is a matter of chance who asks for it last.
+    let reason = || {
+        let output = std::process::Command::new("prlimit")
+            .arg("--as=900000000")
+            .arg(&binary)
+            .args(["compare", "--service", "stream", "--arch", "mt", "--connections", "4000", "--packet", "1KiB"])
+            .args(["--repeats", "1", "--ramp", "0", "--hold", "0", "--measure", "100ms", "--json"])
+            .current_dir(&folder)
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let shown: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {stderr}"));
+        let row = &shown["summary"]["comparisons"][0]["rows"][0];
+        assert_eq!(row["verdict"], "failed", "{row}");
+        row["reasons"][0].as_str().unwrap_or_else(|| panic!("{row}")).to_owned()
+    };
+    let is_of_threads = |reason: &String| reason.contains("there was not a thread for each: raise its limit");
+    let reasons: Vec<String> = std::iter::repeat_with(reason).take(10).collect();
+    assert!(reasons.iter().any(is_of_threads), "{reasons:?}");
+    assert!(reasons.iter().all(|reason| is_of_threads(reason) || reason.contains("the server ended")), "{reasons:?}");
 }
 
 #[test]

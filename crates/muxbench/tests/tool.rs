@@ -715,7 +715,7 @@ fn failed_run(folder: &Path, experiment: &str) {
 #[test]
 fn a_paper_whose_runs_are_finished_is_shown_and_not_run_again() {
     let folder = tempfile::tempdir().unwrap();
-    for experiment in ["kawai2008-http", "kawai2008-minimised"] {
+    for experiment in ["kawai2008-http", "kawai2008-minimised", "kawai2008-saturated"] {
         failed_run(&folder.path().join("here").join(experiment), experiment);
     }
     let reproduce = |more: &[&str], code: i32| {

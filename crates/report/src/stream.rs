@@ -78,16 +78,25 @@ pub(crate) fn bytes_per_s(record: &TrialRecord) -> Option<f64> {
     record.stream_bytes_per_s()
 }
 
+/// Bytes of bursts that the server counted between its marks, of one trial.
+fn moved(record: &TrialRecord) -> Option<u64> {
+    let totals = &record.server.as_ref()?.totals;
+    match record.trial.workload.service.stream()?.direction {
+        Direction::In => totals.bytes_in,
+        Direction::Out => totals.bytes_out,
+    }
+}
+
+/// Bytes of bursts for each second of the server's CPU time, of one trial.
+pub(crate) fn bytes_per_cpu_s(record: &TrialRecord) -> Option<f64> {
+    let cpu_ns = record.server.as_ref()?.totals.cpu_ns();
+    (cpu_ns > 0).then_some(moved(record)? as f64 * 1e9 / cpu_ns as f64)
+}
+
 /// The same as the server counted them: in the window or, if it was not asked at its edges, from a moment before it on.
 fn server_bytes_per_s(record: &TrialRecord) -> Option<f64> {
     let (server, direction) = (record.server.as_ref()?, record.trial.workload.service.stream()?.direction);
-    let of_snapshots = || {
-        let moved = match direction {
-            Direction::In => server.totals.bytes_in,
-            Direction::Out => server.totals.bytes_out,
-        };
-        Some(moved? as f64 * 1e9 / server.window_ns as f64)
-    };
+    let of_snapshots = || Some(moved(record)? as f64 * 1e9 / server.window_ns as f64);
     stream::server_bytes_per_s(direction, &server.moved).or_else(of_snapshots)
 }
 

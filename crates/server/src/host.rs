@@ -256,6 +256,8 @@ impl Server {
 
     /// What has gone by now. It is asked for many times in a window, and so does without what makes snapshots dear.
     pub fn moved(&self) -> Moved {
+        // Bytes and time are of one moment only if nobody comes between.
+        let _precedence = usage::Precedence::take();
         let (bytes_in, bytes_out) = self.shared.workers.bytes();
         Moved { at_ns: now_ns(), bytes_in, bytes_out }
     }

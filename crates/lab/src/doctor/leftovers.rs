@@ -1,8 +1,10 @@
 //! What is left of runs that were killed, or that ended with the power: folders of their sockets, and processes that did not
 //! hear of it. A lab has no names and no files: it goes with the last of its processes.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::process::{Pid, Signal};
@@ -72,6 +74,14 @@ fn orphan(pid: i32) -> Option<Leftover> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let parent: i32 = status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()?;
     let name = fs::read_to_string(format!("/proc/{parent}/comm")).unwrap_or_default();
+    // In a container the runner itself may be the first process.
+    let is_ours = |words: Vec<u8>| {
+        let program = words.split(|byte| *byte == 0).next().unwrap_or_default();
+        Path::new(OsStr::from_bytes(program)).file_name().is_some_and(|name| name == "muxbench")
+    };
+    if fs::read(format!("/proc/{parent}/cmdline")).is_ok_and(is_ours) {
+        return None;
+    }
     let is_adopted = parent == 1 || ADOPTERS.contains(&name.trim());
     is_adopted.then(|| Leftover::Process { pid, command: command.to_owned() })
 }

@@ -6,6 +6,9 @@ use std::process::Command;
 
 use super::secret::Secret;
 
+/// The variable with a job's secret.
+pub(crate) const SECRET: &str = "MUXBENCH_SECRET";
+
 /// Ports below those that systems choose by themselves, one of which a job's number stands for.
 const PORTS: std::ops::Range<u32> = 20_000..30_000;
 
@@ -53,7 +56,7 @@ fn place_in(variable: &dyn Fn(&str) -> Option<String>) -> Result<Place, String> 
     if let Some(meeting) = variable("MUXBENCH_RENDEZVOUS") {
         (place.hosts, place.port) = rendezvous(&meeting)?;
     }
-    if let Some(secret) = variable("MUXBENCH_SECRET") {
+    if let Some(secret) = variable(SECRET) {
         (place.secret, place.weakness) = (Secret::new(&secret), None);
     }
     let Place { rank, ranks, .. } = place;
@@ -109,7 +112,7 @@ fn described(
 ) -> Result<Place, String> {
     let missing = |name| format!("--fleet: {name} is not set; set it to the same in all ranks");
     let (hosts, port) = rendezvous(&variable("MUXBENCH_RENDEZVOUS").ok_or_else(|| missing("MUXBENCH_RENDEZVOUS"))?)?;
-    let secret = Secret::new(&variable("MUXBENCH_SECRET").ok_or_else(|| missing("MUXBENCH_SECRET"))?);
+    let secret = Secret::new(&variable(SECRET).ok_or_else(|| missing(SECRET))?);
     let (rank, ranks) = (number(variable, rank)?, number(variable, ranks)?);
     Ok(Place { engine, rank, ranks, hosts, port, secret, weakness: None })
 }

@@ -19,8 +19,8 @@ use super::engine::Place;
 use super::frame::{self, Frame, Hello, Line};
 use super::secret::{self, Side};
 use super::{
-    CLIENT_PATIENCE, Draft, Fleet, Gathered, Look, Member, await_ready, await_report, deadline_of, draft_of,
-    monotonic_ns, placed, rank,
+    BETWEEN_RANKS, CLIENT_PATIENCE, Draft, Fleet, Gathered, Look, Member, await_ready, await_report, deadline_of,
+    draft_of, monotonic_ns, placed, rank,
 };
 use crate::runner::LoadOrder;
 
@@ -155,7 +155,7 @@ impl Ranks {
         let mut ways: Vec<String> = self.members.iter().map(|member| member.ours.to_string()).collect();
         ways.sort();
         ways.dedup();
-        format!("between ranks, to {}", ways.join(", "))
+        format!("{BETWEEN_RANKS}, to {}", ways.join(", "))
     }
 
     fn present(&mut self) -> impl Iterator<Item = &mut Rank> {
@@ -297,7 +297,9 @@ impl Fleet for Ranks {
     }
 
     fn is_broken(&self) -> bool {
-        self.loss == Loss::End && self.members.iter().any(|member| member.is_lost)
+        let is_lost = |member: &Rank| member.is_lost;
+        // Without any, every trial left would fail, and be finished.
+        self.members.iter().all(is_lost) || self.loss == Loss::End && self.members.iter().any(is_lost)
     }
 }
 

@@ -8,7 +8,7 @@ use stats::interval::Interval;
 use super::figures::{Cell, cells};
 use super::{Axis, Checked, Claim, Finding, Is, Outcome, PROPORTIONAL, Statement};
 use crate::deviation::SendsOf;
-use crate::summary::title;
+use crate::summary::{MARGIN, title};
 use crate::{format, sentence};
 
 pub(super) fn claim(claim: &Claim, cpus: usize, runs: &[Run], sends_of: &mut [&mut SendsOf<'_>]) -> Checked {
@@ -23,7 +23,7 @@ pub(super) fn claim(claim: &Claim, cpus: usize, runs: &[Run], sends_of: &mut [&m
     Checked { number, says, outcome, reason, findings: by_statement.into_iter().flatten().collect() }
 }
 
-/// One figure against a claim is enough; all statements must have figures for it, and none that is open.
+/// One figure against a claim is enough; all statements must have figures for it, most of them, and none that is open.
 fn outcome(by_statement: &[Vec<Finding>]) -> (Outcome, Option<String>) {
     let all = || by_statement.iter().flatten();
     let count = |holds: Option<bool>| all().filter(|finding| finding.value.is_some() && finding.holds == holds).count();
@@ -35,10 +35,12 @@ fn outcome(by_statement: &[Vec<Finding>]) -> (Outcome, Option<String>) {
         let (open, total) = (count(None), all().count());
         return (Outcome::NotTestableHere, Some(format!("the intervals of {open} of {total} figures leave it open")));
     }
-    if !by_statement.iter().all(decided) {
-        return (Outcome::NotTestableHere, Some("no valid trials for all of it".into()));
+    let (missing, total) = (all().filter(|finding| finding.value.is_none()).count(), all().count());
+    let reason = (missing > 0).then(|| format!("{missing} of {total} figures have no valid trials"));
+    if !by_statement.iter().all(decided) || 2 * missing > total {
+        return (Outcome::NotTestableHere, reason.or_else(|| Some("no trials for all of it".into())));
     }
-    (Outcome::HoldsHere, None)
+    (Outcome::HoldsHere, reason)
 }
 
 fn findings(statement: &Statement, runs: &[Run], sends_of: &mut [&mut SendsOf<'_>]) -> Vec<Finding> {
@@ -129,7 +131,8 @@ fn each(statement: &Statement, cells: &[Cell], range: RangeInclusive<f64>) -> Ve
     cells.iter().map(finding).collect()
 }
 
-/// The best of one side against the best of the other.
+/// The best of one side against the best of the other. Where not every workload has a figure the best may be better than it
+/// seems, which leaves open what follows from its being no better.
 fn peaks(cells: &[Cell], others: &[Cell], range: RangeInclusive<f64>) -> Vec<Finding> {
     let peak = |cells: &[Cell]| -> Option<Cell> {
         let value = |cell: &Cell| cell.estimate().map(|estimate| estimate.value);
@@ -139,7 +142,21 @@ fn peaks(cells: &[Cell], others: &[Cell], range: RangeInclusive<f64>) -> Vec<Fin
     let (Some(best), Some(other)) = (peak(cells), peak(others)) else { return Vec::new() };
     let ratio = best.against(&other).map(|ratio| (ratio.ratio, ratio.interval));
     let words = |cell: &Cell| format!("{} ({})", cell.architecture, title(&cell.workload));
-    vec![factor_within(format!("the peak of {} against that of {}", words(&best), words(&other)), ratio, range)]
+    let what = format!("the peak of {} against that of {}", words(&best), words(&other));
+    let is_bounded = range.end().is_finite();
+    let mut finding = factor_within(what, ratio, range);
+    let without = |cells: &[Cell]| cells.iter().filter(|cell| cell.values.is_empty()).count();
+    let (ours, theirs) = (without(cells), without(others));
+    let is_open = match finding.holds {
+        Some(true) => theirs > 0 || is_bounded && ours > 0,
+        Some(false) => ours > 0 || is_bounded && theirs > 0,
+        None => false,
+    };
+    if is_open {
+        finding.holds = None;
+        finding.words += &format!("; left open by {} workloads without valid trials", ours + theirs);
+    }
+    vec![finding]
 }
 
 fn found(cell: &Cell, kind: VerdictKind) -> Finding {
@@ -149,7 +166,12 @@ fn found(cell: &Cell, kind: VerdictKind) -> Finding {
         value: Some(as_said as f64 / total as f64),
         interval: None,
         words: format!("{} in {as_said} of {total} trials", sentence::name(kind)),
-        holds: Some(2 * as_said > total),
+        holds: match cell.verdicts.iter().filter(|&&found| found == VerdictKind::Valid).count() {
+            _ if 2 * as_said > total => Some(true),
+            valid if 2 * valid > total => Some(false),
+            // That the client gave out says nothing of the server.
+            _ => None,
+        },
     }
 }
 
@@ -157,7 +179,8 @@ fn factor_within(what: String, found: Found, range: RangeInclusive<f64>) -> Find
     finding_of(what, found, "factor ", format::digits, &range)
 }
 
-/// It holds with its whole interval inside the range, not with it outside; where there is none, the figure decides.
+/// It holds with its whole interval inside the range, not with it outside; where there is none, the figure decides, unless
+/// there is no practical difference between it and a bound.
 fn finding_of(
     what: String,
     found: Found,
@@ -169,7 +192,8 @@ fn finding_of(
         let words = "no valid trials".to_owned();
         return Finding { what, value: None, interval: None, words, holds: None };
     };
-    let Interval { low, high } = interval.unwrap_or(Interval { low: value, high: value });
+    let [near, far] = [value * (1.0 - MARGIN), value * (1.0 + MARGIN)];
+    let Interval { low, high } = interval.unwrap_or(Interval { low: near.min(far), high: near.max(far) });
     let holds = match (range.contains(&low), range.contains(&high)) {
         (true, true) => Some(true),
         _ if high < *range.start() || low > *range.end() => Some(false),
@@ -182,7 +206,7 @@ fn finding_of(
     };
     let ends = match interval {
         Some(_) => format!("{} to {}", show(low), show(high)),
-        None => "one trial".to_owned(),
+        None => "no interval".to_owned(),
     };
     let words = format!("{name}{} ({ends}), claimed {bounds}", show(value));
     Finding { what, value: Some(value), interval, words, holds }

@@ -11,7 +11,7 @@ use crate::deviation::SendsOf;
 pub(super) struct Cell {
     pub architecture: String,
     pub workload: Workload,
-    /// The metric of each valid repeat that has it.
+    /// The metric of each repeat that counts and has it; none if not most repeats count.
     pub values: Vec<f64>,
     /// The verdicts of all finished repeats.
     pub verdicts: Vec<VerdictKind>,
@@ -50,9 +50,16 @@ pub(super) fn cells(
                 cells.len() - 1
             });
             cells[at].verdicts.push(record.verdict.kind);
-            if record.verdict.kind == VerdictKind::Valid {
+            if (metric.counts)(record.verdict.kind) {
                 cells[at].values.extend((metric.of)(record, sends_of));
             }
+        }
+    }
+    // One that counts among several that do not may be the odd one, as of an architecture so fast that the client is its limit.
+    for cell in &mut cells {
+        let counted = cell.verdicts.iter().filter(|kind| (metric.counts)(**kind)).count();
+        if 2 * counted <= cell.verdicts.len() {
+            cell.values.clear();
         }
     }
     let rank = |cell: &Cell| architectures.iter().position(|&name| name == cell.architecture);

@@ -85,14 +85,22 @@ pub struct Metric {
     pub name: &'static str,
     /// Of a trial; `None` where it has none.
     pub of: fn(&TrialRecord, &mut SendsOf<'_>) -> Option<f64>,
+    /// Of which trials it says something.
+    pub counts: fn(VerdictKind) -> bool,
     /// It with its unit.
     pub show: fn(f64) -> String,
+}
+
+/// What most figures need.
+fn valid(kind: VerdictKind) -> bool {
+    kind == VerdictKind::Valid
 }
 
 /// Median of t3 − t2, in nanoseconds.
 pub static SERVICE_MEDIAN: Metric = Metric {
     name: "median service time",
     of: |record, _| Some(record.load.as_ref()?.service.distribution.p50_ns as f64),
+    counts: valid,
     show: format::time,
 };
 
@@ -100,6 +108,7 @@ pub static SERVICE_MEDIAN: Metric = Metric {
 pub static SERVICE_MEAN: Metric = Metric {
     name: "mean service time",
     of: |record, _| Some(record.load.as_ref()?.service.distribution.mean_ns),
+    counts: valid,
     show: format::time,
 };
 
@@ -107,6 +116,7 @@ pub static SERVICE_MEAN: Metric = Metric {
 pub static RESPONSE_MEDIAN: Metric = Metric {
     name: "median response time",
     of: |record, _| Some(record.load.as_ref()?.response.distribution.p50_ns as f64),
+    counts: valid,
     show: format::time,
 };
 
@@ -114,6 +124,7 @@ pub static RESPONSE_MEDIAN: Metric = Metric {
 pub static LAG_MEDIAN: Metric = Metric {
     name: "median lag",
     of: |record, _| Some(record.load.as_ref()?.lag.distribution.p50_ns as f64),
+    counts: valid,
     show: format::time,
 };
 
@@ -121,24 +132,31 @@ pub static LAG_MEDIAN: Metric = Metric {
 pub static LAG_P99: Metric = Metric {
     name: "99th percentile of lag",
     of: |record, _| Some(record.load.as_ref()?.lag.distribution.p99_ns as f64),
+    counts: valid,
     show: format::time,
 };
 
-/// Responses a second, of a closed loop its transactions.
+/// Responses a second, of a closed loop its transactions. What a saturated server achieves is its rate, too.
 pub static RATE: Metric = Metric {
     name: "rate",
     of: |record, _| record.rate_achieved_per_s(),
+    counts: |kind| matches!(kind, VerdictKind::Valid | VerdictKind::Saturated),
     show: |per_s| format!("{}/s", format::digits(per_s)),
 };
 
-/// Bytes of bursts a second, of streams.
-pub static BANDWIDTH: Metric =
-    Metric { name: "bandwidth", of: |record, _| stream::bytes_per_s(record), show: format::bandwidth };
+/// Bytes of bursts for each second of the server's CPU time, of streams: it says the same of a server whoever was the limit.
+pub static BANDWIDTH_OF_CPU: Metric = Metric {
+    name: "bandwidth of a CPU",
+    of: |record, _| stream::bytes_per_cpu_s(record),
+    counts: |kind| matches!(kind, VerdictKind::Valid | VerdictKind::ClientLimited),
+    show: format::bandwidth,
+};
 
 /// What 10^9 bytes of bursts take, in nanoseconds.
 pub static GIGABYTE: Metric = Metric {
     name: "time for a gigabyte",
     of: |record, _| Some(1e18 / stream::bytes_per_s(record)?),
+    counts: valid,
     show: format::time,
 };
 
@@ -146,6 +164,7 @@ pub static GIGABYTE: Metric = Metric {
 pub static SENDS_WITHIN_1US: Metric = Metric {
     name: "share of sends within 1 µs",
     of: |record, sends_of| Some(TrialDeviation::of(record, sends_of).figures?.within_1us_of_median),
+    counts: valid,
     show: format::percent,
 };
 
@@ -153,6 +172,7 @@ pub static SENDS_WITHIN_1US: Metric = Metric {
 pub static SEND_STDDEV: Metric = Metric {
     name: "standard deviation of sends",
     of: |record, sends_of| Some(TrialDeviation::of(record, sends_of).figures?.stddev_ns),
+    counts: valid,
     show: format::time,
 };
 
@@ -160,11 +180,11 @@ pub static SEND_STDDEV: Metric = Metric {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// Every figure there is agrees with it.
+    /// Every figure there is agrees with it, and there are most of them.
     HoldsHere,
     /// Some figure, its whole interval, is against it. That is a finding.
     DoesNotHoldHere,
-    /// There are no figures, or their intervals are too wide.
+    /// Most figures are missing, or their intervals are too wide.
     NotTestableHere,
 }
 
@@ -197,7 +217,7 @@ pub struct Checked {
     pub says: &'static str,
     /// What became of it.
     pub outcome: Outcome,
-    /// Why nothing can be said, where that is so.
+    /// Why nothing can be said, or not of everything, where that is so.
     pub reason: Option<String>,
     /// The figures that decided.
     pub findings: Vec<Finding>,
@@ -210,7 +230,9 @@ pub struct Finding {
     pub what: String,
     /// What was found: a ratio, a slope or the figure itself. `None` where there is none.
     pub value: Option<f64>,
-    /// Its 95 % interval over repeats; `None` with fewer than two.
+    /// Its 95 % interval over repeats; `None` with fewer than two, where the figure must be [`MARGIN`] beyond a bound.
+    ///
+    /// [`MARGIN`]: crate::summary::MARGIN
     pub interval: Option<Interval>,
     /// It in words, beside what it is held against.
     pub words: String,
@@ -228,6 +250,7 @@ pub fn concern(claims: &[Claim], trial: &Trial) -> bool {
 /// Holds `claims` against runs: all that belong to their paper.
 pub fn check(claims: &[Claim], runs: &[Run], sends_of: &mut [&mut SendsOf<'_>]) -> Vec<Checked> {
     let cpus = |run: &Run| run.header.host.get("cpus allowed")?.parse::<Cpus>().ok().map(|cpus| cpus.0.len());
-    let cpus = runs.iter().filter_map(cpus).min().unwrap_or(0);
+    // Where it is not known how many there are, figures say what there is to say.
+    let cpus = runs.iter().filter_map(cpus).min().unwrap_or(usize::MAX);
     claims.iter().map(|claim| decide::claim(claim, cpus, runs, sends_of)).collect()
 }

@@ -2,6 +2,8 @@
 //! Figures 6, 8, 10 and 11, and what it claims of them.
 
 use lab::record::{VerdictKind, Workload};
+use lab::transport::Transport;
+use load::config::Schedule;
 
 use super::figure::{Curves, Figure, Here, Kind, Scale, Value, published};
 use crate::claims::{Axis, Claim, Is, LAG_MEDIAN, LAG_P99, SERVICE_MEDIAN, Statement};
@@ -17,15 +19,23 @@ pub(super) const ALL: &[&str] = &["mp", "mt", "epoll", "select", "poll"];
 /// What the figures' logarithmic scales show as no change.
 const NO_CHANGE: f64 = 1.5;
 
+/// Every connection is active, each request somewhere in its slot.
+fn of_the_paper(workload: &Workload) -> bool {
+    let is_even = workload.active == 1.0 && workload.idle == 0 && workload.calls_per_connection.is_none();
+    let is_sent = workload.schedule == Schedule::SlotRandom && workload.transport == Transport::Tcp;
+    super::is_plain(workload) && is_even && is_sent && workload.service.ports().is_none()
+}
+
 /// Figures 6 and 10.
 fn http_like(workload: &Workload) -> bool {
-    workload.service.fixed() == Some((128, 10_240))
+    of_the_paper(workload)
+        && workload.service.fixed() == Some((128, 10_240))
         && workload.rate_per_s.is_some_and(|rate_per_s| rate_per_s <= 2_000.0)
 }
 
 /// Figures 8 and 11.
 fn minimised(workload: &Workload) -> bool {
-    workload.service.fixed() == Some((1, 1))
+    of_the_paper(workload) && workload.service.fixed() == Some((1, 1))
 }
 
 fn either(workload: &Workload) -> bool {
@@ -33,7 +43,7 @@ fn either(workload: &Workload) -> bool {
 }
 
 fn beyond(workload: &Workload) -> bool {
-    workload.service.fixed() == Some((128, 10_240)) && workload.rate_per_s == Some(8_000.0)
+    of_the_paper(workload) && workload.service.fixed() == Some((128, 10_240)) && workload.rate_per_s == Some(8_000.0)
 }
 
 /// Tables 2 and 3: the rates, a panel each.

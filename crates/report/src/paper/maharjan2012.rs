@@ -33,12 +33,14 @@ const STAYS: f64 = 1.5;
 
 /// As fast as the server can, with so many idle connections as there are.
 fn highest(workload: &Workload) -> bool {
-    workload.service.name() == "http" && workload.is_closed() && workload.connections == 1_000
+    let is_kept = workload.is_closed() && workload.calls_per_connection.is_none();
+    super::is_plain(workload) && workload.service.name() == "http" && is_kept && workload.connections == 1_000
 }
 
 /// Sessions at rising rates.
 fn rising(workload: &Workload) -> bool {
-    workload.service.name() == "http" && !workload.is_closed() && workload.connections == 1_000 && workload.idle == 0
+    let is_rising = !workload.is_closed() && workload.calls_per_connection.is_some() && workload.idle == 0;
+    super::is_plain(workload) && workload.service.name() == "http" && is_rising && workload.connections == 1_000
 }
 
 fn highest_without_idle(workload: &Workload) -> bool {
@@ -46,7 +48,7 @@ fn highest_without_idle(workload: &Workload) -> bool {
 }
 
 fn datagrams(workload: &Workload) -> bool {
-    workload.service.ports().is_some()
+    super::is_plain(workload) && workload.service.ports().is_some()
 }
 
 const REPLIES: Scale = Scale { label: "replies a second", form: Form::Number, kind: Kind::Linear };

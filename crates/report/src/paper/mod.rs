@@ -19,7 +19,8 @@ mod voras2009;
 mod welsh2001;
 
 use anyhow::bail;
-use lab::record::Run;
+use lab::record::{Run, Workload};
+use load::config::Choice;
 use serde_json::Value;
 
 pub use beside::Beside;
@@ -78,7 +79,7 @@ pub const PAPERS: &[Paper] = &[
         citation: "E. Kawai and S. Yamaguchi, \"A Benchmark Tool for Network I/O Management Architectures\", IPSJ Digital Courier 4 \
                    (2008)",
         about: "service time and lag of five architectures (Figures 6, 8, 10, 11)",
-        experiments: &["kawai2008-http", "kawai2008-minimised"],
+        experiments: &["kawai2008-http", "kawai2008-minimised", "kawai2008-saturated"],
         claims: kawai2008::CLAIMS,
         figure_word: "Figure",
         figures: kawai2008::FIGURES,
@@ -138,6 +139,12 @@ pub const PAPERS: &[Paper] = &[
         tables_of: None,
     },
 ];
+
+/// Whether nothing is added to a workload that no paper had: a lab's network, work for each request, connections that are not
+/// chosen alike.
+fn is_plain(workload: &Workload) -> bool {
+    workload.network.is_none() && workload.work.is_none() && workload.choice == Choice::Uniform
+}
 
 /// The paper of that name.
 pub fn find(name: &str) -> Option<&'static Paper> {

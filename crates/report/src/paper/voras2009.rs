@@ -2,6 +2,7 @@
 //! (AFRICON 2009): Figures 1 to 7, and what it claims of them.
 
 use lab::record::Workload;
+use lab::transport::Transport;
 
 use super::figure::{Curves, Figure, Here, Kind, Scale, published, rate};
 use crate::claims::{Axis, Claim, Is, RATE, Statement};
@@ -28,7 +29,8 @@ const SAME: f64 = 1.05;
 const CPUS: usize = 8;
 
 fn closed(workload: &Workload) -> bool {
-    workload.is_closed()
+    let is_kv = workload.service.name() == "kv" && workload.transport == Transport::Unix;
+    super::is_plain(workload) && is_kv && workload.is_closed() && workload.idle == 0
 }
 
 /// The peak of one against that of another.

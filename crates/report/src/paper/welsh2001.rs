@@ -3,16 +3,17 @@
 use lab::record::Workload;
 
 use super::figure::{Curves, Figure, Here, Kind, Scale, Value, published};
-use crate::claims::{Axis, BANDWIDTH, Claim, GIGABYTE, Is, Statement};
+use crate::claims::{Axis, BANDWIDTH_OF_CPU, Claim, GIGABYTE, Is, Statement};
 use crate::html::chart::{Chart, Form, Mark, Panel, Published, Shape};
 
-/// A graph that is "essentially flat", and what "some penalty" is less than.
+/// A graph that is "essentially flat".
 const FLAT: f64 = 1.25;
 /// What is left at 10 000 connections of the bandwidth at 100: 101 of 161 Mb/s.
 const TO_10_000: f64 = 161.0 / 101.0;
 
 fn streams(workload: &Workload) -> bool {
-    workload.service.stream().is_some_and(|stream| stream == wire::stream::Stream::default())
+    let is_of_it = workload.service.stream().is_some_and(|stream| stream == wire::stream::Stream::default());
+    super::is_plain(workload) && is_of_it
 }
 
 /// Without the few connections for which the paper's event loops were slow to begin with.
@@ -39,6 +40,11 @@ fn one_among_many_idle(workload: &Workload) -> bool {
 
 fn without_idle(workload: &Workload) -> bool {
     streams(workload) && workload.idle == 0
+}
+
+/// Where there is a buffered variant of the same.
+fn several(workload: &Workload) -> bool {
+    without_idle(workload) && workload.connections > 1
 }
 
 fn to_1_000(workload: &Workload) -> bool {
@@ -106,6 +112,8 @@ fn draw(
     here.chart(Shape::Points, x, y, vec![Panel { published, ..Panel::new(String::new(), series) }])
 }
 
+/// In the paper the server's CPU was the limit, and its bandwidth what that CPU takes in. Over loopback it is mostly the client's,
+/// which also pays for the network below: what a second of the server's CPU time takes in is then the same question.
 pub(super) const CLAIMS: &[Claim] = &[
     Claim {
         number: 1,
@@ -115,19 +123,19 @@ pub(super) const CLAIMS: &[Claim] = &[
         statements: &[
             Statement {
                 architectures: &["epoll"],
-                metric: &BANDWIDTH,
+                metric: &BANDWIDTH_OF_CPU,
                 only: many,
                 is: Is::Flat(Axis::Connections, FLAT),
             },
             Statement {
                 architectures: &["poll"],
-                metric: &BANDWIDTH,
+                metric: &BANDWIDTH_OF_CPU,
                 only: many,
                 is: Is::Falls(Axis::Connections, 1.0),
             },
             Statement {
                 architectures: &["epoll-buffered"],
-                metric: &BANDWIDTH,
+                metric: &BANDWIDTH_OF_CPU,
                 only: very_many,
                 is: Is::Flat(Axis::Connections, TO_10_000),
             },
@@ -139,7 +147,7 @@ pub(super) const CLAIMS: &[Claim] = &[
         cpus_min: 1,
         statements: &[Statement {
             architectures: &["mt"],
-            metric: &BANDWIDTH,
+            metric: &BANDWIDTH_OF_CPU,
             only: few,
             is: Is::Above(1.0, &["epoll", "poll"]),
         }],
@@ -158,7 +166,7 @@ pub(super) const CLAIMS: &[Claim] = &[
             },
             Statement {
                 architectures: &["epoll"],
-                metric: &BANDWIDTH,
+                metric: &BANDWIDTH_OF_CPU,
                 only: one_among_idle,
                 is: Is::Flat(Axis::Idle, FLAT),
             },
@@ -171,14 +179,14 @@ pub(super) const CLAIMS: &[Claim] = &[
         statements: &[
             Statement {
                 architectures: &["epoll"],
-                metric: &BANDWIDTH,
-                only: without_idle,
+                metric: &BANDWIDTH_OF_CPU,
+                only: several,
                 is: Is::Above(1.0, &["epoll-buffered"]),
             },
             Statement {
                 architectures: &["poll"],
-                metric: &BANDWIDTH,
-                only: without_idle,
+                metric: &BANDWIDTH_OF_CPU,
+                only: several,
                 is: Is::Above(1.0, &["poll-buffered"]),
             },
         ],

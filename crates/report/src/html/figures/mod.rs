@@ -49,8 +49,8 @@ pub const FIGURES: &[Figure] = &[
     Figure {
         name: "bandwidth",
         title: "Bandwidth",
-        about: "Bytes of bursts that all connections together moved in a second, as the clients count them: the median of \
-                repeats, with its 95 % interval.",
+        about: "Bytes of bursts that all connections together moved in a second, counted where they arrive: the median of \
+                valid repeats, with its 95 % interval; the mean where it is not ranked.",
         needs: "streams",
         draw: streams::draw,
     },
