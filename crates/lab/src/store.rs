@@ -4,10 +4,11 @@
 
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, bail};
 use rusqlite::{Connection, params};
+use serde::Deserialize;
 
 use crate::record::{Run, RunHeader, TrialRecord};
 
@@ -241,20 +242,26 @@ pub fn runs(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The newest run under `results`.
+/// The newest run under `results`, as far down as [`runs`] looks, by when it began.
 ///
 /// # Errors
 /// When there is none.
 pub fn latest(results: &Path) -> anyhow::Result<PathBuf> {
     let none = || format!("{}: no run is there; make one with `muxbench compare`", results.display());
-    fs::read_dir(results)
-        .with_context(none)?
-        .flatten()
-        .map(|entry| entry.path())
-        .filter_map(|folder| Some((fs::metadata(folder.join("run.json")).ok()?.modified().ok()?, folder)))
-        .max()
-        .map(|(_, folder)| folder)
-        .with_context(none)
+    runs(results).into_iter().max_by_key(|folder| (began(folder), folder.clone())).with_context(none)
+}
+
+/// When a run began, to the second, and when its file was written. Of one that cannot be read both are the latter: it is not
+/// passed over, and whoever reads it is told what is the matter.
+fn began(folder: &Path) -> Option<(SystemTime, SystemTime)> {
+    #[derive(Deserialize)]
+    struct Begun {
+        started_at: jiff::Timestamp,
+    }
+    let path = folder.join("run.json");
+    let written = fs::metadata(&path).and_then(|it| it.modified()).ok()?;
+    let begun = fs::read(&path).ok().and_then(|text| serde_json::from_slice::<Begun>(&text).ok());
+    Some((begun.map_or(written, |it| it.started_at.into()), written))
 }
 
 #[cfg(test)]
@@ -358,12 +365,21 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_run_is_found() {
+    fn the_latest_run_is_found_by_when_it_began() {
         let results = tempfile::tempdir().unwrap();
-        assert!(latest(results.path()).is_err());
-        drop(Store::create(&results.path().join("b"), &header()).unwrap());
-        std::thread::sleep(std::time::Duration::from_millis(20));
-        drop(Store::create(&results.path().join("a"), &header()).unwrap());
-        assert_eq!(latest(results.path()).unwrap(), results.path().join("a"));
+        let at = |path: &str| results.path().join(path);
+        let begin = |path: &str, started_at: &str| {
+            drop(Store::create(&at(path), &RunHeader { started_at: started_at.into(), ..header() }).unwrap());
+        };
+        assert!(latest(results.path()).unwrap_err().to_string().contains("no run is there"));
+        begin("reproduce/one", "2001-01-02T00:00:00Z");
+        assert_eq!(latest(results.path()).unwrap(), at("reproduce/one"), "deep in the folder");
+        begin("copied", "2001-01-01T00:00:00Z");
+        assert_eq!(latest(results.path()).unwrap(), at("reproduce/one"), "written last, and begun before");
+        std::thread::sleep(Duration::from_millis(20));
+        begin("alone", "2001-01-02T00:00:00Z");
+        assert_eq!(latest(results.path()).unwrap(), at("alone"), "of one second, what was written last");
+        fs::write(at("copied/run.json"), "{").unwrap();
+        assert_eq!(latest(results.path()).unwrap(), at("copied"), "a damaged one is not passed over");
     }
 }

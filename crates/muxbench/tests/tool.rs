@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -604,8 +605,8 @@ fn a_run_that_is_stopped_or_killed_keeps_what_it_finished_and_is_resumed() {
 #[test]
 fn a_paper_is_reproduced_in_as_many_calls_as_it_takes() {
     let folder = tempfile::tempdir().unwrap();
-    let arguments = ["reproduce", "voras2009", "--output", "here"];
-    let at = folder.path().join("here/voras2009");
+    let arguments = ["reproduce", "voras2009", "--output", "over here", "--figures", "plots"];
+    let at = folder.path().join("over here/voras2009");
     let finished = || lab::store::read(&at).map_or(0, |run| run.records.len());
     for call in 0..2 {
         let before = finished();
@@ -614,19 +615,47 @@ fn a_paper_is_reproduced_in_as_many_calls_as_it_takes() {
         rustix::process::kill_process(Pid::from_child(&child), Signal::INT).unwrap();
         let said = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(130), "{call}: {said}");
-        assert!(said.contains("muxbench reproduce voras2009 --quick --output here"), "{call}: {said}");
+        let again = "muxbench reproduce voras2009 --quick --output 'over here' --figures plots\n";
+        assert!(said.contains(again), "{call}: {said}");
     }
     let run = lab::store::read(&at).unwrap();
     let mut trials: Vec<u32> = run.records.iter().map(|record| record.trial.index).collect();
     trials.dedup();
     assert_eq!(trials.len(), run.records.len(), "none was run twice");
 
-    let beside = json(&self::run(folder.path(), &["report", "here/voras2009", "--paper", "voras2009", "--json"], 0));
+    // The newest, though it is deep in the folder.
+    std::fs::create_dir(folder.path().join("results")).unwrap();
+    std::fs::rename(folder.path().join("over here"), folder.path().join("results/deep")).unwrap();
+    let beside = json(&self::run(folder.path(), &["report", "--paper", "voras2009", "--json"], 0));
     let claims = beside["claims"].as_array().unwrap();
     assert_eq!(claims.len(), 4);
     assert!(claims.iter().all(|claim| claim["outcome"].is_string()));
-    let other = self::run(folder.path(), &["reproduce", "voras2009", "--full", "--output", "here", "--quiet"], 1);
+    let other =
+        self::run(folder.path(), &["reproduce", "voras2009", "--full", "--output", "results/deep", "--quiet"], 1);
     assert!(text(&other.stderr).contains("name another folder"), "{}", text(&other.stderr));
+}
+
+#[test]
+fn a_signal_that_comes_before_an_experiment_runs_is_not_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    failed_run(&folder.path().join("here/kawai2008-http"), "kawai2008-http");
+    for signal in [Signal::INT, Signal::TERM] {
+        let mut child = muxbench()
+            .args(["reproduce", "kawai2008", "--output", "here"])
+            .current_dir(folder.path())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        assert!(line.contains("kawai2008-http, in here"), "{line}");
+        rustix::process::kill_process(Pid::from_child(&child), signal).unwrap();
+        let rest = std::io::read_to_string(said).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(130), "{rest}");
+        assert!(rest.contains("Finish it with: muxbench reproduce kawai2008 --quick --output here\n"), "{rest}");
+    }
+    assert!(!folder.path().join("here/kawai2008.html").exists());
 }
 
 #[test]
@@ -658,10 +687,15 @@ fn one_figure_runs_what_it_needs_and_shows_nothing_else() {
     assert!(csv.starts_with("figure,panel,whose,series,x,y,") && csv.contains("\n8,500 requests/s,paper,"), "{csv}");
     let whole = text(&report(&[], 0).stdout);
     assert!(whole.contains("Figure 11. ") && whole.contains("Claims"), "{whole}");
+    let pasted = text(&report(&["--figure", "8", "--markdown"], 0).stdout);
+    assert!(pasted.contains("### Figure 8. ") && pasted.contains("\n| --- |"), "{pasted}");
     report(&["--figure", "8", "--html", "--figures", "plots"], 0);
     for file in ["here/kawai2008-minimised/kawai2008-figure-8.html", "plots/kawai2008-figure-8.svg"] {
         assert!(std::fs::read_to_string(folder.path().join(file)).unwrap().contains("Figure 8"), "{file}");
     }
+    let page = std::fs::read_to_string(folder.path().join("here/kawai2008-minimised/kawai2008-figure-8.html")).unwrap();
+    let only = "<code>muxbench report here/kawai2008-minimised --paper kawai2008 --figure 8</code>";
+    assert!(page.contains(only), "{only}");
 
     let fails = |more: &[&str]| text(&report(more, 1).stderr);
     let said = fails(&["--figure", "6"]);
@@ -730,6 +764,11 @@ fn a_paper_whose_runs_are_finished_is_shown_and_not_run_again() {
     assert!(page.contains("muxbench reproduce kawai2008 --quick --output here"));
     assert!(page.contains("muxbench report here/kawai2008-minimised --html"));
     assert!(page.contains("Figure 10. Lag of the client, HTTP-like traffic: there is nothing of it in these runs"));
+    let pasted = reproduce(&["--markdown"], 0);
+    let (said, beside_it) = (text(&pasted.stdout), text(&pasted.stderr));
+    assert!(said.contains("### Claims\n") && !said.contains("Page:"), "{said}");
+    assert!(beside_it.contains("Page: here/kawai2008.html"), "{beside_it}");
+    assert!(text(&reproduce(&["--markdown", "--csv"], 2).stderr).contains("cannot be used with"));
     let said = text(&reproduce(&["--figure", "10"], 1).stderr);
     assert!(said.contains("no finished trial") && said.contains("Figure 10 of kawai2008"), "{said}");
     let said = text(&reproduce(&["--figure", "1"], 1).stderr);

@@ -65,9 +65,9 @@ pub(crate) fn trim(table: &Table) -> String {
     table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
-/// The table of rows that begin with `lead`; where it is wider than `width`, several ones below each other, each of some of the
+/// The table of rows that begin with `lead`; where it is wider than the medium, several ones below each other, each of some of the
 /// other columns.
-pub(crate) fn in_parts(lead: &[String], columns: &[String], rows: &[(&[String], &[String])], width: usize) -> String {
+pub(crate) fn in_parts(lead: &[String], columns: &[String], rows: &[(&[String], &[String])], medium: Medium) -> String {
     let part = |from: usize, to: usize| {
         let mut table = Table::new();
         table.load_style(presets::NOTHING).set_header(lead.iter().chain(&columns[from..to]));
@@ -75,13 +75,15 @@ pub(crate) fn in_parts(lead: &[String], columns: &[String], rows: &[(&[String], 
             table.add_row(of.iter().chain(&cells[from..to]).map(Cell::new));
         }
         align(&mut table);
-        trim(&table)
+        medium.table(&table)
     };
     let parts = |count: usize| -> Vec<String> {
         let starts = (0..columns.len()).step_by(count);
         starts.map(|from| part(from, (from + count).min(columns.len()))).collect()
     };
-    let fits = |parts: &[String]| parts.iter().flat_map(|part| part.lines()).all(|line| line.chars().count() <= width);
+    let fits = |parts: &[String]| {
+        parts.iter().flat_map(|part| part.lines()).all(|line| line.chars().count() <= medium.width())
+    };
     let fitting = (2..=columns.len()).rev().map(parts).find(|parts| fits(parts));
     fitting.unwrap_or_else(|| parts(1)).join("\n\n")
 }

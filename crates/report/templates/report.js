@@ -236,10 +236,12 @@
   document.querySelectorAll("[data-save]").forEach((button) => button.addEventListener("click", () => {
     const raw = parse("raw");
     const kind = button.dataset.save;
-    const [text, type] = kind === "csv" ? [raw.csv, "text/csv"] : [JSON.stringify(raw.json, null, 2), "application/json"];
+    const [text, type, ending] = kind === "json"
+      ? [JSON.stringify(raw.json, null, 2), "application/json", ".json"]
+      : [raw[kind], "text/csv", kind === "csv" ? ".csv" : `-${kind}.csv`];
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob([text], { type }));
-    link.download = `${raw.name}.${kind}`;
+    link.download = raw.name + ending;
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 10000);
   }));

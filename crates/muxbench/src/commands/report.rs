@@ -18,7 +18,7 @@ use report::html::chart::Chart;
 use report::html::paper::Origin;
 use report::html::{self, Drawn, still};
 use report::paper::{self, Beside, PAPERS};
-use report::{Versus, format, versus};
+use report::{Medium, Versus, format, versus};
 
 use super::reproduce::pictures_of_paper;
 use crate::cli::Cli;
@@ -50,7 +50,8 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["json", "csv", "paper", "send_deviation"])]
     explain: bool,
     /// Print CSV: a row a trial; of two runs, a row for what is compared; of many, one for what was measured again in each; of a
-    /// paper, a row a published value
+    /// paper, a row for each published value of its tables, or where it has none, for each figure that a claim was held against;
+    /// with --figure, for each of its points, with --table its rows
     #[arg(long)]
     csv: bool,
     /// Print tables as Markdown, to paste into an issue
@@ -115,17 +116,16 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let beside = Beside::of(paper, part, std::slice::from_ref(&run), &mut [&mut sends_of])?;
         if let Some(file) = &args.html {
             let shown = [folder.display().to_string()];
-            let origin = Origin { command: &run.header.command, folders: &shown };
+            let of_one = ["muxbench", "report", &shown[0], "--paper", paper.name].map(str::to_owned);
+            let origin = Origin { command: &run.header.command, of_one: &of_one, folders: &shown };
             let document = html::paper::render(&beside, std::slice::from_ref(&run), &origin)?;
             page(&document, file.clone().unwrap_or_else(|| folder.join(beside.file_name())))?;
         }
         if let Some(folder) = &args.figures {
             pictures_of_paper(&beside, folder)?;
         }
-        if args.html.is_none() && args.figures.is_none() && args.markdown {
-            output::print(&output::medium(true).verbatim(&beside.render(output::width())))?;
-        } else if args.html.is_none() && args.figures.is_none() {
-            show_beside(&beside, args.json, args.csv)?;
+        if args.html.is_none() && args.figures.is_none() {
+            show_beside(&beside, args.json, args.csv, output::medium(args.markdown))?;
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -211,13 +211,13 @@ pub fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// Errors of writing.
-pub fn show_beside(beside: &Beside, json: bool, csv: bool) -> anyhow::Result<()> {
+pub fn show_beside(beside: &Beside, json: bool, csv: bool, medium: Medium) -> anyhow::Result<()> {
     if json {
         output::print_json(&beside.json())
     } else if csv {
         output::print(&beside.csv()?)
     } else {
-        output::print(&beside.render(output::width()))
+        output::print(&beside.render(medium))
     }
 }
 

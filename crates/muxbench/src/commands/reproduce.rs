@@ -2,14 +2,21 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use clap::builder::PossibleValuesParser;
 use lab::presets;
 use lab::runner::Ended;
 use report::deviation::SendsOf;
 use report::html::{self, paper::Origin};
 use report::paper::{self, Beside, PAPERS};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use super::report::{pictures, sends, show_beside, write};
 use crate::{execution, output};
@@ -20,8 +27,8 @@ use crate::{execution, output};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   muxbench reproduce kawai2008             # Figures 6, 8, 10 and 11, at the quick scale
-  muxbench reproduce kawai2006 --full      # Tables 3, 4 and 5 as the paper measured: hours
-  muxbench reproduce maharjan2012 --figure 5.3                   # one figure, from what it needs
+  muxbench reproduce kawai2006 --full      # Tables 3, 4 and 5 as the paper measured, where it says: hours
+  muxbench reproduce maharjan2012 --figure 5.3                   # one figure, from the experiments that it is drawn from
   muxbench reproduce welsh2001 --figures plots                   # its graphs as SVG and PNG too
   muxbench reproduce voras2009 --json > claims.json")]
 pub struct Args {
@@ -31,10 +38,10 @@ pub struct Args {
     /// The same matrix with shorter windows: minutes; this is the default
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// Windows and repeats as the paper has them: hours
+    /// Windows and repeats as the paper has them, where it says: hours
     #[arg(long)]
     full: bool,
-    /// One figure and nothing else: its number in the paper
+    /// Run only the experiments that one figure is drawn from, and show nothing else: its number in the paper
     #[arg(long, value_name = "N", conflicts_with = "table")]
     figure: Option<String>,
     /// One table and nothing else: its number in the paper
@@ -49,10 +56,13 @@ pub struct Args {
     /// Print JSON: the tables, the figures and every figure that a claim was held against
     #[arg(long, conflicts_with = "csv")]
     json: bool,
-    /// Print CSV: a row for each published value, or where there are none, for each figure that a claim was held against; with
-    /// --figure, for each of its points
+    /// Print CSV: a row for each published value of its tables, or where it has none, for each figure that a claim was held
+    /// against; with --figure, for each of its points, with --table its rows
     #[arg(long)]
     csv: bool,
+    /// Print tables as Markdown, to paste into an issue
+    #[arg(long, conflicts_with_all = ["json", "csv"])]
+    markdown: bool,
     /// Say nothing while it runs
     #[arg(long, short)]
     quiet: bool,
@@ -66,8 +76,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let usual = || Path::new("results").join(format!("reproduce-{}-{scale}", paper.name));
     let folder = args.output.clone().unwrap_or_else(usual);
     let (scale_flag, shown_folder) = (format!("--{scale}"), folder.display().to_string());
-    let words = ["muxbench", "reproduce", paper.name, &scale_flag, "--output", &shown_folder];
-    let words: Vec<String> = words.into_iter().map(str::to_owned).chain(part.flags()).collect();
+    let of_one = ["muxbench", "reproduce", paper.name, &scale_flag, "--output", &shown_folder].map(str::to_owned);
+    let words: Vec<String> = of_one.iter().cloned().chain(part.flags()).collect();
+    let stopped = || execution::stopped(&html::command(&[words.clone(), shown_as(args)].concat()));
+    let stop = stop_at_signals()?;
     let experiments = paper.experiments_of(part);
     let mut runs = Vec::new();
     for name in experiments {
@@ -77,10 +89,15 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             anstream::eprintln!("muxbench: {name}, in {}", folder.join(name).display());
         }
         let (run, ended) = execution::complete(&experiment, &folder.join(name), args.quiet)?;
-        if ended == Ended::Stopped {
-            return Ok(execution::stopped(&words.join(" ")));
+        if ended == Ended::Stopped || stop.load(Relaxed) {
+            return Ok(stopped());
         }
         runs.push(run);
+    }
+    // All is kept, and what follows can be left at any time.
+    for signal in [SIGINT, SIGTERM] {
+        let at_once = Arc::new(AtomicBool::new(true));
+        signal_hook::flag::register_conditional_shutdown(signal, execution::STOPPED.into(), at_once)?;
     }
     let folders: Vec<PathBuf> = experiments.iter().map(|name| folder.join(name)).collect();
     let mut sends_of: Vec<_> = folders.iter().map(|folder| |trial| sends(folder, trial)).collect();
@@ -91,14 +108,42 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let page = folder.join(beside.file_name());
     let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
-    let origin = Origin { command: &words, folders: &folders };
+    let origin = Origin { command: &words, of_one: &of_one, folders: &folders };
     let document = html::paper::render(&beside, &runs, &origin)?;
     write(&page, document.as_bytes())?;
-    show_beside(&beside, args.json, args.csv)?;
-    if !args.json && !args.csv {
-        output::print(&format!("\nPage: {}\nResults: {}\n", page.display(), folder.display()))?;
+    show_beside(&beside, args.json, args.csv, output::medium(args.markdown))?;
+    let places = format!("Page: {}\nResults: {}\n", page.display(), folder.display());
+    if args.markdown {
+        // It is not to be pasted.
+        anstream::eprint!("{places}");
+    } else if !args.json && !args.csv {
+        output::print(&format!("\n{places}"))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether a signal has come, from now on. An experiment listens only once its trials run, and is told again and again of one
+/// that came before.
+fn stop_at_signals() -> anyhow::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot listen to signals")?;
+    let heard = stop.clone();
+    thread::spawn(move || {
+        let Some(signal) = signals.forever().next() else { return };
+        heard.store(true, Relaxed);
+        while signal_hook::low_level::raise(signal).is_ok() {
+            thread::sleep(Duration::from_millis(50));
+        }
+    });
+    Ok(stop)
+}
+
+/// Flags that say how it is shown, and not what is run.
+fn shown_as(args: &Args) -> Vec<String> {
+    let flags = [("--json", args.json), ("--csv", args.csv), ("--markdown", args.markdown), ("--quiet", args.quiet)];
+    let flags = flags.into_iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| flag.to_owned());
+    let figures = args.figures.iter().flat_map(|folder| ["--figures".to_owned(), folder.display().to_string()]);
+    figures.chain(flags).collect()
 }
 
 /// Writes each figure of a paper that runs have something of, and says where they are.

@@ -27,7 +27,7 @@ use chart::Chart;
 use figures::{FIGURES, Figure};
 use material::Material;
 
-pub use page::render;
+pub use page::{command, render};
 
 /// A run's figures, and the architectures by whose places their series go.
 #[derive(Debug)]

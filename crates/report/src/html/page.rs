@@ -188,8 +188,8 @@ fn without_histograms(mut value: Value) -> Value {
     value
 }
 
-/// As a shell takes it.
-pub(super) fn command(words: &[String]) -> String {
+/// Words of a command line as a shell takes them.
+pub fn command(words: &[String]) -> String {
     let is_plain =
         |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./,:=+%@".contains(c));
     let quoted = words.iter().map(|word| match is_plain(word) {

@@ -11,6 +11,7 @@ use super::style;
 use crate::claims::{self, Checked, Outcome};
 use crate::paper::figure::Figure;
 use crate::paper::grid::{self, Grid};
+use crate::paper::impossible::{self, Impossible};
 use crate::paper::{Beside, Paper, Part, points};
 
 /// What a page says of where it came from.
@@ -18,6 +19,8 @@ use crate::paper::{Beside, Paper, Part, points};
 pub struct Origin<'a> {
     /// The words of the command that makes it.
     pub command: &'a [String],
+    /// Those of the command that shows one of its figures, but for the figure's number.
+    pub of_one: &'a [String],
     /// The folder of each run.
     pub folders: &'a [String],
 }
@@ -29,6 +32,8 @@ struct Page<'a> {
     title: String,
     when: String,
     result: String,
+    /// How many trials are impossible here; empty where all can be run.
+    impossible: String,
     architectures: Vec<Switch>,
     figures: Vec<FigureView<'a>>,
     /// Figures that there is nothing of.
@@ -38,6 +43,9 @@ struct Page<'a> {
     facts: Vec<(String, String)>,
     runs: Vec<RunView>,
     command: String,
+    /// What is saved as CSV, and whether the tables are as well, as a file of their own.
+    csv_of: String,
+    has_csv_of_tables: bool,
     data: String,
     raw: String,
     plotly: &'static str,
@@ -83,6 +91,8 @@ struct RunView {
     muxbench: String,
     seed: u64,
     command: String,
+    /// What of it cannot be run here, and why.
+    impossible: Vec<String>,
 }
 
 /// What is downloaded.
@@ -90,6 +100,9 @@ struct RunView {
 struct Raw<'a> {
     name: &'a str,
     csv: String,
+    /// Where the other CSV is of figures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tables: Option<String>,
     json: Value,
 }
 
@@ -106,7 +119,13 @@ pub fn render(beside: &Beside, runs: &[Run], origin: &Origin<'_>) -> anyhow::Res
     };
     let drawings = figures.iter().map(|(figure, chart)| Drawing { name: figure.number, title: figure.title, chart });
     let data = Data::of(&names, drawings.collect());
-    let raw = Raw { name: paper.name, csv: points::csv(paper, figures)?, json: beside.json() };
+    let grids = beside.grids();
+    let (csv, tables) = match (figures.as_slice(), grids.as_slice()) {
+        ([], _) => (beside.csv()?, None),
+        (_, []) => (points::csv(paper, figures)?, None),
+        _ => (points::csv(paper, figures)?, Some(beside.csv()?)),
+    };
+    let raw = Raw { name: paper.name, csv, tables, json: beside.json() };
     let when = runs.iter().map(|run| run.header.started_at.clone()).max().unwrap_or_default();
     let page = Page {
         paper,
@@ -117,10 +136,13 @@ pub fn render(beside: &Beside, runs: &[Run], origin: &Origin<'_>) -> anyhow::Res
         },
         when,
         result: result(beside),
+        impossible: impossible_here(runs),
         architectures: switches(&names).into_iter().filter(|it| is_drawn(it.place)).collect(),
-        figures: figures.iter().map(|(figure, chart)| figure_view(paper, figure, chart)).collect(),
+        figures: figures.iter().map(|(figure, chart)| figure_view(paper, figure, chart, origin)).collect(),
         missing: missing.iter().map(|figure| format!("{}. {}", paper.figure_name(figure), figure.title)).collect(),
-        tables: beside.grids().into_iter().map(|(number, grid)| TableView { number, grid }).collect(),
+        csv_of: csv_of(beside, &grids),
+        has_csv_of_tables: raw.tables.is_some(),
+        tables: grids.into_iter().map(|(number, grid)| TableView { number, grid }).collect(),
         claims: claims.iter().map(claim).collect(),
         facts: facts(runs),
         runs: runs.iter().zip(origin.folders).map(|(run, folder)| run_view(run, folder)).collect(),
@@ -132,6 +154,30 @@ pub fn render(beside: &Beside, runs: &[Run], origin: &Origin<'_>) -> anyhow::Res
         script: SCRIPT,
     };
     Ok(page.render()?)
+}
+
+/// How many trials cannot be run here.
+fn impossible_here(runs: &[Run]) -> String {
+    let trials = runs.iter().flat_map(|run| &run.header.trials);
+    match trials.filter(|trial| !trial.impossible.is_empty()).count() {
+        0 => String::new(),
+        1 => "1 trial is impossible here".into(),
+        several => format!("{several} trials are impossible here"),
+    }
+}
+
+/// What there is as CSV.
+fn csv_of(beside: &Beside, grids: &[(&'static str, Grid)]) -> String {
+    let of_tables = "every published value of its tables, beside ours";
+    let of_figures =
+        || format!("every point of the {}s, ours and the paper's", beside.paper.figure_word.to_lowercase());
+    match (beside.part, beside.figures.as_slice(), grids) {
+        (Part::Table(_), ..) => "the table".into(),
+        (_, [], []) => "every figure that a claim was held against".into(),
+        (_, [], _) => of_tables.into(),
+        (_, _, []) => of_figures(),
+        _ => format!("{}, and in a file of its own {of_tables}", of_figures()),
+    }
 }
 
 /// What came of it, in a sentence.
@@ -154,7 +200,9 @@ fn result(beside: &Beside) -> String {
     }
 }
 
-fn figure_view<'a>(paper: &Paper, figure: &Figure, chart: &'a Chart) -> FigureView<'a> {
+fn figure_view<'a>(paper: &Paper, figure: &Figure, chart: &'a Chart, origin: &Origin<'_>) -> FigureView<'a> {
+    let number = ["--figure", figure.number].map(str::to_owned);
+    let only: Vec<String> = origin.of_one.iter().cloned().chain(number).collect();
     let mut printed: Vec<(String, String)> = Vec::new();
     for published in chart.panels.iter().flat_map(|panel| &panel.published) {
         let swatch = style::drawn(&style::published(published.mark == Mark::Points));
@@ -176,7 +224,7 @@ fn figure_view<'a>(paper: &Paper, figure: &Figure, chart: &'a Chart) -> FigureVi
         chart,
         printed,
         grids: grid::of(figure, chart, paper.series),
-        command: format!("muxbench reproduce {} --figure {}", paper.name, figure.number),
+        command: command(&only),
     }
 }
 
@@ -234,5 +282,6 @@ fn run_view(run: &Run, folder: &str) -> RunView {
         muxbench: run.header.muxbench.clone(),
         seed: run.header.seed,
         command: command(&["muxbench", "report", folder, "--html"].map(str::to_owned)),
+        impossible: impossible::of(run).iter().map(Impossible::words).collect(),
     }
 }

@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 
 use super::figure::{Figure, Here};
 use super::grid::{self, Grid};
+use super::impossible::{self, Impossible};
 use super::{Paper, Part, Tables, points};
 use crate::claims::{self, Checked};
 use crate::deviation::SendsOf;
 use crate::html::chart::Chart;
-use crate::terminal::wrap;
-use crate::{Summary, json};
+use crate::{Medium, Summary, json};
 
 /// Runs beside a paper, to be shown.
 pub struct Beside {
@@ -23,6 +23,8 @@ pub struct Beside {
     pub figures: Vec<(&'static Figure, Chart)>,
     /// Those that they have nothing of.
     pub missing: Vec<&'static Figure>,
+    /// Why there is nothing of some trials.
+    pub impossible: Vec<Impossible>,
     /// Its claims, and what became of them.
     pub claims: Vec<Checked>,
     tables: Vec<Box<dyn Tables>>,
@@ -65,16 +67,18 @@ impl Beside {
         let is_of_it = !tables.is_empty()
             || !figures.is_empty()
             || records.any(|record| claims::concern(paper.claims, &record.trial));
-        ensure!(is_of_it, "no trial of this run has a workload of {}", paper.name);
+        let impossible: Vec<Impossible> = runs.iter().flat_map(impossible::of).collect();
+        let why: String = impossible::listed(&impossible).lines().map(|line| format!("\n{line}")).collect();
+        ensure!(is_of_it, "no trial of this run has a workload of {}{why}", paper.name);
         if let (Part::Figure(figure), []) = (part, figures.as_slice()) {
             let (name, word, experiments) = (paper.name, paper.figure_name(figure), figure.experiments.join(" and "));
             bail!(
                 "no finished trial of this run is in {word} of {name}, which is of {experiments}; make it with `muxbench \
-                 reproduce {name} --figure {}`",
+                 reproduce {name} --figure {}`{why}",
                 figure.number
             );
         }
-        Ok(Self { paper, part, figures, missing, claims, tables })
+        Ok(Self { paper, part, figures, missing, impossible, claims, tables })
     }
 
     /// What its page is called.
@@ -89,46 +93,51 @@ impl Beside {
         tables.filter(|(number, _)| is_wanted(number)).collect()
     }
 
-    /// As text, at most `width` columns wide where that is possible.
-    pub fn render(&self, width: usize) -> String {
-        let mut parts: Vec<String> = self.tables.iter().map(|tables| wrap(&tables.about(), width)).collect();
+    /// As text; on a terminal as wide as it is, where that is possible.
+    pub fn render(&self, medium: impl Into<Medium>) -> String {
+        let medium = medium.into();
+        let mut parts: Vec<String> = self.tables.iter().map(|tables| medium.prose(&tables.about())).collect();
         if parts.is_empty() {
-            parts.push(wrap(&format!("{}: {}.", self.paper.name, self.paper.citation), width));
+            parts.push(medium.prose(&format!("{}: {}.", self.paper.name, self.paper.citation)));
         }
-        parts.extend(self.grids().iter().map(|(number, grid)| table_text(number, grid, width)));
-        parts.extend(self.figures.iter().map(|(figure, chart)| self.figure_text(figure, chart, width)));
+        parts.extend(self.grids().iter().map(|(number, grid)| table_text(number, grid, medium)));
+        parts.extend(self.figures.iter().map(|(figure, chart)| self.figure_text(figure, chart, medium)));
         if !self.missing.is_empty() {
             let missing = self
                 .missing
                 .iter()
                 .map(|figure| format!("{} (of {})", self.paper.figure_name(figure), figure.experiments.join(" and ")));
             let missing = missing.collect::<Vec<_>>().join(", ");
-            parts.push(wrap(&format!("Of these there is nothing to show: {missing}."), width));
+            parts.push(medium.prose(&format!("Of these there is nothing to show: {missing}.")));
+        }
+        if !self.impossible.is_empty() {
+            parts.push(medium.prose(&impossible::listed(&self.impossible)));
         }
         let mut text = parts.join("\n\n") + "\n";
         if !self.claims.is_empty() {
-            text += &format!("\n{}", claims::render(&self.claims, width));
+            text += &format!("\n{}", claims_text(&self.claims, medium));
         }
-        text
+        medium.finished(text)
     }
 
-    pub(super) fn figure_text(&self, figure: &Figure, chart: &Chart, width: usize) -> String {
-        let mut text = wrap(&format!("{}. {}", self.paper.figure_name(figure), figure.title), width);
-        text += &format!("\n{}\n{}", wrap(figure.about, width), wrap(&chart.words, width));
+    pub(super) fn figure_text(&self, figure: &Figure, chart: &Chart, medium: impl Into<Medium>) -> String {
+        let medium = medium.into();
+        let mut text = medium.heading(&format!("{}. {}", self.paper.figure_name(figure), figure.title));
+        text += &format!("\n{}\n{}", medium.prose(figure.about), medium.prose(&chart.words));
         for Grid { notes, .. } in grid::of(figure, chart, self.paper.series).iter().take(1) {
-            text += &notes.iter().map(|note| format!("\n{}", wrap(note, width))).collect::<String>();
+            text += &notes.iter().map(|note| format!("\n{}", medium.prose(note))).collect::<String>();
         }
         for grid in grid::of(figure, chart, self.paper.series) {
-            text += &format!("\n\n{}\n{}", wrap(&grid.title, width), grid.render(width));
+            text += &format!("\n\n{}\n{}", medium.prose(&grid.title), grid.render(medium));
         }
         let mut points = chart.panels.iter().flat_map(|it| &it.series).flat_map(|series| &series.points);
         if points.any(|point| !point.is_valid()) {
-            text += &format!("\n{}", wrap("In brackets: not valid, and not ranked.", width));
+            text += &format!("\n{}", medium.prose("In brackets: not valid, and not ranked."));
         }
         text
     }
 
-    /// As JSON: what the tables have, the figures, and the claims.
+    /// As JSON: what the tables have, the figures, what is impossible here, and the claims.
     pub fn json(&self) -> Value {
         let mut all = json!({ "format": json::FORMAT, "paper": self.paper.name });
         let fields = match (self.part, self.tables.first()) {
@@ -148,6 +157,7 @@ impl Beside {
         if !matches!(self.part, Part::Table(_)) {
             all["figures"] = json!(self.figures.iter().map(figure).collect::<Vec<_>>());
         }
+        all["impossible"] = json!(self.impossible);
         if matches!(self.part, Part::Whole) {
             all["claims"] = json!(self.claims);
         }
@@ -170,17 +180,30 @@ impl Beside {
 }
 
 /// A table with its number and its notes.
-fn table_text(number: &str, grid: &Grid, width: usize) -> String {
-    let mut text = format!("{}\n{}", wrap(&format!("Table {number}. {}", grid.title), width), grid.render(width));
+fn table_text(number: &str, grid: &Grid, medium: Medium) -> String {
+    let mut text = format!("{}\n{}", medium.heading(&format!("Table {number}. {}", grid.title)), grid.render(medium));
     if !grid.notes.is_empty() {
-        text += &format!("\n{}", wrap(&grid.notes.join("\n"), width));
+        text += &format!("\n{}", medium.prose(&grid.notes.join("\n")));
     }
     text
+}
+
+/// Claims and what became of them. What decided is below each by its indentation, which Markdown has to keep.
+fn claims_text(claims: &[Checked], medium: Medium) -> String {
+    /// As wide as GitHub shows it.
+    const VERBATIM_COLUMNS: usize = 110;
+    let Medium::Terminal(width) = medium else {
+        let text = claims::render(claims, VERBATIM_COLUMNS);
+        let text = text.strip_prefix("Claims\n").unwrap_or(&text);
+        return format!("{}\n{}", medium.heading("Claims"), medium.verbatim(text));
+    };
+    claims::render(claims, width)
 }
 
 /// All that a paper's tables have to say.
 #[cfg(test)]
 pub(super) fn tables_text(tables: &dyn Tables, width: usize) -> String {
-    let texts = tables.tables().into_iter().map(|(number, grid)| table_text(number, &grid, width));
-    [wrap(&tables.about(), width)].into_iter().chain(texts).collect::<Vec<_>>().join("\n\n") + "\n"
+    let medium = Medium::Terminal(width);
+    let texts = tables.tables().into_iter().map(|(number, grid)| table_text(number, &grid, medium));
+    [medium.prose(&tables.about())].into_iter().chain(texts).collect::<Vec<_>>().join("\n\n") + "\n"
 }

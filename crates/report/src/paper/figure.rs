@@ -143,12 +143,18 @@ impl Here<'_> {
 
 /// The most of what may be believed, in words: what there is to say of one series.
 fn highest(chart: &Chart, names: &[String]) -> String {
-    let series = chart.panels.iter().flat_map(|panel| &panel.series);
-    let points = series.flat_map(|series| series.points.iter().map(move |point| (series.architecture, point)));
-    match points.filter(|(_, point)| point.is_valid()).max_by(|a, b| a.1.y.total_cmp(&b.1.y)) {
-        Some((architecture, point)) => {
-            let (x, y) = (chart.x.form.text(point.x), chart.y.form.text(point.y));
-            format!("The most of {} is {y}, at {x} {}.", names[architecture], chart.x.label)
+    let series = chart.panels.iter().flat_map(|panel| panel.series.iter().map(move |series| (panel, series)));
+    let points = series.flat_map(|(panel, series)| {
+        series.points.iter().map(move |point| (chart.axes(panel), series.architecture, point))
+    });
+    match points.filter(|(_, _, point)| point.is_valid()).max_by(|a, b| a.2.y.total_cmp(&b.2.y)) {
+        Some(((x, y), architecture, point)) => {
+            let at = match x.form {
+                Form::Names => x.ticks[point.x as usize].1.clone(),
+                Form::Number if point.x.fract() == 0.0 => point.x.to_string(),
+                form => form.text(point.x),
+            };
+            format!("The most of {} is {}, at {at} {}.", names[architecture], y.form.text(point.y), x.label)
         }
         None => "None of it is valid.".to_owned(),
     }

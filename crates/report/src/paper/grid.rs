@@ -3,9 +3,8 @@
 use serde::Serialize;
 
 use super::figure::Figure;
-use crate::format;
 use crate::html::chart::{Axis, Chart, Form, Mark, Panel, Point, Published, Shape};
-use crate::table;
+use crate::{Medium, format, table};
 
 /// A table whose first columns say what a row is of.
 #[derive(Clone, Debug, Serialize)]
@@ -32,11 +31,11 @@ pub struct Row {
 }
 
 impl Grid {
-    /// As text; where it is wider than `width`, several tables below each other, each of some columns.
-    pub fn render(&self, width: usize) -> String {
+    /// As text; where it is wider than the medium, several tables below each other, each of some columns.
+    pub fn render(&self, medium: Medium) -> String {
         let rows: Vec<(&[String], &[String])> =
             self.rows.iter().map(|row| (row.lead.as_slice(), row.cells.as_slice())).collect();
-        table::in_parts(&self.lead, &self.columns, &rows, width)
+        table::in_parts(&self.lead, &self.columns, &rows, medium)
     }
 
     /// As CSV, without its notes.

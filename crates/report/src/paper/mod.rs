@@ -6,11 +6,12 @@
 //! # Layout
 //! - here: the papers; a file for each has its figures, tables and claims
 //! - [`figure`]: what a figure is, and what it is drawn from; [`grid`]: its numbers, and a paper's tables; [`points`]: as CSV
-//! - `beside`: runs beside a paper
+//! - `beside`: runs beside a paper; [`impossible`]: why some of it is not there
 
 mod beside;
 pub mod figure;
 pub mod grid;
+pub mod impossible;
 mod kawai2006;
 mod kawai2008;
 mod maharjan2012;

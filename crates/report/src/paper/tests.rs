@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::claims;
-use crate::html::still;
-use crate::made_up;
+use crate::html::paper::Origin;
+use crate::html::{self, still};
+use crate::{Medium, claims, made_up};
 
 fn made_up_runs(paper: &Paper) -> Vec<Run> {
     paper.experiments.iter().map(|name| made_up::run_of_experiment(name)).collect()
@@ -25,6 +25,16 @@ fn beside(paper: &'static Paper, part: Part, runs: &[Run]) -> anyhow::Result<Bes
     let mut sends = sends(runs);
     let mut sends_of: Vec<&mut SendsOf<'_>> = sends.iter_mut().map(|sends_of| sends_of as _).collect();
     Beside::of(paper, part, runs, &mut sends_of)
+}
+
+/// Its page, and what that saves.
+fn page(beside: &Beside, runs: &[Run]) -> (String, Value) {
+    let (words, folders) = (["muxbench".to_owned()], vec!["results/it".to_owned(); runs.len()]);
+    let origin = Origin { command: &words, of_one: &words, folders: &folders };
+    let page = html::paper::render(beside, runs, &origin).unwrap();
+    let raw = page.split_once("id=\"raw\">").unwrap().1.split_once("</script>").unwrap().0;
+    let raw = serde_json::from_str(raw).unwrap();
+    (page, raw)
 }
 
 #[test]
@@ -116,13 +126,13 @@ fn a_figure_of_other_runs_is_an_error_that_says_how_to_make_it() {
 
 #[test]
 fn a_page_has_all_of_a_paper_and_loads_nothing() {
-    let words = ["muxbench", "reproduce", "it"].map(str::to_owned);
+    let words = ["muxbench", "reproduce", "it", "--output", "over there"].map(str::to_owned);
     for paper in PAPERS {
         let runs = made_up_runs(paper);
         let all = beside(paper, Part::Whole, &runs).unwrap();
         let folders: Vec<String> = paper.experiments.iter().map(|name| format!("results/{name}")).collect();
-        let origin = crate::html::paper::Origin { command: &words, folders: &folders };
-        let page = crate::html::paper::render(&all, &runs, &origin).unwrap();
+        let origin = Origin { command: &words, of_one: &words, folders: &folders };
+        let page = html::paper::render(&all, &runs, &origin).unwrap();
         assert!(page.len() < 4_000_000, "{}: {} bytes", paper.name, page.len());
         let head = page.split_once("<script type=\"application/json\"").unwrap().0;
         let ids: Vec<&str> = head.split(" id=\"").skip(1).map(|rest| rest.split_once('"').unwrap().0).collect();
@@ -132,6 +142,8 @@ fn a_page_has_all_of_a_paper_and_loads_nothing() {
         }
         for (figure, _) in &all.figures {
             assert!(head.contains(&format!("<h3>{} {}. ", paper.figure_word, figure.number)), "{}", figure.number);
+            let only = format!("muxbench reproduce it --output &#39;over there&#39; --figure {}<", figure.number);
+            assert!(head.contains(&only), "{only}");
         }
         for number in paper.tables {
             assert!(head.contains(&format!("<h3>Table {number}. ")), "{number}");
@@ -140,6 +152,104 @@ fn a_page_has_all_of_a_paper_and_loads_nothing() {
         assert!(folders.iter().all(|it| head.contains(&format!("muxbench report {it} --html"))), "{}", paper.name);
         assert!(!head.contains("src=\"") && !head.contains("href=\"http"), "{}", paper.name);
     }
+}
+
+#[test]
+fn what_is_impossible_is_said_with_its_reason_in_every_form() {
+    let paper = find("maharjan2012").unwrap();
+    let mut runs = made_up_runs(paper);
+    let reason = "workload.connections: 16000 needs <many> descriptors; raise the limit";
+    let is_it = |trial: &lab::record::Trial| {
+        ["epoll", "select"].contains(&trial.architecture.to_string().as_str()) && trial.workload.idle == 15_000
+    };
+    let mut count = 0;
+    for trial in runs[1].header.trials.iter_mut().filter(|trial| is_it(trial)) {
+        trial.impossible = vec![reason.into()];
+        count += 1;
+    }
+    assert!(count >= 2);
+    let all = beside(paper, Part::Whole, &runs).unwrap();
+    let words = format!("{count} trials of epoll, select: {reason}");
+    let line = format!("Impossible here, and not run:\n- maharjan2012-idle, {words}\n");
+    assert!(all.render(400).contains(&line), "{}", all.render(400));
+    assert_eq!(all.json()["impossible"][0]["trials"], count);
+    assert_eq!(all.json()["impossible"].as_array().unwrap().len(), 1);
+    let (page, _) = page(&all, &runs);
+    assert!(page.contains(&format!("<a href=\"#again\">{count} trials are impossible here.</a>")));
+    assert_eq!(page.matches("<p>Impossible here, and not run:</p>").count(), 1, "of one run");
+    assert!(page.contains(&format!("<li>{}</li>", words.replace('<', "&#60;").replace('>', "&#62;"))));
+
+    runs[1].records.clear();
+    let part = paper.part(Some("5.2"), None).unwrap();
+    let Err(error) = beside(paper, part, &runs[1..2]) else { panic!("there is nothing of it") };
+    assert!(error.to_string().contains(&words), "{error}");
+    let possible = made_up_runs(paper);
+    let text = beside(paper, Part::Whole, &possible).unwrap().render(400);
+    assert!(!text.contains("Impossible"), "{text}");
+}
+
+#[test]
+fn in_markdown_each_paper_has_headings_and_tables() {
+    for paper in PAPERS {
+        let runs = made_up_runs(paper);
+        let all = beside(paper, Part::Whole, &runs).unwrap();
+        let text = all.render(Medium::Markdown);
+        let headings: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("### ")).collect();
+        let tables = paper.tables.iter().map(|number| format!("Table {number}. "));
+        let figures = paper.figures.iter().map(|figure| format!("{}. {}", paper.figure_name(figure), figure.title));
+        let expected: Vec<String> = tables.chain(figures).chain(["Claims".to_owned()]).collect();
+        assert_eq!(headings.len(), expected.len(), "{headings:?}");
+        for (heading, expected) in headings.iter().zip(&expected) {
+            assert!(heading.starts_with(&expected.replace('*', "\\*")), "{heading}: {expected}");
+        }
+        let rules: Vec<usize> =
+            text.lines().enumerate().filter(|(_, line)| line.starts_with("| --- |")).map(|(at, _)| at).collect();
+        let panels: usize = all.figures.iter().map(|(_, chart)| chart.panels.len()).sum();
+        assert_eq!(rules.len(), paper.tables.len() + panels, "{text}");
+        let lines: Vec<&str> = text.lines().collect();
+        for rule in rules {
+            assert!(lines[rule - 1].starts_with("| ") && lines[rule - 2].is_empty(), "{}", lines[rule - 1]);
+        }
+        assert_eq!(text.matches("```").count(), 2, "only claims are as they are: {text}");
+        assert!(!text.contains("\n\n\n"), "{text}");
+    }
+}
+
+#[test]
+fn a_page_saves_what_it_shows() {
+    let of = |paper: &str, figure: Option<&str>, table: Option<&str>| {
+        let paper = find(paper).unwrap();
+        let runs = made_up_runs(paper);
+        let beside = beside(paper, paper.part(figure, table).unwrap(), &runs).unwrap();
+        let (page, raw) = page(&beside, &runs);
+        let of = |name: &str| raw[name].as_str().map(str::to_owned);
+        (of("csv").unwrap(), of("tables"), page.contains("data-save=\"tables\""))
+    };
+    let (csv, tables, can_save_tables) = of("kawai2006", None, None);
+    assert!(csv.starts_with("figure,panel,") && csv.lines().count() > 1, "{csv}");
+    let tables = tables.unwrap();
+    assert!(tables.starts_with("table,architecture,") && can_save_tables, "{tables}");
+    for number in ["3", "4", "5"] {
+        assert!(tables.lines().any(|line| line.starts_with(&format!("{number},"))), "{number}: {tables}");
+    }
+    let (csv, tables, can_save_tables) = of("kawai2006", None, Some("3"));
+    assert!(csv.starts_with("connections,requests/s,") && csv.lines().count() > 1, "{csv}");
+    assert!(tables.is_none() && !can_save_tables);
+    let (csv, tables, can_save_tables) = of("kawai2008", Some("6"), None);
+    assert!(csv.starts_with("figure,panel,") && csv.lines().skip(1).all(|line| line.starts_with("6,")), "{csv}");
+    assert!(tables.is_none() && !can_save_tables);
+}
+
+#[test]
+fn what_one_series_has_most_of_is_at_a_place_by_its_name() {
+    let paper = find("kawai2008").unwrap();
+    let mut runs = vec![made_up::run_of_experiment("kawai2008-http")];
+    runs[0].records.retain(|record| record.trial.architecture.to_string() == "epoll");
+    let connections: BTreeSet<u32> = runs[0].records.iter().map(|record| record.trial.workload.connections).collect();
+    let beside = beside(paper, paper.part(Some("6"), None).unwrap(), &runs).unwrap();
+    let words = &beside.figures[0].1.words;
+    let is_one = |connections: &u32| words.ends_with(&format!(", at {connections} connections."));
+    assert!(words.starts_with("The most of epoll is ") && connections.iter().any(is_one), "{words}");
 }
 
 #[test]
