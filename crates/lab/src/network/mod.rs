@@ -10,6 +10,7 @@
 //! - [`relay`]: the process that holds packets where the kernel has no netem
 //! - [`lab`]: all of that together; `probe`: what it really does
 
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "elsewhere there are no links to be told"))]
 pub mod conditions;
 #[cfg(not(target_os = "linux"))]
 #[path = "elsewhere.rs"]
