@@ -38,7 +38,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// What a server may take to start, and to answer a mark: ten thousand processes are asked for theirs.
 const SERVER_PATIENCE: Duration = Duration::from_secs(30);
 /// When a server dies, its client may tell so first.
-const BLAME_PATIENCE: Duration = Duration::from_millis(100);
+const BLAME_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What a runner needs besides the plan.
 #[derive(Debug)]
@@ -455,9 +455,14 @@ fn until_ready(
     }
 }
 
+/// What a server said of its end, which nobody's guess replaces: it says so once.
+#[derive(Debug, thiserror::Error)]
+#[error("the server: {0}")]
+struct ServerFailed(String);
+
 fn server_says(server: &mut Child<ServerEvent>) -> anyhow::Result<ServerEvent> {
     match server.next(Instant::now() + SERVER_PATIENCE)? {
-        Some(ServerEvent::Failed { reason }) => bail!("the server: {reason}"),
+        Some(ServerEvent::Failed { reason }) => Err(ServerFailed(reason).into()),
         Some(event) => Ok(event),
         None => {
             server.kill();
@@ -499,8 +504,15 @@ fn turned_away<T>(
     account: &Account,
     error: anyhow::Error,
 ) -> anyhow::Result<T> {
+    if error.is::<ServerFailed>() {
+        return Err(error);
+    }
     let refused = |snapshot: &Snapshot| snapshot.totals.refused.unwrap_or(0);
-    let now = mark(server).map_or(0, |mark| refused(&mark.server));
+    let now = match mark(server) {
+        Ok(mark) => refused(&mark.server),
+        Err(failed) if failed.is::<ServerFailed>() => return Err(failed),
+        Err(_) => 0,
+    };
     let count = now.saturating_sub(account.ready.as_ref().map_or(0, refused));
     let per_connection = trial.architecture.ours().map(|architecture| architecture.model.per_connection);
     let (what, limits) = match per_connection {
@@ -519,8 +531,11 @@ fn turned_away<T>(
 
 /// When the client goes wrong, or the server no longer hears, what the server said last may be why.
 fn blame<T>(server: &mut Child<ServerEvent>, error: anyhow::Error) -> anyhow::Result<T> {
+    if error.is::<ServerFailed>() {
+        return Err(error);
+    }
     match server.next(Instant::now() + BLAME_PATIENCE) {
-        Ok(Some(ServerEvent::Failed { reason })) => bail!("the server: {reason}"),
+        Ok(Some(ServerEvent::Failed { reason })) => Err(ServerFailed(reason).into()),
         Err(server_error) => Err(server_error),
         _ => Err(error),
     }
@@ -532,4 +547,29 @@ fn instant_of(ns: u64) -> Instant {
     let now_ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
     let instant = Instant::now();
     if ns >= now_ns { instant + Duration::from_nanos(ns - now_ns) } else { instant - Duration::from_nanos(now_ns - ns) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::Host;
+    use crate::plan::plan;
+    use crate::presets;
+
+    /// A server that has told why it ends, whoever reads that first.
+    #[test]
+    fn what_a_server_says_of_its_end_is_told_whoever_hears_it() {
+        let experiment = presets::find("smoke").unwrap().experiment();
+        let trial = &plan(&experiment, &Host::this()).unwrap().trials[0];
+        let script = r#"read line; echo '{"event":"failed","reason":"out of luck"}'; exit 1"#;
+        for heard_already in [false, true] {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]);
+            let mut server: Child<ServerEvent> = Child::start("the server", command, &42).unwrap();
+            let client = anyhow::anyhow!("a connection was reset");
+            let error = if heard_already { server_says(&mut server).unwrap_err() } else { client };
+            let told = turned_away::<()>(trial, &mut server, &Account::default(), error).unwrap_err();
+            assert_eq!(told.to_string(), "the server: out of luck");
+        }
+    }
 }
