@@ -80,8 +80,6 @@ pub fn run<S: Speak>(
     let progress: Vec<&Progress> = progress.iter().collect();
     let (kept, usage) = run::run_threads(config, (&clock, start), &progress, loops, listener)?;
 
-    let firsts = shares.iter().map(|share| share.start as u32);
-    let samples = samples(&clock, &window, &kept, firsts);
     let facts = Facts {
         config,
         roles: Roles::OneLoop,
@@ -93,8 +91,7 @@ pub fn run<S: Speak>(
         links: &links,
         kernel: None,
     };
-    let tallies: Vec<&Tally> = kept.iter().map(|(_, tally)| tally).collect();
-    let report = report(&facts, &tallies, &samples, worker::bytes_per_connection::<S>() as f64);
+    let (report, samples) = account(&facts, &kept, &shares, worker::bytes_per_connection::<S>() as f64);
     Ok(Outcome { report, samples, connections: links.into_iter().map(|link| link.io).collect() })
 }
 
@@ -120,6 +117,18 @@ pub fn samples(clock: &Clock, window: &Range<u64>, kept: &[Kept], firsts: impl I
     }
     samples.sort_by_key(|sample| sample.planned_ns);
     samples
+}
+
+/// What loops of these connections kept: in figures, and as samples.
+pub fn account(
+    facts: &Facts<'_>,
+    kept: &[Kept],
+    shares: &[Range<usize>],
+    memory_bytes_per_connection: f64,
+) -> (LoadReport, Vec<Sample>) {
+    let samples = samples(facts.clock, &facts.window, kept, shares.iter().map(|share| share.start as u32));
+    let tallies: Vec<&Tally> = kept.iter().map(|(_, tally)| tally).collect();
+    (report(facts, &tallies, &samples, memory_bytes_per_connection), samples)
 }
 
 /// What a closed loop's threads kept, in figures.

@@ -18,7 +18,7 @@ use crate::clock::Clock;
 use crate::closed::{self, samples_max, share};
 use crate::config::{LoadConfig, Roles, Schedule};
 use crate::error::LoadError;
-use crate::ledger::{Kept, Ledger, Tally, Times, Transaction};
+use crate::ledger::{Kept, Ledger, Times, Transaction};
 use crate::progress::Progress;
 use crate::record::Link;
 use crate::report::{LoadReport, PARTS, StreamReport};
@@ -93,7 +93,6 @@ pub fn run(
     let (moved, usage) = run::run_threads(config, (&clock, start), &progress, loops, listener)?;
 
     let (moved, kept): (Vec<Moved>, Vec<Kept>) = moved.into_iter().unzip();
-    let samples = closed::samples(&clock, &window, &kept, shares.iter().map(|share| share.start as u32));
     let facts = Facts {
         config,
         roles: Roles::OneLoop,
@@ -105,8 +104,7 @@ pub fn run(
         links: &links,
         kernel: None,
     };
-    let tallies: Vec<&Tally> = kept.iter().map(|(_, tally)| tally).collect();
-    let report = closed::report(&facts, &tallies, &samples, size_of::<Connection>() as f64);
+    let (report, samples) = closed::account(&facts, &kept, &shares, size_of::<Connection>() as f64);
     let report = with_bytes(report, stream, &moved);
     Ok(Outcome { report, samples, connections: links.into_iter().map(|link| link.io).collect() })
 }
