@@ -1,5 +1,7 @@
 //! How even the sends of each trial were, as kawai2006 measures it: [`stats::deviation`] over the raw samples.
 
+use std::collections::BTreeMap;
+
 use comfy_table::{Cell, Table, presets};
 use lab::record::{Run, TrialRecord, VerdictKind, Workload};
 use lab::units::Share;
@@ -14,6 +16,18 @@ use crate::{Medium, format, json, sentence};
 /// Gives when the requests of a trial were sent, in nanoseconds, in any order, without those that never were; or why that
 /// is not known. Here only what it says is looked at: where samples are stored is the caller's business.
 pub type SendsOf<'a> = dyn FnMut(u32) -> anyhow::Result<Vec<i64>> + 'a;
+
+/// Gives the deviations of a finished trial.
+pub type DeviationOf<'a> = dyn FnMut(&TrialRecord) -> TrialDeviation + 'a;
+
+/// The deviations that follow from sends. A trial's samples are read once, however often it is asked for.
+pub fn kept<'a>(sends_of: &'a mut SendsOf<'_>) -> impl FnMut(&TrialRecord) -> TrialDeviation + 'a {
+    let mut known: BTreeMap<u32, TrialDeviation> = BTreeMap::new();
+    move |record| {
+        let of_trial = known.entry(record.trial.index);
+        of_trial.or_insert_with(|| TrialDeviation::of(record, sends_of)).clone()
+    }
+}
 
 /// The shares of the sends whose deviations are shown.
 pub const SHARES: [f64; 9] = [0.001, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999];

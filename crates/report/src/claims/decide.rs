@@ -7,14 +7,14 @@ use stats::interval::Interval;
 
 use super::figures::{Cell, cells};
 use super::{Axis, Checked, Claim, Finding, Is, Outcome, PROPORTIONAL, Statement};
-use crate::deviation::SendsOf;
+use crate::deviation::DeviationOf;
 use crate::summary::{MARGIN, title};
 use crate::{format, sentence};
 
-pub(super) fn claim(claim: &Claim, cpus: usize, runs: &[Run], sends_of: &mut [&mut SendsOf<'_>]) -> Checked {
+pub(super) fn claim(claim: &Claim, cpus: usize, runs: &[Run], deviation_of: &mut [&mut DeviationOf<'_>]) -> Checked {
     let Claim { number, says, cpus_min, statements } = *claim;
     let by_statement: Vec<Vec<Finding>> =
-        statements.iter().map(|statement| findings(statement, runs, sends_of)).collect();
+        statements.iter().map(|statement| findings(statement, runs, deviation_of)).collect();
     let (outcome, reason) = if cpus < cpus_min {
         (Outcome::NotTestableHere, Some(format!("it needs {cpus_min} CPUs, and there are {cpus}")))
     } else {
@@ -43,14 +43,14 @@ fn outcome(by_statement: &[Vec<Finding>]) -> (Outcome, Option<String>) {
     (Outcome::HoldsHere, reason)
 }
 
-fn findings(statement: &Statement, runs: &[Run], sends_of: &mut [&mut SendsOf<'_>]) -> Vec<Finding> {
+fn findings(statement: &Statement, runs: &[Run], deviation_of: &mut [&mut DeviationOf<'_>]) -> Vec<Finding> {
     let Statement { architectures, metric, only, is } = statement;
     let others = match is {
         Is::Above(_, others) | Is::Peaks(_, others) => others,
         _ => &[][..],
     };
-    let of = cells(runs, sends_of, architectures, *only, metric);
-    let others = cells(runs, sends_of, others, *only, metric);
+    let of = cells(runs, deviation_of, architectures, *only, metric);
+    let others = cells(runs, deviation_of, others, *only, metric);
     match *is {
         Is::Flat(axis, factor) => ends(&of, axis, |what, ratio| factor_within(what, ratio, 1.0 / factor..=factor)),
         Is::Grows(axis, factor) => ends(&of, axis, |what, ratio| factor_within(what, ratio, factor..=f64::INFINITY)),

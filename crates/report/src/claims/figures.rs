@@ -4,7 +4,7 @@ use lab::record::{Run, VerdictKind, Workload};
 use stats::{Estimate, Ratio};
 
 use super::Metric;
-use crate::deviation::SendsOf;
+use crate::deviation::DeviationOf;
 
 /// An architecture under a workload.
 #[derive(Clone, Debug)]
@@ -31,13 +31,13 @@ impl Cell {
 /// The cells of these architectures, as far as trials of them are finished, in the order of `architectures`.
 pub(super) fn cells(
     runs: &[Run],
-    sends_of: &mut [&mut SendsOf<'_>],
+    deviation_of: &mut [&mut DeviationOf<'_>],
     architectures: &[&str],
     only: fn(&Workload) -> bool,
     metric: &Metric,
 ) -> Vec<Cell> {
     let mut cells: Vec<Cell> = Vec::new();
-    for (run, sends_of) in runs.iter().zip(sends_of) {
+    for (run, deviation_of) in runs.iter().zip(deviation_of) {
         for record in &run.records {
             let (name, workload) = (record.trial.architecture.to_string(), &record.trial.workload);
             if !architectures.contains(&name.as_str()) || !only(workload) {
@@ -51,7 +51,7 @@ pub(super) fn cells(
             });
             cells[at].verdicts.push(record.verdict.kind);
             if (metric.counts)(record.verdict.kind) {
-                cells[at].values.extend((metric.of)(record, sends_of));
+                cells[at].values.extend((metric.of)(record, deviation_of));
             }
         }
     }

@@ -21,7 +21,7 @@ pub(crate) use render::decisive_first;
 pub use render::{csv, render};
 
 pub use crate::axis::Axis;
-use crate::deviation::{SendsOf, TrialDeviation};
+use crate::deviation::DeviationOf;
 use crate::{format, stream};
 
 /// One claim of a paper.
@@ -84,7 +84,7 @@ pub struct Metric {
     /// In words.
     pub name: &'static str,
     /// Of a trial; `None` where it has none.
-    pub of: fn(&TrialRecord, &mut SendsOf<'_>) -> Option<f64>,
+    pub of: fn(&TrialRecord, &mut DeviationOf<'_>) -> Option<f64>,
     /// Of which trials it says something.
     pub counts: fn(VerdictKind) -> bool,
     /// It with its unit.
@@ -163,7 +163,7 @@ pub static GIGABYTE: Metric = Metric {
 /// The share of sends at most 1 µs from the median of all deviations from even intervals.
 pub static SENDS_WITHIN_1US: Metric = Metric {
     name: "share of sends within 1 µs",
-    of: |record, sends_of| Some(TrialDeviation::of(record, sends_of).figures?.within_1us_of_median),
+    of: |record, deviation_of| Some(deviation_of(record).figures?.within_1us_of_median),
     counts: valid,
     show: format::percent,
 };
@@ -171,7 +171,7 @@ pub static SENDS_WITHIN_1US: Metric = Metric {
 /// The standard deviation of sends from even intervals, in nanoseconds.
 pub static SEND_STDDEV: Metric = Metric {
     name: "standard deviation of sends",
-    of: |record, sends_of| Some(TrialDeviation::of(record, sends_of).figures?.stddev_ns),
+    of: |record, deviation_of| Some(deviation_of(record).figures?.stddev_ns),
     counts: valid,
     show: format::time,
 };
@@ -248,9 +248,9 @@ pub fn concern(claims: &[Claim], trial: &Trial) -> bool {
 }
 
 /// Holds `claims` against runs: all that belong to their paper.
-pub fn check(claims: &[Claim], runs: &[Run], sends_of: &mut [&mut SendsOf<'_>]) -> Vec<Checked> {
+pub fn check(claims: &[Claim], runs: &[Run], deviation_of: &mut [&mut DeviationOf<'_>]) -> Vec<Checked> {
     let cpus = |run: &Run| run.header.host.get("cpus allowed")?.parse::<Cpus>().ok().map(|cpus| cpus.0.len());
     // Where it is not known how many there are, figures say what there is to say.
     let cpus = runs.iter().filter_map(cpus).min().unwrap_or(usize::MAX);
-    claims.iter().map(|claim| decide::claim(claim, cpus, runs, sends_of)).collect()
+    claims.iter().map(|claim| decide::claim(claim, cpus, runs, deviation_of)).collect()
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::deviation::TrialDeviation;
 use crate::made_up;
 
 const ALL: fn(&Workload) -> bool = |_| true;
@@ -10,8 +11,8 @@ fn checked(run: &Run, architectures: &'static [&'static str], metric: &'static M
 }
 
 fn check_one(run: &Run, claim: Claim) -> Checked {
-    let sends_of: &mut SendsOf<'_> = &mut |_| Ok(Vec::new());
-    check(&[claim], std::slice::from_ref(run), &mut [sends_of]).remove(0)
+    let deviation_of: &mut DeviationOf<'_> = &mut |record| TrialDeviation::of(record, &mut |_| Ok(Vec::new()));
+    check(&[claim], std::slice::from_ref(run), &mut [deviation_of]).remove(0)
 }
 
 /// `epoll` hardly changes, `poll` is in proportion to the connections, `mt` says now this and now that.

@@ -9,7 +9,7 @@ use super::grid::{self, Grid};
 use super::impossible::{self, Impossible};
 use super::{Paper, Part, Tables, points};
 use crate::claims::{self, Checked};
-use crate::deviation::SendsOf;
+use crate::deviation::{self, DeviationOf, SendsOf};
 use crate::html::chart::Chart;
 use crate::{Medium, Summary, json};
 
@@ -43,10 +43,13 @@ impl Beside {
     ) -> anyhow::Result<Self> {
         let has_tables = !matches!(part, Part::Figure(_));
         let tables_of = paper.tables_of.filter(|_| has_tables);
-        let tables = runs.iter().zip(&mut *sends_of).filter_map(|(run, sends_of)| Some(tables_of?(run, *sends_of)));
+        let mut kept: Vec<_> = sends_of.iter_mut().map(|sends_of| deviation::kept(*sends_of)).collect();
+        let mut deviation_of: Vec<&mut DeviationOf<'_>> = kept.iter_mut().map(|it| it as _).collect();
+        let of_runs = runs.iter().zip(&mut deviation_of);
+        let tables = of_runs.filter_map(|(run, deviation_of)| Some(tables_of?(run, *deviation_of)));
         let tables = tables.collect::<anyhow::Result<Vec<_>>>()?;
         let claims = match part {
-            Part::Whole => claims::check(paper.claims, runs, sends_of),
+            Part::Whole => claims::check(paper.claims, runs, &mut deviation_of),
             Part::Figure(_) | Part::Table(_) => Vec::new(),
         };
         let wanted = paper.figures.iter().filter(|figure| match part {
@@ -58,7 +61,7 @@ impl Beside {
         let (mut figures, mut missing) = (Vec::new(), Vec::new());
         for figure in wanted {
             let here = Here { names: paper.series, runs, summaries: &summaries, experiments: figure.experiments };
-            match (figure.draw)(&here, sends_of) {
+            match (figure.draw)(&here, &mut deviation_of) {
                 Some(chart) => figures.push((figure, chart)),
                 None => missing.push(figure),
             }

@@ -4,7 +4,7 @@ use lab::record::{Run, Workload};
 
 use crate::Summary;
 use crate::axis::Axis as Along;
-use crate::deviation::SendsOf;
+use crate::deviation::DeviationOf;
 use crate::html::chart::{Axis, Chart, Form, Mark, Panel, Point, Published, Series, Shape, TICKS_BELOW, TICKS_BESIDE};
 use crate::html::material::estimate;
 use crate::summary::Row;
@@ -24,7 +24,7 @@ pub struct Figure {
     /// The experiments, of those of its paper, that it is drawn from.
     pub experiments: &'static [&'static str],
     /// Draws it; `None` where runs have nothing of it.
-    pub draw: fn(&Here<'_>, &mut [&mut SendsOf<'_>]) -> Option<Chart>,
+    pub draw: fn(&Here<'_>, &mut [&mut DeviationOf<'_>]) -> Option<Chart>,
     /// The shares that its text has rows for, where it is a distribution; empty: a row for each place along the axis.
     pub shares: &'static [f64],
 }

@@ -10,7 +10,7 @@ use anyhow::bail;
 use lab::record::{Run, Trial, TrialRecord, VerdictKind, Workload};
 use lab::transport::Transport;
 use lab::units::Share;
-use load::config::{Choice, Schedule};
+use load::config::Schedule;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use stats::{Deviation, Histogram, interval};
@@ -20,7 +20,7 @@ use super::Tables;
 use super::figure::{Figure, Here as Runs, published};
 use super::grid::{Grid, Row};
 use crate::claims::{Axis, Claim, Is, SEND_STDDEV, SENDS_WITHIN_1US, SERVICE_MEAN, Statement};
-use crate::deviation::{SHARES, SendsOf, TrialDeviation};
+use crate::deviation::{DeviationOf, SHARES, TrialDeviation};
 use crate::html::chart::{self, Chart, Form, Mark, Panel, Published, Series, Shape};
 use crate::{format, json, sentence};
 
@@ -37,7 +37,7 @@ const SERVICE: ServiceSpec = ServiceSpec::Fixed { request_bytes: 128, response_b
 const HARDWARE: &str = "a server with two Pentium III of 800 MHz, five client hosts, gigabit Ethernet, Linux 2.6.15, 3 min \
                         measured";
 
-/// The paper's matrix.
+/// The paper's traffic, in all but the three parameters of its matrix, the schedule and the phases.
 fn of_the_paper(workload: &Workload) -> bool {
     super::is_plain(workload)
         && workload.service == SERVICE
@@ -127,15 +127,15 @@ const SHOWN: [f64; 2] = [0.05, 0.95];
 /// At least as much to both sides of what is shown, in nanoseconds.
 const ROOM_NS: f64 = 1_000.0;
 
-fn draw_deviation(runs: &Runs<'_>, sends_of: &mut [&mut SendsOf<'_>]) -> Option<Chart> {
+fn draw_deviation(runs: &Runs<'_>, deviation_of: &mut [&mut DeviationOf<'_>]) -> Option<Chart> {
     let mut panel = Panel::new(String::new(), Vec::new());
     let mut without = Vec::new();
     for at in runs.places() {
         let run = &runs.runs[at];
-        for worst in Sends::of(run, sends_of[at]).worst {
+        for worst in Sends::of(run, deviation_of[at]).worst {
             let (of, deviation) = match worst.here {
                 Some(here) => ("", Some(here)),
-                None => ("not valid", worst_not_valid(run, sends_of[at], worst.architecture)),
+                None => ("not valid", worst_not_valid(run, deviation_of[at], worst.architecture)),
             };
             let Some(deviation) = deviation else {
                 without.push(worst.architecture);
@@ -186,7 +186,7 @@ fn draw_deviation(runs: &Runs<'_>, sends_of: &mut [&mut SendsOf<'_>]) -> Option<
 }
 
 /// Of an architecture's trials that are not valid, the one whose sends deviate most.
-fn worst_not_valid(run: &Run, sends_of: &mut SendsOf<'_>, architecture: &str) -> Option<TrialDeviation> {
+fn worst_not_valid(run: &Run, deviation_of: &mut DeviationOf<'_>, architecture: &str) -> Option<TrialDeviation> {
     let published = published_service_time();
     let is_one = |record: &&TrialRecord| {
         record.verdict.kind != VerdictKind::Valid
@@ -194,7 +194,7 @@ fn worst_not_valid(run: &Run, sends_of: &mut SendsOf<'_>, architecture: &str) ->
             && record.trial.workload.schedule == Schedule::Constant
             && is_of_matrix(&published, &record.trial.workload)
     };
-    let deviations = run.records.iter().filter(is_one).map(|record| TrialDeviation::of(record, sends_of));
+    let deviations = run.records.iter().filter(is_one).map(deviation_of);
     let stddev_ns = |it: &TrialDeviation| it.figures.map_or(0.0, |figures| figures.stddev_ns);
     deviations.filter(|it| it.figures.is_some()).max_by(|a, b| stddev_ns(a).total_cmp(&stddev_ns(b)))
 }
@@ -317,18 +317,10 @@ fn published_send_deviation() -> BTreeMap<String, BTreeMap<String, f64>> {
     reader.deserialize().map(|record| row(record.expect("a test reads every row"))).collect()
 }
 
-/// Whether a trial has the paper's traffic, in all but the three parameters of its matrix, the schedule and the phases.
-fn is_traffic_of_the_paper(workload: &Workload) -> bool {
-    workload.service == SERVICE
-        && workload.transport == Transport::Tcp
-        && workload.idle == 0
-        && workload.choice == Choice::Uniform
-}
-
 /// Whether a workload is of the matrix that the cells are of. It has more workloads than Tables 3 and 4 show; the paper took
 /// Table 5 from all of them.
 fn is_of_matrix(cells: &[Cell], workload: &Workload) -> bool {
-    is_traffic_of_the_paper(workload)
+    of_the_paper(workload)
         && cells.iter().any(|cell| cell.connections == workload.connections)
         && cells.iter().any(|cell| cell.active == workload.active)
         && cells.iter().any(|cell| Some(cell.rate_per_s) == workload.rate_per_s)
@@ -337,7 +329,7 @@ fn is_of_matrix(cells: &[Cell], workload: &Workload) -> bool {
 impl Cell {
     fn is_of(&self, trial: &Trial) -> bool {
         let workload = &trial.workload;
-        is_traffic_of_the_paper(workload)
+        of_the_paper(workload)
             && (workload.connections, workload.active, workload.rate_per_s)
                 == (self.connections, self.active, Some(self.rate_per_s))
             && trial.architecture.to_string() == self.architecture
@@ -395,7 +387,7 @@ struct Sends {
 }
 
 impl Sends {
-    fn of(run: &Run, sends_of: &mut SendsOf<'_>) -> Self {
+    fn of(run: &Run, deviation_of: &mut DeviationOf<'_>) -> Self {
         let published = published_service_time();
         let of_matrix = run.header.trials.iter().filter(|trial| is_of_matrix(&published, &trial.workload)).count();
         let table_5 = published_send_deviation();
@@ -417,7 +409,7 @@ impl Sends {
         for record in run.records.iter().filter(counts) {
             let architecture = record.trial.architecture.to_string();
             let Some(worst) = worst.iter_mut().find(|worst| worst.architecture == architecture) else { continue };
-            let deviation = TrialDeviation::of(record, sends_of);
+            let deviation = deviation_of(record);
             if let Some(why) = &deviation.missing {
                 samples_missing.push(format!("trial {}, {architecture}: {why}", deviation.trial));
                 continue;
@@ -446,7 +438,7 @@ impl Kawai2006 {
     ///
     /// # Errors
     /// When no trial of the run has a workload of Tables 3 or 4.
-    pub fn of(run: &Run, sends_of: &mut SendsOf<'_>) -> anyhow::Result<Self> {
+    pub fn of(run: &Run, deviation_of: &mut DeviationOf<'_>) -> anyhow::Result<Self> {
         let mut service_time = published_service_time();
         let shown = |trial: &&Trial| service_time.iter().any(|cell| cell.is_of(trial));
         let trials: Vec<&Trial> = run.header.trials.iter().filter(shown).collect();
@@ -466,7 +458,7 @@ impl Kawai2006 {
         }
         let here_on = here_on(run, trials[0]);
 
-        let Sends { worst, counted, of_matrix, samples_missing } = Sends::of(run, sends_of);
+        let Sends { worst, counted, of_matrix, samples_missing } = Sends::of(run, deviation_of);
         service_time.iter_mut().for_each(|cell| cell.fill(run));
         Ok(Self {
             format: json::FORMAT,
@@ -698,11 +690,12 @@ impl Tables for Kawai2006 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::deviation::kept;
     use crate::made_up;
 
     fn here() -> Kawai2006 {
         let run = made_up::kawai2006_run();
-        Kawai2006::of(&run, &mut made_up::sends_of(&run)).unwrap()
+        Kawai2006::of(&run, &mut kept(&mut made_up::sends_of(&run))).unwrap()
     }
 
     #[test]
@@ -779,7 +772,7 @@ mod tests {
         let (runs, summaries) = ([run.clone()], [crate::Summary::of(&run)]);
         let here = Runs { names: &ARCHITECTURES, runs: &runs, summaries: &summaries, experiments: &["kawai2006"] };
         let mut sends_of = made_up::sends_of(&run);
-        let chart = draw_deviation(&here, &mut [&mut sends_of]).unwrap();
+        let chart = draw_deviation(&here, &mut [&mut kept(&mut sends_of)]).unwrap();
         let of = |place: usize| chart.panels[0].series.iter().find(|series| series.architecture == place);
         let mp = of(0).unwrap();
         assert!(mp.of == "not valid" && mp.points.iter().all(|point| point.verdict == VerdictKind::ClientLimited));
@@ -791,7 +784,7 @@ mod tests {
     fn a_run_of_other_traffic_is_an_error() {
         let run = made_up::run();
         let mut sends_of = |_| -> anyhow::Result<Vec<i64>> { unreachable!() };
-        let error = Kawai2006::of(&run, &mut sends_of).unwrap_err().to_string();
+        let error = Kawai2006::of(&run, &mut kept(&mut sends_of)).unwrap_err().to_string();
         assert!(error.contains("no trial of this run has a workload of kawai2006"), "{error}");
     }
 }

@@ -27,7 +27,7 @@ use serde_json::Value;
 pub use beside::Beside;
 
 use crate::claims::Claim;
-use crate::deviation::SendsOf;
+use crate::deviation::DeviationOf;
 use figure::Figure;
 use grid::Grid;
 
@@ -60,7 +60,7 @@ pub struct Paper {
 ///
 /// # Errors
 /// When no trial of the run has a workload of the paper.
-pub type TablesOf = fn(&Run, &mut SendsOf<'_>) -> anyhow::Result<Box<dyn Tables>>;
+pub type TablesOf = fn(&Run, &mut DeviationOf<'_>) -> anyhow::Result<Box<dyn Tables>>;
 
 /// Which part of a paper is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -99,7 +99,7 @@ pub const PAPERS: &[Paper] = &[
         figures: kawai2006::FIGURES,
         series: &kawai2006::ARCHITECTURES,
         tables: &["3", "4", "5"],
-        tables_of: Some(|run, sends_of| Ok(Box::new(kawai2006::Kawai2006::of(run, sends_of)?))),
+        tables_of: Some(|run, deviation_of| Ok(Box::new(kawai2006::Kawai2006::of(run, deviation_of)?))),
     },
     Paper {
         name: "maharjan2012",

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::deviation::SendsOf;
 use crate::html::paper::Origin;
 use crate::html::{self, still};
 use crate::{Medium, claims, made_up};
