@@ -1,10 +1,8 @@
 //! What is left of runs that were killed, or that ended with the power: folders of their sockets, and processes that did not
 //! hear of it. A lab has no names and no files: it goes with the last of its processes.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::process::{Pid, Signal};
@@ -67,30 +65,31 @@ fn numbers(proc: &Path) -> impl Iterator<Item = i32> {
 }
 
 fn orphan(pid: i32) -> Option<Leftover> {
-    let command = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-    let words: Vec<String> =
-        command.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+    let words = words(pid)?;
     let command = started_by_a_runner(&words)?;
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let parent: i32 = status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()?;
     let name = fs::read_to_string(format!("/proc/{parent}/comm")).unwrap_or_default();
     // In a container the runner itself may be the first process.
-    let is_ours = |words: Vec<u8>| {
-        let program = words.split(|byte| *byte == 0).next().unwrap_or_default();
-        Path::new(OsStr::from_bytes(program)).file_name().is_some_and(|name| name == "muxbench")
-    };
-    if fs::read(format!("/proc/{parent}/cmdline")).is_ok_and(is_ours) {
-        return None;
-    }
+    let is_runner_s = self::words(parent).is_some_and(|words| is_muxbench(&words));
     let is_adopted = parent == 1 || ADOPTERS.contains(&name.trim());
-    is_adopted.then(|| Leftover::Process { pid, command: command.to_owned() })
+    (is_adopted && !is_runner_s).then(|| Leftover::Process { pid, command: command.to_owned() })
+}
+
+/// The command line of a process.
+fn words(pid: i32) -> Option<Vec<String>> {
+    let command = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    Some(command.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect())
+}
+
+fn is_muxbench(words: &[String]) -> bool {
+    words.first().and_then(|program| Path::new(program).file_name()).is_some_and(|name| name == "muxbench")
 }
 
 /// What a process does that only a runner starts.
 fn started_by_a_runner(words: &[String]) -> Option<&str> {
-    let [program, command, control, ..] = words else { return None };
-    let is_ours = Path::new(program).file_name().is_some_and(|name| name == "muxbench");
-    (is_ours && STARTED.contains(&command.as_str()) && control == "--control").then_some(command)
+    let [_, command, control, ..] = words else { return None };
+    (is_muxbench(words) && STARTED.contains(&command.as_str()) && control == "--control").then_some(command)
 }
 
 /// Folders of sockets whose process is no more: their names have its number.
