@@ -38,19 +38,15 @@ impl Streams {
         if count == 0.0 {
             return None;
         }
-        let totals = || records.iter().filter_map(|record| record.server.as_ref());
         let (call, completion) = match direction {
             Direction::In => ("read", "receive"),
             Direction::Out => ("write", "send"),
         };
         let (mut bytes, mut cpu_ns, mut calls, mut waits) = (0.0, 0.0, 0.0, 0.0);
-        for server in totals() {
-            let moved = match direction {
-                Direction::In => server.totals.bytes_in,
-                Direction::Out => server.totals.bytes_out,
-            };
+        for record in records {
+            let Some(server) = &record.server else { continue };
             let of = |kind: &str| server.totals.syscalls.get(kind).copied().unwrap_or(0) as f64;
-            bytes += moved.unwrap_or(0) as f64;
+            bytes += moved(record).unwrap_or(0) as f64;
             cpu_ns += server.totals.cpu_ns() as f64;
             calls += of(call) + server.totals.completions.get(completion).copied().unwrap_or(0) as f64;
             waits += of("wait");
