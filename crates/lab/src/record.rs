@@ -278,6 +278,9 @@ pub struct RunHeader {
     pub host: std::collections::BTreeMap<String, String>,
     /// Where the server and the client were placed, in a sentence.
     pub placement: String,
+    /// Whether its clients are ranks of a fleet.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_fleet_s: bool,
 }
 
 #[cfg(test)]
@@ -295,6 +298,7 @@ impl RunHeader {
             course: Course::Whole,
             host: Default::default(),
             placement: plan.placement,
+            is_fleet_s: false,
         }
     }
 }

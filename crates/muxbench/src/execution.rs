@@ -12,7 +12,7 @@ use lab::course::{self, Course, Finding};
 use lab::experiment::Experiment;
 use lab::fleet::local::Local;
 use lab::fleet::ranks::{Loss, Ranks};
-use lab::fleet::{BETWEEN_RANKS, Fleet, engine, rank};
+use lab::fleet::{Fleet, engine, rank};
 use lab::host::{Host, differences};
 use lab::plan::{Plan, plan};
 use lab::record::{Run, RunHeader, Trial, TrialRecord, VerdictKind};
@@ -142,19 +142,24 @@ pub fn start_as(
 ) -> anyhow::Result<(ExitCode, PathBuf)> {
     let clients = join(args)?;
     let (folder, store, header) = begin(experiment, args.output.as_deref(), args.allow_exec, &clients, course)?;
-    let (run, ended) = execute(&folder, store, &header, &[], args.quiet, clients)?;
+    let (run, ended) = execute(&folder, store, &header, &[], args.quiet, clients, &*stop_at_signals()?)?;
     Ok((show(&folder, &run, ended, args)?, folder))
 }
 
-/// Runs an experiment in `folder`, or what an earlier call left of it.
+/// Runs an experiment in `folder`, or what an earlier call left of it, until `stop` is set.
 ///
 /// # Errors
 /// When nothing of it can be run here, or it cannot be stored, or another process is at it.
-pub fn complete(experiment: &Experiment, folder: &Path, quiet: bool) -> anyhow::Result<(Run, Ended)> {
+pub fn complete(
+    experiment: &Experiment,
+    folder: &Path,
+    quiet: bool,
+    stop: &AtomicBool,
+) -> anyhow::Result<(Run, Ended)> {
     if !folder.join("run.json").exists() {
         let whole = |plan, _: &Host| Ok((plan, Course::Whole));
         let (folder, store, header) = begin(experiment, Some(folder), false, &Clients::Here, whole)?;
-        return execute(&folder, store, &header, &[], quiet, Clients::Here);
+        return execute(&folder, store, &header, &[], quiet, Clients::Here, stop);
     }
     let (store, run) = Store::resume(folder)?;
     let (plan, _) = plan_here(experiment)?;
@@ -177,8 +182,10 @@ pub fn complete(experiment: &Experiment, folder: &Path, quiet: bool) -> anyhow::
             trial.impossible = planned.impossible;
         }
     }
-    store.replace_header(&header)?;
-    execute(folder, store, &header, &run.records, quiet, Clients::Here)
+    if header.trials != run.header.trials {
+        store.replace_header(&header)?;
+    }
+    execute(folder, store, &header, &run.records, quiet, Clients::Here, stop)
 }
 
 /// The folder, or where another run began in the same second, it with a number.
@@ -188,15 +195,10 @@ fn unused(folder: &Path) -> PathBuf {
     candidates.into_iter().find(|candidate| !candidate.exists()).unwrap_or_else(|| folder.to_owned())
 }
 
-/// Whether a run's clients are ranks.
-fn is_fleet_s(header: &RunHeader) -> bool {
-    header.host.get("network").is_some_and(|network| network.starts_with(BETWEEN_RANKS))
-}
-
 /// Says in what this host is not as it was when a run began.
 fn tell_differences(header: &RunHeader) {
     for (fact, before, now) in differences(&header.host, &Host::this().facts) {
-        if fact == "network" && is_fleet_s(header) {
+        if fact == "network" && header.is_fleet_s {
             continue;
         }
         anstream::eprintln!(
@@ -248,6 +250,7 @@ fn begin(
         course,
         host: host.facts,
         placement: plan.placement,
+        is_fleet_s: matches!(clients, Clients::Ranks(_)),
     };
     let store = Store::create(&folder, &header)?;
     Ok((folder, store, header))
@@ -316,7 +319,7 @@ fn go_on(folder: &Path, store: Store, run: &Run, args: &ExecutionArgs, clients: 
             planned + 1
         );
     }
-    if matches!(clients, Clients::Here) && is_fleet_s(&run.header) {
+    if matches!(clients, Clients::Here) && run.header.is_fleet_s {
         bail!("{}: that run is a fleet's; go on with --fleet, and with as many ranks as there were", folder.display());
     }
     if args.explain && matches!(run.header.course, Course::Capacity(_)) {
@@ -328,7 +331,7 @@ fn go_on(folder: &Path, store: Store, run: &Run, args: &ExecutionArgs, clients: 
         server::tracepoints::can_count().map_err(|reason| anyhow!("server.count-syscalls: {reason}"))?;
     }
     tell_differences(&run.header);
-    let (run, ended) = execute(folder, store, &run.header, &run.records, args.quiet, clients)?;
+    let (run, ended) = execute(folder, store, &run.header, &run.records, args.quiet, clients, &*stop_at_signals()?)?;
     show(folder, &run, ended, args)
 }
 
@@ -355,6 +358,18 @@ fn now() -> String {
     now.round(jiff::Unit::Second).unwrap_or(now).to_string()
 }
 
+/// What SIGINT and SIGTERM set, from now on.
+///
+/// # Errors
+/// When signals cannot be listened to.
+pub fn stop_at_signals() -> anyhow::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, stop.clone()).context("cannot listen to signals")?;
+    }
+    Ok(stop)
+}
+
 fn execute(
     folder: &Path,
     store: Store,
@@ -362,17 +377,14 @@ fn execute(
     done: &[TrialRecord],
     quiet: bool,
     clients: Clients,
+    stop: &AtomicBool,
 ) -> anyhow::Result<(Run, Ended)> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, stop.clone()).context("cannot listen to signals")?;
-    }
     let findings: Vec<Finding> = done.iter().map(|record| Finding::of(record, &header.course)).collect();
     let mut progress = (!quiet).then(|| match &header.course {
         Course::Capacity(question) => Progress::of_search(question, &findings),
         Course::Whole | Course::Sweep { .. } => Progress::new(&course::ahead(header, &findings)),
     });
-    let options = runner::Options { program: program()?, stop: &stop };
+    let options = runner::Options { program: program()?, stop };
     let mut fleet: Box<dyn Fleet> = match clients {
         Clients::Here => Box::new(Local::new(options.program.clone())),
         Clients::Ranks(ranks) => Box::new(ranks),
@@ -422,7 +434,7 @@ fn show(folder: &Path, run: &Run, ended: Ended, args: &ExecutionArgs) -> anyhow:
         }
     }
     if ended == Ended::Stopped {
-        let fleet = if is_fleet_s(&run.header) { " --fleet" } else { "" };
+        let fleet = if run.header.is_fleet_s { " --fleet" } else { "" };
         return Ok(stopped(&format!("muxbench run{fleet} --resume {}", folder.display())));
     }
     if ended == Ended::Broken {

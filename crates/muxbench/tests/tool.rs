@@ -723,6 +723,7 @@ fn failed_run(folder: &Path, experiment: &str) {
         course: lab::course::Course::Whole,
         host: host.facts,
         placement: plan.placement,
+        is_fleet_s: false,
     };
     let store = lab::store::Store::create(folder, &header).unwrap();
     for trial in &header.trials {

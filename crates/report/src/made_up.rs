@@ -203,6 +203,7 @@ pub fn run() -> Run {
                 ("network".into(), "loopback".into()),
             ]),
             placement: "server on CPU 0, client on CPU 1: disjoint".into(),
+            is_fleet_s: false,
         },
         records,
     }

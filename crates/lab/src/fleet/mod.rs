@@ -28,9 +28,6 @@ use crate::network::Host;
 use crate::runner::LoadOrder;
 use crate::samples;
 
-/// What the host's fact "network" begins with where clients are ranks.
-pub const BETWEEN_RANKS: &str = "between ranks";
-
 /// What a client may take beyond its phases: summarising, writing and sending samples.
 const CLIENT_PATIENCE: Duration = Duration::from_secs(60);
 

@@ -19,8 +19,8 @@ use super::engine::Place;
 use super::frame::{self, Frame, Hello, Line};
 use super::secret::{self, Side};
 use super::{
-    BETWEEN_RANKS, CLIENT_PATIENCE, Draft, Fleet, Gathered, Look, Member, await_ready, await_report, deadline_of,
-    draft_of, monotonic_ns, placed, rank,
+    CLIENT_PATIENCE, Draft, Fleet, Gathered, Look, Member, await_ready, await_report, deadline_of, draft_of,
+    monotonic_ns, placed, rank,
 };
 use crate::runner::LoadOrder;
 
@@ -155,7 +155,7 @@ impl Ranks {
         let mut ways: Vec<String> = self.members.iter().map(|member| member.ours.to_string()).collect();
         ways.sort();
         ways.dedup();
-        format!("{BETWEEN_RANKS}, to {}", ways.join(", "))
+        format!("between ranks, to {}", ways.join(", "))
     }
 
     fn present(&mut self) -> impl Iterator<Item = &mut Rank> {

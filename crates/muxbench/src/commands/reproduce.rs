@@ -5,10 +5,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::thread;
-use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::builder::PossibleValuesParser;
 use lab::presets;
 use lab::runner::Ended;
@@ -16,7 +14,6 @@ use report::deviation::SendsOf;
 use report::html::{self, paper::Origin};
 use report::paper::{self, Beside, PAPERS};
 use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 
 use super::report::{pictures, sends, show_beside, write};
 use crate::{execution, output};
@@ -79,7 +76,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let of_one = ["muxbench", "reproduce", paper.name, &scale_flag, "--output", &shown_folder].map(str::to_owned);
     let words: Vec<String> = of_one.iter().cloned().chain(part.flags()).collect();
     let stopped = || execution::stopped(&html::command(&[words.clone(), shown_as(args)].concat()));
-    let stop = stop_at_signals()?;
+    let stop = execution::stop_at_signals()?;
     let experiments = paper.experiments_of(part);
     let mut runs = Vec::new();
     for name in experiments {
@@ -88,7 +85,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         if !args.quiet {
             anstream::eprintln!("muxbench: {name}, in {}", folder.join(name).display());
         }
-        let (run, ended) = execution::complete(&experiment, &folder.join(name), args.quiet)?;
+        let (run, ended) = execution::complete(&experiment, &folder.join(name), args.quiet, &stop)?;
         if ended == Ended::Stopped || stop.load(Relaxed) {
             return Ok(stopped());
         }
@@ -120,22 +117,6 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         output::print(&format!("\n{places}"))?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Whether a signal has come, from now on. An experiment listens only once its trials run, and is told again and again of one
-/// that came before.
-fn stop_at_signals() -> anyhow::Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot listen to signals")?;
-    let heard = stop.clone();
-    thread::spawn(move || {
-        let Some(signal) = signals.forever().next() else { return };
-        heard.store(true, Relaxed);
-        while signal_hook::low_level::raise(signal).is_ok() {
-            thread::sleep(Duration::from_millis(50));
-        }
-    });
-    Ok(stop)
 }
 
 /// Flags that say how it is shown, and not what is run.
