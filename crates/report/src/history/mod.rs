@@ -2,21 +2,24 @@
 //!
 //! # Layout
 //! - `trends`: the figures of the page
+//! - `setting`: what has to be the same besides the traffic
 //! - `page`: the index page; `text`: the same for a terminal, and as CSV
 //!
 //! Runs are added one by one, and only their figures are kept, for a hundred of them would not fit into memory.
 
 mod page;
+mod setting;
 mod text;
 mod trends;
 
 use std::collections::BTreeMap;
 
-use lab::record::{Run, VerdictKind, Workload};
+use lab::record::{Run, TrialRecord, VerdictKind, Workload};
 use serde::Serialize;
 use stats::{Estimate, Ratio};
 
 pub use page::page;
+use setting::Settings;
 pub use text::{csv, render};
 pub use trends::{Trended, drawn};
 
@@ -103,7 +106,7 @@ pub struct Trend {
     pub architecture: String,
     /// The traffic. Phases may differ from run to run.
     pub workload: Workload,
-    /// It in words.
+    /// It in words, with what is set otherwise than in another trend of the same.
     pub title: String,
     /// The place of the host among the hosts.
     pub host: usize,
@@ -140,11 +143,27 @@ pub struct Figures {
 struct Key {
     architecture: String,
     workload: Workload,
+    settings: Settings,
 }
 
 impl PartialEq for Key {
     /// Phases may differ.
     fn eq(&self, other: &Self) -> bool {
+        self.is_alike_but_for_settings(other) && self.settings == other.settings
+    }
+}
+
+impl Key {
+    fn of(workload: &Workload, row: &Row, records: &[TrialRecord]) -> Self {
+        let is_its = |TrialRecord { trial, .. }: &&TrialRecord| {
+            let accept = trial.serve.ours().map(|serve| serve.accept);
+            trial.workload == *workload && trial.architecture.to_string() == row.architecture && accept == row.accept
+        };
+        let settings = records.iter().find(is_its).map(|record| setting::of(&record.trial));
+        Self { architecture: row.label(), workload: workload.clone(), settings: settings.unwrap_or_default() }
+    }
+
+    fn is_alike_but_for_settings(&self, other: &Self) -> bool {
         self.architecture == other.architecture && is_same_traffic(&self.workload, &other.workload)
     }
 }
@@ -184,7 +203,7 @@ impl Builder {
         let rows = comparisons.flat_map(|it| it.rows.iter().map(move |row| (&it.workload, row)));
         let figures = rows
             .filter(|(_, row)| row.repeats > 0)
-            .map(|(workload, row)| (Key { architecture: row.label(), workload: workload.clone() }, Figures::of(row)));
+            .map(|(workload, row)| (Key::of(workload, row, &run.records), Figures::of(row)));
         let figures = figures.collect();
         self.entries.push((entry, figures));
     }
@@ -249,7 +268,13 @@ fn trends_of(found: Vec<(Key, usize, Figures)>, seed: u64) -> Vec<Trend> {
             None => trends.push((key.clone(), Trend::new(key, *host, figures.clone()))),
         }
     }
-    let mut trends: Vec<Trend> = trends.into_iter().map(|(_, trend)| trend).collect();
+    let keys: Vec<Key> = trends.iter().map(|(key, _)| key.clone()).collect();
+    let named = |(key, trend): (Key, Trend)| {
+        let others = keys.iter().filter(|other| key.is_alike_but_for_settings(other)).map(|other| &other.settings);
+        let words = setting::words(&key.settings, &others.collect::<Vec<_>>());
+        Trend { title: trend.title + &words, ..trend }
+    };
+    let mut trends: Vec<Trend> = trends.into_iter().map(named).collect();
     trends.iter_mut().for_each(|trend| trend.change = trend.newest_against_the_one_before(seed));
     trends.sort_by(|a, b| {
         let by_workload = summary::order(&a.workload, &b.workload).then(a.title.cmp(&b.title));

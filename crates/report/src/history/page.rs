@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::{Entry, History, Trended, csv, drawn};
 use crate::html::chart::Chart;
-use crate::html::page::{CSS, Data, Drawing, PLOTLY, SCRIPT, Switch, embedded, switches};
+use crate::html::frame::{Drawing, Frame};
 
 #[derive(Template)]
 #[template(path = "index.html")]
@@ -13,13 +13,8 @@ struct Index<'a> {
     history: &'a History,
     rows: Vec<RunRow<'a>>,
     hosts: Vec<String>,
-    architectures: Vec<Switch>,
+    frame: Frame,
     figures: &'a [(&'static Trended, Chart)],
-    data: String,
-    raw: String,
-    plotly: &'static str,
-    css: &'static str,
-    script: &'static str,
 }
 
 /// A run, and where its page or folder is.
@@ -38,7 +33,6 @@ struct RunRow<'a> {
 pub fn page(history: &History, links: &[String]) -> anyhow::Result<String> {
     let (architectures, figures) = drawn(history);
     let drawings = figures.iter().map(|(figure, chart)| Drawing { name: figure.name, title: figure.title, chart });
-    let data = Data::of(&architectures, drawings.collect());
     let raw = json!({ "name": "index", "csv": csv(history)?, "json": history });
     let rows = history.runs.iter().enumerate().map(|(at, entry)| RunRow {
         entry,
@@ -51,13 +45,8 @@ pub fn page(history: &History, links: &[String]) -> anyhow::Result<String> {
         history,
         rows: rows.collect(),
         hosts: history.about_hosts(),
-        architectures: switches(&architectures),
+        frame: Frame::of(&architectures, drawings.collect(), &raw)?,
         figures: &figures,
-        data: embedded(&data)?,
-        raw: embedded(&raw)?,
-        plotly: PLOTLY,
-        css: CSS,
-        script: SCRIPT,
     };
     Ok(page.render()?)
 }

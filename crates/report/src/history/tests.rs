@@ -76,6 +76,24 @@ fn the_newest_is_held_against_the_one_before_on_its_host() {
 }
 
 #[test]
+fn what_was_measured_otherwise_is_another_trend() {
+    let mut builder = Builder::default();
+    for day in 1..=4 {
+        let mut run = made_up::run();
+        run.header.started_at = format!("2026-01-{day:02}T08:00:00Z");
+        for record in run.records.iter_mut().filter(|_| day > 2) {
+            record.trial.load.cpus = vec![7];
+        }
+        builder.add(&format!("results/{day}"), &run);
+    }
+    let history = builder.finish(1);
+    let epoll: Vec<&Trend> = history.trends.iter().filter(|it| it.architecture == "epoll").collect();
+    assert!(!epoll.is_empty() && epoll.iter().all(|it| it.points.len() == 2), "{epoll:#?}");
+    let on_seven = epoll.iter().filter(|it| it.title.ends_with(", client cpus: [7]")).count();
+    assert_eq!(on_seven, epoll.len() / 2, "{epoll:#?}");
+}
+
+#[test]
 fn a_row_of_csv_for_each_point() {
     let history = history();
     let text = csv(&history).unwrap();

@@ -4,8 +4,8 @@
 //! - [`figures`]: what is drawn, one file and one row of a table each
 //! - [`chart`]: what a figure is made of, as plain data; [`material`]: what it takes from a run
 //! - [`style`]: how architectures are told apart
-//! - `page`: the document, from `templates/report.html`, whose script draws the data with plotly; what documents share
-//!   is in files beside them
+//! - `page`: the document, from `templates/report.html`; `frame`: what documents share, with the script that draws the data
+//!   with plotly
 //! - [`paper`]: a paper's document likewise, from `templates/paper.html`
 //! - [`still`]: the same data as SVG and PNG
 //!
@@ -14,6 +14,7 @@
 
 pub mod chart;
 pub mod figures;
+pub(crate) mod frame;
 pub mod material;
 pub(crate) mod page;
 pub mod paper;

@@ -8,16 +8,11 @@ use serde_json::Value;
 use super::Drawn;
 use super::chart::Chart;
 use super::figures::Figure;
-use super::style::{self, Style};
+use super::frame::{Drawing, Frame};
+use super::style;
 use crate::summary::{Comparison, Row};
 use crate::terminal::{self, NOTES_OF_MEMORY};
 use crate::{Summary, csv, format, json, sentence};
-
-/// plotly.js, the bundle with lines and markers alone: a quarter of the whole one.
-pub(crate) const PLOTLY: &str = include_str!("../../assets/plotly-basic.min.js");
-
-pub(crate) const CSS: &str = include_str!("../../templates/report.css");
-pub(crate) const SCRIPT: &str = include_str!("../../templates/report.js");
 
 #[derive(Template)]
 #[template(path = "report.html")]
@@ -26,7 +21,7 @@ struct Page<'a> {
     command: String,
     best: String,
     run_metric: &'static str,
-    architectures: Vec<Switch>,
+    frame: Frame,
     tables: Vec<Table>,
     interval_method: &'static str,
     coverage: String,
@@ -35,31 +30,6 @@ struct Page<'a> {
     trials: Vec<TrialRow>,
     finished: usize,
     possible: usize,
-    data: String,
-    raw: String,
-    plotly: &'static str,
-    css: &'static str,
-    script: &'static str,
-}
-
-/// An architecture among the switches.
-pub(crate) struct Switch {
-    pub(crate) name: String,
-    /// In the list of all.
-    pub(crate) place: usize,
-    pub(crate) style: Style,
-    pub(crate) swatch: String,
-}
-
-/// A switch for each.
-pub(crate) fn switches(architectures: &[String]) -> Vec<Switch> {
-    let one = |(place, name): (usize, &String)| Switch {
-        name: name.clone(),
-        place,
-        style: style::style(place),
-        swatch: style::swatch(place),
-    };
-    architectures.iter().enumerate().map(one).collect()
 }
 
 /// A ranking.
@@ -100,30 +70,6 @@ struct CheckRow {
     passed: bool,
 }
 
-/// What the script draws.
-#[derive(Serialize)]
-pub(crate) struct Data<'a> {
-    architectures: &'a [String],
-    styles: Vec<Style>,
-    figures: Vec<Drawing<'a>>,
-}
-
-impl<'a> Data<'a> {
-    /// Of these architectures.
-    pub(crate) fn of(architectures: &'a [String], figures: Vec<Drawing<'a>>) -> Self {
-        Self { architectures, styles: (0..architectures.len()).map(style::style).collect(), figures }
-    }
-}
-
-/// One of its figures.
-#[derive(Serialize)]
-pub(crate) struct Drawing<'a> {
-    pub(crate) name: &'static str,
-    pub(crate) title: &'static str,
-    #[serde(flatten)]
-    pub(crate) chart: &'a Chart,
-}
-
 /// What is downloaded.
 #[derive(Serialize)]
 struct Raw<'a> {
@@ -142,14 +88,13 @@ pub fn render(run: &Run) -> anyhow::Result<String> {
     let Drawn { architectures, figures } = &drawn;
     let place = |row: &Row| architectures.iter().position(|name| *name == row.label()).unwrap_or_default();
     let drawings = figures.iter().map(|(figure, chart)| Drawing { name: figure.name, title: figure.title, chart });
-    let data = Data::of(architectures, drawings.collect());
     let raw = Raw { name: &run.header.name, csv: csv::of(run)?, json: without_histograms(json::of(run)) };
     let page = Page {
         run,
         command: command(&run.header.command),
         best: sentence::overall(&summary),
         run_metric: summary.comparisons.first().map_or(summary.metric, |comparison| comparison.metric),
-        architectures: switches(architectures),
+        frame: Frame::of(architectures, drawings.collect(), &raw)?,
         tables: summary.comparisons.iter().map(|comparison| table(comparison, &place)).collect(),
         interval_method: summary.interval_method,
         coverage: format::coverage(summary.interval_coverage),
@@ -158,18 +103,8 @@ pub fn render(run: &Run) -> anyhow::Result<String> {
         trials: run.records.iter().map(|record| trial(record, &summary)).collect(),
         finished: run.records.len(),
         possible: run.header.trials.iter().filter(|trial| trial.impossible.is_empty()).count(),
-        data: embedded(&data)?,
-        raw: embedded(&raw)?,
-        plotly: PLOTLY,
-        css: CSS,
-        script: SCRIPT,
     };
     Ok(page.render()?)
-}
-
-/// JSON that no script element ends in.
-pub(crate) fn embedded(value: &impl Serialize) -> anyhow::Result<String> {
-    Ok(serde_json::to_string(value)?.replace('<', "\\u003c"))
 }
 
 /// Histograms are in the run's folder, as files that tools read; here they would be most of the page.

@@ -6,7 +6,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::chart::{Chart, Mark};
-use super::page::{CSS, Data, Drawing, PLOTLY, SCRIPT, Switch, command, embedded, switches};
+use super::frame::{Drawing, Frame};
+use super::page::command;
 use super::style;
 use crate::claims::{self, Checked, Outcome};
 use crate::paper::figure::Figure;
@@ -34,7 +35,7 @@ struct Page<'a> {
     result: String,
     /// How many trials are impossible here; empty where all can be run.
     impossible: String,
-    architectures: Vec<Switch>,
+    frame: Frame,
     figures: Vec<FigureView<'a>>,
     /// Figures that there is nothing of.
     missing: Vec<String>,
@@ -46,11 +47,6 @@ struct Page<'a> {
     /// What is saved as CSV, and whether the tables are as well, as a file of their own.
     csv_of: String,
     has_csv_of_tables: bool,
-    data: String,
-    raw: String,
-    plotly: &'static str,
-    css: &'static str,
-    script: &'static str,
 }
 
 struct FigureView<'a> {
@@ -118,7 +114,7 @@ pub fn render(beside: &Beside, runs: &[Run], origin: &Origin<'_>) -> anyhow::Res
         panels.flat_map(|panel| &panel.series).any(|series| series.architecture == place)
     };
     let drawings = figures.iter().map(|(figure, chart)| Drawing { name: figure.number, title: figure.title, chart });
-    let data = Data::of(&names, drawings.collect());
+    let drawings = drawings.collect();
     let grids = beside.grids();
     let (csv, tables) = match (figures.as_slice(), grids.as_slice()) {
         ([], _) => (beside.csv()?, None),
@@ -126,6 +122,8 @@ pub fn render(beside: &Beside, runs: &[Run], origin: &Origin<'_>) -> anyhow::Res
         _ => (points::csv(paper, figures)?, Some(beside.csv()?)),
     };
     let raw = Raw { name: paper.name, csv, tables, json: beside.json() };
+    let mut frame = Frame::of(&names, drawings, &raw)?;
+    frame.architectures.retain(|it| is_drawn(it.place));
     let when = runs.iter().map(|run| run.header.started_at.clone()).max().unwrap_or_default();
     let page = Page {
         paper,
@@ -137,7 +135,7 @@ pub fn render(beside: &Beside, runs: &[Run], origin: &Origin<'_>) -> anyhow::Res
         when,
         result: result(beside),
         impossible: impossible_here(runs),
-        architectures: switches(&names).into_iter().filter(|it| is_drawn(it.place)).collect(),
+        frame,
         figures: figures.iter().map(|(figure, chart)| figure_view(paper, figure, chart, origin)).collect(),
         missing: missing.iter().map(|figure| format!("{}. {}", paper.figure_name(figure), figure.title)).collect(),
         csv_of: csv_of(beside, &grids),
@@ -147,11 +145,6 @@ pub fn render(beside: &Beside, runs: &[Run], origin: &Origin<'_>) -> anyhow::Res
         facts: facts(runs),
         runs: runs.iter().zip(origin.folders).map(|(run, folder)| run_view(run, folder)).collect(),
         command: command(origin.command),
-        data: embedded(&data)?,
-        raw: embedded(&raw)?,
-        plotly: PLOTLY,
-        css: CSS,
-        script: SCRIPT,
     };
     Ok(page.render()?)
 }

@@ -1,0 +1,38 @@
+//! How something was measured, apart from its traffic: figures of other settings are not of one trend.
+
+use std::collections::BTreeMap;
+
+use lab::record::Trial;
+use serde::Serialize;
+use serde_json::Value;
+
+/// Settings that are not the default's, by their name.
+pub(super) type Settings = BTreeMap<String, String>;
+
+/// Of a server's configuration, what the traffic and the architecture do not say and a figure may depend on.
+const SERVE: [&str; 4] = ["count_syscalls", "cpus", "limits", "stage_cpus"];
+/// Of a client's likewise.
+const LOAD: [&str; 7] = ["clients", "clock", "cpus", "pacing", "processes", "roles", "timestamps"];
+
+/// Those of a trial.
+pub(super) fn of(trial: &Trial) -> Settings {
+    let serve = named("server", trial.serve.ours(), &SERVE);
+    serve.into_iter().chain(named("client", Some(&trial.load), &LOAD)).collect()
+}
+
+fn named(of: &'static str, of_trial: Option<&impl Serialize>, names: &'static [&str]) -> Vec<(String, String)> {
+    let Ok(Value::Object(all)) = serde_json::to_value(of_trial) else { return Vec::new() };
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let one = |name: &&str| Some((format!("{of} {}", name.replace('_', " ")), text(all.get(*name)?)));
+    names.iter().filter_map(one).collect()
+}
+
+/// In what they differ from any of the others.
+pub(super) fn words(settings: &Settings, others: &[&Settings]) -> String {
+    let names = others.iter().flat_map(|other| lab::host::differences(settings, other)).map(|(name, ..)| name);
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    names.dedup();
+    let value = |name: &String| settings.get(name).map_or("not set", String::as_str);
+    names.iter().map(|name| format!(", {name}: {}", value(name))).collect()
+}
