@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
@@ -371,7 +372,7 @@ fn pools(size: u32) -> impl Iterator<Item = (Architecture, Accept)> {
     pools.flat_map(move |pool| {
         let pool: Architecture = format!("{}:{size}", pool.model.name).parse().unwrap();
         let strategies = Accept::ALL.into_iter().map(|(accept, _, _)| accept);
-        let strategies = strategies.filter(move |accept| accept.check(pool.model).is_ok());
+        let strategies = strategies.filter(move |accept| accept.check(pool).is_ok());
         strategies.map(move |accept| (pool, accept)).inspect(|(pool, accept)| println!("{pool} {accept}"))
     })
 }
@@ -406,16 +407,21 @@ fn every_accept_strategy_serves_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn network_threads_may_have_listeners_of_their_own() {
-    for architecture in each().filter(|it| Accept::Reuseport.check(it.model).is_ok() && !it.model.is_pool()) {
-        let serve = Serve::start_with(architecture, 1, 1, &["--accept", "reuseport"], None);
-        for _ in 0..20 {
-            exchange(&mut serve.connect(), 1, 1);
+fn network_threads_may_accept_by_themselves() {
+    let mut tried = BTreeSet::new();
+    for accept in [Accept::Reuseport, Accept::Exclusive] {
+        for architecture in each().filter(|it| accept.check(*it).is_ok() && !it.model.is_pool()) {
+            let serve = Serve::start_with(architecture, 1, 1, &["--accept", &accept.to_string()], None);
+            for _ in 0..20 {
+                exchange(&mut serve.connect(), 1, 1);
+            }
+            let (status, totals) = serve.stop();
+            assert!(status.success(), "{architecture} {accept}: {status}");
+            assert_eq!((&totals["requests"], &totals["accepted"]), (&20.into(), &20.into()));
+            tried.insert((accept as usize, architecture.model.name));
         }
-        let (status, totals) = serve.stop();
-        assert!(status.success(), "{architecture}: {status}");
-        assert_eq!((&totals["requests"], &totals["accepted"]), (&20.into(), &20.into()));
     }
+    assert_eq!(tried.len(), 6, "symped, seda and seda-s, like both: {tried:?}");
 }
 
 #[test]

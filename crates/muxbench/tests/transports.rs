@@ -106,7 +106,7 @@ fn every_accept_strategy_takes_a_unix_socket_but_reuseport() {
         .flat_map(|model| {
             Accept::ALL.into_iter().map(move |(accept, _, _)| (model.parse::<Architecture>().unwrap(), accept))
         })
-        .filter(|(pool, accept)| accept.check(pool.model).is_ok() && accept.check_address(&listen).is_ok())
+        .filter(|(pool, accept)| accept.check(*pool).is_ok() && accept.check_address(&listen).is_ok())
     {
         let flags = ["--listen", &listen.to_string(), "--accept", &accept.to_string()];
         let serve = Serve::start_with(model, 1, 1, &flags, None);

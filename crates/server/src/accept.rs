@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use wire::Address;
 
+use crate::architecture::Architecture;
 use crate::model::{ModelRow, PerConnection};
 
 /// How connections are accepted. Where one thread accepts for all, it can only be [`Accept::Single`].
@@ -20,7 +21,8 @@ pub enum Accept {
     /// whether their owners are busy or not. A connection that falls to a busy worker of a pool waits, though others be
     /// idle: that is inherent, and what the strategy is known for.
     Reuseport,
-    /// Each waits with epoll and EPOLLEXCLUSIVE on one listener, then accepts, which is in vain if another was quicker.
+    /// Each waits with epoll and EPOLLEXCLUSIVE on one listener, then accepts, which is in vain if another was quicker. Of
+    /// network threads the one that began to wait last is woken first, and takes all that wait: a busy one gets few.
     Exclusive,
 }
 
@@ -38,11 +40,13 @@ impl Accept {
         if model.is_pool() { Self::Shared } else { Self::Single }
     }
 
-    /// Whether `model` can accept like this.
+    /// Whether `architecture` can accept like this.
     ///
     /// # Errors
     /// Why not, and what can.
-    pub fn check(self, model: &ModelRow) -> Result<(), String> {
+    pub fn check(self, architecture: Architecture) -> Result<(), String> {
+        let Architecture { model, mechanism, .. } = architecture;
+        let wakes_exclusively = mechanism.is_some_and(|row| row.wakes_exclusively);
         match self {
             Self::Single if model.is_pool() && model.per_connection == PerConnection::Process => Err(format!(
                 "`{}` cannot accept like `single`: descriptors are not passed between processes here; choose shared or \
@@ -51,9 +55,14 @@ impl Accept {
             )),
             // Elsewhere the kernel does not divide connections.
             Self::Reuseport if model.has_network_threads() && cfg!(target_os = "linux") => Ok(()),
+            Self::Exclusive if model.has_network_threads() && wakes_exclusively => Ok(()),
+            Self::Exclusive if model.has_network_threads() => Err(format!(
+                "`{architecture}` cannot accept like `exclusive`: of its threads all would be woken; choose epoll or \
+                 epoll-et, or reuseport"
+            )),
             Self::Shared | Self::Reuseport | Self::Exclusive if !model.is_pool() => Err(format!(
                 "`{}` cannot accept like `{self}`: one thread accepts for all; leave it out, or choose mp-prefork or \
-                 mt-pool (and reuseport goes with symped, seda and seda-s, too)",
+                 mt-pool (and reuseport and, over epoll, exclusive go with symped, seda and seda-s, too)",
                 model.name
             )),
             _ => Ok(()),
@@ -98,7 +107,6 @@ impl fmt::Display for Accept {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::MODELS;
 
     #[test]
     fn every_strategy_has_its_place_and_every_model_its_default() {
@@ -106,8 +114,8 @@ mod tests {
             assert_eq!(*accept as usize, at);
             assert_eq!(&accept.to_string(), name);
         }
-        for model in MODELS {
-            assert_eq!(Accept::default_of(model).check(model), Ok(()), "{}", model.name);
+        for architecture in Architecture::every() {
+            assert_eq!(Accept::default_of(architecture.model).check(architecture), Ok(()), "{architecture}");
         }
     }
 }

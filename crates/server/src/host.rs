@@ -113,7 +113,7 @@ impl Server {
         let model = config.architecture.model;
         let checked = config
             .accept
-            .check(model)
+            .check(config.architecture)
             .and_then(|()| config.accept.check_address(&config.listen))
             .and_then(|()| config.architecture.can_serve(&config.service))
             .and_then(|()| config.architecture.can_listen(&config.listen));

@@ -54,6 +54,7 @@ impl Readiness for Epoll {
     const MODIFY_SYSCALLS: u64 = 1;
     const REMOVE_SYSCALLS: u64 = 0;
     const UNWATCH_SYSCALLS: u64 = 1;
+    const WAKES_EXCLUSIVELY: bool = true;
 
     fn new(_descriptors_max: usize) -> io::Result<Self> {
         let epoll = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC)?;
@@ -62,6 +63,10 @@ impl Readiness for Epoll {
 
     fn add(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_ADD, descriptor, token, events_of(interest))
+    }
+
+    fn add_exclusively(&mut self, listener: RawFd, token: Token) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, listener, token, (libc::EPOLLIN | libc::EPOLLEXCLUSIVE) as u32)
     }
 
     fn modify(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()> {

@@ -25,6 +25,7 @@ impl Readiness for EpollEt {
     const MODIFY_SYSCALLS: u64 = 0;
     const REMOVE_SYSCALLS: u64 = 0;
     const UNWATCH_SYSCALLS: u64 = 1;
+    const WAKES_EXCLUSIVELY: bool = true;
 
     fn new(descriptors_max: usize) -> io::Result<Self> {
         Epoll::new(descriptors_max).map(Self)
@@ -32,6 +33,15 @@ impl Readiness for EpollEt {
 
     fn add(&mut self, descriptor: RawFd, token: Token, _interest: Interest) -> io::Result<()> {
         self.0.control(libc::EPOLL_CTL_ADD, descriptor, token, WATCHED)
+    }
+
+    fn add_exclusively(&mut self, listener: RawFd, token: Token) -> io::Result<()> {
+        self.0.control(
+            libc::EPOLL_CTL_ADD,
+            listener,
+            token,
+            (libc::EPOLLIN | libc::EPOLLET | libc::EPOLLEXCLUSIVE) as u32,
+        )
     }
 
     fn modify(&mut self, _descriptor: RawFd, _token: Token, _interest: Interest) -> io::Result<()> {

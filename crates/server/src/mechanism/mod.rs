@@ -42,6 +42,8 @@ pub struct MechanismRow {
     pub spins: Spins,
     /// Whether it can run here; if not, why, and what may help.
     pub can_run: fn() -> Result<(), String>,
+    /// Whether of several threads that wait for one listener only some are woken (EPOLLEXCLUSIVE).
+    pub wakes_exclusively: bool,
     /// Who does the I/O.
     pub family: Family,
     /// Runs all stages of an event-driven server, the accept stage in the calling thread. Called once for each server;
@@ -77,6 +79,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         needs: "",
         spins: Spins::Nothing,
         can_run: || Ok(()),
+        wakes_exclusively: false,
         family: Family::Readiness,
         run: ready::run::<select::Select>,
     },
@@ -86,6 +89,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         needs: "",
         spins: Spins::Nothing,
         can_run: || Ok(()),
+        wakes_exclusively: false,
         family: Family::Readiness,
         run: ready::run::<poll::Poll>,
     },
@@ -96,6 +100,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         needs: "",
         spins: Spins::Nothing,
         can_run: || Ok(()),
+        wakes_exclusively: epoll::Epoll::WAKES_EXCLUSIVELY,
         family: Family::Readiness,
         run: ready::run::<epoll::Epoll>,
     },
@@ -106,6 +111,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         needs: "",
         spins: Spins::Nothing,
         can_run: || Ok(()),
+        wakes_exclusively: epoll_et::EpollEt::WAKES_EXCLUSIVELY,
         family: Family::Readiness,
         run: ready::run::<epoll_et::EpollEt>,
     },
@@ -116,6 +122,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         needs: "",
         can_run: || Ok(()),
         spins: Spins::Nothing,
+        wakes_exclusively: false,
         family: Family::Readiness,
         run: ready::run::<kqueue::Kqueue>,
     },
@@ -125,6 +132,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         needs: "",
         spins: Spins::Loop,
         can_run: || Ok(()),
+        wakes_exclusively: false,
         family: Family::Readiness,
         run: ready::run::<spin::Spin>,
     },
@@ -135,6 +143,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         needs: "room in the queue of signals (RLIMIT_SIGPENDING), or it is poll",
         spins: Spins::Nothing,
         can_run: rt_signal::can_run,
+        wakes_exclusively: false,
         family: Family::Readiness,
         run: ready::run::<rt_signal::RtSignal>,
     },
@@ -145,6 +154,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         needs: "Linux 6.1 with io_uring allowed (kernel.io_uring_disabled)",
         spins: Spins::Nothing,
         can_run: io_uring_poll::can_run,
+        wakes_exclusively: false,
         family: Family::Readiness,
         run: ready::run::<io_uring_poll::IoUringPoll>,
     },
@@ -155,6 +165,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         needs: "Linux 6.0",
         spins: Spins::Nothing,
         can_run: io_uring::can_run::<false, true, false>,
+        wakes_exclusively: false,
         family: Family::Completion,
         run: completing::run::<io_uring::IoUring<false, true, false>>,
     },
@@ -165,6 +176,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         needs: "Linux 6.0",
         spins: Spins::KernelThread,
         can_run: io_uring::can_run::<true, true, false>,
+        wakes_exclusively: false,
         family: Family::Completion,
         run: completing::run::<io_uring::IoUring<true, true, false>>,
     },
@@ -175,6 +187,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         needs: "Linux 6.0",
         spins: Spins::Nothing,
         can_run: io_uring::can_run::<false, false, false>,
+        wakes_exclusively: false,
         family: Family::Completion,
         run: completing::run::<io_uring::IoUring<false, false, false>>,
     },
@@ -185,6 +198,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         needs: "Linux 6.1",
         spins: Spins::Nothing,
         can_run: io_uring::can_run::<false, true, true>,
+        wakes_exclusively: false,
         family: Family::Completion,
         run: completing::run::<io_uring::IoUring<false, true, true>>,
     },
@@ -202,6 +216,7 @@ macro_rules! buffered {
             needs: $needs,
             spins: $spins,
             can_run: $can_run,
+            wakes_exclusively: <$mechanism as Readiness>::WAKES_EXCLUSIVELY,
             family: Family::Readiness,
             run: ready::run_buffered::<$mechanism>,
         }
@@ -265,6 +280,8 @@ pub trait Readiness: Sized {
     const REMOVE_SYSCALLS: u64;
     /// System calls that each `unwatch` makes.
     const UNWATCH_SYSCALLS: u64 = Self::REMOVE_SYSCALLS;
+    /// Whether it has `add_exclusively`.
+    const WAKES_EXCLUSIVELY: bool = false;
 
     /// Room for descriptors below `descriptors_max`.
     ///
@@ -277,6 +294,14 @@ pub trait Readiness: Sized {
     /// # Errors
     /// What the kernel says; a descriptor beyond `descriptors_max`.
     fn add(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()>;
+
+    /// Begins to watch a listener that others watch too, so that not all of them are woken by each connection.
+    ///
+    /// # Errors
+    /// What the kernel says; that there is no such thing.
+    fn add_exclusively(&mut self, _listener: RawFd, _token: Token) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// Changes what a watched descriptor is watched for.
     ///

@@ -24,6 +24,18 @@ use super::*;
 /// Those of the other family, which have tests of their own.
 const COMPLETION: [&str; 4] = ["io_uring", "io_uring-sqpoll", "io_uring-oneshot", "io_uring-zc"];
 
+#[test]
+fn every_mechanism_of_readiness_has_a_buffered_row_like_it() {
+    let readiness = MECHANISMS.iter().filter(|row| row.family == Family::Readiness);
+    for (row, buffered) in readiness.clone().zip(BUFFERED) {
+        assert_eq!(buffered.name, format!("{}-buffered", row.name));
+        assert_eq!((buffered.family, buffered.spins), (row.family, row.spins), "{}", row.name);
+        assert_eq!(buffered.wakes_exclusively, row.wakes_exclusively, "{}", row.name);
+        assert_eq!(buffered.needs.is_empty(), row.needs.is_empty(), "{}", row.name);
+    }
+    assert_eq!(readiness.count(), BUFFERED.len());
+}
+
 const AT_ONCE: Option<Duration> = Some(Duration::ZERO);
 
 /// Runs one check for every mechanism that can run here; the names are compared with the table, so that none is

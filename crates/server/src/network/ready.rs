@@ -114,9 +114,14 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
     }
 
     fn run(mut self) -> io::Result<()> {
-        let Network { listener, stop, mailbox, counters, descriptors_max, started, .. } = self.network;
-        if let Some(listener) = listener {
-            self.watch(listener.as_fd(), Token::LISTENER)?;
+        let Network { listener, shares_listener, stop, mailbox, counters, descriptors_max, started, .. } = self.network;
+        match listener {
+            Some(listener) if shares_listener => {
+                self.count_control(M::ADD_SYSCALLS);
+                self.mechanism.add_exclusively(listener.as_raw_fd(), Token::LISTENER)?;
+            }
+            Some(listener) => self.watch(listener.as_fd(), Token::LISTENER)?,
+            None => {}
         }
         if let Some(stop) = stop {
             self.watch(stop, Token::STOP)?;

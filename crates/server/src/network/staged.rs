@@ -24,6 +24,8 @@ use crate::workers::{Counters, Syscall, Workers};
 pub(super) struct Network<'a, S> {
     pub(super) service: &'a S,
     pub(super) listener: Option<&'a OwnedFd>,
+    /// Whether other network threads wait for it too.
+    pub(super) shares_listener: bool,
     /// Readable when the server is to stop. Those that have a mailbox are told by it.
     pub(super) stop: Option<BorrowedFd<'a>>,
     pub(super) mailbox: Option<&'a Mailbox<Message>>,
@@ -99,6 +101,7 @@ pub(super) fn run<F: Family, S: Service<Conn: Send> + Sync>(stage: &Stage<'_>, s
     let network = Network {
         service,
         listener: Some(stage.listener),
+        shares_listener: false,
         stop: Some(stage.stop),
         mailbox: None,
         connections_max: stage.connections_max,
@@ -115,6 +118,7 @@ pub(super) fn run<F: Family, S: Service<Conn: Send> + Sync>(stage: &Stage<'_>, s
     }
     let mailboxes = (0..networks).map(|_| Mailbox::new()).collect::<io::Result<Vec<_>>>()?;
     let own = if stage.accept == Accept::Reuseport { networks } else { 0 };
+    let shares_listener = stage.accept == Accept::Exclusive;
     let listeners = (0..own).map(|_| socket::listen_beside(stage.listener)).collect::<io::Result<Vec<_>>>()?;
     let queues: Vec<Jobs<_>> = (0..payloads).map(|_| Jobs::new()).collect();
     let crew = Crew { stage, failure: Mutex::new(None) };
@@ -142,16 +146,18 @@ pub(super) fn run<F: Family, S: Service<Conn: Send> + Sync>(stage: &Stage<'_>, s
             return run_network::<F, S>(Network { mailbox: mailboxes.first(), ..network }, &queues);
         }
         for (number, mailbox) in mailboxes.iter().enumerate() {
-            let (listener, mailbox) = (listeners.get(number), Some(mailbox));
+            let listener = listeners.get(number).or(shares_listener.then_some(stage.listener));
+            let mailbox = Some(mailbox);
             let queues = &queues[served_by(stages, number, payloads)];
             crew.start(scope, &mut cursor, format!("network-{number}"), &stage.cpus.network, move |counters| {
-                run_network::<F, S>(Network { listener, stop: None, mailbox, counters, ..network }, queues)
+                let own = Network { listener, shares_listener, stop: None, mailbox, counters, ..network };
+                run_network::<F, S>(own, queues)
             })?;
         }
         // Not before: those that it makes would be kept there, too.
         pin(&stage.cpus.accept)?;
         match stage.accept {
-            Accept::Reuseport => stage.wait_for_stop(),
+            Accept::Reuseport | Accept::Exclusive => stage.wait_for_stop(),
             _ => hand_over(stage, &mailboxes, F::NONBLOCKING),
         }
     })?;
