@@ -25,6 +25,8 @@ use crate::units::{Cpus, Size};
 
 /// Descriptors that a process needs besides its connections'.
 const DESCRIPTORS_BESIDE: u64 = 64;
+/// Room of a server, and workers of a pool, beyond its connections.
+const SPARE: u32 = 16;
 /// Ports above those that only root may have.
 const PORTS_MAX: u64 = 65_535 - 1_023;
 /// Tasks that exist besides a server's.
@@ -356,7 +358,7 @@ fn trial(
 /// the next one is there before the server has heard of the end of the last.
 fn connections_max(load: &LoadConfig) -> u32 {
     let besides = load.calls_per_connection.map_or(0, |_| load.connections);
-    load.connections_and_idle().saturating_add(besides).saturating_add(16)
+    load.connections_and_idle().saturating_add(besides).saturating_add(SPARE)
 }
 
 /// How many clients there are in a process: in a closed loop, when nothing is said, one for each CPU of its own.
@@ -467,6 +469,36 @@ impl Answers {
     }
 }
 
+/// Most connections that an architecture can have on a host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Limit {
+    /// So many.
+    pub connections: u64,
+    /// What there is no more of, and what says so.
+    pub by: String,
+}
+
+/// The tightest of what is needed for each connection, as a plan counts it; of a pool, for each of its workers.
+pub fn limit(architecture: Architecture, host: &Host) -> Limit {
+    let per_connection = architecture.model.per_connection;
+    // A pool has some workers to spare, of which each has a descriptor too if they are threads.
+    let spare = if architecture.model.is_pool() { u64::from(SPARE) } else { 0 };
+    let most = |limit: u64, beside: u64, each: u64, by: &str| (limit.saturating_sub(beside) / each, by.to_owned());
+    let of_threads = if per_connection == PerConnection::Thread { spare } else { 0 };
+    let descriptors = most(host.descriptors_max, DESCRIPTORS_BESIDE + of_threads, 1, "the hard limit");
+    let mappings =
+        most(host.mappings_max, MAPPINGS_BESIDE + spare * MAPPINGS_PER_STACK, MAPPINGS_PER_STACK, "vm.max_map_count");
+    let tasks = most(host.tasks_max.0, TASKS_BESIDE + spare, 1, &host.tasks_max.1);
+    let of_model = match per_connection {
+        PerConnection::Nothing => vec![],
+        PerConnection::Stack => vec![mappings],
+        PerConnection::Thread => vec![tasks, mappings],
+        PerConnection::Process => vec![tasks],
+    };
+    let (connections, by) = of_model.into_iter().fold(descriptors, |least, it| if it.0 < least.0 { it } else { least });
+    Limit { connections, by }
+}
+
 /// Every reason why a trial cannot be run on `host`.
 fn impossible(trial: &Trial, host: &Host, kernel: &mut Answers) -> Vec<String> {
     let connections = u64::from(trial.load.connections_and_idle());
@@ -520,7 +552,7 @@ fn impossible(trial: &Trial, host: &Host, kernel: &mut Answers) -> Vec<String> {
         if let Err(reason) = kernel.can_run(serve.architecture) {
             reasons.push(format!("architectures: {}: {reason}", trial.architecture));
         }
-        if let Err(reason) = serve.accept.check(serve.architecture.model) {
+        if let Err(reason) = serve.accept.check(serve.architecture) {
             reasons.push(format!("server.accept: {reason}"));
         }
         if let Err(reason) = serve.accept.check_address(&serve.listen) {
@@ -777,6 +809,30 @@ mod tests {
     }
 
     #[test]
+    fn the_limit_of_an_architecture_is_where_plans_become_impossible() {
+        let preset = crate::presets::find("compare").unwrap().experiment();
+        let hosts = [
+            host(),
+            Host { tasks_max: (700, "ulimit -u".into()), memory_bytes: 1 << 40, ..host() },
+            Host { mappings_max: 1_000, memory_bytes: 1 << 40, ..host() },
+        ];
+        for (host, architecture) in
+            hosts.iter().flat_map(|host| Architecture::all().into_iter().map(move |it| (host, it)))
+        {
+            let Limit { connections, by } = limit(architecture, host);
+            let reasons = |connections: u64| -> Vec<String> {
+                let mut experiment = preset.clone();
+                experiment.architectures.0 = vec![architecture.to_string().parse().unwrap()];
+                experiment.workload.connections.0 = vec![u32::try_from(connections).unwrap().try_into().unwrap()];
+                let trial = plan(&experiment, host).unwrap().trials.remove(0);
+                trial.impossible.into_iter().filter(|reason| reason.contains(&by)).collect()
+            };
+            assert_eq!(reasons(connections), [""; 0], "{architecture}");
+            assert!(!reasons(connections + 1).is_empty(), "{architecture}: {by} at {connections}");
+        }
+    }
+
+    #[test]
     fn pools_and_accept_strategies_that_cannot_work_say_why() {
         let preset = crate::presets::find("compare").unwrap().experiment();
         let tried = [
@@ -792,6 +848,8 @@ mod tests {
             ("mt-pool:1000", Some(Accept::Reuseport), 2),
             ("epoll", Some(Accept::Shared), 400),
             ("epoll", Some(Accept::Single), 400),
+            ("symped:2", Some(Accept::Exclusive), 400),
+            ("symped:2/poll", Some(Accept::Exclusive), 400),
         ];
         let lines = tried.map(|(architecture, accept, connections)| {
             let mut experiment = preset.clone();

@@ -13,6 +13,7 @@ use lab::store::Store;
 use report::made_up;
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
+use server::mechanism::{BUFFERED, MECHANISMS};
 
 /// A comparison of a second or two.
 const SMALL: &[&str] = &[
@@ -1021,7 +1022,19 @@ fn every_command_has_help_completions_and_a_manual_page() {
     for architecture in server::Architecture::all() {
         assert!(list.contains(&architecture.to_string()));
     }
-    json(&run(folder.path(), &["list", "--json"], 0));
+    let list = json(&run(folder.path(), &["list", "--json"], 0));
+    for (row, architecture) in list["architectures"].as_array().unwrap().iter().zip(server::Architecture::all()) {
+        assert_eq!(row["name"], architecture.to_string());
+        assert_eq!(row["not_here"].as_str(), architecture.can_run().err().as_deref(), "{row}");
+        assert!(row["limit"]["connections"].as_u64() > Some(0) && row["limit"]["by"].is_string(), "{row}");
+        assert_eq!(row["needs"].as_str().unwrap_or_default(), architecture.needs());
+    }
+    for (table, rows) in [("mechanisms", MECHANISMS), ("buffered mechanisms", BUFFERED)] {
+        for (found, row) in list[table].as_array().unwrap().iter().zip(rows) {
+            assert_eq!((&found["name"], found["needs"].as_str().unwrap_or_default()), (&row.name.into(), row.needs));
+            assert_eq!(found["not_here"].as_str(), (row.can_run)().err().as_deref(), "{found}");
+        }
+    }
 }
 
 #[test]

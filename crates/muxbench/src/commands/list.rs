@@ -1,12 +1,15 @@
 //! `muxbench list`: the tables.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::process::ExitCode;
 
+use lab::host::Host;
+use lab::plan::{self, Limit};
 use lab::presets::PRESETS;
 use report::{Medium, table};
-use serde_json::{Value, json};
-use server::mechanism::{BUFFERED, MECHANISMS};
+use serde::Serialize;
+use server::mechanism::{BUFFERED, MECHANISMS, MechanismRow};
 use server::model::MODELS;
 use server::{Accept, Architecture};
 use wire::SERVICES;
@@ -24,47 +27,80 @@ pub struct Args {
     markdown: bool,
 }
 
-/// What an architecture is, what it needs, and whether it can run here.
-fn about(architecture: &Architecture) -> String {
-    let needs = Some(architecture.needs()).filter(|needs| !needs.is_empty()).map(|needs| format!(" (needs {needs})"));
-    let not_here = architecture.can_run().err().map(|reason| format!(" [not here: {reason}]"));
-    architecture.about() + &needs.unwrap_or_default() + &not_here.unwrap_or_default()
+/// A row of a table, as JSON has it.
+#[derive(Debug, Serialize)]
+struct Row {
+    name: String,
+    about: String,
+    /// What of the kernel it needs, besides what every Linux has.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    needs: String,
+    /// Why it cannot run here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_here: Option<String>,
+    /// Most connections that it can have on this host, and what limits them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<Limit>,
+}
+
+impl Row {
+    fn new(name: impl ToString, about: impl Into<String>) -> Self {
+        Self { name: name.to_string(), about: about.into(), needs: String::new(), not_here: None, limit: None }
+    }
+
+    fn of(name: impl ToString, about: impl Into<String>, needs: &str, can_run: Result<(), String>) -> Self {
+        Self { needs: needs.into(), not_here: can_run.err(), ..Self::new(name, about) }
+    }
+
+    fn of_architecture(architecture: Architecture, host: &Host) -> Self {
+        let row = Self::of(architecture, architecture.about(), &architecture.needs(), architecture.can_run());
+        Self { limit: Some(plan::limit(architecture, host)), ..row }
+    }
+
+    /// All of it in words.
+    fn words(&self) -> String {
+        let needs = Some(&self.needs).filter(|needs| !needs.is_empty()).map(|needs| format!(" (needs {needs})"));
+        let limit = self.limit.as_ref().map(|Limit { connections, by }| format!(" [{connections} connections: {by}]"));
+        let not_here = self.not_here.as_ref().map(|reason| format!(" [not here: {reason}]"));
+        [Some(self.about.clone()), needs, limit, not_here].into_iter().flatten().collect()
+    }
+}
+
+fn of_mechanism(row: &MechanismRow) -> Row {
+    Row::of(row.name, row.about, row.needs, (row.can_run)())
 }
 
 /// Whether any model accepts like that.
 fn is_used(accept: Accept) -> bool {
-    MODELS.iter().any(|model| accept.check(model).is_ok())
+    Architecture::every().into_iter().any(|architecture| accept.check(architecture).is_ok())
 }
 
 /// Prints them.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let sections: [(&str, Vec<(String, String)>); 7] = [
-        ("architectures", Architecture::all().iter().map(|row| (row.to_string(), about(row))).collect()),
-        ("models", MODELS.iter().map(|row| (row.name.into(), row.about.into())).collect()),
-        ("mechanisms", MECHANISMS.iter().map(|row| (row.name.into(), row.about.into())).collect()),
-        ("buffered mechanisms", BUFFERED.iter().map(|row| (row.name.into(), row.about.into())).collect()),
-        ("accept", Accept::ALL.iter().filter(|row| is_used(row.0)).map(|row| (row.1.into(), row.2.into())).collect()),
-        ("services", SERVICES.iter().map(|row| (row.name.into(), row.about.into())).collect()),
-        ("presets", PRESETS.iter().map(|preset| (preset.name.into(), preset.experiment().about)).collect()),
+    let host = Host::this();
+    let architectures = Architecture::all().into_iter().map(|row| Row::of_architecture(row, &host));
+    let sections: [(&str, Vec<Row>); 7] = [
+        ("architectures", architectures.collect()),
+        ("models", MODELS.iter().map(|row| Row::of(row.name, row.about, row.needs, (row.can_run)())).collect()),
+        ("mechanisms", MECHANISMS.iter().map(of_mechanism).collect()),
+        ("buffered mechanisms", BUFFERED.iter().map(of_mechanism).collect()),
+        ("accept", Accept::ALL.iter().filter(|row| is_used(row.0)).map(|row| Row::new(row.1, row.2)).collect()),
+        ("services", SERVICES.iter().map(|row| Row::new(row.name, row.about)).collect()),
+        ("presets", PRESETS.iter().map(|preset| Row::new(preset.name, preset.experiment().about)).collect()),
     ];
     if args.json {
-        let rows = |rows: &[(String, String)]| -> Vec<Value> {
-            rows.iter().map(|(name, about)| json!({"name": name, "about": about})).collect()
-        };
-        let all: serde_json::Map<String, Value> =
-            sections.iter().map(|(name, section)| ((*name).to_owned(), rows(section).into())).collect();
-        output::print_json(&all)?;
+        output::print_json(&BTreeMap::from(sections))?;
     } else if args.markdown {
         for (name, rows) in sections {
-            let rows = rows.into_iter().map(|(name, about)| vec![name, about]);
+            let rows = rows.into_iter().map(|row| vec![row.name.clone(), row.words()]);
             output::print(&(table::of_text(&[name, "about"], rows, Medium::Markdown) + "\n"))?;
         }
     } else {
         let mut text = String::new();
         for (name, rows) in sections {
             writeln!(text, "{name}")?;
-            for (name, about) in rows {
-                writeln!(text, "  {name:20} {about}")?;
+            for row in rows {
+                writeln!(text, "  {:20} {}", row.name, row.words())?;
             }
         }
         output::print(&text)?;
