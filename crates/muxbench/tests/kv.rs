@@ -8,7 +8,7 @@ use std::process::{Child, Command};
 use std::thread;
 use std::time::Duration;
 
-use common::{Serve, eventually, peer, prepared};
+use common::{Serve, eventually, muxbench, peer, prepared};
 use server::Architecture;
 use wire::ServiceSpec;
 
@@ -119,6 +119,26 @@ fn memcached_itself_passes_what_is_asked_of_ours() {
     memccapable(address, 60).unwrap();
     ["set", "get", "mget"].iter().for_each(|test| memcslap(address, test, 1000).unwrap());
     pymemcache(address.port()).unwrap();
+}
+
+#[test]
+fn the_client_drives_memcached_as_it_does_ours() {
+    let memcached = Memcached::start();
+    let ours = Serve::start_kv("epoll".parse().unwrap(), &[]);
+    for address in [memcached.1, ours.ip()] {
+        let flags = "--service kv --schedule closed --connections 10 --records 200 --measure 1s --json";
+        let output = muxbench()
+            .args(["load", "--target", &address.to_string()])
+            .args(flags.split_whitespace())
+            .output()
+            .unwrap_or_else(|error| panic!("{address}: {error}"));
+        let said: serde_json::Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{address}: {error}: {}", text(&output.stderr)));
+        let told = &said["report"];
+        let errors: u64 = told["errors"].as_object().unwrap().values().filter_map(serde_json::Value::as_u64).sum();
+        assert_eq!(errors, 0, "{address}: {told}");
+        assert!(told["completed"].as_u64() > Some(0), "{address}: {told}");
+    }
 }
 
 /// A server that answers every line but a value's with what `answer` makes of it.
