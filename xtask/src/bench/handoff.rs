@@ -7,7 +7,7 @@ use anyhow::Context;
 use load::config::{LoadConfig, Phases};
 use wire::ServiceSpec;
 
-use super::{SERVER_CPU, Server, Spread, config};
+use super::{Bound, SERVER_CPU, Server, Spread, config};
 
 const CONNECTIONS: u32 = 50;
 const RATE_PER_S: f64 = 500.0;
@@ -24,7 +24,7 @@ pub(super) fn run(rounds: usize, architectures: &[String]) -> anyhow::Result<()>
         for _ in 0..rounds {
             more_us.push(p50_us(architecture, &service)? - p50_us("epoll", &service)?);
         }
-        println!("  {architecture:14} {}  to reach: at most 2", Spread::of(more_us));
+        println!("  {architecture:14} {}", Spread::of(more_us).to_reach(Bound::AtMost(2.0)));
     }
     let switches = (0..rounds).map(|_| switch_us()).collect::<anyhow::Result<Vec<_>>>()?;
     println!("  a thread that wakes another on its CPU, and waits: {}", Spread::of(switches));

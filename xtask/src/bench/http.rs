@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
 
-use super::{CLIENT_CPU, Process, SERVER_CPU, Spread, muxbench};
+use super::{Bound, CLIENT_CPU, Process, SERVER_CPU, Spread, muxbench};
 
 const CONNECTIONS: u32 = 100;
 const FILE: &str = "file";
@@ -32,9 +32,10 @@ pub(super) fn run(rounds: usize, sizes: &[usize]) -> anyhow::Result<()> {
             busy.push(mine.busy.min(theirs.busy));
         }
         let [rate, cost, busy] = [rates, costs, busy].map(Spread::of);
-        println!("  {bytes:6} B  rate {rate}  CPU a request {cost}  of the server's CPU {busy}");
+        let rate = rate.to_reach(Bound::AtLeast(1.0));
+        println!("  {bytes:6} B  rate {rate}; CPU a request {cost}  of the server's CPU {busy}");
     }
-    println!("  to reach: a rate of 1; both had the machine to themselves if they had all of the server's CPU");
+    println!("  both had the machine to themselves if they had all of the server's CPU");
     Ok(())
 }
 

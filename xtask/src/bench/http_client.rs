@@ -14,7 +14,7 @@ use load::config::{HttpTarget, HttpTraffic, LoadConfig, Phases, Schedule};
 use rustix::thread::CpuSet;
 use wire::ServiceSpec;
 
-use super::{CLIENT_CPU, SERVER_CPU, Spread, cpu_ns_of, http};
+use super::{Bound, CLIENT_CPU, SERVER_CPU, Spread, cpu_ns_of, http};
 
 const CONNECTIONS: u32 = 100;
 const FILE: &str = "file";
@@ -50,7 +50,7 @@ pub(super) fn run(rounds: usize) -> anyhow::Result<()> {
     }
     let [rate, cost, busy, per_s] = [rates, costs, busy, per_s].map(Spread::of);
     println!("GET of 128 B from nginx in a closed loop, muxbench / wrk -t1 -c{CONNECTIONS}, {rounds} rounds");
-    println!("  rate {rate}  to reach: 1; CPU of the client a request {cost}");
+    println!("  rate {}; CPU of the client a request {cost}", rate.to_reach(Bound::AtLeast(1.0)));
     println!(
         "  ours a second {per_s}; of the server's CPU {busy}: with all of it, it is the server that was the limit"
     );
@@ -132,11 +132,24 @@ pub(super) fn pacing(rounds: usize) -> anyhow::Result<()> {
     println!(
         "sessions of {CALLS} requests at constant intervals, {RATE_PER_S} requests/s, in µs, {rounds} rounds of 4 s"
     );
-    println!("  lag by our own account     p50 {lag_p50}  p99 {lag_p99}");
-    println!("  late as accepted, muxbench p50 {}  p99 {}", ours[0], ours[1]);
-    println!("  late as accepted, httperf  p50 {}  p99 {}", theirs[0], theirs[1]);
     let [p50, p99] = MILLISECOND_PACING_US;
-    println!("  a timer of a millisecond   p50 {p50}  p99 {p99}  to reach: a tenth of it");
+    println!("  a timer of a millisecond   p50 {p50}; p99 {p99}; to reach is a tenth of it");
+    let told = [lag_p50.to_reach(Bound::AtMost(p50 / 10.0)), lag_p99.to_reach(Bound::AtMost(p99 / 10.0))];
+    println!("  lag by our own account     p50 {}; p99 {}", told[0], told[1]);
+    println!("  late as accepted, muxbench p50 {}; p99 {}", ours[0], ours[1]);
+    println!("  late as accepted, httperf  p50 {}; p99 {}", theirs[0], theirs[1]);
+    calibrated()
+}
+
+/// What `calibrate` finds at that rate: what the client adds to a response time that is known.
+fn calibrated() -> anyhow::Result<()> {
+    let rate = RATE_PER_S.to_string();
+    let flags = ["--rate", &rate, "--connections", "400", "--hold", "100us,1ms", "--law", "fixed", "--quiet"];
+    let output = Command::new(super::muxbench()?).arg("calibrate").args(flags).output()?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    ensure!(output.status.success(), "calibrate: {}", String::from_utf8_lossy(&output.stderr));
+    println!("muxbench calibrate {}", flags.join(" "));
+    said.lines().for_each(|line| println!("  {line}"));
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use load::Event;
 use load::config::{Choice, KvTraffic, LoadConfig, Phases, Schedule};
 use wire::{Address, ServiceSpec};
 
-use super::{CLIENT_CPU, Process, SERVER_CPU, Spread, muxbench};
+use super::{Bound, CLIENT_CPU, Process, SERVER_CPU, Spread, muxbench};
 
 const CONNECTIONS: u32 = 100;
 const RECORDS: u32 = 30_000;
@@ -35,10 +35,11 @@ pub(super) fn run(rounds: usize, transports: &[String]) -> anyhow::Result<()> {
                 busy.push(ours.busy.min(theirs.busy));
             }
             let [rate, cost, busy] = [rates, costs, busy].map(Spread::of);
-            println!("  {transport:4} {architecture:14} rate {rate}  CPU a request {cost}  of the server's CPU {busy}");
+            let rate = rate.to_reach(Bound::AtLeast(1.0));
+            println!("  {transport:4} {architecture:14} rate {rate}; CPU a request {cost}  of the server's CPU {busy}");
         }
     }
-    println!("  to reach: a rate of 1; both had the machine to themselves if they had all of the server's CPU");
+    println!("  both had the machine to themselves if they had all of the server's CPU");
     Ok(())
 }
 

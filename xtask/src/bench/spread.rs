@@ -1,0 +1,83 @@
+//! A figure of several rounds, and what it has to reach.
+
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// How many figures have missed what they are to reach.
+static MISSED: AtomicUsize = AtomicUsize::new(0);
+
+/// How many have.
+pub(super) fn missed() -> usize {
+    MISSED.load(Relaxed)
+}
+
+/// The median of several, and the least and the most.
+pub(super) struct Spread {
+    values: Vec<f64>,
+}
+
+/// What a median has to reach.
+#[derive(Clone, Copy)]
+pub(super) enum Bound {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+impl Spread {
+    pub(super) fn of(mut values: Vec<f64>) -> Self {
+        values.sort_by(f64::total_cmp);
+        Self { values }
+    }
+
+    pub(super) fn median(&self) -> f64 {
+        stats::interval::median(&self.values).unwrap_or(f64::NAN)
+    }
+
+    /// It beside its bound. A miss is remembered: the bench ends with an error then.
+    pub(super) fn to_reach(&self, bound: Bound) -> String {
+        let reaches = bound.is_reached(self.median());
+        MISSED.fetch_add(usize::from(!reaches), Relaxed);
+        format!("{self}  to reach: {bound}{}", if reaches { "" } else { ", MISSED" })
+    }
+}
+
+impl fmt::Display for Spread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ends = self.values.first().zip(self.values.last());
+        let (least, most) = ends.unwrap_or((&f64::NAN, &f64::NAN));
+        write!(f, "{:.3} ({least:.3} to {most:.3})", self.median())
+    }
+}
+
+impl Bound {
+    fn is_reached(self, value: f64) -> bool {
+        match self {
+            Self::AtLeast(bound) => value >= bound,
+            Self::AtMost(bound) => value <= bound,
+        }
+    }
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AtLeast(bound) => write!(f, "at least {bound}"),
+            Self::AtMost(bound) => write!(f, "at most {bound}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_median_that_misses_is_told_and_remembered() {
+        let spread = Spread::of(vec![1.3, 0.9, 1.0]);
+        assert_eq!(spread.to_reach(Bound::AtLeast(1.0)), "1.000 (0.900 to 1.300)  to reach: at least 1");
+        assert_eq!(missed(), 0);
+        assert!(spread.to_reach(Bound::AtMost(0.5)).ends_with("at most 0.5, MISSED"));
+        assert!(Spread::of(Vec::new()).to_reach(Bound::AtLeast(0.0)).contains("MISSED"), "nothing reaches nothing");
+        assert_eq!(missed(), 2);
+    }
+}
