@@ -92,6 +92,8 @@ pub struct Lab {
     /// Where the bridge is.
     _switch: Option<Namespace>,
     relay: Option<Child<Event>>,
+    /// Packets that had no room in front of the relay, when it was last asked.
+    overflowed: u64,
 }
 
 impl Lab {
@@ -134,6 +136,7 @@ impl Lab {
             clients: hosts.collect(),
             _switch: switch,
             relay,
+            overflowed: 0,
         })
     }
 
@@ -179,10 +182,42 @@ impl Lab {
         let Some(relay) = &mut self.relay else { return Ok(None) };
         relay.say("account")?;
         match relay.next(Instant::now() + PATIENCE)? {
-            Some(Event::Account { account }) => Ok(Some(account)),
+            Some(Event::Account { mut account }) => {
+                let overflowed = self.overflowed()?;
+                account.dropped += overflowed.saturating_sub(std::mem::replace(&mut self.overflowed, overflowed));
+                Ok(Some(account))
+            }
             Some(Event::Failed { reason }) => bail!("the relay: {reason}"),
             _ => bail!("the relay does not answer"),
         }
+    }
+
+    /// Packets of all hosts that their devices dropped since there is a lab: the relay did not take them in time.
+    fn overflowed(&self) -> anyhow::Result<u64> {
+        let hosts = std::iter::once(&self.server).chain(&self.clients);
+        let dropped = hosts.map(|host| Ok(Counted::of(host)?.sent_dropped));
+        dropped.collect::<std::io::Result<Vec<u64>>>().map(|each| each.iter().sum()).context("the lab's hosts")
+    }
+}
+
+/// What the kernel has counted of a host's interface.
+pub(super) struct Counted {
+    /// Bytes that came, headers included.
+    pub(super) received_bytes: u64,
+    /// Packets that its device did not take.
+    pub(super) sent_dropped: u64,
+}
+
+impl Counted {
+    /// As it is now.
+    pub(super) fn of(host: &Host) -> std::io::Result<Self> {
+        let text = host.within(|| std::fs::read_to_string("/proc/thread-self/net/dev"))??;
+        let line = text.lines().find_map(|line| line.trim().strip_prefix(DEVICE)?.strip_prefix(':'));
+        // Eight numbers of what came, of which the first is bytes, then as many of what was sent, of which the fourth is drops.
+        let number = |at: usize| line?.split_whitespace().nth(at)?.parse().ok();
+        let counted =
+            || Some(Self { received_bytes: number(0)?, sent_dropped: number(11)? });
+        counted().ok_or_else(|| std::io::Error::other("the kernel does not count what a host receives and sends"))
     }
 }
 

@@ -212,7 +212,8 @@ pub struct Account {
     pub packets: u64,
     /// Those that were lost, as was asked.
     pub lost: u64,
-    /// Those that were dropped, because too many were held or their host did not take them.
+    /// Those that were dropped, because too many were held, their host did not take them, or they waited in front of the relay
+    /// and there was no more room.
     pub dropped: u64,
     /// How late packets were written, in nanoseconds: the median, ...
     pub late_p50_ns: u64,

@@ -2,7 +2,6 @@
 //!
 //! Sockets are made in the hosts and used from here, when nothing else is sent: a socket is of the host in which it was made.
 
-use std::fs;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
@@ -13,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 
 use super::conditions::{Applied, burst_bytes};
-use super::lab::{DEVICE, Host};
+use super::lab::{Counted, Host};
 use super::{Measured, Network};
 use crate::transport::Transport;
 use crate::units::Bandwidth;
@@ -261,14 +260,8 @@ fn fill(
 
 /// Bytes that a host has received so far, headers included, and when that was.
 fn received(host: &Host) -> io::Result<(u64, Instant)> {
-    host.within(|| {
-        let (text, now) = (fs::read_to_string("/proc/thread-self/net/dev")?, Instant::now());
-        let line = text.lines().find_map(|line| line.trim().strip_prefix(DEVICE)?.strip_prefix(':'));
-        let bytes = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
-        bytes
-            .map(|bytes| (bytes, now))
-            .ok_or_else(|| io::Error::other("the kernel does not count what a host receives"))
-    })?
+    let counted = Counted::of(host)?;
+    Ok((counted.received_bytes, Instant::now()))
 }
 
 /// Has what is sent from now on be sent as datagrams of `size`, as many as it takes.
