@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use load::LoadConfig;
-use load::config::{Pacing, Phases};
+use load::config::{Pacing, Phases, Schedule};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -120,9 +120,11 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
             for &idle in &experiment.workload.idle.0 {
                 for active in experiment.workload.active.0.iter().map(|share| share.0) {
                     for rate_per_s in rates(experiment) {
-                        let workload = workload(experiment, (connections, idle), active, rate_per_s);
-                        let architectures = experiment.architectures.0.iter();
-                        round.extend(architectures.map(|architecture| (workload.clone(), architecture.clone())));
+                        for &schedule in &experiment.workload.schedule.0 {
+                            let workload = workload(experiment, (connections, idle), active, rate_per_s, schedule);
+                            let architectures = experiment.architectures.0.iter();
+                            round.extend(architectures.map(|architecture| (workload.clone(), architecture.clone())));
+                        }
                     }
                 }
             }
@@ -230,6 +232,7 @@ fn workload(
     (connections, idle): (u32, u32),
     active: f64,
     rate_per_s: Option<f64>,
+    schedule: Schedule,
 ) -> Workload {
     let traffic = &experiment.workload;
     let bytes = |size: Option<Size>| size.expect("it has sizes, as was checked").0;
@@ -264,7 +267,7 @@ fn workload(
         network: experiment.network.clone(),
         connections,
         rate_per_s,
-        schedule: traffic.schedule,
+        schedule,
         think: traffic.think.0,
         calls_per_connection: traffic.calls_per_connection.map(NonZeroU32::get),
         active,
@@ -682,6 +685,7 @@ mod tests {
                 * workload.idle.0.len()
                 * workload.active.0.len()
                 * rates(&experiment).len()
+                * workload.schedule.0.len()
                 * experiment.architectures.0.len();
             assert_eq!(plan.trials.len(), configurations * experiment.repeats.get() as usize, "{}", preset.name);
             assert!(plan.trials.iter().all(|trial| trial.impossible.is_empty()), "{}", preset.name);

@@ -141,15 +141,24 @@ pub fn start_as(
     course: impl FnOnce(Plan, &Host) -> anyhow::Result<(Plan, Course)>,
 ) -> anyhow::Result<(ExitCode, PathBuf)> {
     let clients = join(args)?;
+    let course = |plan, host: &Host| {
+        let (plan, course) = course(plan, host)?;
+        let all_impossible = plan.trials.iter().all(|trial| !trial.impossible.is_empty());
+        match plan.trials.first().filter(|_| all_impossible) {
+            Some(trial) => bail!("nothing of this can be run here:\n{}", trial.impossible.join("\n")),
+            None => Ok((plan, course)),
+        }
+    };
     let (folder, store, header) = begin(experiment, args.output.as_deref(), args.allow_exec, &clients, course)?;
     let (run, ended) = execute(&folder, store, &header, &[], args.quiet, clients, &*stop_at_signals()?)?;
     Ok((show(&folder, &run, ended, args)?, folder))
 }
 
-/// Runs an experiment in `folder`, or what an earlier call left of it, until `stop` is set.
+/// Runs an experiment in `folder`, or what an earlier call left of it, until `stop` is set. One of which nothing can be run here
+/// is a run without trials, which says why.
 ///
 /// # Errors
-/// When nothing of it can be run here, or it cannot be stored, or another process is at it.
+/// When it cannot be stored, or another process is at it.
 pub fn complete(
     experiment: &Experiment,
     folder: &Path,
@@ -229,9 +238,6 @@ fn begin(
         host.facts.insert("network".into(), ranks.network());
     }
     let (plan, course) = course(plan, &host)?;
-    if let Some(trial) = plan.trials.first().filter(|_| plan.trials.iter().all(|trial| !trial.impossible.is_empty())) {
-        bail!("nothing of this can be run here:\n{}", trial.impossible.join("\n"));
-    }
     for warning in &plan.warnings {
         anstream::eprintln!("muxbench: beware: {warning}");
     }

@@ -227,7 +227,7 @@ fn fill(
     }
     let (all, bits) = (vec![0; size * at_once], line.bits(size) * at_once as f64);
     // Sent twice as fast as the bucket fills, what it lets through at once has gone by then.
-    let burst = Duration::from_secs_f64(burst_bytes(bandwidth) as f64 * 8.0 / bits_per_s);
+    let burst = Duration::from_secs_f64(burst_bytes(line.network, bandwidth) as f64 * 8.0 / bits_per_s);
     let begins = Duration::from_nanos(line.network.delay.0 + line.network.jitter.0) + burst + FILL / 5;
     let is_over = AtomicBool::new(false);
     let send = || {
