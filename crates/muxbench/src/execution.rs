@@ -14,6 +14,7 @@ use lab::fleet::local::Local;
 use lab::fleet::ranks::{Loss, Ranks};
 use lab::fleet::{Fleet, engine, rank};
 use lab::host::{Host, differences};
+use lab::network::surrounding::Surrounding;
 use lab::plan::{Plan, plan};
 use lab::record::{Run, RunHeader, Trial, TrialRecord, VerdictKind};
 use lab::runner::{self, Ended};
@@ -104,7 +105,7 @@ fn join(args: &ExecutionArgs) -> anyhow::Result<Clients> {
         );
     }
     let loss = if args.lost_rank.as_deref() == Some("go-on") { Loss::GoOn } else { Loss::End };
-    let ranks = Ranks::meet(&place, loss)?;
+    let ranks = Ranks::meet(&place, loss)?.within(Surrounding::here()?);
     anstream::eprintln!("muxbench: a fleet of {}, started by {}: {}", place.ranks, place.engine, ranks.sentence());
     Ok(Clients::Ranks(ranks))
 }
@@ -230,6 +231,15 @@ fn begin(
     if let Clients::Ranks(ranks) = clients {
         experiment.client.processes = NonZeroU32::new(ranks.count());
         host.clients_elsewhere = ranks.are_elsewhere();
+        if ranks.lab().is_some() && experiment.network.is_none() {
+            experiment.network = ranks.lab().cloned();
+        }
+        if ranks.lab() != experiment.network.as_ref() {
+            bail!(
+                "network: ranks are where their engine started them, and that is no such lab; start the engine in one \
+                 (`muxbench lab`, deploy/slurm-in-lab.sh), or leave the network out"
+            );
+        }
         experiment.check().map_err(anyhow::Error::msg)?;
     }
     let mut plan = plan(&experiment, &host).map_err(anyhow::Error::msg)?;

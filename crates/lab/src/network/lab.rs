@@ -1,12 +1,14 @@
 //! A lab: made, measured, and gone when it is dropped, or when we die.
 
 use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
 use load::LoadConfig;
+use rustix::process::{Pid, Signal};
 use rustix::thread::CpuSet;
 
 use super::conditions::{self, Applied, Found, Links, Means};
@@ -57,6 +59,14 @@ impl Host {
     /// Has a process run in it.
     pub fn enter(&self, command: &mut Command) {
         self.namespace.enter(command);
+    }
+
+    /// Starts a command in it, which ends when the thread that started it does.
+    ///
+    /// # Errors
+    /// As execve(2) and setns(2) have them.
+    pub fn spawn(&self, command: &mut Command) -> std::io::Result<std::process::Child> {
+        self.namespace.spawn(command)
     }
 
     /// Does something in it.
@@ -161,6 +171,31 @@ impl Lab {
     /// When even all its addresses have too few ports.
     pub fn sources(&self, config: &LoadConfig) -> Result<Vec<IpAddr>, String> {
         load::ports::sources_in(config, |ports| Network::sources(config, ports))
+    }
+
+    /// Paths of its hosts' namespaces, the server's first, by which others can enter them while we live.
+    pub fn paths(&self) -> Vec<String> {
+        std::iter::once(&self.server).chain(&self.clients).map(|host| host.namespace.path()).collect()
+    }
+
+    /// How long it took to come up.
+    pub fn setup(&self) -> Duration {
+        Duration::from_nanos(self.setup_ns)
+    }
+
+    /// Ends whatever still runs on its hosts.
+    pub fn end_processes(&self) {
+        let hosts = std::iter::once(&self.server).chain(&self.clients);
+        let hosts: Vec<u64> = hosts.filter_map(|host| host.namespace.number().ok()).collect();
+        let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let processes = entries.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path())));
+        for (pid, path) in processes {
+            let is_there = std::fs::metadata(path.join("ns/net")).is_ok_and(|it| hosts.contains(&it.ino()));
+            if let Some(pid) = Pid::from_raw(pid).filter(|_| is_there) {
+                // One that has ended meanwhile is what was wanted.
+                let _ = rustix::process::kill_process(pid, Signal::KILL);
+            }
+        }
     }
 
     /// What it does, measured now; takes about a second.

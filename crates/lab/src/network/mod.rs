@@ -9,6 +9,7 @@
 //! - `namespace`: makes hosts, and puts processes into them
 //! - [`relay`]: the process that holds packets where the kernel has no netem
 //! - [`lab`]: all of that together; `probe`: what it really does
+//! - [`surrounding`]: a lab that is kept for a command, which runs on its hosts
 
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "elsewhere there are no links to be told"))]
 pub mod conditions;
@@ -23,6 +24,7 @@ mod namespace;
 mod probe;
 #[cfg(target_os = "linux")]
 pub mod relay;
+pub mod surrounding;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -165,7 +165,7 @@ pub struct NetworkArgs {
 
 impl NetworkArgs {
     /// The network that was said, if any was.
-    fn network(&self) -> Option<Network> {
+    pub fn network(&self) -> Option<Network> {
         let mut network = self.network.clone()?;
         set(&mut network.delay, self.delay);
         set(&mut network.jitter, self.jitter);
