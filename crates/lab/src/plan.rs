@@ -24,19 +24,19 @@ use crate::transport::Transport;
 use crate::units::{Cpus, Size};
 
 /// Descriptors that a process needs besides its connections'.
-const DESCRIPTORS_BESIDE: u64 = 64;
+pub(crate) const DESCRIPTORS_BESIDE: u64 = 64;
 /// Ports above those that only root may have.
 const PORTS_MAX: u64 = 65_535 - 1_023;
 /// Tasks that exist besides a server's.
-const TASKS_BESIDE: u64 = 256;
+pub(crate) const TASKS_BESIDE: u64 = 256;
 /// Mappings of a stack: itself, and the guard below it.
-const MAPPINGS_PER_STACK: u64 = 2;
+pub(crate) const MAPPINGS_PER_STACK: u64 = 2;
 /// Mappings of a process besides its threads'.
-const MAPPINGS_BESIDE: u64 = 512;
+pub(crate) const MAPPINGS_BESIDE: u64 = 512;
 /// Connections that may be expected to wait behind another in a trial that is run all the same.
 const WAITING_MAX: f64 = 0.01;
 /// Memory of a planned request: its record, its sample, what summarising takes, and room for the kernel's timestamps.
-const BYTES_PER_REQUEST: u64 = 176;
+pub(crate) const BYTES_PER_REQUEST: u64 = 176;
 /// Memory of a connection in bytes, both its ends and the kernel's part, rounded up from what was seen at 400 and 2 000
 /// connections on Linux 6: 7 kB in an event loop, 17 kB more with a stack, 48 kB with a thread, 200 kB with a process.
 fn bytes_per_connection(per_connection: PerConnection) -> u64 {
