@@ -744,11 +744,7 @@ impl Experiment {
             return Err(format!("exec.{name}.command: a command knows nothing of bursts; remove it, or take fixed"));
         }
         for (key, is_set, why) in [
-            (
-                "workload.schedule",
-                !workload.is_closed(),
-                "a burst follows the one before; write schedule = \"closed\"",
-            ),
+            ("workload.schedule", !workload.is_closed(), "a burst follows the one before; write schedule = \"closed\""),
             ("workload.think", !workload.think.0.is_none(), "streams do not pause; remove it"),
             ("workload.calls-per-connection", workload.calls_per_connection.is_some(), "streams stay; remove it"),
             ("phases.drain", self.phases.drain.0 == 0, "streams are ended in it, and counted; write a time like 5s"),

@@ -28,15 +28,17 @@ const TIME_WAIT_S: [f64; 2] = [60.0, 1.0];
 const PACKET: (f64, f64) = (66.0, 1_448.0);
 /// A page of memory, which `tcp_mem` counts in.
 const PAGE_BYTES: f64 = 4_096.0;
-/// What a connection's entry takes where connections are tracked (nf_conn and its two tuples), in bytes.
-const TRACKED_BYTES: f64 = 320.0;
 
 /// Where figures are from that no run was named for.
 const DOCUMENTED: &str = "docs/scale.md";
 /// Of a server's end of a connection: user memory, and the host's kernel memory of both ends, in bytes, by model or architecture.
 /// Of 10 000 connections of 128 B -> 10 KiB (docs/scale.md).
-const CONNECTIONS: &[(&str, f64, f64)] =
-    &[("epoll", 59.0, 4_956.0), ("io_uring", 6_650.0, 5_200.0), ("mt", 14_200.0, 31_400.0), ("mp", 77_600.0, 142_000.0)];
+const CONNECTIONS: &[(&str, f64, f64)] = &[
+    ("epoll", 59.0, 4_956.0),
+    ("io_uring", 6_650.0, 5_200.0),
+    ("mt", 14_200.0, 31_400.0),
+    ("mp", 77_600.0, 142_000.0),
+];
 /// Of the client's end: user memory, in bytes.
 const CLIENT_BYTES: f64 = 64.0;
 /// Requests a second of one of the client's CPUs.
@@ -119,8 +121,7 @@ impl Figures {
             self.client_bytes = Figure { value: user_bytes + end, origin: name.to_owned() };
             for (architecture, connections, user_bytes, both_ends) in largest {
                 let origin = format!("{name}, of {connections} connections");
-                let figures =
-                    PerConnectionBytes { architecture, user_bytes, kernel_bytes: both_ends - end, origin };
+                let figures = PerConnectionBytes { architecture, user_bytes, kernel_bytes: both_ends - end, origin };
                 self.connections.retain(|it| it.architecture != figures.architecture);
                 self.connections.push(figures);
             }
@@ -283,9 +284,11 @@ pub fn of(
             return Err("workload.transport: a Unix socket is of one host; take tcp".into());
         }
         if trial.workload.service.ports().is_some() {
-            return Err("workload.service: datagrams have no connections, and a client of them one socket; what ports need is \
+            return Err(
+                "workload.service: datagrams have no connections, and a client of them one socket; what ports need is \
                         in the plan itself"
-                .into());
+                    .into(),
+            );
         }
         match largest.iter_mut().find(|it| it.architecture == trial.architecture) {
             Some(it) if size(trial) > size(it) => *it = trial,
@@ -414,16 +417,40 @@ fn settings(
     };
     kernel("fs.nr_open", "fs/nr_open", "server", descriptors, "descriptors of one process");
     kernel("fs.file-max", "fs/file-max", "server", most(|it| it.files), "open files of all processes");
-    kernel("kernel.pid_max", "kernel/pid_max", "server", most(|it| it.tasks), "a thread or process for each connection");
+    kernel(
+        "kernel.pid_max",
+        "kernel/pid_max",
+        "server",
+        most(|it| it.tasks),
+        "a thread or process for each connection",
+    );
     kernel("kernel.threads-max", "kernel/threads-max", "server", most(|it| it.tasks), "likewise");
     let mappings = servers.iter().map(threads).max().unwrap_or(0) * MAPPINGS_PER_STACK;
     let mappings = if mappings > 0 { mappings + MAPPINGS_BESIDE } else { 0 };
     kernel("vm.max_map_count", "vm/max_map_count", "server", mappings, "stacks of threads, and the guards below them");
     kernel("net.core.somaxconn", "net/core/somaxconn", "server", backlog, "connections that come at once");
     kernel("net.ipv4.tcp_max_syn_backlog", "net/ipv4/tcp_max_syn_backlog", "server", backlog, "likewise");
-    kernel("net.ipv4.tcp_mem (the last, pages)", "net/ipv4/tcp_mem", "server", pages, "a page for each active connection, and a second's traffic");
-    kernel("net.ipv4.tcp_wmem (the middle)", "net/ipv4/tcp_wmem", "server", 2 * response as u64, "a response that is written at once");
-    kernel("net.netfilter.nf_conntrack_max", "net/netfilter/nf_conntrack_max", "server", connections, "only where connections are tracked, 320 B each");
+    kernel(
+        "net.ipv4.tcp_mem (the last, pages)",
+        "net/ipv4/tcp_mem",
+        "server",
+        pages,
+        "a page for each active connection, and a second's traffic",
+    );
+    kernel(
+        "net.ipv4.tcp_wmem (the middle)",
+        "net/ipv4/tcp_wmem",
+        "server",
+        2 * response as u64,
+        "a response that is written at once",
+    );
+    kernel(
+        "net.netfilter.nf_conntrack_max",
+        "net/netfilter/nf_conntrack_max",
+        "server",
+        connections,
+        "only where connections are tracked",
+    );
     kernel("fs.nr_open", "fs/nr_open", "client", of_client, "descriptors of one process");
     let ports = clients.ports.div_ceil(clients.addresses);
     need("net.ipv4.ip_local_port_range (how many)", "client", ports, Some(host.ports), "connections from one address");
@@ -432,10 +459,28 @@ fn settings(
             need(name, whose, needed, setting(path), about);
         }
     };
-    kernel("net.ipv4.tcp_rmem (the middle)", "net/ipv4/tcp_rmem", "client", 2 * response as u64, "a response that waits to be read");
-    kernel("net.netfilter.nf_conntrack_max", "net/netfilter/nf_conntrack_max", "client", clients.connections, "only where connections are tracked, 320 B each");
+    kernel(
+        "net.ipv4.tcp_rmem (the middle)",
+        "net/ipv4/tcp_rmem",
+        "client",
+        2 * response as u64,
+        "a response that waits to be read",
+    );
+    kernel(
+        "net.netfilter.nf_conntrack_max",
+        "net/netfilter/nf_conntrack_max",
+        "client",
+        clients.connections,
+        "only where connections are tracked",
+    );
     if trial.workload.calls_per_connection.is_some() {
-        kernel("net.ipv4.tcp_tw_reuse", "net/ipv4/tcp_tw_reuse", "client", 1, "a port is free again after a second, not a minute");
+        kernel(
+            "net.ipv4.tcp_tw_reuse",
+            "net/ipv4/tcp_tw_reuse",
+            "client",
+            1,
+            "a port is free again after a second, not a minute",
+        );
     }
     let limit = |whose, needed| Setting {
         name: "ulimit -Hn",

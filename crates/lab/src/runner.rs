@@ -282,7 +282,10 @@ fn enter_lab(
     };
     if let Some(surrounding) = fleet.surrounding() {
         if surrounding.network() != network {
-            bail!("the lab that this fleet is in is another than the trial's: {}, not {network}", surrounding.network());
+            bail!(
+                "the lab that this fleet is in is another than the trial's: {}, not {network}",
+                surrounding.network()
+            );
         }
         account.network = Some(surrounding.measure().context("the lab")?);
         return Ok(());

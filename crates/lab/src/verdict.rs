@@ -297,7 +297,12 @@ fn kept_up(asked: &Network, relay: &Account) -> [Check; 3] {
     [
         at_most("packets that the lab's relay dropped, unasked", relay.dropped as f64, dropped, ""),
         at_most("median by which the lab's relay was late", ms(relay.late_p50_ns), late_ms, "ms"),
-        at_most("99th percentile by which the lab's relay was late", ms(relay.late_p99_ns), RELAY_LATE_P99_TIMES * late_ms, "ms"),
+        at_most(
+            "99th percentile by which the lab's relay was late",
+            ms(relay.late_p99_ns),
+            RELAY_LATE_P99_TIMES * late_ms,
+            "ms",
+        ),
     ]
 }
 
@@ -917,8 +922,8 @@ pub(crate) mod tests {
 
     #[test]
     fn a_trial_whose_relay_could_not_keep_up_does_not_count() {
-        use crate::network::conditions::{Applied, Links, Means};
         use crate::network::Measured;
+        use crate::network::conditions::{Applied, Links, Means};
 
         let asked = Network { delay: crate::units::Time(10_000_000), ..Network::default() };
         let with = |relay| {

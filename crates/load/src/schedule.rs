@@ -282,9 +282,8 @@ mod tests {
         let firsts = |schedule, seed| -> Vec<f64> {
             let of = |client| all(&config(schedule, seed), 1, client);
             // Each keeps to its interval.
-            let is_even = |all: &[Planned]| {
-                all.windows(2).all(|pair| (pair[1].at_ns - pair[0].at_ns - 1_000_000.0).abs() < 1e-3)
-            };
+            let is_even =
+                |all: &[Planned]| all.windows(2).all(|pair| (pair[1].at_ns - pair[0].at_ns - 1_000_000.0).abs() < 1e-3);
             assert!((0..5).all(|client| is_even(&of(client))));
             (0..5).map(|client| of(client)[0].at_ns).collect()
         };

@@ -372,7 +372,20 @@ fn slurm_starts_a_fleet_on_the_hosts_of_a_lab() {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/slurm-in-lab.sh");
     let program = env!("CARGO_BIN_EXE_muxbench");
     let mut lab = Command::new("timeout");
-    lab.args(["300", program, "lab", "--network", "lab:clients=2", "--delay", "1ms", "--", script, "srun", "-N3", program]);
+    lab.args([
+        "300",
+        program,
+        "lab",
+        "--network",
+        "lab:clients=2",
+        "--delay",
+        "1ms",
+        "--",
+        script,
+        "srun",
+        "-N3",
+        program,
+    ]);
     lab.args(words(COMPARE)).arg("--fleet").arg("--output").arg(&folder);
     let peers = prepared("MUXBENCH_PEERS", "peers");
     let path = std::env::var("PATH").unwrap_or_default();

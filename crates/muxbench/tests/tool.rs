@@ -638,10 +638,12 @@ fn a_paper_is_reproduced_in_as_many_calls_as_it_takes() {
 #[test]
 fn what_hosts_are_needed_follows_from_documented_figures_or_a_run_s() {
     let folder = tempfile::tempdir().unwrap();
-    let large = ["compare", "--arch", "epoll,mt", "--connections", "1000000", "--rate", "100k", "--print-experiment"];
+    let large = ["compare", "--arch", "epoll,mt", "--connections", "1000000", "--rate", "100000", "--print-experiment"];
     let experiment = text(&run(folder.path(), &large, 0).stdout);
     std::fs::write(folder.path().join("large.toml"), &experiment).unwrap();
-    let needs = |more: &[&str]| json(&run(folder.path(), &[&["plan", "large.toml", "--hosts", "--json"][..], more].concat(), 0));
+    let needs = |more: &[&str]| {
+        json(&run(folder.path(), &[&["plan", "large.toml", "--hosts", "--json"][..], more].concat(), 0))
+    };
     let documented = needs(&["--client-host-cpus", "8", "--client-host-memory", "64"]);
     for server in documented["servers"].as_array().unwrap() {
         assert_eq!((&server["connections"], &server["origin"]), (&1_000_000.into(), &"docs/scale.md".into()));
@@ -649,9 +651,9 @@ fn what_hosts_are_needed_follows_from_documented_figures_or_a_run_s() {
     assert_eq!(documented["clients"]["hosts"], 16, "64 512 ports each: {}", documented["clients"]);
     let many = needs(&["--client-host-addresses", "16", "--client-host-cpus", "64", "--client-host-memory", "64"]);
     assert_eq!(many["clients"]["hosts"], 1, "{}", many["clients"]);
-    let made_up = report::made_up::run();
-    let store = lab::store::Store::create(&folder.path().join("small"), &made_up.header).unwrap();
-    made_up.records.iter().for_each(|record| store.commit(record).unwrap());
+    let stored = made_up::run();
+    let store = Store::create(&folder.path().join("small"), &stored.header).unwrap();
+    stored.records.iter().for_each(|record| store.commit(record).unwrap());
     drop(store);
     let of_run = needs(&["--from", "small", "--measure"]);
     let epoll = of_run["servers"].as_array().unwrap().iter().find(|it| it["architecture"] == "epoll").unwrap();

@@ -25,7 +25,8 @@ pub fn render(needs: &Needs, medium: impl Into<Medium>) -> String {
         let total = format::bytes(bytes[0] + bytes[1]);
         vec![whose.to_owned(), format::bytes(bytes[0]), format::bytes(bytes[1]), total, origin.to_owned()]
     };
-    let used = figures.connections.iter().filter(|it| servers.iter().any(|server| server.figures_of == it.architecture));
+    let used =
+        figures.connections.iter().filter(|it| servers.iter().any(|server| server.figures_of == it.architecture));
     let rows = used.map(|it| figure(&it.architecture, [it.user_bytes, it.kernel_bytes], &it.origin));
     text.push(table::of_text(&FIGURES, rows, medium));
     let Figure { value, origin } = &figures.client_bytes;

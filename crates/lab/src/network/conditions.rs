@@ -108,7 +108,8 @@ impl Applied {
             parent = "parent 1:1 handle 2:";
         }
         if let Some(bandwidth) = network.bandwidth.filter(|_| self.bandwidth == Some(Means::Tbf)) {
-            let (burst, queue) = (burst_bytes(network, bandwidth), bytes_in(bandwidth, QUEUE_NS).max(10 * PACKET_BYTES));
+            let (burst, queue) =
+                (burst_bytes(network, bandwidth), bytes_in(bandwidth, QUEUE_NS).max(10 * PACKET_BYTES));
             let bits = bandwidth.0;
             lines += &format!("qdisc add dev {device} {parent} tbf rate {bits}bit burst {burst}b limit {queue}b\n");
         }

@@ -250,8 +250,7 @@ impl Counted {
         let line = text.lines().find_map(|line| line.trim().strip_prefix(DEVICE)?.strip_prefix(':'));
         // Eight numbers of what came, of which the first is bytes, then as many of what was sent, of which the fourth is drops.
         let number = |at: usize| line?.split_whitespace().nth(at)?.parse().ok();
-        let counted =
-            || Some(Self { received_bytes: number(0)?, sent_dropped: number(11)? });
+        let counted = || Some(Self { received_bytes: number(0)?, sent_dropped: number(11)? });
         counted().ok_or_else(|| std::io::Error::other("the kernel does not count what a host receives and sends"))
     }
 }

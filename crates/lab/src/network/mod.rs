@@ -296,11 +296,7 @@ mod tests {
             ("burst", Network { burst: Some(Size(65_536)), ..Network::default() }),
             (
                 "burst",
-                Network {
-                    bandwidth: Some(Bandwidth(1_000_000)),
-                    burst: Some(Size(1_514)),
-                    ..Network::default()
-                },
+                Network { bandwidth: Some(Bandwidth(1_000_000)), burst: Some(Size(1_514)), ..Network::default() },
             ),
         ];
         for (key, network) in wrong {

@@ -166,7 +166,9 @@ mod tests {
             let (mut stream, _) = listener.accept().unwrap();
             let mut line = String::new();
             BufReader::new(&stream).read_line(&mut line).unwrap();
-            stream.write_all(said::<Network>(Err(anyhow!("hardly anything comes through"))).unwrap().as_bytes()).unwrap();
+            stream
+                .write_all(said::<Network>(Err(anyhow!("hardly anything comes through"))).unwrap().as_bytes())
+                .unwrap();
             line
         });
         let error = Surrounding::at(socket).unwrap_err();

@@ -27,7 +27,7 @@ const REQUESTS: usize = 20_000;
   muxbench plan experiments/kawai2008-http.toml
   muxbench plan kawai2008-http --quick --json
   muxbench plan mine.toml --hosts --from results/RUN       # by what that run measured of a connection
-  muxbench compare --connections 1000000 --rate 100k --print-experiment | muxbench plan - --hosts
+  muxbench compare --connections 1000000 --rate 100000 --print-experiment | muxbench plan - --hosts
   muxbench plan --schema > experiment.schema.json")]
 pub struct Args {
     #[command(flatten)]

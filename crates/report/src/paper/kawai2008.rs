@@ -18,17 +18,8 @@ const FLAT: &[&str] = &["mp", "mt", "epoll"];
 const SCAN: &[&str] = &["select", "poll"];
 const ALL: &[&str] = &["mp", "mt", "epoll", "select", "poll"];
 /// What figures have series of: architectures, and of appendix A.1 schedules.
-pub(super) const SERIES: &[&str] = &[
-    "mp",
-    "mt",
-    "epoll",
-    "select",
-    "poll",
-    "slot-random",
-    "constant",
-    "constant-drawn",
-    "constant-together",
-];
+pub(super) const SERIES: &[&str] =
+    &["mp", "mt", "epoll", "select", "poll", "slot-random", "constant", "constant-drawn", "constant-together"];
 
 /// The schedules of appendix A.1, by the names of their series.
 const SCHEDULES: [(&str, Schedule); 4] = [
