@@ -126,9 +126,15 @@ impl Figures {
                 self.connections.push(figures);
             }
         }
-        let per_s = run.records.iter().filter_map(client_per_s).fold(0.0, f64::max);
-        if per_s > 0.0 {
-            self.client_per_s = Figure { value: per_s, origin: name.to_owned() };
+        let per_s = |is_closed: bool| {
+            let of_kind = run.records.iter().filter(|record| record.trial.workload.is_closed() == is_closed);
+            of_kind.filter_map(client_per_s).fold(0.0, f64::max)
+        };
+        let (closed, open) = (per_s(true), per_s(false));
+        // What an open loop sent on time is no limit, unless it is more than is known.
+        let least = if closed > 0.0 { closed } else { self.client_per_s.value };
+        if closed > 0.0 || open > least {
+            self.client_per_s = Figure { value: open.max(least), origin: name.to_owned() };
         }
         self
     }
