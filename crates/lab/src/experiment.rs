@@ -91,9 +91,11 @@ pub struct Workload {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response: Option<Size>,
     /// When requests are sent: in `closed`, on each connection when the response to the last one has come.
+    /// Clients at constant intervals take turns (constant), begin at times of their own (constant-drawn), or send at the same
+    /// moment (constant-together).
     #[serde(default = "slot_random")]
-    #[schemars(with = "ScheduleName")]
-    pub schedule: Schedule,
+    #[schemars(with = "List<ScheduleName>")]
+    pub schedule: List<Schedule>,
     /// How long a connection of a closed loop waits from a response to its next request: TIME or TIME,exponential.
     #[serde(default, skip_serializing_if = "is_thoughtless")]
     pub think: Think,
@@ -146,6 +148,11 @@ impl Workload {
     /// How many connections the trials are to have or, of `udp`, ports.
     pub fn targets(&self) -> &[NonZeroU32] {
         if self.service == Service::Udp { &self.ports.0 } else { &self.connections.0 }
+    }
+
+    /// Whether it is a closed loop.
+    pub fn is_closed(&self) -> bool {
+        self.schedule.0.contains(&Schedule::Closed)
     }
 }
 
@@ -464,8 +471,8 @@ fn is_thoughtless(think: &Think) -> bool {
     think.0.is_none()
 }
 
-fn slot_random() -> Schedule {
-    Schedule::SlotRandom
+fn slot_random() -> List<Schedule> {
+    List(vec![Schedule::SlotRandom])
 }
 
 fn ten_seconds() -> Time {
@@ -566,7 +573,10 @@ impl Experiment {
     /// What an open loop needs and a closed one has not, and the other way round.
     fn check_schedule(&self) -> Result<(), String> {
         let (workload, client) = (&self.workload, &self.client);
-        if workload.schedule != Schedule::Closed {
+        if workload.schedule.0.len() > 1 && workload.is_closed() {
+            return Err("workload.schedule: a closed loop has no rate, and others have; write \"closed\" alone".into());
+        }
+        if !workload.is_closed() {
             if workload.rate.is_none() {
                 return Err(
                     "workload.rate: missing; write requests a second, like 2000, or take the schedule \"closed\""
@@ -734,11 +744,7 @@ impl Experiment {
             return Err(format!("exec.{name}.command: a command knows nothing of bursts; remove it, or take fixed"));
         }
         for (key, is_set, why) in [
-            (
-                "workload.schedule",
-                workload.schedule != Schedule::Closed,
-                "a burst follows the one before; write schedule = \"closed\"",
-            ),
+            ("workload.schedule", !workload.is_closed(), "a burst follows the one before; write schedule = \"closed\""),
             ("workload.think", !workload.think.0.is_none(), "streams do not pause; remove it"),
             ("workload.calls-per-connection", workload.calls_per_connection.is_some(), "streams stay; remove it"),
             ("phases.drain", self.phases.drain.0 == 0, "streams are ended in it, and counted; write a time like 5s"),
@@ -774,7 +780,7 @@ impl Experiment {
             ("workload.transport", workload.transport != Transport::Tcp, "udp goes over IPv4 alone so far; remove it"),
             (
                 "workload.schedule",
-                workload.schedule == Schedule::Closed,
+                workload.is_closed(),
                 "a datagram that is lost would end a closed loop; \
               take another",
             ),
@@ -906,7 +912,7 @@ macro_rules! names_for_the_schema {
 }
 
 names_for_the_schema! {
-    ScheduleName: "slot-random" "constant" "poisson" "closed";
+    ScheduleName: "slot-random" "constant" "constant-drawn" "constant-together" "poisson" "closed";
     PacingName: "auto" "yield" "spin" "sleep-spin";
     RolesName: "auto" "one-loop" "two-threads";
     ClockName: "auto" "tsc" "monotonic";
@@ -993,6 +999,7 @@ measure = "1s"
             ("rate = [100, 200.5]", ""),
             ("rate = [100, 200.5]", "rate = 100\nthink = \"1ms\""),
             ("rate = [100, 200.5]", "rate = 100\nschedule = \"closed\""),
+            ("rate = [100, 200.5]", "rate = 100\nschedule = [\"constant\", \"closed\"]"),
             ("rate = [100, 200.5]", "schedule = \"closed\"\nthink = \"1ms,normal\""),
             ("rate = [100, 200.5]", "schedule = \"closed\"\nactive = \"1/2\""),
             ("[phases]", "service = \"kv\"\n[phases]"),

@@ -13,6 +13,7 @@
 //! - [`fleet`]: a trial's clients, processes of this machine or ranks that an engine started on others
 //! - [`idle`]: who holds the connections on which nothing is sent
 //! - [`network`]: a lab: hosts of their own for server and clients, and what is between them
+//! - [`needs`]: what hosts a plan needs at its largest
 //! - [`transport`]: TCP or Unix sockets, and where these are
 //! - [`store`]: a run's folder; [`samples`]: its columnar files
 //! - [`stream`]: sizes of bursts
@@ -32,6 +33,7 @@ pub mod host;
 pub mod http;
 pub mod idle;
 mod mistake;
+pub mod needs;
 pub mod network;
 pub mod placement;
 pub mod plan;

@@ -19,7 +19,7 @@ macro_rules! presets {
 
 /// Every preset there is.
 #[cfg(target_os = "linux")]
-pub const PRESETS: &[Preset] = presets!["compare" "smoke" "kawai2006" "kawai2008-http" "kawai2008-minimised" "kawai2008-saturated" "maharjan2012-http" "maharjan2012-idle" "maharjan2012-udp" "voras2009" "welsh2001-connections" "welsh2001-10k" "welsh2001-idle"];
+pub const PRESETS: &[Preset] = presets!["compare" "smoke" "kawai2006" "kawai2008-http" "kawai2008-minimised" "kawai2008-saturated" "kawai2008-synchronisation" "maharjan2012-http" "maharjan2012-idle" "maharjan2012-udp" "voras2009" "welsh2001-connections" "welsh2001-10k" "welsh2001-idle"];
 
 /// Every preset there is. The papers' are Linux's: they compare epoll.
 #[cfg(not(target_os = "linux"))]

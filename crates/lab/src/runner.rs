@@ -118,11 +118,11 @@ pub fn run(
         let samples = store.samples_path(trial.index);
         let draft = samples.with_extension("part");
         let mut account = Account::default();
-        let outcome = enter_lab(trial, options, &mut lab, &mut account).and_then(|()| {
+        let outcome = enter_lab(trial, options, fleet, &mut lab, &mut account).and_then(|()| {
             let around = Around { options, lab: lab.as_ref() };
             run_trial(trial, &draft, &around, fleet, &mut account, on_event)
         });
-        account.ask_relay(&mut lab);
+        account.ask_relay(&mut lab, fleet);
         if options.stop.load(Relaxed) {
             let _ = std::fs::remove_file(&draft);
             return Ok(Ended::Stopped);
@@ -238,8 +238,12 @@ type Place = fn(&mut Account) -> &mut Option<Mark>;
 
 impl Account {
     /// What the lab's relay did since the network was measured; one that no longer says is not asked again.
-    fn ask_relay(&mut self, lab: &mut Option<Lab>) {
+    fn ask_relay(&mut self, lab: &mut Option<Lab>, fleet: &dyn Fleet) {
         let Some(report) = &mut self.network else { return };
+        if let Some(surrounding) = fleet.surrounding() {
+            report.relay = surrounding.account().ok().flatten();
+            return;
+        }
         match lab.as_mut().map(Lab::account).transpose() {
             Ok(relay) => report.relay = relay.flatten(),
             Err(_) => *lab = None,
@@ -265,11 +269,27 @@ impl Account {
 }
 
 /// Has the lab that a trial needs, and measures what its network does.
-fn enter_lab(trial: &Trial, options: &Options<'_>, lab: &mut Option<Lab>, account: &mut Account) -> anyhow::Result<()> {
+fn enter_lab(
+    trial: &Trial,
+    options: &Options<'_>,
+    fleet: &dyn Fleet,
+    lab: &mut Option<Lab>,
+    account: &mut Account,
+) -> anyhow::Result<()> {
     let Some(network) = &trial.workload.network else {
         *lab = None;
         return Ok(());
     };
+    if let Some(surrounding) = fleet.surrounding() {
+        if surrounding.network() != network {
+            bail!(
+                "the lab that this fleet is in is another than the trial's: {}, not {network}",
+                surrounding.network()
+            );
+        }
+        account.network = Some(surrounding.measure().context("the lab")?);
+        return Ok(());
+    }
     if lab.as_ref().is_none_or(|lab| lab.network() != network) {
         *lab = None;
         let cpus = (trial.serve.cpus(), trial.load.cpus.as_slice());

@@ -13,7 +13,7 @@ use server::counters::Totals;
 use stats::{TestResult, steadiness};
 use wire::stream::Stream;
 
-use crate::network::{Network, NetworkReport};
+use crate::network::{Account, Network, NetworkReport};
 use crate::record::{Bound, Check, Verdict, VerdictKind, requests_answered};
 
 /// A server keeps up when it answers at least this share of the rate asked for, and so does a client that sends it.
@@ -78,6 +78,18 @@ const LOSS_DEVIATIONS_MAX: f64 = 5.0;
 const LOSS_BESIDE: f64 = 0.002;
 /// A lab's bandwidth may be less or more by this share.
 const BANDWIDTH_SHARE_MAX: f64 = 0.15;
+/// Where the kernel's bucket is smaller than usual, its timers may be so many microseconds late on each filling of it.
+const BURST_LATE_US: f64 = 100.0;
+/// Of the packets that a process takes from host to host it may drop this share unasked: of responses of ten packets one in a
+/// thousand is then another than it should be.
+const RELAY_DROPPED_SHARE_MAX: f64 = 0.0001;
+/// At the median it may write them so many milliseconds late, and this share of the delay: half of what the way there and back
+/// may be longer by...
+const RELAY_LATE_MS_MAX: f64 = ROUND_TRIP_BESIDE_MS / 2.0;
+/// ...as [`RELAY_LATE_MS_MAX`].
+const RELAY_LATE_SHARE_MAX: f64 = ROUND_TRIP_LONG_SHARE_MAX;
+/// At the 99th percentile it may be as many times that: a neighbour's hiccup is no relay that cannot keep up.
+const RELAY_LATE_P99_TIMES: f64 = 10.0;
 
 /// Of the server's CPUs, others may take this share.
 const TAKEN_SHARE_MAX: f64 = 0.25;
@@ -234,7 +246,8 @@ pub fn with_idle(verdict: Verdict, idle: Option<&IdleReport>) -> Verdict {
     decide([vec![alive], checks].concat(), || reason)
 }
 
-/// A verdict, and whether the lab's network did what was asked, right before the trial: with another it was another trial.
+/// A verdict, and whether the lab's network did what was asked, right before the trial and, as far as a process of ours takes
+/// the packets, in it: with another it was another trial.
 pub fn with_network(verdict: Verdict, asked: Option<&Network>, report: Option<&NetworkReport>) -> Verdict {
     // One without checks has a reason of its own.
     let (Some(asked), Some(report)) = (asked, report) else { return verdict };
@@ -257,13 +270,40 @@ pub fn with_network(verdict: Verdict, asked: Option<&Network>, report: Option<&N
     let bounds = ((loss - deviations).max(0.0), loss + deviations + LOSS_BESIDE);
     within("share of datagrams that the lab lost", measured.loss(), bounds, "");
     if let (Some(bandwidth), Some(found)) = (asked.bandwidth, measured.bandwidth_bits_per_s) {
-        let asked = bandwidth.0 as f64 / 1e6;
-        let bounds = (asked * (1.0 - BANDWIDTH_SHARE_MAX), asked * (1.0 + BANDWIDTH_SHARE_MAX));
+        let mbit_per_s = bandwidth.0 as f64 / 1e6;
+        // Of a bucket that is full, what comes until the kernel looks again is lost.
+        let kept = asked.burst.map_or(1.0, |burst| {
+            let fills_us = f64::from(burst.0) * 8.0 / mbit_per_s;
+            fills_us / (fills_us + BURST_LATE_US)
+        });
+        let least = mbit_per_s * (1.0 - BANDWIDTH_SHARE_MAX) * kept;
+        let bounds = (least, mbit_per_s * (1.0 + BANDWIDTH_SHARE_MAX));
         within("bandwidth towards the lab's server", found[0] / 1e6, bounds, "Mbit/s");
         within("bandwidth from the lab's server", found[1] / 1e6, bounds, "Mbit/s");
     }
+    checks.extend(report.relay.iter().flat_map(|relay| kept_up(asked, relay)));
     let Verdict { reason, checks: others, .. } = verdict;
     decide([checks, others].concat(), || reason)
+}
+
+/// Whether the process that takes packets from host to host did to them what was asked, and no more.
+fn kept_up(asked: &Network, relay: &Account) -> [Check; 3] {
+    let at_most = |name: &str, value: f64, limit: f64, unit: &str| {
+        check(name, value, Bound::AtMost, limit, unit, VerdictKind::Failed)
+    };
+    let dropped = RELAY_DROPPED_SHARE_MAX * relay.packets as f64;
+    let late_ms = RELAY_LATE_MS_MAX + RELAY_LATE_SHARE_MAX * asked.delay.0 as f64 / 1e6;
+    let ms = |ns: u64| ns as f64 / 1e6;
+    [
+        at_most("packets that the lab's relay dropped, unasked", relay.dropped as f64, dropped, ""),
+        at_most("median by which the lab's relay was late", ms(relay.late_p50_ns), late_ms, "ms"),
+        at_most(
+            "99th percentile by which the lab's relay was late",
+            ms(relay.late_p99_ns),
+            RELAY_LATE_P99_TIMES * late_ms,
+            "ms",
+        ),
+    ]
 }
 
 /// The first check that fails decides; where none does, the trial is valid, with what `reason` says.
@@ -878,6 +918,50 @@ pub(crate) mod tests {
         assert_eq!(dead.reason, "idle connections alive at the end: 29, not at least 30");
         let failed = with_idle(Verdict::failed("another reason"), Some(&IdleReport::default()));
         assert_eq!((failed.kind, failed.reason.as_str()), (VerdictKind::Failed, "another reason"));
+    }
+
+    #[test]
+    fn a_trial_whose_relay_could_not_keep_up_does_not_count() {
+        use crate::network::Measured;
+        use crate::network::conditions::{Applied, Links, Means};
+
+        let asked = Network { delay: crate::units::Time(10_000_000), ..Network::default() };
+        let with = |relay| {
+            let report = NetworkReport {
+                applied: Applied { links: Links::Tun, delay: Some(Means::Tun), loss: None, bandwidth: None },
+                setup_ns: 1,
+                measured: Measured {
+                    round_trips: 200,
+                    round_trip_p50_ns: 20_100_000,
+                    round_trip_p99_ns: 20_500_000,
+                    sent: 2_000,
+                    lost: 0,
+                    bandwidth_bits_per_s: None,
+                },
+                relay,
+            };
+            with_network(judge(&healthy(), None), Some(&asked), Some(&report))
+        };
+        let account = Account { packets: 20_000, lost: 0, dropped: 2, late_p50_ns: 60_000, late_p99_ns: 400_000 };
+        let kept_up = with(Some(account));
+        assert_eq!(kept_up.kind, VerdictKind::Valid);
+        let of_relay: Vec<Check> = kept_up.checks.into_iter().filter(|it| it.name.contains("relay")).collect();
+        insta::assert_snapshot!(listed(&of_relay));
+        assert_eq!(with(None).kind, VerdictKind::Valid, "where the kernel does it all there is nothing to ask");
+        for (worse, why) in [
+            (Account { dropped: 57, ..account }, "packets that the lab's relay dropped, unasked: 57, not at most 2"),
+            (
+                Account { late_p50_ns: 2_500_000, ..account },
+                "median by which the lab's relay was late: 2.5 ms, not at most 1.5",
+            ),
+            (
+                Account { late_p99_ns: 90_000_000, ..account },
+                "99th percentile by which the lab's relay was late: 90 ms, not at most 15",
+            ),
+        ] {
+            let verdict = with(Some(worse));
+            assert_eq!((verdict.kind, verdict.reason.as_str()), (VerdictKind::Failed, why));
+        }
     }
 
     /// A healthy trial of a closed loop.

@@ -257,8 +257,13 @@ impl Phases {
 pub enum Schedule {
     /// One request in each slot of `1/rate`, uniformly placed inside it (kawai2008 section 4.1.1).
     SlotRandom,
-    /// One request every `1/rate` (kawai2006 section 4.1).
+    /// One request every `1/rate` (kawai2006 section 4.1). Several clients take turns, as if one had divided the time among them.
     Constant,
+    /// The same of clients that know nothing of each other: each begins at a time of its own within its interval, drawn by the
+    /// seed (kawai2008 appendix A.1).
+    ConstantDrawn,
+    /// The same of clients that all send at the same moment: the worst that may come of it.
+    ConstantTogether,
     /// A Poisson process: gaps are exponential, so that requests come in clumps as independent users' do.
     Poisson,
     /// A closed loop: on each connection the next request is sent when the response has come, after the time to think

@@ -91,8 +91,8 @@ fn opened_per_s(config: &LoadConfig) -> f64 {
     }
 }
 
-/// How many ports are taken at once, at most.
-fn needed(config: &LoadConfig, time_wait_s: f64) -> f64 {
+/// How many ports a load takes at once, at most, where one stays so long in TIME_WAIT.
+pub fn needed(config: &LoadConfig, time_wait_s: f64) -> f64 {
     // What came before the ramp leaves no TIME_WAIT.
     let lasts_s = time_wait_s.min((config.phases.sending_ns() + config.phases.drain_ns) as f64 / 1e9);
     f64::from(config.connections_and_idle()) + opened_per_s(config) * lasts_s

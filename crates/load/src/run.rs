@@ -207,7 +207,11 @@ fn speak<S: Speak>(config: &LoadConfig, speaker: &S, listener: &mut dyn Listener
     }
     match config.schedule {
         Schedule::Closed => closed::run(config, speaker, connected, listener),
-        Schedule::SlotRandom | Schedule::Constant | Schedule::Poisson => run_open(config, speaker, connected, listener),
+        Schedule::SlotRandom
+        | Schedule::Constant
+        | Schedule::ConstantDrawn
+        | Schedule::ConstantTogether
+        | Schedule::Poisson => run_open(config, speaker, connected, listener),
     }
 }
 

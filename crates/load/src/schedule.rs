@@ -26,7 +26,7 @@ pub struct Planned {
 pub fn count_max(config: &LoadConfig) -> u64 {
     let slots = || Slots::new(config.rate_per_s() / f64::from(config.clients), &config.phases).count();
     match config.schedule {
-        Schedule::SlotRandom | Schedule::Constant => slots(),
+        Schedule::SlotRandom | Schedule::Constant | Schedule::ConstantDrawn | Schedule::ConstantTogether => slots(),
         Schedule::Poisson => slots() + (10.0 * (slots() as f64).sqrt()) as u64 + 10,
         Schedule::Closed => closed::samples_max(config),
     }
@@ -45,8 +45,12 @@ pub fn planned(config: &LoadConfig, connections: u32, client: u32) -> impl Itera
     let mut choose = Chooser::new(active.min(connections), config.choice, connections, &mut random);
     let slots = Slots::new(config.rate_per_s() / f64::from(config.clients), &config.phases);
     let schedule = config.schedule;
-    // Clients at constant intervals take turns.
-    let turn = f64::from(config.client(client)) / f64::from(config.all_clients());
+    // Where in its interval a client at constant intervals sends.
+    let turn = match schedule {
+        Schedule::ConstantDrawn => random.random::<f64>(),
+        Schedule::ConstantTogether => 0.0,
+        _ => f64::from(config.client(client)) / f64::from(config.all_clients()),
+    };
     let mut arrived = 0.0;
     let mut slot = 0;
     std::iter::from_fn(move || {
@@ -55,7 +59,9 @@ pub fn planned(config: &LoadConfig, connections: u32, client: u32) -> impl Itera
                 let (start, end) = (slots.start_ns(slot as f64), slots.start_ns((slot + 1) as f64));
                 start + (end - start) * random.random::<f64>()
             }
-            Schedule::Constant => slots.start_ns(slot as f64 + turn),
+            Schedule::Constant | Schedule::ConstantDrawn | Schedule::ConstantTogether => {
+                slots.start_ns(slot as f64 + turn)
+            }
             // A Poisson process of rate 1 in the time that the slots count: one of the rate asked for in ours.
             Schedule::Poisson => {
                 let gap: f64 = Exp1.sample(&mut random);
@@ -66,9 +72,9 @@ pub fn planned(config: &LoadConfig, connections: u32, client: u32) -> impl Itera
         };
         slot += 1;
         let is_over = match schedule {
-            Schedule::SlotRandom | Schedule::Constant => slot > slots.count(),
             Schedule::Poisson => arrived >= slots.count() as f64,
             Schedule::Closed => true,
+            _ => slot > slots.count(),
         };
         (!is_over).then(|| Planned { at_ns, connection: choose.next(&mut random) })
     })
@@ -187,7 +193,9 @@ mod tests {
         fn each_slot_holds_one_request(
             rate in 1.0f64..20_000.0, ramp in 0u64..2_000, hold in 0u64..500, measure in 1u64..1_000, seed: u64,
         ) {
-            for schedule in [Schedule::SlotRandom, Schedule::Constant] {
+            for schedule in
+                [Schedule::SlotRandom, Schedule::Constant, Schedule::ConstantDrawn, Schedule::ConstantTogether]
+            {
                 let config = LoadConfig { seed, ..config(schedule, rate, phases(ramp, hold, measure)) };
                 let all = all(&config, 7, 0);
                 prop_assert_eq!(all.len() as u64, count_max(&config));
@@ -261,6 +269,30 @@ mod tests {
         times.sort_unstable_by(f64::total_cmp);
         assert_eq!(times.len(), 40);
         assert!(times.windows(2).all(|pair| (pair[1] - pair[0] - 250_000.0).abs() < 1e-3), "{times:?}");
+    }
+
+    #[test]
+    fn constant_clients_that_know_nothing_of_each_other_may_meet() {
+        let config = |schedule, seed| LoadConfig {
+            clients: 5,
+            connections: 5,
+            seed,
+            ..config(schedule, 5_000.0, phases(0, 0, 100))
+        };
+        let firsts = |schedule, seed| -> Vec<f64> {
+            let of = |client| all(&config(schedule, seed), 1, client);
+            // Each keeps to its interval.
+            let is_even =
+                |all: &[Planned]| all.windows(2).all(|pair| (pair[1].at_ns - pair[0].at_ns - 1_000_000.0).abs() < 1e-3);
+            assert!((0..5).all(|client| is_even(&of(client))));
+            (0..5).map(|client| of(client)[0].at_ns).collect()
+        };
+        assert_eq!(firsts(Schedule::ConstantTogether, 1), [0.0; 5]);
+        let drawn = firsts(Schedule::ConstantDrawn, 1);
+        assert!(drawn.iter().all(|at_ns| (0.0..1_000_000.0).contains(at_ns)), "{drawn:?}");
+        assert!(drawn.windows(2).all(|pair| pair[0] != pair[1]), "{drawn:?}");
+        assert_eq!(drawn, firsts(Schedule::ConstantDrawn, 1));
+        assert_ne!(drawn, firsts(Schedule::ConstantDrawn, 2), "another experiment, other moments");
     }
 
     #[test]

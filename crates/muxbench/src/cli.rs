@@ -43,6 +43,8 @@ pub enum Command {
     Load(commands::load::Args),
     Idle(commands::idle::Args),
     #[cfg(target_os = "linux")]
+    Lab(commands::lab::Args),
+    #[cfg(target_os = "linux")]
     #[command(hide = true)]
     Relay(commands::relay::Args),
     Completions(commands::docs::CompletionsArgs),

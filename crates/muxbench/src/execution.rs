@@ -14,6 +14,7 @@ use lab::fleet::local::Local;
 use lab::fleet::ranks::{Loss, Ranks};
 use lab::fleet::{Fleet, engine, rank};
 use lab::host::{Host, differences};
+use lab::network::surrounding::Surrounding;
 use lab::plan::{Plan, plan};
 use lab::record::{Run, RunHeader, Trial, TrialRecord, VerdictKind};
 use lab::runner::{self, Ended};
@@ -104,7 +105,7 @@ fn join(args: &ExecutionArgs) -> anyhow::Result<Clients> {
         );
     }
     let loss = if args.lost_rank.as_deref() == Some("go-on") { Loss::GoOn } else { Loss::End };
-    let ranks = Ranks::meet(&place, loss)?;
+    let ranks = Ranks::meet(&place, loss)?.within(Surrounding::here()?);
     anstream::eprintln!("muxbench: a fleet of {}, started by {}: {}", place.ranks, place.engine, ranks.sentence());
     Ok(Clients::Ranks(ranks))
 }
@@ -141,15 +142,24 @@ pub fn start_as(
     course: impl FnOnce(Plan, &Host) -> anyhow::Result<(Plan, Course)>,
 ) -> anyhow::Result<(ExitCode, PathBuf)> {
     let clients = join(args)?;
+    let course = |plan, host: &Host| {
+        let (plan, course) = course(plan, host)?;
+        let all_impossible = plan.trials.iter().all(|trial| !trial.impossible.is_empty());
+        match plan.trials.first().filter(|_| all_impossible) {
+            Some(trial) => bail!("nothing of this can be run here:\n{}", trial.impossible.join("\n")),
+            None => Ok((plan, course)),
+        }
+    };
     let (folder, store, header) = begin(experiment, args.output.as_deref(), args.allow_exec, &clients, course)?;
     let (run, ended) = execute(&folder, store, &header, &[], args.quiet, clients, &*stop_at_signals()?)?;
     Ok((show(&folder, &run, ended, args)?, folder))
 }
 
-/// Runs an experiment in `folder`, or what an earlier call left of it, until `stop` is set.
+/// Runs an experiment in `folder`, or what an earlier call left of it, until `stop` is set. One of which nothing can be run here
+/// is a run without trials, which says why.
 ///
 /// # Errors
-/// When nothing of it can be run here, or it cannot be stored, or another process is at it.
+/// When it cannot be stored, or another process is at it.
 pub fn complete(
     experiment: &Experiment,
     folder: &Path,
@@ -221,6 +231,15 @@ fn begin(
     if let Clients::Ranks(ranks) = clients {
         experiment.client.processes = NonZeroU32::new(ranks.count());
         host.clients_elsewhere = ranks.are_elsewhere();
+        if ranks.lab().is_some() && experiment.network.is_none() {
+            experiment.network = ranks.lab().cloned();
+        }
+        if ranks.lab() != experiment.network.as_ref() {
+            bail!(
+                "network: ranks are where their engine started them, and that is no such lab; start the engine in one \
+                 (`muxbench lab`, deploy/slurm-in-lab.sh), or leave the network out"
+            );
+        }
         experiment.check().map_err(anyhow::Error::msg)?;
     }
     let mut plan = plan(&experiment, &host).map_err(anyhow::Error::msg)?;
@@ -229,9 +248,6 @@ fn begin(
         host.facts.insert("network".into(), ranks.network());
     }
     let (plan, course) = course(plan, &host)?;
-    if let Some(trial) = plan.trials.first().filter(|_| plan.trials.iter().all(|trial| !trial.impossible.is_empty())) {
-        bail!("nothing of this can be run here:\n{}", trial.impossible.join("\n"));
-    }
     for warning in &plan.warnings {
         anstream::eprintln!("muxbench: beware: {warning}");
     }

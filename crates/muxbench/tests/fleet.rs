@@ -10,6 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use common::{children_of, eventually, muxbench, prepared};
+use lab::network::conditions::Links;
 use lab::record::{Run, TrialRecord, VerdictKind};
 use rustix::process::{Pid, Signal};
 
@@ -279,7 +280,6 @@ fn a_client_takes_what_a_server_says_it_serves_and_asks_for_nothing_else() {
 struct Hosts {
     prefix: String,
     folder: tempfile::TempDir,
-    daemons: Vec<Child>,
 }
 
 /// How many.
@@ -292,16 +292,24 @@ fn must(program: &str, arguments: &str) {
     assert!(output.status.success(), "{program} {arguments}: {output:?}");
 }
 
+/// Namespaces are root's to make.
+fn may_make_hosts() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        println!("fleets on several hosts are skipped: only root may make network namespaces");
+    }
+    is_root
+}
+
 impl Hosts {
-    /// `None` where that is not permitted: namespaces are root's to make.
+    /// `None` where that is not permitted.
     fn new(letter: char) -> Option<Self> {
-        if !rustix::process::geteuid().is_root() {
-            println!("fleets on several hosts are skipped: only root may make network namespaces");
+        if !may_make_hosts() {
             return None;
         }
         // An interface's name has 15 bytes at most.
         let prefix = format!("mb{letter}{}", std::process::id() % 1_000_000);
-        let hosts = Self { prefix, folder: tempfile::tempdir().unwrap(), daemons: Vec::new() };
+        let hosts = Self { prefix, folder: tempfile::tempdir().unwrap() };
         let bridge = format!("{}br", hosts.prefix);
         must("ip", &format!("link add {bridge} type bridge"));
         must("ip", &format!("link set {bridge} up"));
@@ -331,68 +339,12 @@ impl Hosts {
         let mut entered = Command::new("nsenter");
         entered.arg(format!("--net=/run/netns/{name}")).args(["unshare", "--uts", "sh", "-c"]);
         entered.arg(format!("hostname {name}; exec {command}"));
-        entered.env("SLURM_CONF", self.path("slurm.conf"));
         entered
-    }
-
-    fn keep(&mut self, mut command: Command) {
-        self.daemons.push(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
-    }
-
-    /// Starts Slurm on all of them: its controller on the first.
-    fn start_slurm(&mut self) {
-        let folder = self.folder.path().display().to_string();
-        let peers = prepared("MUXBENCH_PEERS", "peers").display().to_string();
-        let key: [u8; 32] = std::array::from_fn(|at| at as u8 ^ std::process::id() as u8);
-        fs::write(self.path("key"), key.repeat(4)).unwrap();
-        must("chmod", &format!("600 {folder}/key"));
-        // A daemon of MUNGE's insists on folders that nobody else may write to, all the way up: /tmp's users may not remove
-        // what is another's.
-        let mut munged = Command::new(format!("{peers}/munged"));
-        munged.arg("--foreground").arg("--force");
-        for (flag, name) in
-            [("key-file", "key"), ("socket", "munge"), ("pid-file", "pid"), ("log-file", "log"), ("seed-file", "seed")]
-        {
-            munged.arg(format!("--{flag}={folder}/{name}"));
-        }
-        self.keep(munged);
-        eventually("MUNGE is there", || self.path("munge").exists());
-        fs::create_dir(self.path("state")).unwrap();
-        let names: Vec<String> = self.names().collect();
-        let nodes: String = (1..)
-            .zip(&names)
-            .map(|(number, name)| format!("NodeName={name} NodeAddr=10.97.0.{number} CPUs=2 State=UNKNOWN\n"))
-            .collect();
-        let configuration = format!(
-            "ClusterName=muxbench\nSlurmctldHost={}(10.97.0.1)\nSlurmUser=root\nAuthType=auth/munge\n\
-             AuthInfo=socket={folder}/munge\nCryptoType=crypto/munge\nProctrackType=proctrack/linuxproc\n\
-             TaskPlugin=task/none\nSelectType=select/linear\nSwitchType=switch/none\nMpiDefault=none\n\
-             StateSaveLocation={folder}/state\nSlurmdSpoolDir={folder}/spool.%n\nSlurmctldPidFile={folder}/ctld.pid\n\
-             SlurmdPidFile={folder}/slurmd.%n.pid\nSlurmctldLogFile={folder}/ctld.log\n\
-             SlurmdLogFile={folder}/slurmd.%n.log\nReturnToService=2\nSlurmdParameters=config_overrides\n{nodes}\
-             PartitionName=all Nodes=ALL Default=YES State=UP\n",
-            names[0]
-        );
-        fs::write(self.path("slurm.conf"), configuration).unwrap();
-        self.keep(self.on(1, &format!("{peers}/slurmctld -D")));
-        for (number, name) in (1..).zip(&names) {
-            self.keep(self.on(number, &format!("{peers}/slurmd -D -N {name}")));
-        }
-        eventually("all nodes are idle", || {
-            let output = self.on(1, &format!("{peers}/scontrol show node --oneliner")).output().unwrap();
-            String::from_utf8_lossy(&output.stdout).matches("State=IDLE ").count() == HOSTS as usize
-        });
     }
 }
 
 impl Drop for Hosts {
     fn drop(&mut self) {
-        for daemon in &mut self.daemons {
-            let _ = rustix::process::kill_process(Pid::from_child(daemon), Signal::TERM);
-        }
-        for daemon in &mut self.daemons {
-            let _ = daemon.wait();
-        }
         for name in self.names() {
             let _ = Command::new("ip").args(["netns", "delete", &name]).status();
         }
@@ -411,18 +363,73 @@ fn is_of_three_hosts(hosts: &Hosts, folder: &Path, output: &Output) {
 }
 
 #[test]
-fn slurm_starts_a_fleet_on_three_hosts() {
-    let Some(mut hosts) = Hosts::new('s') else { return };
-    hosts.start_slurm();
-    let (folder, program) = (hosts.path("run"), env!("CARGO_BIN_EXE_muxbench"));
+fn slurm_starts_a_fleet_on_the_hosts_of_a_lab() {
+    if !may_make_hosts() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("run");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/slurm-in-lab.sh");
+    let program = env!("CARGO_BIN_EXE_muxbench");
+    let mut lab = Command::new("timeout");
+    lab.args([
+        "300",
+        program,
+        "lab",
+        "--network",
+        "lab:clients=2",
+        "--delay",
+        "1ms",
+        "--",
+        script,
+        "srun",
+        "-N3",
+        program,
+    ]);
+    lab.args(words(COMPARE)).arg("--fleet").arg("--output").arg(&folder);
     let peers = prepared("MUXBENCH_PEERS", "peers");
-    let srun =
-        format!("timeout 120 {}/srun -N3 {program} {COMPARE} --fleet --output {}", peers.display(), folder.display());
-    let output = hosts.on(1, &srun).output().unwrap();
-    is_of_three_hosts(&hosts, &folder, &output);
-    // A file that says as much does as well.
+    let path = std::env::var("PATH").unwrap_or_default();
+    lab.env("PATH", format!("{}:{path}", peers.display())).env_remove("MUXBENCH_SECRET");
+    let output = lab.output().unwrap();
+    let run = finished(&folder, &output);
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("a fleet of 3, started by Slurm") && said.contains("set MUXBENCH_SECRET"), "{said}");
+    assert!(said.contains("a fleet of 3, started by Slurm") && !said.contains("set MUXBENCH_SECRET"), "{said}");
+    let placement = &run.header.placement;
+    assert!(placement.contains("server on host0, clients on host1, host2"), "{placement}");
+    assert_eq!(run.header.host["network"], "between ranks, to 198.18.0.1");
+    for record in &run.records {
+        is_merged(&folder, record, &[15, 16]);
+        let network = record.network.as_ref().unwrap();
+        assert!(network.measured.round_trip_p50_ns >= 2_000_000, "{network:?}");
+        let load = record.load.as_ref().unwrap();
+        assert!(load.service.distribution.p50_ns >= 2_000_000, "{:?}", load.service.distribution);
+        // Where a process takes the packets, what it did in the trial is known.
+        assert_eq!(network.relay.is_some(), network.applied.links == Links::Tun, "{network:?}");
+    }
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(shown.contains("in a lab of 2 client hosts, 1ms each way") && shown.contains("Network: "), "{shown}");
+}
+
+#[test]
+fn what_runs_in_a_lab_ends_with_its_command() {
+    if !may_make_hosts() {
+        return;
+    }
+    let lab = |command: &[&str]| {
+        let mut lab = muxbench();
+        lab.args(["lab", "--network", "lab:clients=2", "--"]).args(command);
+        lab.output().unwrap()
+    };
+    let output = lab(&["sh", "-c", "sleep 1000 >/dev/null 2>&1 & echo $! $MUXBENCH_LAB_HOSTS; exit 7"]);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let (pid, hosts) = said.trim().split_once(' ').unwrap_or_else(|| panic!("{output:?}"));
+    assert_eq!((output.status.code(), hosts.split(' ').count()), (Some(7), 3), "{output:?}");
+    let stat = format!("/proc/{pid}/stat");
+    let is_gone = || fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z ") || !stat.contains("(sleep)"));
+    eventually("what it left is gone", is_gone);
+    let output = lab(&["/nonexistent"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(1) && said.contains("/nonexistent cannot be started"), "{said}");
 }
 
 #[test]

@@ -71,14 +71,14 @@ fn store(folder: &Path, run: &Run) {
 #[test]
 fn a_paper_s_page_opens_works_and_can_be_read_by_all() {
     let folder = tempfile::tempdir().unwrap();
-    for experiment in ["kawai2008-http", "kawai2008-minimised", "kawai2008-saturated"] {
+    for experiment in ["kawai2008-http", "kawai2008-minimised", "kawai2008-saturated", "kawai2008-synchronisation"] {
         store(&folder.path().join("here").join(experiment), &made_up::run_of_experiment(experiment));
     }
     let arguments = ["reproduce", "kawai2008", "--output", "here", "--quiet", "--figures", "figures"];
     let (out, _) = run(folder.path(), &arguments);
     assert!(out.contains("Page: here/kawai2008.html"), "{out}");
     println!("{}", browse(&folder.path().join("here/kawai2008.html"), "paper"));
-    for figure in ["6", "8", "10", "11"] {
+    for figure in ["6", "8", "10", "11", "A-1"] {
         let path = |extension: &str| folder.path().join(format!("figures/kawai2008-figure-{figure}.{extension}"));
         assert!(std::fs::read_to_string(path("svg")).unwrap().contains("paper: "), "{figure}");
         assert!(std::fs::read(path("png")).unwrap().starts_with(b"\x89PNG"), "{figure}");

@@ -637,6 +637,42 @@ fn a_paper_is_reproduced_in_as_many_calls_as_it_takes() {
 }
 
 #[test]
+fn what_hosts_are_needed_follows_from_documented_figures_or_a_run_s() {
+    let folder = tempfile::tempdir().unwrap();
+    let large = ["compare", "--arch", "epoll,mt", "--connections", "1000000", "--rate", "100000", "--print-experiment"];
+    let experiment = text(&run(folder.path(), &large, 0).stdout);
+    std::fs::write(folder.path().join("large.toml"), &experiment).unwrap();
+    let needs = |more: &[&str]| {
+        json(&run(folder.path(), &[&["plan", "large.toml", "--hosts", "--json"][..], more].concat(), 0))
+    };
+    let documented = needs(&["--client-host-cpus", "8", "--client-host-memory", "64"]);
+    for server in documented["servers"].as_array().unwrap() {
+        assert_eq!((&server["connections"], &server["origin"]), (&1_000_000.into(), &"docs/scale.md".into()));
+    }
+    assert_eq!(documented["clients"]["hosts"], 16, "64 512 ports each: {}", documented["clients"]);
+    let many = needs(&["--client-host-addresses", "16", "--client-host-cpus", "64", "--client-host-memory", "64"]);
+    assert_eq!(many["clients"]["hosts"], 1, "{}", many["clients"]);
+    let stored = made_up::run();
+    let store = Store::create(&folder.path().join("small"), &stored.header).unwrap();
+    stored.records.iter().for_each(|record| store.commit(record).unwrap());
+    drop(store);
+    let of_run = needs(&["--from", "small", "--measure"]);
+    let epoll = of_run["servers"].as_array().unwrap().iter().find(|it| it["architecture"] == "epoll").unwrap();
+    assert!(epoll["origin"].as_str().unwrap().starts_with("small, of "), "{epoll}");
+    let per_s = &of_run["figures"]["client_per_s"];
+    assert!(per_s["value"].as_f64().unwrap() > 0.0 && per_s["origin"].as_str().unwrap().starts_with("measured now"));
+
+    // As text, from standard input.
+    let mut plan = muxbench();
+    plan.args(["plan", "-", "--hosts"]).current_dir(folder.path()).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut plan = plan.spawn().unwrap();
+    std::io::Write::write_all(&mut plan.stdin.take().unwrap(), experiment.as_bytes()).unwrap();
+    let said = text(&plan.wait_with_output().unwrap().stdout);
+    assert!(said.contains("Clients: ") && said.contains("fs.nr_open") && said.contains("docs/scale.md"), "{said}");
+    run(folder.path(), &["plan", "large.toml", "--from", "small"], 2);
+}
+
+#[test]
 fn a_signal_that_comes_before_an_experiment_runs_is_not_lost() {
     let folder = tempfile::tempdir().unwrap();
     failed_run(&folder.path().join("here/kawai2008-http"), "kawai2008-http");
@@ -751,7 +787,7 @@ fn failed_run(folder: &Path, experiment: &str) {
 #[test]
 fn a_paper_whose_runs_are_finished_is_shown_and_not_run_again() {
     let folder = tempfile::tempdir().unwrap();
-    for experiment in ["kawai2008-http", "kawai2008-minimised", "kawai2008-saturated"] {
+    for experiment in ["kawai2008-http", "kawai2008-minimised", "kawai2008-saturated", "kawai2008-synchronisation"] {
         failed_run(&folder.path().join("here").join(experiment), experiment);
     }
     let reproduce = |more: &[&str], code: i32| {
@@ -762,7 +798,7 @@ fn a_paper_whose_runs_are_finished_is_shown_and_not_run_again() {
     assert!(said.contains("nothing to show: Figure 6 (of kawai2008-http), Figure 8"), "{said}");
     assert!(said.contains("Page: here/kawai2008.html"), "{said}");
     let page = std::fs::read_to_string(folder.path().join("here/kawai2008.html")).unwrap();
-    assert!(page.contains("Of 6 claims of kawai2008 6 are not testable here"));
+    assert!(page.contains("Of 7 claims of kawai2008 7 are not testable here"));
     assert!(page.contains("muxbench reproduce kawai2008 --quick --output here"));
     assert!(page.contains("muxbench report here/kawai2008-minimised --html"));
     assert!(page.contains("Figure 10. Lag of the client, HTTP-like traffic: there is nothing of it in these runs"));

@@ -3,7 +3,8 @@
 //! # Layout
 //! - [`summary`]: the figures of each architecture under each workload, merged over repeats, and their order
 //! - [`sentence`]: which is best, by how much, how sure
-//! - [`terminal`], [`csv`], [`json`]: three ways to show it; [`medium`]: text for a terminal, or for an issue; [`plan`]: a plan before it is run
+//! - [`terminal`], [`csv`], [`json`]: three ways to show it; [`medium`]: text for a terminal, or for an issue; [`plan`]: a plan before it is run,
+//!   [`needs`]: and what hosts it needs
 //! - [`sweep`]: the response time against the rate, and autobench's columns; `chart`: a curve in text
 //! - [`capacity`]: the highest rate within a limit, side by side
 //! - [`axis`]: what workloads differ in that curves are drawn along
@@ -38,6 +39,7 @@ pub mod html;
 pub mod json;
 mod marks;
 pub mod medium;
+pub mod needs;
 mod network;
 pub mod paper;
 pub mod plan;

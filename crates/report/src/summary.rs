@@ -267,6 +267,7 @@ pub(crate) fn order(a: &Workload, b: &Workload) -> std::cmp::Ordering {
         .then(a.transport.cmp(&b.transport))
         .then(b.active.total_cmp(&a.active))
         .then(a.rate_per_s.unwrap_or(f64::INFINITY).total_cmp(&b.rate_per_s.unwrap_or(f64::INFINITY)))
+        .then((a.schedule as u8).cmp(&(b.schedule as u8)))
 }
 
 /// The trials of a sweep that are not to be run, for lower rates were past saturation.
@@ -321,6 +322,8 @@ pub(crate) fn title(workload: &Workload) -> String {
         }
         Schedule::SlotRandom => {}
         Schedule::Constant => words.push("at constant intervals".into()),
+        Schedule::ConstantDrawn => words.push("at constant intervals from times of their own".into()),
+        Schedule::ConstantTogether => words.push("at constant intervals all at once".into()),
         Schedule::Poisson => words.push("as a Poisson process".into()),
     }
     words.extend(workload.service.ports().map(|_| "udp".to_owned()));

@@ -25,6 +25,7 @@ use load::merge::{self, Account};
 use load::{Event, LoadReport};
 
 use crate::network::Host;
+use crate::network::surrounding::Surrounding;
 use crate::runner::LoadOrder;
 use crate::samples;
 
@@ -44,7 +45,7 @@ pub trait Fleet {
     fn place(&mut self, hosts: &[Host]) -> anyhow::Result<()> {
         match hosts {
             [] => Ok(()),
-            _ => bail!("network: the clients of this fleet are on machines of their own; leave the network out"),
+            _ => bail!("network: the clients of this fleet are where an engine started them; leave the network out"),
         }
     }
 
@@ -73,6 +74,11 @@ pub trait Fleet {
 
     /// Where the server is to listen so that all reach it; `None` if they do wherever the trial has it.
     fn server_ip(&self) -> Option<IpAddr> {
+        None
+    }
+
+    /// The lab on whose hosts its clients are already; `None` if they are on none, or where [`Fleet::place`] has them.
+    fn surrounding(&self) -> Option<&Surrounding> {
         None
     }
 

@@ -22,6 +22,8 @@ use super::{
     CLIENT_PATIENCE, Draft, Fleet, Gathered, Look, Member, await_ready, await_report, deadline_of, draft_of,
     monotonic_ns, placed, rank,
 };
+use crate::network::Network;
+use crate::network::surrounding::Surrounding;
 use crate::runner::LoadOrder;
 
 /// Engines may take so long to start all of a job.
@@ -60,6 +62,8 @@ pub struct Ranks {
     /// Counts trials, so that what is said of an earlier one is known as that.
     trial: u32,
     deadline: Instant,
+    /// The lab whose hosts are those of the ranks.
+    surrounding: Option<Surrounding>,
 }
 
 struct Rank {
@@ -121,7 +125,20 @@ impl Ranks {
             }
         }
         let members = came.into_values().collect();
-        Ok(Self { members, loss, machine: rank::machine(), trial: 0, deadline: Instant::now() })
+        let machine = rank::machine();
+        Ok(Self { members, loss, machine, trial: 0, deadline: Instant::now(), surrounding: None })
+    }
+
+    /// The same on the hosts of a lab.
+    #[must_use]
+    pub fn within(mut self, surrounding: Option<Surrounding>) -> Self {
+        self.surrounding = surrounding;
+        self
+    }
+
+    /// The network of the lab that they are in, if they are in one.
+    pub fn lab(&self) -> Option<&Network> {
+        self.surrounding.as_ref().map(Surrounding::network)
     }
 
     /// How many clients there are.
@@ -294,6 +311,10 @@ impl Fleet for Ranks {
             IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
             IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
         })
+    }
+
+    fn surrounding(&self) -> Option<&Surrounding> {
+        self.surrounding.as_ref()
     }
 
     fn is_broken(&self) -> bool {

@@ -108,7 +108,8 @@ impl Applied {
             parent = "parent 1:1 handle 2:";
         }
         if let Some(bandwidth) = network.bandwidth.filter(|_| self.bandwidth == Some(Means::Tbf)) {
-            let (burst, queue) = (burst_bytes(bandwidth), bytes_in(bandwidth, QUEUE_NS).max(10 * PACKET_BYTES));
+            let (burst, queue) =
+                (burst_bytes(network, bandwidth), bytes_in(bandwidth, QUEUE_NS).max(10 * PACKET_BYTES));
             let bits = bandwidth.0;
             lines += &format!("qdisc add dev {device} {parent} tbf rate {bits}bit burst {burst}b limit {queue}b\n");
         }
@@ -138,9 +139,9 @@ fn bytes_in(bandwidth: Bandwidth, ns: u64) -> u64 {
     (u128::from(bandwidth.0) * u128::from(ns) / 8_000_000_000) as u64
 }
 
-/// What a token bucket of a bandwidth lets through at once.
-pub(crate) fn burst_bytes(bandwidth: Bandwidth) -> u64 {
-    bytes_in(bandwidth, BURST_NS).max(2 * PACKET_BYTES)
+/// What a network's token bucket lets through at once.
+pub(crate) fn burst_bytes(network: &Network, bandwidth: Bandwidth) -> u64 {
+    network.burst.map_or_else(|| bytes_in(bandwidth, BURST_NS).max(2 * PACKET_BYTES), |burst| burst.0.into())
 }
 
 /// What there is on this host: each with why not, and what may help.
@@ -327,7 +328,8 @@ mod tests {
             ("everything, without", everything(), without.clone()),
             ("loss, with netem", lossy.clone(), all()),
             ("loss, without", lossy, without),
-            ("bandwidth", narrow, all()),
+            ("bandwidth", narrow.clone(), all()),
+            ("bandwidth, in small bursts", Network { burst: Some(crate::units::Size(11 << 10)), ..narrow }, all()),
         ];
         let lines = cases.map(|(name, network, found)| {
             let applied = choose(&network, &found).unwrap();

@@ -1,12 +1,14 @@
 //! A lab: made, measured, and gone when it is dropped, or when we die.
 
 use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
 use load::LoadConfig;
+use rustix::process::{Pid, Signal};
 use rustix::thread::CpuSet;
 
 use super::conditions::{self, Applied, Found, Links, Means};
@@ -59,6 +61,14 @@ impl Host {
         self.namespace.enter(command);
     }
 
+    /// Starts a command in it, which ends when the thread that started it does.
+    ///
+    /// # Errors
+    /// As execve(2) and setns(2) have them.
+    pub fn spawn(&self, command: &mut Command) -> std::io::Result<std::process::Child> {
+        self.namespace.spawn(command)
+    }
+
     /// Does something in it.
     ///
     /// # Errors
@@ -92,6 +102,8 @@ pub struct Lab {
     /// Where the bridge is.
     _switch: Option<Namespace>,
     relay: Option<Child<Event>>,
+    /// Packets that had no room in front of the relay, when it was last asked.
+    overflowed: u64,
 }
 
 impl Lab {
@@ -134,6 +146,7 @@ impl Lab {
             clients: hosts.collect(),
             _switch: switch,
             relay,
+            overflowed: 0,
         })
     }
 
@@ -160,6 +173,31 @@ impl Lab {
         load::ports::sources_in(config, |ports| Network::sources(config, ports))
     }
 
+    /// Paths of its hosts' namespaces, the server's first, by which others can enter them while we live.
+    pub fn paths(&self) -> Vec<String> {
+        std::iter::once(&self.server).chain(&self.clients).map(|host| host.namespace.path()).collect()
+    }
+
+    /// How long it took to come up.
+    pub fn setup(&self) -> Duration {
+        Duration::from_nanos(self.setup_ns)
+    }
+
+    /// Ends whatever still runs on its hosts.
+    pub fn end_processes(&self) {
+        let hosts = std::iter::once(&self.server).chain(&self.clients);
+        let hosts: Vec<u64> = hosts.filter_map(|host| host.namespace.number().ok()).collect();
+        let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let processes = entries.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path())));
+        for (pid, path) in processes {
+            let is_there = std::fs::metadata(path.join("ns/net")).is_ok_and(|it| hosts.contains(&it.ino()));
+            if let Some(pid) = Pid::from_raw(pid).filter(|_| is_there) {
+                // One that has ended meanwhile is what was wanted.
+                let _ = rustix::process::kill_process(pid, Signal::KILL);
+            }
+        }
+    }
+
     /// What it does, measured now; takes about a second.
     ///
     /// # Errors
@@ -179,10 +217,41 @@ impl Lab {
         let Some(relay) = &mut self.relay else { return Ok(None) };
         relay.say("account")?;
         match relay.next(Instant::now() + PATIENCE)? {
-            Some(Event::Account { account }) => Ok(Some(account)),
+            Some(Event::Account { mut account }) => {
+                let overflowed = self.overflowed()?;
+                account.dropped += overflowed.saturating_sub(std::mem::replace(&mut self.overflowed, overflowed));
+                Ok(Some(account))
+            }
             Some(Event::Failed { reason }) => bail!("the relay: {reason}"),
             _ => bail!("the relay does not answer"),
         }
+    }
+
+    /// Packets of all hosts that their devices dropped since there is a lab: the relay did not take them in time.
+    fn overflowed(&self) -> anyhow::Result<u64> {
+        let hosts = std::iter::once(&self.server).chain(&self.clients);
+        let dropped = hosts.map(|host| Ok(Counted::of(host)?.sent_dropped));
+        dropped.collect::<std::io::Result<Vec<u64>>>().map(|each| each.iter().sum()).context("the lab's hosts")
+    }
+}
+
+/// What the kernel has counted of a host's interface.
+pub(super) struct Counted {
+    /// Bytes that came, headers included.
+    pub(super) received_bytes: u64,
+    /// Packets that its device did not take.
+    pub(super) sent_dropped: u64,
+}
+
+impl Counted {
+    /// As it is now.
+    pub(super) fn of(host: &Host) -> std::io::Result<Self> {
+        let text = host.within(|| std::fs::read_to_string("/proc/thread-self/net/dev"))??;
+        let line = text.lines().find_map(|line| line.trim().strip_prefix(DEVICE)?.strip_prefix(':'));
+        // Eight numbers of what came, of which the first is bytes, then as many of what was sent, of which the fourth is drops.
+        let number = |at: usize| line?.split_whitespace().nth(at)?.parse().ok();
+        let counted = || Some(Self { received_bytes: number(0)?, sent_dropped: number(11)? });
+        counted().ok_or_else(|| std::io::Error::other("the kernel does not count what a host receives and sends"))
     }
 }
 

@@ -9,6 +9,7 @@
 //! - `namespace`: makes hosts, and puts processes into them
 //! - [`relay`]: the process that holds packets where the kernel has no netem
 //! - [`lab`]: all of that together; `probe`: what it really does
+//! - [`surrounding`]: a lab that is kept for a command, which runs on its hosts
 
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "elsewhere there are no links to be told"))]
 pub mod conditions;
@@ -23,6 +24,7 @@ mod namespace;
 mod probe;
 #[cfg(target_os = "linux")]
 pub mod relay;
+pub mod surrounding;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -38,7 +40,7 @@ pub use conditions::Applied;
 pub use lab::{Host, Lab};
 
 use crate::transport::Transport;
-use crate::units::{Bandwidth, Share, Time};
+use crate::units::{Bandwidth, Share, Size, Time};
 
 /// Most clients' hosts: each has a block of addresses of its own.
 pub const CLIENTS_MAX: u32 = 250;
@@ -48,6 +50,8 @@ const LOSS_MAX: f64 = 0.5;
 const DELAY_MAX: Time = Time(10_000_000_000);
 /// Less, and not even the probes get through.
 const BANDWIDTH_MIN: Bandwidth = Bandwidth(64_000);
+/// Two packets with all their headers, rounded up.
+const BURST_MIN: Size = Size(3_072);
 /// Addresses of one host to connect from.
 const ADDRESSES: u8 = 254;
 /// How long a port stays in TIME_WAIT between hosts of a lab, in seconds: `tcp_tw_reuse` is set there.
@@ -72,6 +76,10 @@ pub struct Network {
     /// What each host can send.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bandwidth: Option<Bandwidth>,
+    /// What a host that was silent sends at once, before the bandwidth holds it back; without it, what passes in 1 ms. With as
+    /// much as one response, each that follows at once waits as on a wire.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub burst: Option<Size>,
 }
 
 fn one() -> NonZeroU32 {
@@ -89,7 +97,7 @@ fn is_no_time(time: &Time) -> bool {
 impl Default for Network {
     /// One client's host, and packets that arrive at once.
     fn default() -> Self {
-        Self { clients: one(), delay: no_time(), jitter: no_time(), loss: None, bandwidth: None }
+        Self { clients: one(), delay: no_time(), jitter: no_time(), loss: None, bandwidth: None, burst: None }
     }
 }
 
@@ -133,6 +141,13 @@ impl Network {
         if let Some(bandwidth) = self.bandwidth.filter(|bandwidth| *bandwidth < BANDWIDTH_MIN) {
             return Err(format!("bandwidth: {bandwidth} is too little to be measured; give at least {BANDWIDTH_MIN}"));
         }
+        match (self.burst, self.bandwidth) {
+            (Some(_), None) => return Err("burst: nothing holds a host back; give a bandwidth, or leave it out".into()),
+            (Some(burst), _) if burst.0 < BURST_MIN.0 => {
+                return Err(format!("burst: {burst} is not even two packets; give at least {BURST_MIN}"));
+            }
+            _ => {}
+        }
         Ok(())
     }
 
@@ -173,6 +188,9 @@ impl fmt::Display for Network {
         if let Some(bandwidth) = self.bandwidth {
             write!(f, ", {bandwidth}/s")?;
         }
+        if let Some(burst) = self.burst {
+            write!(f, " after {burst} at once")?;
+        }
         Ok(())
     }
 }
@@ -212,7 +230,8 @@ pub struct Account {
     pub packets: u64,
     /// Those that were lost, as was asked.
     pub lost: u64,
-    /// Those that were dropped, because too many were held or their host did not take them.
+    /// Those that were dropped, because too many were held, their host did not take them, or they waited in front of the relay
+    /// and there was no more room.
     pub dropped: u64,
     /// How late packets were written, in nanoseconds: the median, ...
     pub late_p50_ns: u64,
@@ -274,6 +293,11 @@ mod tests {
             ("clients", "lab:clients=251".parse().unwrap()),
             ("loss", Network { loss: share(0.6), ..Network::default() }),
             ("bandwidth", Network { bandwidth: Some(Bandwidth(1_000)), ..Network::default() }),
+            ("burst", Network { burst: Some(Size(65_536)), ..Network::default() }),
+            (
+                "burst",
+                Network { bandwidth: Some(Bandwidth(1_000_000)), burst: Some(Size(1_514)), ..Network::default() },
+            ),
         ];
         for (key, network) in wrong {
             let error = network.check().unwrap_err();
@@ -287,9 +311,11 @@ mod tests {
             clients: NonZeroU32::new(5).unwrap(),
             loss: Some(Share(0.001)),
             bandwidth: Some(Bandwidth(1_000_000_000)),
+            burst: Some(Size(11 << 10)),
             ..network("10ms", "1ms")
         };
-        assert_eq!(all.to_string(), "in a lab of 5 client hosts, 10ms ± 1ms each way, 0.1 % lost each way, 1Gbit/s");
+        let words = "in a lab of 5 client hosts, 10ms ± 1ms each way, 0.1 % lost each way, 1Gbit/s after 11KiB at once";
+        assert_eq!(all.to_string(), words);
         assert_eq!(Network::default().to_string(), "in a lab");
         for network in [all, Network::default()] {
             let text = toml::to_string(&network).unwrap();

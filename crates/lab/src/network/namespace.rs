@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::thread;
 
@@ -78,6 +78,14 @@ impl Namespace {
         format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
     }
 
+    /// What tells it from all others.
+    ///
+    /// # Errors
+    /// As fstat(2) has them.
+    pub fn number(&self) -> io::Result<u64> {
+        Ok(rustix::fs::fstat(&*self.0)?.st_ino)
+    }
+
     /// Has a command run in it.
     pub fn enter(&self, command: &mut Command) {
         let namespace = self.0.clone();
@@ -107,6 +115,17 @@ impl Namespace {
         self.within(|| std::fs::write(format!("/proc/sys/{name}"), value))?
     }
 
+    /// Starts a command in it, which ends when the thread that started it does.
+    ///
+    /// # Errors
+    /// As execve(2) and setns(2) have them.
+    pub fn spawn(&self, command: &mut Command) -> io::Result<Child> {
+        self.enter(command);
+        // SAFETY: prctl is a system call and no more.
+        unsafe { command.pre_exec(|| server::platform::die_with_parent(Signal::KILL)) };
+        command.spawn()
+    }
+
     /// Has a tool do `commands`, one a line.
     ///
     /// # Errors
@@ -117,10 +136,7 @@ impl Namespace {
         }
         let mut command = tool.command();
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-        self.enter(&mut command);
-        // SAFETY: prctl is a system call and no more.
-        unsafe { command.pre_exec(|| server::platform::die_with_parent(Signal::KILL)) };
-        let mut child = command.spawn().map_err(|error| match error.kind() {
+        let mut child = self.spawn(&mut command).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => {
                 anyhow!("`{}` is not installed; install it (on Debian: apt install {})", tool.name(), tool.package())
             }

@@ -2,7 +2,6 @@
 //!
 //! Sockets are made in the hosts and used from here, when nothing else is sent: a socket is of the host in which it was made.
 
-use std::fs;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
@@ -13,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 
 use super::conditions::{Applied, burst_bytes};
-use super::lab::{DEVICE, Host};
+use super::lab::{Counted, Host};
 use super::{Measured, Network};
 use crate::transport::Transport;
 use crate::units::Bandwidth;
@@ -228,7 +227,7 @@ fn fill(
     }
     let (all, bits) = (vec![0; size * at_once], line.bits(size) * at_once as f64);
     // Sent twice as fast as the bucket fills, what it lets through at once has gone by then.
-    let burst = Duration::from_secs_f64(burst_bytes(bandwidth) as f64 * 8.0 / bits_per_s);
+    let burst = Duration::from_secs_f64(burst_bytes(line.network, bandwidth) as f64 * 8.0 / bits_per_s);
     let begins = Duration::from_nanos(line.network.delay.0 + line.network.jitter.0) + burst + FILL / 5;
     let is_over = AtomicBool::new(false);
     let send = || {
@@ -261,14 +260,8 @@ fn fill(
 
 /// Bytes that a host has received so far, headers included, and when that was.
 fn received(host: &Host) -> io::Result<(u64, Instant)> {
-    host.within(|| {
-        let (text, now) = (fs::read_to_string("/proc/thread-self/net/dev")?, Instant::now());
-        let line = text.lines().find_map(|line| line.trim().strip_prefix(DEVICE)?.strip_prefix(':'));
-        let bytes = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
-        bytes
-            .map(|bytes| (bytes, now))
-            .ok_or_else(|| io::Error::other("the kernel does not count what a host receives"))
-    })?
+    let counted = Counted::of(host)?;
+    Ok((counted.received_bytes, Instant::now()))
 }
 
 /// Has what is sent from now on be sent as datagrams of `size`, as many as it takes.

@@ -10,7 +10,6 @@ use lab::course::Course;
 use lab::experiment::{List, Phases};
 use lab::plan;
 use lab::units::{Rate, Share, Time};
-use load::config::Schedule;
 
 use crate::cli::Cli;
 use crate::commands::compare::{SetupArgs, checked};
@@ -118,7 +117,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let mut experiment = args.setup.experiment()?;
     experiment.name = "capacity".into();
-    if experiment.workload.schedule == Schedule::Closed {
+    if experiment.workload.is_closed() {
         bail!(
             "--schedule closed: a closed loop has no rate to search for, its rate is the result; take another schedule"
         );

@@ -81,10 +81,11 @@ pub struct SetupArgs {
     /// Ports of the server in place of connections, several with commas, of `udp` [default: 10, 1000]
     #[arg(long, value_name = "N", value_delimiter = ',')]
     ports: Vec<NonZeroU32>,
-    /// When requests are sent: slot-random, constant, poisson; closed: when the last response came [default: slot-random, of
-    /// stream closed]
-    #[arg(long, value_name = "SCHEDULE", value_parser = named::<Schedule>)]
-    schedule: Option<Schedule>,
+    /// When requests are sent, several with commas: slot-random, constant, poisson; closed: when the last response came; of
+    /// several clients at constant intervals constant has them take turns, constant-drawn each begin at a time of its own,
+    /// constant-together all send at once [default: slot-random, of stream closed]
+    #[arg(long, value_name = "SCHEDULE", value_delimiter = ',', value_parser = named::<Schedule>)]
+    schedule: Vec<Schedule>,
     #[command(flatten)]
     traffic: TrafficArgs,
     /// Folder whose files the service `http` has; without it it has /bytes/N, of N bytes
@@ -157,16 +158,20 @@ pub struct NetworkArgs {
     /// What each host can send, as in 1Gbit
     #[arg(long, value_name = "BANDWIDTH", requires = "network")]
     bandwidth: Option<Bandwidth>,
+    /// What a host that was silent sends at once, before the bandwidth holds it back, as in 11KiB [default: that of 1 ms]
+    #[arg(long, value_name = "SIZE", requires = "bandwidth")]
+    burst: Option<Size>,
 }
 
 impl NetworkArgs {
     /// The network that was said, if any was.
-    fn network(&self) -> Option<Network> {
+    pub fn network(&self) -> Option<Network> {
         let mut network = self.network.clone()?;
         set(&mut network.delay, self.delay);
         set(&mut network.jitter, self.jitter);
         network.loss = self.loss;
         network.bandwidth = self.bandwidth;
+        network.burst = self.burst;
         Some(network)
     }
 }
@@ -434,7 +439,7 @@ impl SetupArgs {
         set_list(&mut experiment.architectures, architectures(&self.arch)?);
         set(&mut experiment.workload.transport, self.transport);
         set_list(&mut experiment.workload.connections, self.connections.clone());
-        set(&mut experiment.workload.schedule, self.schedule);
+        set_list(&mut experiment.workload.schedule, self.schedule.clone());
         self.traffic.apply(&mut experiment.workload);
         experiment.workload.ports = List(self.ports.clone());
         if experiment.workload.service == Service::Udp {
@@ -450,10 +455,12 @@ impl SetupArgs {
             experiment.workload.http.get_or_insert_default().folder.clone_from(&self.folder);
         }
         if experiment.workload.service == Service::Stream {
-            experiment.workload.schedule = self.schedule.unwrap_or(Schedule::Closed);
+            if self.schedule.is_empty() {
+                experiment.workload.schedule = List(vec![Schedule::Closed]);
+            }
             experiment.phases.drain = stream::DRAIN;
         }
-        if experiment.workload.schedule == Schedule::Closed {
+        if experiment.workload.is_closed() {
             // The preset's is of an open loop; one that was given is refused.
             experiment.workload.rate = None;
         }

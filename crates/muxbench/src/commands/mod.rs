@@ -8,6 +8,8 @@ pub mod docs;
 #[cfg(target_os = "linux")]
 pub mod doctor;
 pub mod idle;
+#[cfg(target_os = "linux")]
+pub mod lab;
 pub mod list;
 pub mod load;
 pub mod plan;
@@ -42,6 +44,8 @@ pub fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Serve(args) => serve::run(&args),
         Command::Idle(args) => idle::run(&args),
         Command::Load(args) => load::run(&args),
+        #[cfg(target_os = "linux")]
+        Command::Lab(args) => lab::run(&args),
         #[cfg(target_os = "linux")]
         Command::Relay(args) => relay::run(&args),
         Command::Completions(args) => docs::completions(&args),

@@ -25,7 +25,7 @@ pub struct Args {
 /// Which experiment, at which scale.
 #[derive(Debug, clap::Args)]
 pub struct ExperimentArgs {
-    /// An experiment file, or a preset's name
+    /// An experiment file, or a preset's name; - is standard input
     #[arg(value_name = "FILE")]
     file: Option<String>,
     /// At the scale of the file's `quick` table: the same matrix, shorter
@@ -47,6 +47,10 @@ impl ExperimentArgs {
         let Some(file) = &self.file else { bail!("name an experiment file, or a preset: {}", names()) };
         let mut experiment = match presets::find(file) {
             Some(preset) => preset.experiment(),
+            None if file == "-" => {
+                let text = std::io::read_to_string(std::io::stdin()).context("standard input")?;
+                Experiment::parse(&text, "standard input")?
+            }
             None => {
                 let text = std::fs::read_to_string(file)
                     .with_context(|| format!("{file}: no such file, nor a preset; presets: {}", names()))?;

@@ -104,6 +104,17 @@ pub static SERVICE_MEDIAN: Metric = Metric {
     show: format::time,
 };
 
+/// From the 1st to the 99th percentile of t3 − t2, in nanoseconds.
+pub static SERVICE_SPREAD: Metric = Metric {
+    name: "service time from p1 to p99",
+    of: |record, _| {
+        let service = record.load.as_ref()?.service.distribution;
+        Some(service.p99_ns as f64 - service.p1_ns as f64)
+    },
+    counts: valid,
+    show: format::time,
+};
+
 /// Mean of t3 − t2, in nanoseconds.
 pub static SERVICE_MEAN: Metric = Metric {
     name: "mean service time",

@@ -729,7 +729,7 @@ mod tests {
             assert!(experiment.workload.rate.as_ref().unwrap().0.iter().any(|it| it.0 == cell.rate_per_s));
             assert!(experiment.architectures.0.iter().any(|it| it.to_string() == cell.architecture));
         }
-        assert_eq!(experiment.workload.schedule, Schedule::Constant);
+        assert_eq!(experiment.workload.schedule.0, [Schedule::Constant]);
         let (request, response) = (experiment.workload.request.unwrap().0, experiment.workload.response.unwrap().0);
         assert_eq!(SERVICE, ServiceSpec::Fixed { request_bytes: request, response_bytes: response });
     }

@@ -1,0 +1,178 @@
+//! A lab that somebody else keeps, with us on its hosts: `muxbench lab` makes it and keeps it while a command runs, and what runs
+//! there asks by a Unix socket what its network is and does. So an engine can start ranks on the hosts of a lab.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::{Account, Lab, Network, NetworkReport};
+use crate::transport::SocketFolder;
+
+/// The variable that names the socket, for what runs on a lab's hosts.
+pub const SOCKET: &str = "MUXBENCH_LAB";
+/// The one with the paths of the hosts' namespaces, the server's first, for what starts processes there.
+pub const HOSTS: &str = "MUXBENCH_LAB_HOSTS";
+/// A measurement takes about a second; of a network that is hardly there, a minute.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// What a question may take to come.
+const QUESTION_MAX: Duration = Duration::from_secs(5);
+
+/// What is asked, in a line.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Question {
+    /// What was asked of it.
+    Network,
+    /// What it does, measured now.
+    Measure,
+    /// What the relay did since then.
+    Account,
+}
+
+/// The lab that we are in.
+#[derive(Debug)]
+pub struct Surrounding {
+    socket: PathBuf,
+    network: Network,
+}
+
+impl Surrounding {
+    /// The one that our environment names; `None` if it names none.
+    ///
+    /// # Errors
+    /// When nobody keeps it any more.
+    pub fn here() -> anyhow::Result<Option<Self>> {
+        std::env::var_os(SOCKET).filter(|path| !path.is_empty()).map(|path| Self::at(path.into())).transpose()
+    }
+
+    fn at(socket: PathBuf) -> anyhow::Result<Self> {
+        let network = ask(&socket, Question::Network)?;
+        Ok(Self { socket, network })
+    }
+
+    /// What was asked of its network.
+    pub fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// What it does, measured now; takes about a second.
+    ///
+    /// # Errors
+    /// As [`Lab::measure`]; and when nobody keeps it any more.
+    pub fn measure(&self) -> anyhow::Result<NetworkReport> {
+        ask(&self.socket, Question::Measure)
+    }
+
+    /// What its relay did since it was measured; `None` where there is none.
+    ///
+    /// # Errors
+    /// As [`Lab::account`]; and when nobody keeps it any more.
+    pub fn account(&self) -> anyhow::Result<Option<Account>> {
+        ask(&self.socket, Question::Account)
+    }
+}
+
+fn ask<T: DeserializeOwned>(socket: &Path, question: Question) -> anyhow::Result<T> {
+    let said = || -> anyhow::Result<String> {
+        let mut stream = UnixStream::connect(socket)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        writeln!(stream, "{}", serde_json::to_string(&question)?)?;
+        let mut said = String::new();
+        stream.read_to_string(&mut said)?;
+        Ok(said)
+    };
+    let said = said().with_context(|| {
+        format!("{SOCKET}={}: whoever keeps the lab does not answer; start this by `muxbench lab`", socket.display())
+    })?;
+    let answer: Result<T, String> = serde_json::from_str(&said).context("the answer of who keeps the lab")?;
+    answer.map_err(|reason| anyhow!(reason))
+}
+
+/// Answers for a lab.
+pub struct Keeper {
+    listener: UnixListener,
+    socket: PathBuf,
+    _folder: SocketFolder,
+}
+
+impl Keeper {
+    /// Can be asked from now on.
+    ///
+    /// # Errors
+    /// When there can be no socket.
+    pub fn new() -> anyhow::Result<Self> {
+        let folder = SocketFolder::new().context("no folder for the lab's socket")?;
+        let address = folder.address().map_err(anyhow::Error::msg)?;
+        let socket = address.path().context("it is of a Unix socket")?.to_owned();
+        let listener = UnixListener::bind(&socket).with_context(|| socket.display().to_string())?;
+        listener.set_nonblocking(true)?;
+        Ok(Self { listener, socket, _folder: folder })
+    }
+
+    /// Where it is asked.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// Answers who has come, one after the other, and does not wait for any. One who goes wrong is let go.
+    pub fn answer(&self, lab: &mut Lab) {
+        while let Ok((stream, _)) = self.listener.accept() {
+            let _ = answer(stream, lab);
+        }
+    }
+}
+
+fn answer(mut stream: UnixStream, lab: &mut Lab) -> anyhow::Result<()> {
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(QUESTION_MAX))?;
+    stream.set_write_timeout(Some(QUESTION_MAX))?;
+    let mut line = String::new();
+    BufReader::new(&stream).read_line(&mut line)?;
+    let text = match serde_json::from_str(&line)? {
+        Question::Network => said(Ok(lab.network())),
+        Question::Measure => said(lab.measure()),
+        Question::Account => said(lab.account()),
+    }?;
+    Ok(stream.write_all(text.as_bytes())?)
+}
+
+fn said<T: Serialize>(outcome: anyhow::Result<T>) -> serde_json::Result<String> {
+    serde_json::to_string(&outcome.map_err(|error| format!("{error:#}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lab_that_nobody_keeps_is_told_with_its_socket() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = Surrounding::at(folder.path().join("socket")).unwrap_err();
+        let said = format!("{error:#}");
+        assert!(said.contains("does not answer") && said.contains("muxbench lab"), "{said}");
+    }
+
+    #[test]
+    fn what_goes_wrong_there_is_said_here() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("socket");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let keeper = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut line = String::new();
+            BufReader::new(&stream).read_line(&mut line).unwrap();
+            stream
+                .write_all(said::<Network>(Err(anyhow!("hardly anything comes through"))).unwrap().as_bytes())
+                .unwrap();
+            line
+        });
+        let error = Surrounding::at(socket).unwrap_err();
+        assert_eq!(error.to_string(), "hardly anything comes through");
+        assert_eq!(keeper.join().unwrap(), "\"network\"\n");
+    }
+}

@@ -1,0 +1,77 @@
+//! `muxbench lab`: hosts on this machine for as long as a command runs, as those of a cluster for an engine.
+
+use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitCode, ExitStatus};
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Context;
+use lab::experiment::Placement;
+use lab::host::Host;
+use lab::network::Lab;
+use lab::network::surrounding::{HOSTS, Keeper, SOCKET};
+use lab::placement;
+use rustix::process::{Pid, Signal};
+
+use super::compare::NetworkArgs;
+use crate::execution;
+
+/// How often it is looked whether the command has ended, or something was asked.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Make a lab and run a command on its server's host: with an engine that starts ranks on all its hosts, a cluster on one machine
+///
+/// The hosts' namespaces are in MUXBENCH_LAB_HOSTS, the server's first, for nsenter(1). A fleet that is started there measures the
+/// network before each trial and reports it. When the command ends, whatever still runs on the hosts does too.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  muxbench lab --network lab:clients=5 --delay 1ms -- deploy/slurm-in-lab.sh srun -N6 muxbench run kawai2008-http --quick --fleet
+  muxbench lab --network lab --loss 1% -- sh       # the first host; the other by nsenter --net=${MUXBENCH_LAB_HOSTS#* } sh")]
+pub struct Args {
+    #[command(flatten)]
+    network: NetworkArgs,
+    /// Seed of what is random
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    seed: u64,
+    /// The command and its arguments
+    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<OsString>,
+}
+
+/// Runs it; ends as it does.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let network = args.network.network().unwrap_or_default();
+    network.check().map_err(|why| anyhow::anyhow!("--{why}"))?;
+    let program = std::env::current_exe().context("cannot find our own binary, which a relay is run from")?;
+    // Where a run would have the relay.
+    let cpus = placement::place(&Host::this().cores, &Placement::default()).map_err(anyhow::Error::msg)?;
+    let stop = execution::stop_at_signals()?;
+    let mut lab = Lab::start(&network, &program, (&cpus.server, &cpus.client), args.seed).context("the lab")?;
+    let keeper = Keeper::new()?;
+    anstream::eprintln!("muxbench: {network}: up in {} ms", lab.setup().as_millis());
+    let mut command = Command::new(&args.command[0]);
+    command.args(&args.command[1..]).env(SOCKET, keeper.socket()).env(HOSTS, lab.paths().join(" "));
+    let name = args.command[0].display();
+    let mut child = lab.server().spawn(&mut command).with_context(|| format!("{name} cannot be started"))?;
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        // Ctrl-C is heard by both of us; of what is told to us alone it hears, too.
+        if stop.swap(false, Relaxed) {
+            let _ = rustix::process::kill_process(Pid::from_child(&child), Signal::TERM);
+        }
+        keeper.answer(&mut lab);
+        thread::sleep(LOOK);
+    };
+    lab.end_processes();
+    Ok(code_of(status))
+}
+
+/// As shells have it.
+fn code_of(status: ExitStatus) -> ExitCode {
+    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
+    ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX))
+}

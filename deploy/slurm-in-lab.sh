@@ -1,0 +1,104 @@
+#!/bin/sh
+# Slurm on the hosts of a lab, a node each, and then a command on the first: a cluster on one machine. As root:
+#
+#   muxbench lab --network lab:clients=5 --delay 1ms -- \
+#       deploy/slurm-in-lab.sh srun -N6 muxbench run kawai2008-http --quick --fleet
+#
+# Needs Slurm and MUNGE (Debian: apt install slurm-wlm munge). Nothing of it stays: the daemons end with this, however it ends.
+set -eu
+: "${MUXBENCH_LAB_HOSTS:?no lab: start this by muxbench lab --network lab:clients=5 -- $0 srun -N6 muxbench run FILE --fleet}"
+PATH=$PATH:/usr/sbin:/usr/local/sbin
+folder=$(mktemp -d)
+export SLURM_CONF="$folder/slurm.conf"
+daemons=
+
+finish() {
+    # shellcheck disable=SC2086 # a list
+    [ -z "$daemons" ] || kill $daemons 2>/dev/null || :
+    wait
+    rm -rf "$folder"
+}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# A daemon on host $1, which ends with us.
+keep() {
+    path=$(echo "$MUXBENCH_LAB_HOSTS" | cut -d ' ' -f $(($1 + 1)))
+    name=host$1
+    shift
+    nsenter --net="$path" unshare --uts sh -c "hostname $name; exec setpriv --pdeathsig KILL \"\$@\"" sh "$@" \
+        >>"$folder/log" 2>&1 &
+    daemons="$daemons $!"
+}
+
+# Waits for what $2 and the rest say, at most a minute, and the longer the busier the machine is.
+await() {
+    what=$1
+    shift
+    tries=0
+    until "$@"; do
+        tries=$((tries + 1))
+        if [ $tries -gt 600 ]; then
+            echo "slurm-in-lab: $what not there after 60 s:" >&2
+            tail -n 20 "$folder"/*log >&2
+            exit 1
+        fi
+        sleep 0.1
+    done
+}
+
+# Who may submit jobs is who has this key: a new one.
+dd if=/dev/urandom of="$folder/key" bs=128 count=1 2>/dev/null
+chmod 600 "$folder/key"
+keep 0 munged --foreground --force --key-file="$folder/key" --socket="$folder/munge" --pid-file="$folder/pid" \
+    --log-file="$folder/munge.log" --seed-file="$folder/seed"
+await MUNGE test -S "$folder/munge"
+
+mkdir "$folder/state"
+cat >"$SLURM_CONF" <<END
+ClusterName=muxbench
+SlurmctldHost=host0(198.18.0.1)
+SlurmUser=root
+AuthType=auth/munge
+AuthInfo=socket=$folder/munge
+CryptoType=crypto/munge
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/linear
+SwitchType=switch/none
+MpiDefault=none
+StateSaveLocation=$folder/state
+SlurmdSpoolDir=$folder/spool.%n
+SlurmctldPidFile=$folder/ctld.pid
+SlurmdPidFile=$folder/slurmd.%n.pid
+SlurmctldLogFile=$folder/ctld.log
+SlurmdLogFile=$folder/slurmd.%n.log
+ReturnToService=2
+SlurmdParameters=config_overrides
+PartitionName=all Nodes=ALL Default=YES State=UP
+END
+count=0
+for _ in $MUXBENCH_LAB_HOSTS; do
+    # The addresses that a lab gives its hosts.
+    echo "NodeName=host$count NodeAddr=198.18.$count.1 CPUs=$(nproc) State=UNKNOWN" >>"$SLURM_CONF"
+    count=$((count + 1))
+done
+keep 0 slurmctld -D
+number=0
+while [ $number -lt $count ]; do
+    keep $number slurmd -D -N host$number
+    number=$((number + 1))
+done
+are_idle() {
+    [ "$(scontrol show node --oneliner 2>/dev/null | grep -c 'State=IDLE ')" = "$count" ]
+}
+await "$count idle nodes" are_idle
+
+# Drawn for each cluster, and passed on by srun.
+: "${MUXBENCH_SECRET:=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')}"
+export MUXBENCH_SECRET
+
+status=0
+unshare --uts sh -c 'hostname host0; exec "$@"' sh "$@" || status=$?
+exit $status
