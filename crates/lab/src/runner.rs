@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -23,6 +22,7 @@ use crate::fleet::{self, Fleet};
 use crate::idle::Holders;
 use crate::network::{Lab, NetworkReport};
 use crate::record::{RunHeader, Trial, TrialRecord, Verdict};
+use crate::stop::Stop;
 use crate::store::Store;
 use crate::stream;
 use crate::ticks::{self, Ticks};
@@ -45,8 +45,8 @@ const BLAME_PATIENCE: Duration = Duration::from_secs(1);
 pub struct Options<'a> {
     /// The muxbench binary, of which `serve` and `load` are started.
     pub program: PathBuf,
-    /// Set when the run is to stop. What is finished by then is kept.
-    pub stop: &'a AtomicBool,
+    /// Set when the run is to stop, after the trial that runs or at once. What is finished by then is kept.
+    pub stop: &'a Stop,
 }
 
 /// What happens while a run runs.
@@ -109,7 +109,7 @@ pub fn run(
     let mut lab = None;
     while let Some(trial) = course::next(header, &findings) {
         let trial = &trial;
-        if options.stop.load(Relaxed) {
+        if options.stop.is_asked() {
             return Ok(Ended::Stopped);
         }
         on_event(Event::Started { trial });
@@ -123,7 +123,7 @@ pub fn run(
             run_trial(trial, &draft, &around, fleet, &mut account, on_event)
         });
         account.ask_relay(&mut lab);
-        if options.stop.load(Relaxed) {
+        if outcome.is_err() && options.stop.is_now() {
             let _ = std::fs::remove_file(&draft);
             return Ok(Ended::Stopped);
         }
@@ -355,7 +355,7 @@ fn load_it(
     let order = LoadOrder { config, trial: trial.clone() };
     fleet.place(hosts)?;
     fleet.broadcast(&order, samples).or_else(|error| blame(server, error))?;
-    let stopped = || if options.stop.load(Relaxed) { bail!("stopped") } else { Ok(()) };
+    let stopped = || if options.stop.is_now() { bail!("stopped") } else { Ok(()) };
     let mut look = |event: Option<&load::Event>| {
         event.into_iter().for_each(|event| on_event(Event::Load(event)));
         stopped().map(|()| Instant::now() + LOOK)
@@ -445,7 +445,7 @@ fn until_ready(
             Some(ServerEvent::Ready { address, ports, snapshot }) => return Ok((address, ports, snapshot)),
             Some(ServerEvent::Failed { reason }) => bail!("the server: {reason}"),
             Some(ServerEvent::Mark { .. } | ServerEvent::Moved { .. }) => bail!("the server is not ready"),
-            None if options.stop.load(Relaxed) => bail!("stopped"),
+            None if options.stop.is_now() => bail!("stopped"),
             None if Instant::now() >= deadline => {
                 server.kill();
                 bail!("the server is not ready after {} s ({})", patience.as_secs(), server.last_words())
