@@ -22,6 +22,7 @@ use crate::fleet::{self, Fleet};
 use crate::idle::Holders;
 use crate::network::{Lab, NetworkReport};
 use crate::record::{RunHeader, Trial, TrialRecord, Verdict};
+use crate::samples::Unwritten;
 use crate::stop::Stop;
 use crate::store::Store;
 use crate::stream;
@@ -94,7 +95,8 @@ pub enum Ended {
 /// Runs the trials of `header` that can run here and are not in `done`, as its course has it.
 ///
 /// # Errors
-/// When a trial cannot be committed. A trial that goes wrong is committed as failed, and the run goes on.
+/// When what came of a trial cannot be stored: of that trial nothing is, and it is run again with the rest. A trial that goes
+/// wrong is committed as failed, and the run goes on.
 pub fn run(
     header: &RunHeader,
     done: &[TrialRecord],
@@ -115,8 +117,7 @@ pub fn run(
         on_event(Event::Started { trial });
         let started_at = jiff::Timestamp::now().to_string();
         let started = Instant::now();
-        let samples = store.samples_path(trial.index);
-        let draft = samples.with_extension("part");
+        let draft = store.samples_draft(trial.index);
         let mut account = Account::default();
         let outcome = enter_lab(trial, options, &mut lab, &mut account).and_then(|()| {
             let around = Around { options, lab: lab.as_ref() };
@@ -126,6 +127,12 @@ pub fn run(
         if outcome.is_err() && options.stop.is_now() {
             let _ = std::fs::remove_file(&draft);
             return Ok(Ended::Stopped);
+        }
+        if let Err(error) = &outcome
+            && error.is::<Unwritten>()
+        {
+            let _ = std::fs::remove_file(&draft);
+            return outcome.map(|()| Ended::Stopped);
         }
         let mut counters = account.counters();
         if let Some(counters) = counters.as_mut().filter(|_| trial.load.kv.is_some()) {
@@ -164,12 +171,6 @@ pub fn run(
             (Ok(()), None) => Verdict::failed("the client gave no account"),
             (Err(error), _) => Verdict::failed(format!("{error:#}")),
         };
-        if account.load.is_none() {
-            // A client that did not get to its report did not get to the end of its samples.
-            let _ = std::fs::remove_file(&draft);
-        } else if draft.exists() {
-            std::fs::rename(&draft, &samples).with_context(|| format!("{}", samples.display()))?;
-        }
         let record = TrialRecord {
             trial: trial.clone(),
             started_at,
@@ -504,7 +505,7 @@ fn turned_away<T>(
     account: &Account,
     error: anyhow::Error,
 ) -> anyhow::Result<T> {
-    if error.is::<ServerFailed>() {
+    if error.is::<ServerFailed>() || error.is::<Unwritten>() {
         return Err(error);
     }
     let refused = |snapshot: &Snapshot| snapshot.totals.refused.unwrap_or(0);

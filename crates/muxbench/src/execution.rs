@@ -155,18 +155,14 @@ pub fn start_as(
 ///
 /// # Errors
 /// When nothing of it can be run here, or it cannot be stored, or another process is at it.
-pub fn complete(
-    experiment: &Experiment,
-    folder: &Path,
-    quiet: bool,
-    stop: &Stop,
-) -> anyhow::Result<(Run, Ended)> {
+pub fn complete(experiment: &Experiment, folder: &Path, quiet: bool, stop: &Stop) -> anyhow::Result<(Run, Ended)> {
     if !folder.join("run.json").exists() {
         let whole = |plan, _: &Host| Ok((plan, Course::Whole));
         let (folder, store, header) = begin(experiment, Some(folder), false, &Clients::Here, whole)?;
         return execute(&folder, store, &header, &[], quiet, Clients::Here, stop);
     }
     let (store, run) = Store::resume(folder)?;
+    tell_damage(folder, &run);
     let (plan, _) = plan_here(experiment)?;
     // Why some cannot be run may differ: it has numbers of this moment in it.
     let alike = |(a, b): (&Trial, &Trial)| {
@@ -198,6 +194,13 @@ fn unused(folder: &Path) -> PathBuf {
     let numbered = |number: u32| PathBuf::from(format!("{}-{number}", folder.display()));
     let candidates = std::iter::once(folder.to_owned()).chain((2..).map(numbered));
     candidates.into_iter().find(|candidate| !candidate.exists()).unwrap_or_else(|| folder.to_owned())
+}
+
+/// Says what is damaged of a run.
+pub fn tell_damage(folder: &Path, run: &Run) {
+    for what in &run.damage {
+        anstream::eprintln!("muxbench: {}: {what}", folder.display());
+    }
 }
 
 /// Says in what this host is not as it was when a run began.
@@ -278,6 +281,7 @@ pub fn resume_search(args: &ExecutionArgs, time_max: Time) -> anyhow::Result<Exi
     let clients = join(args)?;
     let folder = folder_to_resume(args)?;
     let (store, mut run) = Store::resume(&folder)?;
+    tell_damage(&folder, &run);
     let Course::Capacity(question) = &mut run.header.course else {
         bail!("{}: that run is no search, which --time-max is of; leave it out", folder.display())
     };
@@ -309,6 +313,7 @@ pub fn resume_in(folder: &Path, args: &ExecutionArgs) -> anyhow::Result<ExitCode
 
 fn resume_with(folder: &Path, args: &ExecutionArgs, clients: Clients) -> anyhow::Result<ExitCode> {
     let (store, run) = Store::resume(folder)?;
+    tell_damage(folder, &run);
     go_on(folder, store, &run, args, clients)
 }
 
@@ -418,7 +423,10 @@ fn execute(
     if let Some(progress) = progress {
         progress.end();
     }
-    let ended = ended?;
+    let ended = ended.with_context(|| {
+        let folder = folder.display();
+        format!("the run ends early; what is finished is kept. Finish it with `muxbench run --resume {folder}`, once this is mended")
+    })?;
     drop(store);
     Ok((store::read(folder)?, ended))
 }

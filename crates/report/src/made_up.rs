@@ -206,6 +206,7 @@ pub fn run() -> Run {
             is_fleet_s: false,
         },
         records,
+        damage: Vec::new(),
     }
 }
 

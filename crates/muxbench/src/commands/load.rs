@@ -13,6 +13,7 @@ use anyhow::{Context, bail};
 use lab::idle::Holders;
 use lab::record::{Trial, VerdictKind};
 use lab::runner::LoadOrder;
+use lab::samples::Unwritten;
 use lab::stop::Stop;
 use lab::units::{Cpus, Rate, Share, Time};
 use lab::{experiment, stream, verdict};
@@ -119,7 +120,8 @@ fn controlled(args: &Args) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Err(error) => {
-            output::print_line(&Event::Failed { reason: format!("{error:#}") })?;
+            let is_unwritten = error.is::<Unwritten>();
+            output::print_line(&Event::Failed { reason: format!("{error:#}"), is_unwritten })?;
             Ok(ExitCode::FAILURE)
         }
     }
