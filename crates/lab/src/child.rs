@@ -107,6 +107,11 @@ impl<E: DeserializeOwned> Child<E> {
         }
     }
 
+    /// Whether it has ended, told or not.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        matches!(self.process.try_wait(), Ok(Some(_)))
+    }
+
     fn gone(&mut self) -> anyhow::Error {
         let words = self.last_words();
         anyhow!("{} ended: {words}", self.name)
@@ -183,6 +188,7 @@ mod tests {
         let mut child = shell("read line; echo 'no memory' >&2; exit 7");
         let error = child.next(soon()).unwrap_err().to_string();
         assert!(error.contains("the shell ended") && error.contains('7') && error.contains("no memory"), "{error}");
+        assert!(child.has_ended());
         let error = format!("{:#}", shell("read line; echo nonsense").next(soon()).unwrap_err());
         assert!(error.contains("not understood: nonsense"), "{error}");
         let mut child = shell("read line; echo 'no licence' >&2; exec 0<&-; echo 1; exit 8");
@@ -199,6 +205,7 @@ mod tests {
         let pid = child.next(soon()).unwrap().unwrap();
         let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
         assert!(rustix::process::test_kill_process(pid).is_ok());
+        assert!(!child.has_ended());
         drop(child);
         assert!(rustix::process::test_kill_process(pid).is_err());
     }

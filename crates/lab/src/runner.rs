@@ -21,6 +21,7 @@ use crate::course::{self, Finding};
 use crate::fleet::{self, Fleet};
 use crate::idle::Holders;
 use crate::network::{Lab, NetworkReport};
+use crate::placement;
 use crate::record::{RunHeader, Trial, TrialRecord, Verdict};
 use crate::samples::Unwritten;
 use crate::stop::Stop;
@@ -95,8 +96,8 @@ pub enum Ended {
 /// Runs the trials of `header` that can run here and are not in `done`, as its course has it.
 ///
 /// # Errors
-/// When what came of a trial cannot be stored: of that trial nothing is, and it is run again with the rest. A trial that goes
-/// wrong is committed as failed, and the run goes on.
+/// When what came of a trial cannot be stored, or one of its CPUs is gone: of that trial nothing is kept, and it is run again
+/// with the rest. A trial that goes wrong is committed as failed, and the run goes on.
 pub fn run(
     header: &RunHeader,
     done: &[TrialRecord],
@@ -114,6 +115,7 @@ pub fn run(
         if options.stop.is_asked() {
             return Ok(Ended::Stopped);
         }
+        check_cpus(trial, header)?;
         on_event(Event::Started { trial });
         let started_at = jiff::Timestamp::now().to_string();
         let started = Instant::now();
@@ -128,11 +130,12 @@ pub fn run(
             let _ = std::fs::remove_file(&draft);
             return Ok(Ended::Stopped);
         }
-        if let Err(error) = &outcome
-            && error.is::<Unwritten>()
-        {
+        // Without these the trials to come would go wrong too.
+        let unwritten = outcome.as_ref().err().and_then(|error| error.downcast_ref::<Unwritten>());
+        let lost = unwritten.map_or_else(|| check_cpus(trial, header), |error| Err(anyhow::anyhow!("{error}")));
+        if lost.is_err() {
             let _ = std::fs::remove_file(&draft);
-            return outcome.map(|()| Ended::Stopped);
+            lost?;
         }
         let mut counters = account.counters();
         if let Some(counters) = counters.as_mut().filter(|_| trial.load.kv.is_some()) {
@@ -196,6 +199,19 @@ pub fn run(
         }
     }
     Ok(Ended::Complete)
+}
+
+/// Whether the CPUs are there that a trial is placed on. Those of a fleet's clients are on their own hosts.
+fn check_cpus(trial: &Trial, header: &RunHeader) -> anyhow::Result<()> {
+    let clients: &[usize] = if header.is_fleet_s { &[] } else { &trial.load.cpus };
+    match placement::gone(trial.serve.cpus().iter().chain(clients)) {
+        None => Ok(()),
+        Some(cpu) => bail!(
+            "trial {} is placed on CPU {cpu}, which is not among those this process may use; bring it back (it is off-line, \
+             or withheld by taskset or a cgroup), or begin another run",
+            trial.index
+        ),
+    }
 }
 
 /// CPUs that the trial's server can use at once.
@@ -322,6 +338,11 @@ fn run_trial(
     let mut server: Child<ServerEvent> = Child::start("the server", command, &serve)?;
     let outcome = load_it(trial, samples, around, fleet, &mut server, account, on_event);
     fleet.dismiss();
+    // One that ended after it was last asked has not served to the end.
+    let outcome = outcome.and_then(|()| match server.has_ended() {
+        true => blame(&mut server, anyhow::anyhow!("the server ended")),
+        false => Ok(()),
+    });
     // Whatever came of it: somebody else's server leaves nothing behind only if its keeper has the time to see to that.
     server.end();
     outcome

@@ -353,7 +353,8 @@ fn open_database(folder: &Path) -> anyhow::Result<Connection> {
 
 fn lock(folder: &Path) -> anyhow::Result<File> {
     let path = folder.join("lock");
-    let file = File::create(&path).with_context(|| path.display().to_string())?;
+    let place = || format!("{}: cannot be written; is the folder another user's, or read-only?", path.display());
+    let file = File::create(&path).with_context(place)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => {
