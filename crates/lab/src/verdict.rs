@@ -537,7 +537,13 @@ pub(crate) mod tests {
     /// A healthy trial of 1 000 requests in a second.
     pub(crate) fn healthy() -> LoadReport {
         LoadReport {
-            clock: ClockFacts { source: "tsc".into(), reason: String::new(), frequency_hz: 1e9, drift_ppm: 0.0, went_back: 0 },
+            clock: ClockFacts {
+                source: "tsc".into(),
+                reason: String::new(),
+                frequency_hz: 1e9,
+                drift_ppm: 0.0,
+                went_back: 0,
+            },
             pacing: Some(Pacing::Spin),
             roles: Roles::OneLoop,
             transport: Transport::Tcp,

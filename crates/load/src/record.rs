@@ -15,9 +15,6 @@ use crate::speak::Speak;
 /// No record: indices are stored plus one.
 const NONE: u32 = 0;
 
-/// So many requests of one client have indices of their own.
-pub const REQUESTS_MAX: usize = u32::MAX as usize - 1;
-
 /// A planned request, in ticks. 0 stands for what did not happen.
 #[derive(Debug)]
 pub struct Record {

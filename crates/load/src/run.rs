@@ -18,7 +18,7 @@ use crate::placement;
 use crate::platform::{self, Pinned};
 use crate::progress::Progress;
 use crate::receive::{self, Receiver};
-use crate::record::{Link, REQUESTS_MAX, Record, Shared, Stamp};
+use crate::record::{Link, Record, Shared, Stamp};
 use crate::report::{Errors, LoadReport, Sample};
 use crate::send::{self, Sender};
 use crate::speak::{Speak, with_speaker};
@@ -458,19 +458,18 @@ fn validate_kv(traffic: &KvTraffic) -> Result<(), LoadError> {
 fn divide(config: &LoadConfig) -> Result<Vec<Client>, LoadError> {
     let clients = u64::from(config.clients);
     let requests = schedule::count_max(config) as usize;
-    let bytes = size_of::<Record>() + size_of::<Stamp>();
-    let too_many = || LoadError::Memory { requests: requests as u64 * clients, bytes };
-    if requests > REQUESTS_MAX {
-        return Err(too_many());
-    }
     let share = |total: u32, number: u64| (u64::from(total) * number / clients) as usize;
     (0..clients)
         .map(|number| {
             let mut records = Vec::new();
             let mut stamps = Vec::new();
             let stamped = if config.timestamps == Timestamps::Kernel { requests } else { 0 };
-            let reserved = records.try_reserve_exact(requests).and_then(|()| stamps.try_reserve_exact(stamped));
-            reserved.map_err(|_| too_many())?;
+            records.try_reserve_exact(requests).and_then(|()| stamps.try_reserve_exact(stamped)).map_err(|_| {
+                LoadError::Memory {
+                    requests: requests as u64 * clients,
+                    bytes: size_of::<Record>() + size_of::<Stamp>(),
+                }
+            })?;
             let first = |number| share(config.connections, number);
             Ok(Client {
                 records,

@@ -392,7 +392,8 @@ mod tests {
     #[test]
     fn a_clock_that_went_backwards_is_counted_once_for_each_request() {
         let times = |sent_ns, complete_ns| Sample { planned_ns: 100, sent_ns, complete_ns, ..Sample::UNKNOWN };
-        let in_order = [times(100, 100), times(150, 200), times(150, Sample::NEVER), times(Sample::NEVER, Sample::NEVER)];
+        let in_order =
+            [times(100, 100), times(150, 200), times(150, Sample::NEVER), times(Sample::NEVER, Sample::NEVER)];
         assert_eq!(went_back(&in_order), 0);
         let back = [times(99, 200), times(150, 149), times(90, 80), times(99, Sample::NEVER)];
         assert_eq!(went_back(&[&in_order[..], &back].concat()), 4);
