@@ -180,27 +180,27 @@ fn dying_at_start(folder: &Path, word: &str) {
     assert!(writer.wait().unwrap().success());
 }
 
-/// No file is written of what dies.
-fn without_cores() {
+/// Some of the phases at a time, for most of it is waiting.
+fn killed_in_each_phase(word: &str, transport: &str) {
+    // No file is written of what dies.
     let maximum = rustix::process::getrlimit(Resource::Core).maximum;
     rustix::process::setrlimit(Resource::Core, Rlimit { current: Some(0), maximum }).unwrap();
+    std::thread::scope(|scope| {
+        for phases in [["start", "connect"], ["ramp", "hold"], ["measure", "drain"]] {
+            scope.spawn(move || phases.iter().for_each(|phase| killed_in(phase, word, transport)));
+        }
+    });
 }
 
 #[test]
 fn a_server_that_is_killed_in_any_phase_costs_its_trial_and_no_other() {
-    without_cores();
-    for phase in ["start", "connect", "ramp", "hold", "measure", "drain"] {
-        killed_in(phase, "serve", "unix");
-    }
+    killed_in_each_phase("serve", "unix");
     assert_eq!(socket_folders(), 0);
 }
 
 #[test]
 fn a_client_that_is_killed_in_any_phase_costs_its_trial_and_no_other() {
-    without_cores();
-    for phase in ["start", "connect", "ramp", "hold", "measure", "drain"] {
-        killed_in(phase, "load", "tcp");
-    }
+    killed_in_each_phase("load", "tcp");
 }
 
 #[test]
