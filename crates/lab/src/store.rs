@@ -203,10 +203,13 @@ pub fn read(folder: &Path) -> anyhow::Result<Run> {
     Ok(Run { header, records, damage })
 }
 
+/// Records as they are stored, by their trial.
+type Texts = BTreeMap<u32, Vec<u8>>;
+
 /// Each trial's record as it is stored, and what is damaged of the database as such. Where it cannot be read on from the
 /// beginning, it is from the end.
-fn texts(database: &Connection) -> rusqlite::Result<(BTreeMap<u32, Vec<u8>>, Vec<String>)> {
-    let mut texts = BTreeMap::new();
+fn texts(database: &Connection) -> rusqlite::Result<(Texts, Vec<String>)> {
+    let mut texts = Texts::new();
     let mut read = |order: &str| {
         let mut statement = database.prepare(&format!("SELECT trial, record FROM trials ORDER BY trial {order}"))?;
         let mut rows = statement.query([])?;

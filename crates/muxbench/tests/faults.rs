@@ -154,7 +154,7 @@ fn killed_in(phase: &str, word: &str, transport: &str) {
     let good = &run.records[2];
     assert_ne!(good.verdict.kind, VerdictKind::Failed, "{phase}: {}", good.verdict.reason);
     assert!(good.load.as_ref().is_some_and(|load| load.completed > 0 && load.completed == load.planned), "{phase}");
-    assert_eq!(drafts(&folder.join("run")), [PathBuf::new(); 0], "{phase}");
+    assert_eq!(drafts(&folder.join("run")), Vec::<PathBuf>::new(), "{phase}");
     assert!(store::samples_path(&folder.join("run"), 2).exists(), "{phase}");
     eventually("nothing is left", || processes(folder, "").is_empty());
 }
@@ -216,7 +216,7 @@ fn who_stops_a_run_once_keeps_the_trial_that_runs_and_who_stops_it_at_once_does_
             }
         });
         assert_eq!(ended, Ended::Stopped);
-        assert_eq!(drafts(&folder.path().join("run")), [PathBuf::new(); 0]);
+        assert_eq!(drafts(&folder.path().join("run")), Vec::<PathBuf>::new());
         eventually("nothing is left", || processes(folder.path(), "").is_empty());
         run.records
     };
@@ -272,7 +272,7 @@ fn ctrl_c_is_answered_and_once_more_ends_a_run_at_once_as_sigterm_does() {
         assert_eq!(child.wait().unwrap().code(), Some(130));
         eventually("nothing outlives it", || !processes.iter().any(|&process| is_alive(process)));
         assert_eq!(fs::read_dir(folder.path().join("t")).unwrap().count(), 0, "no folder of sockets is left");
-        assert_eq!(drafts(&folder.path().join("run")), [PathBuf::new(); 0]);
+        assert_eq!(drafts(&folder.path().join("run")), Vec::<PathBuf>::new());
         assert_eq!(store::read(&folder.path().join("run")).unwrap().records.len(), 0);
     }
 }
@@ -583,7 +583,7 @@ fn a_cpu_that_is_gone_ends_a_run_that_can_be_finished_with_it() {
         assert!(told.contains(&format!("trial 0 is placed on CPU {}", cpus[0])), "{told}");
         drop(store);
         assert_eq!(store::read(&folder.path().join("run")).unwrap().records.len(), 0, "it is run again");
-        assert_eq!(drafts(&folder.path().join("run")), [PathBuf::new(); 0]);
+        assert_eq!(drafts(&folder.path().join("run")), Vec::<PathBuf>::new());
         eventually("nothing is left", || processes(folder.path(), "").is_empty());
     }
     for arguments in [&["serve", "--cpus", "4000"][..], &["load", "--target", "127.0.0.1:1", "--cpus", "4000"]] {
