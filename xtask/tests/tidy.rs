@@ -179,3 +179,46 @@ fn unsafe_stays_where_system_calls_are() {
         assert!(!text.contains("unsafe {") || allowed.contains(&name.as_str()), "{name} has unsafe code");
     }
 }
+
+#[test]
+fn every_test_that_reliability_names_is_there() {
+    let text = fs::read_to_string(root().join("docs/reliability.md")).unwrap();
+    let mut named = 0;
+    for row in text.lines().filter(|line| line.starts_with('|')) {
+        // A file stands before the names of its tests.
+        let mut tests = None;
+        for word in row.split('`').skip(1).step_by(2) {
+            if word.ends_with(".rs") {
+                let file = fs::read_to_string(root().join(word));
+                tests = Some(file.unwrap_or_else(|error| panic!("docs/reliability.md: {word}: {error}")));
+            } else if let Some(tests) = &tests {
+                let is_there = tests.contains(&format!("fn {word}("));
+                assert!(is_there, "docs/reliability.md: no test is called {word} in the file that it names");
+                named += 1;
+            }
+        }
+    }
+    assert!(named > 40, "{named}");
+}
+
+#[test]
+fn the_wall_clock_is_read_where_it_cannot_change_a_figure() {
+    // What it is for: when a run and a trial began; records of a key-value store that end by the calendar; what the kernel's
+    // stamps are compared with, which are of it.
+    let allowed = [
+        "crates/lab/src/runner.rs",
+        "crates/load/src/clock.rs",
+        "crates/muxbench/src/execution.rs",
+        "crates/server/src/service.rs",
+    ];
+    let words = ["SystemTime::now", "Timestamp::now", "Zoned::now", "ClockId::Realtime", "CLOCK_REALTIME,"];
+    let mut found = Vec::new();
+    for path in files(&root().join("crates"), "rs") {
+        let name = path.strip_prefix(root()).unwrap().to_string_lossy().into_owned();
+        let text = fs::read_to_string(&path).unwrap();
+        if !name.contains("/tests/") && words.iter().any(|word| text.contains(word)) {
+            found.push(name);
+        }
+    }
+    assert_eq!(found, allowed);
+}

@@ -3,7 +3,7 @@
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::marker::PhantomData;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
@@ -29,6 +29,8 @@ pub(crate) struct Child<E> {
     input: Option<ChildStdin>,
     lines: mpsc::Receiver<String>,
     complaint: Arc<Mutex<String>>,
+    /// We have killed it.
+    is_given_up: bool,
     event: PhantomData<E>,
 }
 
@@ -69,7 +71,8 @@ impl<E: DeserializeOwned> Child<E> {
             let _ = std::io::copy(&mut errors, &mut std::io::sink());
         });
         let input = process.stdin.take();
-        let mut child = Self { name: name.into(), process, input, lines, complaint, event: PhantomData };
+        let mut child =
+            Self { name: name.into(), process, input, lines, complaint, is_given_up: false, event: PhantomData };
         child.say(&serde_json::to_string(configuration)?)?;
         Ok(child)
     }
@@ -107,7 +110,18 @@ impl<E: DeserializeOwned> Child<E> {
         }
     }
 
-    fn gone(&mut self) -> anyhow::Error {
+    /// Whether it has ended, told or not.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        matches!(self.process.try_wait(), Ok(Some(_)))
+    }
+
+    /// Whether it has ended by a signal that was not ours.
+    pub(crate) fn was_killed(&mut self) -> bool {
+        !self.is_given_up && matches!(self.process.try_wait(), Ok(Some(status)) if status.signal().is_some())
+    }
+
+    /// That it has ended, how, and what it complained of.
+    pub(crate) fn gone(&mut self) -> anyhow::Error {
         let words = self.last_words();
         anyhow!("{} ended: {words}", self.name)
     }
@@ -133,7 +147,7 @@ impl<E: DeserializeOwned> Child<E> {
                 Ok(Some(status)) => return status.to_string(),
                 Ok(None) if Instant::now() < deadline => thread::sleep(Duration::from_millis(1)),
                 _ => {
-                    let _ = self.process.kill();
+                    self.kill();
                     return self.process.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
                 }
             }
@@ -142,6 +156,7 @@ impl<E: DeserializeOwned> Child<E> {
 
     /// Kills it at once.
     pub(crate) fn kill(&mut self) {
+        self.is_given_up = true;
         let _ = self.process.kill();
     }
 }
@@ -183,6 +198,7 @@ mod tests {
         let mut child = shell("read line; echo 'no memory' >&2; exit 7");
         let error = child.next(soon()).unwrap_err().to_string();
         assert!(error.contains("the shell ended") && error.contains('7') && error.contains("no memory"), "{error}");
+        assert!(child.has_ended());
         let error = format!("{:#}", shell("read line; echo nonsense").next(soon()).unwrap_err());
         assert!(error.contains("not understood: nonsense"), "{error}");
         let mut child = shell("read line; echo 'no licence' >&2; exec 0<&-; echo 1; exit 8");
@@ -194,11 +210,28 @@ mod tests {
     }
 
     #[test]
+    fn whether_it_was_killed_by_others_is_known() {
+        let mut child = shell("read line; kill -KILL $$");
+        child.end();
+        assert!(child.was_killed());
+        let mut child = shell("read line; echo 1; exec sleep 1000");
+        assert_eq!(child.next(soon()).unwrap(), Some(1));
+        assert!(!child.was_killed());
+        child.kill();
+        child.end();
+        assert!(!child.was_killed(), "it was us");
+        let mut child = shell("read line; exit 3");
+        child.end();
+        assert!(!child.was_killed());
+    }
+
+    #[test]
     fn it_does_not_outlive_us() {
         let mut child = shell("echo $$; exec sleep 1000");
         let pid = child.next(soon()).unwrap().unwrap();
         let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
         assert!(rustix::process::test_kill_process(pid).is_ok());
+        assert!(!child.has_ended());
         drop(child);
         assert!(rustix::process::test_kill_process(pid).is_err());
     }

@@ -4,7 +4,6 @@
 use std::net::IpAddr;
 use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -15,6 +14,7 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::child::Child;
 use crate::network::Host;
+use crate::stop::Stop;
 
 /// Descriptors of a process besides its connections.
 const DESCRIPTORS_BESIDE: u64 = 64;
@@ -39,7 +39,7 @@ impl Holders {
         program: &Path,
         config: &LoadConfig,
         hosts: &[Host],
-        stop: &AtomicBool,
+        stop: &Stop,
         progress: &mut dyn FnMut(u32, u32),
     ) -> anyhow::Result<Self> {
         let patience = Duration::from_nanos(config.timeout_ns) + PATIENCE;
@@ -68,7 +68,7 @@ impl Holders {
         for child in &mut holders.children {
             let mut deadline = Instant::now() + patience;
             loop {
-                if stop.load(Relaxed) {
+                if stop.is_now() {
                     bail!("stopped");
                 }
                 match child.next(deadline.min(Instant::now() + LOOK))? {

@@ -9,7 +9,7 @@
 //! - [`mod@plan`]: the explicit list of trials; [`host`] and [`placement`]: what it is checked against, and where it runs
 //! - [`doctor`]: what of this host disturbs results, and what mends it; `probe`: what only the kernel itself can say
 //! - [`calibration`]: the client against times that are known
-//! - [`runner`]: runs the trials, each in processes of its own (`child`)
+//! - [`runner`]: runs the trials, each in processes of its own (`child`); [`stop`]: how it is asked to stop
 //! - [`fleet`]: a trial's clients, processes of this machine or ranks that an engine started on others
 //! - [`idle`]: who holds the connections on which nothing is sent
 //! - [`network`]: a lab: hosts of their own for server and clients, and what is between them
@@ -43,6 +43,7 @@ mod probe;
 pub mod record;
 pub mod runner;
 pub mod samples;
+pub mod stop;
 pub mod store;
 pub mod stream;
 mod ticks;

@@ -81,6 +81,20 @@ pub fn place_server(cores: &[Vec<usize>], wish: &experiment::Placement) -> Resul
     Ok(Placement { server, client: Vec::new(), is_elsewhere: true, sentence })
 }
 
+/// The first of these CPUs that this process may not use, or no longer may.
+#[cfg(target_os = "linux")]
+pub(crate) fn gone<'a>(mut cpus: impl Iterator<Item = &'a usize>) -> Option<usize> {
+    let allowed = rustix::thread::sched_getaffinity(None).ok()?;
+    let is_there = |cpu: usize| cpu < rustix::thread::CpuSet::MAX_CPU && allowed.is_set(cpu);
+    cpus.find(|&&cpu| !is_there(cpu)).copied()
+}
+
+/// Elsewhere nobody is kept to any.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn gone<'a>(_cpus: impl Iterator<Item = &'a usize>) -> Option<usize> {
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

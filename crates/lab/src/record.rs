@@ -310,4 +310,7 @@ pub struct Run {
     pub header: RunHeader,
     /// What finished, in order of execution.
     pub records: Vec<TrialRecord>,
+    /// What is damaged of its store, one sentence each; trials that are left out for it are run again with `--resume`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub damage: Vec<String>,
 }

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -22,7 +21,10 @@ use crate::course::{self, Finding};
 use crate::fleet::{self, Fleet};
 use crate::idle::Holders;
 use crate::network::{Lab, NetworkReport};
+use crate::placement;
 use crate::record::{RunHeader, Trial, TrialRecord, Verdict};
+use crate::samples::Unwritten;
+use crate::stop::Stop;
 use crate::store::Store;
 use crate::stream;
 use crate::ticks::{self, Ticks};
@@ -45,8 +47,8 @@ const BLAME_PATIENCE: Duration = Duration::from_secs(1);
 pub struct Options<'a> {
     /// The muxbench binary, of which `serve` and `load` are started.
     pub program: PathBuf,
-    /// Set when the run is to stop. What is finished by then is kept.
-    pub stop: &'a AtomicBool,
+    /// Set when the run is to stop, after the trial that runs or at once. What is finished by then is kept.
+    pub stop: &'a Stop,
 }
 
 /// What happens while a run runs.
@@ -94,7 +96,8 @@ pub enum Ended {
 /// Runs the trials of `header` that can run here and are not in `done`, as its course has it.
 ///
 /// # Errors
-/// When a trial cannot be committed. A trial that goes wrong is committed as failed, and the run goes on.
+/// When what came of a trial cannot be stored, or one of its CPUs is gone: of that trial nothing is kept, and it is run again
+/// with the rest. A trial that goes wrong is committed as failed, and the run goes on.
 pub fn run(
     header: &RunHeader,
     done: &[TrialRecord],
@@ -109,23 +112,30 @@ pub fn run(
     let mut lab = None;
     while let Some(trial) = course::next(header, &findings) {
         let trial = &trial;
-        if options.stop.load(Relaxed) {
+        if options.stop.is_asked() {
             return Ok(Ended::Stopped);
         }
+        check_cpus(trial, header)?;
         on_event(Event::Started { trial });
         let started_at = jiff::Timestamp::now().to_string();
         let started = Instant::now();
-        let samples = store.samples_path(trial.index);
-        let draft = samples.with_extension("part");
+        let draft = store.samples_draft(trial.index);
         let mut account = Account::default();
         let outcome = enter_lab(trial, options, fleet, &mut lab, &mut account).and_then(|()| {
             let around = Around { options, lab: lab.as_ref() };
             run_trial(trial, &draft, &around, fleet, &mut account, on_event)
         });
         account.ask_relay(&mut lab, fleet);
-        if options.stop.load(Relaxed) {
+        if outcome.is_err() && options.stop.is_now() {
             let _ = std::fs::remove_file(&draft);
             return Ok(Ended::Stopped);
+        }
+        // Without these the trials to come would go wrong too.
+        let unwritten = outcome.as_ref().err().and_then(|error| error.downcast_ref::<Unwritten>());
+        let lost = unwritten.map_or_else(|| check_cpus(trial, header), |error| Err(anyhow::anyhow!("{error}")));
+        if lost.is_err() {
+            let _ = std::fs::remove_file(&draft);
+            lost?;
         }
         let mut counters = account.counters();
         if let Some(counters) = counters.as_mut().filter(|_| trial.load.kv.is_some()) {
@@ -164,12 +174,6 @@ pub fn run(
             (Ok(()), None) => Verdict::failed("the client gave no account"),
             (Err(error), _) => Verdict::failed(format!("{error:#}")),
         };
-        if account.load.is_none() {
-            // A client that did not get to its report did not get to the end of its samples.
-            let _ = std::fs::remove_file(&draft);
-        } else if draft.exists() {
-            std::fs::rename(&draft, &samples).with_context(|| format!("{}", samples.display()))?;
-        }
         let record = TrialRecord {
             trial: trial.clone(),
             started_at,
@@ -195,6 +199,19 @@ pub fn run(
         }
     }
     Ok(Ended::Complete)
+}
+
+/// Whether the CPUs are there that a trial is placed on. Those of a fleet's clients are on their own hosts.
+fn check_cpus(trial: &Trial, header: &RunHeader) -> anyhow::Result<()> {
+    let clients: &[usize] = if header.is_fleet_s { &[] } else { &trial.load.cpus };
+    match placement::gone(trial.serve.cpus().iter().chain(clients)) {
+        None => Ok(()),
+        Some(cpu) => bail!(
+            "trial {} is placed on CPU {cpu}, which is not among those this process may use; bring it back (it is off-line, \
+             or withheld by taskset or a cgroup), or begin another run",
+            trial.index
+        ),
+    }
 }
 
 /// CPUs that the trial's server can use at once.
@@ -341,9 +358,15 @@ fn run_trial(
     let mut server: Child<ServerEvent> = Child::start("the server", command, &serve)?;
     let outcome = load_it(trial, samples, around, fleet, &mut server, account, on_event);
     fleet.dismiss();
+    // One that ended after it was last asked has not served to the end.
+    let outcome = outcome.and_then(|()| match server.has_ended() {
+        true => blame(&mut server, anyhow::anyhow!("the server ended")),
+        false => Ok(()),
+    });
     // Whatever came of it: somebody else's server leaves nothing behind only if its keeper has the time to see to that.
     server.end();
-    outcome
+    // Its connections are closed before the kernel says that it is dead.
+    outcome.and_then(|()| if server.was_killed() { Err(server.gone()) } else { Ok(()) })
 }
 
 /// Runs the clients against the server until all have given their account.
@@ -375,7 +398,7 @@ fn load_it(
     let order = LoadOrder { config, trial: trial.clone() };
     fleet.place(hosts)?;
     fleet.broadcast(&order, samples).or_else(|error| blame(server, error))?;
-    let stopped = || if options.stop.load(Relaxed) { bail!("stopped") } else { Ok(()) };
+    let stopped = || if options.stop.is_now() { bail!("stopped") } else { Ok(()) };
     let mut look = |event: Option<&load::Event>| {
         event.into_iter().for_each(|event| on_event(Event::Load(event)));
         stopped().map(|()| Instant::now() + LOOK)
@@ -465,7 +488,7 @@ fn until_ready(
             Some(ServerEvent::Ready { address, ports, snapshot }) => return Ok((address, ports, snapshot)),
             Some(ServerEvent::Failed { reason }) => bail!("the server: {reason}"),
             Some(ServerEvent::Mark { .. } | ServerEvent::Moved { .. }) => bail!("the server is not ready"),
-            None if options.stop.load(Relaxed) => bail!("stopped"),
+            None if options.stop.is_now() => bail!("stopped"),
             None if Instant::now() >= deadline => {
                 server.kill();
                 bail!("the server is not ready after {} s ({})", patience.as_secs(), server.last_words())
@@ -524,7 +547,7 @@ fn turned_away<T>(
     account: &Account,
     error: anyhow::Error,
 ) -> anyhow::Result<T> {
-    if error.is::<ServerFailed>() {
+    if error.is::<ServerFailed>() || error.is::<Unwritten>() {
         return Err(error);
     }
     let refused = |snapshot: &Snapshot| snapshot.totals.refused.unwrap_or(0);

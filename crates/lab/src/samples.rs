@@ -5,6 +5,7 @@
 //! do not: `scheduler_ns`, `driver_ns`, `arrived_ns`, of the same zero, and the length `hardware_service_ns`; and `client`,
 //! which process's it is, where several divided the load. The file's key-value metadata holds every parameter of the trial.
 
+use std::fmt;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
@@ -64,32 +65,50 @@ fn known(ns: i64) -> Option<i64> {
 /// Rows that are held in memory at once.
 const ROWS_PER_GROUP: usize = 1 << 20;
 
+/// A load was measured, and its samples cannot be kept: nothing that is measured after it could be either.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Unwritten(String);
+
+/// That samples cannot be written there.
+pub(crate) fn unwritten(path: &Path, error: &dyn fmt::Display) -> Unwritten {
+    Unwritten(format!("{}: cannot write samples ({error}); make room there, or name another folder", path.display()))
+}
+
+/// What a client says of its failure, as an error.
+pub(crate) fn failure(reason: String, is_unwritten: bool) -> anyhow::Error {
+    if is_unwritten { Unwritten(reason).into() } else { anyhow::Error::msg(reason) }
+}
+
 /// Writes samples, and `parameters` as the file's metadata.
 ///
 /// # Errors
-/// What the file system says.
+/// What the file system says, as [`Unwritten`].
 pub fn write(path: &Path, samples: &[Sample], parameters: &[(&str, String)]) -> anyhow::Result<()> {
-    let place = || format!("writing samples to {}", path.display());
+    write_all(path, samples, parameters).map_err(|error| unwritten(path, &format_args!("{error:#}")).into())
+}
+
+fn write_all(path: &Path, samples: &[Sample], parameters: &[(&str, String)]) -> anyhow::Result<()> {
     let schema = Arc::new(parse_message_type(SCHEMA).expect("the schema parses"));
     let metadata = parameters.iter().map(|(key, value)| KeyValue::new((*key).to_owned(), value.clone())).collect();
     let properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
         .set_key_value_metadata(Some(metadata))
         .build();
-    let file = File::create(path).with_context(place)?;
-    let mut writer = SerializedFileWriter::new(file, schema, Arc::new(properties)).with_context(place)?;
+    let file = File::create(path)?;
+    let mut writer = SerializedFileWriter::new(file, schema, Arc::new(properties))?;
     for rows in samples.chunks(ROWS_PER_GROUP) {
-        let mut group = writer.next_row_group().with_context(place)?;
+        let mut group = writer.next_row_group()?;
         for column in COLUMNS {
             let mut writer = group.next_column()?.expect("as many columns as the schema has");
             let values: Vec<i64> = rows.iter().filter_map(column).collect();
             let is_there: Vec<i16> = rows.iter().map(|row| i16::from(column(row).is_some())).collect();
-            writer.typed::<Int64Type>().write_batch(&values, Some(&is_there), None).with_context(place)?;
-            writer.close().with_context(place)?;
+            writer.typed::<Int64Type>().write_batch(&values, Some(&is_there), None)?;
+            writer.close()?;
         }
-        group.close().with_context(place)?;
+        group.close()?;
     }
-    writer.close().with_context(place)?;
+    writer.close()?;
     Ok(())
 }
 

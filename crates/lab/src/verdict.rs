@@ -91,6 +91,13 @@ const RELAY_LATE_SHARE_MAX: f64 = ROUND_TRIP_LONG_SHARE_MAX;
 /// At the 99th percentile it may be as many times that: a neighbour's hiccup is no relay that cannot keep up.
 const RELAY_LATE_P99_TIMES: f64 = 10.0;
 
+/// The client's clock may differ from the kernel's by this share, in parts per million. Beyond, it is another clock than was
+/// calibrated: drifts seen were below a hundred.
+const DRIFT_PPM_MAX: f64 = 10_000.0;
+/// Of a closed loop's transactions this share may be beyond the memory for samples. Whether the window was steady is only
+/// known of those before.
+const UNSAMPLED_SHARE_MAX: f64 = 0.5;
+
 /// Of the server's CPUs, others may take this share.
 const TAKEN_SHARE_MAX: f64 = 0.25;
 
@@ -123,14 +130,34 @@ impl ServerSide<'_> {
 
 /// Judges a trial; with what is known of the server, if anything is.
 pub fn judge(report: &LoadReport, server: Option<&ServerSide<'_>>) -> Verdict {
-    if let (Some(closed), Some(stream)) = (&report.closed, &report.stream) {
-        return judge_stream(report, closed, stream, server);
-    }
-    match (&report.closed, report.rate_asked_per_s) {
-        (None, Some(rate_per_s)) => open(report, rate_per_s, server),
-        (Some(closed), _) => judge_closed(report, closed, server),
-        (None, None) => Verdict::failed("the client's account is of no schedule: neither a rate nor a closed loop"),
-    }
+    let verdict = match (&report.closed, &report.stream, report.rate_asked_per_s) {
+        (Some(closed), Some(stream), _) => judge_stream(report, closed, stream, server),
+        (Some(closed), None, _) => judge_closed(report, closed, server),
+        (None, _, Some(rate_per_s)) => open(report, rate_per_s, server),
+        (None, _, None) => {
+            return Verdict::failed("the client's account is of no schedule: neither a rate nor a closed loop");
+        }
+    };
+    let Verdict { reason, checks, .. } = verdict;
+    decide([sanity(report, server), checks].concat(), || reason)
+}
+
+/// Whether the numbers that everything else is made of can be what they say.
+fn sanity(report: &LoadReport, server: Option<&ServerSide<'_>>) -> Vec<Check> {
+    let none = |name: &str, count: u64| check(name, count as f64, Bound::AtMost, 0.0, "", VerdictKind::Failed);
+    let drift_ppm = report.clock.drift_ppm.abs();
+    let drift = "drift of the client's clock against the kernel's";
+    let mut checks = vec![
+        none("requests in which the client's clock went backwards", report.clock.went_back),
+        check(drift, drift_ppm, Bound::AtMost, DRIFT_PPM_MAX, "ppm", VerdictKind::Failed),
+        none("times of an hour or more, which are not told apart", report.response.histogram.saturated()),
+    ];
+    checks.extend(server.map(|server| {
+        let fell = &server.counters.fell;
+        let names = if fell.is_empty() { String::new() } else { format!(" ({})", fell.join(", ")) };
+        none(&format!("counts of the server that fell in the window{names}"), fell.len() as u64)
+    }));
+    checks
 }
 
 fn open(report: &LoadReport, rate_per_s: f64, server: Option<&ServerSide<'_>>) -> Verdict {
@@ -157,7 +184,7 @@ fn judge_closed(report: &LoadReport, closed: &ClosedReport, server: Option<&Serv
     let checks = [
         failures(report),
         closed_client_limits(report, closed, server),
-        vec![unanswered(report)],
+        vec![unanswered(report), unsampled(report, closed)],
         part_steadiness("transactions", &report.completed_by_part.unwrap_or_default().map(|count| count as f64)),
         steadiness(report, server),
     ];
@@ -488,6 +515,12 @@ fn part_steadiness(what: &str, parts: &[f64]) -> Vec<Check> {
     tests.into_iter().filter_map(of).collect()
 }
 
+fn unsampled(report: &LoadReport, closed: &ClosedReport) -> Check {
+    let share = closed.unsampled as f64 / report.planned.max(1) as f64;
+    let what = "share of transactions that there was no memory to keep as samples (lower phases.measure)";
+    check(what, share, Bound::AtMost, UNSAMPLED_SHARE_MAX, "", VerdictKind::Unsteady)
+}
+
 fn unanswered(report: &LoadReport) -> Check {
     let share = report.errors.timeout as f64 / report.planned.max(1) as f64;
     let limit = match report.transport {
@@ -544,7 +577,13 @@ pub(crate) mod tests {
     /// A healthy trial of 1 000 requests in a second.
     pub(crate) fn healthy() -> LoadReport {
         LoadReport {
-            clock: ClockFacts { source: "tsc".into(), reason: String::new(), frequency_hz: 1e9, drift_ppm: 0.0 },
+            clock: ClockFacts {
+                source: "tsc".into(),
+                reason: String::new(),
+                frequency_hz: 1e9,
+                drift_ppm: 0.0,
+                went_back: 0,
+            },
             pacing: Some(Pacing::Spin),
             roles: Roles::OneLoop,
             transport: Transport::Tcp,
@@ -653,6 +692,44 @@ pub(crate) mod tests {
             assert_eq!(wrong, VerdictKind::Failed);
         }
         assert_eq!(kind(1, Some(17_000_000), 96), VerdictKind::Failed, "idle ones have sent something too");
+    }
+
+    #[test]
+    fn numbers_that_cannot_be_fail_a_trial_and_say_which() {
+        let told = |change: &dyn Fn(&mut LoadReport), fell: &[&str]| {
+            let fell = fell.iter().map(|&name| name.to_owned()).collect();
+            let counters = ServerCounters { window_ns: 1_000_000_000, fell, ..ServerCounters::default() };
+            let mut report = healthy();
+            change(&mut report);
+            let verdict = judge(&report, Some(&side(&counters, 1)));
+            (verdict.kind, verdict.reason)
+        };
+        assert_eq!(told(&|_| (), &[]).0, VerdictKind::Valid);
+        assert_eq!(told(&|it| it.clock.drift_ppm = -900.0, &[]).0, VerdictKind::Valid);
+        let lies = [
+            (told(&|it| it.clock.went_back = 1, &[]), "the client's clock went backwards: 1, not at most 0"),
+            (told(&|it| it.clock.drift_ppm = -20_000.0, &[]), "drift of the client's clock"),
+            (told(&|it| it.response.histogram.record(stats::histogram::VALUE_NS_MAX), &[]), "an hour or more"),
+            (told(&|it| it.errors.wrong = 1, &[]), "errors of class wrong: 1"),
+            (told(&|_| (), &["requests", "bytes in"]), "fell in the window (requests, bytes in): 2"),
+        ];
+        for ((kind, reason), words) in lies {
+            assert!(kind == VerdictKind::Failed && reason.contains(words), "{words}: {reason}");
+        }
+    }
+
+    #[test]
+    fn a_window_that_is_mostly_beyond_the_memory_for_samples_is_not_known_to_be_steady() {
+        let of = |unsampled: u64| {
+            let closed = ClosedReport { unsampled, busy_share: 0.5, cpus: 1, think_ns: 0 };
+            let parts = Some([31; PARTS]);
+            let report = LoadReport { rate_asked_per_s: None, closed: Some(closed), ..healthy() };
+            judge(&LoadReport { completed_by_part: parts, ..report }, None)
+        };
+        assert_eq!(of(500).kind, VerdictKind::Valid);
+        let beyond = of(501);
+        assert_eq!(beyond.kind, VerdictKind::Unsteady);
+        assert!(beyond.reason.contains("no memory to keep as samples"), "{}", beyond.reason);
     }
 
     #[test]

@@ -158,6 +158,7 @@ impl Clock {
             reason: self.reason.to_owned(),
             frequency_hz: self.ticks_per_ns * 1e9,
             drift_ppm: if elapsed_ns > 0.0 { drift_ns / elapsed_ns * 1e6 } else { 0.0 },
+            went_back: 0,
         }
     }
 }

@@ -162,6 +162,7 @@ pub fn report(
     for (which, measured) in beyond.filter(|_| unsampled > 0) {
         add(measured, tallies, which);
     }
+    report.clock.went_back += sum(&|tally| tally.went_back);
     report.planned += unsampled;
     report.sent += sum(&|tally| tally.beyond[0].count());
     report.completed += sum(&|tally| tally.beyond[1].count());

@@ -44,6 +44,8 @@ pub struct Tally {
     pub errors: Errors,
     /// Transactions that there was no memory for.
     pub unsampled: u64,
+    /// Those of them in which the clock went backwards.
+    pub went_back: u64,
     /// Their lag, service and response time.
     pub beyond: [Histogram; 3],
     /// CPU time and ticks when the window began, and when it ended.
@@ -74,6 +76,7 @@ impl Tally {
             after_drain: 0,
             errors: Errors::default(),
             unsampled: 0,
+            went_back: 0,
             beyond: [Histogram::new(), Histogram::new(), Histogram::new()],
             used: [Used::default(); 2],
         }
@@ -241,13 +244,14 @@ impl<'a> Ledger<'a> {
             return;
         }
         self.tally.unsampled += 1;
-        let known = |from: u64, to: u64| (from != 0 && to != 0).then(|| self.clock.between_ns(from, to).max(0) as u64);
+        let known = |from: u64, to: u64| (from != 0 && to != 0).then(|| self.clock.between_ns(from, to));
         let times = [known(due, sent), known(sent, complete), known(due, complete)];
         for (histogram, time_ns) in self.tally.beyond.iter_mut().zip(times) {
             if let Some(time_ns) = time_ns {
-                histogram.record(time_ns);
+                histogram.record(time_ns.max(0) as u64);
             }
         }
+        self.tally.went_back += u64::from(times.iter().flatten().any(|&time_ns| time_ns < 0));
     }
 
     /// The trial is over.
@@ -269,7 +273,8 @@ mod tests {
         let mut ledger = Ledger::new(clock, &config, 10, &progress).unwrap();
         ledger.begin(Times { start: 0, window: 1_000..2_000, drained: 3_000 });
         for number in 0..15 {
-            let (due, sent) = (1_000 + number, 1_010 + number);
+            // As the last but one has it, the clock went backwards.
+            let (due, sent) = (1_000 + number, if number == 13 { 1_000 } else { 1_010 + number });
             ledger.sent(sent);
             let transaction = Transaction { due, sent, complete: 1_510 + number, ..Transaction::default() };
             match number {
@@ -285,6 +290,7 @@ mod tests {
         assert!(ledger.is_over(2_500) && ledger.next_edge() == 3_000);
         let (transactions, tally) = ledger.close();
         assert_eq!((transactions.len(), tally.unsampled), (10, 5), "none that was due after the window");
+        assert_eq!(tally.went_back, 1);
         assert_eq!(
             (tally.outstanding, tally.after_drain),
             ([0, 7], 3),

@@ -124,10 +124,11 @@ fn measured<'a>(parts: impl Iterator<Item = &'a Measured>, of_samples: Option<Me
     Measured { distribution: histogram.distribution(), p50_by_part_ns, p90_by_part_ns, histogram }
 }
 
-/// The one that went the furthest wrong.
-fn clock<'a>(clocks: impl Iterator<Item = &'a ClockFacts>) -> ClockFacts {
+/// The one that went the furthest wrong, and how often any went backwards.
+fn clock<'a>(clocks: impl Iterator<Item = &'a ClockFacts> + Clone) -> ClockFacts {
+    let went_back = clocks.clone().map(|clock| clock.went_back).sum();
     let worst = clocks.max_by(|a, b| a.drift_ppm.abs().total_cmp(&b.drift_ppm.abs()));
-    worst.expect("there is an account").clone()
+    ClockFacts { went_back, ..worst.expect("there is an account").clone() }
 }
 
 /// Place by place; `None` if one is not known.

@@ -352,4 +352,7 @@ pub struct ClockFacts {
     pub frequency_hz: f64,
     /// Difference to CLOCK_MONOTONIC over the trial, in parts per million.
     pub drift_ppm: f64,
+    /// Requests of the window of which a later time is before an earlier one: so often the clock was seen to go backwards.
+    #[serde(default)]
+    pub went_back: u64,
 }

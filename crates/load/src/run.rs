@@ -86,6 +86,9 @@ pub enum Event {
     Failed {
         /// Cause, place, remedy.
         reason: String,
+        /// It was run, and what came of it could not be written.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_unwritten: bool,
     },
 }
 

@@ -10,7 +10,7 @@ use crate::clock::{Clock, Wall};
 use crate::config::{LoadConfig, Pacing, Roles};
 use crate::interface::Hardware;
 use crate::record::{Link, Record, Stamp};
-use crate::report::{Errors, KernelReport, LoadReport, Measured, Outstanding, PARTS, Sample};
+use crate::report::{ClockFacts, Errors, KernelReport, LoadReport, Measured, Outstanding, PARTS, Sample};
 use crate::schedule;
 
 /// What the process used.
@@ -126,8 +126,8 @@ pub fn measured(samples: &[Sample], window_ns: u64, difference: impl Fn(&Sample)
         let (these, others) = rest.split_at(count);
         rest = others;
         values.clear();
-        // Our times are of one clock and in order, so nothing is negative but what rounding to nanoseconds makes so. The
-        // kernel's are of another: what that makes negative is counted apart.
+        // Our times are of one clock and in order, and rounding keeps the order: one that is negative is counted, as the
+        // clock's going backwards (`went_back`). The kernel's are of another: what that makes negative is counted apart.
         values.extend(these.iter().filter_map(&difference).map(|ns| ns.max(0) as u64));
         histogram.extend(values.iter().copied());
         if !values.is_empty() {
@@ -169,6 +169,14 @@ pub fn service_ns(sample: &Sample) -> Option<i64> {
 /// t3 − t1.
 pub fn response_ns(sample: &Sample) -> Option<i64> {
     between(sample.planned_ns, sample.complete_ns)
+}
+
+/// In how many of these the clock went backwards.
+pub fn went_back(samples: &[Sample]) -> u64 {
+    let is_negative = |sample: &&Sample| {
+        [lag_ns, service_ns, response_ns].iter().any(|time_ns| time_ns(sample).is_some_and(|ns| ns < 0))
+    };
+    samples.iter().filter(is_negative).count() as u64
 }
 
 /// How the kernel's timestamps were taken.
@@ -289,7 +297,7 @@ impl Facts<'_> {
     pub fn of(&self, samples: &[Sample], seen: Seen, memory_bytes_per_connection: f64) -> LoadReport {
         let window_ns = self.config.phases.measure_ns;
         LoadReport {
-            clock: self.clock.facts(),
+            clock: ClockFacts { went_back: went_back(samples), ..self.clock.facts() },
             pacing: self.pacing,
             roles: self.roles,
             transport: self.config.transport(),
@@ -379,6 +387,16 @@ mod tests {
         assert_eq!(service.p50_by_part_ns[PARTS / 2..], [200; PARTS / 2]);
         assert_eq!(measured(&samples, 100_000, lag_ns).distribution.p99_ns, 10);
         assert_eq!(measured(&samples, 100_000, response_ns).distribution.max_ns, 210);
+    }
+
+    #[test]
+    fn a_clock_that_went_backwards_is_counted_once_for_each_request() {
+        let times = |sent_ns, complete_ns| Sample { planned_ns: 100, sent_ns, complete_ns, ..Sample::UNKNOWN };
+        let in_order =
+            [times(100, 100), times(150, 200), times(150, Sample::NEVER), times(Sample::NEVER, Sample::NEVER)];
+        assert_eq!(went_back(&in_order), 0);
+        let back = [times(99, 200), times(150, 149), times(90, 80), times(99, Sample::NEVER)];
+        assert_eq!(went_back(&[&in_order[..], &back].concat()), 4);
     }
 
     #[test]

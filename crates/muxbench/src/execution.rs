@@ -1,10 +1,10 @@
 //! A plan becomes a run, is stored as it goes, and is shown: what `compare` and `run` share.
 
+use std::io::Write;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::thread;
 
 use anyhow::{Context, anyhow, bail};
 use lab::capacity::{Answer, Pursuit};
@@ -18,8 +18,11 @@ use lab::network::surrounding::Surrounding;
 use lab::plan::{Plan, plan};
 use lab::record::{Run, RunHeader, Trial, TrialRecord, VerdictKind};
 use lab::runner::{self, Ended};
+use lab::stop::Stop;
 use lab::store::{self, Store};
 use lab::units::Time;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use crate::output;
 use crate::progress::Progress;
@@ -28,6 +31,8 @@ use crate::progress::Progress;
 pub const NO_VALID_TRIAL: u8 = 3;
 /// Stopped by a signal, as shells have it.
 pub const STOPPED: u8 = 130;
+/// What the first Ctrl-C is answered.
+const FINISHING: &str = "muxbench: the trial that runs is finished first; once more stops at once\n";
 
 /// Flags of commands that run something.
 #[derive(Debug, clap::Args)]
@@ -151,7 +156,7 @@ pub fn start_as(
         }
     };
     let (folder, store, header) = begin(experiment, args.output.as_deref(), args.allow_exec, &clients, course)?;
-    let (run, ended) = execute(&folder, store, &header, &[], args.quiet, clients, &*stop_at_signals()?)?;
+    let (run, ended) = execute(&folder, store, &header, &[], args.quiet, clients, &stop_at_signals()?)?;
     Ok((show(&folder, &run, ended, args)?, folder))
 }
 
@@ -160,18 +165,14 @@ pub fn start_as(
 ///
 /// # Errors
 /// When it cannot be stored, or another process is at it.
-pub fn complete(
-    experiment: &Experiment,
-    folder: &Path,
-    quiet: bool,
-    stop: &AtomicBool,
-) -> anyhow::Result<(Run, Ended)> {
+pub fn complete(experiment: &Experiment, folder: &Path, quiet: bool, stop: &Stop) -> anyhow::Result<(Run, Ended)> {
     if !folder.join("run.json").exists() {
         let whole = |plan, _: &Host| Ok((plan, Course::Whole));
         let (folder, store, header) = begin(experiment, Some(folder), false, &Clients::Here, whole)?;
         return execute(&folder, store, &header, &[], quiet, Clients::Here, stop);
     }
     let (store, run) = Store::resume(folder)?;
+    tell_damage(folder, &run);
     let (plan, _) = plan_here(experiment)?;
     // Why some cannot be run may differ: it has numbers of this moment in it.
     let alike = |(a, b): (&Trial, &Trial)| {
@@ -203,6 +204,13 @@ fn unused(folder: &Path) -> PathBuf {
     let numbered = |number: u32| PathBuf::from(format!("{}-{number}", folder.display()));
     let candidates = std::iter::once(folder.to_owned()).chain((2..).map(numbered));
     candidates.into_iter().find(|candidate| !candidate.exists()).unwrap_or_else(|| folder.to_owned())
+}
+
+/// Says what is damaged of a run.
+pub fn tell_damage(folder: &Path, run: &Run) {
+    for what in &run.damage {
+        anstream::eprintln!("muxbench: {}: {what}", folder.display());
+    }
 }
 
 /// Says in what this host is not as it was when a run began.
@@ -289,6 +297,7 @@ pub fn resume_search(args: &ExecutionArgs, time_max: Time) -> anyhow::Result<Exi
     let clients = join(args)?;
     let folder = folder_to_resume(args)?;
     let (store, mut run) = Store::resume(&folder)?;
+    tell_damage(&folder, &run);
     let Course::Capacity(question) = &mut run.header.course else {
         bail!("{}: that run is no search, which --time-max is of; leave it out", folder.display())
     };
@@ -320,6 +329,7 @@ pub fn resume_in(folder: &Path, args: &ExecutionArgs) -> anyhow::Result<ExitCode
 
 fn resume_with(folder: &Path, args: &ExecutionArgs, clients: Clients) -> anyhow::Result<ExitCode> {
     let (store, run) = Store::resume(folder)?;
+    tell_damage(folder, &run);
     go_on(folder, store, &run, args, clients)
 }
 
@@ -347,7 +357,7 @@ fn go_on(folder: &Path, store: Store, run: &Run, args: &ExecutionArgs, clients: 
         server::tracepoints::can_count().map_err(|reason| anyhow!("server.count-syscalls: {reason}"))?;
     }
     tell_differences(&run.header);
-    let (run, ended) = execute(folder, store, &run.header, &run.records, args.quiet, clients, &*stop_at_signals()?)?;
+    let (run, ended) = execute(folder, store, &run.header, &run.records, args.quiet, clients, &stop_at_signals()?)?;
     show(folder, &run, ended, args)
 }
 
@@ -374,15 +384,31 @@ fn now() -> String {
     now.round(jiff::Unit::Second).unwrap_or(now).to_string()
 }
 
-/// What SIGINT and SIGTERM set, from now on.
+/// What signals set, from now on: SIGINT has the trial that runs finished first, once more or SIGTERM stops at once.
 ///
 /// # Errors
 /// When signals cannot be listened to.
-pub fn stop_at_signals() -> anyhow::Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, stop.clone()).context("cannot listen to signals")?;
-    }
+pub fn stop_at_signals() -> anyhow::Result<Stop> {
+    const CANNOT: &str = "cannot listen to signals";
+    let stop = Stop::default();
+    // At once, so that whoever looks next sees it.
+    signal_hook::flag::register(SIGINT, stop.asked.clone()).context(CANNOT)?;
+    signal_hook::flag::register(SIGTERM, stop.now.clone()).context(CANNOT)?;
+    let mut interrupts = Signals::new([SIGINT]).context(CANNOT)?;
+    let heard = stop.clone();
+    let listen = move || {
+        let mut heard_before = false;
+        for _ in interrupts.forever() {
+            if heard_before {
+                heard.ask_now();
+            } else {
+                // Whoever closed standard error is not told.
+                let _ = anstream::stderr().write_all(FINISHING.as_bytes());
+            }
+            heard_before = true;
+        }
+    };
+    thread::Builder::new().name("signals".into()).spawn(listen).context(CANNOT)?;
     Ok(stop)
 }
 
@@ -393,7 +419,7 @@ fn execute(
     done: &[TrialRecord],
     quiet: bool,
     clients: Clients,
-    stop: &AtomicBool,
+    stop: &Stop,
 ) -> anyhow::Result<(Run, Ended)> {
     let findings: Vec<Finding> = done.iter().map(|record| Finding::of(record, &header.course)).collect();
     let mut progress = (!quiet).then(|| match &header.course {
@@ -413,7 +439,10 @@ fn execute(
     if let Some(progress) = progress {
         progress.end();
     }
-    let ended = ended?;
+    let ended = ended.with_context(|| {
+        let folder = folder.display();
+        format!("the run ends early; what is finished is kept. Finish it with `muxbench run --resume {folder}`, once this is mended")
+    })?;
     drop(store);
     Ok((store::read(folder)?, ended))
 }

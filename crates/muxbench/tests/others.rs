@@ -208,7 +208,7 @@ fn clinging() -> Vec<(String, Vec<String>)> {
 
 #[test]
 fn nothing_outlives_a_run_however_it_ends() {
-    for (at, signal) in [None, Some(Signal::INT), Some(Signal::KILL)].into_iter().enumerate() {
+    for (at, signal) in [None, Some(Signal::TERM), Some(Signal::KILL)].into_iter().enumerate() {
         let folder = tempfile::tempdir().unwrap();
         let mark = format!("MUXBENCH_TEST_MARK=clinging-{}-{at}", std::process::id());
         let (name, value) = mark.split_once('=').unwrap();
@@ -229,7 +229,7 @@ fn nothing_outlives_a_run_however_it_ends() {
         let status = child.wait().unwrap();
         let expected = match signal {
             None => status.code().is_some_and(|code| matches!(code, 0 | 3)),
-            Some(Signal::INT) => status.code() == Some(130),
+            Some(Signal::TERM) => status.code() == Some(130),
             Some(_) => status.code().is_none(),
         };
         assert!(expected, "{signal:?}: {status}");

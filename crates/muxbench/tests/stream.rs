@@ -3,15 +3,12 @@
 
 mod common;
 
-use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{Serve, muxbench, with_each};
+use common::{Serve, anybodys_muxbench, as_nobody, muxbench, with_each};
 use load::LoadConfig;
 use load::config::{Phases, Schedule};
 use serde_json::Value;
@@ -154,25 +151,10 @@ fn streams_are_compared_by_bandwidth_and_their_bytes_are_checked() {
     assert!(text.contains("epoll-buffered"), "{text}");
 }
 
-/// A command that is run by nobody, to whom limits of threads apply, if we are root, to whom they do not.
-fn as_nobody(program: &Path) -> Command {
-    if !rustix::process::geteuid().is_root() {
-        return Command::new(program);
-    }
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]).arg(program);
-    command
-}
-
 #[test]
 fn threads_that_are_not_to_be_had_are_said_to_be_the_limit() {
-    // Where nobody may run it, and write.
     let folder = tempfile::tempdir().unwrap();
-    let program = folder.path().join("muxbench");
-    std::fs::copy(muxbench().get_program(), &program).unwrap();
-    for path in [folder.path(), &program] {
-        std::fs::set_permissions(path, Permissions::from_mode(0o777)).unwrap();
-    }
+    let program = anybodys_muxbench(folder.path());
     // The plan knows the limit, and not that others of this user have half of it.
     let mut others = as_nobody(&program);
     others.args(["serve", "--arch", "mt-pool:400", "--listen", "127.0.0.1:0"]).stdout(Stdio::piped());

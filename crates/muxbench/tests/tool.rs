@@ -8,7 +8,7 @@ use std::process::{Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use common::{Serve, children_of, eventually, is_alive, muxbench, prepared};
+use common::{Serve, children_of, descendants, eventually, is_alive, muxbench, prepared};
 use lab::store::Store;
 use report::made_up;
 use rustix::process::{Pid, Signal};
@@ -545,12 +545,6 @@ fn mistakes_are_told_before_anything_starts() {
         assert!(output.stdout.is_empty(), "{arguments:?}");
     }
     assert!(!folder.path().join("results").exists(), "nothing was started");
-}
-
-/// Everything that a process started, and what that started.
-fn descendants(pid: Pid) -> Vec<Pid> {
-    let children = children_of(pid);
-    children.iter().flat_map(|&child| descendants(child)).chain(children.clone()).collect()
 }
 
 /// Starts a long comparison with processes for connections, and waits until it has finished a trial and is in another.

@@ -12,6 +12,14 @@ pub const FORMAT: u32 = 1;
 
 /// The whole run.
 pub fn of(run: &Run) -> Value {
+    let mut whole = what_is_there(run);
+    if !run.damage.is_empty() {
+        whole["damage"] = json!(run.damage);
+    }
+    whole
+}
+
+fn what_is_there(run: &Run) -> Value {
     if let Some(capacities) = Capacities::of(run) {
         // Its trials are each of a rate of their own: there is nothing to summarise but what they led to.
         return json!({ "format": FORMAT, "run": run.header, "capacity": capacities, "trials": run.records });

@@ -85,7 +85,13 @@ fn record(trial: &Trial, service_ns: u64, verdict: VerdictKind, reason: &str) ->
         started_at: "2026-01-01T00:00:00Z".into(),
         elapsed_ns: 2_000_000_000,
         load: Some(LoadReport {
-            clock: ClockFacts { source: "tsc".into(), reason: "made up".into(), frequency_hz: 1e9, drift_ppm: 0.0 },
+            clock: ClockFacts {
+                source: "tsc".into(),
+                reason: "made up".into(),
+                frequency_hz: 1e9,
+                drift_ppm: 0.0,
+                went_back: 0,
+            },
             pacing: Some(Pacing::Spin),
             roles: Roles::OneLoop,
             transport: Transport::Tcp,
@@ -131,6 +137,7 @@ fn record(trial: &Trial, service_ns: u64, verdict: VerdictKind, reason: &str) ->
                 syscalls: BTreeMap::from([("read".into(), 200), ("write".into(), 200), ("wait".into(), 200)]),
                 ..Totals::default()
             },
+            fell: Vec::new(),
             moved: Vec::new(),
         }),
         idle: None,
@@ -206,6 +213,7 @@ pub fn run() -> Run {
             is_fleet_s: false,
         },
         records,
+        damage: Vec::new(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the server says of itself: cumulative snapshots, and the difference of two, which is a window.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -113,6 +113,9 @@ pub struct ServerCounters {
     pub memory_kernel_bytes_per_connection: Option<f64>,
     /// What was added during the window.
     pub totals: Totals,
+    /// Counts that were less at its end than at its start, by name: they wrapped, or lost what they had counted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fell: Vec<String>,
     /// Of streams, what had gone at the edges of the client's window and in between, one after the other.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub moved: Vec<Moved>,
@@ -124,13 +127,19 @@ impl ServerCounters {
         let per_connection = |now: Option<u64>, before: Option<u64>| {
             Some((now? as f64 - before? as f64) / start.connections_open.max(1) as f64)
         };
+        let mut fell = Vec::new();
+        let totals = end.totals.since(&start.totals, &mut fell);
+        if end.at_ns < start.at_ns {
+            fell.push("time".to_owned());
+        }
         Self {
-            window_ns: end.at_ns - start.at_ns,
+            window_ns: end.at_ns.saturating_sub(start.at_ns),
             connections: start.connections_open,
             workers: start.workers,
             memory_user_bytes_per_connection: per_connection(start.memory_user_bytes, ready.memory_user_bytes),
             memory_kernel_bytes_per_connection: per_connection(start.memory_kernel_bytes, ready.memory_kernel_bytes),
-            totals: end.totals.since(&start.totals),
+            totals,
+            fell,
             moved: Vec::new(),
         }
     }
@@ -157,28 +166,46 @@ impl Totals {
         (!self.syscalls_outside.is_empty()).then(|| self.syscalls_outside.values().sum())
     }
 
-    /// What was added after `earlier`.
-    fn since(&self, earlier: &Self) -> Self {
-        let by_kind = |now: &BTreeMap<String, u64>, before: &BTreeMap<String, u64>| {
-            now.iter().map(|(kind, count)| (kind.clone(), count - before.get(kind).copied().unwrap_or(0))).collect()
+    /// What was added after `earlier`. What is less than it was, which a count never is, is nothing, and named in `fell`.
+    fn since(&self, earlier: &Self, fell: &mut Vec<String>) -> Self {
+        type Kinds = BTreeMap<String, u64>;
+        let mut added = |name: &str, now: Option<u64>, before: Option<u64>| {
+            let before = before.unwrap_or(0);
+            // One that is no longer known has fallen too.
+            if now.unwrap_or(0) < before {
+                fell.push(name.to_owned());
+            }
+            Some(now?.saturating_sub(before))
         };
-        let added = |now: Option<u64>, before: Option<u64>| Some(now? - before.unwrap_or(0));
+        let (now, before) = (self, earlier);
+        let mut of_kinds = |what: &str, of: fn(&Self) -> &Kinds| -> Kinds {
+            let kinds: BTreeSet<&String> = of(now).keys().chain(of(before).keys()).collect();
+            let mut of_kind = |kind: &String| {
+                let (now, before) = (of(now).get(kind).copied(), of(before).get(kind).copied());
+                Some((kind.clone(), added(&format!("{what} {kind}"), now, before)?))
+            };
+            kinds.into_iter().filter_map(&mut of_kind).collect()
+        };
+        let syscalls = of_kinds("system calls", |it| &it.syscalls);
+        let syscalls_outside = of_kinds("system calls outside", |it| &it.syscalls_outside);
+        let operations = of_kinds("operations", |it| &it.operations);
+        let completions = of_kinds("completions", |it| &it.completions);
         Self {
-            requests: added(self.requests, earlier.requests),
-            bytes_in: added(self.bytes_in, earlier.bytes_in),
-            bytes_out: added(self.bytes_out, earlier.bytes_out),
-            accepted: added(self.accepted, earlier.accepted),
-            refused: added(self.refused, earlier.refused),
-            timed_out: added(self.timed_out, earlier.timed_out),
-            ignored: added(self.ignored, earlier.ignored),
-            unsent: added(self.unsent, earlier.unsent),
-            dropped: added(self.dropped, earlier.dropped),
-            crashed: added(self.crashed, earlier.crashed),
-            events: added(self.events, earlier.events),
-            syscalls: by_kind(&self.syscalls, &earlier.syscalls),
-            syscalls_outside: by_kind(&self.syscalls_outside, &earlier.syscalls_outside),
-            operations: by_kind(&self.operations, &earlier.operations),
-            completions: by_kind(&self.completions, &earlier.completions),
+            requests: added("requests", now.requests, before.requests),
+            bytes_in: added("bytes in", now.bytes_in, before.bytes_in),
+            bytes_out: added("bytes out", now.bytes_out, before.bytes_out),
+            accepted: added("accepted", now.accepted, before.accepted),
+            refused: added("refused", now.refused, before.refused),
+            timed_out: added("timed out", now.timed_out, before.timed_out),
+            ignored: added("ignored", now.ignored, before.ignored),
+            unsent: added("unsent", now.unsent, before.unsent),
+            dropped: added("dropped", now.dropped, before.dropped),
+            crashed: added("crashed", now.crashed, before.crashed),
+            events: added("events", now.events, before.events),
+            syscalls,
+            syscalls_outside,
+            operations,
+            completions,
             // The kernel's split into user and system is scaled anew at every look, and one side may step back a little.
             cpu_user_ns: self.cpu_user_ns.saturating_sub(earlier.cpu_user_ns),
             cpu_system_ns: self.cpu_system_ns.saturating_sub(earlier.cpu_system_ns),
@@ -187,5 +214,35 @@ impl Totals {
             voluntary_switches: self.voluntary_switches.saturating_sub(earlier.voluntary_switches),
             involuntary_switches: self.involuntary_switches.saturating_sub(earlier.involuntary_switches),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn snapshot(at_ns: u64, requests: Option<u64>, reads: &[(&str, u64)]) -> Snapshot {
+        let syscalls = reads.iter().map(|(kind, count)| ((*kind).to_owned(), *count)).collect();
+        Snapshot { at_ns, totals: Totals { requests, syscalls, ..Totals::default() }, ..Snapshot::default() }
+    }
+
+    #[test]
+    fn what_was_added_in_the_window_and_nothing_that_fell() {
+        let ready = Snapshot::default();
+        let start = snapshot(1_000, Some(10), &[("read", 5)]);
+        let counters = ServerCounters::between(&ready, &start, &snapshot(3_000, Some(25), &[("read", 7), ("wait", 1)]));
+        assert_eq!((counters.window_ns, counters.totals.requests, counters.fell), (2_000, Some(15), Vec::new()));
+        assert_eq!(counters.totals.syscalls.into_iter().collect::<Vec<_>>(), [("read".into(), 2), ("wait".into(), 1)]);
+    }
+
+    #[test]
+    fn a_counter_that_fell_is_named_and_adds_nothing() {
+        let ready = Snapshot::default();
+        let start = snapshot(1_000, Some(u64::MAX - 1), &[("read", 5), ("wait", 3)]);
+        let counters = ServerCounters::between(&ready, &start, &snapshot(900, Some(7), &[("read", 4)]));
+        assert_eq!((counters.window_ns, counters.totals.requests), (0, Some(0)));
+        assert_eq!(counters.fell, ["system calls read", "system calls wait", "requests", "time"]);
+        let gone = ServerCounters::between(&ready, &start, &snapshot(2_000, None, &[("read", 5), ("wait", 3)]));
+        assert_eq!((gone.totals.requests, gone.fell), (None, vec!["requests".to_owned()]));
     }
 }

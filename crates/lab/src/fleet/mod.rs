@@ -191,7 +191,7 @@ fn await_event<T>(
         let Some(event) = event else { continue };
         match wanted(event) {
             Ok(found) => return Ok(found),
-            Err(Event::Failed { reason }) => bail!(reason),
+            Err(Event::Failed { reason, is_unwritten }) => return Err(samples::failure(reason, is_unwritten)),
             Err(_) => {}
         }
     }

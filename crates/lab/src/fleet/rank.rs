@@ -21,6 +21,7 @@ use super::{Draft, deadline_of, local, monotonic_ns};
 use crate::child::Child;
 use crate::host::Host;
 use crate::runner::LoadOrder;
+use crate::samples::{self, Unwritten};
 
 /// Pause before the first rank is tried again.
 const RETRY: Duration = Duration::from_millis(100);
@@ -137,7 +138,8 @@ impl Follower {
             match self.line.hear_next()? {
                 Frame::Order { trial, order } => {
                     if let Err(error) = self.serve(trial, &order) {
-                        self.say(trial, &Event::Failed { reason: format!("{error:#}") })?;
+                        let is_unwritten = error.is::<Unwritten>();
+                        self.say(trial, &Event::Failed { reason: format!("{error:#}"), is_unwritten })?;
                     }
                     self.set_at_work(None);
                 }
@@ -188,7 +190,7 @@ impl Follower {
         loop {
             match client.next(far)?.context("it took a day to connect")? {
                 Event::Ready => break,
-                Event::Failed { reason } => bail!(reason),
+                Event::Failed { reason, is_unwritten } => return Err(samples::failure(reason, is_unwritten)),
                 event => self.say(trial, &event)?,
             }
         }
@@ -209,7 +211,7 @@ impl Follower {
         loop {
             match client.next(deadline)? {
                 Some(finished @ Event::Finished { .. }) => return Ok(finished),
-                Some(Event::Failed { reason }) => bail!(reason),
+                Some(Event::Failed { reason, is_unwritten }) => return Err(samples::failure(reason, is_unwritten)),
                 Some(_) => {}
                 None => {
                     client.kill();

@@ -25,6 +25,7 @@ use super::{
 use crate::network::Network;
 use crate::network::surrounding::Surrounding;
 use crate::runner::LoadOrder;
+use crate::samples;
 
 /// Engines may take so long to start all of a job.
 pub(super) const MEETING_MAX: Duration = Duration::from_secs(120);
@@ -376,10 +377,10 @@ impl Rank {
 
     /// Takes in its file of samples.
     fn take_samples(&mut self, config: &LoadConfig, draft: &Draft, look: &mut Look<'_>) -> anyhow::Result<()> {
-        let place = || format!("{}: cannot write samples; is the disk full?", draft.path.display());
+        let unwritten = |error| samples::unwritten(&draft.path, &error);
         let requests = load::schedule::count_max(config) * u64::from(config.clients);
         let bytes_max = requests * BYTES_PER_SAMPLE + BYTES_BESIDE;
-        let mut file = File::create(&draft.path).with_context(place)?;
+        let mut file = File::create(&draft.path).map_err(unwritten)?;
         let mut total_bytes = 0;
         let mut deadline = Instant::now() + CLIENT_PATIENCE;
         loop {
@@ -389,11 +390,13 @@ impl Rank {
                 Some(Frame::Samples { bytes, .. }) => {
                     total_bytes += bytes.len() as u64;
                     ensure!(total_bytes <= bytes_max, "{}: more than {bytes_max} bytes of samples", self.name());
-                    file.write_all(&bytes).with_context(place)?;
+                    file.write_all(&bytes).map_err(unwritten)?;
                     deadline = Instant::now() + CLIENT_PATIENCE;
                 }
                 Some(Frame::Event { event, .. }) => match serde_json::from_str(&event) {
-                    Ok(Event::Failed { reason }) => bail!("{}: {reason}", self.name()),
+                    Ok(Event::Failed { reason, is_unwritten }) => {
+                        return Err(samples::failure(format!("{}: {reason}", self.name()), is_unwritten));
+                    }
                     _ => bail!("{}: said `{event:.100}` in place of its samples", self.name()),
                 },
                 Some(_) => {}
@@ -416,7 +419,9 @@ impl Member for Rank {
         let event = serde_json::from_str(&event)
             .with_context(|| format!("{} said what is not understood: {event:.200}", self.name()))?;
         Ok(Some(match event {
-            Event::Failed { reason } => Event::Failed { reason: format!("{}: {reason}", self.name()) },
+            Event::Failed { reason, is_unwritten } => {
+                Event::Failed { reason: format!("{}: {reason}", self.name()), is_unwritten }
+            }
             event => event,
         }))
     }

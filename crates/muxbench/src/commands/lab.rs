@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode, ExitStatus};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
@@ -14,9 +15,9 @@ use lab::network::Lab;
 use lab::network::surrounding::{HOSTS, Keeper, SOCKET};
 use lab::placement;
 use rustix::process::{Pid, Signal};
+use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::compare::NetworkArgs;
-use crate::execution;
 
 /// How often it is looked whether the command has ended, or something was asked.
 const LOOK: Duration = Duration::from_millis(10);
@@ -47,7 +48,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let program = std::env::current_exe().context("cannot find our own binary, which a relay is run from")?;
     // Where a run would have the relay.
     let cpus = placement::place(&Host::this().cores, &Placement::default()).map_err(anyhow::Error::msg)?;
-    let stop = execution::stop_at_signals()?;
+    // Ctrl-C at the terminal is heard by the command too, whose business it is; what is told to us alone we pass on.
+    let (interrupted, told_to_end) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    signal_hook::flag::register(SIGINT, interrupted).context("cannot listen to signals")?;
+    signal_hook::flag::register(SIGTERM, told_to_end.clone()).context("cannot listen to signals")?;
     let mut lab = Lab::start(&network, &program, (&cpus.server, &cpus.client), args.seed).context("the lab")?;
     let keeper = Keeper::new()?;
     anstream::eprintln!("muxbench: {network}: up in {} ms", lab.setup().as_millis());
@@ -59,8 +63,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         if let Some(status) = child.try_wait()? {
             break status;
         }
-        // Ctrl-C is heard by both of us; of what is told to us alone it hears, too.
-        if stop.swap(false, Relaxed) {
+        if told_to_end.swap(false, Relaxed) {
             let _ = rustix::process::kill_process(Pid::from_child(&child), Signal::TERM);
         }
         keeper.answer(&mut lab);

@@ -5,7 +5,6 @@ use std::io::{self, BufRead};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::AtomicBool;
 
 use ::load::config::{Choice, LoadConfig, Phases, Schedule, Transport};
 use ::load::report::Measured;
@@ -14,6 +13,8 @@ use anyhow::{Context, bail};
 use lab::idle::Holders;
 use lab::record::{Trial, VerdictKind};
 use lab::runner::LoadOrder;
+use lab::samples::Unwritten;
+use lab::stop::Stop;
 use lab::units::{Cpus, Rate, Share, Time};
 use lab::{experiment, stream, verdict};
 use report::{Medium, format, sentence, table};
@@ -119,7 +120,8 @@ fn controlled(args: &Args) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Err(error) => {
-            output::print_line(&Event::Failed { reason: format!("{error:#}") })?;
+            let is_unwritten = error.is::<Unwritten>();
+            output::print_line(&Event::Failed { reason: format!("{error:#}"), is_unwritten })?;
             Ok(ExitCode::FAILURE)
         }
     }
@@ -198,7 +200,7 @@ fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
         );
     }
     let program = std::env::current_exe().context("cannot find our own binary, which holds idle connections")?;
-    let holders = Holders::start(&program, &config, &[], &AtomicBool::new(false), &mut |_, _| ())?;
+    let holders = Holders::start(&program, &config, &[], &Stop::default(), &mut |_, _| ())?;
     let mut shown = String::new();
     let mut bandwidth = Bandwidth::default();
     let Outcome { report, .. } = load(

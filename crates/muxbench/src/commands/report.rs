@@ -10,6 +10,7 @@ use clap::CommandFactory;
 use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
 use lab::course::Course;
+use lab::record::Run;
 use lab::{samples, store};
 use load::Sample;
 use report::deviation::{self, Deviations};
@@ -22,7 +23,7 @@ use report::{Medium, Versus, format, versus};
 
 use super::reproduce::pictures_of_paper;
 use crate::cli::Cli;
-use crate::output;
+use crate::{execution, output};
 
 /// Print a run again, two runs side by side, or many from run to run
 #[derive(Debug, clap::Args)]
@@ -97,7 +98,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         [a, b] => return side_by_side(args, a, b),
         runs => return from_run_to_run(args, runs),
     };
-    let run = store::read(&folder)?;
+    let run = read(&folder)?;
     for (flag, is_given) in [
         ("--explain", args.explain),
         ("--html", args.html.is_some()),
@@ -243,7 +244,7 @@ fn from_run_to_run(args: &Args, given: &[PathBuf]) -> anyhow::Result<ExitCode> {
     let mut builder = history::Builder::default();
     for folder in &folders {
         let name = folder.display().to_string();
-        match store::read(folder) {
+        match read(folder) {
             Ok(run) => builder.add(&name, &run),
             Err(error) => {
                 anstream::eprintln!("muxbench: left out: {error:#}");
@@ -302,8 +303,15 @@ fn escaped(part: &str) -> String {
     part.bytes().map(one).collect()
 }
 
+/// Reads a run, and says what is damaged of it.
+fn read(folder: &Path) -> anyhow::Result<Run> {
+    let run = store::read(folder)?;
+    execution::tell_damage(folder, &run);
+    Ok(run)
+}
+
 fn side_by_side(args: &Args, a: &Path, b: &Path) -> anyhow::Result<ExitCode> {
-    let (first, second) = (store::read(a)?, store::read(b)?);
+    let (first, second) = (read(a)?, read(b)?);
     for (folder, run) in [(a, &first), (b, &second)] {
         if matches!(run.header.course, Course::Capacity(_)) {
             bail!(

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
 
 use anyhow::bail;
 use clap::builder::PossibleValuesParser;
@@ -86,7 +85,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             anstream::eprintln!("muxbench: {name}, in {}", folder.join(name).display());
         }
         let (run, ended) = execution::complete(&experiment, &folder.join(name), args.quiet, &stop)?;
-        if ended == Ended::Stopped || stop.load(Relaxed) {
+        if ended == Ended::Stopped || stop.is_asked() {
             return Ok(stopped());
         }
         runs.push(run);

@@ -4,9 +4,10 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -267,6 +268,33 @@ pub fn children_of(pid: Pid) -> Vec<Pid> {
         })
         .filter_map(Pid::from_raw)
         .collect()
+}
+
+/// Everything that a process started, and what that started.
+pub fn descendants(pid: Pid) -> Vec<Pid> {
+    let children = children_of(pid);
+    children.iter().flat_map(|&child| descendants(child)).chain(children.clone()).collect()
+}
+
+/// A copy of the binary that anybody may run, in a folder that anybody may then write.
+pub fn anybodys_muxbench(folder: &Path) -> PathBuf {
+    let program = folder.join("muxbench");
+    // Copied by a process of its own: no other that we start meanwhile has it open.
+    let mut install = Command::new("install");
+    install.args(["-m", "755", env!("CARGO_BIN_EXE_muxbench")]).arg(&program);
+    assert!(install.status().unwrap().success());
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o777)).unwrap();
+    program
+}
+
+/// A command that is run by nobody, to whom limits and permissions apply, if we are root, to whom they do not.
+pub fn as_nobody(program: &Path) -> Command {
+    if !rustix::process::geteuid().is_root() {
+        return Command::new(program);
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]).arg(program);
+    command
 }
 
 /// What the kernel says of each thread of a process: its name, and its state behind that.

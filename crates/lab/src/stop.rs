@@ -1,0 +1,35 @@
+//! How what runs is asked to stop: after the trial that runs, or at once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Set by whoever wants an end, looked at by what runs.
+#[derive(Clone, Debug, Default)]
+pub struct Stop {
+    /// No other trial is to begin.
+    pub asked: Arc<AtomicBool>,
+    /// The one that runs is to be given up.
+    pub now: Arc<AtomicBool>,
+}
+
+impl Stop {
+    /// Asks for an end after the trial that runs.
+    pub fn ask(&self) {
+        self.asked.store(true, Relaxed);
+    }
+
+    /// Asks for an end at once.
+    pub fn ask_now(&self) {
+        self.now.store(true, Relaxed);
+    }
+
+    /// Whether no other trial is to begin.
+    pub fn is_asked(&self) -> bool {
+        self.asked.load(Relaxed) || self.is_now()
+    }
+
+    /// Whether the one that runs is to be given up.
+    pub fn is_now(&self) -> bool {
+        self.now.load(Relaxed)
+    }
+}

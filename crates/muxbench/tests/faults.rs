@@ -1,0 +1,607 @@
+//! Whatever fails while a run runs: what is finished is kept, what is left is run again, and nothing stays behind. What of these
+//! faults other files test is in docs/reliability.md.
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use std::fs::{self, Permissions};
+use std::io::{BufRead, BufReader, Write};
+use std::net::UdpSocket;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use common::{Serve, anybodys_muxbench, as_nobody, descendants, eventually, is_alive, muxbench};
+use lab::experiment::Experiment;
+use lab::fleet::local::Local;
+use lab::host::Host;
+use lab::plan::plan;
+use lab::record::{Run, RunHeader, Trial, VerdictKind};
+use lab::runner::{self, Ended, Event, Options};
+use lab::stop::Stop;
+use lab::store::{self, Store};
+use report::made_up;
+use rustix::process::{Pid, Resource, Rlimit, Signal};
+use serde_json::Value;
+
+/// A trial that is soon over.
+const QUICK: &str =
+    "connections = 5\nrate = 200\n[phases]\nramp = \"0\"\nhold = \"50ms\"\nmeasure = \"300ms\"\ndrain = \"30s\"";
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What a command said in all, once it ended as it should.
+fn said(output: &Output, codes: &[i32]) -> String {
+    let said = text(&output.stdout) + &text(&output.stderr);
+    assert!(output.status.code().is_some_and(|code| codes.contains(&code)), "{}: {said}", output.status);
+    said
+}
+
+/// So many trials of an architecture, of a workload with its phases.
+fn trials(architecture: &str, transport: &str, workload: &str, repeats: u32) -> Vec<Trial> {
+    let file = format!(
+        "name = \"faults\"\narchitectures = {architecture:?}\nrepeats = {repeats}\n[workload]\ntransport = {transport:?}\n\
+         request = \"16B\"\nresponse = \"64B\"\n{workload}\n"
+    );
+    let experiment = Experiment::parse(&file, "faults.toml").unwrap();
+    plan(&experiment, &Host::this()).unwrap().trials
+}
+
+fn header(trials: Vec<Trial>) -> RunHeader {
+    let numbered = |(index, trial): (usize, Trial)| Trial { index: index as u32, ..trial };
+    RunHeader { trials: trials.into_iter().enumerate().map(numbered).collect(), ..made_up::run().header }
+}
+
+/// Runs in `folder` with the muxbench there, and says of each event.
+fn run(folder: &Path, header: &RunHeader, stop: &Stop, on_event: &mut dyn FnMut(&Event<'_>)) -> (Ended, Run) {
+    let program = folder.join("muxbench");
+    let store = Store::create(&folder.join("run"), header).unwrap();
+    let options = Options { program: program.clone(), stop };
+    let mut fleet = Local::new(program);
+    let ended = runner::run(header, &[], &store, &options, &mut fleet, &mut |event| on_event(&event)).unwrap();
+    drop(store);
+    (ended, store::read(&folder.join("run")).unwrap())
+}
+
+/// Processes that run the muxbench of this folder, those that are dead and not awaited left out; with a word among their
+/// arguments.
+fn processes(folder: &Path, word: &str) -> Vec<Pid> {
+    let program = folder.join("muxbench").to_string_lossy().into_owned();
+    let is_it = |pid: &Pid| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let line = text(&line);
+        line.contains(&program) && (word.is_empty() || line.split('\0').any(|it| it == word))
+    };
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)).filter(is_it).collect()
+}
+
+/// Files that are there for a while only.
+fn drafts(run: &Path) -> Vec<PathBuf> {
+    let files = |folder: PathBuf| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let all = [run.to_owned(), run.join("samples"), run.join("histograms")].into_iter().flat_map(files);
+    all.filter(|path| path.to_string_lossy().contains(".part")).collect()
+}
+
+/// Folders of sockets that this process has made.
+fn socket_folders() -> usize {
+    let ours = format!("muxbench-{}-", std::process::id());
+    let entries = fs::read_dir(std::env::temp_dir()).unwrap().flatten();
+    entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&ours)).count()
+}
+
+/// Kills what runs `muxbench WORD` as soon as a client says that it is in this phase, in the first trial by SIGKILL, in the
+/// second by SIGSEGV; a third goes well.
+fn killed_in(phase: &str, word: &str, transport: &str) {
+    let long = |phases: &str| format!("connections = 5\nrate = 200\n[phases]\n{phases}\ndrain = \"30s\"");
+    let (architecture, workload) = match phase {
+        // Requests are work, one after the other: so it takes long to connect, ...
+        "connect" => {
+            ("epoll", format!("work = \"sleep=100ms\"\n{QUICK}").replace("connections = 5", "connections = 50"))
+        }
+        // ...and there is always something left when the window is over.
+        "drain" => ("epoll", format!("work = \"sleep=100ms\"\n{QUICK}")),
+        "ramp" => ("mt", long("ramp = \"5s\"\nhold = \"0\"\nmeasure = \"100ms\"")),
+        "hold" => ("mt", long("ramp = \"0\"\nhold = \"5s\"\nmeasure = \"100ms\"")),
+        "measure" => ("mt", long("ramp = \"0\"\nhold = \"0\"\nmeasure = \"5s\"")),
+        _ => ("mt", QUICK.to_owned()),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    linked(folder);
+    if phase == "start" {
+        dying_at_start(folder, word);
+    }
+
+    let faulty = trials(architecture, transport, &workload, 2);
+    let header = header([faulty, trials("mt", transport, QUICK, 1)].concat());
+    let signals = [Signal::KILL, Signal::SEGV];
+    let mut trial_now = 0;
+    let mut struck = [phase == "start"; 2];
+    let (ended, run) = run(folder, &header, &Stop::default(), &mut |event| {
+        let phase_now = match event {
+            Event::Started { trial } => {
+                trial_now = trial.index as usize;
+                return;
+            }
+            Event::Load(load::Event::Connecting { .. }) => "connect",
+            Event::Load(load::Event::Progress { phase, .. }) => phase,
+            _ => return,
+        };
+        if phase_now == phase && !struck.get(trial_now).is_none_or(|&is_struck| is_struck) {
+            struck[trial_now] = true;
+            let victims = processes(folder, word);
+            assert!(!victims.is_empty(), "{phase}: there is no {word}");
+            // The first SIGSEGV may only end the handler that looks for a stack's overflow.
+            eventually("it is dead", || {
+                for &pid in &victims {
+                    let _ = rustix::process::kill_process(pid, signals[trial_now]);
+                }
+                processes(folder, word).is_empty()
+            });
+        }
+    });
+    assert_eq!((ended, struck), (Ended::Complete, [true; 2]), "{phase}");
+    assert_eq!(run.records.len(), 3, "{phase}");
+    let who = if word == "serve" { "the server" } else { "the client" };
+    for (record, signal) in run.records.iter().zip(["signal: 9", "signal: 11"]) {
+        let (kind, reason) = (record.verdict.kind, &record.verdict.reason);
+        assert_eq!(kind, VerdictKind::Failed, "{phase}: {reason}");
+        assert!(reason.contains(&format!("{who} ended: {signal}")), "{phase}: {reason}");
+    }
+    let good = &run.records[2];
+    assert_ne!(good.verdict.kind, VerdictKind::Failed, "{phase}: {}", good.verdict.reason);
+    assert!(good.load.as_ref().is_some_and(|load| load.completed > 0 && load.completed == load.planned), "{phase}");
+    assert_eq!(drafts(&folder.join("run")), Vec::<PathBuf>::new(), "{phase}");
+    assert!(store::samples_path(&folder.join("run"), 2).exists(), "{phase}");
+    eventually("nothing is left", || processes(folder, "").is_empty());
+}
+
+/// Has muxbench be found in a folder, which its processes then are known by.
+fn linked(folder: &Path) {
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_muxbench"), folder.join("muxbench")).unwrap();
+}
+
+/// Has the first `muxbench WORD` of a folder die of SIGKILL before it does anything, and the second of SIGSEGV.
+fn dying_at_start(folder: &Path, word: &str) {
+    let (program, real) = (folder.join("muxbench"), folder.join("muxbench.real"));
+    fs::rename(&program, &real).unwrap();
+    let script = format!(
+        "#!/bin/sh\nif [ \"$1\" = {word} ]; then\n  mkdir \"$0.1\" 2>/dev/null && kill -KILL $$\n  \
+         mkdir \"$0.2\" 2>/dev/null && kill -SEGV $$\nfi\nexec \"$0.real\" \"$@\"\n"
+    );
+    // Written by a process of its own: no other that we start meanwhile has it open.
+    let mut writer = Command::new("sh");
+    writer.args(["-c", "cat > \"$0\" && chmod +x \"$0\""]).arg(&program).stdin(Stdio::piped());
+    let mut writer = writer.spawn().unwrap();
+    writer.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
+    assert!(writer.wait().unwrap().success());
+}
+
+/// Some of the phases at a time, for most of it is waiting.
+fn killed_in_each_phase(word: &str, transport: &str) {
+    // No file is written of what dies.
+    let maximum = rustix::process::getrlimit(Resource::Core).maximum;
+    rustix::process::setrlimit(Resource::Core, Rlimit { current: Some(0), maximum }).unwrap();
+    std::thread::scope(|scope| {
+        for phases in [["start", "connect"], ["ramp", "hold"], ["measure", "drain"]] {
+            scope.spawn(move || phases.iter().for_each(|phase| killed_in(phase, word, transport)));
+        }
+    });
+}
+
+#[test]
+fn a_server_that_is_killed_in_any_phase_costs_its_trial_and_no_other() {
+    killed_in_each_phase("serve", "unix");
+    assert_eq!(socket_folders(), 0);
+}
+
+#[test]
+fn a_client_that_is_killed_in_any_phase_costs_its_trial_and_no_other() {
+    killed_in_each_phase("load", "tcp");
+}
+
+#[test]
+fn who_stops_a_run_once_keeps_the_trial_that_runs_and_who_stops_it_at_once_does_not() {
+    let measured = |measure: &str, ask: fn(&Stop)| {
+        let folder = tempfile::tempdir().unwrap();
+        linked(folder.path());
+        let workload = QUICK.replace("300ms", measure);
+        let stop = Stop::default();
+        let (ended, run) = run(folder.path(), &header(trials("epoll", "tcp", &workload, 3)), &stop, &mut |event| {
+            if matches!(event, Event::Load(load::Event::Progress { .. })) {
+                ask(&stop);
+            }
+        });
+        assert_eq!(ended, Ended::Stopped);
+        assert_eq!(drafts(&folder.path().join("run")), Vec::<PathBuf>::new());
+        eventually("nothing is left", || processes(folder.path(), "").is_empty());
+        run.records
+    };
+    let records = measured("1s", Stop::ask);
+    assert_eq!(records.len(), 1);
+    let load = records[0].load.as_ref().unwrap_or_else(|| panic!("{}", records[0].verdict.reason));
+    assert!(load.completed > 0 && load.completed == load.planned, "it was measured to its end");
+    assert_eq!(measured("600s", Stop::ask_now).len(), 0);
+}
+
+/// Waits until a run's client is there: the run, all that it has started, and what it says from here on.
+fn in_a_long_trial(folder: &Path) -> (Child, Vec<Pid>, impl BufRead + use<>) {
+    fs::create_dir(folder.join("t")).unwrap();
+    let flags = "compare --transport unix --arch mp,mt --connections 5 --rate 100 --idle 3 --ramp 0 --measure 600s \
+                 --repeats 2 --output run --quiet";
+    let mut child = muxbench()
+        .args(flags.split_whitespace())
+        .current_dir(folder)
+        .env("TMPDIR", folder.join("t"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pid = Pid::from_child(&child);
+    let is_a = |pid: &Pid, word: &str| {
+        text(&fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default()).split('\0').any(|it| it == word)
+    };
+    eventually("a client", || descendants(pid).iter().any(|pid| is_a(pid, "load")));
+    let said = BufReader::new(child.stderr.take().unwrap());
+    (child, descendants(pid), said)
+}
+
+#[test]
+fn ctrl_c_is_answered_and_once_more_ends_a_run_at_once_as_sigterm_does() {
+    for signals in [&[Signal::INT, Signal::INT][..], &[Signal::TERM]] {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut child, processes, mut said) = in_a_long_trial(folder.path());
+        let pid = Pid::from_child(&child);
+        rustix::process::kill_process(pid, signals[0]).unwrap();
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        if signals.len() > 1 {
+            assert!(line.contains("the trial that runs is finished first; once more stops at once"), "{line}");
+            assert!(processes.iter().all(|&process| is_alive(process)) && child.try_wait().unwrap().is_none());
+            rustix::process::kill_process(pid, signals[1]).unwrap();
+            line.clear();
+            said.read_line(&mut line).unwrap();
+        }
+        assert!(
+            line.contains("stopped; what is finished is kept. Finish it with: muxbench run --resume run"),
+            "{line}"
+        );
+        assert_eq!(child.wait().unwrap().code(), Some(130));
+        eventually("nothing outlives it", || !processes.iter().any(|&process| is_alive(process)));
+        assert_eq!(fs::read_dir(folder.path().join("t")).unwrap().count(), 0, "no folder of sockets is left");
+        assert_eq!(drafts(&folder.path().join("run")), Vec::<PathBuf>::new());
+        assert_eq!(store::read(&folder.path().join("run")).unwrap().records.len(), 0);
+    }
+}
+
+/// The command that gives a shell script a namespace of its own to change; `None`, and why, where there can be none.
+fn unshared(what: &str) -> Option<Command> {
+    let mut command = Command::new("unshare");
+    if !rustix::process::geteuid().is_root() {
+        command.arg("--map-root-user");
+    }
+    command.arg(what);
+    let mut tried = Command::new("unshare");
+    let output = tried.args(command.get_args()).arg("true").output().unwrap();
+    if !output.status.success() {
+        println!("there can be no namespace here: {}", text(&output.stderr));
+        return None;
+    }
+    Some(command)
+}
+
+/// A file system with room for a run and one trial's samples, and no more; then it gets more room.
+const FULL_DISK: &str = r#"
+set -u
+cd "$1" && mkdir disk && mount -t tmpfs -o size=400k tmpfs disk && cd disk || exit 9
+"$2" sweep --arch epoll --connections 5 --rate 100,150000 --past never --ramp 0 --hold 0 --measure 500ms --repeats 1 \
+    --request 1B --response 1B --drain 30s --output run > ../out 2> ../err
+echo $? > ../code
+ls run/samples run/histograms > ../files
+cp -r run ../run
+mount -o remount,size=64m tmpfs . || exit 9
+"$2" run --resume run --quiet > ../out.resumed 2>&1
+echo $? > ../code.resumed
+cp -r run ../resumed
+"#;
+
+#[test]
+fn a_full_disk_ends_a_run_that_is_finished_once_there_is_room() {
+    let Some(mut command) = unshared("--mount") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let script = ["sh", "-c", FULL_DISK, "sh"];
+    let output = command.args(script).arg(folder.path()).arg(env!("CARGO_BIN_EXE_muxbench")).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+    let told = read("err");
+    assert_eq!(read("code").trim(), "1", "{told}");
+    assert!(told.contains("the run ends early; what is finished is kept"), "{told}");
+    assert!(told.contains("muxbench run --resume run"), "{told}");
+    assert!(told.contains("cannot write samples") && told.contains("No space left on device"), "{told}");
+    let run = store::read(&folder.path().join("run")).unwrap();
+    assert_eq!((run.records.len(), run.damage), (1, Vec::new()), "{told}");
+    let files = read("files");
+    assert!(files.contains("0000.parquet") && files.contains("0000.hlog"), "{files}");
+    assert!(!files.contains("0001") && !files.contains("part"), "nothing is left of the other: {files}");
+
+    let code = read("code.resumed");
+    assert!(["0", "3"].contains(&code.trim()), "{code}: {}", read("out.resumed"));
+    let resumed = store::read(&folder.path().join("resumed")).unwrap();
+    assert_eq!(resumed.records.len(), 2);
+    assert_eq!(resumed.records[0].started_at, run.records[0].started_at, "what was finished stays");
+    assert!(store::samples_path(&folder.path().join("resumed"), 1).exists());
+}
+
+/// A finished run in a folder.
+fn stored(folder: &Path) -> Run {
+    let run = made_up::run();
+    let store = Store::create(folder, &run.header).unwrap();
+    run.records.iter().for_each(|record| store.commit(record).unwrap());
+    run
+}
+
+#[test]
+fn a_folder_that_may_not_be_written_is_told_of_and_what_is_in_it_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = anybodys_muxbench(folder.path());
+    let results = folder.path().join("results");
+    fs::create_dir(&results).unwrap();
+    stored(&results.join("run"));
+    for path in [&results, &results.join("run")] {
+        fs::set_permissions(path, Permissions::from_mode(0o555)).unwrap();
+    }
+    for file in ["lock", "muxbench.db"] {
+        fs::set_permissions(results.join("run").join(file), Permissions::from_mode(0o444)).unwrap();
+    }
+    let told = |arguments: &[&str], code: i32| {
+        said(&as_nobody(&program).args(arguments).current_dir(folder.path()).output().unwrap(), &[code])
+    };
+    let quick = ["compare", "--arch", "epoll", "--measure", "100ms", "--output", "results/other"];
+    let new = told(&quick, 1);
+    assert!(new.contains("results/other: cannot make the run's folder: Permission denied"), "{new}");
+    let resumed = told(&["run", "--resume", "results/run"], 1);
+    assert!(resumed.contains("lock: cannot be written; is the folder another user's, or read-only?"), "{resumed}");
+    let shown = told(&["report", "results/run"], 0);
+    assert!(shown.contains("vs best"), "{shown}");
+    // So that it can be removed.
+    for path in [&results, &results.join("run")] {
+        fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+    }
+}
+
+#[test]
+fn a_damaged_database_is_told_of_and_the_rest_is_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = stored(&folder.path().join("run"));
+    let path = folder.path().join("run/muxbench.db");
+    let mut bytes = fs::read(&path).unwrap();
+    // A digit becomes another.
+    let key = b"\"elapsed_ns\":";
+    let after = |at: usize| bytes.get(at + key.len()).filter(|byte| byte.is_ascii_digit()).map(|_| at + key.len());
+    let at = (0..bytes.len()).filter(|&at| bytes[at..].starts_with(key)).find_map(after).unwrap();
+    bytes[at] = if bytes[at] == b'7' { b'8' } else { b'7' };
+    fs::write(&path, bytes).unwrap();
+    let output = muxbench().args(["report", "run", "--json"]).current_dir(folder.path()).output().unwrap();
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let told = result["damage"][0].as_str().unwrap_or_default();
+    assert!(told.contains("is left out: its record is not what was written"), "{told}");
+    assert_eq!(result["trials"].as_array().unwrap().len() + 1, run.records.len());
+    assert!(text(&output.stderr).contains(told), "{}", text(&output.stderr));
+
+    fs::write(&path, "no database").unwrap();
+    let output = muxbench().args(["report", "run"]).current_dir(folder.path()).output().unwrap();
+    let none = said(&output, &[1]);
+    assert!(none.contains("muxbench.db: not a database of muxbench, or damaged"), "{none}");
+}
+
+/// Runs muxbench with a limit of a resource, as prlimit(1) has it.
+fn limited(limit: &str, arguments: &[&str]) -> Output {
+    let mut command = Command::new("prlimit");
+    command.arg(limit).arg(env!("CARGO_BIN_EXE_muxbench")).args(arguments).output().unwrap()
+}
+
+#[test]
+fn what_a_client_or_a_server_has_not_enough_of_is_told_with_what_helps() {
+    let serve = Serve::start("epoll".parse().unwrap(), 1, 1);
+    let target = serve.address.to_string();
+    let load = |more: &[&'static str]| [&["load", "--target", target.as_str()], more].concat();
+    let none = |limit: &str, arguments: &[&str], words: &[&str]| {
+        let told = said(&limited(limit, arguments), &[1]);
+        for word in words {
+            assert!(told.contains(word), "{word}: {told}");
+        }
+    };
+    none(
+        "--nofile=64:64",
+        &load(&["--connections", "200"]),
+        &["no-descriptors", "raise the hard limit of descriptors"],
+    );
+    let memory = ["no memory for 2", "lower the rate or the duration"];
+    none("--as=2147483648", &load(&["--rate", "1000000", "--measure", "200s", "--ramp", "0", "--hold", "0"]), &memory);
+    // More than can be numbered, however much memory there is.
+    let numbers = ["more than 4 294 967 294 requests for one client; lower it"];
+    none(
+        "--as=unlimited",
+        &load(&["--rate", "10000000", "--measure", "2000s", "--ramp", "0", "--hold", "0"]),
+        &numbers,
+    );
+    let threads = ["serve", "--arch", "mt-pool:2000"];
+    none(
+        "--as=1073741824",
+        &threads,
+        &["worker ", " of 2000: ", "raise the limit it names, or make the server smaller"],
+    );
+    // Whoever comes after them is served.
+    let output =
+        muxbench().args(load(&["--connections", "5", "--measure", "100ms", "--drain", "30s"])).output().unwrap();
+    let told = said(&output, &[0, 3]);
+    assert!(told.contains("requests completed") && told.contains(" 0 errors"), "{told}");
+}
+
+/// A host with ten ports for outgoing connections.
+const FEW_PORTS: &str = r#"
+ip link set lo up && echo "40000 40009" > /proc/sys/net/ipv4/ip_local_port_range || exit 9
+exec "$0" compare --arch epoll --connections 30 --rate 200 --ramp 0 --hold 0 --measure 200ms --drain 30s --repeats 1 --json "$@"
+"#;
+
+#[test]
+fn ports_that_run_out_are_told_before_anything_starts_or_made_up_for_by_other_addresses() {
+    let few = |more: &[&str]| {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = unshared("--net")?;
+        command.args(["sh", "-c", FEW_PORTS, env!("CARGO_BIN_EXE_muxbench")]).args(more).current_dir(folder.path());
+        let output = command.output().unwrap();
+        if output.status.code() == Some(9) {
+            println!("ports cannot be changed here: {}", text(&output.stderr));
+            return None;
+        }
+        Some(output)
+    };
+    let Some(output) = few(&[]) else { return };
+    let told = said(&output, &[0, 3]);
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {told}"));
+    let load = &result["trials"][0]["load"];
+    assert!(load["completed"].as_u64().is_some_and(|count| count > 0), "{}", result["trials"][0]["verdict"]);
+    assert_eq!(load["errors"]["no_addresses"], 0, "127.0.0.2 and on have ports too");
+    // IPv6 has the one address.
+    let told = said(&few(&["--transport", "tcp6"]).unwrap(), &[1]);
+    assert!(told.contains("nothing of this can be run here") && told.contains("ip_local_port_range"), "{told}");
+}
+
+/// A wall clock that is another at each look, an hour and a half ahead or behind.
+const JUMPING: &str = r#"
+#define _GNU_SOURCE
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+static long jump(void) {
+    static int looks;
+    return __atomic_fetch_add(&looks, 1, __ATOMIC_RELAXED) % 2 ? 5400 : -5400;
+}
+int clock_gettime(clockid_t clock, struct timespec *now) {
+    int result = syscall(SYS_clock_gettime, clock, now);
+    if (result == 0 && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) now->tv_sec += jump();
+    return result;
+}
+int gettimeofday(struct timeval *restrict now, void *restrict zone) {
+    struct timespec time;
+    int result = clock_gettime(CLOCK_REALTIME, &time);
+    now->tv_sec = time.tv_sec;
+    now->tv_usec = time.tv_nsec / 1000;
+    return result;
+}
+time_t time(time_t *now) {
+    struct timespec time;
+    clock_gettime(CLOCK_REALTIME, &time);
+    if (now) *now = time.tv_sec;
+    return time.tv_sec;
+}
+"#;
+
+#[test]
+fn a_wall_clock_that_is_set_changes_no_figure() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = folder.path().join("jumping.so");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-xc", "-", "-o"]).arg(&library).stdin(Stdio::piped());
+    let mut compiler = compiler.spawn().expect("a C compiler is there, as README.md asks for");
+    compiler.stdin.take().unwrap().write_all(JUMPING.as_bytes()).unwrap();
+    assert!(compiler.wait().unwrap().success());
+    for schedule in ["slot-random", "closed"] {
+        let mut command = muxbench();
+        command.args(["compare", "--arch", "epoll,mp", "--connections", "5", "--schedule", schedule, "--repeats", "1"]);
+        command.args(["--ramp", "100ms", "--hold", "100ms", "--measure", "500ms", "--drain", "30s", "--quiet"]);
+        if schedule != "closed" {
+            command.args(["--rate", "200"]);
+        }
+        let output = command.args(["--output", schedule]).current_dir(folder.path()).env("LD_PRELOAD", &library);
+        said(&output.output().unwrap(), &[0, 3]);
+        let run = store::read(&folder.path().join(schedule)).unwrap();
+        assert_eq!(run.records.len(), 2);
+        for record in &run.records {
+            let started: jiff::Timestamp = record.started_at.parse().unwrap();
+            let apart = jiff::Timestamp::now().duration_since(started);
+            assert!(apart.as_secs().abs() > 1_000, "the clock is wrong: {apart:?}");
+            let reason = &record.verdict.reason;
+            assert_ne!(record.verdict.kind, VerdictKind::Failed, "{reason}");
+            let load = record.load.as_ref().unwrap_or_else(|| panic!("{reason}"));
+            assert!(load.completed > 0 && load.completed == load.planned && load.errors.total() == 0, "{reason}");
+            // No time has an hour in it.
+            let server_ns = record.server.as_ref().map_or(0, |server| server.window_ns);
+            let times_ns =
+                [load.response.distribution.max_ns, load.lag.distribution.max_ns, record.elapsed_ns, server_ns];
+            assert!(times_ns.iter().all(|&ns| ns > 0 && ns < 1_000_000_000_000), "{times_ns:?}");
+            assert_eq!((load.clock.went_back, load.window_ns), (0, 500_000_000));
+        }
+    }
+}
+
+#[test]
+fn a_cpu_that_is_gone_ends_a_run_that_can_be_finished_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    for side in ["server", "client"] {
+        let mut header = header(trials("epoll", "tcp", QUICK, 2));
+        for trial in &mut header.trials {
+            match (&mut trial.serve, side) {
+                (server::Subject::Ours(serve), "server") => serve.cpus = vec![4_000],
+                _ => trial.load.cpus = vec![4_000],
+            }
+        }
+        drop(Store::create(&folder.path().join(side), &header).unwrap());
+        let output = muxbench().args(["run", "--resume", side]).current_dir(folder.path()).output().unwrap();
+        let told = said(&output, &[1]);
+        assert!(told.contains("trial 0 is placed on CPU 4000, which is not among those"), "{told}");
+        assert!(told.contains("bring it back"), "{told}");
+        assert_eq!(store::read(&folder.path().join(side)).unwrap().records.len(), 0, "no trial fails for it");
+    }
+
+    // In the middle of a trial: its figures are not those of the CPUs that it was to have.
+    let header = header(trials("epoll", "tcp", &QUICK.replace("300ms", "1s"), 2));
+    let cpus: Vec<usize> = header.trials[0].serve.cpus().iter().chain(&header.trials[0].load.cpus).copied().collect();
+    let (before, mut rest) = (rustix::thread::sched_getaffinity(None).unwrap(), rustix::thread::CpuSet::new());
+    (0..rustix::thread::CpuSet::MAX_CPU)
+        .filter(|&cpu| before.is_set(cpu) && cpu != cpus[0])
+        .for_each(|cpu| rest.set(cpu));
+    if rest.count() == 0 {
+        println!("there is one CPU, which cannot be withheld");
+    } else {
+        linked(folder.path());
+        let store = Store::create(&folder.path().join("run"), &header).unwrap();
+        let program = folder.path().join("muxbench");
+        let options = Options { program: program.clone(), stop: &Stop::default() };
+        let outcome = runner::run(&header, &[], &store, &options, &mut Local::new(program), &mut |event| {
+            if matches!(event, Event::Load(load::Event::Progress { .. })) {
+                rustix::thread::sched_setaffinity(None, &rest).unwrap();
+            }
+        });
+        rustix::thread::sched_setaffinity(None, &before).unwrap();
+        let told = outcome.unwrap_err().to_string();
+        assert!(told.contains(&format!("trial 0 is placed on CPU {}", cpus[0])), "{told}");
+        drop(store);
+        assert_eq!(store::read(&folder.path().join("run")).unwrap().records.len(), 0, "it is run again");
+        assert_eq!(drafts(&folder.path().join("run")), Vec::<PathBuf>::new());
+        eventually("nothing is left", || processes(folder.path(), "").is_empty());
+    }
+    for arguments in [&["serve", "--cpus", "4000"][..], &["load", "--target", "127.0.0.1:1", "--cpus", "4000"]] {
+        let told = said(&muxbench().args(arguments).output().unwrap(), &[1]);
+        assert!(told.contains("4000"), "{told}");
+    }
+}
+
+#[test]
+fn a_port_that_is_taken_is_told_of_and_stays_whose_it_is() {
+    let serve = Serve::start("epoll".parse().unwrap(), 1, 1);
+    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let taken = [(serve.address.to_string(), "fixed"), (udp.local_addr().unwrap().to_string(), "udp")];
+    for (address, service) in taken {
+        let arguments = ["serve", "--arch", "epoll", "--service", service, "--listen", &address];
+        let told = said(&muxbench().args(arguments).output().unwrap(), &[1]);
+        assert!(told.contains(&format!("cannot listen on {address}: ")) && told.contains("already in use"), "{told}");
+        assert!(told.contains("choose another address or port"), "{told}");
+    }
+    common::exchange(&mut serve.connect(), 1, 1);
+}
