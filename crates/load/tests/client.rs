@@ -107,7 +107,8 @@ fn several_requests_may_be_outstanding_on_one_connection() {
 fn what_is_not_answered_by_the_end_of_the_drain_is_a_timeout() {
     let target = server(|stream| answer(stream, |number| Some(if number == 0 { RESPONSE } else { 0 })));
     let mut config = config(target);
-    config.phases.drain_ns = 50_000_000;
+    // What is not sent by its end is left out.
+    config.phases.drain_ns = 2_000_000_000;
     let Outcome { report, samples, .. } = run(&config);
     assert_eq!((report.sent, report.completed), (180, 0));
     assert_eq!(report.errors.timeout, report.outstanding.after_drain);
@@ -119,10 +120,10 @@ fn what_is_not_answered_by_the_end_of_the_drain_is_a_timeout() {
 fn a_server_that_dies_ends_the_run_early_and_is_counted() {
     let target = server(|stream| answer(stream, |number| (number < 2).then_some(RESPONSE)));
     let mut config = config(target);
-    config.phases.measure_ns = 3_000_000_000;
+    config.phases.measure_ns = 30_000_000_000;
     let started = Instant::now();
     let Outcome { report, samples, .. } = run(&config);
-    assert!(started.elapsed() < Duration::from_secs(2), "neither the window nor the drain is waited for");
+    assert!(started.elapsed() < Duration::from_secs(20), "neither the window nor the drain is waited for");
     let failed = report.errors.short + report.errors.reset;
     assert_eq!(failed, report.errors.total(), "{:?}", report.errors);
     // Each connection serves one request of the trial; the others of the window fail, sent or not.
@@ -179,7 +180,7 @@ fn a_peer_that_does_not_read_does_not_hold_the_schedule_up() {
     for roles in [Roles::OneLoop, Roles::TwoThreads] {
         let mut config = LoadConfig { connections: 2, roles, ..config(target) };
         config.service = ServiceSpec::Fixed { request_bytes: 1 << 20, response_bytes: RESPONSE as u32 };
-        config.phases.drain_ns = 50_000_000;
+        config.phases.drain_ns = 2_000_000_000;
         let Outcome { report, .. } = run(&config);
         assert_eq!((report.sent, report.completed), (180, 0), "{roles:?}");
     }
@@ -236,7 +237,9 @@ fn the_kernel_s_timestamps_lie_between_ours() {
         for (roles, clients) in [(Roles::OneLoop, 1), (Roles::TwoThreads, 2)] {
             let reflector = Reflector::start(transport, &service(), None, || Duration::ZERO).unwrap();
             let timestamps = Timestamps::Kernel;
-            let config = LoadConfig { datagrams, roles, clients, timestamps, ..config(reflector.address().clone()) };
+            let base = config(reflector.address().clone());
+            // So many that hardly any has two responses to be read at once.
+            let config = LoadConfig { connections: 100, datagrams, roles, clients, timestamps, ..base };
             let Outcome { report, samples, .. } = run(&config);
             assert_eq!((report.completed, report.errors.total()), (180, 0), "{transport:?} {roles:?}: {report:?}");
             let kernel = report.kernel.unwrap();
