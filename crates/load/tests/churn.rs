@@ -97,8 +97,8 @@ fn closed(target: SocketAddr, calls: u32) -> LoadConfig {
         calls_per_connection: Some(calls),
         rate_per_s: None,
         schedule: Schedule::Closed,
-        phases: Phases { ramp_ns: 50_000_000, hold_ns: 0, measure_ns: 200_000_000, drain_ns: 10_000_000_000 },
-        timeout_ns: 10_000_000_000,
+        phases: Phases { ramp_ns: 50_000_000, hold_ns: 0, measure_ns: 200_000_000, drain_ns: 60_000_000_000 },
+        timeout_ns: 60_000_000_000,
         ..LoadConfig::new(target, service)
     }
 }
@@ -217,22 +217,23 @@ fn sessions_beyond_the_connections_wait_for_their_turn() {
 
 #[test]
 fn sessions_that_are_never_begun_were_planned_all_the_same() {
-    // One connection, each of whose requests takes 50 ms: of 60 sessions some 20 can have begun by the end of the drain.
+    // One connection, each of whose requests takes 50 ms: of 400 sessions some 14 can have begun by the end of the drain.
     let (target, _) = server(|stream, number| {
         thread::sleep(Duration::from_millis(50));
         honest(stream, number)
     });
     for clients in [1, 2] {
-        let phases = Phases { drain_ns: 200_000_000, ..open(target, 3).phases };
+        // A drain in which no more than one response can come.
+        let phases = Phases { drain_ns: 20_000_000, ..for_long(open(target, 3)).phases };
         let config = LoadConfig { connections: clients, clients, phases, ..open(target, 3) };
         let report = run(&config).report;
         // Of a session that is under way when the window ends, what follows is due after it.
         let rest = u64::from(2 * clients);
-        assert!((180 - rest..=180).contains(&report.planned), "{}", report.planned);
-        assert!(report.sent <= 10 * u64::from(clients) + 5 && report.completed <= report.sent, "{report:?}");
-        // All but a few of the 180 wait when the window ends, and still do after the drain.
-        assert!((100..=180).contains(&report.outstanding.at_end), "{:?}", report.outstanding);
-        assert!((150..=180).contains(&report.outstanding.after_drain), "{:?}", report.outstanding);
+        assert!((1200 - rest..=1200).contains(&report.planned), "{}", report.planned);
+        assert!(report.sent <= 41 * u64::from(clients) + 5 && report.completed <= report.sent, "{report:?}");
+        // All but a few of the 1200 wait when the window ends, and still do after the drain.
+        assert!((100..=1200).contains(&report.outstanding.at_end), "{:?}", report.outstanding);
+        assert!((1100..=1200).contains(&report.outstanding.after_drain), "{:?}", report.outstanding);
         assert_eq!(report.outstanding.at_start, 0);
         assert_eq!(report.lag.distribution.count, report.sent, "what was not sent has no lag");
     }
@@ -247,13 +248,13 @@ fn a_session_that_fails_leaves_requests_that_were_planned() {
         _ if number == 1 => stream.read_exact(&mut [0; REQUEST]).ok().filter(|()| false),
         _ => honest(stream, number),
     });
-    let report = run(&open(target, 6)).report;
+    let report = run(&for_long(open(target, 6))).report;
     assert!(report.errors.short > 0 && report.errors.short == report.errors.total(), "{:?}", report.errors);
-    // Of each of 30 sessions one was answered, and the next not, unless it was due after the window.
-    assert_eq!(report.completed, 30);
-    let failed = report.sent - 30;
-    assert!((1..=30).contains(&failed), "{failed}");
-    assert_eq!(report.planned, 30 + failed * 5, "with the four that would have followed");
+    // Of each of 200 sessions one was answered, and the next not, unless it was due after the window.
+    assert_eq!(report.completed, 200);
+    let failed = report.sent - 200;
+    assert!((1..=200).contains(&failed), "{failed}");
+    assert_eq!(report.planned, 200 + failed * 5, "with the four that would have followed");
 }
 
 #[test]
@@ -304,9 +305,8 @@ fn what_goes_wrong_is_counted_by_its_class() {
     });
     // The connection that verifies the server has the same timeout.
     let base = closed(target, 2);
-    let phases = Phases { drain_ns: 60_000_000_000, ..base.phases };
     let started = Instant::now();
-    let report = run(&for_long(LoadConfig { timeout_ns: 2_000_000_000, phases, ..base })).report;
+    let report = run(&for_long(LoadConfig { timeout_ns: 2_000_000_000, ..base })).report;
     assert!(report.errors.timeout > 0 && report.errors.timeout == report.errors.total(), "{:?}", report.errors);
     assert!(started.elapsed() < Duration::from_secs(40), "the drain is not waited for");
     seen.all_ended();
@@ -343,8 +343,7 @@ fn a_connection_that_the_server_ends_while_it_thinks_is_replaced_after_its_pause
     });
     let think = Think { mean_ns: 50_000_000, exponential: false };
     let config = LoadConfig { connections: 10, think, ..closed(target, 1_000) };
-    let config = LoadConfig { phases: Phases { measure_ns: 500_000_000, ..config.phases }, ..config };
-    let Outcome { report, samples, .. } = run(&config);
+    let Outcome { report, samples, .. } = run(&for_long(config));
     let errors = report.errors;
     // A client that has to wait for a CPU may write before it hears of the end.
     assert!(errors.reset > 0 && errors.reset + errors.short == errors.total(), "{errors:?}");
@@ -424,7 +423,7 @@ fn an_address_without_a_port_leaves_the_others() {
         vec![Ipv4Addr::new(192, 0, 2, 1).into(), Ipv4Addr::LOCALHOST.into(), Ipv4Addr::new(192, 0, 2, 2).into()];
     for config in [closed as fn(SocketAddr, u32) -> LoadConfig, open] {
         let (target, seen) = server(honest);
-        let report = run(&LoadConfig { sources: sources.clone(), ..config(target, 2) }).report;
+        let report = run(&for_long(LoadConfig { sources: sources.clone(), ..config(target, 2) })).report;
         assert_eq!(report.errors.total(), 0, "{:?}", report.errors);
         assert!(report.completed > 0);
         seen.all_ended();

@@ -1,7 +1,7 @@
 //! The client against small servers that behave, or misbehave, in known ways.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::thread;
@@ -36,7 +36,12 @@ fn answer(mut stream: TcpStream, response: impl Fn(u32) -> Option<usize>) {
         if stream.read_exact(&mut [0; REQUEST]).is_err() {
             return;
         }
-        let Some(bytes) = response(number) else { return };
+        let Some(bytes) = response(number) else {
+            // In order: with something unread a close would be a reset.
+            let _ = stream.shutdown(Shutdown::Write);
+            let _ = std::io::copy(&mut stream, &mut std::io::sink());
+            return;
+        };
         if stream.write_all(&vec![0; bytes]).is_err() {
             return;
         }
@@ -51,8 +56,8 @@ fn config(target: impl Into<Address>) -> LoadConfig {
     LoadConfig {
         connections: 10,
         rate_per_s: Some(600.0),
-        phases: Phases { ramp_ns: 50_000_000, hold_ns: 50_000_000, measure_ns: 300_000_000, drain_ns: 20_000_000_000 },
-        timeout_ns: 5_000_000_000,
+        phases: Phases { ramp_ns: 50_000_000, hold_ns: 50_000_000, measure_ns: 300_000_000, drain_ns: 60_000_000_000 },
+        timeout_ns: 60_000_000_000,
         ..LoadConfig::new(target, service())
     }
 }
@@ -239,7 +244,7 @@ fn the_kernel_s_timestamps_lie_between_ours() {
             let timestamps = Timestamps::Kernel;
             let base = config(reflector.address().clone());
             // So many that hardly any has two responses to be read at once.
-            let config = LoadConfig { connections: 100, datagrams, roles, clients, timestamps, ..base };
+            let config = LoadConfig { connections: 400, datagrams, roles, clients, timestamps, ..base };
             let Outcome { report, samples, .. } = run(&config);
             assert_eq!((report.completed, report.errors.total()), (180, 0), "{transport:?} {roles:?}: {report:?}");
             let kernel = report.kernel.unwrap();

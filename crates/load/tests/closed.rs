@@ -59,8 +59,8 @@ fn closed(target: SocketAddr, service: ServiceSpec) -> LoadConfig {
         connections: 10,
         rate_per_s: None,
         schedule: Schedule::Closed,
-        phases: Phases { ramp_ns: 50_000_000, hold_ns: 0, measure_ns: 200_000_000, drain_ns: 10_000_000_000 },
-        timeout_ns: 10_000_000_000,
+        phases: Phases { ramp_ns: 50_000_000, hold_ns: 0, measure_ns: 200_000_000, drain_ns: 60_000_000_000 },
+        timeout_ns: 60_000_000_000,
         ..LoadConfig::new(target, service)
     }
 }
