@@ -6,7 +6,6 @@ use std::marker::PhantomData;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,6 +18,8 @@ use crate::fleet::engine::SECRET;
 
 /// How long a child may take to end once it is told to.
 const END_MAX: Duration = Duration::from_secs(5);
+/// After its end, what it complained of is waited for so long: a child of its own may keep its standard error open.
+const COMPLAINT_PATIENCE: Duration = Duration::from_secs(5);
 /// As much as is kept of what a child says on standard error.
 const COMPLAINT_BYTES_MAX: u64 = 4096;
 
@@ -28,7 +29,9 @@ pub(crate) struct Child<E> {
     process: std::process::Child,
     input: Option<ChildStdin>,
     lines: mpsc::Receiver<String>,
-    complaint: Arc<Mutex<String>>,
+    /// What it said on standard error, once that has ended or is enough.
+    complaints: mpsc::Receiver<String>,
+    complaint: String,
     /// We have killed it.
     is_given_up: bool,
     event: PhantomData<E>,
@@ -57,22 +60,22 @@ impl<E: DeserializeOwned> Child<E> {
         thread::spawn(move || {
             BufReader::new(output).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
         });
-        let complaint = Arc::new(Mutex::new(String::new()));
+        let (complains, complaints) = mpsc::channel();
         let errors = process.stderr.take().context("standard error is piped")?;
-        let kept = complaint.clone();
         thread::spawn(move || {
             let mut errors = BufReader::new(errors);
             let mut bytes = Vec::new();
             let _ = (&mut errors).take(COMPLAINT_BYTES_MAX).read_to_end(&mut bytes);
-            if let Ok(mut kept) = kept.lock() {
-                *kept = String::from_utf8_lossy(&bytes).into_owned();
-            }
+            let _ = complains.send(String::from_utf8_lossy(&bytes).trim().to_owned());
+            // There is no more to wait for.
+            drop(complains);
             // The rest is read, so that the child never waits for us, and dropped.
             let _ = std::io::copy(&mut errors, &mut std::io::sink());
         });
         let input = process.stdin.take();
-        let mut child =
-            Self { name: name.into(), process, input, lines, complaint, is_given_up: false, event: PhantomData };
+        let (name, complaint) = (name.into(), String::new());
+        let event = PhantomData;
+        let mut child = Self { name, process, input, lines, complaints, complaint, is_given_up: false, event };
         child.say(&serde_json::to_string(configuration)?)?;
         Ok(child)
     }
@@ -129,10 +132,11 @@ impl<E: DeserializeOwned> Child<E> {
     /// How it ended, and what it complained of.
     pub(crate) fn last_words(&mut self) -> String {
         let status = self.end();
-        // Its standard error closed with it; the thread that reads it needs a moment.
-        thread::sleep(Duration::from_millis(20));
-        let complaint = self.complaint.lock().map(|complaint| complaint.trim().to_owned()).unwrap_or_default();
-        match complaint.as_str() {
+        // Its standard error closed with it; the thread that reads it may still have to.
+        if let Ok(complaint) = self.complaints.recv_timeout(COMPLAINT_PATIENCE) {
+            self.complaint = complaint;
+        }
+        match self.complaint.as_str() {
             "" => status,
             complaint => format!("{status}: {complaint}"),
         }

@@ -171,7 +171,8 @@ impl<'a, S: Speak> Receiver<'a, S> {
         let owed = connection.head.peek(&links[index], records);
         let reply = owed.and_then(|record| speaker.end(self.shared.asked(record), &mut connection.reader));
         let (Some(record), Some(Reply::Last(wrong))) = (owed, reply) else {
-            return self.end(index, if owed.is_some() { Class::Short } else { Class::Reset });
+            let is_short = owed.is_some() && !links[index].is_broken();
+            return self.end(index, if is_short { Class::Short } else { Class::Reset });
         };
         wrong.into_iter().for_each(|class| self.errors.count(class, 1));
         connection.head.pass(record);

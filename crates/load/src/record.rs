@@ -7,6 +7,8 @@
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 
+use rustix::io::Errno;
+
 use crate::class::Class;
 use crate::clock::Clock;
 use crate::progress::Progress;
@@ -97,9 +99,12 @@ pub struct Link {
     pub io: OwnedFd,
     /// Its first request.
     first: AtomicU32,
-    /// 0 while it is of use, then why it no longer is, as [`Class`] numbers it.
+    /// 0 while it is of use, then why it no longer is, as [`Class`] numbers it, or [`BROKEN`].
     failure: AtomicU8,
 }
+
+/// A link that takes nothing any more; why is for the receive role to say.
+const BROKEN: u8 = u8::MAX;
 
 impl Link {
     /// A connection without requests.
@@ -115,12 +120,33 @@ impl Link {
 
     /// Gives it up. Both roles may learn of a failure, each in its own way: the first to say why is right.
     pub fn fail(&self, class: Class) {
-        let _ = self.failure.compare_exchange(0, class as u8, Relaxed, Relaxed);
+        if self.failure.compare_exchange(0, class as u8, Relaxed, Relaxed) == Err(BROKEN) {
+            let _ = self.failure.compare_exchange(BROKEN, class as u8, Relaxed, Relaxed);
+        }
+    }
+
+    /// What a write that failed says of it. A server that has ended the connection may have said why in what is not read yet.
+    #[cold]
+    pub fn fail_to_send(&self, error: Errno) {
+        match error {
+            Errno::CONNRESET | Errno::PIPE => {
+                let _ = self.failure.compare_exchange(0, BROKEN, Relaxed, Relaxed);
+            }
+            error => self.fail(Class::of(&error.into())),
+        }
+    }
+
+    /// Whether a write was refused, and nobody has said why: the system may have told it there and not again.
+    pub fn is_broken(&self) -> bool {
+        self.failure.load(Relaxed) == BROKEN
     }
 
     /// Why it was given up; `None` while it is of use.
     pub fn failure(&self) -> Option<Class> {
-        Class::ALL.get(usize::from(self.failure.load(Relaxed)).checked_sub(1)?).copied()
+        match self.failure.load(Relaxed) {
+            BROKEN => Some(Class::Reset),
+            failure => Class::ALL.get(usize::from(failure).checked_sub(1)?).copied(),
+        }
     }
 }
 
@@ -185,6 +211,22 @@ mod tests {
         link.fail(Class::Short);
         link.fail(Class::Reset);
         assert_eq!((link.is_dead(), link.failure()), (true, Some(Class::Short)));
+        link.fail_to_send(Errno::PIPE);
+        assert_eq!((link.is_broken(), link.failure()), (false, Some(Class::Short)));
+    }
+
+    #[test]
+    fn what_a_write_says_is_for_the_receive_role_to_explain() {
+        let links = links(3);
+        for link in &links[..2] {
+            link.fail_to_send(Errno::CONNRESET);
+            assert_eq!((link.is_dead(), link.is_broken(), link.failure()), (true, true, Some(Class::Reset)));
+        }
+        links[1].fail(Class::Closed);
+        links[1].fail(Class::Short);
+        assert_eq!((links[1].is_dead(), links[1].is_broken(), links[1].failure()), (true, false, Some(Class::Closed)));
+        links[2].fail_to_send(Errno::HOSTUNREACH);
+        assert_eq!((links[2].is_broken(), links[2].failure()), (false, Some(Class::Other)));
     }
 
     #[test]

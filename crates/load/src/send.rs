@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use rustix::io::Errno;
 
-use crate::class::Class;
 use crate::config::{LoadConfig, Transport};
 use crate::record::{Shared, Tail};
 use crate::speak::Speak;
@@ -114,7 +113,7 @@ impl<'a, S: Speak> Sender<'a, S> {
                 Ok(count) if count == request.len() => {}
                 Ok(count) => self.block(record.connection, index, count),
                 Err(Errno::AGAIN | Errno::INTR) => self.block(record.connection, index, 0),
-                Err(error) => link.fail(Class::of(&error.into())),
+                Err(error) => link.fail_to_send(error),
             }
         }
         progress.add_sent();
@@ -157,7 +156,7 @@ impl<'a, S: Speak> Sender<'a, S> {
                 self.retry_at = now + self.retry_ticks / self.blocked.len() as u64;
             }
             Err(error) => {
-                link.fail(Class::of(&error.into()));
+                link.fail_to_send(error);
                 connection.blocked = None;
             }
         }

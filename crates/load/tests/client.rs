@@ -1,7 +1,7 @@
 //! The client against small servers that behave, or misbehave, in known ways.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::thread;
@@ -36,7 +36,12 @@ fn answer(mut stream: TcpStream, response: impl Fn(u32) -> Option<usize>) {
         if stream.read_exact(&mut [0; REQUEST]).is_err() {
             return;
         }
-        let Some(bytes) = response(number) else { return };
+        let Some(bytes) = response(number) else {
+            // In order: with something unread a close would be a reset.
+            let _ = stream.shutdown(Shutdown::Write);
+            let _ = std::io::copy(&mut stream, &mut std::io::sink());
+            return;
+        };
         if stream.write_all(&vec![0; bytes]).is_err() {
             return;
         }
@@ -51,8 +56,8 @@ fn config(target: impl Into<Address>) -> LoadConfig {
     LoadConfig {
         connections: 10,
         rate_per_s: Some(600.0),
-        phases: Phases { ramp_ns: 50_000_000, hold_ns: 50_000_000, measure_ns: 300_000_000, drain_ns: 20_000_000_000 },
-        timeout_ns: 5_000_000_000,
+        phases: Phases { ramp_ns: 50_000_000, hold_ns: 50_000_000, measure_ns: 300_000_000, drain_ns: 60_000_000_000 },
+        timeout_ns: 60_000_000_000,
         ..LoadConfig::new(target, service())
     }
 }
@@ -107,7 +112,8 @@ fn several_requests_may_be_outstanding_on_one_connection() {
 fn what_is_not_answered_by_the_end_of_the_drain_is_a_timeout() {
     let target = server(|stream| answer(stream, |number| Some(if number == 0 { RESPONSE } else { 0 })));
     let mut config = config(target);
-    config.phases.drain_ns = 50_000_000;
+    // What is not sent by its end is left out.
+    config.phases.drain_ns = 2_000_000_000;
     let Outcome { report, samples, .. } = run(&config);
     assert_eq!((report.sent, report.completed), (180, 0));
     assert_eq!(report.errors.timeout, report.outstanding.after_drain);
@@ -119,10 +125,10 @@ fn what_is_not_answered_by_the_end_of_the_drain_is_a_timeout() {
 fn a_server_that_dies_ends_the_run_early_and_is_counted() {
     let target = server(|stream| answer(stream, |number| (number < 2).then_some(RESPONSE)));
     let mut config = config(target);
-    config.phases.measure_ns = 3_000_000_000;
+    config.phases.measure_ns = 30_000_000_000;
     let started = Instant::now();
     let Outcome { report, samples, .. } = run(&config);
-    assert!(started.elapsed() < Duration::from_secs(2), "neither the window nor the drain is waited for");
+    assert!(started.elapsed() < Duration::from_secs(20), "neither the window nor the drain is waited for");
     let failed = report.errors.short + report.errors.reset;
     assert_eq!(failed, report.errors.total(), "{:?}", report.errors);
     // Each connection serves one request of the trial; the others of the window fail, sent or not.
@@ -179,7 +185,7 @@ fn a_peer_that_does_not_read_does_not_hold_the_schedule_up() {
     for roles in [Roles::OneLoop, Roles::TwoThreads] {
         let mut config = LoadConfig { connections: 2, roles, ..config(target) };
         config.service = ServiceSpec::Fixed { request_bytes: 1 << 20, response_bytes: RESPONSE as u32 };
-        config.phases.drain_ns = 50_000_000;
+        config.phases.drain_ns = 2_000_000_000;
         let Outcome { report, .. } = run(&config);
         assert_eq!((report.sent, report.completed), (180, 0), "{roles:?}");
     }
@@ -236,7 +242,9 @@ fn the_kernel_s_timestamps_lie_between_ours() {
         for (roles, clients) in [(Roles::OneLoop, 1), (Roles::TwoThreads, 2)] {
             let reflector = Reflector::start(transport, &service(), None, || Duration::ZERO).unwrap();
             let timestamps = Timestamps::Kernel;
-            let config = LoadConfig { datagrams, roles, clients, timestamps, ..config(reflector.address().clone()) };
+            let base = config(reflector.address().clone());
+            // So many that hardly any has two responses to be read at once.
+            let config = LoadConfig { connections: 400, datagrams, roles, clients, timestamps, ..base };
             let Outcome { report, samples, .. } = run(&config);
             assert_eq!((report.completed, report.errors.total()), (180, 0), "{transport:?} {roles:?}: {report:?}");
             let kernel = report.kernel.unwrap();

@@ -34,8 +34,8 @@ const END_MAX: Duration = Duration::from_secs(2);
 const KILL_MAX: Duration = Duration::from_secs(2);
 /// As much as is kept of what it says last.
 const WORDS_BYTES_MAX: usize = 4096;
-/// After its end, what it said may take so long to be read.
-const WORDS_PATIENCE: Duration = Duration::from_millis(50);
+/// After its end, what it said is waited for so long: children that it leaves behind may keep its output open.
+const WORDS_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A command that serves.
 #[derive(Debug)]
@@ -58,6 +58,8 @@ struct Kept {
     /// What the kernel accounted for the children that were reaped.
     reaped: Totals,
     words: VecDeque<u8>,
+    /// Whether nobody can say anything more.
+    is_silent: bool,
 }
 
 fn locked(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
@@ -211,7 +213,7 @@ impl Exec {
     /// How it stands, and the last that it said.
     pub fn last_words(&self) -> String {
         if self.has_ended() {
-            thread::sleep(WORDS_PATIENCE);
+            self.wait(WORDS_PATIENCE, |kept| kept.is_silent);
         }
         let kept = locked(&self.kept);
         let status = kept.status.map_or_else(|| "it runs".to_owned(), |status| status.to_string());
@@ -222,17 +224,19 @@ impl Exec {
         }
     }
 
+    /// Waits until something is known of it, no longer than `patience`.
+    fn wait(&self, patience: Duration, is_known: fn(&Kept) -> bool) {
+        let deadline = Instant::now() + patience;
+        while !is_known(&locked(&self.kept)) && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Asks its process group to end, then kills all that is left of it.
     fn end(&self) {
-        let wait = |patience: Duration, is_done: fn(&Kept) -> bool| {
-            let deadline = Instant::now() + patience;
-            while !is_done(&locked(&self.kept)) && Instant::now() < deadline {
-                thread::sleep(Duration::from_millis(1));
-            }
-        };
         if !self.has_ended() {
             let _ = rustix::process::kill_process_group(self.leader, Signal::TERM);
-            wait(END_MAX, |kept| kept.status.is_some());
+            self.wait(END_MAX, |kept| kept.status.is_some());
         }
         // Again, until none is left: they may start others meanwhile.
         let deadline = Instant::now() + KILL_MAX;
@@ -240,7 +244,7 @@ impl Exec {
             for pid in outside::descendants_of(rustix::process::getpid().as_raw_pid()) {
                 let _ = Pid::from_raw(pid).map(|pid| rustix::process::kill_process(pid, Signal::KILL));
             }
-            wait(LOOK, |kept| kept.is_gone);
+            self.wait(LOOK, |kept| kept.is_gone);
         }
     }
 }
@@ -285,6 +289,7 @@ fn keep_words(output: OwnedFd, kept: &Mutex<Kept>) {
         let excess = words.len().saturating_sub(WORDS_BYTES_MAX);
         words.drain(..excess);
     }
+    locked(kept).is_silent = true;
 }
 
 /// Reaps every child of this process until there is none.
