@@ -1,7 +1,6 @@
 //! From records to samples, and from samples to the report. Runs after the trial.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use stats::{Histogram, TestResult};
 
@@ -10,6 +9,7 @@ use crate::clock::{Clock, Wall};
 use crate::config::{LoadConfig, Pacing, Roles};
 use crate::interface::Hardware;
 use crate::record::{Link, Record, Stamp};
+use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::report::{Errors, KernelReport, LoadReport, Measured, Outstanding, PARTS, Sample};
 use crate::schedule;
 
