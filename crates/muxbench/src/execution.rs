@@ -233,7 +233,7 @@ fn begin(
         bail!("nothing of this can be run here:\n{}", trial.impossible.join("\n"));
     }
     for warning in &plan.warnings {
-        anstream::eprintln!("muxbench: beware: {warning}");
+        anstream::eprintln!("muxbench: beware: {}", report::format::visible(warning));
     }
     allow_commands(&plan.trials, allow_exec)?;
     let time = now();
