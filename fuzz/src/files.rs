@@ -1,8 +1,5 @@
 //! What is read from disk, or typed.
 
-use std::io::Write;
-
-use lab::experiment::Experiment;
 use stats::Histogram;
 
 /// An address, which is written as it is read.
@@ -14,7 +11,9 @@ pub fn address(data: &[u8]) {
 }
 
 /// An experiment file. What is accepted can be planned or is refused in words.
+#[cfg(feature = "lab")]
 pub fn experiment(data: &[u8]) {
+    use lab::experiment::Experiment;
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok(experiment) = Experiment::parse(text, "fuzz.toml") {
         let _ = experiment.check();
@@ -23,7 +22,9 @@ pub fn experiment(data: &[u8]) {
 }
 
 /// A file of samples.
+#[cfg(feature = "lab")]
 pub fn samples(data: &[u8]) {
+    use std::io::Write;
     let mut file = tempfile::NamedTempFile::new().expect("a temporary file can be made");
     file.write_all(data).expect("it can be written");
     let _ = lab::samples::read(file.path());

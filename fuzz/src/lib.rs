@@ -33,7 +33,9 @@ pub const TARGETS: &[Target] = &[
     Target { name: "stream", run: servers::stream },
     Target { name: "udp", run: servers::udp },
     Target { name: "address", run: files::address },
+    #[cfg(feature = "lab")]
     Target { name: "experiment", run: files::experiment },
+    #[cfg(feature = "lab")]
     Target { name: "samples", run: files::samples },
     Target { name: "histogram", run: files::histogram },
 ];

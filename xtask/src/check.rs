@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-use crate::{browser, cross, peers, python, servers};
+use crate::{audit, browser, cross, loom, peers, python, servers};
 
 /// Runs all steps in order; the first that fails ends it.
 ///
@@ -14,6 +14,7 @@ use crate::{browser, cross, peers, python, servers};
 pub fn all() -> anyhow::Result<()> {
     cargo(&["fmt", "--all", "--check"], &[])?;
     cargo(&["clippy", "--workspace", "--all-targets", "--all-features", "--locked", "--", "-D", "warnings"], &[])?;
+    audit::run()?;
     let prepared = [
         (python::VARIABLE, python::prepare()?),
         (servers::VARIABLE, servers::prepare()?),
@@ -22,6 +23,7 @@ pub fn all() -> anyhow::Result<()> {
     ];
     cargo(&["test", "--workspace", "--all-features", "--locked"], &prepared)?;
     cargo(&["doc", "--workspace", "--no-deps", "--document-private-items", "--all-features", "--locked"], &[])?;
+    loom::run()?;
     cross::link(&prepared[0].1)
 }
 

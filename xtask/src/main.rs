@@ -1,14 +1,18 @@
 //! What developers run: `cargo xtask test`, `cargo xtask bench`, `cargo xtask cross`, `cargo xtask python`, `cargo xtask
-//! servers`, `cargo xtask peers`, `cargo xtask browser`, `cargo xtask fuzz`.
+//! servers`, `cargo xtask peers`, `cargo xtask browser`, `cargo xtask fuzz`, `cargo xtask loom`, `cargo xtask audit`, `cargo
+//! xtask sanitize`.
 
+mod audit;
 mod bench;
 mod browser;
 mod check;
 mod cross;
 mod debian;
 mod fuzz;
+mod loom;
 mod peers;
 mod python;
+mod sanitize;
 mod servers;
 
 use std::process::ExitCode;
@@ -28,9 +32,14 @@ enum Command {
     Peers,
     /// A browser that tests open pages in: installs it and makes target/browser if need be, prints that folder
     Browser,
+    /// What the program is built from: licences, sources, versions withdrawn or there twice, number and size
+    Audit,
     /// Links the program for FreeBSD and macOS, in target/cross
     Cross,
+    /// Models of what threads hand each other, in every order, in target/loom
+    Loom,
     Fuzz(fuzz::Fuzz),
+    Sanitize(sanitize::Sanitize),
     #[command(subcommand)]
     Bench(bench::Bench),
 }
@@ -42,8 +51,11 @@ fn main() -> ExitCode {
         Command::Servers => servers::prepare().map(|folder| println!("{}", folder.display())),
         Command::Peers => peers::prepare().map(|folder| println!("{}", folder.display())),
         Command::Browser => browser::prepare().map(|folder| println!("{}", folder.display())),
+        Command::Audit => audit::run(),
         Command::Cross => python::prepare().and_then(|interpreter| cross::link(&interpreter)),
+        Command::Loom => loom::run(),
         Command::Fuzz(fuzz) => fuzz::run(&fuzz),
+        Command::Sanitize(sanitize) => sanitize::run(&sanitize),
         Command::Bench(bench) => bench::run(&bench),
     };
     match result {

@@ -107,7 +107,7 @@ fn line(exec: &ExecConfig) -> String {
     words.extend(exec.command.iter().map(|argument| quoted(argument)));
     let line = words.join(" ");
     match &exec.directory {
-        Some(directory) => format!("{line} (in {})", directory.display()),
+        Some(directory) => format!("{line} (in {})", quoted(&directory.to_string_lossy())),
         None => line,
     }
 }
@@ -147,6 +147,8 @@ mod tests {
             start_timeout_ns: 1,
         };
         assert_eq!(line(&exec), r#"A=1 "serve it" {port} "a\u{1b}[2Jb" "" (in /srv)"#);
+        let hidden = ExecConfig { directory: Some("/srv\u{1b}[8m".into()), ..exec };
+        assert!(line(&hidden).ends_with(r#"(in "/srv\u{1b}[8m")"#), "{}", line(&hidden));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -54,6 +55,13 @@ impl Store {
             bail!("{}: the folder is not empty; name one that is, or is not there yet", folder.display());
         }
         let place = || format!("{}: cannot make the run's folder", folder.display());
+        fs::create_dir_all(folder).with_context(place)?;
+        if fs::metadata(folder).with_context(place)?.permissions().mode() & 0o002 != 0 {
+            let folder = folder.display();
+            bail!(
+                "{folder}: others may write there, and so put anything in a result's place; name a folder in it, or another"
+            );
+        }
         fs::create_dir_all(folder.join("samples")).with_context(place)?;
         let lock = lock(folder)?;
         let draft = draft(folder, header).with_context(place)?;

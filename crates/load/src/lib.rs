@@ -6,6 +6,7 @@
 //! - [`schedule`]: when each request is planned; [`clock`]: the time stamp counter
 //! - `connect`: connections, each verified; `class`: the ways in which one fails
 //! - `record`: memory set aside for requests; `progress`: how far they are; `placement`: what `auto` stands for
+//! - `sync`: atomics, of which loom has its own
 //! - `send`, `receive`: the two roles; `open`: the open loop, in one thread or two
 //! - `waiter`: how a thread waits for many sockets; `platform`: what else differs between the systems
 //! - `stamps`: the kernel's timestamps; [`interface`]: the interface that requests leave by
@@ -54,6 +55,7 @@ mod stamps;
 mod stamps;
 mod stream;
 pub mod summary;
+mod sync;
 mod waiter;
 mod worker;
 

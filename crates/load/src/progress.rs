@@ -1,6 +1,6 @@
 //! How far a client is: stored by its roles, looked at now and then by others.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
 /// Counts of one client. Each has one writer, for which a store is enough and no locked instruction needed; each role's
 /// are on a cache line of their own, so that roles on two CPUs do not disturb each other.
@@ -81,7 +81,36 @@ fn add(counter: &AtomicU64, count: u64) {
     counter.store(counter.load(Relaxed) + count, Relaxed);
 }
 
-#[cfg(test)]
+#[cfg(all(test, loom))]
+mod models {
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+
+    /// The receive role does not go while a request is unanswered that it has not heard of yet.
+    #[test]
+    fn nothing_is_settled_before_all_is_sent() {
+        loom::model(|| {
+            let progress = Arc::new(Progress::default());
+            let sender = {
+                let progress = progress.clone();
+                thread::spawn(move || {
+                    progress.add_sent();
+                    progress.add_sent();
+                    progress.set_done();
+                })
+            };
+            progress.add_completed(1);
+            assert!(progress.is_outstanding(), "one of two is answered");
+            progress.add_completed(1);
+            sender.join().unwrap();
+            assert!(!progress.is_outstanding());
+        });
+    }
+}
+
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -5,7 +5,6 @@
 //! request; the response can only come after that, so the receive role finds the record there.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 
 use rustix::io::Errno;
 
@@ -13,6 +12,7 @@ use crate::class::Class;
 use crate::clock::Clock;
 use crate::progress::Progress;
 use crate::speak::Speak;
+use crate::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 
 /// No record: indices are stored plus one.
 const NONE: u32 = 0;
@@ -196,7 +196,45 @@ impl Head {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, loom))]
+mod models {
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+
+    /// The receive role finds each request in the order sent, and with it when it was sent.
+    #[test]
+    fn a_request_that_is_found_is_whole() {
+        loom::model(|| {
+            let link = Link::new(std::fs::File::open("/dev/null").unwrap().into());
+            let shared = Arc::new((link, [0, 1].map(|at| Record::new(at, 0))));
+            let sender = {
+                let shared = shared.clone();
+                thread::spawn(move || {
+                    let ((link, records), mut tail) = (&*shared, Tail::default());
+                    for (index, record) in records.iter().enumerate() {
+                        record.sent.store(index as u64 + 10, Relaxed);
+                        tail.push(link, records, index);
+                    }
+                })
+            };
+            let ((link, records), mut head) = (&*shared, Head::default());
+            for index in 0..records.len() {
+                let found = loop {
+                    match head.take(link, records) {
+                        Some(found) => break found,
+                        None => thread::yield_now(),
+                    }
+                };
+                assert_eq!((found, records[found].sent.load(Relaxed)), (index, index as u64 + 10));
+            }
+            sender.join().unwrap();
+        });
+    }
+}
+
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -1,7 +1,6 @@
 //! From records to samples, and from samples to the report. Runs after the trial.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use stats::{Histogram, TestResult};
 
@@ -12,6 +11,7 @@ use crate::interface::Hardware;
 use crate::record::{Link, Record, Stamp};
 use crate::report::{ClockFacts, Errors, KernelReport, LoadReport, Measured, Outstanding, PARTS, Sample};
 use crate::schedule;
+use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// What the process used.
 #[derive(Clone, Copy, Debug, Default)]

@@ -257,7 +257,7 @@ fn begin(
     }
     let (plan, course) = course(plan, &host)?;
     for warning in &plan.warnings {
-        anstream::eprintln!("muxbench: beware: {warning}");
+        anstream::eprintln!("muxbench: beware: {}", report::format::visible(warning));
     }
     allow_commands(&plan.trials, allow_exec)?;
     let time = now();

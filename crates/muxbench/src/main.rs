@@ -15,12 +15,20 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+/// Whatever the umask of who started it, nobody else writes what it makes: results, sockets, logs; its processes inherit that.
+fn close_to_others() {
+    use rustix::fs::Mode;
+    let umask = rustix::process::umask(Mode::WOTH);
+    rustix::process::umask(umask | Mode::WOTH);
+}
+
 fn main() -> ExitCode {
+    close_to_others();
     let cli = cli::Cli::parse();
     match commands::dispatch(cli.command) {
         Ok(code) => code,
         Err(error) => {
-            anstream::eprintln!("muxbench: {error:#}");
+            anstream::eprintln!("muxbench: {}", report::format::visible(&format!("{error:#}")));
             ExitCode::FAILURE
         }
     }

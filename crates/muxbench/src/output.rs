@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use report::Medium;
+use report::format::visible;
 use serde::Serialize;
 
 /// Columns of the terminal; of a file or a pipe, enough for a whole table.
@@ -18,18 +19,16 @@ pub fn medium(markdown: bool) -> Medium {
     if markdown { Medium::Markdown } else { Medium::Terminal(width()) }
 }
 
-/// Prints text that is complete with its line ends. Whoever closes the pipe has read enough.
+/// Prints text that is complete with its line ends, and nothing that a terminal obeys. Whoever closes the pipe has read
+/// enough.
 ///
 /// # Errors
 /// Any other error of writing.
 pub fn print(text: &str) -> anyhow::Result<()> {
-    match anstream::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => Ok(result?),
-    }
+    print_as_it_is(&visible(text))
 }
 
-/// Prints text in which nothing is a terminal's own.
+/// Prints text that is a file's.
 ///
 /// # Errors
 /// As [`print()`].

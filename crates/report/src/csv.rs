@@ -120,7 +120,25 @@ pub fn of(run: &Run) -> anyhow::Result<String> {
     for record in &run.records {
         writer.serialize(row(record))?;
     }
-    Ok(String::from_utf8(writer.into_inner()?)?)
+    finished(writer)
+}
+
+/// What was written, in which nothing is a formula: a text that a spreadsheet would compute has an apostrophe before it.
+pub(crate) fn finished(writer: csv::Writer<Vec<u8>>) -> anyhow::Result<String> {
+    let written = writer.into_inner()?;
+    let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(&written[..]);
+    let mut inert = csv::WriterBuilder::new().flexible(true).from_writer(Vec::new());
+    for record in reader.records() {
+        inert.write_record(record?.iter().map(|field| match is_formula(field) {
+            true => format!("'{field}"),
+            false => field.to_owned(),
+        }))?;
+    }
+    Ok(String::from_utf8(inert.into_inner()?)?)
+}
+
+fn is_formula(field: &str) -> bool {
+    field.starts_with(['=', '+', '-', '@', '\t', '\r']) && field.parse::<f64>().is_err()
 }
 
 fn row(record: &TrialRecord) -> Row {
@@ -245,5 +263,19 @@ mod tests {
         let text = of(&run).unwrap();
         assert_eq!(text.lines().count(), run.records.len() + 1);
         insta::assert_snapshot!(text.lines().take(2).collect::<Vec<_>>().join("\n"));
+    }
+
+    #[test]
+    fn nothing_that_others_wrote_is_computed() {
+        let mut run = crate::made_up::run();
+        let formula = "=HYPERLINK(\"http://127.0.0.1/\",\"see\")";
+        run.records[0].verdict.reason = formula.into();
+        run.records[1].verdict.reason = "-1.5".into();
+        let text = of(&run).unwrap();
+        let mut reader = csv::Reader::from_reader(text.as_bytes());
+        let at = reader.headers().unwrap().iter().position(|name| name == "reason").unwrap();
+        let reasons: Vec<String> = reader.records().map(|record| record.unwrap()[at].to_owned()).collect();
+        assert_eq!(reasons[0], format!("'{formula}"));
+        assert_eq!(reasons[1], "-1.5", "a number is one");
     }
 }

@@ -253,7 +253,7 @@ pub fn csv(deviations: &Deviations) -> anyhow::Result<String> {
         fields.extend((0..SHARES.len()).map(tail));
         writer.write_record(fields)?;
     }
-    Ok(String::from_utf8(writer.into_inner()?)?)
+    crate::csv::finished(writer)
 }
 
 #[cfg(test)]

@@ -81,9 +81,35 @@ pub fn name(value: &impl serde::Serialize) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
+/// Text that a terminal only shows: of what it would obey, or what changes the order of letters, the number is shown. What
+/// others have stored or written may hold it. Line ends and tabs stay.
+pub fn visible(text: &str) -> String {
+    // Those that set the direction of what follows.
+    let turns = |c| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' | '\t' => shown.push(c),
+            // As JSON has it, of which it may be a part.
+            c if c.is_control() || turns(c) => shown += &format!("\\u{:04x}", u32::from(c)),
+            c => shown.push(c),
+        }
+    }
+    shown
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_terminal_is_told_nothing_but_text() {
+        let hostile = "a\u{1b}]0;title\u{7}\r\u{9b}2Jb\u{202e}c\u{7f}\t\n\u{e9}";
+        let shown = visible(hostile);
+        assert_eq!(shown, "a\\u001b]0;title\\u0007\\u000d\\u009b2Jb\\u202ec\\u007f\t\n\u{e9}");
+        let json = serde_json::to_string(hostile).unwrap();
+        assert_eq!(serde_json::from_str::<String>(&visible(&json)).unwrap(), hostile, "JSON means the same");
+    }
 
     #[test]
     fn three_digits() {

@@ -167,6 +167,40 @@ pub fn add_kernel(run: &mut Run) {
     }
 }
 
+/// What others might write into a run that they pass on: elements and attributes of a page, and what a terminal obeys.
+pub const HOSTILE: &str = "</script><script>alert(1)</script>\"'<img src=x onerror=alert(2)>&lt;b>\u{1b}[2J";
+
+/// The same run with that in all text of it that nothing is read from.
+pub fn hostile(mut run: Run) -> Run {
+    let header = &mut run.header;
+    let texts = [&mut header.name, &mut header.muxbench, &mut header.started_at, &mut header.placement];
+    texts.into_iter().for_each(|text| *text = HOSTILE.into());
+    header.command = vec![HOSTILE.into()];
+    header.host = header.host.keys().map(|name| (name.clone(), HOSTILE.into())).collect();
+    header.host.insert(HOSTILE.into(), HOSTILE.into());
+    header.trials.iter_mut().flat_map(|trial| &mut trial.impossible).for_each(|reason| *reason = HOSTILE.into());
+    for record in &mut run.records {
+        record.verdict.reason = HOSTILE.into();
+        record.verdict.checks.push(Check {
+            name: HOSTILE.into(),
+            value: 1.0,
+            limit: 2.0,
+            bound: Bound::AtMost,
+            unit: HOSTILE.into(),
+            p_value: None,
+            p_value_min: None,
+            passed: true,
+            decides: VerdictKind::Failed,
+        });
+    }
+    run
+}
+
+/// Whether a page has taken it for elements.
+pub fn has_obeyed(page: &str) -> bool {
+    ["<script>alert", "<img src=x", "</script><script>alert"].iter().any(|word| page.contains(word))
+}
+
 /// Two workloads, three repeats of four architectures: one is best, one is practically as good, one is slower, and one
 /// is saturated under the second workload; one repeat was not run, one architecture cannot be.
 pub fn run() -> Run {

@@ -56,7 +56,11 @@ impl Medium {
     pub fn verbatim(self, text: &str) -> String {
         match self {
             Self::Terminal(_) => text.to_owned(),
-            Self::Markdown => format!("```text\n{}\n```\n", text.trim_end()),
+            Self::Markdown => {
+                // No line in it ends it.
+                let fence = "`".repeat(text.split(|c| c != '`').map(str::len).max().unwrap_or(0).max(2) + 1);
+                format!("{fence}text\n{}\n{fence}\n", text.trim_end())
+            }
         }
     }
 
@@ -86,7 +90,16 @@ fn markdown(table: &Table) -> String {
 
 /// Text in which nothing is Markdown's.
 fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('|', "\\|").replace('*', "\\*").replace('<', "&lt;")
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\\' | '|' | '*' | '`' | '[' | ']' => escaped.extend(['\\', c]),
+            '<' => escaped += "&lt;",
+            '&' => escaped += "&amp;",
+            c => escaped.push(c),
+        }
+    }
+    escaped
 }
 
 #[cfg(test)]
@@ -97,8 +110,11 @@ mod tests {
     #[test]
     fn nothing_in_a_table_is_taken_for_markdown() {
         let mut table = Table::new();
-        table.set_header(["a|b", "c"]).add_row(["*1", "<2>\\"]);
-        assert_eq!(Medium::Markdown.table(&table), "| a\\|b | c |\n| --- | --: |\n| \\*1 | &lt;2>\\\\ |\n");
+        table.set_header(["a|b", "c"]).add_row(["*1", "<2>\\"]).add_row(["![x](y)", "`&lt;`"]);
+        let shown = "| a\\|b | c |\n| --- | --: |\n| \\*1 | &lt;2>\\\\ |\n| !\\[x\\](y) | \\`&amp;lt;\\` |\n";
+        assert_eq!(Medium::Markdown.table(&table), shown);
+        assert_eq!(Medium::Markdown.verbatim("a\n```\nb\n"), "````text\na\n```\nb\n````\n");
+        assert_eq!(Medium::Markdown.verbatim("a"), "```text\na\n```\n");
     }
 
     #[test]

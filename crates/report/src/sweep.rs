@@ -272,7 +272,7 @@ pub fn csv(sweep: &Sweep) -> anyhow::Result<String> {
             writer.write_record(before.into_iter().chain(step.autobench()).chain(after).chain(errors))?;
         }
     }
-    Ok(String::from_utf8(writer.into_inner()?)?)
+    crate::csv::finished(writer)
 }
 
 /// The sweep as autobench writes TSV: a row a step; of one curve its ten columns, of several those after the first for each in

@@ -658,7 +658,7 @@ pub fn csv(versus: &Versus) -> anyhow::Result<String> {
             writer.serialize(CsvRow::new(runs, &planned.architecture, &planned.workload, None)?)?;
         }
     }
-    Ok(String::from_utf8(writer.into_inner()?)?)
+    crate::csv::finished(writer)
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@
 //! - [`unix`]: a Unix socket's file
 //! - [`ports`]: the sockets of a service of datagrams
 //! - [`platform`]: what differs between the systems
+//! - `sync`: locks and atomics, of which loom has its own
 //! - [`workers`]: counters of every thread and child, in memory that they share
 //! - [`tracepoints`]: system calls as the kernel counts them
 //! - [`usage`]: CPU and switches, as the kernel accounts them
@@ -41,6 +42,7 @@ pub mod ports;
 pub mod runtime;
 mod service;
 pub mod socket;
+mod sync;
 #[cfg_attr(not(target_os = "linux"), path = "no_tracepoints.rs")]
 pub mod tracepoints;
 pub mod unix;

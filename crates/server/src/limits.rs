@@ -4,12 +4,13 @@
 //! request's way. Whether one is overdue is looked at now and then, by each loop in the way that such loops have: those that
 //! serve many connections are told by a message, those that block do not wait longer than a tick, and tasks have timers.
 
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use wire::Service;
+
+use crate::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// How long a client may take; without a number for ever. Only `http` has limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

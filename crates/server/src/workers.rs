@@ -3,11 +3,11 @@
 //! Each worker owns one slot and is the only one to write it, so that counting is a plain add: no lock, no
 //! locked instruction, no allocation. Whoever wants the sums reads all slots.
 
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::{io, ptr, slice};
 
 use crate::counters::Totals;
 use crate::platform;
+use crate::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
 /// The kinds of system calls that are counted apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,7 +190,8 @@ impl Slot {
     /// Gives the slot back. What it counted stays, so that sums only grow.
     pub fn release(&self) {
         self.forget_connection();
-        self.owner.store(0, Relaxed);
+        // Whoever takes it next counts on from here.
+        self.owner.store(0, Release);
     }
 
     /// Says which process the slot's worker is, unless it has ended and released the slot already.
@@ -226,7 +227,7 @@ impl Slot {
     }
 
     fn is_free(&self) -> bool {
-        self.owner.load(Relaxed) == 0
+        self.owner.load(Acquire) == 0
     }
 }
 
@@ -357,7 +358,43 @@ impl Workers {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, loom))]
+mod models {
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+
+    /// Counting is a load and a store: the next owner must begin with what the last one left.
+    #[test]
+    fn who_takes_a_slot_counts_on() {
+        loom::model(|| {
+            let slot = Arc::new(Slot::default());
+            slot.owner.store(THREAD, Relaxed);
+            let first = {
+                let slot = slot.clone();
+                thread::spawn(move || {
+                    slot.counters.requests.add(3);
+                    slot.release();
+                })
+            };
+            // As `Workers::claim` does, in the accept thread.
+            while !slot.is_free() {
+                thread::yield_now();
+            }
+            slot.owner.store(THREAD, Relaxed);
+            let second = {
+                let slot = slot.clone();
+                thread::spawn(move || slot.counters.requests.add(4))
+            };
+            first.join().unwrap();
+            second.join().unwrap();
+            assert_eq!(slot.counters.requests.get(), 7);
+        });
+    }
+}
+
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

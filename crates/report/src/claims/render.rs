@@ -49,7 +49,7 @@ pub fn csv(claims: &[Checked]) -> anyhow::Result<String> {
             writer.write_record([&claim.number.to_string(), &outcome, what, &number(*value), &low, &high, &holds])?;
         }
     }
-    Ok(String::from_utf8(writer.into_inner()?)?)
+    crate::csv::finished(writer)
 }
 
 /// The figures of a claim: what is against it first, then what is open.

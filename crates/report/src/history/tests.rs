@@ -42,6 +42,16 @@ fn a_history_in_full_and_narrow() {
 }
 
 #[test]
+fn what_others_wrote_breaks_no_index() {
+    let mut builder = Builder::default();
+    builder.add(made_up::HOSTILE, &made_up::hostile(made_up::run()));
+    builder.add("results/b", &made_up::hostile(made_up::other_run()));
+    builder.add_unreadable(made_up::HOSTILE, &anyhow::anyhow!(made_up::HOSTILE));
+    let page = page(&builder.finish(1), &["./a/".to_owned(), "./b/".to_owned()]).unwrap();
+    assert!(page.contains("alert(1)") && !made_up::has_obeyed(&page), "it is text");
+}
+
+#[test]
 fn hosts_are_told_apart_and_what_was_measured_once_is_left_out() {
     let history = history();
     assert_eq!(history.hosts.len(), 2);

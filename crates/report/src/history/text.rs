@@ -222,5 +222,5 @@ pub fn csv(history: &History) -> anyhow::Result<String> {
             })?;
         }
     }
-    Ok(String::from_utf8(writer.into_inner()?)?)
+    crate::csv::finished(writer)
 }

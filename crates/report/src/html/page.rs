@@ -129,6 +129,15 @@ pub fn command(words: &[String]) -> String {
         |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./,:=+%@".contains(c));
     let quoted = words.iter().map(|word| match is_plain(word) {
         true => word.clone(),
+        // What a terminal would obey when it is pasted.
+        false if word.contains(char::is_control) => {
+            let escape = |c: char| match c {
+                '\\' | '\'' => format!("\\{c}"),
+                c if c.is_control() => format!("\\u{:04x}", u32::from(c)),
+                c => c.to_string(),
+            };
+            format!("$'{}'", word.chars().map(escape).collect::<String>())
+        }
         false => format!("'{}'", word.replace('\'', r"'\''")),
     });
     quoted.collect::<Vec<_>>().join(" ")
@@ -195,5 +204,6 @@ mod tests {
     fn a_command_can_be_pasted() {
         let words = ["muxbench", "compare", "--connections", "1,2", "--output", "it's mine"].map(str::to_owned);
         assert_eq!(command(&words), r"muxbench compare --connections 1,2 --output 'it'\''s mine'");
+        assert_eq!(command(&["a\n'b".to_owned()]), r"$'a\u000a\'b'");
     }
 }

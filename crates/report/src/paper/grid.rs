@@ -48,7 +48,7 @@ impl Grid {
         for row in &self.rows {
             writer.write_record(row.lead.iter().chain(&row.cells))?;
         }
-        Ok(String::from_utf8(writer.into_inner()?)?)
+        crate::csv::finished(writer)
     }
 }
 

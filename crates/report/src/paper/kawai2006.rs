@@ -683,7 +683,7 @@ impl Tables for Kawai2006 {
                 ])?;
             }
         }
-        Ok(String::from_utf8(writer.into_inner()?)?)
+        crate::csv::finished(writer)
     }
 }
 

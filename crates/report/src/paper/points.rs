@@ -37,7 +37,7 @@ pub fn csv(paper: &Paper, figures: &[(&Figure, Chart)]) -> anyhow::Result<String
             }
         }
     }
-    Ok(String::from_utf8(writer.into_inner()?)?)
+    crate::csv::finished(writer)
 }
 
 fn place(axis: &Axis, x: f64) -> String {

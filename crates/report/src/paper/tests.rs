@@ -156,6 +156,15 @@ fn a_page_has_all_of_a_paper_and_loads_nothing() {
 }
 
 #[test]
+fn what_others_wrote_breaks_no_paper() {
+    for paper in PAPERS {
+        let runs: Vec<Run> = made_up_runs(paper).into_iter().map(made_up::hostile).collect();
+        let (page, _) = page(&beside(paper, Part::Whole, &runs).unwrap(), &runs);
+        assert!(page.contains("alert(1)") && !made_up::has_obeyed(&page), "{}: it is text", paper.name);
+    }
+}
+
+#[test]
 fn what_is_impossible_is_said_with_its_reason_in_every_form() {
     let paper = find("maharjan2012").unwrap();
     let mut runs = made_up_runs(paper);

@@ -1,7 +1,7 @@
 //! The payload stage: who works out the responses to what a network thread has read. In that thread itself, or in another.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use wire::Service;
@@ -9,7 +9,11 @@ use wire::Service;
 use super::connection::{Connection, Inbox, Next, READ_BYTES};
 use super::queue::{Jobs, Mailbox, lock};
 use crate::mechanism::{Interest, Token};
+use crate::sync::{Mutex, MutexGuard};
 use crate::workers::Counters;
+
+#[cfg(all(test, loom))]
+mod models;
 
 /// What a network thread does with a connection next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,12 +3,19 @@
 
 use std::io;
 use std::mem;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::os::fd::BorrowedFd;
+use std::sync::PoisonError;
 
-use crate::platform;
+use bell::Bell;
+
+use crate::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::workers::{Counters, Syscall};
+
+#[cfg_attr(loom, path = "queue/silent.rs")]
+mod bell;
+#[cfg(all(test, loom))]
+mod models;
 
 /// A lock, whoever panicked with it: what is locked here is whole at any time.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -19,23 +26,19 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[derive(Debug)]
 pub(super) struct Mailbox<T> {
     queue: Mutex<Vec<T>>,
-    /// A pipe, because not every mechanism is told of an eventfd. Never full: it has a byte only while the queue was not
-    /// looked at.
-    rung: OwnedFd,
-    bell: OwnedFd,
+    bell: Bell,
 }
 
 impl<T> Mailbox<T> {
     /// # Errors
     /// When there is no descriptor left.
     pub(super) fn new() -> io::Result<Self> {
-        let (rung, bell) = platform::pipe()?;
-        Ok(Self { queue: Mutex::new(Vec::new()), rung, bell })
+        Ok(Self { queue: Mutex::new(Vec::new()), bell: Bell::new()? })
     }
 
     /// Readable when there may be something to take.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
-        self.rung.as_fd()
+        self.bell.descriptor()
     }
 
     /// Puts something in, and wakes the reader unless that was done for what is in it already.
@@ -46,8 +49,14 @@ impl<T> Mailbox<T> {
         drop(queue);
         if was_empty {
             counters.syscall(Syscall::Wake);
-            let _ = rustix::io::write(&self.bell, &[0]);
+            self.bell.ring();
         }
+    }
+
+    /// Waits as a mechanism does that watches nothing else.
+    #[cfg(all(test, loom))]
+    pub(super) fn wait(&self, trigger: crate::mechanism::Trigger) {
+        self.bell.wait(trigger);
     }
 
     /// Whether there is nothing to take, for those who ask without having been told.
@@ -59,7 +68,7 @@ impl<T> Mailbox<T> {
     pub(super) fn take(&self, taken: &mut Vec<T>, counters: &Counters) {
         debug_assert!(taken.is_empty(), "the last ones are done");
         counters.syscall(Syscall::Wake);
-        let _ = rustix::io::read(&self.rung, &mut [0; 16]);
+        self.bell.silence();
         mem::swap(&mut *lock(&self.queue), taken);
     }
 }
@@ -126,7 +135,7 @@ impl<T> Jobs<T> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use rustix::event::{PollFd, PollFlags};
 

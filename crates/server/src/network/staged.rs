@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::{PoisonError, mpsc};
 use std::thread::{self, Scope};
 
 use wire::Service;
@@ -18,6 +18,7 @@ use crate::limits;
 use crate::model::{NetworkStage, PayloadStage, Stages};
 use crate::platform::{self, pin};
 use crate::socket::{self, Accepted, Acceptor};
+use crate::sync::Mutex;
 use crate::workers::{Counters, Syscall, Workers};
 
 /// What a network thread is given. Without a mailbox nobody hands it anything; without a listener it does not accept.

@@ -1,0 +1,182 @@
+//! It lets nobody in: who can reach a server, write results, read files that are not served, or have a reader's terminal do
+//! things.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use common::{Serve, muxbench};
+use lab::store::Store;
+use report::made_up;
+use rustix::process::Pid;
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// An address as /proc/net has it: words in the order of this machine.
+fn address(hex: &str) -> IpAddr {
+    let word = |at: usize| u32::from_str_radix(&hex[at * 8..at * 8 + 8], 16).unwrap().to_ne_bytes();
+    match hex.len() {
+        8 => Ipv4Addr::from(word(0)).into(),
+        _ => Ipv6Addr::from(<[u8; 16]>::try_from([word(0), word(1), word(2), word(3)].concat()).unwrap()).into(),
+    }
+}
+
+/// Where a process can be reached: the addresses of its sockets that listen, or take datagrams.
+fn reached_at(pid: Pid) -> Vec<IpAddr> {
+    let links =
+        fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten().filter_map(|fd| fs::read_link(fd.path()).ok());
+    let sockets: BTreeSet<String> =
+        links.filter_map(|link| Some(link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned())).collect();
+    let mut found = Vec::new();
+    // States: 0A listens, 07 is a datagram socket that is not connected (net/tcp_states.h).
+    for (table, state) in [("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")] {
+        let table = fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
+        for line in table.lines().skip(1) {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            if fields[3] == state && sockets.contains(fields[9]) {
+                found.push(address(fields[1].split_once(':').unwrap().0));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn without_an_address_only_this_host_reaches_a_server() {
+    for architecture in ["epoll", "mt", "symped:2/epoll", "mt-pool:2"].map(|name| name.parse().unwrap()) {
+        let mut servers = vec![
+            Serve::start(architecture, 1, 1),
+            Serve::start_kv(architecture, &[]),
+            Serve::start_http(architecture, &[]),
+            Serve::start_stream(architecture, &[]),
+        ];
+        if !architecture.model.is_pool() && !architecture.to_string().contains("symped") {
+            servers.push(Serve::start_udp(architecture, 3, &[]));
+        }
+        for serve in &servers {
+            let reached_at = reached_at(serve.pid());
+            assert!(!reached_at.is_empty(), "{architecture} listens");
+            assert!(reached_at.iter().all(IpAddr::is_loopback), "{architecture}: {reached_at:?}");
+        }
+    }
+    let everybody = Serve::start_with("epoll".parse().unwrap(), 1, 1, &["--listen", "0.0.0.0:0"], None);
+    let reached_at = reached_at(everybody.pid());
+    assert!(!reached_at.is_empty() && reached_at.iter().all(IpAddr::is_unspecified), "who asks has it: {reached_at:?}");
+}
+
+/// What a server says to these bytes, until it closes.
+fn said(serve: &Serve, request: &[u8]) -> String {
+    let mut stream = serve.connect();
+    stream.write_all(request).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut said = Vec::new();
+    stream.read_to_end(&mut said).unwrap();
+    text(&said)
+}
+
+#[test]
+fn no_path_leads_out_of_a_folder_that_is_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let (served, secret) = (folder.path().join("served"), folder.path().join("secret"));
+    fs::create_dir_all(served.join("sub")).unwrap();
+    fs::write(served.join("sub/a.txt"), "content").unwrap();
+    fs::write(&secret, "not to be read").unwrap();
+    let serve = Serve::start_http("epoll".parse().unwrap(), &["--folder", served.to_str().unwrap()]);
+    // What comes later is not there: not a link either.
+    symlink(&secret, served.join("later")).unwrap();
+    let get =
+        |path: &str| said(&serve, format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").as_bytes());
+    assert!(get("/sub/a.txt").ends_with("content"));
+    assert!(get("/sub/../sub/%61.txt").ends_with("content"), "a path within is what it says");
+    let absolute = secret.to_str().unwrap();
+    for path in [
+        "/../secret",
+        "/sub/../../secret",
+        "/%2e%2e/secret",
+        "/..%2fsecret",
+        "/sub/%2e%2e%2f%2e%2e%2fsecret",
+        "/.%2e/secret",
+        "/%252e%252e/secret",
+        "/..\\secret",
+        "/sub/a.txt/../../../secret",
+        "/sub/a.txt%00/../../secret",
+        "//../secret",
+        "../secret",
+        "http://h/../secret",
+        "/later",
+        absolute,
+        &format!("/{absolute}"),
+        &format!("/%2f{absolute}"),
+    ] {
+        let said = get(path);
+        assert!(said.starts_with("HTTP/1.1 4"), "{path}: {said}");
+        assert!(!said.contains("not to be read"), "{path}: {said}");
+    }
+}
+
+/// A folder and everything below it.
+fn everything(folder: &Path) -> Vec<PathBuf> {
+    let inner = fs::read_dir(folder).into_iter().flatten().flatten();
+    std::iter::once(folder.to_owned()).chain(inner.flat_map(|entry| everything(&entry.path()))).collect()
+}
+
+#[test]
+fn whatever_the_umask_nobody_else_writes_results() {
+    let folder = tempfile::tempdir().unwrap();
+    let small = "compare --arch epoll --connections 4 --rate 100 --request 1B --response 1B --ramp 0 --hold 50ms \
+                 --measure 200ms --repeats 1";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "umask 0; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_muxbench")]).args(small.split_whitespace());
+    let output = shell.current_dir(folder.path()).output().unwrap();
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", text(&output.stderr));
+    let made = everything(&folder.path().join("results"));
+    for name in ["run.json", "muxbench.db", "lock", "0000.hlog", "0000.parquet"] {
+        assert!(made.iter().any(|path| path.ends_with(name)), "{name}: {made:?}");
+    }
+    for path in made {
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o002, 0, "{}: {mode:o}", path.display());
+    }
+}
+
+#[test]
+fn a_folder_that_others_write_is_refused_for_results() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = folder.path().join("open");
+    fs::create_dir(&open).unwrap();
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o1777)).unwrap();
+    let run = made_up::run();
+    let refused = Store::create(&open, &run.header).unwrap_err().to_string();
+    assert!(refused.contains("others may write"), "{refused}");
+    assert_eq!(fs::read_dir(&open).unwrap().count(), 0, "nothing is left in it");
+    // Below it a folder is ours.
+    Store::create(&open.join("run"), &run.header).unwrap();
+}
+
+#[test]
+fn what_a_stored_run_says_is_no_order_to_a_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = made_up::hostile(made_up::run());
+    let store = Store::create(&folder.path().join("it"), &run.header).unwrap();
+    run.records.iter().for_each(|record| store.commit(record).unwrap());
+    drop(store);
+    for arguments in
+        ["report it", "report it --markdown", "report it --csv", "report it --json", "report it it", "report ."]
+    {
+        let report = muxbench().args(arguments.split(' ')).current_dir(folder.path()).output();
+        let Output { stdout, stderr, .. } = report.unwrap();
+        let all = text(&[stdout, stderr].concat());
+        assert!(all.contains("epoll"), "{arguments}: {all}");
+        assert!(!all.contains(|c: char| c.is_control() && c != '\n' && c != '\t'), "{arguments}: {all:?}");
+    }
+    let report = muxbench().args(["report", "it"]).current_dir(folder.path()).output().unwrap();
+    assert!(text(&report.stdout).contains("u001b[2J"), "it is shown: {}", text(&report.stdout));
+}
