@@ -1,5 +1,5 @@
 //! What developers run: `cargo xtask test`, `cargo xtask bench`, `cargo xtask cross`, `cargo xtask python`, `cargo xtask
-//! servers`, `cargo xtask peers`, `cargo xtask browser`, `cargo xtask fuzz`.
+//! servers`, `cargo xtask peers`, `cargo xtask browser`, `cargo xtask fuzz`, `cargo xtask soak`.
 
 mod bench;
 mod browser;
@@ -7,9 +7,11 @@ mod check;
 mod cross;
 mod debian;
 mod fuzz;
+mod hostile;
 mod peers;
 mod python;
 mod servers;
+mod soak;
 
 use std::process::ExitCode;
 
@@ -31,6 +33,10 @@ enum Command {
     /// Links the program for FreeBSD and macOS, in target/cross
     Cross,
     Fuzz(fuzz::Fuzz),
+    Soak(soak::Soak),
+    /// Hostile clients in a process of their own, as benches and the soak start them
+    #[command(hide = true)]
+    Hostile,
     #[command(subcommand)]
     Bench(bench::Bench),
 }
@@ -44,6 +50,8 @@ fn main() -> ExitCode {
         Command::Browser => browser::prepare().map(|folder| println!("{}", folder.display())),
         Command::Cross => python::prepare().and_then(|interpreter| cross::link(&interpreter)),
         Command::Fuzz(fuzz) => fuzz::run(&fuzz),
+        Command::Soak(soak) => soak::run(&soak),
+        Command::Hostile => hostile::act(),
         Command::Bench(bench) => bench::run(&bench),
     };
     match result {
