@@ -20,6 +20,8 @@ use crate::error::LoadError;
 
 /// Most that a client says at once that says as much as is taken.
 const POUR_BYTES_MAX: usize = 1 << 20;
+/// The same in writes: datagrams are small.
+const POUR_WRITES_MAX: usize = 200;
 /// Most that a client reads at once.
 const TAKE_BYTES_MAX: usize = 64 << 10;
 /// Most bytes of garbage at once.
@@ -72,7 +74,7 @@ pub const MANNERS: &[Manner] = &[
         act: |words, step, _| match step {
             0 => Act::Say((&*words.half).into()),
             1 => Act::HalfClose,
-            2..8 => Act::Wait,
+            2..4 => Act::Wait,
             _ => Act::Leave,
         },
     },
@@ -173,7 +175,13 @@ impl Words {
             ServiceSpec::Kv { .. } => Self {
                 half: b"set hostile 0 0 500000\r\nbegun".to_vec(),
                 more: b"x".to_vec(),
-                much: b"stats\r\n".repeat(10_000),
+                much: [
+                    &b"set hostile-much 0 0 100000\r\n"[..],
+                    &[b'x'; 100_000],
+                    b"\r\n",
+                    &b"get hostile-much\r\n".repeat(MUCH_BYTES as usize / 100_000),
+                ]
+                .concat(),
                 beyond: vec![
                     [&b"set hostile 0 0 4294967295\r\n"[..], &[b'x'; 100_000]].concat(),
                     b"set hostile 0 0 99999999999999999999\r\n".to_vec(),
@@ -266,11 +274,7 @@ impl<'a> Crowd<'a> {
     ///
     /// # Errors
     /// When there can be no such address, or there are no manners.
-    pub fn new(
-        config: &LoadConfig,
-        sources: &'a [IpAddr],
-        manners: &[&'static Manner],
-    ) -> Result<Self, LoadError> {
+    pub fn new(config: &LoadConfig, sources: &'a [IpAddr], manners: &[&'static Manner]) -> Result<Self, LoadError> {
         if manners.is_empty() {
             return Err(LoadError::Config("a crowd without manners does nothing; name one of hostile::MANNERS".into()));
         }
@@ -378,10 +382,13 @@ impl Client {
             }
             Act::Pour(bytes) => {
                 let mut poured = 0;
-                while poured < POUR_BYTES_MAX && self.rest.is_empty() {
+                for _ in 0..POUR_WRITES_MAX {
                     let said = write(socket, bytes)?;
                     poured += said;
                     self.rest.extend_from_slice(&bytes[said..]);
+                    if poured >= POUR_BYTES_MAX || !self.rest.is_empty() {
+                        break;
+                    }
                 }
                 tally.said_bytes += poured as u64;
             }
@@ -451,8 +458,7 @@ mod tests {
     fn each_does_one_thing_at_a_time_and_comes_back() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let service = ServiceSpec::Http { folder: None };
-        let config =
-            LoadConfig { connections: 2, ..LoadConfig::new(listener.local_addr().unwrap(), service.clone()) };
+        let config = LoadConfig { connections: 2, ..LoadConfig::new(listener.local_addr().unwrap(), service.clone()) };
         let manners = ["half", "garbage"].map(|name| manner(name).unwrap());
         let mut crowd = Crowd::new(&config, &[], &manners).unwrap();
         crowd.act_all();

@@ -23,7 +23,7 @@ use wire::{SERVICES, Service, ServiceSpec};
 const AT_ONCE: usize = 6;
 /// Hostile clients of each manner, and how often each does something.
 const OF_EACH_MANNER: usize = 3;
-const TURNS: usize = 12;
+const TURNS: usize = 6;
 /// Most memory that a server may take beyond what it had before. Where the kernel receives, its buffers are 64 MiB; a store of
 /// `kv` may have 64 MiB; and a connection holds at most some 2 MiB, a value and what is to be said.
 const MEMORY_MAX_BYTES: u64 = 256 << 20;
@@ -66,18 +66,18 @@ fn conversation(service: &ServiceSpec) -> (Vec<u8>, Vec<u8>) {
         (request, response)
     };
     match *service {
-        ServiceSpec::Fixed { request_bytes, response_bytes } => {
-            with(vec![7; request_bytes as usize], &|request| answer(&Fixed::new(request_bytes, response_bytes), request))
-        }
+        ServiceSpec::Fixed { request_bytes, response_bytes } => with(vec![7; request_bytes as usize], &|request| {
+            answer(&Fixed::new(request_bytes, response_bytes), request)
+        }),
         ServiceSpec::Kv { .. } => with(b"set honest 0 0 5\r\nhello\r\nget honest\r\n".to_vec(), &|request| {
             answer(&Kv::new(KvConfig::default(), Box::new(|| 1)), request)
         }),
         ServiceSpec::Http { .. } => with(b"GET /bytes/2000 HTTP/1.1\r\nHost: h\r\n\r\n".to_vec(), &|request| {
             answer(&Http::new(Content::generated(), Box::new(|| 1)), request)
         }),
-        ServiceSpec::Stream(stream) => with(vec![GREETING; stream.sizes(true).0 as usize], &|request| {
-            answer(&Streaming::new(stream), request)
-        }),
+        ServiceSpec::Stream(stream) => {
+            with(vec![GREETING; stream.sizes(true).0 as usize], &|request| answer(&Streaming::new(stream), request))
+        }
         ServiceSpec::Udp { .. } => unreachable!("datagrams have no connections"),
     }
 }
@@ -176,7 +176,7 @@ fn withstands(architecture: Architecture, service: &ServiceSpec) {
         crowd.act_all();
         honest.ask(&what);
         Honest::new(&serve, service).ask(&what);
-        if turn % 4 == 3 {
+        if turn % 3 == 2 {
             let more_bytes = common::memory_bytes_of(pid).saturating_sub(memory_bytes);
             assert!(more_bytes < MEMORY_MAX_BYTES, "{what}: {more_bytes} bytes more after {turn} turns");
         }

@@ -36,7 +36,12 @@ pub struct Done {
 impl fmt::Display for Done {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { requests, hostile, is_killed } = self;
-        write!(f, "{requests} honest requests; {} hostile connections, {} KiB", hostile.begun, hostile.said_bytes >> 10)?;
+        write!(
+            f,
+            "{requests} honest requests; {} hostile connections, {} KiB",
+            hostile.begun,
+            hostile.said_bytes >> 10
+        )?;
         if *is_killed { f.write_str("; a client killed") } else { Ok(()) }
     }
 }
@@ -79,12 +84,7 @@ pub fn take(binary: &Path, server: &Server, lasts: Duration, number: u64) -> any
 
 /// What honest clients ask: as much as is easily answered beside the others.
 fn honest(server: &Server, lasts: Duration, number: u64) -> anyhow::Result<LoadConfig> {
-    let phases = Phases {
-        ramp_ns: 0,
-        hold_ns: 0,
-        measure_ns: lasts.as_nanos() as u64,
-        drain_ns: 30_000_000_000,
-    };
+    let phases = Phases { ramp_ns: 0, hold_ns: 0, measure_ns: lasts.as_nanos() as u64, drain_ns: 30_000_000_000 };
     let config = |service| LoadConfig {
         connections: HONEST,
         rate_per_s: Some(RATE_PER_S),
