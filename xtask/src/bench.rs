@@ -4,6 +4,7 @@
 //! and the most beside it.
 
 mod handoff;
+mod hostile;
 mod http;
 mod http_client;
 mod kv;
@@ -108,6 +109,8 @@ pub enum Bench {
         #[arg(long, default_value_t = 5)]
         rounds: usize,
     },
+    /// What honest clients notice of 10 000 hostile connections beside them: p99 against its undisturbed value, A B A B
+    Hostile(hostile::Args),
     /// Time to write the page of a run of 105 trials, and until it answers a click in Chromium
     Page {
         /// Rounds of both
@@ -123,7 +126,8 @@ pub enum Bench {
 /// # Errors
 /// When something cannot be built or started, or a median misses what it is to reach.
 pub fn run(bench: &Bench) -> anyhow::Result<()> {
-    if cfg!(debug_assertions) {
+    let is_given = matches!(bench, Bench::Hostile(hostile::Args { binary: Some(_), .. }));
+    if cfg!(debug_assertions) && !is_given {
         let status = Command::new(env!("CARGO"))
             .args(["run", "--quiet", "--release", "--package", "xtask", "--"])
             .args(std::env::args_os().skip(1))
@@ -156,6 +160,7 @@ fn measure(bench: &Bench) -> anyhow::Result<()> {
         Bench::Pacing { rounds } => http_client::pacing(*rounds),
         Bench::Handoff { rounds, arch } => handoff::run(*rounds, arch),
         Bench::Stream { rounds } => stream::run(*rounds),
+        Bench::Hostile(args) => hostile::run(args),
         Bench::Page { rounds } => page::run(*rounds),
         Bench::All => {
             summarise()?;
@@ -168,6 +173,7 @@ fn measure(bench: &Bench) -> anyhow::Result<()> {
             http_client::run(5)?;
             http_client::pacing(5)?;
             stream::run(5)?;
+            hostile::run(&hostile::Args::default())?;
             handoff::run(5, &["amped:1+1", "amped:0+1", "seda:1+1"].map(String::from))?;
             servers(5, &["epoll", "poll", "select", "mt", "mp"].map(String::from), None)?;
             servers(5, &["epoll-et", "io_uring"].map(String::from), Some("epoll"))
@@ -259,7 +265,7 @@ impl Server {
 }
 
 /// Builds our binary, and says where it is.
-fn muxbench() -> anyhow::Result<PathBuf> {
+pub(crate) fn muxbench() -> anyhow::Result<PathBuf> {
     let mut command = Command::new(env!("CARGO"));
     command.args(["build", "--release", "--quiet", "--package", "muxbench", "--message-format", "json"]);
     let output = command.current_dir(root()).stderr(Stdio::inherit()).output()?;

@@ -1,6 +1,5 @@
-//! What developers run: `cargo xtask test`, `cargo xtask bench`, `cargo xtask cross`, `cargo xtask python`, `cargo xtask
-//! servers`, `cargo xtask peers`, `cargo xtask browser`, `cargo xtask fuzz`, `cargo xtask loom`, `cargo xtask audit`, `cargo
-//! xtask sanitize`.
+//! What developers run: `cargo xtask test`, `bench`, `cross`, `python`, `servers`, `peers`, `browser`, `fuzz`, `loom`, `audit`,
+//! `sanitize`, `soak`.
 
 mod audit;
 mod bench;
@@ -9,11 +8,13 @@ mod check;
 mod cross;
 mod debian;
 mod fuzz;
+mod hostile;
 mod loom;
 mod peers;
 mod python;
 mod sanitize;
 mod servers;
+mod soak;
 
 use std::process::ExitCode;
 
@@ -40,6 +41,10 @@ enum Command {
     Loom,
     Fuzz(fuzz::Fuzz),
     Sanitize(sanitize::Sanitize),
+    Soak(soak::Soak),
+    /// Hostile clients in a process of their own, as benches and the soak start them
+    #[command(hide = true)]
+    Hostile,
     #[command(subcommand)]
     Bench(bench::Bench),
 }
@@ -56,6 +61,8 @@ fn main() -> ExitCode {
         Command::Loom => loom::run(),
         Command::Fuzz(fuzz) => fuzz::run(&fuzz),
         Command::Sanitize(sanitize) => sanitize::run(&sanitize),
+        Command::Soak(soak) => soak::run(&soak),
+        Command::Hostile => hostile::act(),
         Command::Bench(bench) => bench::run(&bench),
     };
     match result {

@@ -224,7 +224,8 @@ impl<'a> Dialer<'a> {
     }
 }
 
-fn datagrams(target: SocketAddr) -> io::Result<OwnedFd> {
+/// A socket of datagrams to one place.
+pub fn datagrams(target: SocketAddr) -> io::Result<OwnedFd> {
     let any: IpAddr = if target.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0))?;
     socket.connect(target)?;
@@ -306,7 +307,7 @@ pub fn failed(config: &LoadConfig, index: usize, error: io::Error) -> LoadError 
 }
 
 /// To the hard limit, or to what the system takes. Whether that is enough is checked when the plan is made, and by each connection.
-fn raise_descriptor_limit() {
+pub fn raise_descriptor_limit() {
     let maximum = rustix::process::getrlimit(Resource::Nofile).maximum;
     let current = match platform::DESCRIPTORS_MAX {
         Some(most) => Some(maximum.map_or(most, |maximum| maximum.min(most))),

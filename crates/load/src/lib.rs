@@ -15,6 +15,7 @@
 //! - `stream`: bursts as fast as they go, and the bytes of them
 //! - `churn`: connections that come and go, in either loop; [`ports`]: whether there are enough for them
 //! - [`idle`]: connections that are held, and on which nothing is sent
+//! - [`hostile`]: clients that are broken, or mean harm
 //! - `ledger`: what a thread of a closed loop, or of churn, keeps of its transactions
 //! - `datagrams`: the open loop over datagrams, which are matched by id
 //! - `speak`: what is asked of a service, and what comes back; `prepare`: what must be answered before all else
@@ -30,6 +31,7 @@ mod connect;
 pub mod cost;
 mod datagrams;
 pub mod error;
+pub mod hostile;
 pub mod idle;
 pub mod interface;
 mod ledger;

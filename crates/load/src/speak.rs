@@ -243,7 +243,30 @@ impl Speak for Kv {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn any_split_of_fixed_responses_gives_the_same_number(
+            response_bytes in 1u32..300, cuts in prop::collection::vec(1usize..1000, 0..50),
+        ) {
+            let fixed = Fixed::new(1, response_bytes);
+            let (mut came_bytes, mut responses) = (0, 0);
+            for &length in &cuts {
+                let piece = vec![0; length];
+                let mut rest = &piece[..];
+                while !rest.is_empty() {
+                    let (taken, reply) = fixed.read((), &mut came_bytes, rest);
+                    responses += u64::from(reply == Some(Reply::Good));
+                    rest = &rest[taken..];
+                }
+            }
+            let total = cuts.iter().sum::<usize>() as u64;
+            prop_assert_eq!((responses, came_bytes), (total / u64::from(response_bytes), total % u64::from(response_bytes)));
+        }
+    }
 
     fn traffic() -> KvTraffic {
         KvTraffic { records: 1_000, value_bytes_min: 10, value_bytes_max: 100, get_share: 0.9, keys: Choice::Uniform }

@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
-use common::{Serve, each, eventually, exchange, is_alive};
+use common::{Serve, each, eventually, exchange, is_alive, pools};
 use rustix::net::sockopt;
 use server::model::PerConnection;
 use server::{Accept, Architecture};
@@ -364,17 +364,6 @@ fn a_server_does_not_outlive_what_started_it() {
         shell.wait().unwrap();
         eventually("the server is gone", || !is_alive(pid));
     }
-}
-
-/// Every pool of `size` with every strategy that it can have.
-fn pools(size: u32) -> impl Iterator<Item = (Architecture, Accept)> {
-    let pools = Architecture::all().into_iter().filter(|architecture| architecture.model.is_pool());
-    pools.flat_map(move |pool| {
-        let pool: Architecture = format!("{}:{size}", pool.model.name).parse().unwrap();
-        let strategies = Accept::ALL.into_iter().map(|(accept, _, _)| accept);
-        let strategies = strategies.filter(move |accept| accept.check(pool).is_ok());
-        strategies.map(move |accept| (pool, accept)).inspect(|(pool, accept)| println!("{pool} {accept}"))
-    })
 }
 
 fn start_pool(pool: Architecture, accept: Accept) -> Serve {

@@ -135,7 +135,8 @@ mod tests {
         #[test]
         fn any_split_of_bursts_and_greetings_gives_the_same_responses(
             packet_bytes in 1u32..50, packets in 1u32..20, ack_bytes in 1u32..70, out: bool,
-            greetings in prop::collection::vec(any::<bool>(), 0..8), piece in 1usize..400,
+            greetings in prop::collection::vec(any::<bool>(), 0..8),
+            cuts in prop::collection::vec(prop_oneof![1usize..5, 1usize..400], 1..30),
         ) {
             let direction = if out { Direction::Out } else { Direction::In };
             let stream = Stream { packet_bytes, packets, ack_bytes, direction };
@@ -150,7 +151,15 @@ mod tests {
             }
             let service = Streaming::new(stream);
             let mut conn = StreamConn::default();
-            let requests: u64 = input.chunks(piece).map(|bytes| service.receive(&mut conn, bytes)).sum();
+            let (mut requests, mut rest) = (0, &input[..]);
+            for length in cuts.iter().cycle() {
+                let (piece, later) = rest.split_at(rest.len().min(*length));
+                requests += service.receive(&mut conn, piece);
+                rest = later;
+                if rest.is_empty() {
+                    break;
+                }
+            }
             prop_assert_eq!(requests, greetings.len() as u64);
 
             let mut sent_bytes = 0;

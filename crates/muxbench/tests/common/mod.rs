@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use serde_json::Value;
-use server::{Architecture, Threads};
+use server::{Accept, Architecture, Threads};
+use wire::stream::{Direction, Stream};
 use wire::{Address, Ports, ServiceSpec};
 
 /// Long enough for the slowest machine; only a failing test waits for it.
@@ -76,6 +77,17 @@ pub fn with_each(service: &ServiceSpec, at_once: usize, test: impl Fn(Architectu
             });
         }
     });
+}
+
+/// Every pool of `size` with every strategy that it can have.
+pub fn pools(size: u32) -> impl Iterator<Item = (Architecture, Accept)> {
+    let pools = Architecture::all().into_iter().filter(|architecture| architecture.model.is_pool());
+    pools.flat_map(move |pool| {
+        let pool: Architecture = format!("{}:{size}", pool.model.name).parse().unwrap();
+        let strategies = Accept::ALL.into_iter().map(|(accept, _, _)| accept);
+        let strategies = strategies.filter(move |accept| accept.check(pool).is_ok());
+        strategies.map(move |accept| (pool, accept)).inspect(|(pool, accept)| println!("{pool} {accept}"))
+    })
 }
 
 /// A command of somebody else's, which is ended if it takes too long.
@@ -144,6 +156,37 @@ impl Serve {
     /// A server of the service `stream`, with more flags.
     pub fn start_stream(architecture: Architecture, flags: &[&str]) -> Self {
         Self::launch(architecture, &[&["--service", "stream"], flags].concat(), None)
+    }
+
+    /// A server of any service, with more flags.
+    pub fn start_of(architecture: Architecture, service: &ServiceSpec, flags: &[&str]) -> Self {
+        let (name, bytes) = (service.name(), |count: u32| format!("{count}B"));
+        let sizes = match *service {
+            ServiceSpec::Fixed { request_bytes, response_bytes } => {
+                vec![("request", bytes(request_bytes)), ("response", bytes(response_bytes))]
+            }
+            ServiceSpec::Kv { memory_max_bytes, item_max_bytes } => {
+                vec![("memory", format!("{memory_max_bytes}B")), ("item-max", bytes(item_max_bytes))]
+            }
+            ServiceSpec::Http { .. } => vec![],
+            ServiceSpec::Udp { ports, request_bytes, response_bytes } => {
+                let ports = ("ports", ports.to_string());
+                vec![ports, ("request", bytes(request_bytes)), ("response", bytes(response_bytes))]
+            }
+            ServiceSpec::Stream(Stream { packet_bytes, packets, ack_bytes, direction }) => {
+                let direction = if direction == Direction::In { "in" } else { "out" };
+                vec![
+                    ("packet", bytes(packet_bytes)),
+                    ("packets", packets.to_string()),
+                    ("ack", bytes(ack_bytes)),
+                    ("direction", direction.into()),
+                ]
+            }
+        };
+        let mut all = vec![format!("--service={name}")];
+        all.extend(sizes.into_iter().map(|(flag, value)| format!("--{flag}={value}")));
+        let all: Vec<&str> = all.iter().map(String::as_str).chain(flags.iter().copied()).collect();
+        Self::launch(architecture, &all, None)
     }
 
     fn launch(architecture: Architecture, flags: &[&str], limit: Option<(Resource, u64)>) -> Self {
@@ -295,6 +338,23 @@ pub fn as_nobody(program: &Path) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]).arg(program);
     command
+}
+
+/// Memory that a process and its children have and no file backs, in bytes.
+pub fn memory_bytes_of(pid: Pid) -> u64 {
+    let kib = |line: &str| line.split_whitespace().nth(1).and_then(|word| word.parse::<u64>().ok());
+    let of = |process: Pid| {
+        // One that has just ended has none.
+        let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+        let lines = status.lines().filter(|line| line.starts_with("RssAnon:") || line.starts_with("RssShmem:"));
+        lines.filter_map(kib).sum::<u64>() << 10
+    };
+    children_of(pid).into_iter().chain([pid]).map(of).sum()
+}
+
+/// How many descriptors a process has open.
+pub fn descriptors_of(pid: Pid) -> usize {
+    std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
 }
 
 /// What the kernel says of each thread of a process: its name, and its state behind that.

@@ -157,6 +157,8 @@ fn value_bytes(line: &[u8], key: &[u8]) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     /// Reads responses in pieces of such a size, and checks that each ends where it should.
@@ -193,6 +195,48 @@ mod tests {
                 ],
                 "in pieces of {piece_bytes}"
             );
+        }
+    }
+
+    fn response() -> impl Strategy<Value = Vec<u8>> {
+        let whole = ["END\r\n", "STORED\r\n", "NOT_STORED\r\n", "ERROR\r\n", "SERVER_ERROR out of memory\r\n"];
+        let whole = prop::sample::select(whole.to_vec()).prop_map(|line| line.as_bytes().to_vec());
+        let value = prop_oneof![Just(b"END\r\nabcd".to_vec()), prop::collection::vec(any::<u8>(), 0..40)];
+        let value = (any::<u32>(), value).prop_map(|(flags, value)| {
+            [format!("VALUE k {flags} {}\r\n", value.len()).as_bytes(), &value, b"\r\nEND\r\n"].concat()
+        });
+        let garbage = prop::collection::vec(any::<u8>(), 1..40);
+        prop_oneof![4 => whole, 4 => value, 1 => garbage]
+    }
+
+    proptest! {
+        #[test]
+        fn any_split_of_a_stream_gives_the_same_replies(
+            responses in prop::collection::vec(response(), 1..8),
+            cuts in prop::collection::vec(prop_oneof![1usize..5, 1usize..60], 1..30),
+        ) {
+            let stream = responses.concat();
+            let read = |cuts: &[usize]| {
+                let (mut reader, mut replies, mut rest) = (Reader::default(), Vec::new(), &stream[..]);
+                for length in cuts.iter().cycle() {
+                    let (mut piece, later) = rest.split_at(rest.len().min(*length));
+                    while !piece.is_empty() {
+                        let (taken_bytes, reply) = reader.read(piece, b"k", b"END\r\nabcd");
+                        replies.extend(reply);
+                        // Where anything begins after that cannot be known.
+                        if reply == Some(Reply::Garbage) {
+                            return replies;
+                        }
+                        piece = &piece[taken_bytes..];
+                    }
+                    rest = later;
+                    if rest.is_empty() {
+                        break;
+                    }
+                }
+                replies
+            };
+            prop_assert_eq!(read(&cuts), read(&[usize::MAX]));
         }
     }
 

@@ -1,5 +1,7 @@
 //! Responses in any pieces, and requests that our own service takes.
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::Service;
 use crate::http::{Content, Http, HttpConn};
@@ -17,6 +19,64 @@ fn read(stream: &[u8], piece_bytes: usize, is_head: bool) -> Vec<Result<Response
     }
     responses.extend(reader.end());
     responses
+}
+
+fn response() -> impl Strategy<Value = Vec<u8>> {
+    let body = || prop::collection::vec(any::<u8>(), 0..300);
+    let sized = (body(), any::<bool>()).prop_map(|(body, ends)| {
+        let ends = if ends { "Connection: close\r\n" } else { "" };
+        [format!("HTTP/1.1 200 OK\r\n{ends}Content-Length: {}\r\n\r\n", body.len()).as_bytes(), &body].concat()
+    });
+    let chunked = (prop::collection::vec(body(), 0..5), any::<bool>()).prop_map(|(chunks, has_trailer)| {
+        let mut said = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+        for chunk in chunks.iter().filter(|chunk| !chunk.is_empty()) {
+            said.extend([format!("{:x};a=b\r\n", chunk.len()).as_bytes(), chunk, b"\r\n"].concat());
+        }
+        said.extend(if has_trailer { &b"0\r\nA: b\r\n\r\n"[..] } else { b"0\r\n\r\n" });
+        said
+    });
+    let bare = [
+        "HTTP/1.1 204 No Content\r\n\r\n",
+        "HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n",
+        "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
+        "HTTP/1.0 200 OK\r\n\r\n",
+    ];
+    let bare = prop::sample::select(bare.to_vec()).prop_map(|said| said.as_bytes().to_vec());
+    let garbage = prop::collection::vec(any::<u8>(), 1..300);
+    prop_oneof![4 => sized, 4 => chunked, 2 => bare, 1 => garbage]
+}
+
+proptest! {
+    #[test]
+    fn any_split_of_a_stream_gives_the_same_responses(
+        responses in prop::collection::vec(response(), 1..8),
+        cuts in prop::collection::vec(prop_oneof![1usize..5, 1usize..300], 1..50),
+        is_head: bool,
+    ) {
+        let stream = responses.concat();
+        // What is wrong may be said in other words, for a part of it may be seen first; nothing is read after it.
+        let read = |cuts: &[usize]| {
+            let (mut reader, mut found, mut rest) = (Reader::default(), Vec::new(), &stream[..]);
+            for length in cuts.iter().cycle() {
+                let (mut piece, later) = rest.split_at(rest.len().min(*length));
+                while !piece.is_empty() {
+                    let (taken_bytes, response) = reader.read(piece, is_head);
+                    found.extend(response.map(|response| response.map_err(drop)));
+                    if found.last().is_some_and(Result::is_err) {
+                        return found;
+                    }
+                    piece = &piece[taken_bytes..];
+                }
+                rest = later;
+                if rest.is_empty() {
+                    break;
+                }
+            }
+            found.extend(reader.end().map(|response| response.map_err(drop)));
+            found
+        };
+        prop_assert_eq!(read(&cuts), read(&[usize::MAX]));
+    }
 }
 
 fn stays(status: u16, body_bytes: u64) -> Result<Response, Garbage> {

@@ -1,0 +1,260 @@
+//! Clients that mean harm, or are broken, against every service in every architecture: others are served beside them, memory
+//! stays bounded, the server lives on, and nothing is left of them. What single ones must see is in `conformance`, `http` and `kv`.
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
+
+use common::{PATIENCE, Serve, eventually, pools, with_each};
+use load::LoadConfig;
+use load::hostile::{Crowd, MANNERS, Manner, manner};
+use server::Architecture;
+use wire::fixed::Fixed;
+use wire::http::{Content, Http};
+use wire::kv::{Kv, KvConfig};
+use wire::stream::{Direction, GREETING, Stream, Streaming};
+use wire::udp::{Udp, put_id};
+use wire::{SERVICES, Service, ServiceSpec};
+
+/// Servers that are tried at once.
+const AT_ONCE: usize = 6;
+/// Hostile clients of each manner, and how often each does something.
+const OF_EACH_MANNER: usize = 3;
+const TURNS: usize = 6;
+/// Most memory that a server may take beyond what it had before. Where the kernel receives, its buffers are 64 MiB; a store of
+/// `kv` may have 64 MiB; and a connection holds at most some 2 MiB, a value and what is to be said.
+const MEMORY_MAX_BYTES: u64 = 256 << 20;
+
+/// What a row of [`SERVICES`] is tried as.
+fn specs(name: &str) -> Vec<ServiceSpec> {
+    let stream = Stream { packet_bytes: 1_001, packets: 777, ack_bytes: 33, direction: Direction::In };
+    let specs = match name {
+        "fixed" => vec![ServiceSpec::Fixed { request_bytes: 128, response_bytes: 10_240 }],
+        "kv" => vec![ServiceSpec::Kv { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 }],
+        "http" => vec![ServiceSpec::Http { folder: None }],
+        "udp" => vec![ServiceSpec::Udp { ports: 10, request_bytes: 16, response_bytes: 40 }],
+        "stream" => [Direction::In, Direction::Out]
+            .map(|direction| ServiceSpec::Stream(Stream { direction, ..stream }))
+            .to_vec(),
+        other => panic!("{other} is a service that nobody attacks yet: say what its clients ask, and what they hear"),
+    };
+    assert!(specs.iter().all(|spec| spec.name() == name));
+    specs
+}
+
+/// What the service says to that, as it would without a network.
+fn answer<S: Service>(service: &S, request: &[u8]) -> Vec<u8> {
+    let mut conn = S::Conn::default();
+    service.receive(&mut conn, request);
+    let mut said = Vec::new();
+    while !service.unsent(&conn).is_empty() {
+        let count = service.unsent(&conn).len();
+        said.extend_from_slice(service.unsent(&conn));
+        service.sent(&mut conn, count);
+    }
+    said
+}
+
+/// What an honest client asks on a connection, and what it must hear.
+fn conversation(service: &ServiceSpec) -> (Vec<u8>, Vec<u8>) {
+    let with = |request: Vec<u8>, answer: &dyn Fn(&[u8]) -> Vec<u8>| {
+        let response = answer(&request);
+        assert!(!response.is_empty());
+        (request, response)
+    };
+    match *service {
+        ServiceSpec::Fixed { request_bytes, response_bytes } => with(vec![7; request_bytes as usize], &|request| {
+            answer(&Fixed::new(request_bytes, response_bytes), request)
+        }),
+        ServiceSpec::Kv { .. } => with(b"set honest 0 0 5\r\nhello\r\nget honest\r\n".to_vec(), &|request| {
+            answer(&Kv::new(KvConfig::default(), Box::new(|| 1)), request)
+        }),
+        ServiceSpec::Http { .. } => with(b"GET /bytes/2000 HTTP/1.1\r\nHost: h\r\n\r\n".to_vec(), &|request| {
+            answer(&Http::new(Content::generated(), Box::new(|| 1)), request)
+        }),
+        ServiceSpec::Stream(stream) => {
+            with(vec![GREETING; stream.sizes(true).0 as usize], &|request| answer(&Streaming::new(stream), request))
+        }
+        ServiceSpec::Udp { .. } => unreachable!("datagrams have no connections"),
+    }
+}
+
+/// The same at any time of day.
+fn without_date(mut said: Vec<u8>) -> Vec<u8> {
+    const NAME: &[u8] = b"\r\nDate: ";
+    if let Some(at) = said.windows(NAME.len()).position(|bytes| bytes == NAME) {
+        said[at + NAME.len()..][.."Fri, 15 Jan 2027 08:00:00 GMT".len()].fill(b'x');
+    }
+    said
+}
+
+/// A client as it should be, that stays.
+enum Honest {
+    Stream { stream: TcpStream, request: Vec<u8>, expected: Vec<u8> },
+    Datagrams { socket: UdpSocket, ports: Vec<SocketAddr>, udp: Udp, asked: u64 },
+}
+
+impl Honest {
+    fn new(serve: &Serve, service: &ServiceSpec) -> Self {
+        if let &ServiceSpec::Udp { request_bytes, response_bytes, .. } = service {
+            let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+            // A datagram may be lost for want of room, where others flood a port: then it is sent again.
+            socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+            let ports = serve.ports.as_ref().expect("it tells its ports");
+            let ports = ports.iter().map(|port| SocketAddr::new(serve.ip().ip(), port)).collect();
+            return Self::Datagrams { socket, ports, udp: Udp::new(request_bytes, response_bytes), asked: 0 };
+        }
+        let (request, expected) = conversation(service);
+        Self::Stream { stream: serve.connect(), request, expected: without_date(expected) }
+    }
+
+    /// Asks, and hears what it must.
+    fn ask(&mut self, what: &str) {
+        match self {
+            Self::Stream { stream, request, expected } => {
+                stream.write_all(request).unwrap_or_else(|error| panic!("{what}: {error}"));
+                let mut said = vec![0; expected.len()];
+                stream.read_exact(&mut said).unwrap_or_else(|error| panic!("{what}: {error}"));
+                assert!(without_date(said) == *expected, "{what}: another response");
+            }
+            Self::Datagrams { socket, ports, udp, asked } => {
+                *asked += 1;
+                let mut request = udp.request();
+                put_id(&mut request, *asked);
+                eventually(what, || {
+                    socket.send_to(&request, ports[*asked as usize % ports.len()]).unwrap();
+                    is_answered(socket, udp, *asked)
+                });
+            }
+        }
+    }
+}
+
+/// Whether that request is answered before the socket's patience ends; answers to earlier ones may still come.
+fn is_answered(socket: &UdpSocket, udp: &Udp, id: u64) -> bool {
+    let mut inbox = [0; 100];
+    loop {
+        match socket.recv_from(&mut inbox) {
+            Ok((bytes, _)) if udp.answered(&inbox[..bytes]) == Some(id) => return true,
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => return false,
+        }
+    }
+}
+
+fn crowd(serve: &Serve, service: &ServiceSpec, clients: usize, manners: &[&'static Manner]) -> Crowd<'static> {
+    let config = LoadConfig {
+        connections: clients as u32,
+        ports: serve.ports.clone(),
+        ..LoadConfig::new(serve.address.clone(), service.clone())
+    };
+    Crowd::new(&config, &[], manners).unwrap()
+}
+
+fn named(names: &[&str]) -> Vec<&'static Manner> {
+    names.iter().map(|name| manner(name).unwrap_or_else(|| panic!("{name} is no manner"))).collect()
+}
+
+/// A server whose workers are more than there are hostile clients: where each connection has a worker, that is what it takes.
+fn withstands(architecture: Architecture, service: &ServiceSpec) {
+    let what = format!("{architecture} {service:?}");
+    let room: &[&str] = if architecture.model.is_pool() { &["--connections-max", "64"] } else { &[] };
+    let serve = Serve::start_of(architecture, service, room);
+    let pid = serve.pid();
+    let mut honest = Honest::new(&serve, service);
+    honest.ask(&what);
+    let (memory_bytes, descriptors) = (common::memory_bytes_of(pid), common::descriptors_of(pid));
+    let children = serve.children().len();
+
+    let all: Vec<&Manner> = MANNERS.iter().collect();
+    let mut crowd = crowd(&serve, service, OF_EACH_MANNER * all.len(), &all);
+    for turn in 0..TURNS {
+        crowd.act_all();
+        honest.ask(&what);
+        Honest::new(&serve, service).ask(&what);
+        if turn % 3 == 2 {
+            let more_bytes = common::memory_bytes_of(pid).saturating_sub(memory_bytes);
+            assert!(more_bytes < MEMORY_MAX_BYTES, "{what}: {more_bytes} bytes more after {turn} turns");
+        }
+    }
+    let tally = crowd.tally();
+    assert!(tally.begun > (OF_EACH_MANNER * all.len()) as u64 && tally.said_bytes > 100_000, "{what}: {tally:?}");
+
+    drop(crowd);
+    eventually(&format!("{what}: nothing is left of them"), || {
+        common::descriptors_of(pid) <= descriptors && serve.children().len() <= children
+    });
+    honest.ask(&what);
+    let (status, totals) = serve.stop();
+    assert!(status.success(), "{what}: {status}");
+    assert!(matches!(totals["crashed"].as_u64(), None | Some(0)), "{what}: {totals}");
+}
+
+#[test]
+fn every_service_withstands_every_manner_in_every_architecture() {
+    for row in SERVICES {
+        for service in specs(row.name) {
+            println!("{service:?}");
+            with_each(&service, AT_ONCE, |architecture| withstands(architecture, &service));
+        }
+    }
+}
+
+/// More than there is room for: they are turned away, and those inside go on being served.
+#[test]
+fn a_flood_beyond_the_room_leaves_those_inside_served_in_every_architecture() {
+    let service = ServiceSpec::Fixed { request_bytes: 10, response_bytes: 1_000 };
+    with_each(&service, AT_ONCE, |architecture| {
+        // What is beyond a pool waits.
+        if architecture.model.is_pool() {
+            return;
+        }
+        let what = architecture.to_string();
+        let serve = Serve::start_of(architecture, &service, &["--connections-max", "8"]);
+        let mut inside = Honest::new(&serve, &service);
+        inside.ask(&what);
+        let mut flood = crowd(&serve, &service, 60, &named(&["half", "flood", "slow-writer"]));
+        for _ in 0..5 {
+            flood.act_all();
+            inside.ask(&what);
+        }
+        drop(flood);
+        let is_served = || {
+            let (request, expected) = conversation(&service);
+            let mut stream = serve.try_connect().ok()?;
+            stream.write_all(&request).ok()?;
+            stream.read_exact(&mut vec![0; expected.len()]).ok()
+        };
+        eventually(&format!("{what}: there is room again"), || is_served().is_some());
+        let (status, totals) = serve.stop();
+        assert!(status.success(), "{what}: {status}");
+        assert!(totals["refused"].as_u64().is_some_and(|refused| refused > 0), "{what}: {totals}");
+    });
+}
+
+/// A worker has one connection, for as long as that lasts: so a pool is held by as many slow clients as it has workers, until
+/// the service's limits cut them off.
+#[test]
+fn a_pool_held_by_slow_clients_serves_again_when_they_are_cut_off() {
+    const LIMIT: Duration = Duration::from_secs(1);
+    let service = ServiceSpec::Http { folder: None };
+    for (pool, accept) in pools(1) {
+        let what = format!("{pool} {accept}");
+        let accept = accept.to_string();
+        let serve = Serve::start_http(pool, &["--accept", &accept, "--request-timeout", "1s"]);
+        let started = Instant::now();
+        let mut slow = crowd(&serve, &service, 1, &named(&["half"]));
+        slow.act_all();
+        let mut honest = Honest::new(&serve, &service);
+        honest.ask(&what);
+        assert!(started.elapsed() >= LIMIT, "{what}: one worker had two connections");
+        assert!(started.elapsed() < PATIENCE);
+        let (status, totals) = serve.stop();
+        assert!(status.success(), "{what}: {status}");
+        assert_eq!(totals["timed_out"], 1, "{what}");
+    }
+}

@@ -1,0 +1,166 @@
+//! A turn: hostile clients, a client that is killed, and honest ones whose connections come and go, who must all be served.
+
+use std::fmt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use load::config::{Choice, HttpTarget, HttpTraffic, KvTraffic, LoadConfig, Phases, Schedule};
+use load::hostile::{MANNERS, Tally};
+use wire::ServiceSpec;
+use wire::stream::Stream;
+
+use super::server::Server;
+use crate::hostile::{Hostile, Order};
+
+/// Clients of each kind: together fewer than a pool of 300 has workers.
+const HOSTILE: u32 = 90;
+const KILLED: &str = "40";
+const HONEST: u32 = 40;
+/// What a hostile client does in a second.
+const ACTS_PER_S: f64 = 20.0;
+const RATE_PER_S: f64 = 400.0;
+const CALLS_PER_CONNECTION: u32 = 4;
+/// A client is killed in each turn of this many.
+const KILL_EACH: u64 = 2;
+
+/// What was done.
+pub struct Done {
+    requests: u64,
+    hostile: Tally,
+    is_killed: bool,
+}
+
+impl fmt::Display for Done {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { requests, hostile, is_killed } = self;
+        write!(
+            f,
+            "{requests} honest requests; {} hostile connections, {} KiB",
+            hostile.begun,
+            hostile.said_bytes >> 10
+        )?;
+        if *is_killed { f.write_str("; a client killed") } else { Ok(()) }
+    }
+}
+
+/// Gives `server` its turn of about `lasts`; the turns of all are numbered.
+///
+/// # Errors
+/// When an honest client was not served, or the others could not be started.
+pub fn take(binary: &Path, server: &Server, lasts: Duration, number: u64) -> anyhow::Result<Done> {
+    let honest = honest(server, lasts, number)?;
+    let order = Order {
+        config: LoadConfig { connections: HOSTILE, ..honest.clone() },
+        manners: MANNERS.iter().map(|manner| manner.name.to_owned()).collect(),
+        acts_per_s: ACTS_PER_S,
+    };
+    let mut hostile = Hostile::start(&order)?;
+    let mut doomed = number.is_multiple_of(KILL_EACH).then(|| Doomed::start(binary, server)).transpose()?;
+    hostile.until("all came once", |tally| tally.begun >= u64::from(HOSTILE))?;
+    let mut killed = Ok(false);
+    let outcome = load::run(&honest, &mut |event| {
+        // In the midst of its requests.
+        if let load::Event::Progress { elapsed_ns, .. } = event
+            && u128::from(elapsed_ns) * 2 > lasts.as_nanos()
+            && let Some(mut doomed) = doomed.take()
+        {
+            killed = doomed.kill();
+        }
+    })
+    .context("honest clients")?;
+    let report = outcome.report;
+    drop(outcome.connections);
+    let is_killed = killed?;
+    ensure!(report.errors.total() == 0, "honest clients: {:?}", report.errors);
+    let (completed, planned) = (report.completed, report.planned);
+    // A closed loop's last transactions may be cut by its end.
+    let is_all = completed == planned || honest.rate_per_s.is_none();
+    ensure!(completed > 0 && is_all, "{completed} of {planned} honest requests were answered");
+    Ok(Done { requests: completed, hostile: hostile.tally(), is_killed })
+}
+
+/// What honest clients ask: as much as is easily answered beside the others.
+fn honest(server: &Server, lasts: Duration, number: u64) -> anyhow::Result<LoadConfig> {
+    let phases = Phases { ramp_ns: 0, hold_ns: 0, measure_ns: lasts.as_nanos() as u64, drain_ns: 30_000_000_000 };
+    let config = |service| LoadConfig {
+        connections: HONEST,
+        rate_per_s: Some(RATE_PER_S),
+        calls_per_connection: Some(CALLS_PER_CONNECTION),
+        phases,
+        seed: number,
+        timeout_ns: 30_000_000_000,
+        ..LoadConfig::new(server.address, service)
+    };
+    Ok(match server.service.as_str() {
+        // The sizes of `serve` without flags.
+        "fixed" => config(ServiceSpec::Fixed { request_bytes: 128, response_bytes: 10_240 }),
+        "http" => {
+            let target = HttpTarget { path: "/bytes/5000".to_owned(), body_bytes: Some(5_000) };
+            let http = HttpTraffic { host: None, targets: vec![target], headers: Vec::new(), status: 200 };
+            LoadConfig { http: Some(http), ..config(ServiceSpec::Http { folder: None }) }
+        }
+        "kv" => {
+            let kv = KvTraffic {
+                records: 1_000,
+                value_bytes_min: 10,
+                value_bytes_max: 1_000,
+                get_share: 0.8,
+                keys: Choice::Uniform,
+            };
+            let service = ServiceSpec::Kv { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 };
+            LoadConfig { kv: Some(kv), ..config(service) }
+        }
+        // Bursts end when they end: connections stay, and there is no rate to keep.
+        "stream" => LoadConfig {
+            connections: 4,
+            rate_per_s: None,
+            schedule: Schedule::Closed,
+            calls_per_connection: None,
+            ..config(ServiceSpec::Stream(Stream::default()))
+        },
+        other => bail!("--service {other}: fixed, http, kv and stream are soaked"),
+    })
+}
+
+/// A client that will be killed; and is when it is dropped.
+struct Doomed(Child);
+
+impl Doomed {
+    fn start(binary: &Path, server: &Server) -> anyhow::Result<Self> {
+        let mut command = Command::new(binary);
+        command.args(["load", "--connections", KILLED, "--measure", "1h", "--ramp", "0", "--hold", "0", "--json"]);
+        command.args(["--service", &server.service, "--target", &server.address.to_string()]);
+        match server.service.as_str() {
+            "stream" => {}
+            service => {
+                command.args(["--rate", "200", "--calls-per-connection", "3"]);
+                if service == "http" {
+                    command.args(["--path", "/bytes/100000"]);
+                }
+            }
+        }
+        command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.spawn().map(Self).with_context(|| format!("cannot start {command:?}"))
+    }
+
+    /// Kills it; it is to be there until then.
+    fn kill(&mut self) -> anyhow::Result<bool> {
+        if let Some(status) = self.0.try_wait()? {
+            let said = self.0.stderr.take().map(std::io::read_to_string).transpose()?.unwrap_or_default();
+            bail!("the client that was to be killed ended before ({status}): {}", said.trim());
+        }
+        self.0.kill()?;
+        self.0.wait()?;
+        Ok(true)
+    }
+}
+
+impl Drop for Doomed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
