@@ -3,6 +3,8 @@
 //! The machines that these run on are shared and noisy: every figure is the median of several rounds, with the least
 //! and the most beside it.
 
+mod fleet;
+mod gather;
 mod handoff;
 mod http;
 mod http_client;
@@ -106,6 +108,27 @@ pub enum Bench {
         #[arg(long, default_value_t = 5)]
         rounds: usize,
     },
+    /// Time to gather samples from five ranks and merge them, beside merging the same in one process
+    Gather {
+        /// Rounds
+        #[arg(long, default_value_t = 5)]
+        rounds: usize,
+        /// Samples of all ranks together
+        #[arg(long, default_value_t = 5_000_000)]
+        samples: u64,
+    },
+    /// Rate, service time and the server's CPU a request with five client processes against one, A B A B
+    Fleet {
+        /// Rounds of each pair
+        #[arg(long, default_value_t = 5)]
+        rounds: usize,
+        /// Requests a second of all
+        #[arg(long, default_value = "2000")]
+        rate: String,
+        /// How both wait, as in `compare --pacing`; if nothing is said, five that share a CPU do not spin, and one does
+        #[arg(long)]
+        pacing: Option<String>,
+    },
     /// Time to write the page of a run of 105 trials, and until it answers a click in Chromium
     Page {
         /// Rounds of both
@@ -144,6 +167,8 @@ pub fn run(bench: &Bench) -> anyhow::Result<()> {
         Bench::Pacing { rounds } => http_client::pacing(*rounds),
         Bench::Handoff { rounds, arch } => handoff::run(*rounds, arch),
         Bench::Stream { rounds } => stream::run(*rounds),
+        Bench::Gather { rounds, samples } => gather::run(*rounds, *samples),
+        Bench::Fleet { rounds, rate, pacing } => fleet::run(*rounds, rate, pacing.as_deref()),
         Bench::Page { rounds } => page::run(*rounds),
         Bench::All => {
             summarise()?;
@@ -156,6 +181,8 @@ pub fn run(bench: &Bench) -> anyhow::Result<()> {
             http_client::run(5)?;
             http_client::pacing(5)?;
             stream::run(5)?;
+            gather::run(5, 5_000_000)?;
+            fleet::run(5, "2000", None)?;
             handoff::run(5, &["amped:1+1", "amped:0+1", "seda:1+1"].map(String::from))?;
             servers(5, &["epoll", "poll", "select", "mt", "mp"].map(String::from), None)
         }

@@ -15,7 +15,7 @@
 //! - [`network`]: a lab: hosts of their own for server and clients, and what is between them
 //! - [`transport`]: TCP or Unix sockets, and where these are
 //! - [`store`]: a run's folder; [`samples`]: its columnar files
-//! - [`stream`]: sizes of bursts
+//! - [`stream`]: sizes of bursts; [`until`]: connections with a deadline
 //! - `ticks`: the kernel's account of each CPU's time
 //! - [`record`]: what is stored, as plain data; [`verdict`]: what may be believed
 
@@ -46,4 +46,5 @@ pub mod stream;
 mod ticks;
 pub mod transport;
 pub mod units;
+pub mod until;
 pub mod verdict;

@@ -184,7 +184,11 @@ pub fn read(folder: &Path) -> anyhow::Result<Run> {
     Ok(Run { header, records })
 }
 
-fn header(folder: &Path) -> anyhow::Result<RunHeader> {
+/// What the run in a folder is.
+///
+/// # Errors
+/// When there is none, or it is damaged.
+pub fn header(folder: &Path) -> anyhow::Result<RunHeader> {
     let path = folder.join("run.json");
     let text = fs::read_to_string(&path).with_context(|| {
         format!("{}: no run is there; name a folder that `compare` or `run` made", folder.display())

@@ -10,14 +10,17 @@ use anyhow::{Context, anyhow, bail};
 use lab::capacity::{Answer, Pursuit};
 use lab::course::{self, Course, Finding};
 use lab::experiment::Experiment;
+use lab::fleet::engine::Place;
 use lab::fleet::local::Local;
 use lab::fleet::ranks::{Loss, Ranks};
 use lab::fleet::{Fleet, engine, rank};
 use lab::host::{Host, differences};
+use lab::network::conditions::{self, Found};
 use lab::plan::{Plan, plan};
 use lab::record::{Run, RunHeader, Trial, TrialRecord, VerdictKind};
 use lab::runner::{self, Ended};
 use lab::store::{self, Store};
+use lab::transport::Transport;
 use lab::units::Time;
 
 use crate::output;
@@ -85,15 +88,16 @@ enum Clients {
     Ranks(Ranks),
 }
 
-/// Becomes a rank, if that is asked for. One that is not the first does what it is told until all is over, and ends.
+/// Becomes a rank, if that is asked for; where the first can be reached in more than one way, as requests are to go. One that is
+/// not the first does what it is told until all is over, and ends.
 ///
 /// # Errors
 /// When the ranks do not meet.
-fn join(args: &ExecutionArgs) -> anyhow::Result<Clients> {
+fn join(args: &ExecutionArgs, transport: Option<Transport>) -> anyhow::Result<Clients> {
     if !args.fleet {
         return Ok(Clients::Here);
     }
-    let place = engine::place().map_err(anyhow::Error::msg)?;
+    let place = Place { transport, ..engine::place().map_err(anyhow::Error::msg)? };
     if place.rank > 0 {
         rank::follow(&place, &program()?)?;
         std::process::exit(0);
@@ -140,7 +144,7 @@ pub fn start_as(
     args: &ExecutionArgs,
     course: impl FnOnce(Plan, &Host) -> anyhow::Result<(Plan, Course)>,
 ) -> anyhow::Result<(ExitCode, PathBuf)> {
-    let clients = join(args)?;
+    let clients = join(args, Some(experiment.workload.transport))?;
     let (folder, store, header) = begin(experiment, args.output.as_deref(), args.allow_exec, &clients, course)?;
     let (run, ended) = execute(&folder, store, &header, &[], args.quiet, clients, &*stop_at_signals()?)?;
     Ok((show(&folder, &run, ended, args)?, folder))
@@ -220,7 +224,7 @@ fn begin(
     let mut host = Host::this();
     if let Clients::Ranks(ranks) = clients {
         experiment.client.processes = NonZeroU32::new(ranks.count());
-        host.clients_elsewhere = ranks.are_elsewhere();
+        host.fleet = Some(ranks.facts());
         experiment.check().map_err(anyhow::Error::msg)?;
     }
     let mut plan = plan(&experiment, &host).map_err(anyhow::Error::msg)?;
@@ -261,8 +265,9 @@ fn begin(
 /// # Errors
 /// When there is none, or another process is at it.
 pub fn resume(args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
-    let clients = join(args)?;
-    resume_with(&folder_to_resume(args)?, args, clients)
+    let folder = folder_to_resume(args);
+    let clients = join(args, transport_of(folder.as_deref().ok()))?;
+    resume_with(&folder?, args, clients)
 }
 
 /// Gives a stopped search so much time in all, which changes none of its earlier probes, and finishes it.
@@ -270,8 +275,9 @@ pub fn resume(args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
 /// # Errors
 /// As [`resume`]; and when the run is no search.
 pub fn resume_search(args: &ExecutionArgs, time_max: Time) -> anyhow::Result<ExitCode> {
-    let clients = join(args)?;
-    let folder = folder_to_resume(args)?;
+    let folder = folder_to_resume(args);
+    let clients = join(args, transport_of(folder.as_deref().ok()))?;
+    let folder = folder?;
     let (store, mut run) = Store::resume(&folder)?;
     let Course::Capacity(question) = &mut run.header.course else {
         bail!("{}: that run is no search, which --time-max is of; leave it out", folder.display())
@@ -299,7 +305,12 @@ pub fn folder_to_resume(args: &ExecutionArgs) -> anyhow::Result<PathBuf> {
 /// # Errors
 /// When there is none, or another process is at it.
 pub fn resume_in(folder: &Path, args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
-    resume_with(folder, args, join(args)?)
+    resume_with(folder, args, join(args, transport_of(Some(folder)))?)
+}
+
+/// How the requests of the run in a folder go; of a rank's host that does not have it, nothing is known.
+fn transport_of(folder: Option<&Path>) -> Option<Transport> {
+    store::header(folder?).ok()?.trials.first().map(|trial| trial.workload.transport)
 }
 
 fn resume_with(folder: &Path, args: &ExecutionArgs, clients: Clients) -> anyhow::Result<ExitCode> {
@@ -326,9 +337,22 @@ fn go_on(folder: &Path, store: Store, run: &Run, args: &ExecutionArgs, clients: 
         bail!("--explain is of trials at one rate, and each probe of this search has its own; leave it out");
     }
     allow_commands(&run.header.trials, args.allow_exec)?;
+    // A trial that fails is not run again.
     if run.header.trials.iter().any(|trial| trial.serve.ours().is_some_and(|serve| serve.count_syscalls)) {
-        // A trial that fails is not run again.
         server::tracepoints::can_count().map_err(|reason| anyhow!("server.count-syscalls: {reason}"))?;
+    }
+    // All have the same.
+    if let Some(trial) = run.header.trials.first() {
+        let mut reasons = match &clients {
+            Clients::Here => Vec::new(),
+            Clients::Ranks(ranks) => lab::plan::impossible_for_ranks(trial, &ranks.facts()),
+        };
+        if let Some(network) = &trial.workload.network {
+            reasons.extend(conditions::choose(network, &Found::here()).err().unwrap_or_default());
+        }
+        if !reasons.is_empty() {
+            bail!("{}: this cannot be gone on with here:\n{}", folder.display(), reasons.join("\n"));
+        }
     }
     tell_differences(&run.header);
     let (run, ended) = execute(folder, store, &run.header, &run.records, args.quiet, clients, &*stop_at_signals()?)?;
