@@ -527,6 +527,10 @@ mod tests {
     use super::super::secret::Secret;
     use super::*;
 
+    /// Long enough for the slowest machine: only a failing test waits for it.
+    const LONG: Duration = Duration::from_secs(300);
+    const PATIENT: Patience = Patience { meeting: LONG, greeting: LONG, client: LONG, rank: LONG };
+
     fn place(rank: u32, port: u16, secret: &str) -> Place {
         Place {
             engine: "a test",
@@ -571,14 +575,14 @@ mod tests {
 
     #[test]
     fn ranks_meet_in_whatever_order_they_come() {
-        let (first, others) = met(&[(2, "open sesame"), (1, "open sesame")], Patience::USUAL);
+        let (first, others) = met(&[(2, "open sesame"), (1, "open sesame")], PATIENT);
         assert_eq!(first.err().unwrap().to_string(), "they met");
         assert!(others.iter().all(Result::is_ok), "{others:?}");
     }
 
     #[test]
     fn a_stranger_is_refused_and_who_is_missing_is_told() {
-        let patience = Patience { meeting: Duration::from_secs(3), ..Patience::USUAL };
+        let patience = Patience { meeting: Duration::from_secs(3), ..PATIENT };
         let (first, others) = met(&[(1, "open sesame"), (2, "open")], patience);
         let why = first.err().unwrap().to_string();
         // On a busy machine the first may be missing as well.
@@ -591,14 +595,13 @@ mod tests {
     fn who_does_not_know_the_secret_finds_out_that_it_is_another_s_job() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
-        let long = Duration::from_secs(60);
         // Whoever comes is greeted once, and tries again in vain.
         let first = thread::spawn(move || {
             let stream = listener.accept().unwrap().0;
             drop(listener);
-            greet(&stream, &place(0, port, "open sesame"), long).map(drop)
+            greet(&stream, &place(0, port, "open sesame"), LONG).map(drop)
         });
-        let patience = Patience { meeting: Duration::from_secs(1), greeting: long, ..Patience::USUAL };
+        let patience = Patience { meeting: Duration::from_secs(1), ..PATIENT };
         let why = format!("{:#}", rank::meet(&place(1, port, "open"), patience).unwrap_err());
         assert!(why.contains("does not know this job's secret"), "{why}");
         assert!(first.join().unwrap().is_err());
@@ -625,13 +628,12 @@ mod tests {
         let stranger = thread::spawn(move || {
             let mut stranger = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
             came.wait();
-            while is_over.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout) {
+            while is_over.recv_timeout(Duration::from_secs(10)) == Err(RecvTimeoutError::Timeout) {
                 let _ = stranger.write_all(b"m");
             }
         });
-        // A greeting could go on for longer than it is waited for ranks.
-        let patience =
-            Patience { meeting: Duration::from_secs(60), greeting: Duration::from_secs(600), ..Patience::USUAL };
+        // A greeting could go on for longer than ranks are waited for.
+        let patience = Patience { greeting: 2 * LONG, ..PATIENT };
         let follow = |rank| {
             let is_there = is_there.clone();
             thread::spawn(move || {
@@ -652,11 +654,11 @@ mod tests {
     impl Puppet {
         /// Meets the first rank.
         fn met(place: &Place) -> Self {
-            Self(Line::new(rank::meet(place, Patience::USUAL).unwrap(), |_| ()).unwrap())
+            Self(Line::new(rank::meet(place, PATIENT).unwrap(), |_| ()).unwrap())
         }
 
         fn hear(&self) -> Frame {
-            self.0.hear(Instant::now() + Duration::from_secs(120)).unwrap().expect("something is said")
+            self.0.hear(Instant::now() + LONG).unwrap().expect("something is said")
         }
 
         fn tell(&self, trial: u32, event: &Event) {
@@ -714,11 +716,11 @@ mod tests {
             puppet.0.say(&Frame::Ended { trial, used_ppm: None }).unwrap();
             account(&puppet, trial);
             // The first one's samples are all there by then, or this waits for what does not come.
-            second_is_asked.recv_timeout(Duration::from_secs(120)).unwrap();
+            second_is_asked.recv_timeout(LONG).unwrap();
             assert_eq!(puppet.hear(), Frame::Dismiss { trial });
         });
         let folder = tempfile::tempdir().unwrap();
-        let mut ranks = Ranks::meet_on(&listener, &place(0, port, "open sesame"), Loss::End, Patience::USUAL).unwrap();
+        let mut ranks = Ranks::meet_on(&listener, &place(0, port, "open sesame"), Loss::End, PATIENT).unwrap();
         let mut trial = trial();
         if let server::Subject::Ours(serve) = &mut trial.serve {
             // What was in use of CPUs that the server has too would not be told.
@@ -744,10 +746,10 @@ mod tests {
             assert!(matches!(puppet.hear(), Frame::Order { .. }));
             // Had it slept, it would find this when it wakes.
             let is_over = |heard: anyhow::Result<Option<Frame>>| heard.is_err();
-            assert!(is_over(puppet.0.hear(Instant::now() + Duration::from_secs(120))));
+            assert!(is_over(puppet.0.hear(Instant::now() + LONG)));
         });
         let brief = Duration::from_millis(200);
-        let patience = Patience { client: brief, rank: brief, ..Patience::USUAL };
+        let patience = Patience { client: brief, rank: brief, ..PATIENT };
         let mut ranks = Ranks::meet_on(&listener, &place(0), Loss::End, patience).unwrap();
         let trial = trial();
         let config = LoadConfig { timeout_ns: 0, ..trial.load.clone() };
@@ -806,10 +808,10 @@ mod tests {
         let place = move |rank| Place { ranks: 6, ..place(rank, port, "open sesame") };
         let follow = |rank| {
             let program = program.clone();
-            thread::spawn(move || rank::follow_within(&place(rank), &program, Patience::USUAL))
+            thread::spawn(move || rank::follow_within(&place(rank), &program, PATIENT))
         };
         let others: Vec<_> = (1..6).map(follow).collect();
-        let mut ranks = Ranks::meet_on(&listener, &place(0), Loss::End, Patience::USUAL).unwrap();
+        let mut ranks = Ranks::meet_on(&listener, &place(0), Loss::End, PATIENT).unwrap();
         let trial = trial();
         let config = LoadConfig { connections: 10, processes: 5, ..trial.load.clone() };
         let order = LoadOrder { config, trial };
@@ -839,14 +841,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (program, (listener, port)) = (client(folder.path()), meeting());
         let place = move |rank| Place { ranks: 2, ..place(rank, port, "open sesame") };
-        let patience = Patience { client: Duration::from_secs(1), ..Patience::USUAL };
+        let patience = Patience { client: Duration::from_secs(1), ..PATIENT };
         let other = thread::spawn(move || rank::follow_within(&place(1), &program, patience));
-        let mut ranks = Ranks::meet_on(&listener, &place(0), Loss::End, Patience::USUAL).unwrap();
+        let mut ranks = Ranks::meet_on(&listener, &place(0), Loss::End, PATIENT).unwrap();
         let (trial, draft) = (trial(), folder.path().join("draft"));
         // How long a client may take after it has begun: in a trial with a long drain, long enough for any machine.
         let phases = |drain_ns| load::config::Phases { ramp_ns: 0, hold_ns: 0, measure_ns: 30_000_000, drain_ns };
         let order = |drain_ns| {
-            let config = LoadConfig { timeout_ns: 60_000_000_000, phases: phases(drain_ns), ..trial.load.clone() };
+            let config =
+                LoadConfig { timeout_ns: LONG.as_nanos() as u64, phases: phases(drain_ns), ..trial.load.clone() };
             LoadOrder { config, trial: trial.clone() }
         };
         let hangs = folder.path().join("hangs");
@@ -859,7 +862,7 @@ mod tests {
         assert!(!ranks.is_broken());
 
         std::fs::remove_file(&hangs).unwrap();
-        let order = order(60_000_000_000);
+        let order = order(LONG.as_nanos() as u64);
         ranks.broadcast(&order, &draft).unwrap();
         ranks.barrier(&mut look_now_and_then).unwrap();
         let gathered = ranks.gather(&mut look_now_and_then).unwrap();
@@ -873,10 +876,9 @@ mod tests {
     fn one_rank_comes_once_unless_it_is_gone() {
         let (listener, port) = meeting();
         let place = move |rank| place(rank, port, "open sesame");
-        let first = thread::spawn(move || Ranks::meet_on(&listener, &place(0), Loss::End, Patience::USUAL));
+        let first = thread::spawn(move || Ranks::meet_on(&listener, &place(0), Loss::End, PATIENT));
         let one = Puppet::met(&place(1));
-        let (brief, long) = (Duration::from_secs(1), Duration::from_secs(60));
-        let patience = Patience { meeting: brief, greeting: long, ..Patience::USUAL };
+        let patience = Patience { meeting: Duration::from_secs(1), ..PATIENT };
         let why = format!("{:#}", rank::meet(&place(1), patience).unwrap_err());
         assert!(why.contains("is there already"), "{why}");
         drop(one);
