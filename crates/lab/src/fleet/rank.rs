@@ -95,7 +95,7 @@ pub(super) fn meet(place: &Place, patience: Patience) -> anyhow::Result<TcpStrea
 }
 
 /// Says who we are, and finds out whether it is the first rank that we talk to.
-fn greet(stream: TcpStream, place: &Place, patience: Duration) -> anyhow::Result<TcpStream> {
+pub(super) fn greet(stream: TcpStream, place: &Place, patience: Duration) -> anyhow::Result<TcpStream> {
     let mut line = Until::within(&stream, patience);
     frame::compare_versions(&mut line)?;
     let (rank, ranks) = (place.rank, place.ranks);
