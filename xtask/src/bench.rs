@@ -3,6 +3,8 @@
 //! The machines that these run on are shared and noisy: every figure is the median of several rounds, with the least
 //! and the most beside it.
 
+mod fleet;
+mod gather;
 mod handoff;
 mod hostile;
 mod http;
@@ -111,6 +113,27 @@ pub enum Bench {
     },
     /// What honest clients notice of 10 000 hostile connections beside them: p99 against its undisturbed value, A B A B
     Hostile(hostile::Args),
+    /// Time to gather samples from five ranks and merge them, beside merging the same in one process
+    Gather {
+        /// Rounds
+        #[arg(long, default_value_t = 5)]
+        rounds: usize,
+        /// Samples of all ranks together
+        #[arg(long, default_value_t = 5_000_000)]
+        samples: u64,
+    },
+    /// Rate, service time and the server's CPU a request with five client processes against one, A B A B
+    Fleet {
+        /// Rounds of each pair
+        #[arg(long, default_value_t = 5)]
+        rounds: usize,
+        /// Requests a second of all
+        #[arg(long, default_value = "2000")]
+        rate: String,
+        /// How both wait, as in `compare --pacing`; if nothing is said, five that share a CPU do not spin, and one does
+        #[arg(long)]
+        pacing: Option<String>,
+    },
     /// Time to write the page of a run of 105 trials, and until it answers a click in Chromium
     Page {
         /// Rounds of both
@@ -161,6 +184,8 @@ fn measure(bench: &Bench) -> anyhow::Result<()> {
         Bench::Handoff { rounds, arch } => handoff::run(*rounds, arch),
         Bench::Stream { rounds } => stream::run(*rounds),
         Bench::Hostile(args) => hostile::run(args),
+        Bench::Gather { rounds, samples } => gather::run(*rounds, *samples),
+        Bench::Fleet { rounds, rate, pacing } => fleet::run(*rounds, rate, pacing.as_deref()),
         Bench::Page { rounds } => page::run(*rounds),
         Bench::All => {
             summarise()?;
@@ -174,6 +199,8 @@ fn measure(bench: &Bench) -> anyhow::Result<()> {
             http_client::pacing(5)?;
             stream::run(5)?;
             hostile::run(&hostile::Args::default())?;
+            gather::run(5, 5_000_000)?;
+            fleet::run(5, "2000", None)?;
             handoff::run(5, &["amped:1+1", "amped:0+1", "seda:1+1"].map(String::from))?;
             servers(5, &["epoll", "poll", "select", "mt", "mp"].map(String::from), None)?;
             servers(5, &["epoll-et", "io_uring"].map(String::from), Some("epoll"))

@@ -7,6 +7,7 @@ mod linux;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::fleet::Facts;
 #[cfg(not(target_os = "linux"))]
 use elsewhere::this;
 #[cfg(target_os = "linux")]
@@ -32,8 +33,8 @@ pub struct Host {
     pub ports: u64,
     /// Memory that may be used, in bytes.
     pub memory_bytes: u64,
-    /// Whether clients run on other machines, so that this one is the server's alone.
-    pub clients_elsewhere: bool,
+    /// Where clients are that are ranks; without them, clients run here.
+    pub fleet: Option<Facts>,
     /// Facts by name, for the record.
     pub facts: BTreeMap<String, String>,
 }

@@ -16,7 +16,7 @@
 //! - [`needs`]: what hosts a plan needs at its largest
 //! - [`transport`]: TCP or Unix sockets, and where these are
 //! - [`store`]: a run's folder; [`samples`]: its columnar files
-//! - [`stream`]: sizes of bursts
+//! - [`stream`]: sizes of bursts; [`until`]: connections with a deadline
 //! - `ticks`: the kernel's account of each CPU's time
 //! - [`record`]: what is stored, as plain data; [`verdict`]: what may be believed
 
@@ -49,4 +49,5 @@ pub mod stream;
 mod ticks;
 pub mod transport;
 pub mod units;
+pub mod until;
 pub mod verdict;

@@ -526,7 +526,7 @@ mod tests {
             mappings_max: 65_530,
             ports: 28_232,
             memory_bytes: 16 << 30,
-            clients_elsewhere: false,
+            fleet: None,
             facts: BTreeMap::new(),
         }
     }

@@ -1,5 +1,6 @@
 //! Experiment → plan: every default explicit, trials interleaved in seeded order, impossible ones with the reason.
 
+use std::net::IpAddr;
 use std::num::NonZeroU32;
 
 use load::LoadConfig;
@@ -15,6 +16,7 @@ use wire::ServiceSpec;
 
 use crate::contender::Contender;
 use crate::experiment::{Experiment, Service};
+use crate::fleet::Facts;
 use crate::host::Host;
 use crate::network::conditions::{self, Applied, Found, Links};
 use crate::network::{Network, lab};
@@ -107,7 +109,8 @@ pub fn duration_ns(trial: &Trial) -> u64 {
 /// # Errors
 /// When no trial could be placed at all, or somebody else's server cannot be found. A trial that is impossible stays in the plan, with the reasons.
 pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
-    let placement = if host.clients_elsewhere {
+    let fleet = host.fleet.as_ref();
+    let placement = if fleet.is_some_and(Facts::are_elsewhere) {
         placement::place_server(&host.cores, &experiment.placement)?
     } else {
         placement::place(&host.cores, &experiment.placement)?
@@ -133,7 +136,8 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
         }
         round.shuffle(&mut order);
         for (workload, architecture) in round {
-            trials.push(trial(experiment, &placement, trials.len() as u32, repeat, workload, architecture));
+            let place = (&placement, fleet);
+            trials.push(trial(experiment, place, trials.len() as u32, repeat, workload, architecture));
         }
     }
     let mut kernel = Answers::default();
@@ -287,7 +291,7 @@ fn workload(
 
 fn trial(
     experiment: &Experiment,
-    placement: &placement::Placement,
+    (placement, fleet): (&placement::Placement, Option<&Facts>),
     index: u32,
     repeat: u32,
     workload: Workload,
@@ -316,7 +320,7 @@ fn trial(
             pacing => pacing,
         },
         roles: client.roles,
-        clients: clients(experiment, placement, &workload),
+        clients: clients(experiment, placement, fleet, &workload),
         processes: processes(experiment),
         cpus: placement.client.clone(),
         clock: client.clock,
@@ -364,13 +368,20 @@ fn connections_max(load: &LoadConfig) -> u32 {
     load.connections_and_idle().saturating_add(besides).saturating_add(SPARE)
 }
 
-/// How many clients there are in a process: in a closed loop, when nothing is said, one for each CPU of its own.
-fn clients(experiment: &Experiment, placement: &placement::Placement, workload: &Workload) -> u32 {
+/// How many clients there are in a process: in a closed loop, when nothing is said, one for each CPU of its own; of ranks as many
+/// as the one has that has the fewest, for all have as many.
+fn clients(
+    experiment: &Experiment,
+    placement: &placement::Placement,
+    fleet: Option<&Facts>,
+    workload: &Workload,
+) -> u32 {
     match experiment.client.clients {
         Some(clients) => clients.get(),
         None if workload.is_closed() => {
-            let processes = processes(experiment);
-            (placement.client.len() as u32 / processes).clamp(1, workload.connections / processes)
+            let (processes, planned) = (processes(experiment), placement.client.len() as u32);
+            let cpus = fleet.map_or(planned / processes, |fleet| fleet.cpus_each(planned));
+            cpus.clamp(1, workload.connections / processes)
         }
         None => 1,
     }
@@ -582,11 +593,8 @@ fn impossible(trial: &Trial, host: &Host, kernel: &mut Answers) -> Vec<String> {
         reasons
             .push(format!("workload.work: {server} is not ours and knows nothing of it; leave work or {server} out"));
     }
-    if host.clients_elsewhere && trial.workload.network.is_some() {
-        reasons.push("network: clients of a fleet are on machines of their own; leave the network out".into());
-    }
-    if host.clients_elsewhere && trial.workload.transport == Transport::Unix {
-        reasons.push("workload.transport: a Unix socket is of one machine, and clients are on others; use tcp".into());
+    if let Some(fleet) = &host.fleet {
+        reasons.extend(impossible_for_ranks(trial, fleet));
     }
     if let Err(reason) = kernel.can_have(trial.workload.transport) {
         reasons.push(format!("workload.transport: {reason}"));
@@ -626,6 +634,38 @@ fn impossible(trial: &Trial, host: &Host, kernel: &mut Answers) -> Vec<String> {
             memory_bytes >> 20,
             host.memory_bytes >> 20,
             if trial.workload.is_closed() { "or " } else { "workload.rate or " }
+        ));
+    }
+    reasons
+}
+
+/// Why a trial cannot be run with such ranks for clients.
+pub fn impossible_for_ranks(trial: &Trial, fleet: &Facts) -> Vec<String> {
+    let mut reasons = Vec::new();
+    if trial.workload.network != fleet.lab {
+        reasons.push(
+            "network: ranks are where their engine started them, and that is no such lab; start the engine in one \
+             (`muxbench lab`, deploy/slurm-in-lab.sh), or leave the network out"
+                .into(),
+        );
+    }
+    let (name, is_met_otherwise): (&str, fn(&IpAddr) -> bool) = match trial.workload.transport {
+        Transport::Tcp => ("tcp is TCP over IPv4", IpAddr::is_ipv6),
+        Transport::Tcp6 => ("tcp6 is TCP over IPv6", IpAddr::is_ipv4),
+        Transport::Unix if fleet.elsewhere_cpus.is_some() => {
+            reasons.push(
+                "workload.transport: a Unix socket is of one machine, and clients are on others; use tcp or tcp6"
+                    .into(),
+            );
+            return reasons;
+        }
+        Transport::Unix => return reasons,
+    };
+    if let Some(way) = fleet.ways.iter().find(|way| is_met_otherwise(way)) {
+        let (other, like) = if way.is_ipv4() { ("tcp", "[ADDRESS]:PORT") } else { ("tcp6", "ADDRESS:PORT") };
+        reasons.push(format!(
+            "workload.transport: {name}, and ranks reach this host at {way}; set MUXBENCH_RENDEZVOUS to {like} of it in all ranks, \
+             or use {other}"
         ));
     }
     reasons
@@ -674,7 +714,7 @@ mod tests {
             mappings_max: 65_530,
             ports: 28_232,
             memory_bytes: 16 << 30,
-            clients_elsewhere: false,
+            fleet: None,
             facts: BTreeMap::new(),
         }
     }
@@ -751,6 +791,56 @@ mod tests {
         assert_eq!(clients(&experiment, 8), [3]);
         let open = crate::presets::find("compare").unwrap().experiment();
         assert_eq!(clients(&open, 8), [1]);
+    }
+
+    #[test]
+    fn a_closed_loop_of_ranks_has_a_client_for_each_cpu_that_all_of_them_have() {
+        let mut experiment = crate::presets::find("voras2009").unwrap().experiment();
+        (experiment.client.clients, experiment.client.processes) = (None, std::num::NonZeroU32::new(3));
+        let clients = |experiment: &Experiment, here, elsewhere_cpus| {
+            let cores = (0..8).map(|cpu| vec![cpu]).collect();
+            let fleet = Facts { here, elsewhere_cpus, ways: Vec::new(), lab: None };
+            let plan = plan(experiment, &Host { cores, fleet: Some(fleet), ..host() }).unwrap();
+            plan.trials[0].load.clients
+        };
+        assert_eq!(clients(&experiment, 0, Some(6)), 6, "of the server's host they have none");
+        assert_eq!(clients(&experiment, 3, None), 1, "three divide four of this host's");
+        assert_eq!((clients(&experiment, 1, Some(6)), clients(&experiment, 1, Some(2))), (4, 2));
+        experiment.client.clients = std::num::NonZeroU32::new(5);
+        assert_eq!(clients(&experiment, 0, Some(6)), 5, "as it says");
+    }
+
+    #[test]
+    fn what_ranks_cannot_have_is_refused_if_any_of_them_cannot() {
+        let mut experiment = crate::presets::find("compare").unwrap().experiment();
+        experiment.client.processes = std::num::NonZeroU32::new(2);
+        let (v4, v6): (IpAddr, IpAddr) = ("192.0.2.1".parse().unwrap(), "fd00::1".parse().unwrap());
+        let reasons = |experiment: &Experiment, here, ways: &[IpAddr]| {
+            let fleet = Facts { here, elsewhere_cpus: (here < 2).then_some(2), ways: ways.to_vec(), lab: None };
+            let host = Host { cores: vec![vec![0], vec![1]], ..host() };
+            let trial = &plan(experiment, &host).unwrap().trials[0];
+            impossible_for_ranks(trial, &fleet)
+        };
+        assert_eq!(reasons(&experiment, 0, &[v4]), [""; 0]);
+        let why = reasons(&experiment, 1, &[v4, v6]).join("\n");
+        assert!(
+            why.contains("tcp is TCP over IPv4") && why.contains("at fd00::1") && why.contains("use tcp6"),
+            "{why}"
+        );
+        experiment.workload.transport = Transport::Tcp6;
+        assert_eq!(reasons(&experiment, 0, &[v6]), [""; 0]);
+        let why = reasons(&experiment, 2, &[v4]).join("\n");
+        assert!(why.contains("tcp6 is TCP over IPv6") && why.contains("at 192.0.2.1"), "{why}");
+        experiment.workload.transport = Transport::Unix;
+        assert_eq!(reasons(&experiment, 2, &[v4]), [""; 0]);
+        for here in [0, 1] {
+            assert!(reasons(&experiment, here, &[v4])[0].contains("a Unix socket is of one machine"));
+        }
+        experiment.workload.transport = Transport::Tcp;
+        experiment.network = Some(Network::default());
+        for here in 0..=2 {
+            assert!(reasons(&experiment, here, &[v4])[0].starts_with("network: "));
+        }
     }
 
     #[test]

@@ -147,7 +147,7 @@ pub fn run(
             counters.memory_user_bytes_per_connection = None;
             counters.memory_kernel_bytes_per_connection = None;
         }
-        let taken = account.cpu_taken_by_others(trial);
+        let taken = account.cpu_taken_by_others(trial, fleet.are_elsewhere());
         let verdict = match (&outcome, &account.load) {
             (Ok(()), Some(report)) => {
                 let took_in = |counters: &ServerCounters| match trial.workload.service.stream()?.direction {
@@ -169,6 +169,7 @@ pub fn run(
                     _ => verdict,
                 };
                 let verdict = verdict::with_idle(verdict, account.idle.as_ref());
+                let verdict = verdict::with_clients(verdict, report);
                 verdict::with_network(verdict, trial.workload.network.as_ref(), account.network.as_ref())
             }
             (Ok(()), None) => Verdict::failed("the client gave no account"),
@@ -273,10 +274,11 @@ impl Account {
         Some(ServerCounters { moved: self.moved.clone(), ..counters })
     }
 
-    fn cpu_taken_by_others(&self, trial: &Trial) -> Option<f64> {
+    fn cpu_taken_by_others(&self, trial: &Trial, are_elsewhere: bool) -> Option<f64> {
         let counters = self.counters()?;
-        let cpus = trial.serve.cpus();
-        if cpus.is_empty() || trial.load.cpus.is_empty() || cpus.iter().any(|cpu| trial.load.cpus.contains(cpu)) {
+        let (cpus, client) = (trial.serve.cpus(), &trial.load.cpus);
+        let are_apart = are_elsewhere || !client.is_empty() && !cpus.iter().any(|cpu| client.contains(cpu));
+        if cpus.is_empty() || !are_apart {
             return None;
         }
         let ours = counters.totals.cpu_ns() as f64 / counters.window_ns as f64 / cpus.len() as f64;
@@ -411,7 +413,7 @@ fn load_it(
     // Not before the rate is held, if that is long enough.
     let lead_ns = MARK_LEAD_NS + MARK_LEAD_NS_PER_CONNECTION * u64::from(trial.load.connections_and_idle());
     let mark_ns = to_window_ns - lead_ns.min(phases.hold_ns * 9 / 10);
-    let started = instant_of(start_ns);
+    let started = fleet::instant_of(start_ns);
     let at = |ns: u64| started + Duration::from_nanos(ns);
     // When to mark the server next: at the window's start, then at its end.
     let mut marks: Vec<(Instant, Place)> =
@@ -582,14 +584,6 @@ fn blame<T>(server: &mut Child<ServerEvent>, error: anyhow::Error) -> anyhow::Re
         Err(server_error) => Err(server_error),
         _ => Err(error),
     }
-}
-
-/// The instant at which CLOCK_MONOTONIC, which `Instant` is, shows `ns`.
-fn instant_of(ns: u64) -> Instant {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    let now_ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
-    let instant = Instant::now();
-    if ns >= now_ns { instant + Duration::from_nanos(ns - now_ns) } else { instant - Duration::from_nanos(now_ns - ns) }
 }
 
 #[cfg(test)]

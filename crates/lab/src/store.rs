@@ -313,7 +313,11 @@ fn remove_drafts(folder: &Path) {
     }
 }
 
-fn header(folder: &Path) -> anyhow::Result<RunHeader> {
+/// What the run in a folder is.
+///
+/// # Errors
+/// When there is none, or it is damaged.
+pub fn header(folder: &Path) -> anyhow::Result<RunHeader> {
     let path = folder.join("run.json");
     let text = fs::read_to_string(&path).with_context(|| {
         format!("{}: no run is there; name a folder that `compare` or `run` made", folder.display())

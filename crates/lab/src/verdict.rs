@@ -7,7 +7,7 @@
 use load::LoadReport;
 use load::config::Transport;
 use load::idle::IdleReport;
-use load::report::{ClosedReport, PARTS, StreamReport};
+use load::report::{ClosedReport, PARTS, ProcessReport, StreamReport};
 use server::ServerCounters;
 use server::counters::Totals;
 use stats::{TestResult, steadiness};
@@ -98,7 +98,7 @@ const DRIFT_PPM_MAX: f64 = 10_000.0;
 /// known of those before.
 const UNSAMPLED_SHARE_MAX: f64 = 0.5;
 
-/// Of the server's CPUs, others may take this share.
+/// Of the server's CPUs, or of a client's, others may take this share.
 const TAKEN_SHARE_MAX: f64 = 0.25;
 
 /// What is known of the server.
@@ -271,6 +271,22 @@ pub fn with_idle(verdict: Verdict, idle: Option<&IdleReport>) -> Verdict {
     let alive = check("idle connections alive at the end", alive, Bound::AtLeast, held, "", VerdictKind::Failed);
     let Verdict { reason, checks, .. } = verdict;
     decide([vec![alive], checks].concat(), || reason)
+}
+
+/// A verdict, and whether each client had its CPUs to itself, of those of whom that is known: ranks, by name.
+pub fn with_clients(verdict: Verdict, report: &LoadReport) -> Verdict {
+    // One without checks has a reason of its own.
+    if verdict.checks.is_empty() {
+        return verdict;
+    }
+    let taken = |process: &ProcessReport| {
+        let what = format!("share of the client's CPUs taken by others, {}", process.place);
+        let taken = process.cpu_taken_by_others?;
+        Some(check(&what, taken, Bound::AtMost, TAKEN_SHARE_MAX, "", VerdictKind::ClientLimited))
+    };
+    let taken: Vec<Check> = report.processes.iter().filter_map(taken).collect();
+    let Verdict { reason, checks, .. } = verdict;
+    decide([checks, taken].concat(), || reason)
 }
 
 /// A verdict, and whether the lab's network did what was asked, right before the trial and, as far as a process of ours takes
@@ -747,6 +763,7 @@ pub(crate) mod tests {
                     lag: measured([lag_ns; 10]).distribution,
                     service: report.service.distribution,
                     cpu_ns: 0,
+                    cpu_taken_by_others: None,
                 })
                 .collect();
             judge(&report, None)
@@ -756,6 +773,36 @@ pub(crate) mod tests {
         assert_eq!(late.kind, VerdictKind::ClientLimited);
         assert!(late.reason.contains("latest, rank 3"), "{}", late.reason);
     }
+
+    #[test]
+    fn a_rank_whose_cpus_others_took_is_told() {
+        let judged = |taken: [Option<f64>; 2]| {
+            let mut report = healthy();
+            let process = |(number, cpu_taken_by_others): (usize, Option<f64>)| ProcessReport {
+                place: format!("rank {number} on node{number}"),
+                connections: 5,
+                planned: 500,
+                completed: 500,
+                rate_sent_per_s: 500.0,
+                lag: report.lag.distribution,
+                service: report.service.distribution,
+                cpu_ns: 0,
+                cpu_taken_by_others,
+            };
+            report.processes = taken.into_iter().enumerate().map(process).collect();
+            with_clients(judge(&report, None), &report)
+        };
+        assert_eq!(judged([None, None]).kind, VerdictKind::Valid);
+        let quiet = judged([None, Some(0.2)]);
+        assert_eq!((quiet.kind, &*quiet.checks.last().unwrap().name), (VerdictKind::Valid, TAKEN_FROM_RANK_1));
+        let crowded = judged([Some(0.0), Some(0.4)]);
+        assert!(crowded.kind == VerdictKind::ClientLimited && crowded.is_the_machine_s());
+        assert_eq!(crowded.reason, format!("{TAKEN_FROM_RANK_1}: 0.400, not at most 0.250"));
+        let failed = Verdict::failed("x");
+        assert_eq!(with_clients(failed.clone(), &healthy()), failed);
+    }
+
+    const TAKEN_FROM_RANK_1: &str = "share of the client's CPUs taken by others, rank 1 on node1";
 
     #[test]
     fn a_healthy_trial_is_valid_and_so_is_one_with_a_hiccup() {

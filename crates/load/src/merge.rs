@@ -22,6 +22,8 @@ pub struct Account {
     pub place: String,
     /// What it saw.
     pub report: LoadReport,
+    /// The share of its CPUs that was in use over the window, by whomever; `None` where that is not known.
+    pub cpus_used: Option<f64>,
 }
 
 /// The samples of all processes, by planned time: each with its process, and with its connection's number among all.
@@ -94,14 +96,14 @@ pub fn report(config: &LoadConfig, accounts: &[Account], samples: &[Sample]) -> 
             let (interface, hardware) = (kernel.interface.clone(), kernel.hardware);
             KernelFacts { interface, hardware, wall_clock_stepped: stepped }.report(samples, window_ns)
         }),
-        processes: accounts.iter().map(process).collect(),
+        processes: accounts.iter().map(|account| process(account, accounts)).collect(),
         cpu_ns: sum(&|it| it.cpu_ns),
         involuntary_switches: sum(&|it| it.involuntary_switches),
         ..first.clone()
     }
 }
 
-fn process(account: &Account) -> ProcessReport {
+fn process(account: &Account, all: &[Account]) -> ProcessReport {
     let report = &account.report;
     ProcessReport {
         place: account.place.clone(),
@@ -112,7 +114,25 @@ fn process(account: &Account) -> ProcessReport {
         lag: report.lag.distribution,
         service: report.service.distribution,
         cpu_ns: report.cpu_ns,
+        cpu_taken_by_others: cpu_taken_by_others(account, all),
     }
+}
+
+/// What of an account's CPUs was in use and not by clients: those that share a machine have the same CPUs, or none in common.
+fn cpu_taken_by_others(account: &Account, all: &[Account]) -> Option<f64> {
+    let cpus = &account.config.cpus;
+    let mut ours = 0.0;
+    for other in all.iter().filter(|it| it.machine == account.machine) {
+        let common = other.config.cpus.iter().filter(|cpu| cpus.contains(cpu)).count();
+        match common {
+            0 => {}
+            _ if common == cpus.len() && common == other.config.cpus.len() => {
+                ours += other.report.cpu_ns as f64 / other.report.window_ns as f64 / cpus.len() as f64;
+            }
+            _ => return None,
+        }
+    }
+    account.cpus_used.filter(|_| !cpus.is_empty()).map(|used| (used - ours).max(0.0))
 }
 
 /// Histograms added, which have what is no sample too; the window's parts are those of the samples, or not known.
@@ -271,7 +291,7 @@ mod tests {
     }
 
     fn account(config: LoadConfig, report: LoadReport) -> Account {
-        Account { config, machine: "a".into(), place: String::new(), report }
+        Account { config, machine: "a".into(), place: String::new(), report, cpus_used: None }
     }
 
     /// The parts of a trial whose samples are `all`, with each one's connections numbered from 0 as it does itself.
@@ -309,6 +329,25 @@ mod tests {
         assert!(three.fit.unwrap().effect < 0.2);
         assert_eq!(three.processes.iter().map(|it| it.planned).collect::<Vec<_>>(), [900, 900, 1_200]);
         assert_eq!(three.processes[1].lag.count, 900);
+    }
+
+    #[test]
+    fn what_clients_did_not_use_of_their_cpus_others_took() {
+        let of = |cpus: &[usize], machine: &str, cpu_ns: u64, cpus_used: Option<f64>| {
+            let config = LoadConfig { cpus: cpus.to_vec(), ..whole(1) };
+            let report = LoadReport { cpu_ns, ..seen_by(&config, &[]) };
+            Account { machine: machine.into(), cpus_used, ..account(config, report) }
+        };
+        let taken = |accounts: &[Account]| {
+            let permille = |account| cpu_taken_by_others(account, accounts).map(|share| (1e3 * share).round() as u32);
+            accounts.iter().map(permille).collect::<Vec<_>>()
+        };
+        let (quarter, half) = (WINDOW_NS / 4, WINDOW_NS / 2);
+        let shared = [of(&[1], "a", quarter, Some(0.9)), of(&[1], "a", half, Some(0.9)), of(&[1], "b", 0, Some(0.3))];
+        assert_eq!(taken(&shared), [Some(150), Some(150), Some(300)]);
+        assert_eq!(taken(&[of(&[1, 2], "a", half, Some(0.2)), of(&[3], "a", 0, None)]), [Some(0), None]);
+        assert_eq!(taken(&[of(&[1, 2], "a", half, Some(0.5)), of(&[2], "a", 0, Some(0.5))]), [None, None]);
+        assert_eq!(taken(&[of(&[], "a", half, Some(0.5))]), [None], "wherever the system puts it");
     }
 
     #[test]

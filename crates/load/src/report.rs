@@ -155,6 +155,9 @@ pub struct ProcessReport {
     pub service: Distribution,
     /// Its CPU time in the window, in nanoseconds.
     pub cpu_ns: u64,
+    /// The share of its CPUs that others than the trial's clients took during the window; `None` where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_taken_by_others: Option<f64>,
 }
 
 /// What only a closed loop has.

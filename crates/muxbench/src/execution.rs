@@ -10,16 +10,19 @@ use anyhow::{Context, anyhow, bail};
 use lab::capacity::{Answer, Pursuit};
 use lab::course::{self, Course, Finding};
 use lab::experiment::Experiment;
+use lab::fleet::engine::Place;
 use lab::fleet::local::Local;
 use lab::fleet::ranks::{Loss, Ranks};
 use lab::fleet::{Fleet, engine, rank};
 use lab::host::{Host, differences};
+use lab::network::conditions::{self, Found};
 use lab::network::surrounding::Surrounding;
 use lab::plan::{Plan, plan};
 use lab::record::{Run, RunHeader, Trial, TrialRecord, VerdictKind};
 use lab::runner::{self, Ended};
 use lab::stop::Stop;
 use lab::store::{self, Store};
+use lab::transport::Transport;
 use lab::units::Time;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -91,15 +94,16 @@ enum Clients {
     Ranks(Ranks),
 }
 
-/// Becomes a rank, if that is asked for. One that is not the first does what it is told until all is over, and ends.
+/// Becomes a rank, if that is asked for; where the first can be reached in more than one way, as requests are to go. One that is
+/// not the first does what it is told until all is over, and ends.
 ///
 /// # Errors
 /// When the ranks do not meet.
-fn join(args: &ExecutionArgs) -> anyhow::Result<Clients> {
+fn join(args: &ExecutionArgs, transport: Option<Transport>) -> anyhow::Result<Clients> {
     if !args.fleet {
         return Ok(Clients::Here);
     }
-    let place = engine::place().map_err(anyhow::Error::msg)?;
+    let place = Place { transport, ..engine::place().map_err(anyhow::Error::msg)? };
     if place.rank > 0 {
         rank::follow(&place, &program()?)?;
         std::process::exit(0);
@@ -146,7 +150,7 @@ pub fn start_as(
     args: &ExecutionArgs,
     course: impl FnOnce(Plan, &Host) -> anyhow::Result<(Plan, Course)>,
 ) -> anyhow::Result<(ExitCode, PathBuf)> {
-    let clients = join(args)?;
+    let clients = join(args, Some(experiment.workload.transport))?;
     let course = |plan, host: &Host| {
         let (plan, course) = course(plan, host)?;
         let all_impossible = plan.trials.iter().all(|trial| !trial.impossible.is_empty());
@@ -238,16 +242,10 @@ fn begin(
     let mut host = Host::this();
     if let Clients::Ranks(ranks) = clients {
         experiment.client.processes = NonZeroU32::new(ranks.count());
-        host.clients_elsewhere = ranks.are_elsewhere();
-        if ranks.lab().is_some() && experiment.network.is_none() {
-            experiment.network = ranks.lab().cloned();
+        if experiment.network.is_none() {
+            experiment.network = ranks.facts().lab;
         }
-        if ranks.lab() != experiment.network.as_ref() {
-            bail!(
-                "network: ranks are where their engine started them, and that is no such lab; start the engine in one \
-                 (`muxbench lab`, deploy/slurm-in-lab.sh), or leave the network out"
-            );
-        }
+        host.fleet = Some(ranks.facts());
         experiment.check().map_err(anyhow::Error::msg)?;
     }
     let mut plan = plan(&experiment, &host).map_err(anyhow::Error::msg)?;
@@ -285,8 +283,9 @@ fn begin(
 /// # Errors
 /// When there is none, or another process is at it.
 pub fn resume(args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
-    let clients = join(args)?;
-    resume_with(&folder_to_resume(args)?, args, clients)
+    let folder = folder_to_resume(args);
+    let clients = join(args, transport_of(folder.as_deref().ok()))?;
+    resume_with(&folder?, args, clients)
 }
 
 /// Gives a stopped search so much time in all, which changes none of its earlier probes, and finishes it.
@@ -294,8 +293,9 @@ pub fn resume(args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
 /// # Errors
 /// As [`resume`]; and when the run is no search.
 pub fn resume_search(args: &ExecutionArgs, time_max: Time) -> anyhow::Result<ExitCode> {
-    let clients = join(args)?;
-    let folder = folder_to_resume(args)?;
+    let folder = folder_to_resume(args);
+    let clients = join(args, transport_of(folder.as_deref().ok()))?;
+    let folder = folder?;
     let (store, mut run) = Store::resume(&folder)?;
     tell_damage(&folder, &run);
     let Course::Capacity(question) = &mut run.header.course else {
@@ -324,7 +324,12 @@ pub fn folder_to_resume(args: &ExecutionArgs) -> anyhow::Result<PathBuf> {
 /// # Errors
 /// When there is none, or another process is at it.
 pub fn resume_in(folder: &Path, args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
-    resume_with(folder, args, join(args)?)
+    resume_with(folder, args, join(args, transport_of(Some(folder)))?)
+}
+
+/// How the requests of the run in a folder go; of a rank's host that does not have it, nothing is known.
+fn transport_of(folder: Option<&Path>) -> Option<Transport> {
+    store::header(folder?).ok()?.trials.first().map(|trial| trial.workload.transport)
 }
 
 fn resume_with(folder: &Path, args: &ExecutionArgs, clients: Clients) -> anyhow::Result<ExitCode> {
@@ -352,9 +357,22 @@ fn go_on(folder: &Path, store: Store, run: &Run, args: &ExecutionArgs, clients: 
         bail!("--explain is of trials at one rate, and each probe of this search has its own; leave it out");
     }
     allow_commands(&run.header.trials, args.allow_exec)?;
+    // A trial that fails is not run again.
     if run.header.trials.iter().any(|trial| trial.serve.ours().is_some_and(|serve| serve.count_syscalls)) {
-        // A trial that fails is not run again.
         server::tracepoints::can_count().map_err(|reason| anyhow!("server.count-syscalls: {reason}"))?;
+    }
+    // All have the same.
+    if let Some(trial) = run.header.trials.first() {
+        let mut reasons = match &clients {
+            Clients::Here => Vec::new(),
+            Clients::Ranks(ranks) => lab::plan::impossible_for_ranks(trial, &ranks.facts()),
+        };
+        if let (Some(network), Clients::Here) = (&trial.workload.network, &clients) {
+            reasons.extend(conditions::choose(network, &Found::here()).err().unwrap_or_default());
+        }
+        if !reasons.is_empty() {
+            bail!("{}: this cannot be gone on with here:\n{}", folder.display(), reasons.join("\n"));
+        }
     }
     tell_differences(&run.header);
     let (run, ended) = execute(folder, store, &run.header, &run.records, args.quiet, clients, &stop_at_signals()?)?;

@@ -4,9 +4,10 @@
 mod common;
 
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv6Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use common::{children_of, eventually, muxbench, prepared};
@@ -85,7 +86,14 @@ fn several_processes_divide_every_kind_of_load() {
             assert!(load.processes.iter().all(|it| it.planned > 0), "{flags}: {:?}", load.processes);
         }
         let server = run.records[0].server.as_ref().unwrap();
-        assert_eq!(server.connections, if load.churn.is_some() { server.connections } else { load.connections.into() });
+        match &load.churn {
+            None => assert_eq!(server.connections, u64::from(load.connections), "{flags}"),
+            // As many are open at once as there is something to do.
+            Some(churn) => {
+                assert!(churn.calls_per_connection == 2 && churn.opened > 0, "{flags}: {churn:?}");
+                assert!(server.totals.requests.is_some_and(|requests| requests > 0), "{flags}");
+            }
+        }
     }
 }
 
@@ -103,36 +111,63 @@ fn one_process_of_several_that_fails_fails_the_trial_with_its_number() {
 /// Ranks that nobody but this test has started.
 struct Job {
     ranks: Vec<Child>,
+    /// Where they have temporary files.
+    temporary: tempfile::TempDir,
+}
+
+/// A port that no system chooses by itself, so that nobody takes it before it is listened on.
+fn free_port() -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let port = 20_000 + (std::process::id() * 16 + NEXT.fetch_add(1, Relaxed)) % 10_000;
+        if TcpListener::bind((Ipv6Addr::UNSPECIFIED, port as u16)).is_ok() {
+            return port as u16;
+        }
+    }
 }
 
 impl Job {
     fn start(count: u32, arguments: &str, folder: &Path) -> Self {
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+        Self::meet_at("127.0.0.1", count, arguments, folder)
+    }
+
+    fn meet_at(host: &str, count: u32, arguments: &str, folder: &Path) -> Self {
+        let (port, temporary) = (free_port(), tempfile::tempdir().unwrap());
         let start = |rank: u32| {
             let mut command = muxbench();
             command.args(words(arguments)).arg("--fleet").arg("--output").arg(folder);
             command.env("MUXBENCH_RANK", rank.to_string()).env("MUXBENCH_RANKS", count.to_string());
-            command.env("MUXBENCH_RENDEZVOUS", format!("127.0.0.1:{port}")).env("MUXBENCH_SECRET", "open sesame");
+            command.env("MUXBENCH_RENDEZVOUS", format!("{host}:{port}")).env("MUXBENCH_SECRET", "open sesame");
+            command.env("TMPDIR", temporary.path());
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
         };
         // The first comes last: the others wait for it.
         let mut ranks: Vec<Child> = (1..count).map(start).collect();
         ranks.insert(0, start(0));
-        Self { ranks }
+        Self { ranks, temporary }
     }
 
     fn pid(&self, rank: usize) -> Pid {
         Pid::from_child(&self.ranks[rank])
     }
 
-    /// Waits until a rank's client is there, and measures.
+    /// Waits until a rank's client is there.
+    fn until_it_has_a_client(&self, rank: usize) {
+        eventually("a rank has a client", || !children_of(self.pid(rank)).is_empty());
+    }
+
+    /// The same, and that it measures; where it is slow it may not do so yet.
     fn until_it_measures(&self, rank: usize) {
-        eventually("a client measures", || !children_of(self.pid(rank)).is_empty());
+        self.until_it_has_a_client(rank);
         std::thread::sleep(Duration::from_millis(500));
     }
 
+    /// Waits for all of them, of whom nothing is left, however they end.
     fn end(self) -> Vec<Output> {
-        self.ranks.into_iter().map(|rank| rank.wait_with_output().unwrap()).collect()
+        let outputs = self.ranks.into_iter().map(|rank| rank.wait_with_output().unwrap()).collect();
+        let left: Vec<PathBuf> = fs::read_dir(&self.temporary).unwrap().map(|it| it.unwrap().path()).collect();
+        assert!(left.is_empty(), "{left:?}");
+        outputs
     }
 }
 
@@ -143,6 +178,11 @@ fn ranks_divide_each_trial_and_the_first_has_all_of_it() {
     let outputs = Job::start(4, COMPARE, &folder).end();
     let run = finished(&folder, &outputs[0]);
     run.records.iter().for_each(|record| is_merged(&folder, record, &[10, 10, 11]));
+    // Where the server has CPUs of its own it is known what of theirs others took; of a trial on a busy machine perhaps not.
+    let loads = || run.records.iter().flat_map(|record| &record.load.as_ref().unwrap().processes);
+    let trial = &run.header.trials[0];
+    let are_apart = !trial.serve.cpus().iter().any(|cpu| trial.load.cpus.contains(cpu));
+    assert_eq!(loads().any(|process| process.cpu_taken_by_others.is_some()), are_apart);
     assert!(run.header.placement.contains("clients on"), "{}", run.header.placement);
     for other in &outputs[1..] {
         assert!(other.status.success() && other.stdout.is_empty(), "{other:?}");
@@ -183,7 +223,7 @@ fn the_others_go_on_without_a_rank_that_is_lost() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
     let job = Job::start(4, &format!("{COMPARE} --lost-rank go-on"), &folder);
-    job.until_it_measures(1);
+    job.until_it_has_a_client(1);
     rustix::process::kill_process(job.pid(1), Signal::KILL).unwrap();
     job.end();
     let run = lab::store::read(&folder).unwrap();
@@ -208,26 +248,50 @@ fn a_rank_whose_client_dies_takes_part_in_the_next_trial() {
 }
 
 #[test]
-fn a_rank_that_hangs_fails_its_trial_by_name() {
+fn requests_go_by_the_transport_that_was_asked_for_or_the_run_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
-    let job = Job::start(3, COMPARE, &folder);
-    job.until_it_measures(1);
-    let hanging = job.pid(1);
-    rustix::process::kill_process(hanging, Signal::STOP).unwrap();
-    // Whoever ends a job ends its hanging ranks too.
-    let ranks = job.ranks;
-    let mut outputs = Vec::new();
-    for (number, rank) in ranks.into_iter().enumerate() {
-        if number == 1 {
-            rustix::process::kill_process(hanging, Signal::KILL).unwrap();
-        }
-        outputs.push(rank.wait_with_output().unwrap());
+    let compare = COMPARE.replace("--repeats 2", "--repeats 1 --transport tcp6");
+    let outputs = Job::start(2, &compare, &folder).end();
+    let said = String::from_utf8_lossy(&outputs[0].stderr);
+    assert!(said.contains("workload.transport: tcp6") && said.contains("at 127.0.0.1"), "{said}");
+    assert!(!outputs[0].status.success() && outputs[1].status.success() && !folder.exists());
+    if let Err(error) = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)) {
+        println!("a fleet over IPv6 is skipped: {error}");
+        return;
     }
-    let run = lab::store::read(&folder).unwrap();
-    let reason = &run.records[0].verdict.reason;
-    assert!(reason.contains("rank 1 on ") && reason.contains("it hangs"), "{reason}");
-    assert_eq!((run.records.len(), outputs[0].status.code()), (1, Some(3)));
+    let outputs = Job::meet_at("[::1]", 2, &compare, &folder).end();
+    let run = finished(&folder, &outputs[0]);
+    assert_eq!(run.header.host["network"], "between ranks, to ::1");
+    is_merged(&folder, &run.records[0], &[31]);
+}
+
+#[test]
+fn a_lab_is_none_for_ranks_and_looked_for_before_a_run_is_resumed() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("run");
+    let outputs = Job::start(2, &format!("{COMPARE} --network lab"), &folder).end();
+    let said = String::from_utf8_lossy(&outputs[0].stderr);
+    assert!(said.contains("network: a lab's hosts are for clients") && !folder.exists(), "{said}");
+
+    // A run that was begun where there could be one.
+    let once = COMPARE.replace("--repeats 2", "--repeats 1");
+    let output = muxbench().args(words(&once)).arg("--output").arg(&folder).output().unwrap();
+    let _ = finished(&folder, &output);
+    let path = folder.join("run.json");
+    let mut header: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    header["trials"][0]["workload"]["network"] = serde_json::json!({"clients": 1});
+    fs::write(&path, header.to_string()).unwrap();
+    // Even root may make no hosts without this capability.
+    let mut resume = Command::new("setpriv");
+    resume.args(["--bounding-set=-sys_admin", env!("CARGO_BIN_EXE_muxbench"), "run", "--quiet", "--resume"]);
+    if !rustix::process::geteuid().is_root() {
+        resume = muxbench();
+        resume.args(["run", "--quiet", "--resume"]);
+    }
+    let output = resume.arg(&folder).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("cannot be gone on with here:\nnetwork"), "{said}");
 }
 
 #[test]
@@ -432,9 +496,8 @@ fn what_runs_in_a_lab_ends_with_its_command() {
     assert!(output.status.code() == Some(1) && said.contains("/nonexistent cannot be started"), "{said}");
 }
 
-#[test]
-fn open_mpi_starts_a_fleet_on_three_hosts() {
-    let Some(hosts) = Hosts::new('m') else { return };
+/// What has Open MPI start a comparison on these hosts.
+fn mpirun(hosts: &Hosts, flags: &str, arguments: &str, folder: &Path) -> Command {
     prepared("MUXBENCH_PEERS", "peers");
     // What mpirun is told to call in place of ssh.
     let agent = hosts.path("agent");
@@ -444,16 +507,59 @@ fn open_mpi_starts_a_fleet_on_three_hosts() {
     must("chmod", &format!("700 {}", agent.display()));
     let list: String = hosts.names().map(|name| format!("{name} slots=1\n")).collect();
     fs::write(hosts.path("hosts"), list).unwrap();
-    let (folder, program) = (hosts.path("run"), env!("CARGO_BIN_EXE_muxbench"));
-    let mpirun = format!(
-        "timeout 120 mpirun --allow-run-as-root --bind-to none --mca plm_rsh_agent {} -np 3 --hostfile {} {program} \
-         {COMPARE} --fleet --output {}",
-        agent.display(),
-        hosts.path("hosts").display(),
-        folder.display()
-    );
-    let output = hosts.on(1, &mpirun).output().unwrap();
+    let (agent, list, folder) = (agent.display(), hosts.path("hosts"), folder.display());
+    let program = env!("CARGO_BIN_EXE_muxbench");
+    hosts.on(
+        1,
+        &format!(
+            "timeout 120 mpirun --allow-run-as-root --bind-to none --mca plm_rsh_agent {agent} {flags} -np {HOSTS} \
+             --hostfile {} {program} {arguments} --fleet --output {folder}",
+            list.display()
+        ),
+    )
+}
+
+#[test]
+fn open_mpi_starts_a_fleet_on_three_hosts() {
+    let Some(hosts) = Hosts::new('m') else { return };
+    let folder = hosts.path("run");
+    let output = mpirun(&hosts, "", COMPARE, &folder).output().unwrap();
     is_of_three_hosts(&hosts, &folder, &output);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("a fleet of 3, started by Open MPI") && !said.contains("set MUXBENCH_SECRET"), "{said}");
 }
+
+/// The process of a rank that Open MPI started to write there, and not its client.
+fn process_of(rank: u32, folder: &Path) -> Option<Pid> {
+    let has = |process: &str, file: &str, wanted: &str| {
+        let said = fs::read(format!("/proc/{process}/{file}")).unwrap_or_default();
+        said.split(|byte| *byte == 0).any(|word| word == wanted.as_bytes())
+    };
+    let (rank, folder) = (format!("OMPI_COMM_WORLD_RANK={rank}"), folder.display().to_string());
+    let mut processes = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let found = processes.find(|it| has(it, "cmdline", &folder) && has(it, "environ", &rank))?;
+    Pid::from_raw(found.parse().ok()?)
+}
+
+#[test]
+fn under_open_mpi_the_others_go_on_without_a_rank_that_is_lost() {
+    let Some(hosts) = Hosts::new('g') else { return };
+    let folder = hosts.path("run");
+    let mut command = mpirun(&hosts, RECOVERY, &format!("{COMPARE} --lost-rank go-on"), &folder);
+    let job = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut rank = None;
+    eventually("a rank has a client", || {
+        rank = process_of(2, &folder);
+        rank.is_some_and(|rank| !children_of(rank).is_empty())
+    });
+    rustix::process::kill_process(rank.unwrap(), Signal::KILL).unwrap();
+    let output = job.wait_with_output().unwrap();
+    let run = lab::store::read(&folder).unwrap_or_else(|error| panic!("{error:#}: {output:?}"));
+    let reason = &run.records[0].verdict.reason;
+    assert!(reason.contains("rank 2 on ") && reason.contains("is lost"), "{reason}");
+    assert_eq!(run.records.len(), 2, "{output:?}");
+    is_merged(&folder, &run.records[1], &[31]);
+}
+
+/// Has Open MPI leave the other ranks alone when one dies.
+const RECOVERY: &str = "--enable-recovery";

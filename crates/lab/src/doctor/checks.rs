@@ -538,7 +538,7 @@ mod tests {
                 mappings_max: limit,
                 ports: PORTS.min(limit * 10),
                 memory_bytes: 1 << 30,
-                clients_elsewhere: false,
+                fleet: None,
                 facts,
             },
             noise: Noise {

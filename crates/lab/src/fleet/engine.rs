@@ -5,6 +5,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::process::Command;
 
 use super::secret::Secret;
+use crate::transport::Transport;
 
 /// The variable with a job's secret.
 pub(crate) const SECRET: &str = "MUXBENCH_SECRET";
@@ -29,6 +30,8 @@ pub struct Place {
     pub secret: Secret,
     /// Why others than this job's ranks might know that, too.
     pub weakness: Option<&'static str>,
+    /// How requests are to get to the server, where that is known: it listens where the ranks have reached the first one.
+    pub transport: Option<Transport>,
 }
 
 /// An engine: how it is told, and what it says.
@@ -114,7 +117,7 @@ fn described(
     let (hosts, port) = rendezvous(&variable("MUXBENCH_RENDEZVOUS").ok_or_else(|| missing("MUXBENCH_RENDEZVOUS"))?)?;
     let secret = Secret::new(&variable(SECRET).ok_or_else(|| missing(SECRET))?);
     let (rank, ranks) = (number(variable, rank)?, number(variable, ranks)?);
-    Ok(Place { engine, rank, ranks, hosts, port, secret, weakness: None })
+    Ok(Place { engine, rank, ranks, hosts, port, secret, weakness: None, transport: None })
 }
 
 /// Slurm: the first task runs on the step's first node.
@@ -134,6 +137,7 @@ fn slurm(variable: &dyn Fn(&str) -> Option<String>) -> Option<Result<Place, Stri
             port: port_of(u64::from(job) << 32 | u64::from(step.parse::<u32>().unwrap_or(0))),
             secret: Secret::new(&format!("slurm {job} {step} {nodes}")),
             weakness: Some("the number of a Slurm job and its nodes are no secret to users of the cluster"),
+            transport: None,
         })
     };
     Some(read())
@@ -174,6 +178,7 @@ fn open_mpi(variable: &dyn Fn(&str) -> Option<String>) -> Option<Result<Place, S
             port: port_of(job.bytes().fold(0, |job, byte| job << 5 ^ job >> 59 ^ u64::from(byte))),
             weakness: key.is_none().then_some(weakness),
             secret: Secret::new(&format!("open-mpi {job} {}", key.unwrap_or_default())),
+            transport: None,
         })
     };
     Some(read())
@@ -187,7 +192,7 @@ fn hosts_of(uri: &str) -> Vec<String> {
 }
 
 impl Place {
-    /// Where the first rank may be reached, as names are known by now.
+    /// Where the first rank may be reached, as names are known by now; first where it may be reached by the transport.
     pub(super) fn addresses(&self) -> Vec<SocketAddr> {
         let of = |host: &String| match (host.as_str(), self.port).to_socket_addrs() {
             Ok(addresses) => addresses.collect::<Vec<_>>(),
@@ -198,7 +203,13 @@ impl Place {
                 .unwrap_or_default(),
             Err(_) => Vec::new(),
         };
-        self.hosts.iter().flat_map(of).collect()
+        let mut addresses: Vec<SocketAddr> = self.hosts.iter().flat_map(of).collect();
+        addresses.sort_by_key(|address| match self.transport {
+            Some(Transport::Tcp) => address.is_ipv6(),
+            Some(Transport::Tcp6) => address.is_ipv4(),
+            Some(Transport::Unix) | None => false,
+        });
+        addresses
     }
 }
 
@@ -263,6 +274,14 @@ mod tests {
         let place = place_of(&environment).unwrap();
         assert_eq!(place.hosts, ["192.0.2.2", "10.0.0.1", "fd00::2"]);
         assert_eq!((place.rank, place.ranks, place.weakness), (1, 2, None));
+        let hosts = |transport| {
+            let place = Place { transport, ..place.clone() };
+            place.addresses().iter().map(|address| address.ip().to_string()).collect::<Vec<_>>()
+        };
+        for transport in [None, Some(Transport::Tcp), Some(Transport::Unix)] {
+            assert_eq!(hosts(transport), place.hosts);
+        }
+        assert_eq!(hosts(Some(Transport::Tcp6)), ["fd00::2", "192.0.2.2", "10.0.0.1"]);
         assert!(place_of(&environment[..3]).unwrap_err().contains("mpirun -x MUXBENCH_RENDEZVOUS"));
     }
 

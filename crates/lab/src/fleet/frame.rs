@@ -3,7 +3,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc::{self, RecvTimeoutError, TryRecvError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,13 +14,13 @@ use serde::{Deserialize, Serialize};
 use super::secret::{Nonce, Proof};
 
 /// Changes whenever frames do.
-const PROTOCOL: u32 = 1;
+const PROTOCOL: u32 = 2;
 /// A frame may have so many bytes, ...
 const FRAME_BYTES_MAX: u32 = 16 << 20;
 /// ...or so many while it is not known who says it.
 const GREETING_BYTES_MAX: u32 = 16 << 10;
-/// Frames that wait to be heard.
-const WAITING_MAX: usize = 64;
+/// Frames that wait to be heard, of which some are pieces of samples.
+const WAITING_MAX: usize = 16;
 /// What a peer may take to take in what is said.
 const SAY_MAX: Duration = Duration::from_secs(30);
 /// A connection on which nothing is said for so long is looked after: a host that is gone says nothing of that.
@@ -51,6 +51,11 @@ pub(super) enum Frame {
     Pong { number: u32, monotonic_ns: u64 },
     /// When the ramp begins, on that clock.
     Begin { trial: u32, start_ns: u64 },
+    /// The rank's client has given its account, which waits here to be collected; of the client's CPUs, so many parts in a million
+    /// were in use over the window, by whomever.
+    Ended { trial: u32, used_ppm: Option<u32> },
+    /// All have ended: let us have your account, an event, and your samples.
+    Collect { trial: u32 },
     /// A piece of the file of samples; an empty one is its end.
     Samples { trial: u32, bytes: Vec<u8> },
     /// The trial is over: end whatever you are at.
@@ -82,7 +87,7 @@ fn preamble() -> String {
 ///
 /// # Errors
 /// When that is no muxbench, or another version.
-pub(super) fn compare_versions(stream: &mut TcpStream) -> anyhow::Result<()> {
+pub(super) fn compare_versions(stream: &mut (impl Read + Write)) -> anyhow::Result<()> {
     let ours = preamble();
     stream.write_all(ours.as_bytes()).context("cannot be told who we are")?;
     let mut theirs = Vec::new();
@@ -97,12 +102,12 @@ pub(super) fn compare_versions(stream: &mut TcpStream) -> anyhow::Result<()> {
     let theirs = String::from_utf8_lossy(&theirs);
     match theirs.strip_prefix("muxbench ") {
         Some(_) => bail!("is {}, and this is {}; take the same version everywhere", theirs.trim(), ours.trim()),
-        None => bail!("is no muxbench: it says `{}`", theirs.trim()),
+        None => bail!("is no muxbench: it says `{}`", theirs.trim().escape_debug()),
     }
 }
 
 /// Says something.
-pub(super) fn say(mut stream: &TcpStream, frame: &Frame) -> io::Result<()> {
+pub(super) fn say(mut stream: impl Write, frame: &Frame) -> io::Result<()> {
     let mut bytes = postcard::to_extend(frame, vec![0; 4]).map_err(io::Error::other)?;
     let length = u32::try_from(bytes.len() - 4).ok().filter(|length| *length <= FRAME_BYTES_MAX);
     let length = length.ok_or_else(|| io::Error::other(format!("{} bytes do not fit into a frame", bytes.len())))?;
@@ -111,7 +116,7 @@ pub(super) fn say(mut stream: &TcpStream, frame: &Frame) -> io::Result<()> {
 }
 
 /// Hears something of a peer that is not known yet.
-pub(super) fn hear_greeting(stream: &TcpStream) -> io::Result<Frame> {
+pub(super) fn hear_greeting(stream: impl Read) -> io::Result<Frame> {
     hear(stream, GREETING_BYTES_MAX)
 }
 
@@ -174,6 +179,16 @@ impl Line {
         }
     }
 
+    /// Whether the other side, which has nothing to say, is still there.
+    pub(super) fn is_there(&self) -> bool {
+        matches!(self.heard.try_recv(), Err(TryRecvError::Empty))
+    }
+
+    /// Ends the connection, which both sides hear of.
+    pub(super) fn close(&self) {
+        let _ = self.stream.shutdown(std::net::Shutdown::Both);
+    }
+
     /// What comes next, however long it takes.
     pub(super) fn hear_next(&self) -> anyhow::Result<Frame> {
         match self.heard.recv() {
@@ -186,7 +201,7 @@ impl Line {
 impl Drop for Line {
     fn drop(&mut self) {
         // The thread reads on otherwise.
-        let _ = self.stream.shutdown(std::net::Shutdown::Both);
+        self.close();
     }
 }
 
@@ -205,7 +220,7 @@ mod tests {
     }
 
     fn soon() -> Instant {
-        Instant::now() + Duration::from_secs(60)
+        Instant::now() + Duration::from_secs(300)
     }
 
     #[test]
@@ -223,17 +238,20 @@ mod tests {
             Frame::Order { trial: 3, order: "{}".into() },
             Frame::Samples { trial: 3, bytes: vec![7; 1 << 20] },
             Frame::Pong { number: 1, monotonic_ns: u64::MAX },
+            Frame::Ended { trial: 3, used_ppm: Some(1_000_000) },
+            Frame::Collect { trial: 3 },
             Frame::End,
         ];
         for frame in &all {
             near.say(frame).unwrap();
             assert_eq!(far.hear(soon()).unwrap().as_ref(), Some(frame));
         }
+        assert!(far.is_there());
         assert_eq!(far.hear(Instant::now()).unwrap(), None, "nobody waits longer than told");
         assert!(near.say(&Frame::Samples { trial: 3, bytes: vec![7; 17 << 20] }).is_err());
         drop(near);
         assert!(far.hear(soon()).unwrap_err().to_string().contains("ended"));
-        has_ended.recv_timeout(Duration::from_secs(60)).unwrap();
+        has_ended.recv_timeout(Duration::from_secs(300)).unwrap();
     }
 
     #[test]
@@ -245,7 +263,10 @@ mod tests {
 
     #[test]
     fn another_version_is_told_from_this_one() {
-        for (theirs, why) in [("muxbench 0.0.1 fleet 1\n", "take the same version"), ("SSH-2.0\n", "is no muxbench")] {
+        for (theirs, why) in [
+            ("muxbench 0.0.1 fleet 1\n", "take the same version"),
+            ("SSH-2.0\u{1b}\n", r"is no muxbench: it says `SSH-2.0\u{1b}`"),
+        ] {
             let (mut near, mut far) = pair();
             far.write_all(theirs.as_bytes()).unwrap();
             assert!(compare_versions(&mut near).unwrap_err().to_string().contains(why), "{theirs}");

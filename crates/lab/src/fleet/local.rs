@@ -9,7 +9,8 @@ use load::config::LoadConfig;
 use load::merge::Account;
 
 use super::{
-    Draft, Fleet, Gathered, Look, Member, await_ready, await_report, deadline_of, draft_of, monotonic_ns, placed,
+    Draft, Fleet, Gathered, Look, Member, Patience, Said, await_ready, await_report, deadline_of, draft_of,
+    monotonic_ns, patience_of, placed,
 };
 use crate::child::Child;
 use crate::network::Host;
@@ -19,6 +20,9 @@ use crate::runner::LoadOrder;
 const LEAD_NS: u64 = 5_000_000;
 /// ...and so much longer for each of them.
 const LEAD_NS_PER_CLIENT: u64 = 2_000_000;
+
+/// What a client is called that is the only one.
+pub(super) const ALONE: &str = "the client";
 
 /// As many processes as a trial asks for, which are started for it.
 pub struct Local {
@@ -70,7 +74,7 @@ impl Fleet for Local {
             let host = self.hosts.get(number % self.hosts.len().max(1));
             let sources = host.map_or_else(|| sources.clone(), |host| host.sources(&sources));
             let (name, path, config) = if count == 1 {
-                ("the client".to_owned(), draft.to_owned(), config)
+                (ALONE.to_owned(), draft.to_owned(), config)
             } else {
                 let config = LoadConfig { sources, ..config };
                 let config = placed(config, &order.config.cpus, number, count);
@@ -90,12 +94,12 @@ impl Fleet for Local {
 
     fn barrier(&mut self, look: &mut Look<'_>) -> anyhow::Result<u64> {
         for client in &mut self.clients {
-            await_ready(&mut client.child, &client.config, look)?;
+            await_ready(&mut client.child, patience_of(&client.config, Patience::USUAL.client), look)?;
         }
         let start_ns = monotonic_ns() + LEAD_NS + LEAD_NS_PER_CLIENT * self.clients.len() as u64;
         for client in &mut self.clients {
             client.child.say(&format!("begin {start_ns}"))?;
-            self.deadline = deadline_of(&client.config);
+            self.deadline = deadline_of(&client.config, Patience::USUAL.client);
         }
         Ok(start_ns)
     }
@@ -105,8 +109,8 @@ impl Fleet for Local {
         for client in &mut self.clients {
             let report = await_report(&mut client.child, self.deadline, look)?;
             let samples = client.samples.take().expect("its account is taken once");
-            let account =
-                Account { config: client.config.clone(), machine: String::new(), place: String::new(), report };
+            let (config, nowhere) = (client.config.clone(), String::new());
+            let account = Account { config, machine: nowhere.clone(), place: nowhere, report, cpus_used: None };
             gathered.push(Gathered { account, samples });
         }
         Ok(gathered)
@@ -126,12 +130,51 @@ impl Member for Child<Event> {
         self.called().to_owned()
     }
 
-    fn next(&mut self, deadline: Instant) -> anyhow::Result<Option<Event>> {
-        Child::next(self, deadline)
+    fn next(&mut self, deadline: Instant) -> anyhow::Result<Option<Said>> {
+        Ok(Child::next(self, deadline)?.map(Said::Event))
+    }
+
+    fn blamed(&self, reason: &str) -> String {
+        match self.called() {
+            ALONE => reason.to_owned(),
+            one_of_several => format!("{one_of_several}: {reason}"),
+        }
     }
 
     fn give_up(&mut self) -> String {
         self.kill();
         self.last_words()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn one_of_several_that_fails_is_told_by_its_number() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("client");
+        // The second fails, and one that has not only a part.
+        let script = r#"#!/bin/sh
+            read order
+            case "$order" in
+                *'"part":{"number":0,'* | *'"part":{"number":2,'*) echo '{"event":"ready"}'; read begin ;;
+                *) echo '{"event":"failed","reason":"out of luck"}' ;;
+            esac"#;
+        std::fs::write(&program, script).unwrap();
+        std::fs::set_permissions(&program, PermissionsExt::from_mode(0o700)).unwrap();
+        let experiment = crate::presets::find("smoke").unwrap().experiment();
+        let trial = crate::plan::plan(&experiment, &crate::host::Host::this()).unwrap().trials.remove(0);
+        let mut look = |_: Option<&Event>| Ok(Instant::now() + Duration::from_secs(1));
+        for (processes, told) in [(3, "client 2 of 3: out of luck"), (1, "out of luck")] {
+            let mut fleet = Local::new(program.clone());
+            let order = LoadOrder { config: LoadConfig { processes, ..trial.load.clone() }, trial: trial.clone() };
+            fleet.broadcast(&order, &folder.path().join("draft")).unwrap();
+            assert_eq!(fleet.barrier(&mut look).unwrap_err().to_string(), told);
+        }
     }
 }

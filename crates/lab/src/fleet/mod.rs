@@ -25,12 +25,32 @@ use load::merge::{self, Account};
 use load::{Event, LoadReport};
 
 use crate::network::Host;
+use crate::network::Network;
 use crate::network::surrounding::Surrounding;
 use crate::runner::LoadOrder;
 use crate::samples;
 
-/// What a client may take beyond its phases: summarising, writing and sending samples.
-const CLIENT_PATIENCE: Duration = Duration::from_secs(60);
+/// How long others are waited for. Tests have less.
+#[derive(Clone, Copy, Debug)]
+struct Patience {
+    /// Engines may take so long to start all of a job.
+    meeting: Duration,
+    /// What a greeting may take, all of it.
+    greeting: Duration,
+    /// What a client may take beyond its phases: summarising, and writing samples.
+    client: Duration,
+    /// What a rank may take beyond its client, which it ends itself if that hangs, and to answer.
+    rank: Duration,
+}
+
+impl Patience {
+    const USUAL: Self = Self {
+        meeting: Duration::from_secs(120),
+        greeting: Duration::from_secs(5),
+        client: Duration::from_secs(60),
+        rank: Duration::from_secs(30),
+    };
+}
 
 /// Is called while something is waited for: with each thing that a client says, and when it last wished to be. It says when
 /// it wants to be called next; an error ends the waiting.
@@ -80,6 +100,11 @@ pub trait Fleet {
     /// The lab on whose hosts its clients are already; `None` if they are on none, or where [`Fleet::place`] has them.
     fn surrounding(&self) -> Option<&Surrounding> {
         None
+    }
+
+    /// Whether none of them is on this machine, which is the server's alone then.
+    fn are_elsewhere(&self) -> bool {
+        false
     }
 
     /// Whether a client is lost for the trials to come, and they are not to be run without it.
@@ -141,6 +166,32 @@ fn draft_of(draft: &Path, number: usize) -> PathBuf {
     name.into()
 }
 
+/// What a planner knows of clients that are ranks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Facts {
+    /// How many are on this machine, where the server is...
+    pub here: u32,
+    /// ...and how many CPUs each of those on others has for itself, of the one that has the fewest; `None` if there are none.
+    pub elsewhere_cpus: Option<u32>,
+    /// Where they reach this machine.
+    pub ways: Vec<IpAddr>,
+    /// The network of the lab whose hosts theirs are.
+    pub lab: Option<Network>,
+}
+
+impl Facts {
+    /// Whether none is on this machine, which is the server's alone then.
+    pub fn are_elsewhere(&self) -> bool {
+        self.here == 0
+    }
+
+    /// CPUs that every one of them has for itself, where those here divide so many.
+    pub fn cpus_each(&self, planned: u32) -> u32 {
+        let here = planned.checked_div(self.here);
+        here.into_iter().chain(self.elsewhere_cpus).min().unwrap_or(0)
+    }
+}
+
 /// A client's part with CPUs of its own, where it is one of `count` on a machine. Those that have to share a CPU must not
 /// spin on it.
 fn placed(config: LoadConfig, cpus: &[usize], number: usize, count: usize) -> LoadConfig {
@@ -156,13 +207,27 @@ fn placed(config: LoadConfig, cpus: &[usize], number: usize, count: usize) -> Lo
     LoadConfig { cpus, pacing, ..config }
 }
 
+/// What a client says, or the rank that has started it.
+enum Said {
+    /// The client.
+    Event(Event),
+    /// The rank: the client has given its account, which waits to be collected.
+    Ended {
+        /// The share of the client's CPUs that was in use over the window, by whomever; `None` where that is not known.
+        used: Option<f64>,
+    },
+}
+
 /// A client, wherever it is.
 trait Member {
     /// What it is called.
     fn name(&self) -> String;
 
     /// What it says next; `None` when `deadline` passes first.
-    fn next(&mut self, deadline: Instant) -> anyhow::Result<Option<Event>>;
+    fn next(&mut self, deadline: Instant) -> anyhow::Result<Option<Said>>;
+
+    /// Why its trial fails, where it is one of several by its name.
+    fn blamed(&self, reason: &str) -> String;
 
     /// It hangs: what it said last.
     fn give_up(&mut self) -> String;
@@ -174,7 +239,7 @@ fn await_event<T>(
     mut deadline: Instant,
     patience: Option<Duration>,
     look: &mut Look<'_>,
-    mut wanted: impl FnMut(Event) -> Result<T, Event>,
+    mut wanted: impl FnMut(Said) -> Result<T, Said>,
 ) -> anyhow::Result<T> {
     let mut next = look(None)?;
     loop {
@@ -183,45 +248,60 @@ fn await_event<T>(
             let words = member.give_up();
             bail!("{name} took longer than it may: it hangs, or the machine is overloaded ({words})");
         }
-        let event = member.next(deadline.min(next))?;
-        if let (Some(Event::Connecting { .. } | Event::Preparing { .. }), Some(patience)) = (&event, patience) {
+        let said = member.next(deadline.min(next))?;
+        let event = match &said {
+            Some(Said::Event(event)) => Some(event),
+            Some(Said::Ended { .. }) | None => None,
+        };
+        if let (Some(Event::Connecting { .. } | Event::Preparing { .. }), Some(patience)) = (event, patience) {
             deadline = Instant::now() + patience;
         }
-        next = look(event.as_ref())?;
-        let Some(event) = event else { continue };
-        match wanted(event) {
-            Ok(found) => return Ok(found),
-            Err(Event::Failed { reason, is_unwritten }) => return Err(samples::failure(reason, is_unwritten)),
-            Err(_) => {}
+        next = look(event)?;
+        match said.map(&mut wanted) {
+            Some(Ok(found)) => return Ok(found),
+            Some(Err(Said::Event(Event::Failed { reason, is_unwritten }))) => {
+                return Err(samples::failure(member.blamed(&reason), is_unwritten));
+            }
+            Some(Err(_)) | None => {}
         }
     }
 }
 
 /// Waits until a client is ready.
-fn await_ready(member: &mut dyn Member, config: &LoadConfig, look: &mut Look<'_>) -> anyhow::Result<()> {
-    // Until it has connected, its own timeouts hold; this is for one that hangs.
-    let patience = Duration::from_nanos(config.timeout_ns) + CLIENT_PATIENCE;
-    let is_ready = |event| if matches!(event, Event::Ready) { Ok(()) } else { Err(event) };
+fn await_ready(member: &mut dyn Member, patience: Duration, look: &mut Look<'_>) -> anyhow::Result<()> {
+    let is_ready = |said| if matches!(said, Said::Event(Event::Ready)) { Ok(()) } else { Err(said) };
     await_event(member, Instant::now() + patience, Some(patience), look, is_ready)
+}
+
+/// How long a client may say nothing before it is ready: until it has connected, its own timeouts hold; this is for one that
+/// hangs.
+fn patience_of(config: &LoadConfig, patience: Duration) -> Duration {
+    Duration::from_nanos(config.timeout_ns) + patience
 }
 
 /// Waits until a client gives its account.
 fn await_report(member: &mut dyn Member, deadline: Instant, look: &mut Look<'_>) -> anyhow::Result<LoadReport> {
-    await_event(member, deadline, None, look, |event| match event {
-        Event::Finished { report } => Ok(*report),
+    await_event(member, deadline, None, look, |said| match said {
+        Said::Event(Event::Finished { report }) => Ok(*report),
         other => Err(other),
     })
 }
 
 /// When a client that begins now, or soon, must have given its account.
-fn deadline_of(config: &LoadConfig) -> Instant {
-    Instant::now() + Duration::from_nanos(config.phases.sending_ns() + config.phases.drain_ns) + CLIENT_PATIENCE
+fn deadline_of(config: &LoadConfig, patience: Duration) -> Instant {
+    Instant::now() + Duration::from_nanos(config.phases.sending_ns() + config.phases.drain_ns) + patience
 }
 
 /// CLOCK_MONOTONIC in nanoseconds, which of one machine is the same in all processes.
 fn monotonic_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// The instant at which CLOCK_MONOTONIC, which `Instant` is, shows `ns`.
+pub(crate) fn instant_of(ns: u64) -> Instant {
+    let (now_ns, instant) = (monotonic_ns(), Instant::now());
+    if ns >= now_ns { instant + Duration::from_nanos(ns - now_ns) } else { instant - Duration::from_nanos(now_ns - ns) }
 }
 
 #[cfg(test)]

@@ -2,31 +2,38 @@
 //! what that says. While the client measures, it sleeps.
 
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{Read, Seek};
 use std::net::TcpStream;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
-use load::Event;
+use load::{Event, LoadConfig, LoadReport};
+use rustix::io::FdFlags;
 use rustix::process::{Pid, Signal};
 
 use super::engine::Place;
 use super::frame::{self, Frame, Hello, Line};
-use super::ranks::{GREETING_MAX, MEETING_MAX};
 use super::secret::{self, Side};
-use super::{Draft, deadline_of, local, monotonic_ns};
+use super::{Patience, await_ready, await_report, deadline_of, instant_of, local, monotonic_ns, patience_of};
 use crate::child::Child;
 use crate::host::Host;
 use crate::runner::LoadOrder;
-use crate::samples::{self, Unwritten};
+use crate::samples::Unwritten;
+use crate::ticks::{self, Ticks};
+use crate::until::Until;
 
 /// Pause before the first rank is tried again.
 const RETRY: Duration = Duration::from_millis(100);
 /// Samples are sent in pieces of so many bytes.
 const PIECE_BYTES: u64 = 1 << 20;
+/// So long before the window it is looked what the CPUs have done by then, in nanoseconds.
+const LOOK_LEAD_NS: u64 = 50_000_000;
+/// While there is nothing to look for.
+const LONG: Duration = Duration::from_secs(3600);
 
 /// The client that is at work, if one is: whoever hears that the trial is over may end it.
 type AtWork = Arc<Mutex<Option<(u32, Pid)>>>;
@@ -36,16 +43,16 @@ type AtWork = Arc<Mutex<Option<(u32, Pid)>>>;
 /// # Errors
 /// When it cannot be met, or is gone.
 pub fn follow(place: &Place, program: &Path) -> anyhow::Result<()> {
-    follow_within(place, program, MEETING_MAX)
+    follow_within(place, program, Patience::USUAL)
 }
 
-/// The same, where the first must be met within a given time.
-pub(super) fn follow_within(place: &Place, program: &Path, meeting_max: Duration) -> anyhow::Result<()> {
+/// The same, with another patience.
+pub(super) fn follow_within(place: &Place, program: &Path, patience: Patience) -> anyhow::Result<()> {
     let at_work = AtWork::default();
     let ending = at_work.clone();
-    let line = Line::new(meet(place, meeting_max)?, move |frame| end_client(&ending, frame))
+    let line = Line::new(meet(place, patience)?, move |frame| end_client(&ending, frame))
         .with_context(|| format!("rank {}: the connection to the first one", place.rank))?;
-    let rank = Follower { rank: place.rank, line, program: program.to_owned(), at_work };
+    let rank = Follower { line, program: program.to_owned(), at_work, patience };
     rank.follow().with_context(|| format!("rank {} on {}, of the first", place.rank, host()))
 }
 
@@ -60,15 +67,15 @@ pub(super) fn machine() -> String {
 }
 
 /// Tries until the first rank is there.
-fn meet(place: &Place, meeting_max: Duration) -> anyhow::Result<TcpStream> {
-    let deadline = Instant::now() + meeting_max;
+pub(super) fn meet(place: &Place, patience: Patience) -> anyhow::Result<TcpStream> {
+    let deadline = Instant::now() + patience.meeting;
     let mut why = anyhow!("no address is known of {}", place.hosts.join(", "));
     // One who listened and did not take us in says more than one who does not listen now.
     let mut refusal = None;
     while Instant::now() < deadline {
         for address in place.addresses() {
-            match TcpStream::connect_timeout(&address, GREETING_MAX) {
-                Ok(stream) => match greet(stream, place) {
+            match TcpStream::connect_timeout(&address, patience.greeting) {
+                Ok(stream) => match greet(stream, place, patience.greeting) {
                     Ok(stream) => return Ok(stream),
                     // Another may be meant by that address, or the first rank sees us to be another.
                     Err(error) => refusal = Some(error.context(format!("who listens on {address}"))),
@@ -83,26 +90,27 @@ fn meet(place: &Place, meeting_max: Duration) -> anyhow::Result<TcpStream> {
             "rank {} on {} cannot meet the first one within {} s; set MUXBENCH_RENDEZVOUS to its HOST:PORT in all ranks",
             place.rank,
             host(),
-            meeting_max.as_secs()
+            patience.meeting.as_secs()
         )
     })
 }
 
 /// Says who we are, and finds out whether it is the first rank that we talk to.
-fn greet(mut stream: TcpStream, place: &Place) -> anyhow::Result<TcpStream> {
-    stream.set_read_timeout(Some(GREETING_MAX))?;
-    stream.set_write_timeout(Some(GREETING_MAX))?;
-    frame::compare_versions(&mut stream)?;
+pub(super) fn greet(stream: TcpStream, place: &Place, patience: Duration) -> anyhow::Result<TcpStream> {
+    let mut line = Until::within(&stream, patience);
+    frame::compare_versions(&mut line)?;
     let (rank, ranks) = (place.rank, place.ranks);
     let nonce = secret::nonce()?;
     let hello = Hello { rank, ranks, host: host(), machine: machine(), cpus: Host::this().cores.concat(), nonce };
-    frame::say(&stream, &Frame::Hello(hello))?;
-    let Frame::Challenge { proof, nonce: theirs } = frame::hear_greeting(&stream)? else { bail!("it does not answer") };
+    frame::say(&mut line, &Frame::Hello(hello))?;
+    let Frame::Challenge { proof, nonce: theirs } = frame::hear_greeting(&mut line)? else {
+        bail!("it does not answer")
+    };
     if !place.secret.is_proven(Side::First, &nonce, rank, &proof) {
         bail!("it does not know this job's secret; set MUXBENCH_SECRET to the same in all ranks");
     }
-    frame::say(&stream, &Frame::Proof(place.secret.prove(Side::Other, &theirs, rank)))?;
-    match frame::hear_greeting(&stream)? {
+    frame::say(&mut line, &Frame::Proof(place.secret.prove(Side::Other, &theirs, rank)))?;
+    match frame::hear_greeting(&mut line)? {
         Frame::Welcome => Ok(stream),
         Frame::Refused { reason } => bail!("it refuses: {reason}"),
         _ => bail!("it does not answer"),
@@ -126,10 +134,10 @@ fn end_client(at_work: &AtWork, frame: Option<&Frame>) {
 }
 
 struct Follower {
-    rank: u32,
     line: Line,
     program: PathBuf,
     at_work: AtWork,
+    patience: Patience,
 }
 
 impl Follower {
@@ -158,80 +166,163 @@ impl Follower {
         *self.at_work.lock().unwrap_or_else(PoisonError::into_inner) = client;
     }
 
-    /// One trial. An error is the client's; one of the connection shows again at the next thing said.
-    fn serve(&self, trial: u32, order: &str) -> anyhow::Result<()> {
-        let order: LoadOrder = serde_json::from_str(order).context("an order that is not understood")?;
-        let name = format!("muxbench-{}-rank{}-{trial}.parquet", std::process::id(), self.rank);
-        let samples = Draft::new(std::env::temp_dir().join(name), false);
-        let command = local::command(&self.program, &samples.path);
-        let mut client: Child<Event> = Child::start("the client", command, &order)?;
-        self.set_at_work(Some((trial, client.pid())));
-        let outcome = self.until_measured(trial, &order, &mut client);
-        // From here on it waits to be told to end; nobody else may end a process of that number.
-        self.set_at_work(None);
-        let report = outcome?;
-        self.say(trial, &report)?;
-        self.send_samples(trial, &samples.path)?;
+    /// Waits until the first rank says what `wanted` takes. That the trial is over is an error otherwise.
+    fn hear<T>(&self, trial: u32, mut wanted: impl FnMut(&Frame) -> anyhow::Result<Option<T>>) -> anyhow::Result<T> {
         loop {
-            match self.line.hear_next()? {
-                Frame::Dismiss { trial: it } if it == trial => break,
-                Frame::End => bail!("the run is over"),
-                _ => {}
+            let frame = self.line.hear_next()?;
+            if let Some(found) = wanted(&frame)? {
+                return Ok(found);
             }
-        }
-        client.end();
-        Ok(())
-    }
-
-    /// Says what the client says until it is ready, begins when told, and then waits for its account in silence.
-    fn until_measured(&self, trial: u32, order: &LoadOrder, client: &mut Child<Event>) -> anyhow::Result<Event> {
-        // Whether it takes too long to connect is for the first rank to judge, which ends it then.
-        let far = Instant::now() + Duration::from_secs(24 * 3600);
-        loop {
-            match client.next(far)?.context("it took a day to connect")? {
-                Event::Ready => break,
-                Event::Failed { reason, is_unwritten } => return Err(samples::failure(reason, is_unwritten)),
-                event => self.say(trial, &event)?,
-            }
-        }
-        self.say(trial, &Event::Ready)?;
-        loop {
-            match self.line.hear_next()? {
-                Frame::Ping { number } => self.line.say(&Frame::Pong { number, monotonic_ns: monotonic_ns() })?,
-                Frame::Begin { trial: it, start_ns } if it == trial => {
-                    client.say(&format!("begin {start_ns}"))?;
-                    break;
-                }
+            match frame {
                 Frame::Dismiss { trial: it } if it == trial => bail!("the trial was given up"),
                 Frame::End => bail!("the run is over"),
                 _ => {}
             }
         }
-        let deadline = deadline_of(&order.config);
-        loop {
-            match client.next(deadline)? {
-                Some(finished @ Event::Finished { .. }) => return Ok(finished),
-                Some(Event::Failed { reason, is_unwritten }) => return Err(samples::failure(reason, is_unwritten)),
-                Some(_) => {}
-                None => {
-                    client.kill();
-                    bail!("its client took longer than it may: it hangs, or the machine is overloaded");
-                }
-            }
-        }
     }
 
-    fn send_samples(&self, trial: u32, path: &Path) -> anyhow::Result<()> {
-        let place = || format!("{}: cannot read samples", path.display());
-        let mut file = File::open(path).with_context(place)?;
+    /// One trial. An error is the client's, which ends with it; one of the connection shows again at the next thing said.
+    fn serve(&self, trial: u32, order: &str) -> anyhow::Result<()> {
+        let order: LoadOrder = serde_json::from_str(order).context("an order that is not understood")?;
+        // It has no name, so that nothing of it is left whatever ends us; the client gets to it by its number.
+        let mut samples = tempfile::tempfile().context("no file for samples; have TMPDIR name a folder with room")?;
+        rustix::io::fcntl_setfd(&samples, FdFlags::empty()).context("no file for samples")?;
+        let command = local::command(&self.program, Path::new(&format!("/dev/fd/{}", samples.as_raw_fd())));
+        let mut client: Child<Event> = Child::start(local::ALONE, command, &order)?;
+        self.set_at_work(Some((trial, client.pid())));
+        let outcome = self.until_measured(trial, &order.config, &mut client);
+        // From here on it waits to be told to end; nobody else may end a process of that number.
+        self.set_at_work(None);
+        let (report, used) = outcome?;
+        self.line.say(&Frame::Ended { trial, used_ppm: used.map(|share| (share * 1e6) as u32) })?;
+        let is = |said: Frame| move |frame: &Frame| Ok((*frame == said).then_some(()));
+        self.hear(trial, is(Frame::Collect { trial }))?;
+        self.say(trial, &Event::Finished { report: Box::new(report) })?;
+        self.send_samples(trial, &mut samples)?;
+        // Its connections stay until the server has been asked what they cost.
+        self.hear(trial, is(Frame::Dismiss { trial }))?;
+        client.end();
+        Ok(())
+    }
+
+    /// Says what the client says until it is ready, begins when told, and then waits for its account in silence: that, and the
+    /// share of its CPUs that was in use.
+    fn until_measured(
+        &self,
+        trial: u32,
+        config: &LoadConfig,
+        client: &mut Child<Event>,
+    ) -> anyhow::Result<(LoadReport, Option<f64>)> {
+        let mut tell = |event: Option<&Event>| {
+            if let Some(event @ (Event::Connecting { .. } | Event::Preparing { .. } | Event::Connected { .. })) = event
+            {
+                self.say(trial, event)?;
+            }
+            Ok(Instant::now() + LONG)
+        };
+        await_ready(client, patience_of(config, self.patience.client), &mut tell)?;
+        self.say(trial, &Event::Ready)?;
+        let start_ns = self.hear(trial, |frame| match frame {
+            Frame::Ping { number } => {
+                self.line.say(&Frame::Pong { number: *number, monotonic_ns: monotonic_ns() }).map(|()| None)
+            }
+            Frame::Begin { trial: it, start_ns } if *it == trial => Ok(Some(*start_ns)),
+            _ => Ok(None),
+        })?;
+        client.say(&format!("begin {start_ns}"))?;
+        let mut cpus = Cpus::of(config, start_ns);
+        let mut look = |_: Option<&Event>| Ok(cpus.look(Instant::now()));
+        let report = await_report(client, deadline_of(config, self.patience.client), &mut look)?;
+        let used = cpus.used();
+        Ok((report, used))
+    }
+
+    fn send_samples(&self, trial: u32, file: &mut File) -> anyhow::Result<()> {
+        let place = "cannot read samples back";
+        file.rewind().context(place)?;
         loop {
             let mut bytes = Vec::new();
-            (&mut file).take(PIECE_BYTES).read_to_end(&mut bytes).with_context(place)?;
+            Read::by_ref(file).take(PIECE_BYTES).read_to_end(&mut bytes).context(place)?;
             let is_end = bytes.is_empty();
             self.line.say(&Frame::Samples { trial, bytes })?;
             if is_end {
                 return Ok(());
             }
         }
+    }
+}
+
+/// What a client's CPUs do over its window, as far as it was looked at in time.
+struct Cpus<'a> {
+    config: &'a LoadConfig,
+    /// When it is to be looked at: shortly before the window, and after it.
+    edges: [Instant; 2],
+    looks: Vec<Vec<Ticks>>,
+}
+
+impl<'a> Cpus<'a> {
+    fn of(config: &'a LoadConfig, start_ns: u64) -> Self {
+        let (start, phases) = (instant_of(start_ns), config.phases);
+        let window_ns = phases.ramp_ns + phases.hold_ns;
+        let edges = [window_ns - LOOK_LEAD_NS.min(phases.hold_ns), phases.sending_ns()];
+        Self { config, edges: edges.map(|ns| start + Duration::from_nanos(ns)), looks: Vec::new() }
+    }
+
+    /// Looks, if it is time for that; when it will be next.
+    fn look(&mut self, now: Instant) -> Instant {
+        let [before, after] = self.edges;
+        let is_due = match self.looks.len() {
+            // One that a busy machine has made late says nothing of the window.
+            0 => now >= before && now < before + (after - before) / 4,
+            1 => now >= after,
+            _ => false,
+        };
+        if is_due {
+            self.looks.push(Ticks::read());
+        }
+        match self.looks.len() {
+            0 if now < before => before,
+            1 => after,
+            _ => now + LONG,
+        }
+    }
+
+    /// The share of them that was in use; whose it was is not known here.
+    fn used(mut self) -> Option<f64> {
+        // The client may have been quicker than we.
+        self.look(Instant::now());
+        let [before, after] = &self.looks[..] else { return None };
+        ticks::taken_by_others(before, after, &self.config.cpus, 0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpus_are_looked_at_around_the_window_or_not_at_all() {
+        let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
+        let cpus = Host::this().cores.concat();
+        let config = LoadConfig { cpus, ..LoadConfig::new(([127, 0, 0, 1], 80), service) };
+        // 1 s of ramp, 1 s of hold, 5 s of window, which are long over.
+        let cpus = || Cpus::of(&config, monotonic_ns() - 10_000_000_000);
+        let at = |cpus: &Cpus<'_>, ms: u64| cpus.edges[1] + Duration::from_millis(ms) - Duration::from_secs(7);
+        let looks_at = |times: &[u64]| {
+            let mut cpus = cpus();
+            for ms in times {
+                cpus.look(at(&cpus, *ms));
+            }
+            cpus.looks.len()
+        };
+        assert_eq!(looks_at(&[0, 1_949]), 0);
+        assert_eq!(looks_at(&[1_950, 4_000, 6_999]), 1);
+        assert_eq!(looks_at(&[1_950, 7_000, 7_100]), 2);
+        assert_eq!(looks_at(&[6_000, 7_000]), 0, "it came too late");
+        let mut cpus = cpus();
+        let edges = cpus.edges;
+        let [first, second, last] = [0, 1_960, 7_000].map(|ms| cpus.look(at(&cpus, ms)));
+        assert!([first, second] == edges && last > edges[1] + LONG / 2);
+        assert_eq!(Cpus::of(&config, 0).used(), None, "it was never looked at");
     }
 }

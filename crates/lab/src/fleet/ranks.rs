@@ -2,14 +2,16 @@
 //! what they saw.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::File;
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use load::Event;
 use load::config::LoadConfig;
 use load::merge::Account;
@@ -19,20 +21,20 @@ use super::engine::Place;
 use super::frame::{self, Frame, Hello, Line};
 use super::secret::{self, Side};
 use super::{
-    CLIENT_PATIENCE, Draft, Fleet, Gathered, Look, Member, await_ready, await_report, deadline_of, draft_of,
-    monotonic_ns, placed, rank,
+    Draft, Facts, Fleet, Gathered, Look, Member, Patience, Said, await_event, await_ready, await_report, deadline_of,
+    draft_of, monotonic_ns, patience_of, placed, rank,
 };
-use crate::network::Network;
 use crate::network::surrounding::Surrounding;
 use crate::runner::LoadOrder;
 use crate::samples;
+use crate::until::Until;
 
-/// Engines may take so long to start all of a job.
-pub(super) const MEETING_MAX: Duration = Duration::from_secs(120);
-/// What a greeting may take.
-pub(super) const GREETING_MAX: Duration = Duration::from_secs(5);
 /// How often it is looked whether somebody has come.
 const LOOK: Duration = Duration::from_millis(20);
+/// So many greetings go on at a time; whoever comes then waits for one to end.
+const GREETINGS_MAX: u32 = 256;
+/// So many of those who were refused are told, and how many more there were.
+const REFUSED_MAX: usize = 8;
 /// How often a rank is asked for its time before each trial: the quickest answer says it best.
 const PINGS: u32 = 8;
 /// Between the last rank's being ready and the beginning of all, in nanoseconds: what telling them may take.
@@ -62,6 +64,9 @@ pub struct Ranks {
     machine: String,
     /// Counts trials, so that what is said of an earlier one is known as that.
     trial: u32,
+    /// CPUs of the trial's server.
+    server_cpus: Vec<usize>,
+    patience: Patience,
     deadline: Instant,
     /// The lab whose hosts are those of the ranks.
     surrounding: Option<Surrounding>,
@@ -84,50 +89,65 @@ impl Ranks {
     /// # Errors
     /// When the address is taken, or not all come in time: who is missing, and who came and was refused.
     pub fn meet(place: &Place, loss: Loss) -> anyhow::Result<Self> {
-        Self::meet_within(place, loss, MEETING_MAX)
-    }
-
-    fn meet_within(place: &Place, loss: Loss, meeting_max: Duration) -> anyhow::Result<Self> {
         let listener = listen(place.port).with_context(|| {
             format!(
                 "port {} is where the ranks meet, and cannot be listened on; set MUXBENCH_RENDEZVOUS to HOST:PORT with another",
                 place.port
             )
         })?;
+        Self::meet_on(&listener, place, loss, Patience::USUAL)
+    }
+
+    fn meet_on(listener: &TcpListener, place: &Place, loss: Loss, patience: Patience) -> anyhow::Result<Self> {
         listener.set_nonblocking(true)?;
-        let deadline = Instant::now() + meeting_max;
+        let deadline = Instant::now() + patience.meeting;
         let mut came: BTreeMap<u32, Rank> = BTreeMap::new();
-        let mut refused = Vec::new();
+        let mut refused = Refused::default();
+        // Each is greeted by a thread, so that one who is slow keeps nobody waiting.
+        let (sender, greeted) = mpsc::channel();
+        let mut greetings = 0;
         while came.len() as u32 + 1 < place.ranks {
             if Instant::now() >= deadline {
                 let missing: Vec<String> =
                     (1..place.ranks).filter(|rank| !came.contains_key(rank)).map(|rank| rank.to_string()).collect();
                 bail!(
-                    "of {} ranks, {} did not come to port {} within {} s{}",
+                    "of {} ranks, {} did not come to port {} within {} s{refused}",
                     place.ranks,
                     missing.join(", "),
                     place.port,
-                    meeting_max.as_secs(),
-                    refused.iter().map(|why| format!("; refused: {why}")).collect::<String>()
+                    patience.meeting.as_secs()
                 );
             }
-            let Ok((stream, peer)) = listener.accept() else {
-                thread::sleep(LOOK);
-                continue;
-            };
-            match greet(stream, place, &came) {
-                Ok(rank) => drop(came.insert(rank.hello.rank, rank)),
-                Err(error) => {
-                    let why = format!("{}: {error:#}", peer.ip());
-                    if !refused.contains(&why) {
-                        refused.push(why);
-                    }
+            let visitor = if greetings < GREETINGS_MAX { listener.accept().ok() } else { None };
+            let pause = if visitor.is_some() { Duration::ZERO } else { LOOK };
+            if let Some((stream, peer)) = visitor {
+                let (place, sender) = (place.clone(), sender.clone());
+                let greet = move || {
+                    let _ = sender.send((peer, greet(&stream, &place, patience.greeting).map(|hello| (stream, hello))));
+                };
+                match thread::Builder::new().name("greeting".into()).spawn(greet) {
+                    Ok(_) => greetings += 1,
+                    Err(error) => refused.push(format!("{}: no thread to greet it: {error}", peer.ip())),
                 }
+            }
+            let Ok((peer, outcome)) = greeted.recv_timeout(pause) else { continue };
+            greetings -= 1;
+            match outcome.and_then(|(stream, hello)| admit(stream, hello, place, &came, patience.greeting)) {
+                Ok(rank) => drop(came.insert(rank.hello.rank, rank)),
+                Err(error) => refused.push(format!("{}: {error:#}", peer.ip())),
             }
         }
         let members = came.into_values().collect();
-        let machine = rank::machine();
-        Ok(Self { members, loss, machine, trial: 0, deadline: Instant::now(), surrounding: None })
+        Ok(Self {
+            members,
+            loss,
+            machine: rank::machine(),
+            trial: 0,
+            server_cpus: Vec::new(),
+            patience,
+            deadline: Instant::now(),
+            surrounding: None,
+        })
     }
 
     /// The same on the hosts of a lab.
@@ -137,19 +157,30 @@ impl Ranks {
         self
     }
 
-    /// The network of the lab that they are in, if they are in one.
-    pub fn lab(&self) -> Option<&Network> {
-        self.surrounding.as_ref().map(Surrounding::network)
-    }
-
     /// How many clients there are.
     pub fn count(&self) -> u32 {
         self.members.len() as u32
     }
 
-    /// Whether none of them is on our machine, which is the server's alone then.
-    pub fn are_elsewhere(&self) -> bool {
-        self.members.iter().all(|member| member.hello.machine != self.machine)
+    /// What a planner has to know of them.
+    pub fn facts(&self) -> Facts {
+        let is_here = |member: &&Rank| member.hello.machine == self.machine;
+        let cpus = |member: &Rank| {
+            let beside = self.members.iter().filter(|it| it.hello.machine == member.hello.machine);
+            let cpus = &member.hello.cpus;
+            // As [`Fleet::broadcast`] divides them.
+            let are_shared = beside.clone().all(|it| it.hello.cpus == *cpus);
+            (cpus.len() / if are_shared { beside.count() } else { 1 }).max(1) as u32
+        };
+        let mut ways: Vec<IpAddr> = self.members.iter().map(|member| member.ours).collect();
+        ways.sort();
+        ways.dedup();
+        Facts {
+            here: self.members.iter().filter(is_here).count() as u32,
+            elsewhere_cpus: self.members.iter().filter(|member| !is_here(member)).map(cpus).min(),
+            ways,
+            lab: self.surrounding.as_ref().map(|surrounding| surrounding.network().clone()),
+        }
     }
 
     /// Where they are, in a sentence.
@@ -170,9 +201,7 @@ impl Ranks {
 
     /// What requests pass through, in words.
     pub fn network(&self) -> String {
-        let mut ways: Vec<String> = self.members.iter().map(|member| member.ours.to_string()).collect();
-        ways.sort();
-        ways.dedup();
+        let ways: Vec<String> = self.facts().ways.iter().map(ToString::to_string).collect();
         format!("between ranks, to {}", ways.join(", "))
     }
 
@@ -186,42 +215,79 @@ fn listen(port: u16) -> std::io::Result<TcpListener> {
     TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)))
 }
 
-/// Finds out who has come, and whether they belong to the fleet.
-fn greet(mut stream: TcpStream, place: &Place, came: &BTreeMap<u32, Rank>) -> anyhow::Result<Rank> {
+/// Who came and does not belong to the fleet, as far as it is told.
+#[derive(Default)]
+struct Refused {
+    told: Vec<String>,
+    more: u64,
+}
+
+impl Refused {
+    fn push(&mut self, why: String) {
+        match () {
+            () if self.told.contains(&why) => {}
+            () if self.told.len() < REFUSED_MAX => self.told.push(why),
+            () => self.more += 1,
+        }
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.told.iter().try_for_each(|why| write!(f, "; refused: {why}"))?;
+        match self.more {
+            0 => Ok(()),
+            more => write!(f, "; refused: {more} more"),
+        }
+    }
+}
+
+/// Finds out who has come, and whether they know this job's secret.
+fn greet(stream: &TcpStream, place: &Place, patience: Duration) -> anyhow::Result<Hello> {
     stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(GREETING_MAX))?;
-    stream.set_write_timeout(Some(GREETING_MAX))?;
-    frame::compare_versions(&mut stream)?;
-    let Frame::Hello(hello) = frame::hear_greeting(&stream)? else { bail!("it does not say which rank it is") };
+    let mut line = Until::within(stream, patience);
+    frame::compare_versions(&mut line)?;
+    let Frame::Hello(hello) = frame::hear_greeting(&mut line)? else { bail!("it does not say which rank it is") };
     let nonce = secret::nonce()?;
     let proof = place.secret.prove(Side::First, &hello.nonce, hello.rank);
-    frame::say(&stream, &Frame::Challenge { proof, nonce })?;
-    let belongs = match frame::hear_greeting(&stream)? {
-        Frame::Proof(proof) if !place.secret.is_proven(Side::Other, &nonce, hello.rank, &proof) => {
-            Err("it does not know this job's secret".to_owned())
-        }
-        Frame::Proof(_) if hello.ranks != place.ranks => {
-            Err(format!("it is of {} ranks, and this job has {}", hello.ranks, place.ranks))
-        }
-        Frame::Proof(_) if hello.rank == 0 || hello.rank >= place.ranks || came.contains_key(&hello.rank) => {
-            Err(format!("rank {} is there already, or cannot be", hello.rank))
-        }
-        Frame::Proof(_) => Ok(()),
-        _ => Err("it does not answer".to_owned()),
+    frame::say(&mut line, &Frame::Challenge { proof, nonce })?;
+    let reason = match frame::hear_greeting(&mut line)? {
+        Frame::Proof(proof) if place.secret.is_proven(Side::Other, &nonce, hello.rank, &proof) => return Ok(hello),
+        Frame::Proof(_) => "it does not know this job's secret".to_owned(),
+        _ => "it does not answer".to_owned(),
     };
-    if let Err(reason) = belongs {
-        frame::say(&stream, &Frame::Refused { reason: reason.clone() })?;
-        bail!(reason);
-    }
-    frame::say(&stream, &Frame::Welcome)?;
-    let ours = stream.local_addr()?.ip().to_canonical();
-    let line = Line::new(stream, |_| ())?;
-    Ok(Rank { hello, line, ours, is_lost: false, trial: 0, config: None, samples: None })
+    frame::say(&mut line, &Frame::Refused { reason: reason.clone() })?;
+    bail!(reason)
+}
+
+/// Takes in one who knows the secret, if it is a rank that is missing. One that came and is gone may come again.
+fn admit(
+    stream: TcpStream,
+    hello: Hello,
+    place: &Place,
+    came: &BTreeMap<u32, Rank>,
+    patience: Duration,
+) -> anyhow::Result<Rank> {
+    let mut line = Until::within(&stream, patience);
+    let is_there = came.get(&hello.rank).is_some_and(|rank| rank.line.is_there());
+    let reason = match hello.rank {
+        _ if hello.ranks != place.ranks => format!("it is of {} ranks, and this job has {}", hello.ranks, place.ranks),
+        rank if rank == 0 || rank >= place.ranks || is_there => format!("rank {rank} is there already, or cannot be"),
+        _ => {
+            frame::say(&mut line, &Frame::Welcome)?;
+            let ours = stream.local_addr()?.ip().to_canonical();
+            let line = Line::new(stream, |_| ())?;
+            return Ok(Rank { hello, line, ours, is_lost: false, trial: 0, config: None, samples: None });
+        }
+    };
+    frame::say(&mut line, &Frame::Refused { reason: reason.clone() })?;
+    bail!(reason)
 }
 
 impl Fleet for Ranks {
     fn broadcast(&mut self, order: &LoadOrder, draft: &Path) -> anyhow::Result<()> {
         self.trial += 1;
+        self.server_cpus = order.trial.serve.cpus().to_vec();
         let (trial, machine) = (self.trial, self.machine.clone());
         let mut present: Vec<&mut Rank> = self.present().collect();
         ensure!(!present.is_empty(), "no rank is left that could be a client");
@@ -262,13 +328,14 @@ impl Fleet for Ranks {
     }
 
     fn barrier(&mut self, look: &mut Look<'_>) -> anyhow::Result<u64> {
+        let patience = self.patience;
         for member in self.present() {
             let config = member.config.clone().context("it was told of no trial")?;
-            await_ready(member, &config, look)?;
+            await_ready(member, patience_of(&config, patience.client + patience.rank), look)?;
         }
         let mut ahead_ns = Vec::new();
         for member in self.present() {
-            ahead_ns.push(member.ahead_ns()?);
+            ahead_ns.push(member.ahead_ns(patience.rank)?);
         }
         let start_ns = monotonic_ns() + LEAD_NS + LEAD_NS_PER_RANK * ahead_ns.len() as u64;
         let trial = self.trial;
@@ -276,21 +343,36 @@ impl Fleet for Ranks {
             member.say(&Frame::Begin { trial, start_ns: start_ns.wrapping_add_signed(ahead_ns) })?;
         }
         let config = self.present().find_map(|member| member.config.clone()).context("no rank is left")?;
-        self.deadline = deadline_of(&config);
+        self.deadline = deadline_of(&config, patience.client + patience.rank);
         Ok(start_ns)
     }
 
     fn gather(&mut self, look: &mut Look<'_>) -> anyhow::Result<Vec<Gathered>> {
-        let (deadline, machine) = (self.deadline, self.machine.clone());
-        let mut gathered = Vec::new();
+        let (deadline, machine, trial, patience) = (self.deadline, self.machine.clone(), self.trial, self.patience);
+        let server_cpus = self.server_cpus.clone();
+        // Before the last has ended nobody has more to say than that: others may measure.
+        let mut used = Vec::new();
         for member in self.present() {
-            let report = await_report(member, deadline, look)?;
+            used.push(await_event(member, deadline, None, look, |said| match said {
+                Said::Ended { used } => Ok(used),
+                said @ Said::Event(_) => Err(said),
+            })?);
+        }
+        // One after the other, so that what is on its way is one's.
+        let mut gathered = Vec::new();
+        for (member, used) in self.present().zip(used) {
+            member.say(&Frame::Collect { trial })?;
+            let report = await_report(member, Instant::now() + patience.rank, look)?;
             let config = member.config.take().context("it was told of no trial")?;
             let samples = member.samples.take().context("it was told of no trial")?;
-            member.take_samples(&config, &samples, look)?;
+            member.take_samples(&config, &samples, patience.rank, look)?;
             let Hello { rank, host, machine: its, .. } = &member.hello;
-            let place = if *its == machine { format!("rank {rank}") } else { format!("rank {rank} on {host}") };
-            gathered.push(Gathered { account: Account { config, machine: its.clone(), place, report }, samples });
+            let (is_here, its) = (*its == machine, its.clone());
+            let place = if is_here { format!("rank {rank}") } else { format!("rank {rank} on {host}") };
+            // What the server used of CPUs that it shares is not told apart.
+            let is_shared = is_here && server_cpus.iter().any(|cpu| config.cpus.contains(cpu));
+            let cpus_used = used.filter(|_| !is_shared);
+            gathered.push(Gathered { account: Account { config, machine: its, place, report, cpus_used }, samples });
         }
         Ok(gathered)
     }
@@ -318,6 +400,10 @@ impl Fleet for Ranks {
         self.surrounding.as_ref()
     }
 
+    fn are_elsewhere(&self) -> bool {
+        self.facts().are_elsewhere()
+    }
+
     fn is_broken(&self) -> bool {
         let is_lost = |member: &Rank| member.is_lost;
         // Without any, every trial left would fail, and be finished.
@@ -338,34 +424,36 @@ impl Rank {
         self.line.say(frame).map_err(|error| self.lost(&error))
     }
 
-    /// It is of no use any more: why, with its name.
+    /// It is of no use any more: why, with its name. Should it still be there, it ends.
     fn lost(&mut self, why: &anyhow::Error) -> anyhow::Error {
         self.is_lost = true;
-        anyhow::anyhow!("{} is lost: {why}", self.name())
+        self.line.close();
+        anyhow!("{} is lost: {why}", self.name())
     }
 
     /// What it says of this trial, or that is of none; `None` when `deadline` passes first.
     fn hear(&mut self, deadline: Instant) -> anyhow::Result<Option<Frame>> {
         loop {
             match self.line.hear(deadline).map_err(|error| self.lost(&error))? {
-                Some(Frame::Event { trial, .. } | Frame::Samples { trial, .. }) if trial != self.trial => {}
+                Some(Frame::Event { trial, .. } | Frame::Ended { trial, .. } | Frame::Samples { trial, .. })
+                    if trial != self.trial => {}
                 frame => return Ok(frame),
             }
         }
     }
 
     /// How far its CLOCK_MONOTONIC is ahead of ours, in nanoseconds: to half of the time that the quickest answer took.
-    fn ahead_ns(&mut self) -> anyhow::Result<i64> {
+    fn ahead_ns(&mut self, patience: Duration) -> anyhow::Result<i64> {
         let mut best: Option<(u64, i64)> = None;
         for number in 0..PINGS {
             let before_ns = monotonic_ns();
             self.say(&Frame::Ping { number })?;
-            let deadline = Instant::now() + CLIENT_PATIENCE;
+            let deadline = Instant::now() + patience;
             let theirs_ns = loop {
                 match self.hear(deadline)? {
                     Some(Frame::Pong { number: it, monotonic_ns }) if it == number => break monotonic_ns,
                     Some(_) => {}
-                    None => return Err(self.lost(&anyhow::anyhow!("it does not answer"))),
+                    None => return Err(self.lost(&anyhow!("it does not answer"))),
                 }
             };
             let after_ns = monotonic_ns();
@@ -376,32 +464,40 @@ impl Rank {
     }
 
     /// Takes in its file of samples.
-    fn take_samples(&mut self, config: &LoadConfig, draft: &Draft, look: &mut Look<'_>) -> anyhow::Result<()> {
+    fn take_samples(
+        &mut self,
+        config: &LoadConfig,
+        draft: &Draft,
+        patience: Duration,
+        look: &mut Look<'_>,
+    ) -> anyhow::Result<()> {
         let unwritten = |error| samples::unwritten(&draft.path, &error);
         let requests = load::schedule::count_max(config) * u64::from(config.clients);
         let bytes_max = requests * BYTES_PER_SAMPLE + BYTES_BESIDE;
         let mut file = File::create(&draft.path).map_err(unwritten)?;
         let mut total_bytes = 0;
-        let mut deadline = Instant::now() + CLIENT_PATIENCE;
+        let mut deadline = Instant::now() + patience;
         loop {
             let next = look(None)?;
             match self.hear(next.min(deadline))? {
                 Some(Frame::Samples { bytes, .. }) if bytes.is_empty() => return Ok(()),
                 Some(Frame::Samples { bytes, .. }) => {
                     total_bytes += bytes.len() as u64;
-                    ensure!(total_bytes <= bytes_max, "{}: more than {bytes_max} bytes of samples", self.name());
+                    if total_bytes > bytes_max {
+                        return Err(self.lost(&anyhow!("it has more than {bytes_max} bytes of samples")));
+                    }
                     file.write_all(&bytes).map_err(unwritten)?;
-                    deadline = Instant::now() + CLIENT_PATIENCE;
+                    deadline = Instant::now() + patience;
                 }
                 Some(Frame::Event { event, .. }) => match serde_json::from_str(&event) {
                     Ok(Event::Failed { reason, is_unwritten }) => {
-                        return Err(samples::failure(format!("{}: {reason}", self.name()), is_unwritten));
+                        return Err(samples::failure(self.blamed(&reason), is_unwritten));
                     }
-                    _ => bail!("{}: said `{event:.100}` in place of its samples", self.name()),
+                    _ => return Err(self.lost(&anyhow!("it said `{event:.100}` in place of its samples"))),
                 },
                 Some(_) => {}
                 None if Instant::now() >= deadline => {
-                    return Err(self.lost(&anyhow::anyhow!("its samples do not come")));
+                    return Err(self.lost(&anyhow!("its samples do not come")));
                 }
                 None => {}
             }
@@ -414,31 +510,45 @@ impl Member for Rank {
         format!("rank {} on {}", self.hello.rank, self.hello.host)
     }
 
-    fn next(&mut self, deadline: Instant) -> anyhow::Result<Option<Event>> {
-        let Some(Frame::Event { event, .. }) = self.hear(deadline)? else { return Ok(None) };
-        let event = serde_json::from_str(&event)
-            .with_context(|| format!("{} said what is not understood: {event:.200}", self.name()))?;
-        Ok(Some(match event {
-            Event::Failed { reason, is_unwritten } => {
-                Event::Failed { reason: format!("{}: {reason}", self.name()), is_unwritten }
+    fn next(&mut self, deadline: Instant) -> anyhow::Result<Option<Said>> {
+        match self.hear(deadline)? {
+            Some(Frame::Event { event, .. }) => match serde_json::from_str(&event) {
+                Ok(event) => Ok(Some(Said::Event(event))),
+                Err(error) => Err(self.lost(&anyhow!("it said what is not understood: {event:.200}: {error}"))),
+            },
+            Some(Frame::Ended { used_ppm, .. }) => {
+                Ok(Some(Said::Ended { used: used_ppm.map(|parts| f64::from(parts) / 1e6) }))
             }
-            event => event,
-        }))
+            _ => Ok(None),
+        }
     }
 
+    fn blamed(&self, reason: &str) -> String {
+        format!("{}: {reason}", self.name())
+    }
+
+    /// It would have said that its client hangs, and ended that: it is the rank itself that does.
     fn give_up(&mut self) -> String {
         self.is_lost = true;
+        self.line.close();
         "it is left out from here on".to_owned()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::RecvTimeoutError;
+    use std::sync::{Arc, Barrier};
+
     use load::LoadReport;
 
     use super::super::engine::Place;
     use super::super::secret::Secret;
     use super::*;
+
+    /// Long enough for the slowest machine: only a failing test waits for it.
+    const LONG: Duration = Duration::from_secs(300);
+    const PATIENT: Patience = Patience { meeting: LONG, greeting: LONG, client: LONG, rank: LONG };
 
     fn place(rank: u32, port: u16, secret: &str) -> Place {
         Place {
@@ -449,53 +559,223 @@ mod tests {
             port,
             secret: Secret::new(secret),
             weakness: None,
+            transport: None,
         }
     }
 
-    fn free_port() -> u16 {
-        listen(0).unwrap().local_addr().unwrap().port()
+    /// Where the first rank listens, and its port.
+    fn meeting() -> (TcpListener, u16) {
+        let listener = listen(0).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        (listener, port)
     }
 
     /// Starts ranks as they are told, each in a thread, and meets them as the first.
-    fn met(others: &[(u32, &'static str)], meeting_max: Duration) -> (anyhow::Result<Ranks>, Vec<anyhow::Result<()>>) {
-        let port = free_port();
+    fn met(others: &[(u32, &'static str)], patience: Patience) -> (anyhow::Result<Ranks>, Vec<anyhow::Result<()>>) {
+        let (listener, port) = meeting();
         let follow = |&(rank, secret): &(u32, &'static str)| {
-            thread::spawn(move || {
-                rank::follow_within(&place(rank, port, secret), Path::new("/nonexistent"), meeting_max)
-            })
+            thread::spawn(move || rank::follow_within(&place(rank, port, secret), Path::new("/nonexistent"), patience))
         };
         let others: Vec<_> = others.iter().map(follow).collect();
-        let first = Ranks::meet_within(&place(0, port, "open sesame"), Loss::End, meeting_max);
-        let sentence = first.as_ref().map(Ranks::sentence);
-        let first = match sentence {
-            // All that is over is heard by the others when it is dropped.
-            Ok(sentence) => {
-                assert!(sentence.contains("(2)"), "{sentence}");
-                let ranks = first.unwrap();
-                assert_eq!((ranks.count(), ranks.are_elsewhere()), (2, false));
-                assert_eq!(ranks.server_ip(), Some(Ipv4Addr::LOCALHOST.into()));
-                drop(ranks);
-                Err(anyhow::anyhow!("they met"))
-            }
-            Err(_) => first,
+        let first = Ranks::meet_on(&listener, &place(0, port, "open sesame"), Loss::End, patience);
+        drop(listener);
+        let Ok(ranks) = first else {
+            return (first, others.into_iter().map(|other| other.join().unwrap()).collect());
         };
-        (first, others.into_iter().map(|other| other.join().unwrap()).collect())
+        assert!(ranks.sentence().contains("(2)"), "{}", ranks.sentence());
+        assert_eq!((ranks.count(), ranks.are_elsewhere()), (2, false));
+        assert_eq!(ranks.server_ip(), Some(Ipv4Addr::LOCALHOST.into()));
+        let facts = ranks.facts();
+        assert_eq!((facts.here, facts.elsewhere_cpus), (2, None));
+        assert_eq!(facts.ways, [IpAddr::from(Ipv4Addr::LOCALHOST)]);
+        // All that is over is heard by the others when it is dropped.
+        drop(ranks);
+        (Err(anyhow!("they met")), others.into_iter().map(|other| other.join().unwrap()).collect())
     }
 
     #[test]
     fn ranks_meet_in_whatever_order_they_come() {
-        let (first, others) = met(&[(2, "open sesame"), (1, "open sesame")], Duration::from_secs(60));
+        let (first, others) = met(&[(2, "open sesame"), (1, "open sesame")], PATIENT);
         assert_eq!(first.err().unwrap().to_string(), "they met");
         assert!(others.iter().all(Result::is_ok), "{others:?}");
     }
 
     #[test]
     fn a_stranger_is_refused_and_who_is_missing_is_told() {
-        let (first, others) = met(&[(1, "open sesame"), (2, "open")], Duration::from_secs(3));
+        let brief = Duration::from_secs(3);
+        let patience = Patience { meeting: brief, greeting: brief, ..PATIENT };
+        let (first, others) = met(&[(1, "open sesame"), (2, "open")], patience);
         let why = first.err().unwrap().to_string();
-        assert!(why.starts_with("of 3 ranks, 2 did not come"), "{why}");
+        // On a busy machine the first may be missing as well.
+        assert!(why.starts_with("of 3 ranks, ") && why.contains("2 did not come to port"), "{why}");
         let why = format!("{:#}", others[1].as_ref().unwrap_err());
-        assert!(why.contains("rank 2 on") && why.contains("does not know this job's secret"), "{why}");
+        assert!(why.contains("rank 2 on") && why.contains("cannot meet the first one within 3 s"), "{why}");
+    }
+
+    #[test]
+    fn who_does_not_know_the_secret_finds_out_that_it_is_another_s_job() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let first =
+            thread::spawn(move || greet(&listener.accept().unwrap().0, &place(0, port, "open sesame"), LONG).map(drop));
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+        let why = rank::greet(stream, &place(1, port, "open"), LONG).unwrap_err().to_string();
+        assert!(why.contains("does not know this job's secret"), "{why}");
+        assert!(first.join().unwrap().is_err());
+    }
+
+    #[test]
+    fn so_many_of_the_refused_are_told() {
+        let mut refused = Refused::default();
+        assert_eq!(refused.to_string(), "");
+        for number in [1, 1, 2] {
+            refused.push(format!("a{number}"));
+        }
+        assert_eq!(refused.to_string(), "; refused: a1; refused: a2");
+        (0..100).for_each(|number| refused.push(format!("b{number}")));
+        let told = refused.to_string();
+        assert!(told.ends_with("; refused: b5; refused: 94 more"), "{told}");
+    }
+
+    #[test]
+    fn a_stranger_who_says_a_byte_now_and_then_keeps_nobody_waiting() {
+        let ((listener, port), is_there) = (meeting(), Arc::new(Barrier::new(3)));
+        let (over, is_over) = mpsc::channel::<()>();
+        let came = is_there.clone();
+        let stranger = thread::spawn(move || {
+            let mut stranger = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+            came.wait();
+            while is_over.recv_timeout(Duration::from_secs(10)) == Err(RecvTimeoutError::Timeout) {
+                let _ = stranger.write_all(b"m");
+            }
+        });
+        // A greeting could go on for longer than ranks are waited for.
+        let patience = Patience { greeting: 2 * LONG, ..PATIENT };
+        let follow = |rank| {
+            let is_there = is_there.clone();
+            thread::spawn(move || {
+                is_there.wait();
+                rank::follow_within(&place(rank, port, "open sesame"), Path::new("/nonexistent"), patience)
+            })
+        };
+        let others = [1, 2].map(follow);
+        drop(Ranks::meet_on(&listener, &place(0, port, "open sesame"), Loss::End, patience).unwrap());
+        assert!(others.into_iter().all(|other| other.join().unwrap().is_ok()));
+        drop(over);
+        stranger.join().unwrap();
+    }
+
+    /// A rank that says what a test has it say.
+    struct Puppet(Line);
+
+    impl Puppet {
+        /// Meets the first rank.
+        fn met(place: &Place) -> Self {
+            Self(Line::new(rank::meet(place, PATIENT).unwrap(), |_| ()).unwrap())
+        }
+
+        fn hear(&self) -> Frame {
+            self.0.hear(Instant::now() + LONG).unwrap().expect("something is said")
+        }
+
+        fn tell(&self, trial: u32, event: &Event) {
+            self.0.say(&Frame::Event { trial, event: serde_json::to_string(event).unwrap() }).unwrap();
+        }
+
+        /// Does what it is told until its client has begun; which trial that is.
+        fn begin(&self) -> u32 {
+            loop {
+                match self.hear() {
+                    Frame::Order { trial, .. } => self.tell(trial, &Event::Ready),
+                    Frame::Ping { number } => {
+                        self.0.say(&Frame::Pong { number, monotonic_ns: monotonic_ns() }).unwrap();
+                    }
+                    Frame::Begin { trial, .. } => return trial,
+                    frame => panic!("{frame:?}"),
+                }
+            }
+        }
+    }
+
+    fn trial() -> crate::record::Trial {
+        let experiment = crate::presets::find("compare").unwrap().experiment();
+        crate::plan::plan(&experiment, &crate::host::Host::this()).unwrap().trials.remove(0)
+    }
+
+    fn look_now_and_then(_: Option<&Event>) -> anyhow::Result<Instant> {
+        Ok(Instant::now() + Duration::from_millis(200))
+    }
+
+    #[test]
+    fn nobody_is_asked_for_an_account_before_all_have_ended() {
+        let (listener, port) = meeting();
+        let (first_waits, second_ends) = mpsc::channel::<()>();
+        let (first_is_through, second_is_asked) = mpsc::channel::<()>();
+        let account = |puppet: &Puppet, trial| {
+            assert_eq!(puppet.hear(), Frame::Collect { trial });
+            puppet.tell(trial, &Event::Finished { report: Box::new(crate::verdict::tests::healthy()) });
+            puppet.0.say(&Frame::Samples { trial, bytes: Vec::new() }).unwrap();
+        };
+        let first = thread::spawn(move || {
+            let puppet = Puppet::met(&place(1, port, "open sesame"));
+            let trial = puppet.begin();
+            puppet.0.say(&Frame::Ended { trial, used_ppm: Some(250_000) }).unwrap();
+            assert_eq!(puppet.0.hear(Instant::now() + Duration::from_millis(500)).unwrap(), None, "others measure");
+            first_waits.send(()).unwrap();
+            account(&puppet, trial);
+            first_is_through.send(()).unwrap();
+            assert_eq!(puppet.hear(), Frame::Dismiss { trial });
+        });
+        let second = thread::spawn(move || {
+            let puppet = Puppet::met(&place(2, port, "open sesame"));
+            let trial = puppet.begin();
+            second_ends.recv().unwrap();
+            puppet.0.say(&Frame::Ended { trial, used_ppm: None }).unwrap();
+            account(&puppet, trial);
+            // The first one's samples are all there by then, or this waits for what does not come.
+            second_is_asked.recv_timeout(LONG).unwrap();
+            assert_eq!(puppet.hear(), Frame::Dismiss { trial });
+        });
+        let folder = tempfile::tempdir().unwrap();
+        let mut ranks = Ranks::meet_on(&listener, &place(0, port, "open sesame"), Loss::End, PATIENT).unwrap();
+        let mut trial = trial();
+        if let server::Subject::Ours(serve) = &mut trial.serve {
+            // What was in use of CPUs that the server has too would not be told.
+            serve.cpus = vec![usize::MAX];
+        }
+        let order = LoadOrder { config: trial.load.clone(), trial };
+        ranks.broadcast(&order, &folder.path().join("draft")).unwrap();
+        ranks.barrier(&mut look_now_and_then).unwrap();
+        let gathered = ranks.gather(&mut look_now_and_then).unwrap();
+        ranks.dismiss();
+        let used: Vec<Option<f64>> = gathered.iter().map(|it| it.account.cpus_used).collect();
+        assert_eq!(used, [Some(0.25), None]);
+        first.join().unwrap();
+        second.join().unwrap();
+    }
+
+    #[test]
+    fn a_rank_that_hangs_is_lost_and_told_by_its_name() {
+        let (listener, port) = meeting();
+        let place = move |rank| Place { ranks: 2, ..place(rank, port, "open sesame") };
+        let hanging = thread::spawn(move || {
+            let puppet = Puppet::met(&place(1));
+            assert!(matches!(puppet.hear(), Frame::Order { .. }));
+            // Had it slept, it would find this when it wakes.
+            let is_over = |heard: anyhow::Result<Option<Frame>>| heard.is_err();
+            assert!(is_over(puppet.0.hear(Instant::now() + LONG)));
+        });
+        let brief = Duration::from_millis(200);
+        let patience = Patience { client: brief, rank: brief, ..PATIENT };
+        let mut ranks = Ranks::meet_on(&listener, &place(0), Loss::End, patience).unwrap();
+        let trial = trial();
+        let config = LoadConfig { timeout_ns: 0, ..trial.load.clone() };
+        let folder = tempfile::tempdir().unwrap();
+        ranks.broadcast(&LoadOrder { config, trial }, &folder.path().join("draft")).unwrap();
+        let why = ranks.barrier(&mut look_now_and_then).unwrap_err().to_string();
+        assert!(why.starts_with("rank 1 on ") && why.contains("it hangs"), "{why}");
+        assert!(ranks.is_broken());
+        hanging.join().unwrap();
     }
 
     /// Requests of each client, whose samples take many frames.
@@ -527,8 +807,10 @@ mod tests {
         let said = serde_json::to_string(&Event::Finished { report: Box::new(report) }).unwrap();
         std::fs::write(folder.join("said"), said + "\n").unwrap();
         let (ready, place) = (serde_json::to_string(&Event::Ready).unwrap(), folder.display());
+        // Where a file says so, it hangs.
         let script = format!(
-            "#!/bin/sh\nread order\necho '{ready}'\nread begin\ncp {place}/samples \"$4\"\ncat {place}/said\nread end\n"
+            "#!/bin/sh\nread order\necho '{ready}'\nread begin\n[ ! -e {place}/hangs ] || exec sleep 1000\n\
+             cp {place}/samples \"$4\"\ncat {place}/said\nread end\n"
         );
         let path = folder.join("client");
         std::fs::write(&path, script).unwrap();
@@ -539,20 +821,19 @@ mod tests {
     #[test]
     fn what_five_ranks_saw_is_gathered_whole_in_each_trial() {
         let folder = tempfile::tempdir().unwrap();
-        let (program, port) = (client(folder.path()), free_port());
+        let (program, (listener, port)) = (client(folder.path()), meeting());
         let place = move |rank| Place { ranks: 6, ..place(rank, port, "open sesame") };
         let follow = |rank| {
             let program = program.clone();
-            thread::spawn(move || rank::follow_within(&place(rank), &program, Duration::from_secs(60)))
+            thread::spawn(move || rank::follow_within(&place(rank), &program, PATIENT))
         };
         let others: Vec<_> = (1..6).map(follow).collect();
-        let mut ranks = Ranks::meet_within(&place(0), Loss::End, Duration::from_secs(60)).unwrap();
-        let experiment = crate::presets::find("compare").unwrap().experiment();
-        let trial = crate::plan::plan(&experiment, &crate::host::Host::this()).unwrap().trials.remove(0);
+        let mut ranks = Ranks::meet_on(&listener, &place(0), Loss::End, PATIENT).unwrap();
+        let trial = trial();
         let config = LoadConfig { connections: 10, processes: 5, ..trial.load.clone() };
         let order = LoadOrder { config, trial };
         let draft = folder.path().join("draft");
-        let mut look = |_: Option<&Event>| Ok(Instant::now() + Duration::from_millis(200));
+        let mut look = look_now_and_then;
         for _ in 0..2 {
             ranks.broadcast(&order, &draft).unwrap();
             assert!(ranks.barrier(&mut look).unwrap() > monotonic_ns());
@@ -573,10 +854,55 @@ mod tests {
     }
 
     #[test]
-    fn one_rank_comes_once() {
-        let (first, others) = met(&[(1, "open sesame"), (1, "open sesame")], Duration::from_secs(3));
-        let why = first.err().unwrap().to_string();
-        assert!(why.starts_with("of 3 ranks, 2 did not come") && why.contains("is there already"), "{why}");
-        assert!(others.iter().any(|it| it.as_ref().is_err_and(|why| format!("{why:#}").contains("is there already"))));
+    fn a_client_that_hangs_fails_its_trial_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let (program, (listener, port)) = (client(folder.path()), meeting());
+        let place = move |rank| Place { ranks: 2, ..place(rank, port, "open sesame") };
+        let patience = Patience { client: Duration::from_secs(1), ..PATIENT };
+        let other = thread::spawn(move || rank::follow_within(&place(1), &program, patience));
+        let mut ranks = Ranks::meet_on(&listener, &place(0), Loss::End, PATIENT).unwrap();
+        let (trial, draft) = (trial(), folder.path().join("draft"));
+        // How long a client may take after it has begun: in a trial with a long drain, long enough for any machine.
+        let phases = |drain_ns| load::config::Phases { ramp_ns: 0, hold_ns: 0, measure_ns: 30_000_000, drain_ns };
+        let order = |drain_ns| {
+            let config =
+                LoadConfig { timeout_ns: LONG.as_nanos() as u64, phases: phases(drain_ns), ..trial.load.clone() };
+            LoadOrder { config, trial: trial.clone() }
+        };
+        let hangs = folder.path().join("hangs");
+        std::fs::write(&hangs, "").unwrap();
+        ranks.broadcast(&order(0), &draft).unwrap();
+        ranks.barrier(&mut look_now_and_then).unwrap();
+        let why = ranks.gather(&mut look_now_and_then).err().unwrap().to_string();
+        assert!(why.starts_with("rank 1 on ") && why.contains("it hangs") && why.contains("SIGKILL"), "{why}");
+        ranks.dismiss();
+        assert!(!ranks.is_broken());
+
+        std::fs::remove_file(&hangs).unwrap();
+        let order = order(LONG.as_nanos() as u64);
+        ranks.broadcast(&order, &draft).unwrap();
+        ranks.barrier(&mut look_now_and_then).unwrap();
+        let gathered = ranks.gather(&mut look_now_and_then).unwrap();
+        ranks.dismiss();
+        assert_eq!(super::super::merge(&order, gathered, &draft).unwrap().planned, SAMPLES as u64);
+        drop(ranks);
+        other.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn one_rank_comes_once_unless_it_is_gone() {
+        let (listener, port) = meeting();
+        let place = move |rank| place(rank, port, "open sesame");
+        let first = thread::spawn(move || Ranks::meet_on(&listener, &place(0), Loss::End, PATIENT));
+        let one = Puppet::met(&place(1));
+        let patience = Patience { meeting: Duration::from_secs(1), ..PATIENT };
+        let why = format!("{:#}", rank::meet(&place(1), patience).unwrap_err());
+        assert!(why.contains("is there already"), "{why}");
+        drop(one);
+        let others = [1, 2].map(|rank| Puppet::met(&place(rank)));
+        let ranks = first.join().unwrap().unwrap();
+        assert!(ranks.members.iter().all(|member| member.line.is_there()));
+        drop(ranks);
+        assert!(others.iter().all(|other| other.hear() == Frame::End));
     }
 }

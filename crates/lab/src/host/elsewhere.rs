@@ -29,7 +29,7 @@ pub(super) fn this() -> Host {
             _ => u64::MAX,
         },
         memory_bytes: number(MEMORY).unwrap_or(u64::MAX),
-        clients_elsewhere: false,
+        fleet: None,
         facts: facts(),
     }
 }

@@ -30,7 +30,7 @@ pub(super) fn this() -> Host {
         mappings_max: number("/proc/sys/vm/max_map_count").unwrap_or(65_530),
         ports,
         memory_bytes: memory_bytes(),
-        clients_elsewhere: false,
+        fleet: None,
         facts: facts(&allowed),
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::bail;
 use lab::stream::Stream;
 use lab::units::Size;
+use lab::until::Until;
 use serde::{Deserialize, Serialize};
 use wire::{Address, Ports, ServiceSpec};
 
@@ -16,8 +17,10 @@ use wire::{Address, Ports, ServiceSpec};
 const GREETING: &str = "muxbench serves ";
 /// A description may have so many bytes: a list of ports may be long.
 const BYTES_MAX: u64 = 1 << 20;
-/// How long either side waits for the other.
+/// How long either side waits for the other, in all.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// When nobody can be let in, for there is no descriptor: somebody will close one.
+const REST: Duration = Duration::from_millis(100);
 
 /// What is served.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -78,8 +81,10 @@ fn words(service: &ServiceSpec) -> String {
 }
 
 /// Where a server at an address describes itself.
-fn place(server: SocketAddr) -> Option<SocketAddr> {
-    Some(SocketAddr::new(server.ip(), server.port().checked_add(1)?))
+fn place(mut server: SocketAddr) -> Option<SocketAddr> {
+    // The rest of it stays: a link-local address is of an interface.
+    server.set_port(server.port().checked_add(1)?);
+    Some(server)
 }
 
 /// Has a thread tell everybody who asks, as long as this process lives. At a Unix socket nobody can ask.
@@ -93,9 +98,12 @@ pub fn offer(server: &Address, description: &Description) -> Result<(), String> 
     let line = serde_json::to_string(description).map_err(|error| error.to_string())?;
     let line = format!("{GREETING}{line}\n");
     let tell = move || {
-        for mut visitor in listener.incoming().flatten() {
-            // One who does not listen has not to be told.
-            let _ = visitor.set_write_timeout(Some(PATIENCE)).and_then(|()| visitor.write_all(line.as_bytes()));
+        for visitor in listener.incoming() {
+            match visitor {
+                // One who does not listen has not to be told.
+                Ok(visitor) => drop(Until::within(&visitor, PATIENCE).write_all(line.as_bytes())),
+                Err(_) => thread::sleep(REST),
+            }
         }
     };
     thread::Builder::new().name("description".into()).spawn(tell).map(drop).map_err(|error| error.to_string())
@@ -104,10 +112,9 @@ pub fn offer(server: &Address, description: &Description) -> Result<(), String> 
 /// What a server says that it serves; `None` if it does not say, as any but ours.
 pub fn ask(server: SocketAddr) -> Option<Description> {
     let stream = TcpStream::connect_timeout(&place(server)?, PATIENCE).ok()?;
-    stream.set_read_timeout(Some(PATIENCE)).ok()?;
     let mut said = Vec::new();
     // What came before an error may be another server's greeting, and is no description then.
-    let _ = stream.take(BYTES_MAX).read_to_end(&mut said);
+    let _ = Until::within(&stream, PATIENCE).take(BYTES_MAX).read_to_end(&mut said);
     let said = String::from_utf8(said).ok()?;
     serde_json::from_str(said.strip_prefix(GREETING)?).ok()
 }
@@ -142,6 +149,27 @@ mod tests {
         assert_eq!(ask(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port)), None);
         greet.join().unwrap().unwrap();
         assert_eq!(ask(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port)), None, "and nobody listens now");
+    }
+
+    #[test]
+    fn a_server_that_goes_on_and_on_is_not_listened_to() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port() - 1;
+        let trickle = thread::spawn(move || {
+            let mut visitor = listener.accept().unwrap().0;
+            while visitor.write_all(b"m").is_ok() {
+                thread::sleep(Duration::from_millis(50));
+            }
+        });
+        assert_eq!(ask(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port)), None);
+        trickle.join().unwrap();
+    }
+
+    #[test]
+    fn it_is_asked_on_the_same_interface() {
+        let server: SocketAddr = "[fe80::1%7]:7007".parse().unwrap();
+        assert_eq!(place(server).unwrap().to_string(), "[fe80::1%7]:7008");
+        assert_eq!(place("127.0.0.1:65535".parse().unwrap()), None);
     }
 
     #[test]
