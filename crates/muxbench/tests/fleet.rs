@@ -108,6 +108,35 @@ fn one_process_of_several_that_fails_fails_the_trial_with_its_number() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("cannot share 31 connections"));
 }
 
+/// A comparison of more repeats than are waited for: on a busy machine it takes a while until something is done to it.
+fn many_repeats() -> String {
+    COMPARE.replace("--repeats 2", "--repeats 30")
+}
+
+/// Waits until there are samples of two more trials.
+fn two_more_trials(folder: &Path) {
+    let is_whole = |entry: &fs::DirEntry| entry.path().extension().is_some_and(|it| it == "parquet");
+    let count = || {
+        let entries = fs::read_dir(folder.join("samples")).into_iter().flatten();
+        entries.filter_map(Result::ok).filter(is_whole).count()
+    };
+    for _ in 0..2 {
+        let before = count();
+        eventually("another trial is finished", || count() > before);
+    }
+}
+
+/// Whether a trial failed for that reason, and those after it were divided so among the ranks that there were.
+fn goes_on_after(reasons: [&str; 2], folder: &Path, connections: &[u32]) {
+    let records = lab::store::read(folder).unwrap().records;
+    let is_it = |record: &TrialRecord| reasons.iter().all(|reason| record.verdict.reason.contains(reason));
+    let verdicts = || records.iter().map(|record| &record.verdict.reason).collect::<Vec<_>>();
+    let at = records.iter().position(is_it).unwrap_or_else(|| panic!("{:?}", verdicts()));
+    assert_eq!(records[at].verdict.kind, VerdictKind::Failed);
+    assert!(at + 1 < records.len(), "{:?}", verdicts());
+    records[at + 1..].iter().for_each(|record| is_merged(folder, record, connections));
+}
+
 /// Ranks that nobody but this test has started.
 struct Job {
     ranks: Vec<Child>,
@@ -156,10 +185,12 @@ impl Job {
         eventually("a rank has a client", || !children_of(self.pid(rank)).is_empty());
     }
 
-    /// The same, and that it measures; where it is slow it may not do so yet.
-    fn until_it_measures(&self, rank: usize) {
-        self.until_it_has_a_client(rank);
-        std::thread::sleep(Duration::from_millis(500));
+    /// Waits until there are samples of two more trials, of which at least one began after what was done to this one, and stops
+    /// the run.
+    fn end_soon(self, folder: &Path) -> Vec<Output> {
+        two_more_trials(folder);
+        rustix::process::kill_process(self.pid(0), Signal::TERM).unwrap();
+        self.end()
     }
 
     /// Waits for all of them, of whom nothing is left, however they end.
@@ -194,13 +225,14 @@ fn ranks_divide_each_trial_and_the_first_has_all_of_it() {
 fn a_rank_that_dies_fails_its_trial_by_name_and_the_run_ends() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
-    let job = Job::start(3, &COMPARE.replace("--measure 1s", "--measure 4s"), &folder);
-    job.until_it_measures(2);
+    let three = COMPARE.replace("--repeats 2", "--repeats 3").replace("--measure 1s", "--measure 3s");
+    let job = Job::start(3, &three, &folder);
+    job.until_it_has_a_client(2);
     rustix::process::kill_process(job.pid(2), Signal::KILL).unwrap();
     let outputs = job.end();
     let run = lab::store::read(&folder).unwrap();
-    assert_eq!(run.records.len(), 1, "the other trial is for a whole fleet");
-    let verdict = &run.records[0].verdict;
+    assert!((1..3).contains(&run.records.len()), "the others are for a whole fleet: {outputs:?}");
+    let verdict = &run.records.last().unwrap().verdict;
     assert_eq!(verdict.kind, VerdictKind::Failed);
     assert!(verdict.reason.contains("rank 2 on ") && verdict.reason.contains("is lost"), "{}", verdict.reason);
     let said = String::from_utf8_lossy(&outputs[0].stderr);
@@ -214,37 +246,32 @@ fn a_rank_that_dies_fails_its_trial_by_name_and_the_run_ends() {
     assert!(said.contains("start 3 ranks"), "{said}");
     let outputs = resume(3);
     let run = lab::store::read(&folder).unwrap();
-    assert_eq!(run.records.len(), 2, "{outputs:?}");
-    is_merged(&folder, &run.records[1], &[15, 16]);
+    assert_eq!(run.records.len(), 3, "{outputs:?}");
+    is_merged(&folder, &run.records[2], &[15, 16]);
 }
 
 #[test]
 fn the_others_go_on_without_a_rank_that_is_lost() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
-    let job = Job::start(4, &format!("{COMPARE} --lost-rank go-on"), &folder);
+    let job = Job::start(4, &format!("{} --lost-rank go-on", many_repeats()), &folder);
     job.until_it_has_a_client(1);
     rustix::process::kill_process(job.pid(1), Signal::KILL).unwrap();
-    job.end();
-    let run = lab::store::read(&folder).unwrap();
-    assert_eq!(run.records[0].verdict.kind, VerdictKind::Failed);
-    assert!(run.records[0].verdict.reason.contains("rank 1 on "), "{}", run.records[0].verdict.reason);
-    is_merged(&folder, &run.records[1], &[15, 16]);
+    job.end_soon(&folder);
+    goes_on_after(["rank 1 on ", "is lost"], &folder, &[15, 16]);
 }
 
 #[test]
 fn a_rank_whose_client_dies_takes_part_in_the_next_trial() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
-    let job = Job::start(3, &COMPARE.replace("--measure 1s", "--measure 3s"), &folder);
-    job.until_it_measures(2);
-    let client = children_of(job.pid(2))[0];
-    rustix::process::kill_process(client, Signal::KILL).unwrap();
-    job.end();
-    let run = lab::store::read(&folder).unwrap();
-    let reason = &run.records[0].verdict.reason;
-    assert!(reason.contains("rank 2 on ") && reason.contains("the client ended"), "{reason}");
-    is_merged(&folder, &run.records[1], &[15, 16]);
+    let job = Job::start(3, &many_repeats(), &folder);
+    eventually("a client is killed", || {
+        let client = children_of(job.pid(2)).into_iter().next();
+        client.is_some_and(|client| rustix::process::kill_process(client, Signal::KILL).is_ok())
+    });
+    job.end_soon(&folder);
+    goes_on_after(["rank 2 on ", "the client ended"], &folder, &[15, 16]);
 }
 
 #[test]
@@ -323,19 +350,21 @@ fn a_client_takes_what_a_server_says_it_serves_and_asks_for_nothing_else() {
         let phases = "--ramp 0 --hold 0 --measure 300ms --connections 2 --rate 200 --json";
         muxbench().args(["load", "--target", &address]).args(words(phases)).args(words(flags)).output().unwrap()
     };
-    let output = load("");
-    let said: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
-    assert_eq!(
-        (&said["config"]["service"]["request_bytes"], &said["report"]["errors"]["timeout"]),
-        (&77.into(), &0.into())
-    );
-    assert!(said["report"]["completed"].as_u64().unwrap() > 0);
+    // A server that takes long to say it is one that does not say, as it may on a busy machine.
+    let heard = |flags: &str, is_it: &dyn Fn(&Output) -> bool| {
+        let mut outputs = (0..10).map(|_| load(flags));
+        outputs.find(is_it).unwrap_or_else(|| panic!("`{flags}`: {:?}", load(flags)))
+    };
+    let said = |output: &Output| serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap_or_default();
+    let output = heard("", &|output| said(output)["config"]["service"]["request_bytes"] == 77);
+    assert!(said(&output)["report"]["completed"].as_u64().is_some_and(|count| count > 0), "{output:?}");
     let output = load("--request 77B --response 3KiB");
     assert!(!output.stdout.is_empty(), "what is said is the same");
     for flags in ["--request 78B", "--service stream", "--service kv"] {
-        let output = load(flags);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && said.contains("serves fixed: 77B -> 3KiB, and is asked for"), "{said}");
+        heard(flags, &|output| {
+            let said = String::from_utf8_lossy(&output.stderr);
+            !output.status.success() && said.contains("serves fixed: 77B -> 3KiB, and is asked for")
+        });
     }
     serve.kill().and_then(|()| serve.wait()).unwrap();
 }
@@ -410,6 +439,12 @@ impl Hosts {
 impl Drop for Hosts {
     fn drop(&mut self) {
         for name in self.names() {
+            // What they have left on their host.
+            let left = Command::new("ip").args(["netns", "pids", &name]).output();
+            let left = left.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+            for pid in left.lines().filter_map(|line| Pid::from_raw(line.trim().parse().ok()?)) {
+                let _ = rustix::process::kill_process(pid, Signal::KILL);
+            }
             let _ = Command::new("ip").args(["netns", "delete", &name]).status();
         }
         let _ = Command::new("ip").args(["link", "delete", &format!("{}br", self.prefix)]).status();
@@ -545,7 +580,7 @@ fn process_of(rank: u32, folder: &Path) -> Option<Pid> {
 fn under_open_mpi_the_others_go_on_without_a_rank_that_is_lost() {
     let Some(hosts) = Hosts::new('g') else { return };
     let folder = hosts.path("run");
-    let mut command = mpirun(&hosts, RECOVERY, &format!("{COMPARE} --lost-rank go-on"), &folder);
+    let mut command = mpirun(&hosts, RECOVERY, &format!("{} --lost-rank go-on", many_repeats()), &folder);
     let job = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut rank = None;
     eventually("a rank has a client", || {
@@ -553,12 +588,11 @@ fn under_open_mpi_the_others_go_on_without_a_rank_that_is_lost() {
         rank.is_some_and(|rank| !children_of(rank).is_empty())
     });
     rustix::process::kill_process(rank.unwrap(), Signal::KILL).unwrap();
+    two_more_trials(&folder);
+    rustix::process::kill_process(process_of(0, &folder).unwrap(), Signal::TERM).unwrap();
     let output = job.wait_with_output().unwrap();
-    let run = lab::store::read(&folder).unwrap_or_else(|error| panic!("{error:#}: {output:?}"));
-    let reason = &run.records[0].verdict.reason;
-    assert!(reason.contains("rank 2 on ") && reason.contains("is lost"), "{reason}");
-    assert_eq!(run.records.len(), 2, "{output:?}");
-    is_merged(&folder, &run.records[1], &[31]);
+    println!("{}", String::from_utf8_lossy(&output.stderr));
+    goes_on_after(["rank 2 on ", "is lost"], &folder, &[31]);
 }
 
 /// Has Open MPI leave the other ranks alone when one dies.

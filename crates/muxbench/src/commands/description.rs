@@ -18,7 +18,7 @@ const GREETING: &str = "muxbench serves ";
 /// A description may have so many bytes: a list of ports may be long.
 const BYTES_MAX: u64 = 1 << 20;
 /// How long either side waits for the other, in all.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(3);
 /// When nobody can be let in, for there is no descriptor: somebody will close one.
 const REST: Duration = Duration::from_millis(100);
 
