@@ -181,7 +181,8 @@ fn a_rank_that_dies_fails_its_trial_by_name_and_the_run_ends() {
 fn the_others_go_on_without_a_rank_that_is_lost() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
-    let job = Job::start(4, &format!("{COMPARE} --lost-rank go-on"), &folder);
+    let compare = COMPARE.replace("--measure 1s", "--measure 4s");
+    let job = Job::start(4, &format!("{compare} --lost-rank go-on"), &folder);
     job.until_it_measures(1);
     rustix::process::kill_process(job.pid(1), Signal::KILL).unwrap();
     job.end();
@@ -210,7 +211,7 @@ fn a_rank_whose_client_dies_takes_part_in_the_next_trial() {
 fn a_rank_that_hangs_fails_its_trial_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
-    let job = Job::start(3, COMPARE, &folder);
+    let job = Job::start(3, &COMPARE.replace("--measure 1s", "--measure 4s"), &folder);
     job.until_it_measures(1);
     let hanging = job.pid(1);
     rustix::process::kill_process(hanging, Signal::STOP).unwrap();
