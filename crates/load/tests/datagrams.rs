@@ -112,7 +112,7 @@ fn everything_is_answered_and_nothing_left() {
 
 #[test]
 fn what_is_not_answered_is_lost() {
-    let is_lost = |count: u64| count % 5 == 0;
+    let is_lost = |count: u64| count.is_multiple_of(5);
     let server = Server::start(move |count, response| if count.is_some_and(is_lost) { vec![] } else { vec![response] });
     let (report, samples) = run(&server.config());
     let datagrams = report.datagrams.unwrap();

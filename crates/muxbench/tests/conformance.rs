@@ -22,8 +22,7 @@ fn answers_each_request_with_a_whole_response() {
                 exchange(stream, 128, 10_240);
             }
         }
-        // A byte may be here a moment before it is counted there.
-        std::thread::sleep(Duration::from_millis(100));
+        serve.settle();
         drop(streams);
         let (status, totals) = serve.stop();
         assert!(status.success(), "{architecture}: {status}");
@@ -243,6 +242,7 @@ fn descriptors_are_used_again() {
         for _ in 0..300 {
             exchange(&mut serve.connect(), 1, 1);
         }
+        serve.settle();
         let (_, totals) = serve.stop();
         assert_eq!(totals["requests"], 300);
     }
@@ -262,6 +262,7 @@ fn works_past_1024_descriptors() {
         for stream in &mut streams {
             exchange(stream, 1, 1);
         }
+        serve.settle();
         let (_, totals) = serve.stop();
         assert_eq!(totals["requests"], 2_200);
         assert_eq!(totals["refused"], 0);
@@ -387,6 +388,7 @@ fn every_accept_strategy_serves_and_leaves_nothing_behind() {
         let mut stream = serve.connect();
         exchange(&mut stream, 1, 1);
         let children = serve.children();
+        serve.settle();
         let (status, totals) = serve.stop();
         assert!(status.success(), "{pool} {accept}: {status}");
         assert_eq!((&totals["requests"], &totals["accepted"]), (&1.into(), &1.into()));
@@ -439,6 +441,7 @@ fn a_pool_stops_while_connections_wait_for_it() {
         let mut first = serve.connect();
         exchange(&mut first, 1, 1);
         let waiting: Vec<_> = (0..5).map(|_| serve.connect()).collect();
+        serve.settle();
         let (status, totals) = serve.stop();
         assert!(status.success(), "{pool} {accept}: {status}");
         assert_eq!(totals["requests"], 1);

@@ -299,7 +299,7 @@ fn a_lab_is_none_for_ranks_and_looked_for_before_a_run_is_resumed() {
     let folder = folder.path().join("run");
     let outputs = Job::start(2, &format!("{COMPARE} --network lab"), &folder).end();
     let said = String::from_utf8_lossy(&outputs[0].stderr);
-    assert!(said.contains("network: a lab's hosts are for clients") && !folder.exists(), "{said}");
+    assert!(said.contains("network: ranks are where their engine started them") && !folder.exists(), "{said}");
 
     // A run that was begun where there could be one.
     let once = COMPARE.replace("--repeats 2", "--repeats 1");

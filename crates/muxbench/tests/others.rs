@@ -76,7 +76,9 @@ fn the_examples_are_measured_from_outside_and_leave_nothing() {
     assert_eq!(commands.len(), 4);
     let mark = format!("MUXBENCH_TEST_MARK=examples-{}", std::process::id());
     let (name, value) = mark.split_once('=').unwrap();
-    let file = experiment(&commands, 1, "300ms", &format!("environment = {{ {name} = \"{value}\" }}"));
+    let more = format!("environment = {{ {name} = \"{value}\" }}\nstart-timeout = \"60s\"");
+    // So many that a virtual machine's own threads, which vary, are few beside them.
+    let file = experiment(&commands, 1, "300ms", &more).replace("connections = 10", "connections = 40");
     let (records, output) = records(folder.path(), &file);
     assert_eq!(records.len(), commands.len());
     for record in &records {
@@ -86,7 +88,7 @@ fn the_examples_are_measured_from_outside_and_leave_nothing() {
         assert!(load.completed > 0 && load.errors.total() == 0, "{name}: {:?}", load.errors);
         assert_ne!(record.verdict.kind, VerdictKind::Failed, "{name}: {}", record.verdict.reason);
         let server = record.server.as_ref().unwrap();
-        assert_eq!(server.connections, 10, "{name}");
+        assert_eq!(server.connections, 40, "{name}");
         assert!(server.workers >= 1, "{name}");
         assert!(server.totals.cpu_ns() > 0 && server.totals.switches() > 0, "{name}: {:?}", server.totals);
         assert!(server.memory_user_bytes_per_connection.is_some_and(f64::is_finite), "{name}");
@@ -100,7 +102,7 @@ fn the_examples_are_measured_from_outside_and_leave_nothing() {
         let record = records.iter().find(|record| record.trial.architecture.to_string() == name).unwrap();
         record.server.as_ref().unwrap().workers
     };
-    assert!(workers("exec:java-threads") >= workers("exec:java-nio") + 8);
+    assert!(workers("exec:java-threads") >= workers("exec:java-nio") + 20);
     assert_eq!(workers("exec:asyncio"), 1);
     let out = text(&output.stdout);
     let row = out.lines().find(|line| line.starts_with("exec:go")).unwrap();

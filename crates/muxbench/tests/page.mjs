@@ -28,11 +28,14 @@ const flags = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-bac
 const commands = process.env.PATH.split(delimiter).map((folder) => join(folder, "chromium"));
 const executablePath = process.env.CHROMIUM || commands.find((command) => existsSync(command));
 if (!executablePath) throw new Error("no `chromium` on PATH; install it, or name a browser in CHROMIUM");
-const browser = await chromium.launch({ executablePath, args: flags });
+// Only a page that is wrong waits for it.
+const PATIENCE = 120000;
+const browser = await chromium.launch({ executablePath, args: flags, timeout: PATIENCE });
 
 // A page that is watched for errors, and for whatever it asks of others.
 async function open(view, hash = "") {
   const context = await browser.newContext({ offline: true, acceptDownloads: true, ...view });
+  context.setDefaultTimeout(PATIENCE);
   const page = await context.newPage();
   const name = `${view.colorScheme} ${view.viewport.width}`;
   page.on("console", (message) => check(!["error", "warning"].includes(message.type()), `${name}: console: ${message.text()}`));
@@ -51,7 +54,7 @@ async function open(view, hash = "") {
 async function drawAll(page) {
   for (const plot of await page.locator(".plot").all()) {
     await plot.scrollIntoViewIfNeeded();
-    await plot.locator(".main-svg").first().waitFor({ state: "attached", timeout: 60000 });
+    await plot.locator(".main-svg").first().waitFor({ state: "attached", timeout: PATIENCE });
   }
 }
 
@@ -90,7 +93,7 @@ const mark = plot.locator(".scatterlayer .points path").first();
 const box = await mark.boundingBox();
 await page.mouse.move(box.x + box.width / 2, box.y + box.height / 2);
 const hover = plot.locator(".hoverlayer .hovertext");
-await hover.first().waitFor({ timeout: 60000 }).catch(() => {});
+await hover.first().waitFor({ timeout: PATIENCE }).catch(() => {});
 const said = (await hover.allInnerTexts().catch(() => [])).join(" ") || (await hover.allTextContents()).join(" ");
 for (const word of words) check(said.includes(word), `hover does not say ${word}: "${said}"`);
 
@@ -134,7 +137,7 @@ for (const link of await page.$$eval("#runs a", (links) => links.map((it) => it.
 
 // Numbers as files.
 for (const [format, has] of [["csv", kind === "paper" ? ",paper," : "service_p50_ns"], ["json", numbers]]) {
-  const saved = page.waitForEvent("download", { timeout: 60000 });
+  const saved = page.waitForEvent("download", { timeout: PATIENCE });
   await page.locator(`[data-save=${format}]`).click();
   const download = await saved;
   check(download.suggestedFilename().endsWith(`.${format}`), `${format} is saved as ${download.suggestedFilename()}`);

@@ -61,7 +61,7 @@ fn json(output: &Output) -> Value {
 fn a_sweep_stops_past_saturation_and_writes_autobench_s_columns() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
-    let sweep = ["sweep", "--arch", "epoll", "--rate", "100,2k..6k+1k", "--measure", "300ms", "--output", "here"];
+    let sweep = ["sweep", "--arch", "epoll", "--rate", "100,2k..6k+1k", "--measure", "1s", "--output", "here"];
     let files = ["--csv", "steps.csv", "--tsv", "steps.tsv"];
     let out = text(&run(folder.path(), &[&sweep[..], &files, SMALL].concat(), &[0, 3]).stdout);
     // Every rate from the second on is past what it can do, wherever a busy machine puts the first.
@@ -118,8 +118,7 @@ fn a_sweep_of_sessions_and_one_of_datagrams_have_every_column_of_autobench() {
         (&["--service", "udp", "--ports", "10"], false),
     ];
     for (traffic, connects) in traffics {
-        let sweep =
-            ["sweep", "--arch", "epoll", "--rate", "100", "--measure", "400ms", "--ramp", "0", "--hold", "50ms"];
+        let sweep = ["sweep", "--arch", "epoll", "--rate", "100", "--measure", "1s", "--ramp", "0", "--hold", "50ms"];
         let more = ["--drain", "300ms", "--quiet", "--tsv", "steps.tsv"];
         run(folder.path(), &[&sweep[..], &more, traffic].concat(), &[0, 3]);
         let tsv = std::fs::read_to_string(folder.path().join("steps.tsv")).unwrap();

@@ -127,7 +127,7 @@ fn streams_are_compared_by_bandwidth_and_their_bytes_are_checked() {
     let output = muxbench()
         .args(["compare", "--service", "stream", "--arch", "epoll,epoll-buffered", "--connections", "1,5"])
         .args(["--packets", "100", "--idle", "3", "--repeats", "1", "--ramp", "100ms", "--hold", "100ms"])
-        .args(["--measure", "400ms", "--json"])
+        .args(["--measure", "2s", "--json"])
         .current_dir(&folder)
         .output()
         .unwrap();

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use common::{Serve, children_of, descendants, eventually, is_alive, muxbench, prepared};
 use lab::store::Store;
@@ -66,6 +66,7 @@ fn json(output: &Output) -> Value {
 
 #[test]
 fn compare_prints_a_table_that_the_store_alone_gives_again() {
+    let _beside = beside_others();
     let folder = tempfile::tempdir().unwrap();
     let output = measure(folder.path(), SMALL);
     let (out, err) = (text(&output.stdout), text(&output.stderr));
@@ -111,6 +112,7 @@ fn compare_prints_a_table_that_the_store_alone_gives_again() {
 
 #[test]
 fn pools_are_measured_however_they_accept() {
+    let _beside = beside_others();
     let folder = tempfile::tempdir().unwrap();
     let mut arguments = SMALL.to_vec();
     arguments[2] = "mp-prefork,mt-pool:20,mt-pool:4";
@@ -130,6 +132,7 @@ fn pools_are_measured_however_they_accept() {
 
 #[test]
 fn two_runs_are_lined_up() {
+    let _beside = beside_others();
     let folder = tempfile::tempdir().unwrap();
     measure(folder.path(), &[SMALL, &["--output", "a", "--quiet"]].concat());
     let longer = [&SMALL[..2], &["epoll,select"], &SMALL[3..], &["--measure", "300ms", "--output", "b", "--quiet"]];
@@ -174,6 +177,7 @@ fn two_runs_are_lined_up() {
 
 #[test]
 fn send_deviations_come_from_the_stored_samples() {
+    let _beside = beside_others();
     let folder = tempfile::tempdir().unwrap();
     let even = [SMALL, &["--schedule", "constant", "--output", "even", "--quiet"]].concat();
     measure(folder.path(), &even);
@@ -222,6 +226,7 @@ fn send_deviations_come_from_the_stored_samples() {
 
 #[test]
 fn a_paper_s_experiment_ends_in_the_paper_s_tables() {
+    let _beside = beside_others();
     let folder = tempfile::tempdir().unwrap();
     let experiment = lab::presets::find("kawai2006").unwrap().text;
     let one = experiment
@@ -250,6 +255,7 @@ fn a_paper_s_experiment_ends_in_the_paper_s_tables() {
 
 #[test]
 fn the_public_tools_read_samples_and_histograms_as_reported() {
+    let _beside = beside_others();
     let interpreter = prepared("MUXBENCH_PYTHON", "python");
     let folder = tempfile::tempdir().unwrap();
     measure(folder.path(), &[SMALL, &["--output", "here", "--quiet"]].concat());
@@ -289,11 +295,17 @@ fn the_public_tools_read_samples_and_histograms_as_reported() {
     }
 }
 
-/// Held by tests that take a whole CPU, or need one.
-static ALONE: Mutex<()> = Mutex::new(());
+/// Held by every test that starts servers or clients.
+static CPUS: RwLock<()> = RwLock::new(());
 
-fn alone() -> MutexGuard<'static, ()> {
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+/// Of a test that takes a whole CPU, or needs one.
+fn alone() -> RwLockWriteGuard<'static, ()> {
+    CPUS.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Of any other.
+fn beside_others() -> RwLockReadGuard<'static, ()> {
+    CPUS.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Keeps a CPU busy with many threads until dropped, so that a server there gets a very small share of it.
@@ -374,6 +386,7 @@ fn check<'a>(verdict: &'a Value, word: &str) -> &'a Value {
 
 #[test]
 fn a_schedule_that_is_violated_is_found_out() {
+    let _beside = beside_others();
     let serve = common::Serve::start("epoll".parse().unwrap(), 128, 128);
     let child = muxbench()
         .args(["load", "--target", &serve.address.to_string(), "--response", "128B", "--schedule", "constant"])
@@ -408,6 +421,7 @@ fn a_schedule_that_is_violated_is_found_out() {
 
 #[test]
 fn strict_takes_nothing_but_valid_trials() {
+    let _beside = beside_others();
     let folder = tempfile::tempdir().unwrap();
     // One of the two workloads cannot be run anywhere.
     let arguments = [SMALL, &["--connections", "20,4000000000", "--output", "run"]].concat();
@@ -441,6 +455,7 @@ fn the_kernel_proves_that_requests_left() {
 
 #[test]
 fn locality_and_schedules_are_flags() {
+    let _beside = beside_others();
     let folder = tempfile::tempdir().unwrap();
     let more =
         ["--active", "1/4,1", "--idle", "30", "--choice", "zipf:0.8", "--schedule", "poisson", "--output", "run"];
@@ -466,7 +481,7 @@ fn locality_and_schedules_are_flags() {
 fn calibrate_recovers_what_was_held() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
-    let arguments = ["calibrate", "--rounds", "2", "--measure", "750ms", "--hold", "100ms", "--law", "fixed,uniform"];
+    let arguments = ["calibrate", "--rounds", "2", "--measure", "750ms", "--hold", "300ms", "--law", "fixed,uniform"];
     for more in [["--transport", "tcp"].as_slice(), &["--transport", "udp", "--timestamps", "kernel"]] {
         let calibrate = || json(&run(folder.path(), &[&arguments, more, &["--json", "--rate", "100"]].concat(), 0));
         let ns = |value: &Value| value.as_f64().unwrap();
@@ -475,7 +490,7 @@ fn calibrate_recovers_what_was_held() {
         let is_told_apart = |found: &Value| {
             let conditions = found["conditions"].as_array().unwrap()[1..].iter();
             let spreads = conditions.map(|condition| condition["client"]["spread_ns"].as_array().unwrap());
-            spreads.clone().all(|spread| ns(&spread[1]).abs() < 15e6 && ns(&spread[2]).abs() < 15e6)
+            spreads.clone().all(|spread| ns(&spread[1]).abs() < 45e6 && ns(&spread[2]).abs() < 45e6)
         };
         let found = (0..5).map(|_| calibrate()).find(is_told_apart).expect("one of five calibrations is quiet");
         let conditions = found["conditions"].as_array().unwrap();
@@ -484,19 +499,20 @@ fn calibrate_recovers_what_was_held() {
         for condition in &conditions[1..] {
             assert_eq!(condition["count"], 150, "75 in each round");
             // A busy machine only adds to a hold, and to what is measured of it.
-            assert!(ns(&condition["held_p50_ns"]) > 75e6, "{condition}");
+            assert!(ns(&condition["held_p50_ns"]) > 225e6, "{condition}");
             assert!(ns(&condition["service_p50_ns"]) >= ns(&condition["held_p50_ns"]), "{condition}");
             assert_eq!(condition["kernel"].is_object(), more.contains(&"kernel"));
         }
     }
     let table = text(&run(folder.path(), &[&arguments, ["--rate", "100"].as_slice()].concat(), 0).stdout);
-    assert!(table.contains("bias µs") && table.contains("100 ms uniform"), "{table}");
+    assert!(table.contains("bias µs") && table.contains("300 ms uniform"), "{table}");
     let shared = run(folder.path(), &["calibrate", "--server-cpus", "0", "--client-cpus", "0"], 1);
     assert!(text(&shared.stderr).contains("give each side its own"));
 }
 
 #[test]
 fn an_experiment_file_is_planned_and_run() {
+    let _beside = beside_others();
     let folder = tempfile::tempdir().unwrap();
     let experiment = text(&run(folder.path(), &[SMALL, &["--print-experiment"]].concat(), 0).stdout);
     std::fs::write(folder.path().join("mine.toml"), experiment.replace("\"compare\"", "\"mine\"")).unwrap();
@@ -563,7 +579,7 @@ fn start_long(folder: &Path) -> (std::process::Child, Vec<Pid>) {
             "--hold",
             "50ms",
         ])
-        .args(["--measure", "400ms", "--repeats", "4", "--output", "long", "--quiet"])
+        .args(["--measure", "1s", "--repeats", "4", "--output", "long", "--quiet"])
         .current_dir(folder)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -582,6 +598,7 @@ fn start_long(folder: &Path) -> (std::process::Child, Vec<Pid>) {
 
 #[test]
 fn a_run_that_is_stopped_or_killed_keeps_what_it_finished_and_is_resumed() {
+    let _beside = beside_others();
     for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
         let folder = tempfile::tempdir().unwrap();
         let (mut child, processes) = start_long(folder.path());
@@ -599,6 +616,7 @@ fn a_run_that_is_stopped_or_killed_keeps_what_it_finished_and_is_resumed() {
 
 #[test]
 fn a_paper_is_reproduced_in_as_many_calls_as_it_takes() {
+    let _beside = beside_others();
     let folder = tempfile::tempdir().unwrap();
     let arguments = ["reproduce", "voras2009", "--output", "over here", "--figures", "plots"];
     let at = folder.path().join("over here/voras2009");
@@ -668,6 +686,7 @@ fn what_hosts_are_needed_follows_from_documented_figures_or_a_run_s() {
 
 #[test]
 fn a_signal_that_comes_before_an_experiment_runs_is_not_lost() {
+    let _beside = beside_others();
     let folder = tempfile::tempdir().unwrap();
     failed_run(&folder.path().join("here/kawai2008-http"), "kawai2008-http");
     for signal in [Signal::INT, Signal::TERM] {
@@ -691,6 +710,7 @@ fn a_signal_that_comes_before_an_experiment_runs_is_not_lost() {
 
 #[test]
 fn one_figure_runs_what_it_needs_and_shows_nothing_else() {
+    let _beside = beside_others();
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path().join("here/kawai2008-minimised");
     let mut child = muxbench()
@@ -813,7 +833,7 @@ fn killed_mid_trial(command: &str) -> Vec<lab::record::TrialRecord> {
     let folder = tempfile::tempdir().unwrap();
     let mut child = muxbench()
         .args(["compare", "--arch", "epoll", "--connections", "10", "--rate", "200", "--ramp", "0", "--hold", "200ms"])
-        .args(["--measure", "1s", "--repeats", "2", "--idle", "30", "--output", "run", "--quiet"])
+        .args(["--measure", "4s", "--repeats", "2", "--idle", "30", "--output", "run", "--quiet"])
         .current_dir(folder.path())
         .stdout(Stdio::null())
         .spawn()
@@ -839,11 +859,13 @@ fn killed_mid_trial(command: &str) -> Vec<lab::record::TrialRecord> {
 
 #[test]
 fn a_server_killed_mid_trial_costs_the_trial_not_the_run() {
+    let _beside = beside_others();
     killed_mid_trial("serve");
 }
 
 #[test]
 fn idle_connections_that_die_cost_the_trial() {
+    let _beside = beside_others();
     let records = killed_mid_trial("idle");
     assert!(records[0].verdict.reason.contains("idle connections"), "{}", records[0].verdict.reason);
     let idle = records[1].idle.as_ref().unwrap();
@@ -854,6 +876,7 @@ fn idle_connections_that_die_cost_the_trial() {
 
 #[test]
 fn idle_connections_to_any_server_are_held_and_verified() {
+    let _beside = beside_others();
     let folder = tempfile::tempdir().unwrap();
     let epoll = "epoll".parse().unwrap();
     let hold = |flags: &[&str], url: String, code: i32| {
@@ -885,7 +908,7 @@ const CLOSED: &[&str] = &[
     "--hold",
     "0",
     "--measure",
-    "200ms",
+    "1s",
     "--drain",
     "10s",
     "--repeats",
@@ -918,6 +941,7 @@ fn assert_closed(folder: &Path, trials_expected: usize) {
 
 #[test]
 fn closed_loops_are_compared_by_their_transactions() {
+    let _beside = beside_others();
     let folder = tempfile::tempdir().unwrap();
     let flags = ["--arch", "epoll,symped:2,amped:1+2,mt", "--request", "1B", "--response", "100B", "--think", "1ms"];
     let out = text(&measure(folder.path(), &[CLOSED, &flags].concat()).stdout);
@@ -930,6 +954,7 @@ fn closed_loops_are_compared_by_their_transactions() {
 
 #[test]
 fn closed_loops_of_a_key_value_store_are_compared() {
+    let _beside = beside_others();
     let folder = tempfile::tempdir().unwrap();
     let flags = ["--arch", "epoll,symped:2,amped:1+2,mt", "--service", "kv", "--records", "500", "--keys", "zipf:0.99"];
     let more = ["--value-size", "10B..2KiB", "--get-share", "75%", "--clients", "2"];
@@ -972,6 +997,7 @@ fn what_closed_loops_and_key_value_stores_have_not_is_refused() {
 
 #[test]
 fn serve_and_load_work_by_hand() {
+    let _beside = beside_others();
     let serve = common::Serve::start("poll".parse().unwrap(), 128, 10_240);
     let folder = tempfile::tempdir().unwrap();
     let samples = folder.path().join("samples.parquet");
@@ -1001,6 +1027,7 @@ fn serve_and_load_work_by_hand() {
 
 #[test]
 fn a_client_with_other_sizes_is_found_out_before_the_ramp() {
+    let _beside = beside_others();
     // Over TCP it would say what it serves.
     let folder = tempfile::tempdir().unwrap();
     let listen = format!("unix:{}", folder.path().join("socket").display());

@@ -50,6 +50,7 @@ fn serves_as_over_tcp(architecture: Architecture, listen: &str) {
     half_closed.read_to_end(&mut all).unwrap();
     assert_eq!(all.len(), 3 * RESPONSE, "{architecture}: three responses, then the end");
 
+    serve.settle();
     let (status, totals) = serve.stop();
     assert!(status.success(), "{architecture}: {status}");
     assert_eq!((&totals["requests"], &totals["accepted"]), (&(10 + 3 + 1 + 6 + 3).into(), &4.into()), "{architecture}");
@@ -113,6 +114,7 @@ fn every_accept_strategy_takes_a_unix_socket_but_reuseport() {
         for _ in 0..20 {
             exchange(&mut serve.connect(), 1, 1);
         }
+        serve.settle();
         let (status, totals) = serve.stop();
         assert!(status.success() && totals["requests"] == 20, "{model} {accept}: {status} {totals}");
     }
@@ -162,7 +164,8 @@ fn load_drives_a_unix_socket_and_says_what_cannot_be() {
     let serve = Serve::start_with("epoll".parse().unwrap(), 10, 200, &["--listen", &target], None);
     let load = |more: &[&str]| {
         let common = ["load", "--target", &target, "--request", "10B", "--response", "200B", "--connections", "10"];
-        let times = ["--rate", "200", "--ramp", "0", "--hold", "100ms", "--measure", "300ms", "--json"];
+        let times =
+            ["--rate", "200", "--ramp", "0", "--hold", "100ms", "--measure", "300ms", "--drain", "20s", "--json"];
         run(folder.path(), &[&common, times.as_slice(), more].concat())
     };
     let output = load(&[]);

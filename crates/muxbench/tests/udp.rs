@@ -75,8 +75,7 @@ fn every_port_answers_with_the_id_and_what_is_no_request_is_ignored() {
                 assert_eq!(response(&other), (!id, *target), "{architecture}");
             }
         }
-        // A byte may be here a moment before it is counted there.
-        std::thread::sleep(Duration::from_millis(100));
+        serve.settle();
         let children = serve.children();
         assert_eq!(children.len(), if architecture.model.per_connection == PerConnection::Process { 20 } else { 0 });
         let (status, totals) = serve.stop();
@@ -162,6 +161,7 @@ fn what_is_no_request_amid_a_burst_leaves_no_port_deaf() {
             client.send_to(&request(100 + at as u64), target).unwrap();
             assert_eq!(response(&client), (100 + at as u64, *target), "{architecture}");
         }
+        serve.settle();
         assert_eq!(serve.stop().1["ignored"], 31, "{architecture}");
     }
 }
@@ -263,7 +263,8 @@ fn a_server_by_hand_and_a_client_by_hand() {
     let ports = serve.ports.as_ref().unwrap().to_string();
     let mut load = muxbench();
     load.args(["load", "--service", "udp", "--request", "16B", "--response", "40B", "--rate", "500", "--json"]);
-    load.args(["--ramp", "0", "--hold", "100ms", "--measure", "500ms", "--target", &serve.address.to_string()]);
+    load.args(["--ramp", "0", "--hold", "100ms", "--measure", "500ms", "--drain", "20s"]);
+    load.args(["--target", &serve.address.to_string()]);
     load.args(["--ports", &ports]);
     let (json, errors) = run_perhaps_invalid(&mut load);
     let report: Value = serde_json::from_str(&json).unwrap_or_else(|_| panic!("{json}{errors}"));

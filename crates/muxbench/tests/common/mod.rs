@@ -19,7 +19,7 @@ use wire::stream::{Direction, Stream};
 use wire::{Address, Ports, ServiceSpec};
 
 /// Long enough for the slowest machine; only a failing test waits for it.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The built binary.
 pub fn muxbench() -> Command {
@@ -243,6 +243,16 @@ impl Serve {
         children_of(self.pid())
     }
 
+    /// Waits until its processes wait for a client: one that is ended between a response and its count leaves that out.
+    pub fn settle(&self) {
+        eventually("its processes wait", || {
+            self.children()
+                .into_iter()
+                .flat_map(threads_of)
+                .all(|stat| state(&stat).is_none_or(|it| "SZX".contains(it)))
+        });
+    }
+
     /// Does something while all its threads are stopped; its children are not.
     pub fn while_stopped(&self, act: impl FnOnce()) {
         rustix::process::kill_process(self.pid(), Signal::STOP).unwrap();
@@ -330,13 +340,22 @@ pub fn anybodys_muxbench(folder: &Path) -> PathBuf {
     program
 }
 
-/// A command that is run by nobody, to whom limits and permissions apply, if we are root, to whom they do not.
+/// A command that is run by a user whom nobody else is, and to whom limits and permissions apply, if we are root, to whom they
+/// do not.
 pub fn as_nobody(program: &Path) -> Command {
     if !rustix::process::geteuid().is_root() {
         return Command::new(program);
     }
     let mut command = Command::new("setpriv");
-    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]).arg(program);
+    let own = 1_000_000 + std::process::id();
+    // In a container there may be fewer users.
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap();
+    let is_there = map.lines().any(|line| {
+        let numbers: Vec<u64> = line.split_whitespace().filter_map(|number| number.parse().ok()).collect();
+        (numbers[0]..numbers[0] + numbers[2]).contains(&own.into())
+    });
+    let user = format!("--reuid={}", if is_there { own } else { 65_534 });
+    command.args([&user, "--regid=65534", "--clear-groups", "--"]).arg(program);
     command
 }
 
@@ -359,13 +378,18 @@ pub fn descriptors_of(pid: Pid) -> usize {
 
 /// What the kernel says of each thread of a process: its name, and its state behind that.
 fn threads_of(pid: Pid) -> impl Iterator<Item = String> {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().filter_map(Result::ok);
+    // Of one that has gone there are none.
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().filter_map(Result::ok);
     tasks.filter_map(|task| std::fs::read_to_string(task.path().join("stat")).ok())
 }
 
 /// Whether that is of a thread that is stopped, or one of the kernel's, which goes on.
 fn is_stopped(stat: &str) -> bool {
-    stat.contains("(iou-") || stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+    stat.contains("(iou-") || state(stat) == Some('T')
+}
+
+fn state(stat: &str) -> Option<char> {
+    stat.rsplit_once(") ")?.1.chars().next()
 }
 
 /// Whether a process exists.
