@@ -38,7 +38,7 @@ const CONNECTIONS: &[(&str, f64, f64)] =
 /// Of the client's end: user memory, in bytes.
 const CLIENT_BYTES: f64 = 44.0;
 /// Requests a second of one of the client's CPUs.
-const CLIENT_PER_S: f64 = 60_000.0;
+const CLIENT_PER_S: f64 = 27_000.0;
 
 /// What one connection of an architecture takes the server's host.
 #[derive(Clone, Debug, PartialEq, Serialize)]
