@@ -298,7 +298,9 @@ pub fn of(
             None => largest.push(trial),
         }
     }
-    let servers: Vec<ServerNeeds> = largest.iter().filter_map(|trial| server(trial, &figures)).collect();
+    let mut servers: Vec<ServerNeeds> = largest.iter().filter_map(|trial| server(trial, &figures)).collect();
+    let bytes = |it: &ServerNeeds| it.user_bytes + it.kernel_bytes;
+    servers.sort_by(|a, b| bytes(a).total_cmp(&bytes(b)).then_with(|| a.architecture.cmp(&b.architecture)));
     let most = largest.iter().max_by(|a, b| size(a).partial_cmp(&size(b)).unwrap_or(std::cmp::Ordering::Equal));
     let Some(most) = most else { return Err("there is no trial".into()) };
     let reuses = setting("net/ipv4/tcp_tw_reuse") == Some(1);
