@@ -8,15 +8,16 @@
 set -eu
 : "${MUXBENCH_LAB_HOSTS:?no lab: start this by muxbench lab --network lab:clients=5 -- $0 srun -N6 muxbench run FILE --fleet}"
 PATH=$PATH:/usr/sbin:/usr/local/sbin
-folder=$(mktemp -d)
+# Goes with the lab, after all that runs in it.
+folder=$(mktemp -d "$(dirname "$MUXBENCH_LAB")/slurm.XXXXXX")
 export SLURM_CONF="$folder/slurm.conf"
 daemons=
 
 finish() {
+    # They have nothing to put in order, and a slurmd would wait for what it cannot tell the others any more.
     # shellcheck disable=SC2086 # a list
-    [ -z "$daemons" ] || kill $daemons 2>/dev/null || :
+    [ -z "$daemons" ] || kill -KILL $daemons 2>/dev/null || :
     wait
-    rm -rf "$folder"
 }
 trap finish EXIT
 trap 'exit 130' INT
