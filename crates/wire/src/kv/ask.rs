@@ -200,7 +200,7 @@ mod tests {
 
     fn response() -> impl Strategy<Value = Vec<u8>> {
         let whole = ["END\r\n", "STORED\r\n", "NOT_STORED\r\n", "ERROR\r\n", "SERVER_ERROR out of memory\r\n"];
-        let whole = prop::sample::select(&whole[..]).prop_map(|line| line.as_bytes().to_vec());
+        let whole = prop::sample::select(whole.to_vec()).prop_map(|line| line.as_bytes().to_vec());
         let value = prop_oneof![Just(b"END\r\nabcd".to_vec()), prop::collection::vec(any::<u8>(), 0..40)];
         let value = (any::<u32>(), value).prop_map(|(flags, value)| {
             [format!("VALUE k {flags} {}\r\n", value.len()).as_bytes(), &value, b"\r\nEND\r\n"].concat()

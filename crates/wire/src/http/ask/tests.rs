@@ -41,7 +41,7 @@ fn response() -> impl Strategy<Value = Vec<u8>> {
         "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
         "HTTP/1.0 200 OK\r\n\r\n",
     ];
-    let bare = prop::sample::select(&bare[..]).prop_map(|said| said.as_bytes().to_vec());
+    let bare = prop::sample::select(bare.to_vec()).prop_map(|said| said.as_bytes().to_vec());
     let garbage = prop::collection::vec(any::<u8>(), 1..300);
     prop_oneof![4 => sized, 4 => chunked, 2 => bare, 1 => garbage]
 }
