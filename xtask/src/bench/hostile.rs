@@ -99,12 +99,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             spread(&|[.., hostile]| hostile.begun_per_s),
         );
         if ratio.median() >= LIMIT {
-            let why = match () {
-                () if busy.median() > 0.9 => "the server's CPU has nothing to spare",
-                () if silent.median() >= LIMIT => {
-                    "it is enough that they are there: each wait looks at all connections, or as many are kept"
-                }
-                () => "what they do takes the server's CPU when an honest request comes",
+            let why = if busy.median() > 0.9 {
+                "the server's CPU has nothing to spare"
+            } else if silent.median() >= LIMIT {
+                "beside as many silent ones it is not either: that they are there is enough, as where each wait looks at all"
+            } else {
+                "what they do takes the server's CPU when an honest request comes"
             };
             println!("  {:16} not reached: {why}", "");
         }

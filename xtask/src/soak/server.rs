@@ -13,6 +13,8 @@ use anyhow::{Context, ensure};
 
 /// How long what clients leave may stay with a server after them.
 const SETTLES: Duration = Duration::from_secs(60);
+/// How long threads are waited for that may be just ending: there can be more than before, for some are made when needed.
+const ENDS: Duration = Duration::from_secs(2);
 
 /// What a server's processes have, all together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -112,7 +114,8 @@ impl Server {
         let held = loop {
             ensure!(!self.has_ended(), "the server ended");
             let held = Held::by(self.process.id());
-            if held.descriptors <= self.descriptors {
+            let is_as_before = self.samples.last().is_none_or(|(_, before)| held.threads <= before.threads);
+            if held.descriptors <= self.descriptors && (is_as_before || started.elapsed() > ENDS) {
                 break held;
             }
             if started.elapsed() > SETTLES {
