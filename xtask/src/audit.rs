@@ -70,7 +70,8 @@ fn metadata(targets: &[String]) -> anyhow::Result<Metadata> {
 
 /// The crates that are not ours, and how many and how large they are, in words.
 fn report(metadata: &Metadata) -> anyhow::Result<(Vec<&Package>, String)> {
-    let others: Vec<&Package> = metadata.packages.iter().filter(|it| !metadata.workspace_members.contains(&it.id)).collect();
+    let others: Vec<&Package> =
+        metadata.packages.iter().filter(|it| !metadata.workspace_members.contains(&it.id)).collect();
     ensure!(!others.is_empty(), "`cargo metadata` knows of no crate but ours");
     let in_program = in_program(metadata)?;
     let has = |package: &Package, kind: &TargetKind| package.targets.iter().any(|target| target.kind.contains(kind));
@@ -99,7 +100,8 @@ fn report(metadata: &Metadata) -> anyhow::Result<(Vec<&Package>, String)> {
         versions.entry(&package.name).or_default().insert(package.version.to_string());
     }
     let several = versions.iter().filter(|(_, versions)| versions.len() > 1);
-    let several = several.map(|(name, versions)| format!("{name} {}", versions.iter().cloned().collect::<Vec<_>>().join(" and ")));
+    let several = several
+        .map(|(name, versions)| format!("{name} {}", versions.iter().cloned().collect::<Vec<_>>().join(" and ")));
     writeln!(text, "in several versions: {}", several.collect::<Vec<_>>().join(", "))?;
     Ok((others, text))
 }
@@ -116,9 +118,8 @@ fn in_program(metadata: &Metadata) -> anyhow::Result<BTreeSet<&PackageId>> {
     let (mut found, mut left) = (BTreeSet::new(), vec![&start.id]);
     while let Some(id) = left.pop() {
         if found.insert(id) {
-            let is_built = |dep: &&cargo_metadata::NodeDep| {
-                dep.dep_kinds.iter().any(|of| of.kind != DependencyKind::Development)
-            };
+            let is_built =
+                |dep: &&cargo_metadata::NodeDep| dep.dep_kinds.iter().any(|of| of.kind != DependencyKind::Development);
             left.extend(nodes[id].deps.iter().filter(is_built).map(|dep| &dep.pkg));
         }
     }
@@ -154,7 +155,8 @@ fn refusal(terms: &str, allowed: &[String]) -> Option<String> {
         Err(error) => return Some(format!("its licence cannot be read: {error}")),
     };
     // With an exception there is more that one may do, not less.
-    let is_allowed = expression.evaluate(|asked| asked.license.id().is_some_and(|id| allowed.iter().any(|it| it == id.name)));
+    let is_allowed =
+        expression.evaluate(|asked| asked.license.id().is_some_and(|id| allowed.iter().any(|it| it == id.name)));
     (!is_allowed).then(|| format!("its licence is {terms}; do without it, or allow that"))
 }
 
@@ -166,7 +168,8 @@ fn withdrawn(packages: &[&Package]) -> (Vec<String>, usize) {
         let said = indices(&package.name).iter().find_map(|file| is_withdrawn(&fs::read(file).ok()?, &version));
         known += usize::from(said.is_some());
         if said == Some(true) {
-            withdrawn.push(format!("{} {version}: its authors have withdrawn it; run `cargo update {0}`", package.name));
+            withdrawn
+                .push(format!("{} {version}: its authors have withdrawn it; run `cargo update {0}`", package.name));
         }
     }
     (withdrawn, known)
@@ -244,7 +247,7 @@ mod tests {
 
     #[test]
     fn the_index_says_which_versions_are_withdrawn() {
-        let file = b"\x03\x02\0etag: \"x\"\01.0.0\0{\"vers\":\"1.0.0\",\"yanked\":false}\01.0.1\0{\"vers\":\"1.0.1\",\"deps\":[],\"yanked\":true}\0";
+        let file = b"\x03\x02\0etag: \"x\"\x001.0.0\0{\"vers\":\"1.0.0\",\"yanked\":false}\x001.0.1\0{\"vers\":\"1.0.1\",\"deps\":[],\"yanked\":true}\0";
         assert_eq!(is_withdrawn(file, "1.0.0"), Some(false));
         assert_eq!(is_withdrawn(file, "1.0.1"), Some(true));
         assert_eq!(is_withdrawn(file, "1.0.2"), None);

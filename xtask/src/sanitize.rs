@@ -52,7 +52,15 @@ const UNITS: &[Step] = &[
 
 /// What every architecture does, without `may`, whose coroutines change stacks behind a sanitizer's back.
 const CONFORMANCE: Step = Step {
-    arguments: &["--package", "muxbench", "--test", "conformance", "--no-default-features", "--features", "tokio,smol,compio"],
+    arguments: &[
+        "--package",
+        "muxbench",
+        "--test",
+        "conformance",
+        "--no-default-features",
+        "--features",
+        "tokio,smol,compio",
+    ],
     options: &["--test-threads=1"],
 };
 
@@ -167,7 +175,8 @@ fn host() -> anyhow::Result<String> {
 /// Has rustup fetch what is missing of the nightly compiler.
 fn require(components: &[&str]) -> anyhow::Result<()> {
     let remedy = || format!("install it: `rustup toolchain install nightly --component {}`", components.join(","));
-    let installed = Command::new("rustup").args(["component", "list", "--toolchain", "nightly", "--installed"]).output();
+    let installed =
+        Command::new("rustup").args(["component", "list", "--toolchain", "nightly", "--installed"]).output();
     let installed = installed.with_context(remedy)?;
     let list = String::from_utf8_lossy(&installed.stdout);
     if installed.status.success() && components.iter().all(|it| list.lines().any(|line| line.starts_with(it))) {

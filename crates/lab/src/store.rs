@@ -47,7 +47,9 @@ impl Store {
         fs::create_dir_all(folder).with_context(place)?;
         if fs::metadata(folder).with_context(place)?.permissions().mode() & 0o002 != 0 {
             let folder = folder.display();
-            bail!("{folder}: others may write there, and so put anything in a result's place; name a folder in it, or another");
+            bail!(
+                "{folder}: others may write there, and so put anything in a result's place; name a folder in it, or another"
+            );
         }
         fs::create_dir_all(folder.join("samples")).with_context(place)?;
         let lock = lock(folder)?;

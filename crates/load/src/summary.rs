@@ -9,9 +9,9 @@ use crate::clock::{Clock, Wall};
 use crate::config::{LoadConfig, Pacing, Roles};
 use crate::interface::Hardware;
 use crate::record::{Link, Record, Stamp};
-use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::report::{Errors, KernelReport, LoadReport, Measured, Outstanding, PARTS, Sample};
 use crate::schedule;
+use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// What the process used.
 #[derive(Clone, Copy, Debug, Default)]

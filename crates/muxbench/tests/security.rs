@@ -31,10 +31,10 @@ fn address(hex: &str) -> IpAddr {
 
 /// Where a process can be reached: the addresses of its sockets that listen, or take datagrams.
 fn reached_at(pid: Pid) -> Vec<IpAddr> {
-    let links = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten().filter_map(|fd| fs::read_link(fd.path()).ok());
-    let sockets: BTreeSet<String> = links
-        .filter_map(|link| Some(link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned()))
-        .collect();
+    let links =
+        fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten().filter_map(|fd| fs::read_link(fd.path()).ok());
+    let sockets: BTreeSet<String> =
+        links.filter_map(|link| Some(link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned())).collect();
     let mut found = Vec::new();
     // States: 0A listens, 07 is a datagram socket that is not connected (net/tcp_states.h).
     for (table, state) in [("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")] {
@@ -92,7 +92,8 @@ fn no_path_leads_out_of_a_folder_that_is_served() {
     let serve = Serve::start_http("epoll".parse().unwrap(), &["--folder", served.to_str().unwrap()]);
     // What comes later is not there: not a link either.
     symlink(&secret, served.join("later")).unwrap();
-    let get = |path: &str| said(&serve, format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").as_bytes());
+    let get =
+        |path: &str| said(&serve, format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").as_bytes());
     assert!(get("/sub/a.txt").ends_with("content"));
     assert!(get("/sub/../sub/%61.txt").ends_with("content"), "a path within is what it says");
     let absolute = secret.to_str().unwrap();
@@ -167,7 +168,9 @@ fn what_a_stored_run_says_is_no_order_to_a_terminal() {
     let store = Store::create(&folder.path().join("it"), &run.header).unwrap();
     run.records.iter().for_each(|record| store.commit(record).unwrap());
     drop(store);
-    for arguments in ["report it", "report it --markdown", "report it --csv", "report it --json", "report it it", "report ."] {
+    for arguments in
+        ["report it", "report it --markdown", "report it --csv", "report it --json", "report it it", "report ."]
+    {
         let report = muxbench().args(arguments.split(' ')).current_dir(folder.path()).output();
         let Output { stdout, stderr, .. } = report.unwrap();
         let all = text(&[stdout, stderr].concat());
