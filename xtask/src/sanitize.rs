@@ -124,7 +124,7 @@ fn memcheck() -> anyhow::Result<()> {
         let mut cargo = Command::new(env!("CARGO"));
         cargo.arg("test").env("PROPTEST_CASES", "16").env(
             format!("CARGO_TARGET_{target}_RUNNER"),
-            "valgrind --quiet --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite --num-callers=30",
+            "valgrind --quiet --error-exitcode=99 --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite",
         );
         test(cargo, "memcheck", step)?;
     }

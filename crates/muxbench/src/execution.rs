@@ -91,7 +91,7 @@ enum Clients {
     /// Processes that are started for each trial.
     Here,
     /// Ranks of a job.
-    Ranks(Ranks),
+    Ranks(Box<Ranks>),
 }
 
 /// Becomes a rank, if that is asked for; where the first can be reached in more than one way, as requests are to go. One that is
@@ -116,7 +116,7 @@ fn join(args: &ExecutionArgs, transport: Option<Transport>) -> anyhow::Result<Cl
     let loss = if args.lost_rank.as_deref() == Some("go-on") { Loss::GoOn } else { Loss::End };
     let ranks = Ranks::meet(&place, loss)?.within(Surrounding::here()?);
     anstream::eprintln!("muxbench: a fleet of {}, started by {}: {}", place.ranks, place.engine, ranks.sentence());
-    Ok(Clients::Ranks(ranks))
+    Ok(Clients::Ranks(Box::new(ranks)))
 }
 
 fn program() -> anyhow::Result<PathBuf> {
@@ -447,7 +447,7 @@ fn execute(
     let options = runner::Options { program: program()?, stop };
     let mut fleet: Box<dyn Fleet> = match clients {
         Clients::Here => Box::new(Local::new(options.program.clone())),
-        Clients::Ranks(ranks) => Box::new(ranks),
+        Clients::Ranks(ranks) => ranks,
     };
     let ended = runner::run(header, done, &store, &options, &mut *fleet, &mut |event| {
         if let Some(progress) = &mut progress {

@@ -8,7 +8,6 @@ use std::net::{Ipv6Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::time::Duration;
 
 use common::{children_of, eventually, muxbench, prepared};
 use lab::network::conditions::Links;
