@@ -130,6 +130,11 @@ fn service_takes_as_long_as_the_way_there_and_back() {
     let round_trip_ns = network["measured"]["round_trip_p50_ns"].as_u64().unwrap();
     assert!((2_000_000..=p50_ns.max(20_000_000)).contains(&round_trip_ns), "{network}");
     assert_eq!(check(trial, "median round trip of the lab").len(), 2);
+    // Where a process takes the packets, what it did to them is part of the verdict.
+    let of_relay = usize::from(!network["relay"].is_null());
+    for what in ["packets that the lab's relay dropped, unasked", "median by which the lab's relay was late"] {
+        assert_eq!(check(trial, what).len(), of_relay, "{what}: {}", trial["verdict"]);
+    }
     // Nothing of it is left.
     assert_eq!(interfaces(), before);
     until("its hosts are still there", || namespaces().is_subset(&kept));
