@@ -180,6 +180,11 @@ fn service_takes_as_long_as_the_way_there_and_back() {
     let network = &trial["network"];
     assert!(network["setup_ns"].as_u64().unwrap() < 30_000_000_000, "{network}");
     assert_eq!(check(trial, "median round trip of the lab").len(), 2);
+    // Where a process takes the packets, what it did to them is part of the verdict.
+    let of_relay = usize::from(!network["relay"].is_null());
+    for what in ["packets that the lab's relay dropped, unasked", "median by which the lab's relay was late"] {
+        assert_eq!(check(trial, what).len(), of_relay, "{what}: {}", trial["verdict"]);
+    }
     // Nothing of it is left.
     assert!(processes.len() >= 4 && made.len() >= 2, "{processes:?} {made:?}");
     let round_trip_ns = |measured: &Value| measured["round_trip_p50_ns"].as_u64().unwrap();
