@@ -26,17 +26,29 @@ fn server(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
     address
 }
 
-/// A store, whose bytes pass through `change` on their way out.
+/// How long the first of these responses of a store is.
+fn first_bytes(responses: &[u8]) -> usize {
+    let line = responses.iter().position(|&byte| byte == b'\n').unwrap() + 1;
+    let words = String::from_utf8_lossy(&responses[..line]).split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    if words[0] == "VALUE" { line + words[3].parse::<usize>().unwrap() + b"\r\nEND\r\n".len() } else { line }
+}
+
+/// A store, each of whose responses passes through `change` on its way out. A client that is late asks for several at once.
 fn store(change: fn(&mut Vec<u8>)) -> SocketAddr {
     let kv = Kv::new(KvConfig::default(), Box::new(|| 1));
     server(move |mut stream| {
         let (mut conn, mut inbox) = (KvConn::default(), vec![0; 64 << 10]);
         while let Ok(count @ 1..) = stream.read(&mut inbox) {
             kv.receive(&mut conn, &inbox[..count]);
-            let mut response = kv.unsent(&conn).to_vec();
-            kv.sent(&mut conn, response.len());
-            change(&mut response);
-            if stream.write_all(&response).is_err() {
+            let mut responses = kv.unsent(&conn).to_vec();
+            kv.sent(&mut conn, responses.len());
+            let mut changed = Vec::new();
+            while !responses.is_empty() {
+                let mut response: Vec<u8> = responses.drain(..first_bytes(&responses)).collect();
+                change(&mut response);
+                changed.append(&mut response);
+            }
+            if stream.write_all(&changed).is_err() {
                 return;
             }
         }
