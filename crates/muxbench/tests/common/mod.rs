@@ -243,14 +243,15 @@ impl Serve {
         children_of(self.pid())
     }
 
-    /// Waits until its processes wait for a client: one that is ended between a response and its count leaves that out.
+    /// Waits until its processes and threads wait for a client: one that is ended between a response and its count leaves that
+    /// out. One that never waits does both in the loop that hears of the end.
     pub fn settle(&self) {
-        eventually("its processes wait", || {
-            self.children()
-                .into_iter()
-                .flat_map(threads_of)
-                .all(|stat| state(&stat).is_none_or(|it| "SZX".contains(it)))
-        });
+        let waits = |pid| threads_of(pid).all(|stat| state(&stat).is_none_or(|it| "SZX".contains(it)));
+        eventually("its processes wait", || self.children().into_iter().all(waits));
+        let deadline = Instant::now() + Duration::from_millis(500);
+        while !waits(self.pid()) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Does something while all its threads are stopped; its children are not.
