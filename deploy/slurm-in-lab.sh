@@ -12,10 +12,12 @@ PATH=$PATH:/usr/sbin:/usr/local/sbin
 folder=$(mktemp -d "$(dirname "$MUXBENCH_LAB")/slurm.XXXXXX")
 export SLURM_CONF="$folder/slurm.conf"
 daemons=
+job=
 
 finish() {
     # They have nothing to put in order, and a slurmd would wait for what it cannot tell the others any more.
     # shellcheck disable=SC2086 # a list
+    [ -z "$job" ] || kill -TERM $job 2>/dev/null || :
     [ -z "$daemons" ] || kill -KILL $daemons 2>/dev/null || :
     wait
 }
@@ -100,6 +102,10 @@ await "$count idle nodes" are_idle
 : "${MUXBENCH_SECRET:=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')}"
 export MUXBENCH_SECRET
 
+# In the background, so that a signal is heard at once; it ends with us, however we do.
 status=0
-unshare --uts sh -c 'hostname host0; exec "$@"' sh "$@" || status=$?
+unshare --uts sh -c 'hostname host0; exec setpriv --pdeathsig KILL "$@"' sh "$@" <&0 &
+job=$!
+wait $job || status=$?
+job=
 exit $status

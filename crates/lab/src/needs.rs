@@ -95,6 +95,10 @@ impl Figures {
     /// with the most connections.
     #[must_use]
     pub fn or_of(mut self, run: &Run, name: &str) -> Self {
+        // Of a fleet's run the ranks' ends and CPUs are elsewhere, and nothing is known of them.
+        if run.header.is_fleet_s {
+            return self;
+        }
         let known = run.records.iter().filter_map(|record| {
             let server = record.server.as_ref()?;
             let bytes = (server.memory_user_bytes_per_connection?, server.memory_kernel_bytes_per_connection?);
@@ -210,6 +214,8 @@ pub struct ServerNeeds {
     pub files: u64,
     /// Threads or processes.
     pub tasks: u64,
+    /// Mappings of the process: stacks of threads or coroutines, and the guards below them; 0 where there are few.
+    pub mappings: u64,
     /// User memory, in bytes.
     pub user_bytes: f64,
     /// The kernel's, in bytes.
@@ -339,6 +345,11 @@ fn server(trial: &Trial, figures: &Figures) -> Option<ServerNeeds> {
             (connections + DESCRIPTORS_BESIDE, connections + DESCRIPTORS_BESIDE, 0)
         }
     };
+    let mappings = match per_connection {
+        PerConnection::Thread => workers * MAPPINGS_PER_STACK + MAPPINGS_BESIDE,
+        PerConnection::Stack => connections * MAPPINGS_PER_STACK + MAPPINGS_BESIDE,
+        PerConnection::Nothing | PerConnection::Process => 0,
+    };
     let on_the_way = |bytes: f64| bytes + (bytes / PACKET.1).ceil() * PACKET.0;
     let bits = |(request, response): (f64, f64)| on_the_way(request).max(on_the_way(response)) * 8.0;
     let bits_per_s = trial.workload.rate_per_s.zip(sizes(&trial.workload).map(bits)).map(|(rate, bits)| rate * bits);
@@ -349,6 +360,7 @@ fn server(trial: &Trial, figures: &Figures) -> Option<ServerNeeds> {
         descriptors,
         files,
         tasks,
+        mappings,
         user_bytes: connections as f64 * figure.user_bytes,
         kernel_bytes: connections as f64 * figure.kernel_bytes,
         bits_per_s,
@@ -402,10 +414,6 @@ fn settings(
 ) -> Vec<Setting> {
     let most = |of: fn(&ServerNeeds) -> u64| servers.iter().map(of).max().unwrap_or(0);
     let connections = most(|it| it.connections);
-    let threads = |it: &ServerNeeds| match it.figures_of.as_str() {
-        "mt" => it.tasks,
-        _ => 0,
-    };
     let (request, response) = sizes(&trial.workload).unwrap_or((0.0, 0.0));
     let in_a_second = trial.workload.rate_per_s.unwrap_or(0.0) * (request + response);
     let pages = (f64::from(trial.load.connections) * trial.load.active + in_a_second / PAGE_BYTES).ceil() as u64;
@@ -429,9 +437,8 @@ fn settings(
         "a thread or process for each connection",
     );
     kernel("kernel.threads-max", "kernel/threads-max", "server", most(|it| it.tasks), "likewise");
-    let mappings = servers.iter().map(threads).max().unwrap_or(0) * MAPPINGS_PER_STACK;
-    let mappings = if mappings > 0 { mappings + MAPPINGS_BESIDE } else { 0 };
-    kernel("vm.max_map_count", "vm/max_map_count", "server", mappings, "stacks of threads, and the guards below them");
+    let about = "stacks of threads or coroutines, and the guards below them";
+    kernel("vm.max_map_count", "vm/max_map_count", "server", most(|it| it.mappings), about);
     kernel("net.core.somaxconn", "net/core/somaxconn", "server", backlog, "connections that come at once");
     kernel("net.ipv4.tcp_max_syn_backlog", "net/ipv4/tcp_max_syn_backlog", "server", backlog, "likewise");
     kernel(

@@ -13,6 +13,7 @@ use server::counters::Totals;
 use stats::{TestResult, steadiness};
 use wire::stream::Stream;
 
+use crate::network::conditions::Links;
 use crate::network::{Account, Network, NetworkReport};
 use crate::record::{Bound, Check, Verdict, VerdictKind, requests_answered};
 
@@ -323,6 +324,10 @@ pub fn with_network(verdict: Verdict, asked: Option<&Network>, report: Option<&N
         let bounds = (least, mbit_per_s * (1.0 + BANDWIDTH_SHARE_MAX));
         within("bandwidth towards the lab's server", found[0] / 1e6, bounds, "Mbit/s");
         within("bandwidth from the lab's server", found[1] / 1e6, bounds, "Mbit/s");
+    }
+    if report.applied.links == Links::Tun {
+        let accounts = f64::from(u8::from(report.relay.is_some()));
+        checks.push(check("accounts of the lab's relay", accounts, Bound::AtLeast, 1.0, "", VerdictKind::Failed));
     }
     checks.extend(report.relay.iter().flat_map(|relay| kept_up(asked, relay)));
     let Verdict { reason, checks: others, .. } = verdict;
@@ -1047,12 +1052,12 @@ pub(crate) mod tests {
     #[test]
     fn a_trial_whose_relay_could_not_keep_up_does_not_count() {
         use crate::network::Measured;
-        use crate::network::conditions::{Applied, Links, Means};
+        use crate::network::conditions::{Applied, Means};
 
         let asked = Network { delay: crate::units::Time(10_000_000), ..Network::default() };
-        let with = |relay| {
+        let with_links = |links, relay| {
             let report = NetworkReport {
-                applied: Applied { links: Links::Tun, delay: Some(Means::Tun), loss: None, bandwidth: None },
+                applied: Applied { links, delay: Some(Means::Tun), loss: None, bandwidth: None },
                 setup_ns: 1,
                 measured: Measured {
                     round_trips: 200,
@@ -1066,12 +1071,16 @@ pub(crate) mod tests {
             };
             with_network(judge(&healthy(), None), Some(&asked), Some(&report))
         };
+        let with = |relay| with_links(Links::Tun, relay);
         let account = Account { packets: 20_000, lost: 0, dropped: 2, late_p50_ns: 60_000, late_p99_ns: 400_000 };
         let kept_up = with(Some(account));
         assert_eq!(kept_up.kind, VerdictKind::Valid);
         let of_relay: Vec<Check> = kept_up.checks.into_iter().filter(|it| it.name.contains("relay")).collect();
         insta::assert_snapshot!(listed(&of_relay));
-        assert_eq!(with(None).kind, VerdictKind::Valid, "where the kernel does it all there is nothing to ask");
+        let by_kernel = with_links(Links::Veth, None);
+        assert_eq!(by_kernel.kind, VerdictKind::Valid, "where the kernel does it all there is nothing to ask");
+        let silent = with(None);
+        assert_eq!(silent.kind, VerdictKind::Failed, "{}", silent.reason);
         for (worse, why) in [
             (Account { dropped: 57, ..account }, "packets that the lab's relay dropped, unasked: 57, not at most 2"),
             (

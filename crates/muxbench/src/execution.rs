@@ -353,6 +353,9 @@ fn go_on(folder: &Path, store: Store, run: &Run, args: &ExecutionArgs, clients: 
     if matches!(clients, Clients::Here) && run.header.is_fleet_s {
         bail!("{}: that run is a fleet's; go on with --fleet, and with as many ranks as there were", folder.display());
     }
+    if matches!(clients, Clients::Ranks(_)) && !run.header.is_fleet_s {
+        bail!("{}: that run's clients were on this host; go on without --fleet", folder.display());
+    }
     if args.explain && matches!(run.header.course, Course::Capacity(_)) {
         bail!("--explain is of trials at one rate, and each probe of this search has its own; leave it out");
     }

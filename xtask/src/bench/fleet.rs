@@ -31,8 +31,8 @@ pub(super) fn run(rounds: usize, rate: &str, pacing: Option<&str>) -> anyhow::Re
     }
     let [rates, p50s, costs, alone_us] = [rates, p50s, costs, alone_us].map(Spread::of);
     println!("{MANY} client processes / 1, {rate} requests/s, epoll, median of {rounds} rounds (least to most)");
-    println!("  achieved rate {rates}  to reach: 1 within the spread");
-    println!("  service time p50 {p50s}  to reach: 1 within the spread; of one {alone_us} µs");
+    println!("  achieved rate {}", rates.to_reach_within(1.0));
+    println!("  service time p50 {}; of one {alone_us} µs", p50s.to_reach_within(1.0));
     println!("  CPU of the server a request {costs}");
     Ok(())
 }

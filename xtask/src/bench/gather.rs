@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
 
-use super::Spread;
+use super::{Bound, Spread};
 use crate::check::root;
 
 /// What it may take, in seconds.
@@ -32,7 +32,7 @@ pub(super) fn run(rounds: usize, samples: u64) -> anyhow::Result<()> {
     let [gather_s, merge_s, all_s, ratio] = [gather_s, merge_s, all_s, ratios].map(Spread::of);
     println!("{samples} samples of 5 ranks, median of {rounds} rounds (least to most)");
     println!("  collected {gather_s} s, merged and stored {merge_s} s");
-    println!("  all of it {all_s} s  to reach: {GATHERED_S} s for 5000000");
+    println!("  all of it in seconds {}", all_s.to_reach(Bound::AtMost(GATHERED_S)));
     println!("  against merging and storing the same in one process: {ratio}");
     Ok(())
 }

@@ -13,7 +13,7 @@ use load::config::{HttpTarget, HttpTraffic, LoadConfig, Pacing, Phases, Timestam
 use load::{Event, LoadReport};
 use wire::ServiceSpec;
 
-use super::{CLIENT_CPU, CONNECTIONS, Process, SERVER_CPU, Spread, muxbench};
+use super::{Bound, CLIENT_CPU, CONNECTIONS, Process, SERVER_CPU, Spread, muxbench};
 use crate::hostile::{Hostile, Order};
 
 const ROUNDS: usize = 5;
@@ -84,7 +84,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         let ratio = spread(&|[nobody, _, hostile]| hostile.p99_us / nobody.p99_us);
         let busy = spread(&|[.., hostile]| hostile.busy);
         let silent = spread(&|[nobody, silent, _]| silent.p99_us / nobody.p99_us);
-        println!("  {architecture:16} {ratio}  to reach: less than {LIMIT}; if they only are there {silent}");
+        let told = ratio.to_reach(Bound::AtMost(LIMIT));
+        println!("  {architecture:16} {told}; if they only are there {silent}");
         println!(
             "  {:16} p99 in µs {} beside nobody, {} beside them; of the server's CPU {} and {busy}",
             "",

@@ -33,6 +33,14 @@ impl Spread {
         stats::interval::median(&self.values).unwrap_or(f64::NAN)
     }
 
+    /// It beside what is to be within its spread. A miss is remembered likewise.
+    pub(super) fn to_reach_within(&self, value: f64) -> String {
+        let reaches =
+            self.values.first().zip(self.values.last()).is_some_and(|(low, high)| (*low..=*high).contains(&value));
+        MISSED.fetch_add(usize::from(!reaches), Relaxed);
+        format!("{self}  to reach: {value} within the spread{}", if reaches { "" } else { ", MISSED" })
+    }
+
     /// It beside its bound. A miss is remembered: the bench ends with an error then.
     pub(super) fn to_reach(&self, bound: Bound) -> String {
         let reaches = bound.is_reached(self.median());
@@ -78,6 +86,8 @@ mod tests {
         assert_eq!(missed(), 0);
         assert!(spread.to_reach(Bound::AtMost(0.5)).ends_with("at most 0.5, MISSED"));
         assert!(Spread::of(Vec::new()).to_reach(Bound::AtLeast(0.0)).contains("MISSED"), "nothing reaches nothing");
-        assert_eq!(missed(), 2);
+        assert_eq!(spread.to_reach_within(1.0), "1.000 (0.900 to 1.300)  to reach: 1 within the spread");
+        assert!(spread.to_reach_within(1.4).ends_with("MISSED"));
+        assert_eq!(missed(), 3);
     }
 }

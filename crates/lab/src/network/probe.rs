@@ -58,7 +58,8 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// Room for what comes while others have our CPU.
 const SOCKET_BYTES: usize = 16 << 20;
 
-/// Measures between every client's host and the server's.
+/// Measures between the clients' hosts and the server's: round trips of each of them, loss and bandwidth of the first, for all
+/// have the same conditions.
 ///
 /// # Errors
 /// When hardly anything arrives.
