@@ -1,9 +1,10 @@
 //! Everything that has to pass before a change is merged.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
+use rustix::fs::Mode;
 
 use crate::{audit, browser, cross, loom, peers, python, servers};
 
@@ -12,9 +13,11 @@ use crate::{audit, browser, cross, loom, peers, python, servers};
 /// # Errors
 /// Which step failed, and how to run it alone.
 pub fn all() -> anyhow::Result<()> {
+    // What tests write is for others to read.
+    rustix::process::umask(Mode::from_raw_mode(0o022));
     cargo(&["fmt", "--all", "--check"], &[])?;
     cargo(&["clippy", "--workspace", "--all-targets", "--all-features", "--locked", "--", "-D", "warnings"], &[])?;
-    audit::run()?;
+    audit::run(false)?;
     let prepared = [
         (python::VARIABLE, python::prepare()?),
         (servers::VARIABLE, servers::prepare()?),
@@ -33,6 +36,7 @@ fn cargo(arguments: &[&str], prepared: &[(&str, PathBuf)]) -> anyhow::Result<()>
     let status = Command::new(env!("CARGO"))
         .args(arguments)
         .current_dir(root())
+        .stdin(Stdio::null())
         .env("RUSTDOCFLAGS", "-D warnings")
         // A changed text is to fail, not to be written down as right.
         .env("INSTA_UPDATE", "no")

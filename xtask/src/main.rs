@@ -56,7 +56,7 @@ fn main() -> ExitCode {
         Command::Servers => servers::prepare().map(|folder| println!("{}", folder.display())),
         Command::Peers => peers::prepare().map(|folder| println!("{}", folder.display())),
         Command::Browser => browser::prepare().map(|folder| println!("{}", folder.display())),
-        Command::Audit => audit::run(),
+        Command::Audit => audit::run(true),
         Command::Cross => python::prepare().and_then(|interpreter| cross::link(&interpreter)),
         Command::Loom => loom::run(),
         Command::Fuzz(fuzz) => fuzz::run(&fuzz),

@@ -28,6 +28,8 @@ const TOOLS: &[Tool] = &[
     ("httperf", "--version", "httperf", "install httperf 0.9 (https://github.com/httperf/httperf)"),
     ("iperf3", "--version", "iperf3", "install iperf3 (https://github.com/esnet/iperf)"),
     ("curl", "--version", "curl", "install curl (https://curl.se)"),
+    ("ip", "-V", "iproute2", "install iproute2 (https://wiki.linuxfoundation.org/networking/iproute2)"),
+    ("nft", "--version", "nftables", "install nftables (https://netfilter.org/projects/nftables)"),
     ("mpirun", "--version", "openmpi-bin", "install Open MPI 4.1 (https://www.open-mpi.org)"),
 ];
 

@@ -172,6 +172,16 @@ impl<E> Drop for Child<E> {
     }
 }
 
+/// Makes a script that can be run. It is written by a process of its own, so that no other that we start meanwhile has it open.
+#[cfg(test)]
+pub(crate) fn write_program(path: &std::path::Path, script: &str) {
+    let mut install = Command::new("install");
+    install.args(["-m", "700", "/dev/stdin"]).arg(path).stdin(Stdio::piped());
+    let mut process = install.spawn().unwrap();
+    process.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
+    assert!(process.wait().unwrap().success());
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

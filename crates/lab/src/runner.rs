@@ -40,7 +40,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// What a server may take to start, and to answer a mark: ten thousand processes are asked for theirs.
 const SERVER_PATIENCE: Duration = Duration::from_secs(30);
 /// When a server dies, its client may tell so first.
-const BLAME_PATIENCE: Duration = Duration::from_secs(1);
+const BLAME_PATIENCE: Duration = Duration::from_secs(3);
 
 /// What a runner needs besides the plan.
 #[derive(Debug)]

@@ -103,9 +103,9 @@ fn killed_in(phase: &str, word: &str, transport: &str) {
         }
         // ...and there is always something left when the window is over.
         "drain" => ("epoll", format!("work = \"sleep=100ms\"\n{QUICK}")),
-        "ramp" => ("mt", long("ramp = \"5s\"\nhold = \"0\"\nmeasure = \"100ms\"")),
-        "hold" => ("mt", long("ramp = \"0\"\nhold = \"5s\"\nmeasure = \"100ms\"")),
-        "measure" => ("mt", long("ramp = \"0\"\nhold = \"0\"\nmeasure = \"5s\"")),
+        "ramp" => ("mt", long("ramp = \"30s\"\nhold = \"0\"\nmeasure = \"100ms\"")),
+        "hold" => ("mt", long("ramp = \"0\"\nhold = \"30s\"\nmeasure = \"100ms\"")),
+        "measure" => ("mt", long("ramp = \"0\"\nhold = \"0\"\nmeasure = \"30s\"")),
         _ => ("mt", QUICK.to_owned()),
     };
     let folder = tempfile::tempdir().unwrap();
@@ -551,6 +551,8 @@ fn a_cpu_that_is_gone_ends_a_run_that_can_be_finished_with_it() {
             }
         }
         drop(Store::create(&folder.path().join(side), &header).unwrap());
+        // What other tests start meanwhile has our descriptors until it is another program.
+        eventually("nobody has the run", || Store::resume(&folder.path().join(side)).is_ok());
         let output = muxbench().args(["run", "--resume", side]).current_dir(folder.path()).output().unwrap();
         let told = said(&output, &[1]);
         assert!(told.contains("trial 0 is placed on CPU 4000, which is not among those"), "{told}");

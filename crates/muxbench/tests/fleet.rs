@@ -4,7 +4,7 @@
 mod common;
 
 use std::fs;
-use std::net::{Ipv6Addr, TcpListener};
+use std::net::{Ipv4Addr, Ipv6Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -133,7 +133,10 @@ fn goes_on_after(reasons: [&str; 2], folder: &Path, connections: &[u32]) {
     let at = records.iter().position(is_it).unwrap_or_else(|| panic!("{:?}", verdicts()));
     assert_eq!(records[at].verdict.kind, VerdictKind::Failed);
     assert!(at + 1 < records.len(), "{:?}", verdicts());
-    records[at + 1..].iter().for_each(|record| is_merged(folder, record, connections));
+    // A machine that is busy may fail one for another reason.
+    let whole: Vec<_> = records[at + 1..].iter().filter(|record| record.load.is_some()).collect();
+    assert!(!whole.is_empty(), "{:?}", verdicts());
+    whole.into_iter().for_each(|record| is_merged(folder, record, connections));
 }
 
 /// Ranks that nobody but this test has started.
@@ -146,12 +149,12 @@ struct Job {
 /// A port that no system chooses by itself, so that nobody takes it before it is listened on.
 fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    loop {
-        let port = 20_000 + (std::process::id() * 16 + NEXT.fetch_add(1, Relaxed)) % 10_000;
-        if TcpListener::bind((Ipv6Addr::UNSPECIFIED, port as u16)).is_ok() {
-            return port as u16;
-        }
-    }
+    let ports = (0..10_000).map(|_| 20_000 + (std::process::id() * 16 + NEXT.fetch_add(1, Relaxed)) % 10_000);
+    let is_free = |port: &u16| {
+        let everywhere = TcpListener::bind((Ipv6Addr::UNSPECIFIED, *port));
+        everywhere.or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, *port))).is_ok()
+    };
+    ports.map(|port| port as u16).find(is_free).expect("no port is free")
 }
 
 impl Job {
@@ -266,8 +269,13 @@ fn a_rank_whose_client_dies_takes_part_in_the_next_trial() {
     let folder = folder.path().join("run");
     let job = Job::start(3, &many_repeats(), &folder);
     eventually("a client is killed", || {
-        let client = children_of(job.pid(2)).into_iter().next();
-        client.is_some_and(|client| rustix::process::kill_process(client, Signal::KILL).is_ok())
+        // One that has just ended is none.
+        let is_there = |client: &Pid| {
+            let stat = fs::read_to_string(format!("/proc/{client}/stat"));
+            stat.is_ok_and(|stat| !stat.contains(") Z "))
+                && rustix::process::kill_process(*client, Signal::KILL).is_ok()
+        };
+        children_of(job.pid(2)).iter().any(is_there)
     });
     job.end_soon(&folder);
     goes_on_after(["rank 2 on ", "the client ended"], &folder, &[15, 16]);
@@ -337,7 +345,11 @@ fn a_client_takes_what_a_server_says_it_serves_and_asks_for_nothing_else() {
             let next = port.parse::<u16>().unwrap() + 1;
             let mut said = String::new();
             let stream = std::net::TcpStream::connect((host, next));
-            let _ = stream.and_then(|mut stream| stream.read_to_string(&mut said));
+            let said_in_time = |mut stream: std::net::TcpStream| {
+                stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+                stream.read_to_string(&mut said)
+            };
+            let _ = stream.and_then(said_in_time);
             if said.starts_with("muxbench serves ") {
                 return Some((child, address));
             }

@@ -100,8 +100,13 @@ impl Memcached {
         let child =
             Command::new(command).args(["-u", "root", "-l", "127.0.0.1", "-p", &port.to_string()]).spawn().unwrap();
         let address = SocketAddr::from(([127, 0, 0, 1], port));
-        eventually("memcached listens", || TcpStream::connect(address).is_ok());
-        Self(child, address)
+        let mut memcached = Self(child, address);
+        eventually("memcached listens", || {
+            // Another may have taken the port meanwhile.
+            assert!(memcached.0.try_wait().unwrap().is_none(), "memcached ended");
+            TcpStream::connect(address).is_ok()
+        });
+        memcached
     }
 }
 

@@ -323,7 +323,9 @@ fn without_root_a_plan_says_so() {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let (program, experiment) = (folder.path().join("muxbench"), folder.path().join("x.toml"));
-    fs::copy(env!("CARGO_BIN_EXE_muxbench"), &program).unwrap();
+    // By another process: no other that we start meanwhile has it open.
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_muxbench")).arg(&program).status().unwrap();
+    assert!(copied.success());
     let output = muxbench().args(["compare", "--network", "lab", "--delay", "1ms", "--print-experiment"]).output();
     fs::write(&experiment, output.unwrap().stdout).unwrap();
     let mut plan = Command::new(&program);

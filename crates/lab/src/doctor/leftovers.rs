@@ -41,13 +41,18 @@ impl Leftover {
     /// # Errors
     /// When we may not.
     pub fn remove(&self) -> io::Result<()> {
-        match self {
+        let removed = match self {
             Self::Process { pid, .. } => match Pid::from_raw(*pid) {
-                Some(pid) => Ok(rustix::process::kill_process(pid, Signal::KILL)?),
+                Some(pid) => rustix::process::kill_process(pid, Signal::KILL).map_err(io::Error::from),
                 None => Ok(()),
             },
             Self::Folder(path) => fs::remove_dir_all(path),
-        }
+        };
+        // What has gone by itself meanwhile is no less gone.
+        removed.or_else(|error| match error.raw_os_error() {
+            Some(libc::ESRCH | libc::ENOENT) => Ok(()),
+            _ => Err(error),
+        })
     }
 }
 

@@ -165,8 +165,7 @@ mod tests {
                 *'"part":{"number":0,'* | *'"part":{"number":2,'*) echo '{"event":"ready"}'; read begin ;;
                 *) echo '{"event":"failed","reason":"out of luck"}' ;;
             esac"#;
-        std::fs::write(&program, script).unwrap();
-        std::fs::set_permissions(&program, PermissionsExt::from_mode(0o700)).unwrap();
+        crate::child::write_program(&program, script);
         let experiment = crate::presets::find("smoke").unwrap().experiment();
         let trial = crate::plan::plan(&experiment, &crate::host::Host::this()).unwrap().trials.remove(0);
         let mut look = |_: Option<&Event>| Ok(Instant::now() + Duration::from_secs(1));

@@ -813,8 +813,7 @@ mod tests {
              cp {place}/samples \"$4\"\ncat {place}/said\nread end\n"
         );
         let path = folder.join("client");
-        std::fs::write(&path, script).unwrap();
-        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+        crate::child::write_program(&path, &script);
         path
     }
 

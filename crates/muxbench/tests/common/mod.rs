@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use serde_json::Value;
+use server::mechanism::Spins;
 use server::{Accept, Architecture, Threads};
 use wire::stream::{Direction, Stream};
 use wire::{Address, Ports, ServiceSpec};
@@ -99,6 +100,7 @@ pub fn peer(name: &str, arguments: &[&str]) -> Output {
 
 /// A running server; it is killed when dropped.
 pub struct Serve {
+    architecture: Architecture,
     child: Child,
     lines: BufReader<ChildStdout>,
     pub address: Address,
@@ -205,7 +207,7 @@ impl Serve {
         assert_eq!(ready["event"], "ready", "{architecture}: {line}");
         let address = ready["address"].as_str().unwrap().parse().unwrap();
         let ports = ready["ports"].as_str().map(|ports| ports.parse().unwrap());
-        Self { child, lines, address, ports }
+        Self { architecture, child, lines, address, ports }
     }
 
     /// Its address, of a server that listens on TCP.
@@ -243,21 +245,39 @@ impl Serve {
         children_of(self.pid())
     }
 
-    /// Waits until its processes and threads wait for a client: one that is ended between a response and its count leaves that
-    /// out. One that never waits does both in the loop that hears of the end.
+    /// Waits until its processes and threads wait for a client, and none of them has run for a while: one that is ended between
+    /// a response and its count leaves that out. What never waits does both in the loop that hears of the end.
     pub fn settle(&self) {
-        let waits = |pid| threads_of(pid).all(|stat| state(&stat).is_none_or(|it| "SZX".contains(it)));
-        eventually("its processes wait", || self.children().into_iter().all(waits));
-        let deadline = Instant::now() + Duration::from_millis(500);
-        while !waits(self.pid()) && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(1));
+        let mechanism = self.architecture.mechanism;
+        // What the kernel sends from our memory is counted when its acknowledgement has come, which may be delayed.
+        let is_told_late = mechanism.is_some_and(|row| row.name == "io_uring-zc");
+        let quiet = Duration::from_millis(if is_told_late { 400 } else { 20 });
+        let spins = mechanism.is_some_and(|row| row.spins != Spins::Nothing);
+        let server = (!spins).then(|| self.pid());
+        let threads = || -> Vec<Thread> { self.children().into_iter().chain(server).flat_map(threads_of).collect() };
+        let deadline = Instant::now() + PATIENCE;
+        // A runtime's threads may look about now and then.
+        let enough = Instant::now() + Duration::from_secs(5);
+        let (mut last, mut since) = (threads(), Instant::now());
+        while since.elapsed() < quiet {
+            std::thread::sleep(Duration::from_millis(5));
+            let now = threads();
+            let waits = now.iter().all(|thread| thread.state().is_none_or(|it| "SZX".contains(it)));
+            if now != last || !waits {
+                since = Instant::now();
+            }
+            last = now;
+            if waits && Instant::now() > enough {
+                return;
+            }
+            assert!(Instant::now() < deadline, "its processes do not wait: {last:?}");
         }
     }
 
     /// Does something while all its threads are stopped; its children are not.
     pub fn while_stopped(&self, act: impl FnOnce()) {
         rustix::process::kill_process(self.pid(), Signal::STOP).unwrap();
-        eventually("it is stopped", || threads_of(self.pid()).all(|stat| is_stopped(&stat)));
+        eventually("it is stopped", || threads_of(self.pid()).all(|thread| thread.is_stopped()));
         act();
         rustix::process::kill_process(self.pid(), Signal::CONT).unwrap();
     }
@@ -377,23 +397,38 @@ pub fn descriptors_of(pid: Pid) -> usize {
     std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
 }
 
-/// What the kernel says of each thread of a process: its name, and its state behind that.
-fn threads_of(pid: Pid) -> impl Iterator<Item = String> {
-    // Of one that has gone there are none.
+/// What the kernel says of a thread.
+#[derive(Debug, PartialEq)]
+struct Thread {
+    /// Its name, and its state behind that.
+    stat: String,
+    /// How often it has waited, or was made to.
+    switches: Vec<String>,
+}
+
+impl Thread {
+    fn state(&self) -> Option<char> {
+        self.stat.rsplit_once(") ")?.1.chars().next()
+    }
+
+    /// Whether it is stopped, or one of the kernel's, which goes on.
+    fn is_stopped(&self) -> bool {
+        self.stat.contains("(iou-") || self.state() == Some('T')
+    }
+}
+
+/// Those of a process; of one that has gone there are none.
+fn threads_of(pid: Pid) -> impl Iterator<Item = Thread> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().filter_map(Result::ok);
-    tasks.filter_map(|task| std::fs::read_to_string(task.path().join("stat")).ok())
+    tasks.filter_map(|task| {
+        let status = std::fs::read_to_string(task.path().join("status")).ok()?;
+        let switches = status.lines().filter(|line| line.contains("ctxt_switches")).map(str::to_owned).collect();
+        Some(Thread { stat: std::fs::read_to_string(task.path().join("stat")).ok()?, switches })
+    })
 }
 
-/// Whether that is of a thread that is stopped, or one of the kernel's, which goes on.
-fn is_stopped(stat: &str) -> bool {
-    stat.contains("(iou-") || state(stat) == Some('T')
-}
-
-fn state(stat: &str) -> Option<char> {
-    stat.rsplit_once(") ")?.1.chars().next()
-}
-
-/// Whether a process exists.
+/// Whether a process exists, and has not just ended.
 pub fn is_alive(pid: Pid) -> bool {
-    rustix::process::test_kill_process(pid).is_ok()
+    let has_ended = || threads_of(pid).all(|thread| thread.state() == Some('Z'));
+    rustix::process::test_kill_process(pid).is_ok() && !has_ended()
 }
