@@ -302,7 +302,7 @@ cd "$1" && mkdir disk && mount -t tmpfs -o size=400k tmpfs disk && cd disk || ex
 echo $? > ../code
 ls run/samples run/histograms > ../files
 cp -r run ../run
-mount -o remount,size=64m tmpfs . || exit 9
+mount -o remount,size=64m tmpfs . || exit 8
 "$2" run --resume run --quiet > ../out.resumed 2>&1
 echo $? > ../code.resumed
 cp -r run ../resumed
@@ -314,6 +314,10 @@ fn a_full_disk_ends_a_run_that_is_finished_once_there_is_room() {
     let folder = tempfile::tempdir().unwrap();
     let script = ["sh", "-c", FULL_DISK, "sh"];
     let output = command.args(script).arg(folder.path()).arg(env!("CARGO_BIN_EXE_muxbench")).output().unwrap();
+    if output.status.code() == Some(9) {
+        println!("nothing can be mounted here: {}", text(&output.stderr));
+        return;
+    }
     assert!(output.status.success(), "{}", text(&output.stderr));
     let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
     let told = read("err");

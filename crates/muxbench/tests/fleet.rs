@@ -346,7 +346,7 @@ fn a_client_takes_what_a_server_says_it_serves_and_asks_for_nothing_else() {
             let mut said = String::new();
             let stream = std::net::TcpStream::connect((host, next));
             let said_in_time = |mut stream: std::net::TcpStream| {
-                stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+                stream.set_read_timeout(Some(std::time::Duration::from_secs(5)))?;
                 stream.read_to_string(&mut said)
             };
             let _ = stream.and_then(said_in_time);

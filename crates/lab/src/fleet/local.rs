@@ -149,7 +149,6 @@ impl Member for Child<Event> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
     use std::time::Duration;
 
     use super::*;
