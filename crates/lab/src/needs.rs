@@ -563,7 +563,7 @@ mod tests {
         let files = setting("fs.nr_open", "server").unwrap();
         assert!(files.needed == 1_000_064 && files.suffices(), "{files:?}");
         assert!(!setting("ulimit -Hn", "server").unwrap().suffices());
-        assert_eq!(setting("vm.max_map_count", "server").unwrap().needed, 2_001_024);
+        assert_eq!(setting("vm.max_map_count", "server").unwrap().needed, 2_000_512);
         assert!(setting("net.ipv4.tcp_tw_reuse", "client").is_none(), "connections stay");
     }
 
