@@ -13,6 +13,9 @@ pub const VALUE_NS_MAX: u64 = 3_600_000_000_000;
 /// Significant decimal digits: a quantile is at most 0.1 % away from the value recorded.
 const DIGITS: u8 = 3;
 
+/// More values than anybody has counted: so many histograms can be merged that nothing overflows.
+const COUNT_MAX: u64 = 1 << 53;
+
 /// A histogram of nanoseconds. Serialises as base64 of its HdrHistogram V2 (deflate) form, which the public
 /// HdrHistogram tools read.
 #[derive(Clone, PartialEq)]
@@ -115,6 +118,9 @@ impl<'de> Deserialize<'de> for Histogram {
         let bytes = STANDARD.decode(String::deserialize(deserializer)?).map_err(|e| error(&e))?;
         let read: hdrhistogram::Histogram<u64> =
             Deserializer::new().deserialize(&mut bytes.as_slice()).map_err(|e| error(&e))?;
+        if read.len() > COUNT_MAX {
+            return Err(error(&format_args!("it counts more than {COUNT_MAX} values")));
+        }
         // Into our own bounds, so that any two can be merged.
         let mut histogram = Self::new();
         histogram.0.add(&read).map_err(|e| error(&e))?;
