@@ -752,7 +752,7 @@ fn one_figure_runs_what_it_needs_and_shows_nothing_else() {
     let said = fails(&["--figure", "6"]);
     assert!(said.contains("is of kawai2008-http") && said.contains("reproduce kawai2008 --figure 6"), "{said}");
     let said = fails(&["--figure", "7"]);
-    assert!(said.contains("no such Figure") && said.contains("Figures 6, 8, 10, 11; no tables"), "{said}");
+    assert!(said.contains("no such Figure") && said.contains("Figures 6, 8, 10, 11, A.1; no tables"), "{said}");
     assert!(fails(&["--table", "1"]).contains("no such Table"));
     let said = text(&run(folder.path(), &["report", "here/kawai2008-minimised", "--figure", "8"], 2).stderr);
     assert!(said.contains("--paper"), "{said}");
