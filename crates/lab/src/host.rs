@@ -44,6 +44,20 @@ impl Host {
     pub fn this() -> Self {
         this()
     }
+
+    /// One that never was, of two CPUs and what Linux has by default, to plan for.
+    pub fn made_up() -> Self {
+        Self {
+            cores: vec![vec![0], vec![1]],
+            descriptors_max: 20_000,
+            tasks_max: (32_768, "kernel.pid_max".into()),
+            mappings_max: 65_530,
+            ports: 28_232,
+            memory_bytes: 16 << 30,
+            fleet: None,
+            facts: BTreeMap::new(),
+        }
+    }
 }
 
 /// Facts that differ between two hosts, or between two times of one, of those that do not change by themselves: each

@@ -518,23 +518,8 @@ pub fn setting_here(path: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
     use crate::presets;
-
-    fn host() -> Host {
-        Host {
-            cores: vec![vec![0], vec![1]],
-            descriptors_max: 20_000,
-            tasks_max: (32_768, "kernel.pid_max".into()),
-            mappings_max: 65_530,
-            ports: 28_232,
-            memory_bytes: 16 << 30,
-            fleet: None,
-            facts: BTreeMap::new(),
-        }
-    }
 
     fn client(addresses: u64) -> ClientHost {
         ClientHost { cpus: 16, memory_bytes: 64 << 30, addresses, ports: PORTS_MAX }
@@ -545,9 +530,11 @@ mod tests {
         experiment.architectures.0 = ["epoll", "io_uring", "mt", "mp"].map(|name| name.parse().unwrap()).into();
         experiment.workload.connections.0 = vec![std::num::NonZeroU32::new(connections).unwrap()];
         experiment.workload.rate = Some(crate::experiment::List(vec![crate::units::Rate(rate)]));
-        let plan = crate::plan::plan(&experiment, &host()).unwrap();
-        of(&plan, Figures::documented(), client(addresses), &host(), |path| (path == "fs/nr_open").then_some(1 << 20))
-            .unwrap()
+        let plan = crate::plan::plan(&experiment, &Host::made_up()).unwrap();
+        of(&plan, Figures::documented(), client(addresses), &Host::made_up(), |path| {
+            (path == "fs/nr_open").then_some(1 << 20)
+        })
+        .unwrap()
     }
 
     #[test]
@@ -578,8 +565,9 @@ mod tests {
 
     #[test]
     fn what_has_no_connections_is_refused() {
-        let plan = crate::plan::plan(&presets::find("maharjan2012-udp").unwrap().experiment(), &host()).unwrap();
-        let error = of(&plan, Figures::documented(), client(1), &host(), |_| None).unwrap_err();
+        let plan =
+            crate::plan::plan(&presets::find("maharjan2012-udp").unwrap().experiment(), &Host::made_up()).unwrap();
+        let error = of(&plan, Figures::documented(), client(1), &Host::made_up(), |_| None).unwrap_err();
         assert!(error.starts_with("workload.service: "), "{error}");
     }
 }

@@ -706,19 +706,6 @@ mod tests {
     use crate::presets::PRESETS;
     use crate::units::Rate;
 
-    fn host() -> Host {
-        Host {
-            cores: vec![vec![0], vec![1]],
-            descriptors_max: 20_000,
-            tasks_max: (32_768, "kernel.pid_max".into()),
-            mappings_max: 65_530,
-            ports: 28_232,
-            memory_bytes: 16 << 30,
-            fleet: None,
-            facts: BTreeMap::new(),
-        }
-    }
-
     fn line(trial: &Trial) -> String {
         let Trial { index, repeat, architecture, workload, impossible, .. } = trial;
         let Workload { connections, rate_per_s, active, .. } = workload;
@@ -736,8 +723,8 @@ mod tests {
     fn what_presets_plan() {
         for preset in PRESETS {
             let experiment = without_lab(preset.experiment());
-            let plan = plan(&experiment, &host()).unwrap();
-            let quick = super::plan(&experiment.quick(), &host()).unwrap();
+            let plan = plan(&experiment, &Host::made_up()).unwrap();
+            let quick = super::plan(&experiment.quick(), &Host::made_up()).unwrap();
             let minutes = |plan: &Plan| plan.duration_ns() as f64 / 60e9;
             let lines: Vec<String> = plan.trials.iter().map(line).collect();
             insta::assert_snapshot!(
@@ -757,7 +744,7 @@ mod tests {
     fn presets_plan_every_configuration_once_a_repeat() {
         for preset in PRESETS {
             let experiment = without_lab(preset.experiment());
-            let plan = plan(&experiment, &host()).unwrap();
+            let plan = plan(&experiment, &Host::made_up()).unwrap();
             let workload = &experiment.workload;
             let configurations = workload.targets().len()
                 * workload.idle.0.len()
@@ -769,7 +756,7 @@ mod tests {
             assert!(plan.trials.iter().all(|trial| trial.impossible.is_empty()), "{}", preset.name);
         }
         assert_eq!(
-            plan(&crate::presets::find("kawai2008-http").unwrap().experiment(), &host()).unwrap().trials.len(),
+            plan(&crate::presets::find("kawai2008-http").unwrap().experiment(), &Host::made_up()).unwrap().trials.len(),
             45
         );
     }
@@ -779,7 +766,7 @@ mod tests {
         let mut experiment = crate::presets::find("voras2009").unwrap().experiment();
         let clients = |experiment: &Experiment, cpus: usize| {
             let cores = (0..cpus).map(|cpu| vec![cpu]).collect();
-            let plan = plan(experiment, &Host { cores, ..host() }).unwrap();
+            let plan = plan(experiment, &Host { cores, ..Host::made_up() }).unwrap();
             let mut clients: Vec<u32> = plan.trials.iter().map(|trial| trial.load.clients).collect();
             clients.dedup();
             clients
@@ -800,7 +787,7 @@ mod tests {
         let clients = |experiment: &Experiment, here, elsewhere_cpus| {
             let cores = (0..8).map(|cpu| vec![cpu]).collect();
             let fleet = Facts { here, elsewhere_cpus, ways: Vec::new(), lab: None };
-            let plan = plan(experiment, &Host { cores, fleet: Some(fleet), ..host() }).unwrap();
+            let plan = plan(experiment, &Host { cores, fleet: Some(fleet), ..Host::made_up() }).unwrap();
             plan.trials[0].load.clients
         };
         assert_eq!(clients(&experiment, 0, Some(6)), 6, "of the server's host they have none");
@@ -817,7 +804,7 @@ mod tests {
         let (v4, v6): (IpAddr, IpAddr) = ("192.0.2.1".parse().unwrap(), "fd00::1".parse().unwrap());
         let reasons = |experiment: &Experiment, here, ways: &[IpAddr]| {
             let fleet = Facts { here, elsewhere_cpus: (here < 2).then_some(2), ways: ways.to_vec(), lab: None };
-            let host = Host { cores: vec![vec![0], vec![1]], ..host() };
+            let host = Host { cores: vec![vec![0], vec![1]], ..Host::made_up() };
             let trial = &plan(experiment, &host).unwrap().trials[0];
             impossible_for_ranks(trial, &fleet)
         };
@@ -846,7 +833,7 @@ mod tests {
     #[test]
     fn a_closed_loop_of_kv_is_planned_whole() {
         let experiment = crate::presets::find("voras2009").unwrap().experiment();
-        let plan = plan(&experiment, &host()).unwrap();
+        let plan = plan(&experiment, &Host::made_up()).unwrap();
         assert_eq!(plan.trials.len(), 19 * 6 * 5);
         for trial in &plan.trials {
             assert_eq!((trial.workload.rate_per_s, trial.load.rate_per_s), (None, None));
@@ -862,7 +849,7 @@ mod tests {
 
     #[test]
     fn what_an_earlier_version_stored_is_read() {
-        let plan = plan(&crate::presets::find("compare").unwrap().experiment(), &host()).unwrap();
+        let plan = plan(&crate::presets::find("compare").unwrap().experiment(), &Host::made_up()).unwrap();
         let text = serde_json::to_string(&plan.trials[0]).unwrap();
         // As before there were closed loops: a rate was a number, and there was no more.
         assert!(text.contains("\"rate_per_s\":2000.0") && !text.contains("kv") && !text.contains("think"), "{text}");
@@ -872,14 +859,14 @@ mod tests {
     #[test]
     fn the_order_is_seeded() {
         let experiment = crate::presets::find("compare").unwrap().experiment();
-        let plan = |seed| super::plan(&Experiment { seed, ..experiment.clone() }, &host()).unwrap();
+        let plan = |seed| super::plan(&Experiment { seed, ..experiment.clone() }, &Host::made_up()).unwrap();
         assert_eq!(plan(1), plan(1));
         assert_ne!(plan(1).trials, plan(2).trials);
     }
 
     #[test]
     fn architectures_of_one_comparison_see_the_same_schedule() {
-        let plan = plan(&crate::presets::find("compare").unwrap().experiment(), &host()).unwrap();
+        let plan = plan(&crate::presets::find("compare").unwrap().experiment(), &Host::made_up()).unwrap();
         let mut seeds: BTreeMap<(u32, u32), Vec<u64>> = BTreeMap::new();
         for trial in &plan.trials {
             seeds.entry((trial.workload.connections, trial.repeat)).or_default().push(trial.load.seed);
@@ -897,7 +884,7 @@ mod tests {
         let mut experiment = crate::presets::find("compare").unwrap().experiment();
         experiment.workload.connections.0 = vec![std::num::NonZeroU32::new(40_000).unwrap()];
         experiment.repeats = std::num::NonZeroU32::MIN;
-        let mut plan = plan(&experiment, &Host { memory_bytes: 4 << 30, ..host() }).unwrap();
+        let mut plan = plan(&experiment, &Host { memory_bytes: 4 << 30, ..Host::made_up() }).unwrap();
         plan.trials.sort_by_key(|trial| trial.architecture.to_string());
         let reasons: Vec<String> = plan
             .trials
@@ -912,9 +899,9 @@ mod tests {
     fn the_limit_of_an_architecture_is_where_plans_become_impossible() {
         let preset = crate::presets::find("compare").unwrap().experiment();
         let hosts = [
-            host(),
-            Host { tasks_max: (700, "ulimit -u".into()), memory_bytes: 1 << 40, ..host() },
-            Host { mappings_max: 1_000, memory_bytes: 1 << 40, ..host() },
+            Host::made_up(),
+            Host { tasks_max: (700, "ulimit -u".into()), memory_bytes: 1 << 40, ..Host::made_up() },
+            Host { mappings_max: 1_000, memory_bytes: 1 << 40, ..Host::made_up() },
         ];
         for (host, architecture) in
             hosts.iter().flat_map(|host| Architecture::all().into_iter().map(move |it| (host, it)))
@@ -956,7 +943,7 @@ mod tests {
             experiment.architectures.0 = vec![architecture.parse().unwrap()];
             experiment.workload.connections.0 = vec![std::num::NonZeroU32::new(connections).unwrap()];
             experiment.server.accept = accept;
-            let plan = plan(&experiment, &host()).unwrap();
+            let plan = plan(&experiment, &Host::made_up()).unwrap();
             let accept = accept.map(|accept| format!(" {accept}")).unwrap_or_default();
             format!("{architecture}{accept} {connections}: {:#?}", plan.trials[0].impossible)
         });
@@ -969,11 +956,12 @@ mod tests {
 
         let mut experiment = crate::presets::find("compare").unwrap().experiment();
         experiment.repeats = std::num::NonZeroU32::MIN;
-        let reasons = |experiment: &Experiment| plan(experiment, &host()).unwrap().trials[0].impossible.clone();
-        let seed = |experiment: &Experiment| plan(experiment, &host()).unwrap().trials[0].load.seed;
+        let reasons =
+            |experiment: &Experiment| plan(experiment, &Host::made_up()).unwrap().trials[0].impossible.clone();
+        let seed = |experiment: &Experiment| plan(experiment, &Host::made_up()).unwrap().trials[0].load.seed;
         experiment.architectures.0 = vec!["epoll".parse().unwrap()];
         experiment.workload.connections.0 = vec![std::num::NonZeroU32::new(19_900).unwrap()];
-        let few_ports = Host { ports: 50, ..host() };
+        let few_ports = Host { ports: 50, ..Host::made_up() };
         assert_eq!(plan(&experiment, &few_ports).unwrap().trials[0].impossible.len(), 1);
         let of_tcp = seed(&experiment);
         experiment.workload.transport = Transport::Unix;
@@ -1010,9 +998,9 @@ mod tests {
         let (list, rate) = (|count| vec![std::num::NonZeroU32::new(count).unwrap()], vec![Rate(100.0)]);
         experiment.workload.rate = Some(crate::experiment::List(rate));
         experiment.workload.ports.0 = list(5_000);
-        let few_ports = planned(&experiment, &Host { ports: 100, ..host() });
+        let few_ports = planned(&experiment, &Host { ports: 100, ..Host::made_up() });
         experiment.workload.ports.0 = list(65_000);
-        let many = planned(&experiment, &host());
+        let many = planned(&experiment, &Host::made_up());
         insta::assert_snapshot!(format!("{few_ports}\n\n{many}"));
     }
 
@@ -1020,7 +1008,7 @@ mod tests {
     fn streams_are_planned_whole_and_a_limit_of_threads_is_said_to_be_one() {
         let mut experiment = crate::presets::find("welsh2001-connections").unwrap().experiment();
         let plan = |experiment: &Experiment| {
-            plan(experiment, &Host { tasks_max: (700, "ulimit -u".into()), ..host() }).unwrap()
+            plan(experiment, &Host { tasks_max: (700, "ulimit -u".into()), ..Host::made_up() }).unwrap()
         };
         for trial in plan(&experiment).trials {
             let stream = trial.workload.service.stream().unwrap();
@@ -1054,7 +1042,7 @@ mod tests {
             .into();
         let cases = [("one CPU", 1), ("two CPUs", 2), ("four CPUs", 4)].map(|(name, cpus)| {
             let cores = (0..cpus).map(|cpu| vec![cpu]).collect();
-            let plan = plan(&experiment, &Host { cores, ..host() }).unwrap();
+            let plan = plan(&experiment, &Host { cores, ..Host::made_up() }).unwrap();
             format!("{name}: {:#?}", plan.warnings)
         });
         insta::assert_snapshot!(cases.join("\n"));
@@ -1069,8 +1057,9 @@ mod tests {
         let mut experiment = crate::presets::find("compare").unwrap().experiment();
         experiment.architectures.0 = vec![format!("{}:2", model.name).parse().unwrap()];
         experiment.workload.connections.0 = vec![std::num::NonZeroU32::new(19_000).unwrap()];
-        let plan =
-            |mappings_max| plan(&experiment, &Host { mappings_max, ..host() }).unwrap().trials[0].impossible.clone();
+        let plan = |mappings_max| {
+            plan(&experiment, &Host { mappings_max, ..Host::made_up() }).unwrap().trials[0].impossible.clone()
+        };
         assert_eq!(plan(65_530), [""; 0]);
         let why = "workload.connections: 19000 needs 38512 mappings, vm.max_map_count is 30000; lower it, or raise it";
         assert_eq!(plan(30_000), [why]);
@@ -1078,7 +1067,7 @@ mod tests {
 
     #[test]
     fn the_default_comparison_takes_less_than_a_minute() {
-        let plan = plan(&crate::presets::find("compare").unwrap().experiment(), &host()).unwrap();
+        let plan = plan(&crate::presets::find("compare").unwrap().experiment(), &Host::made_up()).unwrap();
         assert!(plan.duration_ns() < 60_000_000_000, "{}", plan.duration_ns());
     }
 }

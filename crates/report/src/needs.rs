@@ -113,8 +113,6 @@ fn gib(bytes: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use lab::host::Host;
     use lab::needs::{self, ClientHost, Figures, PORTS_MAX};
 
@@ -126,16 +124,7 @@ mod tests {
         let mut experiment = lab::presets::find("compare").unwrap().experiment();
         experiment.architectures.0 = ["epoll", "poll", "mt", "mp"].map(|name| name.parse().unwrap()).into();
         experiment.workload.connections.0 = [1_000, 1_000_000].map(|count| count.try_into().unwrap()).into();
-        let host = Host {
-            cores: vec![vec![0], vec![1]],
-            descriptors_max: 20_000,
-            tasks_max: (32_768, "kernel.pid_max".into()),
-            mappings_max: 65_530,
-            ports: 28_232,
-            memory_bytes: 16 << 30,
-            fleet: None,
-            facts: BTreeMap::new(),
-        };
+        let host = Host::made_up();
         let plan = lab::plan::plan(&experiment, &host).unwrap();
         let client = ClientHost { cpus: 8, memory_bytes: 16 << 30, addresses: 1, ports: PORTS_MAX };
         let figures = Figures::documented().or_of(&made_up::run(), "results/x");
