@@ -53,13 +53,14 @@ impl Write for Until<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::net::{Ipv4Addr, TcpListener};
     use std::thread;
 
     use super::*;
 
-    fn pair() -> (TcpStream, TcpStream) {
+    /// Both ends of a connection.
+    pub(crate) fn pair() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         (near, listener.accept().unwrap().0)

@@ -15,7 +15,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{PATIENCE, children_of, muxbench};
+use common::{PATIENCE, children_of, is_alive, muxbench};
 use lab::network::Network;
 use lab::network::conditions::{Found, choose};
 use rustix::process::{Pid, Signal};
@@ -156,12 +156,6 @@ fn family(pid: Pid) -> Vec<Pid> {
         next += 1;
     }
     all
-}
-
-fn is_alive(pid: Pid) -> bool {
-    let status = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
-    // A zombie is gone but for its parent's asking.
-    !status.is_empty() && !status.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z'))
 }
 
 #[test]

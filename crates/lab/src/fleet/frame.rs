@@ -207,17 +207,10 @@ impl Drop for Line {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{Ipv4Addr, TcpListener};
-
     use proptest::prelude::*;
 
     use super::*;
-
-    fn pair() -> (TcpStream, TcpStream) {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        (near, listener.accept().unwrap().0)
-    }
+    use crate::until::tests::pair;
 
     fn soon() -> Instant {
         Instant::now() + Duration::from_secs(300)
