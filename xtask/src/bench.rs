@@ -130,9 +130,9 @@ pub enum Bench {
         /// Requests a second of all
         #[arg(long, default_value = "2000")]
         rate: String,
-        /// How both wait, as in `compare --pacing`; if nothing is said, five that share a CPU do not spin, and one does
-        #[arg(long)]
-        pacing: Option<String>,
+        /// How both wait, as in `compare --pacing`
+        #[arg(long, default_value = fleet::PACING)]
+        pacing: String,
     },
     /// Time to write the page of a run of 105 trials, and until it answers a click in Chromium
     Page {
@@ -185,7 +185,7 @@ fn measure(bench: &Bench) -> anyhow::Result<()> {
         Bench::Stream { rounds } => stream::run(*rounds),
         Bench::Hostile(args) => hostile::run(args),
         Bench::Gather { rounds, samples } => gather::run(*rounds, *samples),
-        Bench::Fleet { rounds, rate, pacing } => fleet::run(*rounds, rate, pacing.as_deref()),
+        Bench::Fleet { rounds, rate, pacing } => fleet::run(*rounds, rate, pacing),
         Bench::Page { rounds } => page::run(*rounds),
         Bench::All => {
             summarise()?;
@@ -200,7 +200,7 @@ fn measure(bench: &Bench) -> anyhow::Result<()> {
             stream::run(5)?;
             hostile::run(&hostile::Args::default())?;
             gather::run(5, 5_000_000)?;
-            fleet::run(5, "2000", None)?;
+            fleet::run(5, "2000", fleet::PACING)?;
             handoff::run(5, &["amped:1+1", "amped:0+1", "seda:1+1"].map(String::from))?;
             servers(5, &["epoll", "poll", "select", "mt", "mp"].map(String::from), None)?;
             servers(5, &["epoll-et", "io_uring"].map(String::from), Some("epoll"))

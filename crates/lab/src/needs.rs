@@ -34,11 +34,11 @@ const DOCUMENTED: &str = "docs/scale.md";
 /// Of a server's end of a connection: user memory, and the host's kernel memory of both ends, in bytes, by model or architecture.
 /// Of 10 000 connections of 128 B -> 10 KiB (docs/scale.md).
 const CONNECTIONS: &[(&str, f64, f64)] =
-    &[("epoll", 48.0, 8_435.0), ("io_uring", 466.0, 9_449.0), ("mt", 14_320.0, 31_981.0), ("mp", 81_760.0, 168_838.0)];
+    &[("epoll", 48.0, 7_670.0), ("io_uring", 466.0, 8_083.0), ("mt", 14_317.0, 30_055.0), ("mp", 85_949.0, 149_958.0)];
 /// Of the client's end: user memory, in bytes.
 const CLIENT_BYTES: f64 = 44.0;
 /// Requests a second of one of the client's CPUs.
-const CLIENT_PER_S: f64 = 27_000.0;
+const CLIENT_PER_S: f64 = 138_000.0;
 
 /// What one connection of an architecture takes the server's host.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -1,7 +1,7 @@
 //! Connections, each verified: established, and served one whole response, which is what it should be.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,21 +13,16 @@ use rustix::process::{Resource, Rlimit};
 use wire::Address;
 
 use crate::class::Class;
-use crate::config::{LoadConfig, Transport};
+use crate::config::LoadConfig;
 use crate::error::LoadError;
 use crate::platform;
-use crate::speak::{Reply, Speak};
-
-/// Connections in progress at once: few enough for any server's backlog.
-const WINDOW: u32 = 128;
+use crate::speak::Speak;
+use crate::verify::Verifier;
 
 /// How often progress is reported.
 const PROGRESS: Duration = Duration::from_millis(200);
 
-/// Room for a whole datagram.
-const INBOX_BYTES: usize = 64 << 10;
-
-/// Opens and verifies all of `config`'s connections; `progress` is told how many are done.
+/// Opens and verifies all of `config`'s connections; `progress` is told how many are done. Their sockets do not block.
 ///
 /// # Errors
 /// The first connection that cannot be made or is not served: a trial with fewer would be another trial.
@@ -38,108 +33,104 @@ pub fn connect<S: Speak>(
     progress: &mut dyn FnMut(u32),
 ) -> Result<Vec<OwnedFd>, LoadError> {
     raise_descriptor_limit();
-    let (mut scratch, mut inbox) = (Vec::new(), vec![0; INBOX_BYTES]);
-    let timeout = Duration::from_nanos(config.timeout_ns);
-    let total = config.connections;
-    let mut streams: Vec<OwnedFd> = Vec::with_capacity(total as usize);
+    let total = u64::from(config.connections);
+    let mut sockets: Vec<Option<OwnedFd>> = (0..total).map(|_| None).collect();
+    let mut verifier = Verifier::new(config, speaker);
+    let (mut opened, mut verified) = (0, 0);
     let mut reported = Instant::now();
-    while (streams.len() as u32) < total {
-        let verified = streams.len();
-        let target = (verified as u32 + WINDOW).min(total) as usize;
-        while streams.len() < target {
-            let request = speaker.request(speaker.greeting(streams.len() as u64), &mut scratch);
-            let number = streams.len() as u64;
-            let open = |number| open(config, source_of(sources, number), timeout, request);
+    while verified < total {
+        while opened < total && verifier.has_room() {
             // An address may have no port left, while the others have.
-            let mut opened = open(number);
+            let mut socket = open(config, source_of(sources, opened));
             for other in 1..sources.len() as u64 {
-                match &opened {
-                    Err(error) if Class::of(error) == Class::NoAddresses => opened = open(number + other),
+                match &socket {
+                    Err(error) if Class::of(error) == Class::NoAddresses => {
+                        socket = open(config, source_of(sources, opened + other));
+                    }
                     _ => break,
                 }
             }
-            streams.push(opened.map_err(|error| failed(config, streams.len(), error))?);
+            verifier.push(opened, socket.map_err(|error| failed(config, opened, error))?);
+            opened += 1;
         }
-        for (number, stream) in streams.iter().enumerate().skip(verified) {
-            let asked = speaker.greeting(number as u64);
-            // Where connections come and go, the server may end them as well.
-            let ends = config.calls_per_connection.is_some();
-            verify(stream, (config.transport(), ends), speaker, asked, &mut inbox)
-                .map_err(|error| failed(config, number, error))?;
+        let through = verifier.wait(PROGRESS).map_err(|error| failed(config, verified, error))?;
+        for (number, socket, outcome) in through {
+            outcome.map_err(|error| failed(config, number, error))?;
+            sockets[number as usize] = Some(socket);
+            verified += 1;
         }
         if reported.elapsed() >= PROGRESS {
             reported = Instant::now();
-            progress(streams.len() as u32);
+            progress(verified as u32);
         }
     }
-    Ok(streams)
+    Ok(sockets.into_iter().flatten().collect())
 }
 
 /// Has connections served once more that were made by [`connect`], those that have no failure yet; those that are not get one.
-/// Once one had to be waited for in vain no other is: a server that hangs would be waited for by each in turn.
+/// Once one had to be waited for in vain no more are asked: a server that hangs would be waited for by each in turn.
 pub fn verify_again<S: Speak>(config: &LoadConfig, speaker: &S, sockets: &[OwnedFd], failures: &mut [Option<Class>]) {
-    let (mut scratch, mut inbox) = (Vec::new(), vec![0; INBOX_BYTES]);
-    let window = WINDOW as usize;
+    let mut verifier = Verifier::new(config, speaker);
+    let numbers: Vec<usize> = (0..sockets.len()).filter(|&number| failures[number].is_none()).collect();
+    let mut left = numbers.into_iter();
     let mut hangs = false;
-    for (at, (sockets, failures)) in sockets.chunks(window).zip(failures.chunks_mut(window)).enumerate() {
-        let asked = |number: usize| speaker.greeting((at * window + number) as u64);
-        let mut each = |step: &mut dyn FnMut(usize, &OwnedFd) -> io::Result<()>| {
-            for (number, (socket, failure)) in sockets.iter().zip(&mut *failures).enumerate() {
-                if failure.is_none() {
-                    let done = if hangs { Err(Errno::TIMEDOUT.into()) } else { step(number, socket) };
-                    *failure = done.err().map(|error| Class::of(&error));
-                    hangs |= *failure == Some(Class::Timeout);
-                }
-            }
-        };
-        each(&mut |number, socket| {
-            rustix::io::ioctl_fionbio(socket, false)?;
-            write_all(socket, speaker.request(asked(number), &mut scratch))
-        });
-        each(&mut |number, socket| verify(socket, (config.transport(), false), speaker, asked(number), &mut inbox));
+    loop {
+        while verifier.has_room()
+            && !hangs
+            && let Some(number) = left.next()
+        {
+            verifier.push(number as u64, &sockets[number]);
+            // Until it has answered.
+            failures[number] = Some(Class::Timeout);
+        }
+        if verifier.is_idle() {
+            break;
+        }
+        let Ok(through) = verifier.wait(PROGRESS) else { break };
+        for (number, _, outcome) in through {
+            failures[number as usize] = outcome.err().map(|error| Class::of(&error));
+            hangs |= failures[number as usize] == Some(Class::Timeout);
+        }
     }
+    left.for_each(|number| failures[number] = Some(Class::Timeout));
 }
 
-/// A connection with its first request sent.
-fn open(config: &LoadConfig, source: Option<IpAddr>, timeout: Duration, request: &[u8]) -> io::Result<OwnedFd> {
+/// A connection that is begun, on a socket that does not block.
+fn open(config: &LoadConfig, source: Option<IpAddr>) -> io::Result<OwnedFd> {
+    let timeout = Duration::from_nanos(config.timeout_ns);
     let socket = match &config.target {
         Address::Ip(target) if config.datagrams => datagrams(*target)?,
-        Address::Ip(target) => tcp(target, source, timeout)?,
+        Address::Ip(target) => {
+            let socket = tcp(target, source)?;
+            // A reset at the end leaves no connection in TIME_WAIT, so that the next trial finds the ports free.
+            sockopt::set_socket_linger(&socket, Some(Duration::ZERO))?;
+            socket
+        }
         Address::Unix(path) => unix(path, timeout)?,
     };
+    rustix::io::ioctl_fionbio(&socket, true)?;
+    // For who has it block.
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(timeout))?;
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(timeout))?;
-    write_all(&socket, request)?;
     Ok(socket)
 }
 
-fn write_all(socket: &OwnedFd, mut rest: &[u8]) -> io::Result<()> {
-    while !rest.is_empty() {
-        rest = &rest[rustix::io::write(socket, rest)?..];
+/// Begins a connection that nobody waits for.
+fn tcp(target: &SocketAddr, source: Option<IpAddr>) -> Result<OwnedFd, Errno> {
+    let socket = platform::stream_socket(family(target))?;
+    sockopt::set_tcp_nodelay(&socket, true)?;
+    if let Some(source) = source {
+        bind(&socket, source)?;
     }
-    Ok(())
+    begun(rustix::net::connect(&socket, target))?;
+    Ok(socket)
 }
 
-fn tcp(target: &SocketAddr, source: Option<IpAddr>, timeout: Duration) -> io::Result<OwnedFd> {
-    let stream = match source {
-        None => TcpStream::connect_timeout(target, timeout)?,
-        Some(source) => {
-            let socket = platform::stream_socket(family(target))?;
-            bind(&socket, source)?;
-            rustix::io::ioctl_fionbio(&socket, false)?;
-            // What connect(2) of a socket that blocks waits for at most.
-            sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(timeout))?;
-            match rustix::net::connect(&socket, target) {
-                Err(Errno::INPROGRESS) => return Err(io::ErrorKind::TimedOut.into()),
-                other => other?,
-            }
-            socket.into()
-        }
-    };
-    stream.set_nodelay(true)?;
-    // A reset at the end leaves no connection in TIME_WAIT, so that the next trial finds the ports free.
-    sockopt::set_socket_linger(&stream, Some(Duration::ZERO))?;
-    Ok(stream.into())
+fn begun(connected: Result<(), Errno>) -> Result<(), Errno> {
+    match connected {
+        Err(Errno::INPROGRESS) => Ok(()),
+        other => other,
+    }
 }
 
 fn family(target: &SocketAddr) -> AddressFamily {
@@ -201,20 +192,8 @@ impl<'a> Dialer<'a> {
     }
 
     fn begin_one(&self, number: u64) -> Result<OwnedFd, Errno> {
-        let begun = |connected: Result<(), Errno>| match connected {
-            Ok(()) | Err(Errno::INPROGRESS) => Ok(()),
-            Err(error) => Err(error),
-        };
         match &self.target {
-            Target::Ip(target) => {
-                let socket = platform::stream_socket(family(target))?;
-                sockopt::set_tcp_nodelay(&socket, true)?;
-                if let Some(source) = source_of(self.sources, number) {
-                    bind(&socket, source)?;
-                }
-                begun(rustix::net::connect(&socket, target))?;
-                Ok(socket)
-            }
+            Target::Ip(target) => tcp(target, source_of(self.sources, number)),
             Target::Unix(path) => {
                 let socket = platform::stream_socket(AddressFamily::UNIX)?;
                 begun(rustix::net::connect(&socket, path))?;
@@ -242,46 +221,8 @@ fn unix(path: &Path, timeout: Duration) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Waits for the first response.
-fn verify<S: Speak>(
-    socket: &OwnedFd,
-    (transport, ends): (Transport, bool),
-    speaker: &S,
-    asked: S::Asked,
-    inbox: &mut [u8],
-) -> io::Result<()> {
-    let mut reader = S::Reader::default();
-    loop {
-        let count = rustix::io::read(socket, &mut *inbox)?;
-        if count == 0 {
-            return Err(match speaker.end(asked, &mut reader) {
-                None => io::ErrorKind::UnexpectedEof.into(),
-                Some(Reply::Last(None)) if ends => return Ok(rustix::io::ioctl_fionbio(socket, true)?),
-                Some(Reply::Last(None)) => io::ErrorKind::ConnectionAborted.into(),
-                Some(_) => wrong(speaker),
-            });
-        }
-        match speaker.read(asked, &mut reader, &inbox[..count]) {
-            (taken, Some(reply))
-                if taken == count && (reply == Reply::Good || (ends && reply == Reply::Last(None))) =>
-            {
-                return Ok(rustix::io::ioctl_fionbio(socket, true)?);
-            }
-            (_, Some(Reply::Last(None))) => return Err(io::ErrorKind::ConnectionAborted.into()),
-            (_, Some(_)) => return Err(wrong(speaker)),
-            // A datagram is a whole response, or none.
-            (_, None) if transport == Transport::Udp => return Err(io::ErrorKind::UnexpectedEof.into()),
-            (_, None) => {}
-        }
-    }
-}
-
-/// A response that is not what it should be.
-fn wrong(speaker: &impl Speak) -> io::Error {
-    speaker.complaint().map_or(io::ErrorKind::InvalidData.into(), |why| io::Error::new(io::ErrorKind::InvalidData, why))
-}
-
-pub fn failed(config: &LoadConfig, index: usize, error: io::Error) -> LoadError {
+/// Why the connection of that number, from 0, cannot be had.
+pub fn failed(config: &LoadConfig, index: u64, error: io::Error) -> LoadError {
     let class = Class::of(&error);
     let remedy = match class {
         // A Unix socket's file is there only once somebody has listened.

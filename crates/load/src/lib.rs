@@ -58,6 +58,7 @@ mod stamps;
 mod stream;
 pub mod summary;
 mod sync;
+mod verify;
 mod waiter;
 mod worker;
 

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::thread;
 
 use anyhow::{Context, anyhow, bail};
@@ -105,6 +106,8 @@ fn join(args: &ExecutionArgs, transport: Option<Transport>) -> anyhow::Result<Cl
     }
     let place = Place { transport, ..engine::place().map_err(anyhow::Error::msg)? };
     if place.rank > 0 {
+        // An engine passes an interrupt on to all ranks, and it is the first that ends the run, after the trial that runs.
+        signal_hook::flag::register(SIGINT, Arc::default()).context("cannot listen to signals")?;
         rank::follow(&place, &program()?)?;
         std::process::exit(0);
     }

@@ -224,6 +224,22 @@ fn ranks_divide_each_trial_and_the_first_has_all_of_it() {
 }
 
 #[test]
+fn an_interrupt_of_all_ranks_has_the_trial_finished_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("run");
+    let job = Job::start(3, &many_repeats(), &folder);
+    (1..3).for_each(|rank| job.until_it_has_a_client(rank));
+    // As an engine does when it is interrupted.
+    (0..3).for_each(|rank| rustix::process::kill_process(job.pid(rank), Signal::INT).unwrap());
+    let outputs = job.end();
+    let records = lab::store::read(&folder).unwrap().records;
+    assert!((1..30).contains(&records.len()), "{outputs:?}");
+    let is_lost = |record: &TrialRecord| record.verdict.reason.contains("lost");
+    assert!(!records.iter().any(is_lost), "{outputs:?}");
+    assert!(outputs[1..].iter().all(|other| other.status.success()), "{outputs:?}");
+}
+
+#[test]
 fn a_rank_that_dies_fails_its_trial_by_name_and_the_run_ends() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::secret::{Nonce, Proof};
 
 /// Changes whenever frames do.
-const PROTOCOL: u32 = 2;
+const PROTOCOL: u32 = 3;
 /// A frame may have so many bytes, ...
 const FRAME_BYTES_MAX: u32 = 16 << 20;
 /// ...or so many while it is not known who says it.
@@ -73,6 +73,8 @@ pub(super) struct Hello {
     pub(super) host: String,
     /// The same in all processes of one machine, whatever host names these see.
     pub(super) machine: String,
+    /// The same in all processes of one network namespace of a machine: they take ports of the same addresses.
+    pub(super) network: u64,
     /// CPUs that it may use.
     pub(super) cpus: Vec<usize>,
     pub(super) nonce: Nonce,

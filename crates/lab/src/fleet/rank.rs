@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::{Read, Seek};
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -66,6 +67,11 @@ pub(super) fn machine() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").map_or_else(|_| host(), |id| id.trim().to_owned())
 }
 
+/// What two processes of one machine have in common if they take ports of the same addresses.
+pub(super) fn network() -> u64 {
+    fs::metadata("/proc/self/ns/net").map_or(0, |it| it.ino())
+}
+
 /// Tries until the first rank is there.
 pub(super) fn meet(place: &Place, patience: Patience) -> anyhow::Result<TcpStream> {
     let deadline = Instant::now() + patience.meeting;
@@ -101,7 +107,8 @@ pub(super) fn greet(stream: TcpStream, place: &Place, patience: Duration) -> any
     frame::compare_versions(&mut line)?;
     let (rank, ranks) = (place.rank, place.ranks);
     let nonce = secret::nonce()?;
-    let hello = Hello { rank, ranks, host: host(), machine: machine(), cpus: Host::this().cores.concat(), nonce };
+    let (machine, network, cpus) = (machine(), network(), Host::this().cores.concat());
+    let hello = Hello { rank, ranks, host: host(), machine, network, cpus, nonce };
     frame::say(&mut line, &Frame::Hello(hello))?;
     let Frame::Challenge { proof, nonce: theirs } = frame::hear_greeting(&mut line)? else {
         bail!("it does not answer")

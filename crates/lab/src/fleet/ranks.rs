@@ -60,8 +60,10 @@ pub enum Loss {
 pub struct Ranks {
     members: Vec<Rank>,
     loss: Loss,
-    /// The first rank's machine.
+    /// The first rank's machine...
     machine: String,
+    /// ...and its network there.
+    network: u64,
     /// Counts trials, so that what is said of an earlier one is known as that.
     trial: u32,
     /// CPUs of the trial's server.
@@ -75,8 +77,10 @@ pub struct Ranks {
 struct Rank {
     hello: Hello,
     line: Line,
-    /// The address of ours that it came to: it can reach a server there.
+    /// The address of ours that it came to: it can reach a server there...
     ours: IpAddr,
+    /// ...from this one.
+    theirs: IpAddr,
     is_lost: bool,
     trial: u32,
     config: Option<LoadConfig>,
@@ -142,6 +146,7 @@ impl Ranks {
             members,
             loss,
             machine: rank::machine(),
+            network: rank::network(),
             trial: 0,
             server_cpus: Vec::new(),
             patience,
@@ -276,8 +281,9 @@ fn admit(
         _ => {
             frame::say(&mut line, &Frame::Welcome)?;
             let ours = stream.local_addr()?.ip().to_canonical();
+            let theirs = stream.peer_addr()?.ip().to_canonical();
             let line = Line::new(stream, |_| ())?;
-            return Ok(Rank { hello, line, ours, is_lost: false, trial: 0, config: None, samples: None });
+            return Ok(Rank { hello, line, ours, theirs, is_lost: false, trial: 0, config: None, samples: None });
         }
     };
     frame::say(&mut line, &Frame::Refused { reason: reason.clone() })?;
@@ -288,36 +294,41 @@ impl Fleet for Ranks {
     fn broadcast(&mut self, order: &LoadOrder, draft: &Path) -> anyhow::Result<()> {
         self.trial += 1;
         self.server_cpus = order.trial.serve.cpus().to_vec();
-        let (trial, machine) = (self.trial, self.machine.clone());
-        let mut present: Vec<&mut Rank> = self.present().collect();
+        let Self { members, surrounding, machine, network, trial, .. } = self;
+        let trial = *trial;
+        let mut present: Vec<&mut Rank> = members.iter_mut().filter(|member| !member.is_lost).collect();
         ensure!(!present.is_empty(), "no rank is left that could be a client");
         // Of those that are lost, the others take their parts.
         let processes = present.len() as u32;
         let parts = LoadConfig { processes, ..order.config.clone() }.parts();
-        let places: Vec<(String, Vec<usize>)> =
-            present.iter().map(|member| (member.hello.machine.clone(), member.hello.cpus.clone())).collect();
+        let places: Vec<Hello> = present.iter().map(|member| member.hello.clone()).collect();
         for (at, (member, config)) in present.iter_mut().zip(&parts).enumerate() {
-            let beside: Vec<usize> = (0..places.len()).filter(|&it| places[it].0 == places[at].0).collect();
+            let beside: Vec<usize> = (0..places.len()).filter(|&it| places[it].machine == places[at].machine).collect();
             let (number, count) = (beside.iter().filter(|&&it| it < at).count(), beside.len());
             let own = &member.hello.cpus;
             // Where the server is too, clients keep to the CPUs that the plan has for them.
             let planned: Vec<usize> = order.config.cpus.iter().copied().filter(|cpu| own.contains(cpu)).collect();
-            let config = if member.hello.machine == machine && !planned.is_empty() {
+            let is_here = member.hello.machine == *machine;
+            let config = if is_here && !planned.is_empty() {
                 placed(config.clone(), &planned, number, count)
-            } else if beside.iter().all(|&it| places[it].1 == *own) {
+            } else if beside.iter().all(|&it| places[it].cpus == *own) {
                 placed(config.clone(), own, number, count)
             } else {
                 // The engine has given each its own.
                 LoadConfig { cpus: own.clone(), ..config.clone() }
             };
-            // Others of that machine take its ports too.
-            let others: u32 = beside.iter().filter(|&&it| it != at).map(|&it| parts[it].connections).sum();
-            let idle = if member.hello.machine == machine { order.config.idle } else { 0 };
+            // Others of that network take its ports too.
+            let others = beside.iter().filter(|&&it| it != at && places[it].network == member.hello.network);
+            let others: u32 = others.map(|&it| parts[it].connections).sum();
+            let idle = if is_here && member.hello.network == *network { order.config.idle } else { 0 };
             let target = match &config.target {
                 Address::Ip(address) => Address::Ip(SocketAddr::new(member.ours, address.port())),
                 Address::Unix(path) => Address::Unix(path.clone()),
             };
-            let config = LoadConfig { idle: idle + others, target, ..config };
+            let mut config = LoadConfig { idle: idle + others, target, ..config };
+            if let Some(surrounding) = surrounding {
+                config.sources = surrounding.sources(&config, member.theirs).map_err(anyhow::Error::msg)?;
+            }
             let text = serde_json::to_string(&LoadOrder { config: config.clone(), trial: order.trial.clone() })?;
             member.trial = trial;
             member.samples = Some(Draft::new(draft_of(draft, at), false));

@@ -84,11 +84,7 @@ impl Host {
 
     /// The same addresses as of the first client's host, here.
     pub fn sources(&self, of_the_first: &[IpAddr]) -> Vec<IpAddr> {
-        let last = |ip: &IpAddr| match ip {
-            IpAddr::V4(ip) => ip.octets()[3],
-            IpAddr::V6(ip) => ip.octets()[15],
-        };
-        of_the_first.iter().map(|ip| address(self.number, ip.is_ipv6(), last(ip))).collect()
+        super::sources_of(self.number, of_the_first)
     }
 }
 

@@ -209,6 +209,15 @@ pub(crate) fn address(number: u32, is_v6: bool, last: u8) -> IpAddr {
     }
 }
 
+/// The same addresses as `of_the_first` client's host, of another.
+pub(crate) fn sources_of(host: u32, of_the_first: &[IpAddr]) -> Vec<IpAddr> {
+    let last = |ip: &IpAddr| match ip {
+        IpAddr::V4(ip) => ip.octets()[3],
+        IpAddr::V6(ip) => ip.octets()[15],
+    };
+    of_the_first.iter().map(|ip| address(host, ip.is_ipv6(), last(ip))).collect()
+}
+
 /// What a network was in a trial: how it was made, and what it was seen to do right before.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NetworkReport {

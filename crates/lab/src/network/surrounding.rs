@@ -2,11 +2,13 @@
 //! there asks by a Unix socket what its network is and does. So an engine can start ranks on the hosts of a lab.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::IpAddr;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use load::LoadConfig;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -58,6 +60,20 @@ impl Surrounding {
     /// What was asked of its network.
     pub fn network(&self) -> &Network {
         &self.network
+    }
+
+    /// Where the connections of a client come from whose host has `address`; nothing if the kernel may choose.
+    ///
+    /// # Errors
+    /// When even all its addresses have too few ports.
+    pub fn sources(&self, config: &LoadConfig, address: IpAddr) -> Result<Vec<IpAddr>, String> {
+        let first = |host: &u32| super::address(*host, address.is_ipv6(), 1);
+        // Whoever is none of its hosts has addresses that are not known here.
+        let Some(host) = (1..=self.network.clients.get()).find(|host| first(host) == address) else {
+            return Ok(Vec::new());
+        };
+        let of_the_first = load::ports::sources_in(config, |ports| Network::sources(config, ports))?;
+        Ok(super::sources_of(host, &of_the_first))
     }
 
     /// What it does, measured now; takes about a second.
@@ -155,6 +171,22 @@ mod tests {
         let error = Surrounding::at(folder.path().join("socket")).unwrap_err();
         let said = format!("{error:#}");
         assert!(said.contains("does not answer") && said.contains("muxbench lab"), "{said}");
+    }
+
+    #[test]
+    fn a_client_s_connections_come_from_its_own_host() {
+        let surrounding = Surrounding { socket: PathBuf::new(), network: "lab:clients=5".parse().unwrap() };
+        let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
+        let target = ([198, 18, 0, 1], 80);
+        let sources = |connections, host: [u8; 4]| {
+            let config = LoadConfig { connections, ..LoadConfig::new(target.into(), service.clone()) };
+            surrounding.sources(&config, host.into()).unwrap()
+        };
+        assert_eq!(sources(400, [198, 18, 3, 1]), [] as [IpAddr; 0], "the kernel may choose");
+        // More than one address has ports for.
+        let many = sources(100_000, [198, 18, 3, 1]);
+        assert!(many.len() > 1 && many.iter().all(|it| it.to_string().starts_with("198.18.3.")), "{many:?}");
+        assert_eq!(sources(100_000, [10, 0, 0, 1]), [] as [IpAddr; 0], "of no host of the lab");
     }
 
     #[test]

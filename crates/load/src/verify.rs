@@ -1,0 +1,189 @@
+//! Verifies connections, many at once: each is established, asked once, and answers with one whole response, which is what it
+//! should be. One whose packets are lost, or whose server is far away, keeps no other waiting.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::net::sockopt;
+
+use crate::config::{LoadConfig, Transport};
+use crate::speak::{Reply, Speak};
+
+/// Connections in progress at once: few enough for any server's backlog.
+const UNDER_WAY_MAX: usize = 128;
+/// Reads before others have their turn, and it is looked at the time: a response may have no end.
+const READS_MAX: u32 = 16;
+/// Room for a whole datagram.
+const INBOX_BYTES: usize = 64 << 10;
+
+/// Connections that are being verified. Their sockets must not block.
+pub struct Verifier<'a, S: Speak, F> {
+    speaker: &'a S,
+    transport: Transport,
+    /// The server may end a connection with its response.
+    may_end: bool,
+    timeout: Duration,
+    scratch: Vec<u8>,
+    inbox: Vec<u8>,
+    under_way: Vec<Connection<S, F>>,
+}
+
+struct Connection<S: Speak, F> {
+    number: u64,
+    socket: F,
+    deadline: Instant,
+    reader: S::Reader,
+    step: Step,
+}
+
+/// What is waited for.
+enum Step {
+    Established,
+    /// Room for the rest of the request, of which so many bytes are written.
+    Written(usize),
+    Answered,
+}
+
+impl<'a, S: Speak, F: AsFd> Verifier<'a, S, F> {
+    /// None yet.
+    pub fn new(config: &LoadConfig, speaker: &'a S) -> Self {
+        Self {
+            speaker,
+            transport: config.transport(),
+            // Where connections come and go, the server may end them as well.
+            may_end: config.calls_per_connection.is_some(),
+            timeout: Duration::from_nanos(config.timeout_ns),
+            scratch: Vec::new(),
+            inbox: vec![0; INBOX_BYTES],
+            under_way: Vec::new(),
+        }
+    }
+
+    /// Whether one more may be under way.
+    pub fn has_room(&self) -> bool {
+        self.under_way.len() < UNDER_WAY_MAX
+    }
+
+    /// Whether none is.
+    pub fn is_idle(&self) -> bool {
+        self.under_way.is_empty()
+    }
+
+    /// Begins with one: its number and its socket, on which connect(2) has been called.
+    pub fn push(&mut self, number: u64, socket: F) {
+        let deadline = Instant::now() + self.timeout;
+        self.under_way.push(Connection {
+            number,
+            socket,
+            deadline,
+            reader: S::Reader::default(),
+            step: Step::Established,
+        });
+    }
+
+    /// Waits until something happens, at most for `longest`; what came of those that are through: the number, the socket, and
+    /// why it is of no use.
+    ///
+    /// # Errors
+    /// As poll(2) has them.
+    pub fn wait(&mut self, longest: Duration) -> io::Result<Vec<(u64, F, io::Result<()>)>> {
+        let now = Instant::now();
+        let nearest = self.under_way.iter().map(|it| it.deadline).min().unwrap_or(now);
+        let longest = longest.min(nearest.saturating_duration_since(now));
+        let timeout = Timespec::try_from(longest).map_err(io::Error::other)?;
+        let mut fds: Vec<PollFd<'_>> = self.under_way.iter().map(Connection::awaited).collect();
+        match rustix::event::poll(&mut fds, Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let are_ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        let now = Instant::now();
+        let mut through = Vec::new();
+        // From the last, so that those that are still to be looked at keep their places.
+        for at in (0..are_ready.len()).rev() {
+            let outcome = match are_ready[at] {
+                true => self.go_on(at),
+                false => Ok(false),
+            };
+            let outcome = match outcome {
+                Ok(false) if now < self.under_way[at].deadline => continue,
+                Ok(false) => Err(io::ErrorKind::TimedOut.into()),
+                other => other.map(drop),
+            };
+            let Connection { number, socket, .. } = self.under_way.swap_remove(at);
+            through.push((number, socket, outcome));
+        }
+        through.reverse();
+        Ok(through)
+    }
+
+    /// Goes as far as that one can; whether it is through.
+    fn go_on(&mut self, at: usize) -> io::Result<bool> {
+        let Self { speaker, scratch, inbox, .. } = self;
+        let Connection { number, socket, reader, step, .. } = &mut self.under_way[at];
+        let socket = socket.as_fd();
+        let asked = speaker.greeting(*number);
+        if let Step::Established = step {
+            sockopt::socket_error(socket)??;
+            *step = Step::Written(0);
+        }
+        if let Step::Written(written) = step {
+            let request = speaker.request(asked, scratch);
+            while *written < request.len() {
+                let Some(count) = unless_blocked(|| rustix::io::write(socket, &request[*written..]))? else {
+                    return Ok(false);
+                };
+                *written += count;
+            }
+            *step = Step::Answered;
+        }
+        for _ in 0..READS_MAX {
+            let Some(count) = unless_blocked(|| rustix::io::read(socket, &mut inbox[..]))? else { break };
+            let reply = match count {
+                0 => (0, Some(speaker.end(asked, reader).ok_or(io::ErrorKind::UnexpectedEof)?)),
+                count => speaker.read(asked, reader, &inbox[..count]),
+            };
+            match reply {
+                (taken, Some(Reply::Good)) if taken == count && count > 0 => return Ok(true),
+                (taken, Some(Reply::Last(None))) if taken == count && self.may_end => return Ok(true),
+                (_, Some(Reply::Last(None))) => return Err(io::ErrorKind::ConnectionAborted.into()),
+                (_, Some(_)) => return Err(wrong(*speaker)),
+                // A datagram is a whole response, or none.
+                (_, None) if self.transport == Transport::Udp => return Err(io::ErrorKind::UnexpectedEof.into()),
+                (_, None) => {}
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl<S: Speak, F: AsFd> Connection<S, F> {
+    fn awaited(&self) -> PollFd<'_> {
+        let flags = match self.step {
+            Step::Established | Step::Written(_) => PollFlags::OUT,
+            Step::Answered => PollFlags::IN,
+        };
+        PollFd::from_borrowed_fd(self.fd(), flags)
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// `None` if it would have had to wait.
+fn unless_blocked(call: impl FnMut() -> Result<usize, Errno>) -> io::Result<Option<usize>> {
+    match rustix::io::retry_on_intr(call) {
+        Ok(count) => Ok(Some(count)),
+        Err(Errno::AGAIN) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A response that is not what it should be.
+fn wrong(speaker: &impl Speak) -> io::Error {
+    speaker.complaint().map_or(io::ErrorKind::InvalidData.into(), |why| io::Error::new(io::ErrorKind::InvalidData, why))
+}
