@@ -73,6 +73,10 @@ impl Reader {
                     self.read_value(&bytes[at..], value, came_bytes, total_bytes)
                 }
                 Within::Line => match memchr::memchr(b'\n', &bytes[at..]) {
+                    end if self.line.len() + end.unwrap_or(bytes.len() - at) > LINE_BYTES_MAX => {
+                        *self = Self::default();
+                        return (bytes.len(), Some(Reply::Garbage));
+                    }
                     Some(end) => {
                         let line = &bytes[at..at + end];
                         let reply = if self.line.is_empty() {
@@ -90,10 +94,6 @@ impl Reader {
                             return (at + end + 1, Some(reply));
                         }
                         end + 1
-                    }
-                    None if self.line.len() + bytes.len() - at > LINE_BYTES_MAX => {
-                        *self = Self::default();
-                        return (bytes.len(), Some(Reply::Garbage));
                     }
                     None => {
                         self.line.extend_from_slice(&bytes[at..]);
@@ -251,6 +251,9 @@ mod tests {
             b"END\n",
             b"HTTP/1.1 200 OK\r\n",
             &[b'x'; 600],
+            // An error in the protocol's words, but of more than a line may have.
+            &[&b"ERROR"[..], &[b'x'; 600], b"\r\n"].concat(),
+            &[&b"SERVER_ERROR "[..], &[b'x'; 600], b"\r\n"].concat(),
         ] {
             let text = String::from_utf8_lossy(stream);
             assert_eq!(read(stream, stream.len(), b"k", b"v"), [Reply::Garbage], "{text}");
