@@ -133,7 +133,9 @@ pub fn parameters(config: &LoadConfig, trial: Option<&Trial>) -> anyhow::Result<
 pub fn read(path: &Path) -> anyhow::Result<Vec<Sample>> {
     let place = || format!("reading samples from {}", path.display());
     let others = || format!("{}: not the samples of a trial", path.display());
-    let reader = SerializedFileReader::new(File::open(path).with_context(place)?).with_context(place)?;
+    let file = File::open(path).with_context(place)?;
+    let file_bytes = file.metadata().with_context(place)?.len();
+    let reader = SerializedFileReader::new(file).with_context(place)?;
     let schema = parse_message_type(SCHEMA).context("the schema of samples")?;
     let (theirs, all) = (reader.metadata().file_metadata().schema().get_fields(), schema.get_fields());
     // Those of before there could be several processes have no last column.
@@ -146,6 +148,11 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<Sample>> {
         let rows = rows.with_context(others)?;
         let first = samples.len();
         for (number, set) in PLACES.into_iter().enumerate().take(columns) {
+            // The reader panics where a place or a length is negative.
+            let chunk = group.metadata().column(number);
+            let mut places =
+                [chunk.data_page_offset(), chunk.compressed_size()].into_iter().chain(chunk.dictionary_page_offset());
+            anyhow::ensure!(places.all(|it| u64::try_from(it).is_ok_and(|it| it <= file_bytes)), others());
             let column = group.get_column_reader(number).with_context(place)?;
             let mut column = get_typed_column_reader::<Int64Type>(column);
             // A column without nulls says nothing of which values are there.
