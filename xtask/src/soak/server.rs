@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 
+/// A server's threads have all begun when nothing changes for so long.
+const BEGINS: Duration = Duration::from_secs(2);
 /// How long what clients leave may stay with a server after them.
 const SETTLES: Duration = Duration::from_secs(60);
 /// How long threads are waited for that may be just ending: there can be more than before, for some are made when needed.
@@ -101,7 +103,7 @@ impl Server {
             address: address.with_context(|| format!("serve does not say where it listens: {line}"))?,
             samples: Vec::new(),
             process,
-            descriptors: Held::by(pid).descriptors,
+            descriptors: settled(pid),
         }))
     }
 
@@ -141,6 +143,20 @@ impl Server {
         let kib = memory_bytes >> 10;
         format!("{}: {kib} KiB, {descriptors} descriptors, {threads} threads, {processes} processes;", self.name)
     }
+}
+
+/// Descriptors of a server that has said where it listens, once they are the same for a while: on a busy machine its threads may
+/// not yet have begun.
+fn settled(pid: u32) -> u64 {
+    let (mut descriptors, mut since) = (Held::by(pid).descriptors, Instant::now());
+    while since.elapsed() < BEGINS {
+        thread::sleep(Duration::from_millis(20));
+        let now = Held::by(pid).descriptors;
+        if now != descriptors {
+            (descriptors, since) = (now, Instant::now());
+        }
+    }
+    descriptors
 }
 
 impl Drop for Server {
