@@ -24,9 +24,8 @@ use load::config::{LoadConfig, Pacing};
 use load::merge::{self, Account};
 use load::{Event, LoadReport};
 
-use crate::network::Host;
-use crate::network::Network;
 use crate::network::surrounding::Surrounding;
+use crate::network::{Applied, Host, Network};
 use crate::runner::LoadOrder;
 use crate::samples;
 
@@ -175,8 +174,10 @@ pub struct Facts {
     pub elsewhere_cpus: Option<u32>,
     /// Where they reach this machine.
     pub ways: Vec<IpAddr>,
-    /// The network of the lab whose hosts theirs are.
-    pub lab: Option<Network>,
+    /// The network of the lab whose hosts theirs are, and how it is made.
+    pub lab: Option<(Network, Applied)>,
+    /// Those on the server's own host of a network, as ranks: what they send passes none of its links.
+    pub beside_server: Vec<u32>,
 }
 
 impl Facts {

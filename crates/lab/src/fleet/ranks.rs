@@ -180,11 +180,13 @@ impl Ranks {
         let mut ways: Vec<IpAddr> = self.members.iter().map(|member| member.ours).collect();
         ways.sort();
         ways.dedup();
+        let is_beside = |member: &&Rank| is_here(member) && member.hello.network == self.network;
         Facts {
             here: self.members.iter().filter(is_here).count() as u32,
             elsewhere_cpus: self.members.iter().filter(|member| !is_here(member)).map(cpus).min(),
             ways,
-            lab: self.surrounding.as_ref().map(|surrounding| surrounding.network().clone()),
+            lab: self.surrounding.as_ref().map(|lab| (lab.network().clone(), lab.applied())),
+            beside_server: self.members.iter().filter(is_beside).map(|member| member.hello.rank).collect(),
         }
     }
 
@@ -599,6 +601,7 @@ mod tests {
         let facts = ranks.facts();
         assert_eq!((facts.here, facts.elsewhere_cpus), (2, None));
         assert_eq!(facts.ways, [IpAddr::from(Ipv4Addr::LOCALHOST)]);
+        assert_eq!((facts.lab, facts.beside_server), (None, vec![1, 2]));
         // All that is over is heard by the others when it is dropped.
         drop(ranks);
         (Err(anyhow!("they met")), others.into_iter().map(|other| other.join().unwrap()).collect())
