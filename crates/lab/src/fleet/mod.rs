@@ -34,7 +34,9 @@ use crate::samples;
 struct Patience {
     /// Engines may take so long to start all of a job.
     meeting: Duration,
-    /// What a greeting may take, all of it.
+    /// What connecting to one address may take, before the next is tried; each time that all were, twice as long.
+    connecting: Duration,
+    /// What a greeting may take, all of it: six times the way there, and what is lost on it.
     greeting: Duration,
     /// What a client may take beyond its phases: summarising, and writing samples.
     client: Duration,
@@ -45,7 +47,8 @@ struct Patience {
 impl Patience {
     const USUAL: Self = Self {
         meeting: Duration::from_secs(120),
-        greeting: Duration::from_secs(5),
+        connecting: Duration::from_secs(5),
+        greeting: Duration::from_secs(60),
         client: Duration::from_secs(60),
         rank: Duration::from_secs(30),
     };
