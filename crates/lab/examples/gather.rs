@@ -98,7 +98,7 @@ fn order(samples: u64) -> anyhow::Result<LoadOrder> {
         processes: RANKS - 1,
         ..trial.load
     };
-    Ok(LoadOrder { config: trial.load.clone(), trial })
+    Ok(LoadOrder::new(trial.load.clone(), trial))
 }
 
 /// What a client does that is told to begin and has measured at once.
@@ -192,6 +192,7 @@ fn report(config: &LoadConfig, samples: &[Sample]) -> LoadReport {
         kernel: None,
         memory_bytes_per_connection: 0.0,
         processes: Vec::new(),
+        begun_late_ns: 0,
         cpu_ns: 0,
         involuntary_switches: 0,
     }

@@ -26,6 +26,8 @@ const BACKLOG: u64 = 4_096;
 const TIME_WAIT_S: [f64; 2] = [60.0, 1.0];
 /// Headers of a packet, those of Ethernet included, and what it carries.
 const PACKET: (f64, f64) = (66.0, 1_448.0);
+/// Whether ports are used again; 2 is over loopback alone, as it is unless it is set.
+const TW_REUSE: (&str, &str) = ("net.ipv4.tcp_tw_reuse", "net/ipv4/tcp_tw_reuse");
 /// A page of memory, which `tcp_mem` counts in.
 const PAGE_BYTES: f64 = 4_096.0;
 
@@ -93,11 +95,12 @@ impl Figures {
 
     /// Those of a stored run, called `name`, in place of the documented ones as far as it has them: of each architecture its trial
     /// with the most connections.
-    #[must_use]
-    pub fn or_of(mut self, run: &Run, name: &str) -> Self {
-        // Of a fleet's run the ranks' ends and CPUs are elsewhere, and nothing is known of them.
+    ///
+    /// # Errors
+    /// When it is a fleet's: the ranks' ends and CPUs were elsewhere, and nothing is known of them.
+    pub fn or_of(mut self, run: &Run, name: &str) -> Result<Self, String> {
         if run.header.is_fleet_s {
-            return self;
+            return Err(format!("--from {name}: that run's clients were elsewhere; name one of this host"));
         }
         let known = run.records.iter().filter_map(|record| {
             let server = record.server.as_ref()?;
@@ -136,7 +139,7 @@ impl Figures {
         if closed > 0.0 || open > least {
             self.client_per_s = Figure { value: open.max(least), origin: name.to_owned() };
         }
-        self
+        Ok(self)
     }
 
     /// Of an architecture; else of one that has as much for each connection.
@@ -271,7 +274,10 @@ pub struct Setting {
 impl Setting {
     /// Whether this host would do.
     pub fn suffices(&self) -> bool {
-        self.here.is_none_or(|here| here >= self.needed)
+        self.here.is_none_or(|here| match self.name == TW_REUSE.0 {
+            true => here == self.needed,
+            false => here >= self.needed,
+        })
     }
 }
 
@@ -309,7 +315,7 @@ pub fn of(
     servers.sort_by(|a, b| bytes(a).total_cmp(&bytes(b)).then_with(|| a.architecture.cmp(&b.architecture)));
     let most = largest.iter().max_by(|a, b| size(a).partial_cmp(&size(b)).unwrap_or(std::cmp::Ordering::Equal));
     let Some(most) = most else { return Err("there is no trial".into()) };
-    let reuses = setting("net/ipv4/tcp_tw_reuse") == Some(1);
+    let reuses = setting(TW_REUSE.1) == Some(1);
     let clients = clients(most, &figures, client, reuses);
     let settings = settings(&servers, &clients, most, host, setting);
     Ok(Needs { experiment: plan.experiment.clone(), servers, clients, settings, figures })
@@ -485,13 +491,7 @@ fn settings(
         "only where connections are tracked",
     );
     if trial.workload.calls_per_connection.is_some() {
-        kernel(
-            "net.ipv4.tcp_tw_reuse",
-            "net/ipv4/tcp_tw_reuse",
-            "client",
-            1,
-            "a port is free again after a second, not a minute",
-        );
+        kernel(TW_REUSE.0, TW_REUSE.1, "client", 1, "a port is free again after a second, not a minute");
     }
     let limit = |whose, needed| Setting {
         name: "ulimit -Hn",
@@ -500,6 +500,13 @@ fn settings(
         here: Some(host.descriptors_max),
         about: "descriptors of one process",
     };
+    let of_tasks = |name, here, about| Setting { name, whose: "server", needed: most(|it| it.tasks), here, about };
+    let known = |fact: &str| host.facts.get(fact).map(|limit| limit.parse().unwrap_or(u64::MAX));
+    if most(|it| it.tasks) > 0 {
+        let about = "threads or processes of the user";
+        settings.insert(0, of_tasks("ulimit -Hu", known("processes max"), about));
+        settings.insert(1, of_tasks("pids.max (the cgroup's)", known("cgroup tasks max"), "likewise, of all in it"));
+    }
     settings.insert(0, limit("server", descriptors));
     let first = settings.iter().position(|it| it.whose == "client").unwrap_or(settings.len());
     settings.insert(first, limit("client", of_client));
@@ -520,6 +527,7 @@ pub fn setting_here(path: &str) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::presets;
+    use crate::record::RunHeader;
 
     fn client(addresses: u64) -> ClientHost {
         ClientHost { cpus: 16, memory_bytes: 64 << 30, addresses, ports: PORTS_MAX }
@@ -552,6 +560,56 @@ mod tests {
         assert!(!setting("ulimit -Hn", "server").unwrap().suffices());
         assert_eq!(setting("vm.max_map_count", "server").unwrap().needed, 2_000_512);
         assert!(setting("net.ipv4.tcp_tw_reuse", "client").is_none(), "connections stay");
+        let tasks = setting("ulimit -Hu", "server").unwrap();
+        assert_eq!((tasks.needed, tasks.here), (1_000_256, None), "it is not known of a host that never was");
+    }
+
+    #[test]
+    fn what_limits_threads_and_processes_is_held_against_them() {
+        let facts = [("processes max", "unlimited"), ("cgroup tasks max", "1000")];
+        let facts = facts.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let host = Host { facts, ..Host::made_up() };
+        let settings = |architecture: &str| {
+            let mut experiment = crate::presets::find("compare").unwrap().experiment();
+            experiment.architectures.0 = vec![architecture.parse().unwrap()];
+            experiment.workload.connections.0 = vec![std::num::NonZeroU32::new(900).unwrap()];
+            let plan = crate::plan::plan(&experiment, &host).unwrap();
+            of(&plan, Figures::documented(), client(1), &host, |_| None).unwrap().settings
+        };
+        let limits = |architecture: &str| {
+            let is_one = |it: &Setting| it.name == "ulimit -Hu" || it.name.starts_with("pids.max");
+            settings(architecture).into_iter().filter(is_one).map(|it| it.suffices()).collect::<Vec<_>>()
+        };
+        assert_eq!((limits("mt"), limits("mp"), limits("epoll")), (vec![true, false], vec![true, false], vec![]));
+    }
+
+    #[test]
+    fn ports_that_are_used_again_over_loopback_alone_do_not_suffice() {
+        let mut experiment = presets::find("compare").unwrap().experiment();
+        experiment.workload.calls_per_connection = std::num::NonZeroU32::new(1);
+        let plan = crate::plan::plan(&experiment, &Host::made_up()).unwrap();
+        let with = |reuse: u64| {
+            let setting = |path: &str| (path == TW_REUSE.1).then_some(reuse);
+            let needs = of(&plan, Figures::documented(), client(1), &Host::made_up(), setting).unwrap();
+            let setting = needs.settings.iter().find(|it| it.name == TW_REUSE.0).unwrap();
+            (setting.suffices(), needs.clients.ports)
+        };
+        let [never, always, loopback] = [0, 1, 2].map(with);
+        assert!(always.0 && never.1 > always.1, "{always:?} {never:?}");
+        assert_eq!(loopback, (false, never.1));
+        assert_eq!(never.0, loopback.0);
+    }
+
+    #[test]
+    fn a_fleet_s_run_has_no_figures_of_this_host() {
+        let of = |is_fleet_s| {
+            let plan = crate::plan::plan(&presets::find("compare").unwrap().experiment(), &Host::made_up()).unwrap();
+            let header = RunHeader { is_fleet_s, ..RunHeader::made_up(plan) };
+            let run = Run { header, records: Vec::new(), damage: Vec::new() };
+            Figures::documented().or_of(&run, "results/x")
+        };
+        assert_eq!(of(false), Ok(Figures::documented()), "it has no trial");
+        assert_eq!(of(true).unwrap_err(), "--from results/x: that run's clients were elsewhere; name one of this host");
     }
 
     #[test]

@@ -473,9 +473,15 @@ impl Answers {
         answer
     }
 
-    /// How a plan's network can be had, or why not: all its trials have the same one.
-    fn can_be(&mut self, network: &Network) -> &Result<Applied, Vec<String>> {
-        self.network.get_or_insert_with(|| conditions::choose(network, &Found::here()))
+    /// How a plan's network can be had, or why not: all its trials have the same one. The lab that a fleet is in is there.
+    fn can_be(&mut self, network: &Network, fleet: Option<&Facts>) -> &Result<Applied, Vec<String>> {
+        let there = fleet.and_then(|fleet| fleet.lab.as_ref()).filter(|(lab, _)| lab == network);
+        self.network.get_or_insert_with(|| match there {
+            Some((_, applied)) => Ok(*applied),
+            // What is wrong with that is said of the ranks.
+            None if fleet.is_some() => Err(Vec::new()),
+            None => conditions::choose(network, &Found::here()),
+        })
     }
 
     fn can_count(&mut self) -> Result<(), String> {
@@ -602,7 +608,7 @@ fn impossible(trial: &Trial, host: &Host, kernel: &mut Answers) -> Vec<String> {
     let ports = u32::try_from(host.ports).unwrap_or(u32::MAX);
     let sources = match &trial.workload.network {
         Some(network) => {
-            reasons.extend(kernel.can_be(network).clone().err().unwrap_or_default());
+            reasons.extend(kernel.can_be(network, host.fleet.as_ref()).clone().err().unwrap_or_default());
             Network::sources(&trial.load, ports)
         }
         None => load::ports::sources_with(&trial.load, ports),
@@ -642,12 +648,26 @@ fn impossible(trial: &Trial, host: &Host, kernel: &mut Answers) -> Vec<String> {
 /// Why a trial cannot be run with such ranks for clients.
 pub fn impossible_for_ranks(trial: &Trial, fleet: &Facts) -> Vec<String> {
     let mut reasons = Vec::new();
-    if trial.workload.network != fleet.lab {
-        reasons.push(
-            "network: ranks are where their engine started them, and that is no such lab; start the engine in one \
-             (`muxbench lab`, deploy/slurm-in-lab.sh), or leave the network out"
-                .into(),
-        );
+    match (&trial.workload.network, &fleet.lab) {
+        (Some(network), None) => reasons.push(format!(
+            "network: ranks are where their engine started them, and that is no lab; start the engine in one (`muxbench lab {} \
+             -- ENGINE...`, deploy/slurm-in-lab.sh), or leave the network out",
+            network.flags()
+        )),
+        (Some(network), Some((lab, _))) if lab != network => reasons.push(format!(
+            "network: the fleet is {lab}, and the trial wants to be {network}; start the engine by `muxbench lab {}`",
+            network.flags()
+        )),
+        (None, Some((lab, _))) => reasons
+            .push(format!("network: the fleet is {lab}, and the trial wants none; start the engine without `muxbench lab`")),
+        _ => {}
+    }
+    if let (Some((lab, _)), Some(rank)) = (&fleet.lab, fleet.beside_server.first()) {
+        reasons.push(format!(
+            "network: rank {rank} is on the server's host of the lab, none of whose links its requests would pass; start one \
+             rank a host (srun -N{} --ntasks-per-node=1, or a hostfile)",
+            lab.clients.get() + 1
+        ));
     }
     let (name, is_met_otherwise): (&str, fn(&IpAddr) -> bool) = match trial.workload.transport {
         Transport::Tcp => ("tcp is TCP over IPv4", IpAddr::is_ipv6),
@@ -780,13 +800,43 @@ mod tests {
         assert_eq!(clients(&open, 8), [1]);
     }
 
+    /// So many on this machine, and nothing else known of them.
+    fn ranks(here: u32) -> Facts {
+        Facts { here, elsewhere_cpus: None, ways: Vec::new(), lab: None, beside_server: Vec::new() }
+    }
+
+    #[test]
+    fn ranks_in_a_lab_are_planned_by_what_it_is_and_where_in_it_they_are() {
+        let mut experiment = crate::presets::find("compare").unwrap().experiment();
+        experiment.client.processes = std::num::NonZeroU32::new(2);
+        let network: Network = "lab:clients=2".parse().unwrap();
+        // No kernel was ever asked for this.
+        let applied = Applied { links: Links::Tun, delay: None, loss: Some(conditions::Means::Tbf), bandwidth: None };
+        let lossy = Network { loss: Some(crate::units::Share(0.01)), bandwidth: None, ..network.clone() };
+        let delayed = Network { delay: crate::units::Time(1_000_000), ..lossy.clone() };
+        let planned = |asked: &Network, beside_server: &[u32]| {
+            let lab = Some((lossy.clone(), applied));
+            let fleet = Facts { lab, beside_server: beside_server.to_vec(), ..ranks(2) };
+            let experiment = Experiment { network: Some(asked.clone()), ..experiment.clone() };
+            let plan = plan(&experiment, &Host { fleet: Some(fleet), ..Host::made_up() }).unwrap();
+            (plan.network, plan.trials[0].impossible.join("\n"))
+        };
+        let (words, why) = planned(&lossy, &[]);
+        assert!(why.is_empty() && words.unwrap().contains("loss by TBF"), "{why}");
+        let (_, why) = planned(&lossy, &[1, 2]);
+        assert!(why.contains("rank 1 is on the server's host of the lab") && why.contains("srun -N3"), "{why}");
+        let (_, why) = planned(&delayed, &[]);
+        assert!(why.contains("the fleet is in a lab of 2 client hosts, 1 % lost each way, and"), "{why}");
+        assert!(why.ends_with("`muxbench lab --network lab:clients=2 --delay 1ms --loss 1/100`"), "{why}");
+    }
+
     #[test]
     fn a_closed_loop_of_ranks_has_a_client_for_each_cpu_that_all_of_them_have() {
         let mut experiment = crate::presets::find("voras2009").unwrap().experiment();
         (experiment.client.clients, experiment.client.processes) = (None, std::num::NonZeroU32::new(3));
         let clients = |experiment: &Experiment, here, elsewhere_cpus| {
             let cores = (0..8).map(|cpu| vec![cpu]).collect();
-            let fleet = Facts { here, elsewhere_cpus, ways: Vec::new(), lab: None };
+            let fleet = Facts { elsewhere_cpus, ..ranks(here) };
             let plan = plan(experiment, &Host { cores, fleet: Some(fleet), ..Host::made_up() }).unwrap();
             plan.trials[0].load.clients
         };
@@ -803,7 +853,7 @@ mod tests {
         experiment.client.processes = std::num::NonZeroU32::new(2);
         let (v4, v6): (IpAddr, IpAddr) = ("192.0.2.1".parse().unwrap(), "fd00::1".parse().unwrap());
         let reasons = |experiment: &Experiment, here, ways: &[IpAddr]| {
-            let fleet = Facts { here, elsewhere_cpus: (here < 2).then_some(2), ways: ways.to_vec(), lab: None };
+            let fleet = Facts { elsewhere_cpus: (here < 2).then_some(2), ways: ways.to_vec(), ..ranks(here) };
             let host = Host { cores: vec![vec![0], vec![1]], ..Host::made_up() };
             let trial = &plan(experiment, &host).unwrap().trials[0];
             impossible_for_ranks(trial, &fleet)

@@ -80,6 +80,16 @@ pub struct LoadOrder {
     pub config: LoadConfig,
     /// The trial that it is for, which goes with its samples.
     pub trial: Trial,
+    /// Whether nobody is to be told how far it is.
+    #[serde(default)]
+    pub is_quiet: bool,
+}
+
+impl LoadOrder {
+    /// Of a client whose progress is told.
+    pub fn new(config: LoadConfig, trial: Trial) -> Self {
+        Self { config, trial, is_quiet: false }
+    }
 }
 
 /// How a run ended.
@@ -169,7 +179,7 @@ pub fn run(
                     _ => verdict,
                 };
                 let verdict = verdict::with_idle(verdict, account.idle.as_ref());
-                let verdict = verdict::with_clients(verdict, report);
+                let verdict = verdict::with_clients(verdict, report, trial.load.phases);
                 verdict::with_network(verdict, trial.workload.network.as_ref(), account.network.as_ref())
             }
             (Ok(()), None) => Verdict::failed("the client gave no account"),
@@ -397,7 +407,7 @@ fn load_it(
     let mut connecting = |done, total| on_event(Event::Load(&load::Event::Connecting { done, total }));
     let idle = Holders::start(&options.program, &config, hosts, options.stop, &mut connecting)
         .or_else(|error| turned_away(trial, server, account, error))?;
-    let order = LoadOrder { config, trial: trial.clone() };
+    let order = LoadOrder::new(config, trial.clone());
     fleet.place(hosts)?;
     fleet.broadcast(&order, samples).or_else(|error| blame(server, error))?;
     let stopped = || if options.stop.is_now() { bail!("stopped") } else { Ok(()) };

@@ -5,7 +5,7 @@
 //! it into another. What is looked for shows over the whole window.
 
 use load::LoadReport;
-use load::config::Transport;
+use load::config::{Phases, Transport};
 use load::idle::IdleReport;
 use load::report::{ClosedReport, PARTS, ProcessReport, StreamReport};
 use server::ServerCounters;
@@ -98,6 +98,10 @@ const DRIFT_PPM_MAX: f64 = 10_000.0;
 /// Of a closed loop's transactions this share may be beyond the memory for samples. Whether the window was steady is only
 /// known of those before.
 const UNSAMPLED_SHARE_MAX: f64 = 0.5;
+
+/// A client that is told late when to begin may be so by this share of what precedes the window: the rest of that is there for
+/// it to catch up.
+const LATE_SHARE_MAX: f64 = 0.5;
 
 /// Of the server's CPUs, or of a client's, others may take this share.
 const TAKEN_SHARE_MAX: f64 = 0.25;
@@ -274,8 +278,9 @@ pub fn with_idle(verdict: Verdict, idle: Option<&IdleReport>) -> Verdict {
     decide([vec![alive], checks].concat(), || reason)
 }
 
-/// A verdict, and whether each client had its CPUs to itself, of those of whom that is known: ranks, by name.
-pub fn with_clients(verdict: Verdict, report: &LoadReport) -> Verdict {
+/// A verdict, and whether each client had its CPUs to itself, of those of whom that is known: ranks, by name; and of one that
+/// was told too late when to begin, how late that was.
+pub fn with_clients(verdict: Verdict, report: &LoadReport, phases: Phases) -> Verdict {
     // One without checks has a reason of its own.
     if verdict.checks.is_empty() {
         return verdict;
@@ -287,7 +292,17 @@ pub fn with_clients(verdict: Verdict, report: &LoadReport) -> Verdict {
     };
     let taken: Vec<Check> = report.processes.iter().filter_map(taken).collect();
     let Verdict { reason, checks, .. } = verdict;
-    decide([checks, taken].concat(), || reason)
+    decide([checks, begun_late(report, phases), taken].concat(), || reason)
+}
+
+/// How late the latest client was told when to begin, if one was.
+fn begun_late(report: &LoadReport, phases: Phases) -> Vec<Check> {
+    let Some(late_ns) = Some(report.begun_late_ns).filter(|late_ns| *late_ns > 0) else { return Vec::new() };
+    let latest = report.processes.iter().find(|process| process.begun_late_ns == late_ns);
+    let whose = latest.filter(|it| !it.place.is_empty()).map(|it| format!(", {}", it.place)).unwrap_or_default();
+    let limit_ms = LATE_SHARE_MAX * (phases.ramp_ns + phases.hold_ns) as f64 / 1e6;
+    let what = format!("time by which the client was told too late when to begin{whose}");
+    vec![check(&what, late_ns as f64 / 1e6, Bound::AtMost, limit_ms, "ms", VerdictKind::ClientLimited)]
 }
 
 /// A verdict, and whether the lab's network did what was asked, right before the trial and, as far as a process of ours takes
@@ -632,6 +647,7 @@ pub(crate) mod tests {
             kernel: None,
             memory_bytes_per_connection: 48.0,
             processes: Vec::new(),
+            begun_late_ns: 0,
             cpu_ns: 0,
             involuntary_switches: 0,
         }
@@ -768,6 +784,7 @@ pub(crate) mod tests {
                     lag: measured([lag_ns; 10]).distribution,
                     service: report.service.distribution,
                     cpu_ns: 0,
+                    begun_late_ns: 0,
                     cpu_taken_by_others: None,
                 })
                 .collect();
@@ -791,11 +808,12 @@ pub(crate) mod tests {
                 rate_sent_per_s: 500.0,
                 lag: report.lag.distribution,
                 service: report.service.distribution,
+                begun_late_ns: 0,
                 cpu_ns: 0,
                 cpu_taken_by_others,
             };
             report.processes = taken.into_iter().enumerate().map(process).collect();
-            with_clients(judge(&report, None), &report)
+            with_clients(judge(&report, None), &report, PHASES)
         };
         assert_eq!(judged([None, None]).kind, VerdictKind::Valid);
         let quiet = judged([None, Some(0.2)]);
@@ -804,7 +822,27 @@ pub(crate) mod tests {
         assert!(crowded.kind == VerdictKind::ClientLimited && crowded.is_the_machine_s());
         assert_eq!(crowded.reason, format!("{TAKEN_FROM_RANK_1}: 0.400, not at most 0.250"));
         let failed = Verdict::failed("x");
-        assert_eq!(with_clients(failed.clone(), &healthy()), failed);
+        assert_eq!(with_clients(failed.clone(), &healthy(), PHASES), failed);
+    }
+
+    /// Half a second before the window.
+    const PHASES: Phases = Phases { ramp_ns: 200_000_000, hold_ns: 300_000_000, measure_ns: 1, drain_ns: 0 };
+
+    #[test]
+    fn a_client_that_is_told_too_late_when_to_begin_is_shown_and_beyond_what_can_be_made_up_for_the_limit() {
+        let judged = |begun_late_ns: u64, phases: Phases| {
+            let report = LoadReport { begun_late_ns, ..healthy() };
+            with_clients(judge(&report, None), &report, phases)
+        };
+        let is_it = |check: &&Check| check.name.contains("too late when to begin");
+        assert_eq!(judged(0, PHASES).checks.iter().find(is_it), None);
+        let late = judged(250_000_000, PHASES);
+        assert_eq!((late.kind, late.checks.iter().find(is_it).unwrap().value), (VerdictKind::Valid, 250.0));
+        let late = judged(251_000_000, PHASES);
+        assert_eq!(late.kind, VerdictKind::ClientLimited);
+        assert!(late.reason.ends_with("when to begin: 251 ms, not at most 250"), "{}", late.reason);
+        // The window begins at once.
+        assert_eq!(judged(1, Phases { ramp_ns: 0, hold_ns: 0, ..PHASES }).kind, VerdictKind::ClientLimited);
     }
 
     const TAKEN_FROM_RANK_1: &str = "share of the client's CPUs taken by others, rank 1 on node1";

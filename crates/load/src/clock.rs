@@ -186,6 +186,11 @@ impl Anchor {
     }
 }
 
+/// CLOCK_MONOTONIC, in nanoseconds.
+pub fn monotonic_ns() -> u64 {
+    kernel_ns(ClockId::Monotonic)
+}
+
 fn kernel_ns(clock: ClockId) -> u64 {
     let now = rustix::time::clock_gettime(clock);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64

@@ -97,6 +97,7 @@ pub fn report(config: &LoadConfig, accounts: &[Account], samples: &[Sample]) -> 
             KernelFacts { interface, hardware, wall_clock_stepped: stepped }.report(samples, window_ns)
         }),
         processes: accounts.iter().map(|account| process(account, accounts)).collect(),
+        begun_late_ns: reports().map(|it| it.begun_late_ns).max().unwrap_or(0),
         cpu_ns: sum(&|it| it.cpu_ns),
         involuntary_switches: sum(&|it| it.involuntary_switches),
         ..first.clone()
@@ -113,6 +114,7 @@ fn process(account: &Account, all: &[Account]) -> ProcessReport {
         rate_sent_per_s: report.rate_sent_per_s,
         lag: report.lag.distribution,
         service: report.service.distribution,
+        begun_late_ns: report.begun_late_ns,
         cpu_ns: report.cpu_ns,
         cpu_taken_by_others: cpu_taken_by_others(account, all),
     }

@@ -117,10 +117,18 @@ pub struct LoadReport {
     /// Each process's own figures, where several divided the load.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub processes: Vec<ProcessReport>,
+    /// How long after the beginning of the ramp the client was told when that is, in nanoseconds: 0 if it was told in time. Of
+    /// several, the latest.
+    #[serde(default, skip_serializing_if = "is_in_time")]
+    pub begun_late_ns: u64,
     /// CPU time of the client's process in the window, in nanoseconds.
     pub cpu_ns: u64,
     /// Involuntary context switches of the client's process in the window.
     pub involuntary_switches: u64,
+}
+
+fn is_in_time(late_ns: &u64) -> bool {
+    *late_ns == 0
 }
 
 /// A measured time: its distribution, and the histogram it comes from, so that it can be merged.
@@ -153,6 +161,9 @@ pub struct ProcessReport {
     pub lag: Distribution,
     /// Its service time.
     pub service: Distribution,
+    /// How late it was told when to begin, in nanoseconds; 0 if in time.
+    #[serde(default, skip_serializing_if = "is_in_time")]
+    pub begun_late_ns: u64,
     /// Its CPU time in the window, in nanoseconds.
     pub cpu_ns: u64,
     /// The share of its CPUs that others than the trial's clients took during the window; `None` where that is not known.

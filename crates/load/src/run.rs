@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use wire::ServiceSpec;
 use wire::udp::DATAGRAM_BYTES_MAX;
 
-use crate::clock::{Clock, Wall};
+use crate::clock::{self, Clock, Wall};
 use crate::config::{Choice, KvTraffic, LoadConfig, Roles, Schedule, Timestamps};
 use crate::error::LoadError;
 use crate::open::{self, Until};
@@ -168,10 +168,31 @@ pub fn run(config: &LoadConfig, on_event: &mut dyn FnMut(Event)) -> Result<Outco
 /// When it cannot be run at all: see [`LoadError`].
 pub fn run_with(config: &LoadConfig, listener: &mut dyn Listener) -> Result<Outcome, LoadError> {
     validate(config)?;
-    if config.service.ports().is_some() {
-        return datagrams::run(config, listener);
+    let mut timed = Timed { listener, late_ns: 0 };
+    let outcome = if config.service.ports().is_some() {
+        datagrams::run(config, &mut timed)
+    } else {
+        with_speaker!(config, |speaker| speak(config, &speaker, &mut timed))
+    };
+    outcome.map(|outcome| Outcome { report: LoadReport { begun_late_ns: timed.late_ns, ..outcome.report }, ..outcome })
+}
+
+/// One who hears and says what another does, and notes how late that was with the beginning.
+struct Timed<'a> {
+    listener: &'a mut dyn Listener,
+    late_ns: u64,
+}
+
+impl Listener for Timed<'_> {
+    fn on(&mut self, event: Event) {
+        self.listener.on(event);
     }
-    with_speaker!(config, |speaker| speak(config, &speaker, listener))
+
+    fn begin(&mut self) -> Result<Option<u64>, String> {
+        let start_ns = self.listener.begin()?;
+        self.late_ns = start_ns.map_or(0, |start_ns| clock::monotonic_ns().saturating_sub(start_ns));
+        Ok(start_ns)
+    }
 }
 
 /// Connects, and runs the loop that the schedule asks for.

@@ -325,6 +325,7 @@ impl Facts<'_> {
             kernel: self.kernel.as_ref().map(|kernel| kernel.report(samples, window_ns)),
             memory_bytes_per_connection,
             processes: Vec::new(),
+            begun_late_ns: 0,
             cpu_ns: self.usage.cpu_ns,
             involuntary_switches: self.usage.involuntary_switches,
         }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use load::config::{Choice, Pacing, Phases, Roles, Schedule, Timestamps, Transport};
 use load::interface::Hardware;
 use load::reflector::Reflector;
-use load::{Event, LoadConfig, LoadError, Outcome, Sample};
+use load::{Event, Listener, LoadConfig, LoadError, Outcome, Sample};
 use wire::{Address, ServiceSpec};
 
 const REQUEST: usize = 16;
@@ -214,6 +214,30 @@ fn events_tell_the_phases_in_order() {
     let started = events.iter().position(|event| matches!(event, Event::Started { .. })).unwrap();
     assert_eq!(connected + 1, started);
     assert!(matches!(events.last(), Some(Event::Progress { .. })));
+}
+
+/// Begins when it is told, which may be long ago.
+struct Begins {
+    ago_ns: Option<u64>,
+}
+
+impl Listener for Begins {
+    fn on(&mut self, _event: Event) {}
+
+    fn begin(&mut self) -> Result<Option<u64>, String> {
+        Ok(self.ago_ns.map(|ago_ns| load::clock::monotonic_ns() - ago_ns))
+    }
+}
+
+#[test]
+fn who_is_told_too_late_when_to_begin_says_by_how_much() {
+    let late_ns = |ago_ns| {
+        let reflector = Reflector::start(Transport::Tcp, &service(), None, || Duration::ZERO).unwrap();
+        let outcome = load::run_with(&config(reflector.address().clone()), &mut Begins { ago_ns }).unwrap();
+        outcome.report.begun_late_ns
+    };
+    assert_eq!(late_ns(None), 0);
+    assert!(late_ns(Some(50_000_000)) >= 50_000_000);
 }
 
 #[test]

@@ -95,17 +95,19 @@ enum Clients {
     Ranks(Box<Ranks>),
 }
 
-/// Becomes a rank, if that is asked for; where the first can be reached in more than one way, as requests are to go. One that is
-/// not the first does what it is told until all is over, and ends.
+/// Becomes a rank, if that is asked for; where the first can be reached in more than one way, as requests are to go, if this one
+/// can know. One that is not the first does what it is told until all is over, and ends: it needs nothing that the first does,
+/// neither the experiment nor a folder.
 ///
 /// # Errors
 /// When the ranks do not meet.
-fn join(args: &ExecutionArgs, transport: Option<Transport>) -> anyhow::Result<Clients> {
+fn join(args: &ExecutionArgs, transport: impl FnOnce() -> Option<Transport>) -> anyhow::Result<Clients> {
     if !args.fleet {
         return Ok(Clients::Here);
     }
-    let place = Place { transport, ..engine::place().map_err(anyhow::Error::msg)? };
+    let place = engine::place().map_err(anyhow::Error::msg)?;
     if place.rank > 0 {
+        let place = Place { transport: transport(), ..place };
         // An engine passes an interrupt on to all ranks, and it is the first that ends the run, after the trial that runs.
         signal_hook::flag::register(SIGINT, Arc::default()).context("cannot listen to signals")?;
         rank::follow(&place, &program()?)?;
@@ -136,24 +138,25 @@ pub fn plan_here(experiment: &Experiment) -> anyhow::Result<(Plan, Host)> {
     Ok((plan, host))
 }
 
-/// Runs an experiment from the beginning.
+/// Runs an experiment from the beginning. Of a fleet the first rank alone needs it: once all are there it is read.
 ///
 /// # Errors
-/// When nothing of it can be run here, or it cannot be stored.
-pub fn start(experiment: &Experiment, args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
+/// When it cannot be read, nothing of it can be run here, or it cannot be stored.
+pub fn start(experiment: impl Fn() -> anyhow::Result<Experiment>, args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
     start_as(experiment, args, |plan, _| Ok((plan, Course::Whole))).map(|(code, _)| code)
 }
 
 /// Runs an experiment, in what order and how far is for `course` to say, from the beginning. The folder of the run too.
 ///
 /// # Errors
-/// When nothing of it can be run here, or it cannot be stored.
+/// As [`start`].
 pub fn start_as(
-    experiment: &Experiment,
+    experiment: impl Fn() -> anyhow::Result<Experiment>,
     args: &ExecutionArgs,
     course: impl FnOnce(Plan, &Host) -> anyhow::Result<(Plan, Course)>,
 ) -> anyhow::Result<(ExitCode, PathBuf)> {
-    let clients = join(args, Some(experiment.workload.transport))?;
+    let clients = join(args, || Some(experiment().ok()?.workload.transport))?;
+    let experiment = &experiment()?;
     let course = |plan, host: &Host| {
         let (plan, course) = course(plan, host)?;
         let all_impossible = plan.trials.iter().all(|trial| !trial.impossible.is_empty());
@@ -246,7 +249,7 @@ fn begin(
     if let Clients::Ranks(ranks) = clients {
         experiment.client.processes = NonZeroU32::new(ranks.count());
         if experiment.network.is_none() {
-            experiment.network = ranks.facts().lab;
+            experiment.network = ranks.facts().lab.map(|(network, _)| network);
         }
         host.fleet = Some(ranks.facts());
         experiment.check().map_err(anyhow::Error::msg)?;
@@ -286,9 +289,23 @@ fn begin(
 /// # Errors
 /// When there is none, or another process is at it.
 pub fn resume(args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
-    let folder = folder_to_resume(args);
-    let clients = join(args, transport_of(folder.as_deref().ok()))?;
-    resume_with(&folder?, args, clients)
+    resume_after(args, || Ok(())).map(|(code, _)| code)
+}
+
+/// The same, once it is known that what comes after can be done. The folder of the run too.
+///
+/// # Errors
+/// As [`resume`].
+pub fn resume_after(
+    args: &ExecutionArgs,
+    check: impl FnOnce() -> anyhow::Result<()>,
+) -> anyhow::Result<(ExitCode, PathBuf)> {
+    let clients = join(args, || transport_of(&folder_to_resume(args).ok()?))?;
+    check()?;
+    let folder = folder_to_resume(args)?;
+    let (store, run) = Store::resume(&folder)?;
+    tell_damage(&folder, &run);
+    Ok((go_on(&folder, store, &run, args, clients)?, folder))
 }
 
 /// Gives a stopped search so much time in all, which changes none of its earlier probes, and finishes it.
@@ -296,9 +313,8 @@ pub fn resume(args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
 /// # Errors
 /// As [`resume`]; and when the run is no search.
 pub fn resume_search(args: &ExecutionArgs, time_max: Time) -> anyhow::Result<ExitCode> {
-    let folder = folder_to_resume(args);
-    let clients = join(args, transport_of(folder.as_deref().ok()))?;
-    let folder = folder?;
+    let clients = join(args, || transport_of(&folder_to_resume(args).ok()?))?;
+    let folder = folder_to_resume(args)?;
     let (store, mut run) = Store::resume(&folder)?;
     tell_damage(&folder, &run);
     let Course::Capacity(question) = &mut run.header.course else {
@@ -315,30 +331,16 @@ pub fn resume_search(args: &ExecutionArgs, time_max: Time) -> anyhow::Result<Exi
 ///
 /// # Errors
 /// When none is named, and there is none.
-pub fn folder_to_resume(args: &ExecutionArgs) -> anyhow::Result<PathBuf> {
+fn folder_to_resume(args: &ExecutionArgs) -> anyhow::Result<PathBuf> {
     match args.resume.clone().flatten() {
         Some(folder) => Ok(folder),
         None => store::latest(Path::new("results")),
     }
 }
 
-/// Finishes the run in a folder.
-///
-/// # Errors
-/// When there is none, or another process is at it.
-pub fn resume_in(folder: &Path, args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
-    resume_with(folder, args, join(args, transport_of(Some(folder)))?)
-}
-
 /// How the requests of the run in a folder go; of a rank's host that does not have it, nothing is known.
-fn transport_of(folder: Option<&Path>) -> Option<Transport> {
-    store::header(folder?).ok()?.trials.first().map(|trial| trial.workload.transport)
-}
-
-fn resume_with(folder: &Path, args: &ExecutionArgs, clients: Clients) -> anyhow::Result<ExitCode> {
-    let (store, run) = Store::resume(folder)?;
-    tell_damage(folder, &run);
-    go_on(folder, store, &run, args, clients)
+fn transport_of(folder: &Path) -> Option<Transport> {
+    store::header(folder).ok()?.trials.first().map(|trial| trial.workload.transport)
 }
 
 fn go_on(folder: &Path, store: Store, run: &Run, args: &ExecutionArgs, clients: Clients) -> anyhow::Result<ExitCode> {

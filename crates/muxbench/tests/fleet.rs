@@ -163,14 +163,19 @@ impl Job {
     }
 
     fn meet_at(host: &str, count: u32, arguments: &str, folder: &Path) -> Self {
+        Self::of_each(host, count, &|_| arguments.to_owned(), folder)
+    }
+
+    /// Each with arguments of its own.
+    fn of_each(host: &str, count: u32, arguments: &dyn Fn(u32) -> String, folder: &Path) -> Self {
         let (port, temporary) = (free_port(), tempfile::tempdir().unwrap());
         let start = |rank: u32| {
             let mut command = muxbench();
-            command.args(words(arguments)).arg("--fleet").arg("--output").arg(folder);
+            command.args(words(&arguments(rank))).arg("--fleet").arg("--output").arg(folder);
             command.env("MUXBENCH_RANK", rank.to_string()).env("MUXBENCH_RANKS", count.to_string());
             command.env("MUXBENCH_RENDEZVOUS", format!("{host}:{port}")).env("MUXBENCH_SECRET", "open sesame");
             command.env("TMPDIR", temporary.path());
-            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
         };
         // The first comes last: the others wait for it.
         let mut ranks: Vec<Child> = (1..count).map(start).collect();
@@ -221,6 +226,32 @@ fn ranks_divide_each_trial_and_the_first_has_all_of_it() {
         assert!(other.status.success() && other.stdout.is_empty(), "{other:?}");
     }
     assert!(String::from_utf8_lossy(&outputs[0].stderr).contains("a fleet of 4"));
+}
+
+#[test]
+fn what_only_the_first_rank_needs_the_others_need_not_have() {
+    let place = tempfile::tempdir().unwrap();
+    let (folder, file) = (place.path().join("run"), place.path().join("x.toml"));
+    let output = muxbench().args(words(COMPARE)).arg("--print-experiment").output().unwrap();
+    fs::write(&file, output.stdout).unwrap();
+    let (file, run) = (file.display(), folder.display());
+    let start = |first: &str, others: &str| {
+        let arguments = |rank: u32| if rank == 0 { first.to_owned() } else { others.to_owned() };
+        let outputs = Job::of_each("127.0.0.1", 3, &arguments, &folder).end();
+        assert!(outputs[1..].iter().all(|other| other.status.success()), "{outputs:?}");
+        finished(&folder, &outputs[0])
+    };
+    // A file, and standard input, of which they have none.
+    assert_eq!(start(&format!("run {file} --quiet"), "run /nonexistent/x.toml").records.len(), 2);
+    let resume = |folder: &str| format!("run --quiet --resume {folder}");
+    assert_eq!(start(&resume(&run.to_string()), &resume("/nonexistent")).records.len(), 2);
+    fs::remove_dir_all(&folder).unwrap();
+    assert_eq!(start(&format!("run {file} --quiet"), "run -").records.len(), 2);
+    fs::remove_dir_all(&folder).unwrap();
+    let sweep = format!("{} --csv", COMPARE.replace("compare", "sweep"));
+    let rows = place.path().join("rows.csv");
+    start(&format!("{sweep} {}", rows.display()), &format!("{sweep} /nonexistent/rows.csv"));
+    assert!(rows.exists());
 }
 
 #[test]
@@ -322,7 +353,9 @@ fn a_lab_is_none_for_ranks_and_looked_for_before_a_run_is_resumed() {
     let folder = folder.path().join("run");
     let outputs = Job::start(2, &format!("{COMPARE} --network lab"), &folder).end();
     let said = String::from_utf8_lossy(&outputs[0].stderr);
-    assert!(said.contains("network: ranks are where their engine started them") && !folder.exists(), "{said}");
+    let why = "network: ranks are where their engine started them, and that is no lab; start the engine in one \
+               (`muxbench lab --network lab -- ENGINE...`";
+    assert!(said.contains(why) && !folder.exists(), "{said}");
 
     // A run that was begun where there could be one.
     let once = COMPARE.replace("--repeats 2", "--repeats 1");
@@ -534,6 +567,27 @@ fn slurm_starts_a_fleet_on_the_hosts_of_a_lab() {
     }
     let shown = String::from_utf8_lossy(&output.stdout);
     assert!(shown.contains("in a lab of 2 client hosts, 1ms each way") && shown.contains("Network: "), "{shown}");
+}
+
+#[test]
+fn ranks_on_the_server_s_host_of_a_lab_are_refused() {
+    if !may_make_hosts() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    // All are where the first is, as mpirun without a hostfile has it.
+    let script =
+        "for rank in 1 2; do MUXBENCH_RANK=$rank \"$@\" & done; MUXBENCH_RANK=0 \"$@\"; code=$?; wait; exit $code";
+    let mut lab = Command::new("timeout");
+    lab.args(["300", env!("CARGO_BIN_EXE_muxbench"), "lab", "--network", "lab:clients=2", "--"]);
+    lab.args(["sh", "-c", script, "sh", env!("CARGO_BIN_EXE_muxbench")]).args(words(COMPARE)).arg("--fleet");
+    lab.arg("--output").arg(folder.path().join("run"));
+    lab.env("MUXBENCH_RANKS", "3").env("MUXBENCH_SECRET", "open sesame");
+    // Nobody else has ports there.
+    let output = lab.env("MUXBENCH_RENDEZVOUS", "198.18.0.1:20000").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("rank 1 is on the server's host of the lab"), "{said}");
+    assert!(!folder.path().join("run").exists());
 }
 
 #[test]

@@ -119,6 +119,7 @@ fn record(trial: &Trial, service_ns: u64, verdict: VerdictKind, reason: &str) ->
             kernel: None,
             memory_bytes_per_connection: 48.0,
             processes: Vec::new(),
+            begun_late_ns: 0,
             cpu_ns: 1,
             involuntary_switches: 0,
         }),

@@ -95,7 +95,11 @@ fn count(count: u64, one: &'static str, several: &'static str) -> &'static str {
 }
 
 fn setting(setting: &Setting) -> Vec<String> {
-    let here = setting.here.map_or_else(|| "not there".into(), |here| here.to_string());
+    let here = match setting.here {
+        None => "not there".to_owned(),
+        Some(u64::MAX) => "unlimited".to_owned(),
+        Some(here) => here.to_string(),
+    };
     let verdict = match setting.here {
         None => "",
         Some(_) if setting.suffices() => "enough",
@@ -127,7 +131,7 @@ mod tests {
         let host = Host::made_up();
         let plan = lab::plan::plan(&experiment, &host).unwrap();
         let client = ClientHost { cpus: 8, memory_bytes: 16 << 30, addresses: 1, ports: PORTS_MAX };
-        let figures = Figures::documented().or_of(&made_up::run(), "results/x");
+        let figures = Figures::documented().or_of(&made_up::run(), "results/x").unwrap();
         let here = |path: &str| match path {
             "fs/nr_open" => Some(1 << 20),
             "net/core/somaxconn" => Some(4_096),

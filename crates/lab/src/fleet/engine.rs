@@ -1,8 +1,10 @@
 //! Which rank this process is, and where the first one is to be met: from the environment that an engine gives to what it
 //! starts. The engine places, starts, watches and ends processes; nothing here does.
 
+use std::collections::BTreeMap;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use super::secret::Secret;
 use crate::transport::Transport;
@@ -191,20 +193,52 @@ fn hosts_of(uri: &str) -> Vec<String> {
     hosts.map(|host| host.trim_start_matches('[').trim_end_matches(']').to_owned()).collect()
 }
 
-impl Place {
-    /// Where the first rank may be reached, as names are known by now; first where it may be reached by the transport.
-    pub(super) fn addresses(&self) -> Vec<SocketAddr> {
-        let of = |host: &String| match (host.as_str(), self.port).to_socket_addrs() {
-            Ok(addresses) => addresses.collect::<Vec<_>>(),
-            // A node's name is Slurm's, and needs not be known to anybody else.
-            Err(_) if self.engine == "Slurm" => address_of_node(host)
-                .and_then(|address| (address.as_str(), self.port).to_socket_addrs().ok())
-                .map(Iterator::collect)
-                .unwrap_or_default(),
-            Err(_) => Vec::new(),
-        };
-        let mut addresses: Vec<SocketAddr> = self.hosts.iter().flat_map(of).collect();
-        addresses.sort_by_key(|address| match self.transport {
+/// Names are looked up so often at most while nobody answers.
+const LOOK_UP_EVERY: Duration = Duration::from_secs(1);
+
+/// Where the first rank may be reached, as names are known by now.
+pub(super) struct Addresses<'a> {
+    place: &'a Place,
+    known: Vec<SocketAddr>,
+    /// What Slurm said of nodes, which stays so.
+    nodes: BTreeMap<&'a str, String>,
+    looked_up: Option<Instant>,
+}
+
+impl<'a> Addresses<'a> {
+    pub(super) fn of(place: &'a Place) -> Self {
+        Self { place, known: Vec::new(), nodes: BTreeMap::new(), looked_up: None }
+    }
+
+    /// Those at this moment, first where the first rank may be reached by the transport.
+    pub(super) fn at(&mut self, now: Instant) -> &[SocketAddr] {
+        self.at_by(now, &mut address_of_node)
+    }
+
+    fn at_by(&mut self, now: Instant, address_of_node: &mut dyn FnMut(&str) -> Option<String>) -> &[SocketAddr] {
+        if self.looked_up.is_none_or(|before| now >= before + LOOK_UP_EVERY) {
+            self.looked_up = Some(now);
+            self.known = self.look_up(address_of_node);
+        }
+        &self.known
+    }
+
+    fn look_up(&mut self, address_of_node: &mut dyn FnMut(&str) -> Option<String>) -> Vec<SocketAddr> {
+        let place = self.place;
+        let of = |host: &str| (host, place.port).to_socket_addrs().map(Iterator::collect::<Vec<_>>);
+        let mut addresses = Vec::new();
+        for host in &place.hosts {
+            if let Ok(found) = of(host) {
+                addresses.extend(found);
+            } else if place.engine == "Slurm" {
+                // A node's name is Slurm's, and needs not be known to anybody else.
+                if !self.nodes.contains_key(host.as_str()) {
+                    self.nodes.extend(address_of_node(host).map(|address| (host.as_str(), address)));
+                }
+                addresses.extend(self.nodes.get(host.as_str()).and_then(|it| of(it).ok()).unwrap_or_default());
+            }
+        }
+        addresses.sort_by_key(|address| match place.transport {
             Some(Transport::Tcp) => address.is_ipv6(),
             Some(Transport::Tcp6) => address.is_ipv4(),
             Some(Transport::Unix) | None => false,
@@ -276,13 +310,32 @@ mod tests {
         assert_eq!((place.rank, place.ranks, place.weakness), (1, 2, None));
         let hosts = |transport| {
             let place = Place { transport, ..place.clone() };
-            place.addresses().iter().map(|address| address.ip().to_string()).collect::<Vec<_>>()
+            Addresses::of(&place).at(Instant::now()).iter().map(|it| it.ip().to_string()).collect::<Vec<_>>()
         };
         for transport in [None, Some(Transport::Tcp), Some(Transport::Unix)] {
             assert_eq!(hosts(transport), place.hosts);
         }
         assert_eq!(hosts(Some(Transport::Tcp6)), ["fd00::2", "192.0.2.2", "10.0.0.1"]);
         assert!(place_of(&environment[..3]).unwrap_err().contains("mpirun -x MUXBENCH_RENDEZVOUS"));
+    }
+
+    #[test]
+    fn slurm_is_asked_for_a_node_until_it_says_and_each_second_at_most() {
+        let place = place_of(SLURM).unwrap();
+        // No resolver is even asked for it.
+        let place = Place { hosts: vec!["node\0".into()], ..place };
+        let (started, mut addresses) = (Instant::now(), Addresses::of(&place));
+        let mut asked_ms = Vec::new();
+        for ms in (0..10_000).step_by(100) {
+            let found = addresses.at_by(started + Duration::from_millis(ms), &mut |node| {
+                assert_eq!(node, "node\0");
+                asked_ms.push(ms);
+                (asked_ms.len() == 3).then(|| "192.0.2.7".to_owned())
+            });
+            let expected = [SocketAddr::from(([192, 0, 2, 7], place.port))];
+            assert_eq!(found, if ms < 2_000 { &[][..] } else { &expected }, "{ms}");
+        }
+        assert_eq!(asked_ms, [0, 1_000, 2_000]);
     }
 
     #[test]

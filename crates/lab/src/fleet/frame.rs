@@ -11,6 +11,7 @@ use anyhow::{Context, anyhow, bail};
 use rustix::net::sockopt;
 use serde::{Deserialize, Serialize};
 
+use super::monotonic_ns;
 use super::secret::{Nonce, Proof};
 
 /// Changes whenever frames do.
@@ -137,8 +138,11 @@ fn hear(mut stream: impl Read, bytes_max: u32) -> io::Result<Frame> {
 /// A connection between two ranks that know each other. What comes is read by a thread, which sleeps when nothing does.
 pub(super) struct Line {
     stream: TcpStream,
-    heard: mpsc::Receiver<io::Result<Frame>>,
+    heard: mpsc::Receiver<Heard>,
 }
+
+/// When it came, on our CLOCK_MONOTONIC in nanoseconds, and what.
+type Heard = (u64, io::Result<Frame>);
 
 impl Line {
     /// Takes over a connection. `at_once` sees each frame as it comes, and that there will be no more.
@@ -156,9 +160,10 @@ impl Line {
             let mut reader = io::BufReader::new(reader);
             loop {
                 let frame = hear(&mut reader, FRAME_BYTES_MAX);
+                let heard_ns = monotonic_ns();
                 at_once(frame.as_ref().ok());
                 let is_over = frame.is_err();
-                if sender.send(frame).is_err() || is_over {
+                if sender.send((heard_ns, frame)).is_err() || is_over {
                     return;
                 }
             }
@@ -172,10 +177,15 @@ impl Line {
 
     /// What comes next; `None` when `deadline` passes first.
     pub(super) fn hear(&self, deadline: Instant) -> anyhow::Result<Option<Frame>> {
+        Ok(self.hear_when(deadline)?.map(|(_, frame)| frame))
+    }
+
+    /// The same, with when it came, on our CLOCK_MONOTONIC in nanoseconds.
+    pub(super) fn hear_when(&self, deadline: Instant) -> anyhow::Result<Option<(u64, Frame)>> {
         match self.heard.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            Ok(Ok(frame)) => Ok(Some(frame)),
-            Ok(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => bail!("its connection ended"),
-            Ok(Err(error)) => Err(anyhow!("its connection failed: {error}")),
+            Ok((heard_ns, Ok(frame))) => Ok(Some((heard_ns, frame))),
+            Ok((_, Err(error))) if error.kind() == io::ErrorKind::UnexpectedEof => bail!("its connection ended"),
+            Ok((_, Err(error))) => Err(anyhow!("its connection failed: {error}")),
             Err(RecvTimeoutError::Timeout) => Ok(None),
             Err(RecvTimeoutError::Disconnected) => bail!("its connection ended"),
         }
@@ -194,7 +204,7 @@ impl Line {
     /// What comes next, however long it takes.
     pub(super) fn hear_next(&self) -> anyhow::Result<Frame> {
         match self.heard.recv() {
-            Ok(frame) => frame.map_err(|error| anyhow!("its connection ended: {error}")),
+            Ok((_, frame)) => frame.map_err(|error| anyhow!("its connection ended: {error}")),
             Err(_) => bail!("its connection ended"),
         }
     }

@@ -80,7 +80,7 @@ impl Fleet for Local {
                 let config = placed(config, &order.config.cpus, number, count);
                 (format!("client {} of {count}", number + 1), draft_of(draft, number), config)
             };
-            let order = LoadOrder { config: config.clone(), trial: order.trial.clone() };
+            let order = LoadOrder::new(config.clone(), order.trial.clone());
             let mut command = command(&self.program, &path);
             if let Some(host) = host {
                 host.enter(&mut command);
@@ -170,7 +170,7 @@ mod tests {
         let mut look = |_: Option<&Event>| Ok(Instant::now() + Duration::from_secs(1));
         for (processes, told) in [(3, "client 2 of 3: out of luck"), (1, "out of luck")] {
             let mut fleet = Local::new(program.clone());
-            let order = LoadOrder { config: LoadConfig { processes, ..trial.load.clone() }, trial: trial.clone() };
+            let order = LoadOrder::new(LoadConfig { processes, ..trial.load.clone() }, trial.clone());
             fleet.broadcast(&order, &folder.path().join("draft")).unwrap();
             assert_eq!(fleet.barrier(&mut look).unwrap_err().to_string(), told);
         }

@@ -24,9 +24,8 @@ use load::config::{LoadConfig, Pacing};
 use load::merge::{self, Account};
 use load::{Event, LoadReport};
 
-use crate::network::Host;
-use crate::network::Network;
 use crate::network::surrounding::Surrounding;
+use crate::network::{Applied, Host, Network};
 use crate::runner::LoadOrder;
 use crate::samples;
 
@@ -35,7 +34,9 @@ use crate::samples;
 struct Patience {
     /// Engines may take so long to start all of a job.
     meeting: Duration,
-    /// What a greeting may take, all of it.
+    /// What connecting to one address may take, before the next is tried; each time that all were, twice as long.
+    connecting: Duration,
+    /// What a greeting may take, all of it: six times the way there, and what is lost on it.
     greeting: Duration,
     /// What a client may take beyond its phases: summarising, and writing samples.
     client: Duration,
@@ -46,7 +47,8 @@ struct Patience {
 impl Patience {
     const USUAL: Self = Self {
         meeting: Duration::from_secs(120),
-        greeting: Duration::from_secs(5),
+        connecting: Duration::from_secs(5),
+        greeting: Duration::from_secs(60),
         client: Duration::from_secs(60),
         rank: Duration::from_secs(30),
     };
@@ -175,8 +177,10 @@ pub struct Facts {
     pub elsewhere_cpus: Option<u32>,
     /// Where they reach this machine.
     pub ways: Vec<IpAddr>,
-    /// The network of the lab whose hosts theirs are.
-    pub lab: Option<Network>,
+    /// The network of the lab whose hosts theirs are, and how it is made.
+    pub lab: Option<(Network, Applied)>,
+    /// Those on the server's own host of a network, as ranks: what they send passes none of its links.
+    pub beside_server: Vec<u32>,
 }
 
 impl Facts {

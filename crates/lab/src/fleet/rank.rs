@@ -2,7 +2,7 @@
 //! what that says. While the client measures, it sleeps.
 
 use std::fs::{self, File};
-use std::io::{Read, Seek};
+use std::io::{ErrorKind, Read, Seek};
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
@@ -16,7 +16,7 @@ use load::{Event, LoadConfig, LoadReport};
 use rustix::io::FdFlags;
 use rustix::process::{Pid, Signal};
 
-use super::engine::Place;
+use super::engine::{Addresses, Place};
 use super::frame::{self, Frame, Hello, Line};
 use super::secret::{self, Side};
 use super::{Patience, await_ready, await_report, deadline_of, instant_of, local, monotonic_ns, patience_of};
@@ -78,16 +78,25 @@ pub(super) fn meet(place: &Place, patience: Patience) -> anyhow::Result<TcpStrea
     let mut why = anyhow!("no address is known of {}", place.hosts.join(", "));
     // One who listened and did not take us in says more than one who does not listen now.
     let mut refusal = None;
+    let (mut addresses, mut connecting) = (Addresses::of(place), patience.connecting);
     while Instant::now() < deadline {
-        for address in place.addresses() {
-            match TcpStream::connect_timeout(&address, patience.greeting) {
+        let mut took_too_long = false;
+        for address in addresses.at(Instant::now()) {
+            match TcpStream::connect_timeout(address, connecting) {
                 Ok(stream) => match greet(stream, place, patience.greeting) {
                     Ok(stream) => return Ok(stream),
                     // Another may be meant by that address, or the first rank sees us to be another.
                     Err(error) => refusal = Some(error.context(format!("who listens on {address}"))),
                 },
-                Err(error) => why = anyhow!("{address}: {error}"),
+                Err(error) => {
+                    // The way there may be long.
+                    took_too_long |= error.kind() == ErrorKind::TimedOut;
+                    why = anyhow!("{address}: {error}");
+                }
             }
+        }
+        if took_too_long {
+            connecting = (connecting * 2).min(patience.greeting.max(patience.connecting));
         }
         thread::sleep(RETRY);
     }
@@ -191,6 +200,8 @@ impl Follower {
     /// One trial. An error is the client's, which ends with it; one of the connection shows again at the next thing said.
     fn serve(&self, trial: u32, order: &str) -> anyhow::Result<()> {
         let order: LoadOrder = serde_json::from_str(order).context("an order that is not understood")?;
+        // What it said while it measures would wake us.
+        let order = LoadOrder { is_quiet: true, ..order };
         // It has no name, so that nothing of it is left whatever ends us; the client gets to it by its number.
         let mut samples = tempfile::tempfile().context("no file for samples; have TMPDIR name a folder with room")?;
         rustix::io::fcntl_setfd(&samples, FdFlags::empty()).context("no file for samples")?;

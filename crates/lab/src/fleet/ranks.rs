@@ -35,12 +35,20 @@ const LOOK: Duration = Duration::from_millis(20);
 const GREETINGS_MAX: u32 = 256;
 /// So many of those who were refused are told, and how many more there were.
 const REFUSED_MAX: usize = 8;
-/// How often a rank is asked for its time before each trial: the quickest answer says it best.
+/// How often ranks are asked for their time before each trial: the quickest answer says it best...
 const PINGS: u32 = 8;
-/// Between the last rank's being ready and the beginning of all, in nanoseconds: what telling them may take.
+/// ...and no more once that has taken so long.
+const PINGS_MAX: Duration = Duration::from_secs(1);
+/// Between the last rank's being ready and the beginning of all, in nanoseconds: what telling them may take, ...
 const LEAD_NS: u64 = 50_000_000;
-/// ...and so much longer for each of them.
+/// ...so much longer for each of them, ...
 const LEAD_NS_PER_RANK: u64 = 5_000_000;
+/// ...so many times the way there and back, ...
+const LEAD_ROUND_TRIPS: u64 = 2;
+/// ...and this where a packet may be lost, of which the kernel notices after 200 ms, and twice that if the next is lost too, ...
+const LEAD_NS_OF_LOSS: u64 = 500_000_000;
+/// ...as one may where one answer took so much longer than another.
+const LOST_NS: u64 = 100_000_000;
 /// A file of samples may have so many bytes for each request that is planned...
 const BYTES_PER_SAMPLE: u64 = 128;
 /// ...and so many besides.
@@ -180,11 +188,13 @@ impl Ranks {
         let mut ways: Vec<IpAddr> = self.members.iter().map(|member| member.ours).collect();
         ways.sort();
         ways.dedup();
+        let is_beside = |member: &&Rank| is_here(member) && member.hello.network == self.network;
         Facts {
             here: self.members.iter().filter(is_here).count() as u32,
             elsewhere_cpus: self.members.iter().filter(|member| !is_here(member)).map(cpus).min(),
             ways,
-            lab: self.surrounding.as_ref().map(|surrounding| surrounding.network().clone()),
+            lab: self.surrounding.as_ref().map(|lab| (lab.network().clone(), lab.applied())),
+            beside_server: self.members.iter().filter(is_beside).map(|member| member.hello.rank).collect(),
         }
     }
 
@@ -213,6 +223,57 @@ impl Ranks {
     fn present(&mut self) -> impl Iterator<Item = &mut Rank> {
         self.members.iter_mut().filter(|member| !member.is_lost)
     }
+
+    /// Asks all ranks for their time, several times: what each answered.
+    fn ask_for_time(&mut self) -> anyhow::Result<Vec<Answers>> {
+        let (started, patience) = (Instant::now(), self.patience.rank);
+        let mut all: Vec<Answers> = self.present().map(|_| Answers::default()).collect();
+        for number in 0..PINGS {
+            let asked_ns: Vec<u64> =
+                self.present().map(|member| member.ask_for_time(number)).collect::<anyhow::Result<_>>()?;
+            let deadline = Instant::now() + patience;
+            for ((member, asked_ns), answers) in self.present().zip(asked_ns).zip(&mut all) {
+                answers.0.push(member.hear_time(number, asked_ns, deadline)?);
+            }
+            if started.elapsed() >= PINGS_MAX {
+                break;
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// What an answer to a question for the time says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Answer {
+    /// How long it took, in nanoseconds.
+    round_trip_ns: u64,
+    /// How far the rank's CLOCK_MONOTONIC is ahead of ours, in nanoseconds: to half of that.
+    ahead_ns: i64,
+}
+
+/// What one rank answered.
+#[derive(Default)]
+struct Answers(Vec<Answer>);
+
+impl Answers {
+    /// The quickest.
+    fn best(&self) -> Answer {
+        *self.0.iter().min().expect("it was asked")
+    }
+
+    /// Whether one took so much longer that something may have been lost on its way.
+    fn show_loss(&self) -> bool {
+        let least_ns = self.best().round_trip_ns;
+        self.0.iter().any(|answer| answer.round_trip_ns >= least_ns + LOST_NS)
+    }
+}
+
+/// How long it may take to tell all when to begin, in nanoseconds.
+fn lead_ns(answers: &[Answers], has_loss: bool) -> u64 {
+    let round_trip_ns = answers.iter().map(|answers| answers.best().round_trip_ns).max().unwrap_or(0);
+    let of_loss = if has_loss || answers.iter().any(Answers::show_loss) { LEAD_NS_OF_LOSS } else { 0 };
+    LEAD_NS + LEAD_NS_PER_RANK * answers.len() as u64 + LEAD_ROUND_TRIPS * round_trip_ns + of_loss
 }
 
 /// On all addresses of this host: which of them the others reach is not known.
@@ -329,7 +390,7 @@ impl Fleet for Ranks {
             if let Some(surrounding) = surrounding {
                 config.sources = surrounding.sources(&config, member.theirs).map_err(anyhow::Error::msg)?;
             }
-            let text = serde_json::to_string(&LoadOrder { config: config.clone(), trial: order.trial.clone() })?;
+            let text = serde_json::to_string(&LoadOrder::new(config.clone(), order.trial.clone()))?;
             member.trial = trial;
             member.samples = Some(Draft::new(draft_of(draft, at), false));
             member.config = Some(config);
@@ -344,13 +405,12 @@ impl Fleet for Ranks {
             let config = member.config.clone().context("it was told of no trial")?;
             await_ready(member, patience_of(&config, patience.client + patience.rank), look)?;
         }
-        let mut ahead_ns = Vec::new();
-        for member in self.present() {
-            ahead_ns.push(member.ahead_ns(patience.rank)?);
-        }
-        let start_ns = monotonic_ns() + LEAD_NS + LEAD_NS_PER_RANK * ahead_ns.len() as u64;
+        let answers = self.ask_for_time()?;
+        let has_loss = self.surrounding.as_ref().is_some_and(|lab| lab.network().loss.is_some());
+        let start_ns = monotonic_ns() + lead_ns(&answers, has_loss);
         let trial = self.trial;
-        for (member, ahead_ns) in self.present().zip(ahead_ns) {
+        for (member, answers) in self.present().zip(answers) {
+            let ahead_ns = answers.best().ahead_ns;
             member.say(&Frame::Begin { trial, start_ns: start_ns.wrapping_add_signed(ahead_ns) })?;
         }
         let config = self.present().find_map(|member| member.config.clone()).context("no rank is left")?;
@@ -444,34 +504,39 @@ impl Rank {
 
     /// What it says of this trial, or that is of none; `None` when `deadline` passes first.
     fn hear(&mut self, deadline: Instant) -> anyhow::Result<Option<Frame>> {
+        Ok(self.hear_when(deadline)?.map(|(_, frame)| frame))
+    }
+
+    /// The same, with when it came, on our CLOCK_MONOTONIC in nanoseconds.
+    fn hear_when(&mut self, deadline: Instant) -> anyhow::Result<Option<(u64, Frame)>> {
         loop {
-            match self.line.hear(deadline).map_err(|error| self.lost(&error))? {
-                Some(Frame::Event { trial, .. } | Frame::Ended { trial, .. } | Frame::Samples { trial, .. })
+            match self.line.hear_when(deadline).map_err(|error| self.lost(&error))? {
+                Some((_, Frame::Event { trial, .. } | Frame::Ended { trial, .. } | Frame::Samples { trial, .. }))
                     if trial != self.trial => {}
-                frame => return Ok(frame),
+                heard => return Ok(heard),
             }
         }
     }
 
-    /// How far its CLOCK_MONOTONIC is ahead of ours, in nanoseconds: to half of the time that the quickest answer took.
-    fn ahead_ns(&mut self, patience: Duration) -> anyhow::Result<i64> {
-        let mut best: Option<(u64, i64)> = None;
-        for number in 0..PINGS {
-            let before_ns = monotonic_ns();
-            self.say(&Frame::Ping { number })?;
-            let deadline = Instant::now() + patience;
-            let theirs_ns = loop {
-                match self.hear(deadline)? {
-                    Some(Frame::Pong { number: it, monotonic_ns }) if it == number => break monotonic_ns,
-                    Some(_) => {}
-                    None => return Err(self.lost(&anyhow!("it does not answer"))),
+    /// Asks for its time; when that was, on our CLOCK_MONOTONIC in nanoseconds.
+    fn ask_for_time(&mut self, number: u32) -> anyhow::Result<u64> {
+        let asked_ns = monotonic_ns();
+        self.say(&Frame::Ping { number })?;
+        Ok(asked_ns)
+    }
+
+    /// What it answers.
+    fn hear_time(&mut self, number: u32, asked_ns: u64, deadline: Instant) -> anyhow::Result<Answer> {
+        loop {
+            match self.hear_when(deadline)? {
+                Some((heard_ns, Frame::Pong { number: it, monotonic_ns })) if it == number => {
+                    let ahead_ns = monotonic_ns.wrapping_sub(asked_ns / 2 + heard_ns / 2) as i64;
+                    return Ok(Answer { round_trip_ns: heard_ns.saturating_sub(asked_ns), ahead_ns });
                 }
-            };
-            let after_ns = monotonic_ns();
-            let ahead_ns = theirs_ns.wrapping_sub(before_ns / 2 + after_ns / 2) as i64;
-            best = best.into_iter().chain([(after_ns - before_ns, ahead_ns)]).min();
+                Some(_) => {}
+                None => return Err(self.lost(&anyhow!("it does not answer"))),
+            }
         }
-        Ok(best.expect("it was asked").1)
     }
 
     /// Takes in its file of samples.
@@ -559,7 +624,7 @@ mod tests {
 
     /// Long enough for the slowest machine: only a failing test waits for it.
     const LONG: Duration = Duration::from_secs(300);
-    const PATIENT: Patience = Patience { meeting: LONG, greeting: LONG, client: LONG, rank: LONG };
+    const PATIENT: Patience = Patience { meeting: LONG, connecting: LONG, greeting: LONG, client: LONG, rank: LONG };
 
     fn place(rank: u32, port: u16, secret: &str) -> Place {
         Place {
@@ -599,6 +664,7 @@ mod tests {
         let facts = ranks.facts();
         assert_eq!((facts.here, facts.elsewhere_cpus), (2, None));
         assert_eq!(facts.ways, [IpAddr::from(Ipv4Addr::LOCALHOST)]);
+        assert_eq!((facts.lab, facts.beside_server), (None, vec![1, 2]));
         // All that is over is heard by the others when it is dropped.
         drop(ranks);
         (Err(anyhow!("they met")), others.into_iter().map(|other| other.join().unwrap()).collect())
@@ -754,7 +820,7 @@ mod tests {
             // What was in use of CPUs that the server has too would not be told.
             serve.cpus = vec![usize::MAX];
         }
-        let order = LoadOrder { config: trial.load.clone(), trial };
+        let order = LoadOrder::new(trial.load.clone(), trial);
         ranks.broadcast(&order, &folder.path().join("draft")).unwrap();
         ranks.barrier(&mut look_now_and_then).unwrap();
         let gathered = ranks.gather(&mut look_now_and_then).unwrap();
@@ -763,6 +829,48 @@ mod tests {
         assert_eq!(used, [Some(0.25), None]);
         first.join().unwrap();
         second.join().unwrap();
+    }
+
+    #[test]
+    fn ranks_are_told_so_early_that_all_hear_it_in_time() {
+        let answers = |ms: &[u64]| {
+            let answer = |ms: &u64| Answer { round_trip_ns: ms * 1_000_000, ahead_ns: 7 };
+            Answers(ms.iter().map(answer).collect())
+        };
+        let ms = |all: &[Answers], has_loss| lead_ns(all, has_loss) / 1_000_000;
+        assert_eq!(ms(&[answers(&[0; 8]), answers(&[0; 8])], false), 60, "as before there were networks with delays");
+        // The best of each, and of these the greatest.
+        assert_eq!(ms(&[answers(&[200, 299]), answers(&[3, 4])], false), 60 + 400);
+        assert_eq!(ms(&[answers(&[200, 299]), answers(&[3, 103])], false), 60 + 400 + 500, "something was lost");
+        assert_eq!(ms(&[answers(&[1])], true), 55 + 2 + 500);
+    }
+
+    #[test]
+    fn all_are_asked_for_their_time_before_any_has_answered_and_not_for_long() {
+        let (listener, port) = meeting();
+        let all_are_asked = Arc::new(Barrier::new(2));
+        let rank = |rank| {
+            let all_are_asked = all_are_asked.clone();
+            thread::spawn(move || {
+                let puppet = Puppet::met(&place(rank, port, "open sesame"));
+                assert!(matches!(puppet.hear(), Frame::Order { .. }));
+                puppet.tell(1, &Event::Ready);
+                assert_eq!(puppet.hear(), Frame::Ping { number: 0 });
+                all_are_asked.wait();
+                thread::sleep(PINGS_MAX);
+                puppet.0.say(&Frame::Pong { number: 0, monotonic_ns: monotonic_ns() }).unwrap();
+                assert!(matches!(puppet.hear(), Frame::Begin { trial: 1, .. }), "it took long enough");
+            })
+        };
+        let others = [1, 2].map(rank);
+        let mut ranks = Ranks::meet_on(&listener, &place(0, port, "open sesame"), Loss::End, PATIENT).unwrap();
+        let (trial, folder, before_ns) = (trial(), tempfile::tempdir().unwrap(), monotonic_ns());
+        let order = LoadOrder::new(trial.load.clone(), trial);
+        ranks.broadcast(&order, &folder.path().join("draft")).unwrap();
+        let start_ns = ranks.barrier(&mut look_now_and_then).unwrap();
+        others.into_iter().for_each(|other| other.join().unwrap());
+        // What the answers took, and twice that.
+        assert!(start_ns - before_ns >= 3 * PINGS_MAX.as_nanos() as u64);
     }
 
     #[test]
@@ -782,7 +890,7 @@ mod tests {
         let trial = trial();
         let config = LoadConfig { timeout_ns: 0, ..trial.load.clone() };
         let folder = tempfile::tempdir().unwrap();
-        ranks.broadcast(&LoadOrder { config, trial }, &folder.path().join("draft")).unwrap();
+        ranks.broadcast(&LoadOrder::new(config, trial), &folder.path().join("draft")).unwrap();
         let why = ranks.barrier(&mut look_now_and_then).unwrap_err().to_string();
         assert!(why.starts_with("rank 1 on ") && why.contains("it hangs"), "{why}");
         assert!(ranks.is_broken());
@@ -841,12 +949,13 @@ mod tests {
         let mut ranks = Ranks::meet_on(&listener, &place(0), Loss::End, PATIENT).unwrap();
         let trial = trial();
         let config = LoadConfig { connections: 10, processes: 5, ..trial.load.clone() };
-        let order = LoadOrder { config, trial };
+        let order = LoadOrder::new(config, trial);
         let draft = folder.path().join("draft");
         let mut look = look_now_and_then;
         for _ in 0..2 {
             ranks.broadcast(&order, &draft).unwrap();
-            assert!(ranks.barrier(&mut look).unwrap() > monotonic_ns());
+            let before_ns = monotonic_ns();
+            assert!(ranks.barrier(&mut look).unwrap() > before_ns);
             let gathered = ranks.gather(&mut look).unwrap();
             ranks.dismiss();
             let started = Instant::now();
@@ -877,7 +986,7 @@ mod tests {
         let order = |drain_ns| {
             let config =
                 LoadConfig { timeout_ns: LONG.as_nanos() as u64, phases: phases(drain_ns), ..trial.load.clone() };
-            LoadOrder { config, trial: trial.clone() }
+            LoadOrder::new(config, trial.clone())
         };
         let hangs = folder.path().join("hangs");
         std::fs::write(&hangs, "").unwrap();

@@ -161,6 +161,11 @@ impl Lab {
         &self.network
     }
 
+    /// How it is made.
+    pub fn applied(&self) -> Applied {
+        self.applied
+    }
+
     /// Where `config`'s connections come from, of the first client's host; nothing if the kernel may choose.
     ///
     /// # Errors

@@ -151,6 +151,26 @@ impl Network {
         Ok(())
     }
 
+    /// As flags have it: `--network lab:clients=5 --delay 1ms`.
+    pub fn flags(&self) -> String {
+        let mut flags = match self.clients.get() {
+            1 => "--network lab".to_owned(),
+            clients => format!("--network lab:clients={clients}"),
+        };
+        let time = |time: Time| (time.0 > 0).then(|| time.to_string());
+        let others = [
+            ("delay", time(self.delay)),
+            ("jitter", time(self.jitter)),
+            ("loss", self.loss.map(|loss| loss.to_string())),
+            ("bandwidth", self.bandwidth.map(|bandwidth| bandwidth.to_string())),
+            ("burst", self.burst.map(|burst| burst.to_string())),
+        ];
+        for (flag, value) in others.into_iter().filter_map(|(flag, value)| Some((flag, value?))) {
+            flags += &format!(" --{flag} {value}");
+        }
+        flags
+    }
+
     /// Where the server listens, on a port that the kernel will choose.
     pub fn server_address(transport: Transport) -> Address {
         (address(0, transport == Transport::Tcp6, 1), 0).into()

@@ -12,7 +12,7 @@ use load::LoadConfig;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::{Account, Lab, Network, NetworkReport};
+use super::{Account, Applied, Lab, Network, NetworkReport};
 use crate::transport::SocketFolder;
 
 /// The variable that names the socket, for what runs on a lab's hosts.
@@ -28,7 +28,7 @@ const QUESTION_MAX: Duration = Duration::from_secs(5);
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Question {
-    /// What was asked of it.
+    /// What was asked of it, and how it is made.
     Network,
     /// What it does, measured now.
     Measure,
@@ -41,6 +41,7 @@ enum Question {
 pub struct Surrounding {
     socket: PathBuf,
     network: Network,
+    applied: Applied,
 }
 
 impl Surrounding {
@@ -53,13 +54,18 @@ impl Surrounding {
     }
 
     fn at(socket: PathBuf) -> anyhow::Result<Self> {
-        let network = ask(&socket, Question::Network)?;
-        Ok(Self { socket, network })
+        let (network, applied) = ask(&socket, Question::Network)?;
+        Ok(Self { socket, network, applied })
     }
 
     /// What was asked of its network.
     pub fn network(&self) -> &Network {
         &self.network
+    }
+
+    /// How it is made.
+    pub fn applied(&self) -> Applied {
+        self.applied
     }
 
     /// Where the connections of a client come from whose host has `address`; nothing if the kernel may choose.
@@ -150,7 +156,7 @@ fn answer(mut stream: UnixStream, lab: &mut Lab) -> anyhow::Result<()> {
     let mut line = String::new();
     BufReader::new(&stream).read_line(&mut line)?;
     let text = match serde_json::from_str(&line)? {
-        Question::Network => said(Ok(lab.network())),
+        Question::Network => said(Ok((lab.network(), lab.applied()))),
         Question::Measure => said(lab.measure()),
         Question::Account => said(lab.account()),
     }?;
@@ -163,6 +169,7 @@ fn said<T: Serialize>(outcome: anyhow::Result<T>) -> serde_json::Result<String> 
 
 #[cfg(test)]
 mod tests {
+    use super::super::conditions::Links;
     use super::*;
 
     #[test]
@@ -175,11 +182,13 @@ mod tests {
 
     #[test]
     fn a_client_s_connections_come_from_its_own_host() {
-        let surrounding = Surrounding { socket: PathBuf::new(), network: "lab:clients=5".parse().unwrap() };
+        let applied = Applied { links: Links::Veth, delay: None, loss: None, bandwidth: None };
+        let network = "lab:clients=5".parse().unwrap();
+        let surrounding = Surrounding { socket: PathBuf::new(), network, applied };
         let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
         let target = ([198, 18, 0, 1], 80);
         let sources = |connections, host: [u8; 4]| {
-            let config = LoadConfig { connections, ..LoadConfig::new(target.into(), service.clone()) };
+            let config = LoadConfig { connections, ..LoadConfig::new(target, service.clone()) };
             surrounding.sources(&config, host.into()).unwrap()
         };
         assert_eq!(sources(400, [198, 18, 3, 1]), [] as [IpAddr; 0], "the kernel may choose");

@@ -115,32 +115,35 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if !(0.005..=0.5).contains(&precision) {
         bail!("--precision {}: write a share from 0.5% to 50%", Share(precision));
     }
-    let mut experiment = args.setup.experiment()?;
-    experiment.name = "capacity".into();
-    if experiment.workload.is_closed() {
-        bail!(
-            "--schedule closed: a closed loop has no rate to search for, its rate is the result; take another schedule"
-        );
-    }
-    args.setup.set_many_rates(
-        &mut experiment,
-        &Phases {
-            ramp: Time(200_000_000),
-            hold: Time(300_000_000),
-            measure: Time(1_000_000_000),
-            drain: Time(1_000_000_000),
-        },
-    );
     let from = args.from.unwrap_or(Rate(1_000.0));
-    experiment.workload.rate = Some(List(vec![from]));
-    experiment.repeats = std::num::NonZeroU32::MIN;
-    let (experiment, _) = checked(&experiment)?;
-    let least_per_s = Question::least_per_s(experiment.phases.measure.0);
-    if from.0 < least_per_s {
-        bail!(
-            "--from {from}: so few requests say nothing of a percentile; write {least_per_s} or more, or raise --measure"
+    let experiment = || {
+        let mut experiment = args.setup.experiment()?;
+        experiment.name = "capacity".into();
+        if experiment.workload.is_closed() {
+            bail!(
+                "--schedule closed: a closed loop has no rate to search for, its rate is the result; take another schedule"
+            );
+        }
+        args.setup.set_many_rates(
+            &mut experiment,
+            &Phases {
+                ramp: Time(200_000_000),
+                hold: Time(300_000_000),
+                measure: Time(1_000_000_000),
+                drain: Time(1_000_000_000),
+            },
         );
-    }
+        experiment.workload.rate = Some(List(vec![from]));
+        experiment.repeats = std::num::NonZeroU32::MIN;
+        let (experiment, _) = checked(&experiment)?;
+        let least_per_s = Question::least_per_s(experiment.phases.measure.0);
+        if from.0 < least_per_s {
+            bail!(
+                "--from {from}: so few requests say nothing of a percentile; write {least_per_s} or more, or raise --measure"
+            );
+        }
+        Ok(experiment)
+    };
     let course = |plan: plan::Plan, host: &lab::host::Host| {
         let there_is_memory = plan.trials.iter().map(|trial| plan::rate_max_per_s(trial, host).round());
         let most_per_s = there_is_memory.fold(args.to.map_or(MOST_PER_S, |rate| rate.0), f64::min);
@@ -150,5 +153,5 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let time_max_ns = args.time_max.map_or(600_000_000_000, |time| time.0);
         Ok((plan, Course::Capacity(Question { limits, from_per_s: from.0, most_per_s, precision, time_max_ns })))
     };
-    Ok(execution::start_as(&experiment, &args.execution, course)?.0)
+    Ok(execution::start_as(experiment, &args.execution, course)?.0)
 }

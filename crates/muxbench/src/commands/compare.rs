@@ -412,21 +412,23 @@ fn set_list<T>(place: &mut List<T>, values: Vec<T>) {
 }
 
 /// Compares.
-pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.execution.is_resume() {
         return execution::resume(&args.execution);
     }
-    let mut experiment = args.setup.experiment()?;
-    if !args.rate.is_empty() {
-        experiment.workload.rate = Some(List(args.rate));
-    }
-    set(&mut experiment.repeats, args.repeats);
-    let (experiment, text) = checked(&experiment)?;
+    let experiment = || {
+        let mut experiment = args.setup.experiment()?;
+        if !args.rate.is_empty() {
+            experiment.workload.rate = Some(List(args.rate.clone()));
+        }
+        set(&mut experiment.repeats, args.repeats);
+        checked(&experiment)
+    };
     if args.print_experiment {
-        output::print(&text)?;
+        output::print(&experiment()?.1)?;
         return Ok(ExitCode::SUCCESS);
     }
-    execution::start(&experiment, &args.execution)
+    execution::start(|| Ok(experiment()?.0), &args.execution)
 }
 
 impl SetupArgs {

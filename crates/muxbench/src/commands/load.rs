@@ -109,8 +109,8 @@ fn clients(args: &Args, asked: &LoadConfig) -> u32 {
 fn controlled(args: &Args) -> anyhow::Result<ExitCode> {
     let mut line = String::new();
     io::stdin().lock().read_line(&mut line)?;
-    let LoadOrder { config, trial } = serde_json::from_str(&line).context("the order on standard input")?;
-    let outcome = load(&config, Some(&trial), args, &mut Controlled);
+    let LoadOrder { config, trial, is_quiet } = serde_json::from_str(&line).context("the order on standard input")?;
+    let outcome = load(&config, Some(&trial), args, &mut Controlled { is_quiet });
     match outcome {
         Ok(Outcome { report, connections, .. }) => {
             output::print_line(&Event::Finished { report: Box::new(report) })?;
@@ -128,10 +128,16 @@ fn controlled(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// What a runner hears, and what it says.
-struct Controlled;
+struct Controlled {
+    /// It wants to know nothing of progress.
+    is_quiet: bool,
+}
 
 impl Listener for Controlled {
     fn on(&mut self, event: Event) {
+        if self.is_quiet && matches!(event, Event::Progress { .. }) {
+            return;
+        }
         // When nobody listens any more the runner has died: we are about to be killed, or have to end by ourselves.
         output::print_line(&event).unwrap_or_else(|_| std::process::exit(1));
     }

@@ -30,7 +30,7 @@ use crate::cli::Command;
 /// Does what was asked for.
 pub fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Compare(args) => compare::run(args),
+        Command::Compare(args) => compare::run(&args),
         Command::Sweep(args) => sweep::run(&args),
         Command::Capacity(args) => capacity::run(&args),
         Command::Run(args) => run::run(&args),

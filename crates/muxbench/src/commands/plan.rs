@@ -73,7 +73,8 @@ impl HostsArgs {
     fn needs(&self, plan: &Plan, host: &Host) -> anyhow::Result<Needs> {
         let mut figures = Figures::documented();
         if let Some(folder) = &self.from {
-            figures = figures.or_of(&store::read(folder)?, &folder.display().to_string());
+            let name = folder.display().to_string();
+            figures = figures.or_of(&store::read(folder)?, &name).map_err(anyhow::Error::msg)?;
         }
         if self.measure {
             let cpu = host.cores.last().and_then(|core| core.last()).copied();

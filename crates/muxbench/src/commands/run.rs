@@ -70,5 +70,5 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.execution.is_resume() {
         return execution::resume(&args.execution);
     }
-    execution::start(&args.experiment.read()?, &args.execution)
+    execution::start(|| args.experiment.read(), &args.execution)
 }

@@ -73,13 +73,9 @@ impl FromStr for Past {
 /// Sweeps.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // Before hours are spent.
-    for file in [&args.csv, &args.tsv].into_iter().flatten() {
-        check_place(file)?;
-    }
-    let (code, folder) = if args.execution.is_resume() {
-        let folder = execution::folder_to_resume(&args.execution)?;
-        (execution::resume_in(&folder, &args.execution)?, folder)
-    } else {
+    let check = || [&args.csv, &args.tsv].into_iter().flatten().try_for_each(|file| check_place(file));
+    let experiment = || {
+        check()?;
         let mut experiment = args.setup.experiment()?;
         experiment.name = "sweep".into();
         args.setup.set_many_rates(
@@ -95,9 +91,13 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         experiment.workload.rate = Some(List(rates.collect()));
         experiment.repeats = NonZeroU32::MIN;
         set(&mut experiment.repeats, args.repeats);
-        let (experiment, _) = checked(&experiment)?;
+        Ok(checked(&experiment)?.0)
+    };
+    let (code, folder) = if args.execution.is_resume() {
+        execution::resume_after(&args.execution, check)?
+    } else {
         let course = Course::Sweep { past: args.past.map_or(Some(2), |past| past.0) };
-        execution::start_as(&experiment, &args.execution, |plan, _| Ok((plan.by_rate(), course)))?
+        execution::start_as(experiment, &args.execution, |plan, _| Ok((plan.by_rate(), course)))?
     };
     write(args, &folder)?;
     Ok(code)
