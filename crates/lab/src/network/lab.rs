@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
@@ -28,6 +29,10 @@ const HOST_BITS: [u32; 2] = [24, 64];
 const RELAY_QUEUE_PACKETS: u32 = 10_000;
 /// What the relay may take to start, or to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// What runs on its hosts at the end may take so long to be gone...
+const END_MAX: Duration = Duration::from_secs(5);
+/// ...and is looked for so often.
+const LOOK: Duration = Duration::from_millis(2);
 /// What a host has as this one: what servers and clients find set here, they find there.
 const AS_HERE: &[&str] = &["net/core/somaxconn", "net/ipv4/tcp_max_syn_backlog", "net/ipv4/ip_local_port_range"];
 /// What is set in hosts. Ports are used again as soon as over loopback, where 2 is enough; a trial learns nothing from the
@@ -179,18 +184,21 @@ impl Lab {
         Duration::from_nanos(self.setup_ns)
     }
 
-    /// Ends whatever still runs on its hosts.
+    /// Ends whatever still runs on its hosts, and what that starts meanwhile.
     pub fn end_processes(&self) {
         let hosts = std::iter::once(&self.server).chain(&self.clients);
         let hosts: Vec<u64> = hosts.filter_map(|host| host.namespace.number().ok()).collect();
-        let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-        let processes = entries.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path())));
-        for (pid, path) in processes {
-            let is_there = std::fs::metadata(path.join("ns/net")).is_ok_and(|it| hosts.contains(&it.ino()));
-            if let Some(pid) = Pid::from_raw(pid).filter(|_| is_there) {
+        let deadline = Instant::now() + END_MAX;
+        loop {
+            let left = processes_on(&hosts);
+            for pid in &left {
                 // One that has ended meanwhile is what was wanted.
-                let _ = rustix::process::kill_process(pid, Signal::KILL);
+                let _ = rustix::process::kill_process(*pid, Signal::KILL);
             }
+            if left.is_empty() || Instant::now() > deadline {
+                return;
+            }
+            thread::sleep(LOOK);
         }
     }
 
@@ -229,6 +237,15 @@ impl Lab {
         let dropped = hosts.map(|host| Ok(Counted::of(host)?.sent_dropped));
         dropped.collect::<std::io::Result<Vec<u64>>>().map(|each| each.iter().sum()).context("the lab's hosts")
     }
+}
+
+/// Processes in these network namespaces; one that has ended is in none.
+fn processes_on(hosts: &[u64]) -> Vec<Pid> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let is_there =
+        |path: &Path| std::fs::metadata(path.join("ns/net")).is_ok_and(|namespace| hosts.contains(&namespace.ino()));
+    let processes = entries.filter(|entry| is_there(&entry.path()));
+    processes.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)).collect()
 }
 
 /// What the kernel has counted of a host's interface.
