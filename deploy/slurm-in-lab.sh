@@ -2,8 +2,9 @@
 # Slurm on the hosts of a lab, a node each, and then a command on the first: a cluster on one machine. As root:
 #
 #   muxbench lab --network lab:clients=5 --delay 1ms -- \
-#       deploy/slurm-in-lab.sh srun -N6 muxbench run kawai2008-http --quick --fleet
+#       deploy/slurm-in-lab.sh srun -X -N6 muxbench run kawai2008-http --quick --fleet
 #
+# With -X a Ctrl-C has the trial that runs finished, and ends the run; without it srun only says which tasks there are.
 # Needs Slurm and MUNGE (Debian: apt install slurm-wlm munge). Nothing of it stays: the daemons end with this, however it ends.
 set -eu
 : "${MUXBENCH_LAB_HOSTS:?no lab: start this by muxbench lab --network lab:clients=5 -- $0 srun -N6 muxbench run FILE --fleet}"
@@ -15,14 +16,22 @@ daemons=
 job=
 
 finish() {
+    # Without the daemons it could put nothing in order.
+    if [ -n "$job" ] && kill -TERM $job 2>/dev/null; then
+        tries=0
+        while kill -0 $job 2>/dev/null && [ $tries -lt 300 ]; do
+            tries=$((tries + 1))
+            sleep 0.1
+        done
+    fi
     # They have nothing to put in order, and a slurmd would wait for what it cannot tell the others any more.
     # shellcheck disable=SC2086 # a list
-    [ -z "$job" ] || kill -TERM $job 2>/dev/null || :
     [ -z "$daemons" ] || kill -KILL $daemons 2>/dev/null || :
     wait
 }
 trap finish EXIT
-trap 'exit 130' INT
+# Ctrl-C is for the command, which hears it too, and may have to finish something.
+trap : INT
 trap 'exit 143' TERM
 
 # A daemon on host $1, which ends with us.
@@ -30,7 +39,7 @@ keep() {
     path=$(echo "$MUXBENCH_LAB_HOSTS" | cut -d ' ' -f $(($1 + 1)))
     name=host$1
     shift
-    nsenter --net="$path" unshare --uts sh -c "hostname $name; exec setpriv --pdeathsig KILL \"\$@\"" sh "$@" \
+    nsenter --net="$path" unshare --uts sh -c "hostname $name; exec setsid setpriv --pdeathsig KILL \"\$@\"" sh "$@" \
         >>"$folder/log" 2>&1 &
     daemons="$daemons $!"
 }
@@ -102,10 +111,14 @@ await "$count idle nodes" are_idle
 : "${MUXBENCH_SECRET:=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')}"
 export MUXBENCH_SECRET
 
-# In the background, so that a signal is heard at once; it ends with us, however we do.
+# In the background, so that a signal is heard at once; it ends with us, however we do. A shell has what it starts so ignore Ctrl-C.
 status=0
-unshare --uts sh -c 'hostname host0; exec setpriv --pdeathsig KILL "$@"' sh "$@" <&0 &
+unshare --uts sh -c 'hostname host0; exec env --default-signal=INT,QUIT setpriv --pdeathsig KILL "$@"' sh "$@" <&0 &
 job=$!
-wait $job || status=$?
+while :; do
+    status=0
+    wait $job || status=$?
+    kill -0 $job 2>/dev/null || break
+done
 job=
 exit $status

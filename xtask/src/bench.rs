@@ -10,6 +10,7 @@ mod hostile;
 mod http;
 mod http_client;
 mod kv;
+mod lab;
 mod page;
 mod spread;
 mod stream;
@@ -122,7 +123,7 @@ pub enum Bench {
         #[arg(long, default_value_t = 5_000_000)]
         samples: u64,
     },
-    /// Rate, service time and the server's CPU a request with five client processes against one, A B A B
+    /// Rate, service time and the server's CPU a request with five client ranks against one client process, A B A B
     Fleet {
         /// Rounds of each pair
         #[arg(long, default_value_t = 5)]
@@ -133,6 +134,12 @@ pub enum Bench {
         /// How both wait, as in `compare --pacing`
         #[arg(long, default_value = fleet::PACING)]
         pacing: String,
+    },
+    /// Time until a lab of five client hosts is up, and until it is gone; as root
+    Lab {
+        /// Rounds of each network
+        #[arg(long, default_value_t = 5)]
+        rounds: usize,
     },
     /// Time to write the page of a run of 105 trials, and until it answers a click in Chromium
     Page {
@@ -186,6 +193,7 @@ fn measure(bench: &Bench) -> anyhow::Result<()> {
         Bench::Hostile(args) => hostile::run(args),
         Bench::Gather { rounds, samples } => gather::run(*rounds, *samples),
         Bench::Fleet { rounds, rate, pacing } => fleet::run(*rounds, rate, pacing),
+        Bench::Lab { rounds } => lab::run(*rounds),
         Bench::Page { rounds } => page::run(*rounds),
         Bench::All => {
             summarise()?;
@@ -201,6 +209,7 @@ fn measure(bench: &Bench) -> anyhow::Result<()> {
             hostile::run(&hostile::Args::default())?;
             gather::run(5, 5_000_000)?;
             fleet::run(5, "2000", fleet::PACING)?;
+            lab::run(5)?;
             handoff::run(5, &["amped:1+1", "amped:0+1", "seda:1+1"].map(String::from))?;
             servers(5, &["epoll", "poll", "select", "mt", "mp"].map(String::from), None)?;
             servers(5, &["epoll-et", "io_uring"].map(String::from), Some("epoll"))

@@ -1,5 +1,6 @@
 //! How what runs is asked to stop: after the trial that runs, or at once.
 
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -32,4 +33,16 @@ impl Stop {
     pub fn is_now(&self) -> bool {
         self.now.load(Relaxed)
     }
+}
+
+/// Whether a hang-up (SIGHUP) is to end us, as that of a terminal or of a session over a network does: not if whoever started us
+/// has us ignore it, as nohup(1).
+pub fn ends_at_hangup() -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: nothing is changed, and the C library writes into `action`, of which all bits zero are a value.
+    let action = unsafe {
+        libc::sigaction(libc::SIGHUP, std::ptr::null(), action.as_mut_ptr());
+        action.assume_init()
+    };
+    action.sa_sigaction != libc::SIG_IGN
 }

@@ -21,11 +21,11 @@ use lab::network::surrounding::Surrounding;
 use lab::plan::{Plan, plan};
 use lab::record::{Run, RunHeader, Trial, TrialRecord, VerdictKind};
 use lab::runner::{self, Ended};
-use lab::stop::Stop;
+use lab::stop::{Stop, ends_at_hangup};
 use lab::store::{self, Store};
 use lab::transport::Transport;
 use lab::units::Time;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::output;
@@ -410,7 +410,7 @@ fn now() -> String {
     now.round(jiff::Unit::Second).unwrap_or(now).to_string()
 }
 
-/// What signals set, from now on: SIGINT has the trial that runs finished first, once more or SIGTERM stops at once.
+/// What signals set, from now on: SIGINT has the trial that runs finished first, once more, SIGTERM or a hang-up stops at once.
 ///
 /// # Errors
 /// When signals cannot be listened to.
@@ -420,6 +420,9 @@ pub fn stop_at_signals() -> anyhow::Result<Stop> {
     // At once, so that whoever looks next sees it.
     signal_hook::flag::register(SIGINT, stop.asked.clone()).context(CANNOT)?;
     signal_hook::flag::register(SIGTERM, stop.now.clone()).context(CANNOT)?;
+    if ends_at_hangup() {
+        signal_hook::flag::register(SIGHUP, stop.now.clone()).context(CANNOT)?;
+    }
     let mut interrupts = Signals::new([SIGINT]).context(CANNOT)?;
     let heard = stop.clone();
     let listen = move || {

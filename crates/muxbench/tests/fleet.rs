@@ -5,6 +5,7 @@ mod common;
 
 use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -429,6 +430,24 @@ fn a_client_takes_what_a_server_says_it_serves_and_asks_for_nothing_else() {
     serve.kill().and_then(|()| serve.wait()).unwrap();
 }
 
+#[test]
+fn a_client_that_nobody_tells_what_is_served_says_what_it_asks_for() {
+    // It listens, so that nobody else says anything for it, and says nothing itself.
+    let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let target = silent.local_addr().unwrap().to_string();
+    let said = |flags: &str| {
+        let brief = "--connections 1 --ramp 0 --hold 0 --measure 100ms --timeout 200ms";
+        let mut load = muxbench();
+        load.args(["load", "--target", &target]).args(words(brief)).args(words(flags));
+        String::from_utf8_lossy(&load.output().unwrap().stderr).into_owned()
+    };
+    let words = "what is served; asking for fixed: 128B -> 10KiB";
+    assert!(said("").contains(words) && said("").contains("--service, --request"), "{}", said(""));
+    for flags in ["--request 128B", "--response 10KiB", "--service fixed"] {
+        assert!(!said(flags).contains("what is served"), "{flags}: {}", said(flags));
+    }
+}
+
 /// Three hosts, each a network namespace with a name of its own, on one network. They are gone when this is dropped.
 struct Hosts {
     prefix: String,
@@ -521,52 +540,193 @@ fn is_of_three_hosts(hosts: &Hosts, folder: &Path, output: &Output) {
     run.records.iter().for_each(|record| is_merged(folder, record, &[15, 16]));
 }
 
+/// An engine, as a script of `deploy` has it start a rank on each host of a lab.
+struct Engine {
+    script: &'static str,
+    /// Its command for so many ranks.
+    command: fn(u32) -> String,
+    /// What we call it.
+    name: &'static str,
+    /// The variable in which it says which rank one is.
+    rank: &'static str,
+}
+
+const SLURM: Engine = Engine {
+    script: "slurm-in-lab.sh",
+    command: |ranks| format!("srun -N{ranks}"),
+    name: "Slurm",
+    rank: "SLURM_PROCID",
+};
+const OPEN_MPI: Engine = Engine {
+    script: "mpirun-in-lab.sh",
+    command: |ranks| format!("mpirun -np {ranks}"),
+    name: "Open MPI",
+    rank: "OMPI_COMM_WORLD_RANK",
+};
+
+impl Engine {
+    /// What makes a lab of that, with so many clients' hosts, and has this engine start a run on all of them.
+    fn in_lab(&self, network: &str, clients: u32, flags: &str, arguments: &str, folder: &Path) -> Command {
+        let program = env!("CARGO_BIN_EXE_muxbench");
+        // Whoever runs the tests may have them ignore an interrupt, as shells do in the background.
+        let mut lab = Command::new("env");
+        lab.args(["--default-signal=INT", program, "lab", "--network", &format!("lab:clients={clients}")]);
+        lab.args(words(network)).arg("--").arg(format!("{}/../../deploy/{}", env!("CARGO_MANIFEST_DIR"), self.script));
+        lab.args(words(&(self.command)(clients + 1))).args(words(flags)).arg(program).args(words(arguments));
+        lab.arg("--fleet").arg("--output").arg(folder);
+        let peers = prepared("MUXBENCH_PEERS", "peers");
+        let path = std::env::var("PATH").unwrap_or_default();
+        lab.env("PATH", format!("{}:{path}", peers.display())).env_remove("MUXBENCH_SECRET");
+        lab.stdout(Stdio::piped()).stderr(Stdio::piped());
+        lab
+    }
+}
+
+/// Whether a run on the hosts of a lab is what it should be, of a network that is so in words; each client has so many connections.
+fn is_of_a_lab(engine: &Engine, network: &str, connections: &[u32], folder: &Path, output: &Output) -> Run {
+    let run = finished(folder, output);
+    let said = String::from_utf8_lossy(&output.stderr);
+    let (clients, ranks) = (connections.len(), connections.len() + 1);
+    let sentence = format!("a fleet of {ranks}, started by {}: server on host0, clients on host1, host2", engine.name);
+    assert!(said.contains(&sentence) && !said.contains("set MUXBENCH_SECRET"), "{said}");
+    let placement = &run.header.placement;
+    assert!(placement.contains("server on host0, clients on host1, host2"), "{placement}");
+    assert_eq!(run.header.host["network"], "between ranks, to 198.18.0.1");
+    for record in &run.records {
+        is_merged(folder, record, connections);
+        let network = record.network.as_ref().unwrap();
+        // Where a process takes the packets, what it did in the trial is known.
+        assert_eq!(network.relay.is_some(), network.applied.links == Links::Tun, "{network:?}");
+    }
+    let shown = String::from_utf8_lossy(&output.stdout);
+    let title = format!("in a lab of {clients} client hosts, {network}");
+    assert!(shown.contains(&title) && shown.contains("Network: "), "{shown}");
+    run
+}
+
 #[test]
-fn slurm_starts_a_fleet_on_the_hosts_of_a_lab() {
+fn open_mpi_starts_a_fleet_on_the_hosts_of_a_lab() {
     if !may_make_hosts() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/slurm-in-lab.sh");
-    let program = env!("CARGO_BIN_EXE_muxbench");
-    let mut lab = Command::new("timeout");
-    lab.args([
-        "300",
-        program,
-        "lab",
-        "--network",
-        "lab:clients=2",
-        "--delay",
-        "1ms",
-        "--",
-        script,
-        "srun",
-        "-N3",
-        program,
-    ]);
-    lab.args(words(COMPARE)).arg("--fleet").arg("--output").arg(&folder);
-    let peers = prepared("MUXBENCH_PEERS", "peers");
-    let path = std::env::var("PATH").unwrap_or_default();
-    lab.env("PATH", format!("{}:{path}", peers.display())).env_remove("MUXBENCH_SECRET");
-    let output = lab.output().unwrap();
-    let run = finished(&folder, &output);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("a fleet of 3, started by Slurm") && !said.contains("set MUXBENCH_SECRET"), "{said}");
-    let placement = &run.header.placement;
-    assert!(placement.contains("server on host0, clients on host1, host2"), "{placement}");
-    assert_eq!(run.header.host["network"], "between ranks, to 198.18.0.1");
-    for record in &run.records {
-        is_merged(&folder, record, &[15, 16]);
-        let network = record.network.as_ref().unwrap();
-        assert!(network.measured.round_trip_p50_ns >= 2_000_000, "{network:?}");
-        let load = record.load.as_ref().unwrap();
-        assert!(load.service.distribution.p50_ns >= 2_000_000, "{:?}", load.service.distribution);
-        // Where a process takes the packets, what it did in the trial is known.
-        assert_eq!(network.relay.is_some(), network.applied.links == Links::Tun, "{network:?}");
+    let output = OPEN_MPI.in_lab("--delay 1ms", 2, "", COMPARE, &folder).output().unwrap();
+    is_of_a_lab(&OPEN_MPI, "1ms each way", &[15, 16], &folder, &output);
+}
+
+#[test]
+fn slurm_runs_kawai2008_on_six_hosts_with_delay_and_with_loss() {
+    if !may_make_hosts() {
+        return;
     }
-    let shown = String::from_utf8_lossy(&output.stdout);
-    assert!(shown.contains("in a lab of 2 client hosts, 1ms each way") && shown.contains("Network: "), "{shown}");
+    let folder = tempfile::tempdir().unwrap();
+    // One of its 45 configurations.
+    let mut text =
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/kawai2008-http.toml")).unwrap();
+    for (all, one) in [
+        (r#"["mp", "mt", "select", "poll", "epoll"]"#, r#"["epoll"]"#),
+        ("[400, 2000, 10000]", "[400]"),
+        ("[125, 500, 2000]", "[500]"),
+    ] {
+        assert!(text.contains(all), "{text}");
+        text = text.replace(all, one);
+    }
+    let file = folder.path().join("kawai2008-http.toml");
+    fs::write(&file, text).unwrap();
+    for (number, (flags, words)) in
+        [("--delay 1ms", "1ms each way"), ("--loss 1%", "1 % lost each way")].into_iter().enumerate()
+    {
+        let folder = folder.path().join(number.to_string());
+        let arguments = format!("run {} --quick --quiet", file.display());
+        let output = SLURM.in_lab(flags, 5, "", &arguments, &folder).output().unwrap();
+        let run = is_of_a_lab(&SLURM, words, &[80; 5], &folder, &output);
+        let [record] = run.records.as_slice() else { panic!("{output:?}") };
+        let measured = &record.network.as_ref().unwrap().measured;
+        let load = record.load.as_ref().unwrap();
+        if number == 0 {
+            assert!(measured.round_trip_p50_ns >= 2_000_000, "{measured:?}");
+            assert!(load.service.distribution.p50_ns >= 2_000_000, "{:?}", load.service.distribution);
+        } else {
+            // 1 % of thousands, each way.
+            assert!((0.002..0.05).contains(&measured.loss()), "{measured:?}");
+        }
+        let report = muxbench().arg("report").arg(&folder).output().unwrap();
+        let shown = String::from_utf8_lossy(&report.stdout);
+        assert!(shown.contains(&format!("in a lab of 5 client hosts, {words}")), "{shown}");
+        assert!(shown.contains("Measured before each trial: round trip p50 "), "{shown}");
+    }
+}
+
+/// The process of a rank that an engine started to write there, and not its client.
+fn process_of(engine: &Engine, rank: u32, folder: &Path) -> Option<Pid> {
+    let has = |process: &str, file: &str, wanted: &str| {
+        let said = fs::read(format!("/proc/{process}/{file}")).unwrap_or_default();
+        said.split(|byte| *byte == 0).any(|word| word == wanted.as_bytes())
+    };
+    let (rank, folder) = (format!("{}={rank}", engine.rank), folder.display().to_string());
+    let mut processes = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let found = processes.find(|it| has(it, "cmdline", &folder) && has(it, "environ", &rank))?;
+    Pid::from_raw(found.parse().ok()?)
+}
+
+/// Waits until a rank has a client.
+fn until_at_work(engine: &Engine, rank: u32, folder: &Path) -> Pid {
+    let mut found = None;
+    eventually("a rank has a client", || {
+        found = process_of(engine, rank, folder);
+        found.is_some_and(|rank| !children_of(rank).is_empty())
+    });
+    found.unwrap()
+}
+
+#[test]
+fn ctrl_c_under_slurm_has_the_trial_finished_first() {
+    if !may_make_hosts() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("run");
+    // As a terminal has it: all that it started hear of it.
+    let mut lab = SLURM.in_lab("", 2, "--disable-status", &many_repeats(), &folder);
+    let lab = lab.process_group(0).spawn().unwrap();
+    for rank in 1..3 {
+        until_at_work(&SLURM, rank, &folder);
+    }
+    rustix::process::kill_process_group(Pid::from_child(&lab), Signal::INT).unwrap();
+    let output = lab.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("the trial that runs is finished first") && said.contains("stopped; what is finished"),
+        "{said}"
+    );
+    let records = lab::store::read(&folder).unwrap().records;
+    assert!((1..30).contains(&records.len()), "{said}");
+    let is_lost = |record: &TrialRecord| record.verdict.reason.contains("lost");
+    assert!(!records.iter().any(is_lost), "{said}");
+}
+
+/// Kills a rank of three, and stops the run when the others have gone on without.
+fn go_on_without_a_rank(engine: &Engine, job: Child, folder: &Path) {
+    let rank = until_at_work(engine, 2, folder);
+    rustix::process::kill_process(rank, Signal::KILL).unwrap();
+    two_more_trials(folder);
+    rustix::process::kill_process(process_of(engine, 0, folder).unwrap(), Signal::TERM).unwrap();
+    let output = job.wait_with_output().unwrap();
+    println!("{}", String::from_utf8_lossy(&output.stderr));
+    goes_on_after(["rank 2 on ", "is lost"], folder, &[31]);
+}
+
+#[test]
+fn under_slurm_the_others_go_on_without_a_rank_that_is_lost() {
+    if !may_make_hosts() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("run");
+    let arguments = format!("{} --lost-rank go-on", many_repeats());
+    let job = SLURM.in_lab("", 2, "--no-kill", &arguments, &folder).spawn().unwrap();
+    go_on_without_a_rank(&SLURM, job, &folder);
 }
 
 #[test]
@@ -645,35 +805,13 @@ fn open_mpi_starts_a_fleet_on_three_hosts() {
     assert!(said.contains("a fleet of 3, started by Open MPI") && !said.contains("set MUXBENCH_SECRET"), "{said}");
 }
 
-/// The process of a rank that Open MPI started to write there, and not its client.
-fn process_of(rank: u32, folder: &Path) -> Option<Pid> {
-    let has = |process: &str, file: &str, wanted: &str| {
-        let said = fs::read(format!("/proc/{process}/{file}")).unwrap_or_default();
-        said.split(|byte| *byte == 0).any(|word| word == wanted.as_bytes())
-    };
-    let (rank, folder) = (format!("OMPI_COMM_WORLD_RANK={rank}"), folder.display().to_string());
-    let mut processes = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let found = processes.find(|it| has(it, "cmdline", &folder) && has(it, "environ", &rank))?;
-    Pid::from_raw(found.parse().ok()?)
-}
-
 #[test]
 fn under_open_mpi_the_others_go_on_without_a_rank_that_is_lost() {
     let Some(hosts) = Hosts::new('g') else { return };
     let folder = hosts.path("run");
     let mut command = mpirun(&hosts, RECOVERY, &format!("{} --lost-rank go-on", many_repeats()), &folder);
     let job = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut rank = None;
-    eventually("a rank has a client", || {
-        rank = process_of(2, &folder);
-        rank.is_some_and(|rank| !children_of(rank).is_empty())
-    });
-    rustix::process::kill_process(rank.unwrap(), Signal::KILL).unwrap();
-    two_more_trials(&folder);
-    rustix::process::kill_process(process_of(0, &folder).unwrap(), Signal::TERM).unwrap();
-    let output = job.wait_with_output().unwrap();
-    println!("{}", String::from_utf8_lossy(&output.stderr));
-    goes_on_after(["rank 2 on ", "is lost"], &folder, &[31]);
+    go_on_without_a_rank(&OPEN_MPI, job, &folder);
 }
 
 /// Has Open MPI leave the other ranks alone when one dies.

@@ -6,10 +6,11 @@ mod common;
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -295,6 +296,74 @@ fn doctor_removes_what_a_killed_run_has_left() {
     assert!(said.contains("removed: folder ") && said.contains("muxbench-4194305-0"), "{said}");
     assert!(!folder.exists());
     assert!(!clean().contains("folder"));
+}
+
+/// `muxbench lab` with a command for a shell, which says `up` when it is. Whoever runs the tests may have them ignore a hang-up.
+fn lab_of_a_shell(through: &[&str], script: &str, temporary: &Path) -> Child {
+    let mut command = Command::new("env");
+    command.arg("--default-signal=HUP").args(through).arg(env!("CARGO_BIN_EXE_muxbench"));
+    command.args(["lab", "--network", "lab", "--", "sh", "-c", script]).env("TMPDIR", temporary);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut lab = command.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(lab.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "up\n");
+    lab
+}
+
+#[test]
+fn a_lab_that_is_hung_up_on_leaves_nothing() {
+    let Some(_one) = one_at_a_time() else { return };
+    let temporary = tempfile::tempdir().unwrap();
+    let script = "setsid sh -c 'echo up; exec sleep 1000' & wait";
+    let mut lab = lab_of_a_shell(&[], script, temporary.path());
+    let pid = Pid::from_child(&lab);
+    let all = family(pid);
+    let made = namespaces(&all);
+    assert!(all.len() >= 3 && made.len() >= 2, "{all:?} {made:?}");
+    rustix::process::kill_process(pid, Signal::HUP).unwrap();
+    lab.wait().unwrap();
+    until_gone(&all, &made);
+    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "no folder of sockets is left");
+}
+
+#[test]
+fn nohup_keeps_a_lab() {
+    let Some(_one) = one_at_a_time() else { return };
+    let temporary = tempfile::tempdir().unwrap();
+    let mut lab = lab_of_a_shell(&["nohup"], "echo up; read line; exit 7", temporary.path());
+    rustix::process::kill_process(Pid::from_child(&lab), Signal::HUP).unwrap();
+    lab.stdin.take().unwrap().write_all(b"end\n").unwrap();
+    assert_eq!(lab.wait().unwrap().code(), Some(7));
+}
+
+/// What is first in a PID namespace of its own, so that nobody else's doctor gets there before: a lab is killed, and a doctor
+/// called until nothing is left.
+const KILLED_LAB: &str = r#"
+"$1" lab --network lab -- sh -c "setsid sh -c 'echo up; exec sleep 1000' & wait" > "$TMPDIR/out" &
+lab=$!
+until grep -q up "$TMPDIR/out"; do sleep 0.05; done
+"$1" doctor --clean
+kill -KILL $lab
+wait $lab
+until "$1" doctor --clean | tee "$TMPDIR/said" | grep '^Nothing is left'; do cat "$TMPDIR/said"; done
+"#;
+
+#[test]
+fn doctor_ends_what_the_command_of_a_killed_lab_has_left() {
+    let Some(_one) = one_at_a_time() else { return };
+    let temporary = tempfile::tempdir().unwrap();
+    let mut alone = Command::new("timeout");
+    alone.args(["120", "unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", KILLED_LAB, "sh"]);
+    let output = alone.arg(env!("CARGO_BIN_EXE_muxbench")).env("TMPDIR", temporary.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(output.status.success() && lines.len() >= 4, "{output:?}");
+    assert!(lines[0].starts_with("Nothing is left"), "a lab that is kept is nobody else's: {said}");
+    let of_lab =
+        |line: &&str| line.starts_with("removed: process ") && line.ends_with("of a lab whose keeper has died");
+    assert!(lines[1..].iter().any(of_lab), "{said}");
+    assert!(lines[1..].iter().any(|line| line.starts_with("removed: folder ")), "{said}");
 }
 
 #[test]

@@ -5,11 +5,11 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use common::{Serve, muxbench};
 use lab::store::Store;
@@ -70,6 +70,27 @@ fn without_an_address_only_this_host_reaches_a_server() {
     let everybody = Serve::start_with("epoll".parse().unwrap(), 1, 1, &["--listen", "0.0.0.0:0"], None);
     let reached_at = reached_at(everybody.pid());
     assert!(!reached_at.is_empty() && reached_at.iter().all(IpAddr::is_unspecified), "who asks has it: {reached_at:?}");
+}
+
+/// What a server that a user starts says at first, in two lines, and where it is reached.
+fn greeting(flags: &[&str]) -> (String, Vec<IpAddr>) {
+    let mut serve = muxbench().arg("serve").args(flags).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let lines = BufReader::new(serve.stdout.take().unwrap()).lines().take(2);
+    let said = lines.map(|line| line.unwrap() + "\n").collect();
+    let reached_at = reached_at(Pid::from_child(&serve));
+    serve.kill().and_then(|()| serve.wait()).unwrap();
+    (said, reached_at)
+}
+
+#[test]
+fn a_server_says_who_reaches_it() {
+    let (said, reached_at) = greeting(&[]);
+    assert!(said.contains(" listens on 127.0.0.1:"), "{said}");
+    assert!(said.contains("Only this host reaches it: --listen 0.0.0.0:"), "{said}");
+    assert!(!reached_at.is_empty() && reached_at.iter().all(IpAddr::is_loopback), "{reached_at:?}");
+    let (said, reached_at) = greeting(&["--listen", "0.0.0.0:0"]);
+    assert!(said.contains("Whoever reaches this host can use it"), "{said}");
+    assert!(reached_at.iter().any(IpAddr::is_unspecified), "{reached_at:?}");
 }
 
 /// What a server says to these bytes, until it closes.

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
@@ -28,8 +29,15 @@ const HOST_BITS: [u32; 2] = [24, 64];
 const RELAY_QUEUE_PACKETS: u32 = 10_000;
 /// What the relay may take to start, or to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// What a host has as this one: what servers and clients find set here, they find there.
-const AS_HERE: &[&str] = &["net/core/somaxconn", "net/ipv4/tcp_max_syn_backlog", "net/ipv4/ip_local_port_range"];
+/// What runs on its hosts at the end may take so long to be gone...
+const END_MAX: Duration = Duration::from_secs(5);
+/// ...and is looked for so often.
+const LOOK: Duration = Duration::from_millis(2);
+/// What a host has as this one, as far as the kernel has it for each: how it is tuned. Folders, and beginnings of names.
+const AS_HERE: &[(&str, &[&str])] =
+    &[("net/core", &["somaxconn", "optmem_max", "rmem_", "wmem_"]), ("net/ipv4", &["tcp_", "udp_", "ip_local_"])];
+/// No setting, but a secret.
+const FASTOPEN_KEY: &str = "net/ipv4/tcp_fastopen_key";
 /// What is set in hosts. Ports are used again as soon as over loopback, where 2 is enough; a trial learns nothing from the
 /// one before; connections over IPv6 may come from any address of the host's block.
 const SET: &[(&str, &str)] =
@@ -43,13 +51,17 @@ pub struct Host {
 }
 
 impl Host {
-    fn new(number: u32) -> anyhow::Result<Self> {
+    fn new(number: u32, settings: &[(String, String)]) -> anyhow::Result<Self> {
         let namespace = Namespace::new().context("the kernel allows no hosts of their own; run as root")?;
-        for name in AS_HERE {
-            let here = std::fs::read_to_string(format!("/proc/sys/{name}")).unwrap_or_default();
-            // What this kernel does not have there, it does not have here either, or for all hosts at once.
-            let _ = namespace.set(name, here.trim());
-        }
+        let set = || {
+            for (path, value) in settings {
+                // What is not there the kernel has for all hosts at once.
+                if std::fs::read_to_string(path).is_ok_and(|it| it.trim() != value) {
+                    let _ = std::fs::write(path, value);
+                }
+            }
+        };
+        namespace.within(set).context("a host's settings")?;
         for (name, value) in SET {
             let _ = namespace.set(name, value);
         }
@@ -114,9 +126,11 @@ impl Lab {
         (server, client): (&[usize], &[usize]),
         seed: u64,
     ) -> anyhow::Result<Self> {
-        let applied = conditions::choose(network, &Found::here()).map_err(|reasons| anyhow!(reasons.join("; ")))?;
         let started = Instant::now();
-        let hosts: Vec<Host> = (0..=network.clients.get()).map(Host::new).collect::<anyhow::Result<_>>()?;
+        let applied = conditions::choose(network, &Found::here()).map_err(|reasons| anyhow!(reasons.join("; ")))?;
+        let settings = settings();
+        let hosts = (0..=network.clients.get()).map(|number| Host::new(number, &settings));
+        let hosts: Vec<Host> = hosts.collect::<anyhow::Result<_>>()?;
         let (switch, relay) = match applied.links {
             Links::Veth => (Some(bridge(&hosts)?), None),
             Links::Tun => {
@@ -184,18 +198,21 @@ impl Lab {
         Duration::from_nanos(self.setup_ns)
     }
 
-    /// Ends whatever still runs on its hosts.
+    /// Ends whatever still runs on its hosts, and what that starts meanwhile.
     pub fn end_processes(&self) {
         let hosts = std::iter::once(&self.server).chain(&self.clients);
         let hosts: Vec<u64> = hosts.filter_map(|host| host.namespace.number().ok()).collect();
-        let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-        let processes = entries.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path())));
-        for (pid, path) in processes {
-            let is_there = std::fs::metadata(path.join("ns/net")).is_ok_and(|it| hosts.contains(&it.ino()));
-            if let Some(pid) = Pid::from_raw(pid).filter(|_| is_there) {
+        let deadline = Instant::now() + END_MAX;
+        loop {
+            let left = processes_on(&hosts);
+            for pid in &left {
                 // One that has ended meanwhile is what was wanted.
-                let _ = rustix::process::kill_process(pid, Signal::KILL);
+                let _ = rustix::process::kill_process(*pid, Signal::KILL);
             }
+            if left.is_empty() || Instant::now() > deadline {
+                return;
+            }
+            thread::sleep(LOOK);
         }
     }
 
@@ -234,6 +251,33 @@ impl Lab {
         let dropped = hosts.map(|host| Ok(Counted::of(host)?.sent_dropped));
         dropped.collect::<std::io::Result<Vec<u64>>>().map(|each| each.iter().sum()).context("the lab's hosts")
     }
+}
+
+/// Files of /proc/sys that say how this host is tuned, and what is in them.
+fn settings() -> Vec<(String, String)> {
+    let is_set = |name: &str| name == FASTOPEN_KEY || SET.iter().any(|(set, _)| *set == name);
+    let of = |(folder, beginnings): &(&str, &[&str])| -> Vec<(String, String)> {
+        let entries = std::fs::read_dir(format!("/proc/sys/{folder}")).into_iter().flatten().flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        let names = names.filter(|name| beginnings.iter().any(|beginning| name.starts_with(beginning)));
+        let paths = names.map(|name| format!("{folder}/{name}")).filter(|name| !is_set(name));
+        let paths = paths.map(|name| format!("/proc/sys/{name}"));
+        let found = paths.filter_map(|path| {
+            let value = std::fs::read_to_string(&path).ok()?;
+            Some((path, value.trim().to_owned()))
+        });
+        found.collect()
+    };
+    AS_HERE.iter().flat_map(of).collect()
+}
+
+/// Processes in these network namespaces; one that has ended is in none.
+fn processes_on(hosts: &[u64]) -> Vec<Pid> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let is_there =
+        |path: &Path| std::fs::metadata(path.join("ns/net")).is_ok_and(|namespace| hosts.contains(&namespace.ino()));
+    let processes = entries.filter(|entry| is_there(&entry.path()));
+    processes.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)).collect()
 }
 
 /// What the kernel has counted of a host's interface.
@@ -363,6 +407,37 @@ mod tests {
             interface(2, &lossy, &applied(Links::Veth)),
             interface(1, &network, &applied(Links::Tun)),
         ));
+    }
+
+    #[test]
+    fn a_host_is_tuned_as_the_one_it_is_made_on() {
+        let outer = match Namespace::new() {
+            Ok(outer) => outer,
+            Err(error) => {
+                println!("there can be no hosts here: {error}");
+                return;
+            }
+        };
+        let tuned =
+            [("tcp_rmem", "8192\t100000\t2000000"), ("tcp_slow_start_after_idle", "0"), ("tcp_notsent_lowat", "16384")];
+        for (name, value) in tuned {
+            outer.set(&format!("net/ipv4/{name}"), value).unwrap();
+        }
+        let (settings, host) = outer.within(|| (settings(), Host::new(1, &settings()).unwrap())).unwrap();
+        let there = |path: String| host.within(|| std::fs::read_to_string(path)).unwrap();
+        for (name, value) in tuned {
+            let path = format!("/proc/sys/net/ipv4/{name}");
+            assert!(settings.contains(&(path.clone(), value.to_owned())), "{settings:?}");
+            assert_eq!(there(path).unwrap().trim(), value);
+        }
+        assert!(settings.len() > 50, "{settings:?}");
+        for (path, value) in settings {
+            // What is of all hosts is not to be seen there.
+            assert!(there(path.clone()).map_or(true, |it| it.trim() == value), "{path}");
+        }
+        for (name, value) in SET {
+            assert!(there(format!("/proc/sys/{name}")).map_or(true, |it| it.trim() == *value), "{name}");
+        }
     }
 
     #[test]

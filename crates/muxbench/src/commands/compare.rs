@@ -302,6 +302,11 @@ impl TrafficArgs {
         }
     }
 
+    /// Whether it was said which service that is, or how large its messages are.
+    pub fn says_what_is_served(&self) -> bool {
+        self.service.is_some() || self.request.is_some() || self.response.is_some()
+    }
+
     /// Puts what was said in place of what was there.
     pub fn apply(&self, workload: &mut Workload) {
         set(&mut workload.think, self.think);

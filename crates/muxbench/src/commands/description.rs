@@ -87,6 +87,18 @@ fn place(mut server: SocketAddr) -> Option<SocketAddr> {
     Some(server)
 }
 
+/// What a user is told who named a server's address alone, and is told nothing there.
+pub fn nobody_says(server: SocketAddr, asked: &ServiceSpec) -> String {
+    let asked = words(asked);
+    match place(server) {
+        Some(place) => format!(
+            "nobody says at {place} what is served; asking for {asked}: open that port, or give --service, --request and \
+             --response"
+        ),
+        None => format!("nobody can say what is served; asking for {asked}: give --service, --request and --response"),
+    }
+}
+
 /// Has a thread tell everybody who asks, as long as this process lives. At a Unix socket nobody can ask.
 ///
 /// # Errors
@@ -169,7 +181,11 @@ mod tests {
     fn it_is_asked_on_the_same_interface() {
         let server: SocketAddr = "[fe80::1%7]:7007".parse().unwrap();
         assert_eq!(place(server).unwrap().to_string(), "[fe80::1%7]:7008");
-        assert_eq!(place("127.0.0.1:65535".parse().unwrap()), None);
+        let last = "127.0.0.1:65535".parse().unwrap();
+        assert_eq!(place(last), None);
+        assert!(nobody_says(last, &SERVED).contains("asking for fixed: 128B -> 10KiB"));
+        let told = nobody_says(server, &SERVED);
+        assert!(told.starts_with("nobody says at [fe80::1%7]:7008") && told.contains("give --service"), "{told}");
     }
 
     #[test]

@@ -14,8 +14,9 @@ use lab::host::Host;
 use lab::network::Lab;
 use lab::network::surrounding::{HOSTS, Keeper, SOCKET};
 use lab::placement;
+use lab::stop::ends_at_hangup;
 use rustix::process::{Pid, Signal};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::compare::NetworkArgs;
 
@@ -52,6 +53,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (interrupted, told_to_end) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     signal_hook::flag::register(SIGINT, interrupted).context("cannot listen to signals")?;
     signal_hook::flag::register(SIGTERM, told_to_end.clone()).context("cannot listen to signals")?;
+    if ends_at_hangup() {
+        signal_hook::flag::register(SIGHUP, told_to_end.clone()).context("cannot listen to signals")?;
+    }
     let mut lab = Lab::start(&network, &program, (&cpus.server, &cpus.client), args.seed).context("the lab")?;
     let keeper = Keeper::new()?;
     anstream::eprintln!("muxbench: {network}: up in {} ms", lab.setup().as_millis());

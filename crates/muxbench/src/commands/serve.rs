@@ -178,12 +178,15 @@ fn by_hand(args: &Args, messages: &mpsc::Receiver<Message>) -> anyhow::Result<Ex
                 ),
             }
         );
-        if let Some(address) = server.address().ip().filter(|address| address.ip().is_loopback()) {
-            anstream::println!(
+        match server.address().ip() {
+            Some(address) if address.ip().is_loopback() => anstream::println!(
                 "Only this host reaches it: --listen {}:{} lets others in",
                 if address.is_ipv4() { "0.0.0.0" } else { "[::]" },
                 address.port()
-            );
+            ),
+            Some(_) => anstream::println!("Whoever reaches this host can use it: without --listen only this host can"),
+            // Who may is for the socket's folder to say.
+            None => {}
         }
     }
     wait_for_stop(&server, messages)?;

@@ -135,8 +135,12 @@ impl TargetArgs {
             }
             _ => bail!("--request, --response: kv has none; its sizes are those of its records, --value-size"),
         };
-        if let Some(served) = &served {
-            served.check(&service)?;
+        match (&served, &self.target) {
+            (Some(served), _) => served.check(&service)?,
+            (None, Some(Address::Ip(address))) if !self.traffic.says_what_is_served() => {
+                anstream::eprintln!("muxbench: {}", description::nobody_says(*address, &service));
+            }
+            _ => {}
         }
         Ok(LoadConfig {
             connections,
