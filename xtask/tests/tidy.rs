@@ -181,6 +181,46 @@ fn unsafe_stays_where_system_calls_are() {
     }
 }
 
+/// Whether a function of this name is in a file, and is a test that is run.
+fn is_test(file: &str, name: &str) -> bool {
+    let Some((before, _)) = file.split_once(&format!("fn {name}(")) else { return false };
+    // Its attributes are right before it, and what is said of it.
+    let lines = before.lines().rev().map(str::trim);
+    let of_it: Vec<&str> =
+        lines.skip_while(|line| line.is_empty()).take_while(|line| line.starts_with(['#', '/'])).collect();
+    of_it.contains(&"#[test]") && !of_it.iter().any(|line| line.contains("ignore"))
+}
+
+#[test]
+fn a_test_is_one_that_is_run() {
+    for text in
+        ["#[test]\nfn it() {}", "proptest! {\n    /// It.\n    #[test]\n    #[cfg(unix)]\n    fn it(x in 0..3) {}"]
+    {
+        assert!(is_test(text, "it"), "{text}");
+    }
+    for text in [
+        "fn it() {}",
+        "#[test]\n#[ignore = \"slow\"]\nfn it() {}",
+        "#[test]\nfn other() {}\n\nfn it() {}",
+        "#[test]\nfn its() {}",
+    ] {
+        assert!(!is_test(text, "it"), "{text}");
+    }
+}
+
+#[test]
+fn nobody_who_tells_something_panics() {
+    // A macro that prints does, where standard error is full or gone.
+    let place = root().join("crates/muxbench/src");
+    for path in files(&place, "rs") {
+        let text = fs::read_to_string(&path).unwrap();
+        let name = path.strip_prefix(&place).unwrap().display();
+        for word in ["eprint", "println!", "print!("] {
+            assert!(!text.contains(word), "{name} has {word}: see output.rs");
+        }
+    }
+}
+
 #[test]
 fn every_test_that_reliability_names_is_there() {
     let text = fs::read_to_string(root().join("docs/reliability.md")).unwrap();
@@ -193,8 +233,10 @@ fn every_test_that_reliability_names_is_there() {
                 let file = fs::read_to_string(root().join(word));
                 tests = Some(file.unwrap_or_else(|error| panic!("docs/reliability.md: {word}: {error}")));
             } else if let Some(tests) = &tests {
-                let is_there = tests.contains(&format!("fn {word}("));
-                assert!(is_there, "docs/reliability.md: no test is called {word} in the file that it names");
+                assert!(
+                    is_test(tests, word),
+                    "docs/reliability.md: no test is called {word} in the file that it names"
+                );
                 named += 1;
             }
         }

@@ -15,7 +15,7 @@
 //! - [`network`]: a lab: hosts of their own for server and clients, and what is between them
 //! - [`needs`]: what hosts a plan needs at its largest
 //! - [`transport`]: TCP or Unix sockets, and where these are
-//! - [`store`]: a run's folder; [`samples`]: its columnar files
+//! - [`store`]: a run's folder; [`samples`]: its columnar files; [`files`]: how they are written
 //! - [`stream`]: sizes of bursts; [`until`]: connections with a deadline
 //! - `ticks`: the kernel's account of each CPU's time
 //! - [`record`]: what is stored, as plain data; [`verdict`]: what may be believed
@@ -28,6 +28,7 @@ pub mod course;
 #[cfg(target_os = "linux")]
 pub mod doctor;
 pub mod experiment;
+pub mod files;
 pub mod fleet;
 pub mod host;
 pub mod http;

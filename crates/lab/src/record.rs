@@ -125,6 +125,21 @@ pub struct TrialRecord {
 }
 
 impl TrialRecord {
+    /// What can be stored and read again: itself, or, if a figure of it is no number, that it failed for that.
+    pub fn readable(self) -> Self {
+        let again = serde_json::to_string(&self).and_then(|text| serde_json::from_str::<Self>(&text));
+        let Err(error) = again else { return self };
+        Self {
+            load: None,
+            server: None,
+            idle: None,
+            network: None,
+            cpu_taken_by_others: None,
+            verdict: Verdict::failed(format!("its figures cannot be stored, for one of them is no number ({error})")),
+            ..self
+        }
+    }
+
     /// Requests that the server answered while it was counted; of streams bursts, broken ones as the fractions that they are;
     /// `None` when either side gave no account.
     pub fn requests_answered(&self) -> Option<f64> {
@@ -203,9 +218,11 @@ pub struct Verdict {
 pub struct Check {
     /// What is looked at.
     pub name: String,
-    /// What was found.
+    /// What was found; in JSON a word, where it is no number.
+    #[serde(with = "unbounded")]
     pub value: f64,
-    /// What it is held against.
+    /// What it is held against; likewise.
+    #[serde(with = "unbounded")]
     pub limit: f64,
     /// On which side of the limit it has to be.
     pub bound: Bound,
@@ -226,6 +243,32 @@ impl Check {
     pub const TAKEN_BY_OTHERS: &str = "share of the server's CPUs taken by others";
     /// The name of the one check of whether there is enough to be judged.
     pub const REQUESTS: &str = "requests in the window";
+}
+
+/// Numbers that may be without bound, or none at all, which JSON has no numbers for.
+mod unbounded {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Number {
+        Finite(f64),
+        Word(String),
+        /// As earlier versions wrote it.
+        Null(()),
+    }
+
+    pub fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+        if value.is_finite() { value.serialize(serializer) } else { value.to_string().serialize(serializer) }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+        match Number::deserialize(deserializer)? {
+            Number::Finite(value) => Ok(value),
+            Number::Word(word) => word.parse().map_err(serde::de::Error::custom),
+            Number::Null(()) => Ok(f64::NAN),
+        }
+    }
 }
 
 /// A side of a limit.

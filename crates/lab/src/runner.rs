@@ -196,6 +196,7 @@ pub fn run(
             load: account.load,
             verdict,
         };
+        let record = record.readable();
         store.commit(&record)?;
         findings.push(Finding::of(&record, &header.course));
         on_event(Event::Finished { record: &record });

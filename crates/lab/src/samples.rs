@@ -21,6 +21,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 
+use crate::files;
 use crate::record::Trial;
 
 const SCHEMA: &str = "message samples {
@@ -95,7 +96,7 @@ fn write_all(path: &Path, samples: &[Sample], parameters: &[(&str, String)]) -> 
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
         .set_key_value_metadata(Some(metadata))
         .build();
-    let file = File::create(path)?;
+    let file = files::create(path)?;
     let mut writer = SerializedFileWriter::new(file, schema, Arc::new(properties))?;
     for rows in samples.chunks(ROWS_PER_GROUP) {
         let mut group = writer.next_row_group()?;

@@ -114,13 +114,18 @@ fn join(args: &ExecutionArgs, transport: impl FnOnce() -> Option<Transport>) -> 
         std::process::exit(0);
     }
     if let Some(weakness) = place.weakness {
-        anstream::eprintln!(
+        output::tell(format_args!(
             "muxbench: beware: {weakness}: on a network with others, set MUXBENCH_SECRET to the same in all ranks"
-        );
+        ));
     }
     let loss = if args.lost_rank.as_deref() == Some("go-on") { Loss::GoOn } else { Loss::End };
     let ranks = Ranks::meet(&place, loss)?.within(Surrounding::here()?);
-    anstream::eprintln!("muxbench: a fleet of {}, started by {}: {}", place.ranks, place.engine, ranks.sentence());
+    output::tell(format_args!(
+        "muxbench: a fleet of {}, started by {}: {}",
+        place.ranks,
+        place.engine,
+        ranks.sentence()
+    ));
     Ok(Clients::Ranks(Box::new(ranks)))
 }
 
@@ -219,7 +224,7 @@ fn unused(folder: &Path) -> PathBuf {
 /// Says what is damaged of a run.
 pub fn tell_damage(folder: &Path, run: &Run) {
     for what in &run.damage {
-        anstream::eprintln!("muxbench: {}: {what}", folder.display());
+        output::tell(format_args!("muxbench: {}: {what}", folder.display()));
     }
 }
 
@@ -229,9 +234,9 @@ fn tell_differences(header: &RunHeader) {
         if fact == "network" && header.is_fleet_s {
             continue;
         }
-        anstream::eprintln!(
+        output::tell(format_args!(
             "muxbench: this host differs from that of the run's beginning: {fact}: {before}, now {now}"
-        );
+        ));
     }
 }
 
@@ -261,7 +266,7 @@ fn begin(
     }
     let (plan, course) = course(plan, &host)?;
     for warning in &plan.warnings {
-        anstream::eprintln!("muxbench: beware: {}", report::format::visible(warning));
+        output::tell(format_args!("muxbench: beware: {}", report::format::visible(warning)));
     }
     allow_commands(&plan.trials, allow_exec)?;
     let time = now();
@@ -400,7 +405,7 @@ fn allow_commands(trials: &[Trial], allowed: bool) -> anyhow::Result<()> {
     if !allowed {
         bail!("this experiment starts commands on this machine:\n  {shown}\nadd --allow-exec if you trust them");
     }
-    anstream::eprintln!("muxbench: these commands will be started:\n  {shown}");
+    output::tell(format_args!("muxbench: these commands will be started:\n  {shown}"));
     Ok(())
 }
 
@@ -496,7 +501,7 @@ fn show(folder: &Path, run: &Run, ended: Ended, args: &ExecutionArgs) -> anyhow:
         // What is not to be pasted is said beside it.
         let say = |text: &str| match args.markdown {
             true => {
-                anstream::eprint!("{text}");
+                output::tell(text.trim_end());
                 Ok(())
             }
             false => output::print(text),
@@ -513,10 +518,10 @@ fn show(folder: &Path, run: &Run, ended: Ended, args: &ExecutionArgs) -> anyhow:
     }
     if ended == Ended::Broken {
         let folder = folder.display();
-        anstream::eprintln!(
+        output::tell(format_args!(
             "muxbench: a rank is lost, and the run ends; what is finished is kept. Finish it, with as many ranks as there \
              were: muxbench run --fleet --resume {folder}; with --lost-rank go-on a run goes on without"
-        );
+        ));
         return Ok(ExitCode::from(NO_VALID_TRIAL));
     }
     Ok(if is_believable(run, args.strict) { ExitCode::SUCCESS } else { ExitCode::from(NO_VALID_TRIAL) })
@@ -546,6 +551,6 @@ fn is_believable(run: &Run, strict: bool) -> bool {
 
 /// What a command that a signal stopped says and ends with.
 pub fn stopped(how_to_finish: &str) -> ExitCode {
-    anstream::eprintln!("muxbench: stopped; what is finished is kept. Finish it with: {how_to_finish}");
+    output::tell(format_args!("muxbench: stopped; what is finished is kept. Finish it with: {how_to_finish}"));
     ExitCode::from(STOPPED)
 }

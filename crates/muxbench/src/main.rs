@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     match commands::dispatch(cli.command) {
         Ok(code) => code,
         Err(error) => {
-            anstream::eprintln!("muxbench: {}", report::format::visible(&format!("{error:#}")));
+            output::tell(format_args!("muxbench: {}", report::format::visible(&format!("{error:#}"))));
             ExitCode::FAILURE
         }
     }

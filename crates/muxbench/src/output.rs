@@ -1,5 +1,6 @@
-//! Standard output.
+//! Standard output, and what is told beside it.
 
+use std::fmt::Display;
 use std::io::{self, Write};
 
 use report::Medium;
@@ -37,6 +38,17 @@ pub fn print_as_it_is(text: &str) -> anyhow::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         result => Ok(result?),
     }
+}
+
+/// Tells something on standard error, with a line end. Where that is full or gone nobody is told, and what is done goes on.
+pub fn tell(what: impl Display) {
+    let _ = writeln!(anstream::stderr(), "{what}");
+}
+
+/// As [`tell`], in a line that goes on, or is told anew.
+pub fn tell_in_line(what: impl Display) {
+    let mut output = anstream::stderr();
+    let _ = write!(output, "{what}").and_then(|()| output.flush());
 }
 
 /// Prints a value as indented JSON.

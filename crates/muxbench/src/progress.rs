@@ -11,6 +11,8 @@ use lab::runner::Event;
 use lab::units::Share;
 use report::format;
 
+use crate::output;
+
 /// Shows a run's progress on standard error.
 pub struct Progress {
     bar: ProgressBar,
@@ -134,7 +136,7 @@ impl Progress {
             let verdict = report::sentence::name(record.verdict.kind);
             let total = self.total.map_or(String::new(), |total| format!("/{total}"));
             let (finished, current, found) = (self.finished, &self.current, found(record));
-            anstream::eprintln!("{finished}{total} {current}: {verdict}{found}; {}", self.left());
+            output::tell(format_args!("{finished}{total} {current}: {verdict}{found}; {}", self.left()));
         }
     }
 

@@ -369,13 +369,36 @@ fn a_folder_that_may_not_be_written_is_told_of_and_what_is_in_it_is_read() {
     let new = told(&quick, 1);
     assert!(new.contains("results/other: cannot make the run's folder: Permission denied"), "{new}");
     let resumed = told(&["run", "--resume", "results/run"], 1);
-    assert!(resumed.contains("lock: cannot be written; is the folder another user's, or read-only?"), "{resumed}");
+    let why = match rustix::process::geteuid().is_root() {
+        true => "results/run: another user's (uid 0)",
+        false => "lock: cannot be written; is the folder another user's, or read-only?",
+    };
+    assert!(resumed.contains(why), "{resumed}");
     let shown = told(&["report", "results/run"], 0);
     assert!(shown.contains("vs best"), "{shown}");
     // So that it can be removed.
     for path in [&results, &results.join("run")] {
         fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
     }
+}
+
+#[test]
+fn a_standard_error_that_is_full_ends_no_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let full = || fs::File::options().write(true).open("/dev/full").unwrap();
+    let told_nobody = |arguments: &str, codes: &[i32]| {
+        let mut command = muxbench();
+        command.args(arguments.split_whitespace()).current_dir(folder.path()).stderr(full());
+        said(&command.output().unwrap(), codes)
+    };
+    let quick =
+        "compare --arch epoll --connections 4 --rate 100 --ramp 0 --hold 50ms --measure 200ms --repeats 2 --output run";
+    told_nobody(quick, &[0, 3]);
+    assert_eq!(store::read(&folder.path().join("run")).unwrap().records.len(), 2);
+    // What is wrong cannot be told, and is what it was.
+    fs::write(folder.path().join("run/run.json"), "{").unwrap();
+    assert!(told_nobody("report run", &[0]).contains("epoll"));
+    told_nobody("report nowhere", &[1]);
 }
 
 #[test]

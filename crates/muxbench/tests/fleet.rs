@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use common::{children_of, eventually, muxbench, prepared};
 use lab::network::conditions::Links;
 use lab::record::{Run, TrialRecord, VerdictKind};
+use lab::store::Store;
 use rustix::process::{Pid, Signal};
 
 /// A comparison of two repeats, of which each takes about two seconds.
@@ -362,10 +363,12 @@ fn a_lab_is_none_for_ranks_and_looked_for_before_a_run_is_resumed() {
     let once = COMPARE.replace("--repeats 2", "--repeats 1");
     let output = muxbench().args(words(&once)).arg("--output").arg(&folder).output().unwrap();
     let _ = finished(&folder, &output);
-    let path = folder.join("run.json");
-    let mut header: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-    header["trials"][0]["workload"]["network"] = serde_json::json!({"clients": 1});
-    fs::write(&path, header.to_string()).unwrap();
+    let (store, mut run) = Store::resume(&folder).unwrap();
+    run.header.trials[0].workload.network = Some(serde_json::from_value(serde_json::json!({"clients": 1})).unwrap());
+    store.replace_header(&run.header).unwrap();
+    drop(store);
+    // What other tests start meanwhile has our descriptors until it is another program.
+    eventually("nobody has the run", || Store::resume(&folder).is_ok());
     // Even root may make no hosts without this capability.
     let mut resume = Command::new("setpriv");
     resume.args(["--bounding-set=-sys_admin", env!("CARGO_BIN_EXE_muxbench"), "run", "--quiet", "--resume"]);

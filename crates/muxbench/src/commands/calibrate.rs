@@ -108,11 +108,12 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         if shows {
             let left_s = (total - at) as u64 * (args.measure.0 + 300_000_000) / 1_000_000_000;
             let mean = Time(hold.mean_ns);
-            anstream::eprint!("\r{} of {total}: hold {mean} {}, {left_s} s left   ", at + 1, hold.law.name());
+            let name = hold.law.name();
+            output::tell_in_line(format_args!("\r{} of {total}: hold {mean} {name}, {left_s} s left   ", at + 1));
         }
     })?;
     if shows {
-        anstream::eprint!("\r{:60}\r", "");
+        output::tell_in_line(format_args!("\r{:60}\r", ""));
     }
     if args.json {
         output::print_json(&calibration)?;

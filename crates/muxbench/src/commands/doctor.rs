@@ -36,7 +36,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return clean();
     }
     if stderr().is_terminal() {
-        anstream::eprintln!("measuring...");
+        output::tell("measuring...");
     }
     let findings = lab::doctor::examine();
     if args.json {
@@ -55,7 +55,7 @@ fn clean() -> anyhow::Result<ExitCode> {
         match it.remove() {
             Ok(()) => output::print(&format!("removed: {it}\n"))?,
             Err(error) => {
-                anstream::eprintln!("muxbench: {it}: {error}; do it as its owner, or as root");
+                output::tell(format_args!("muxbench: {it}: {error}; do it as its owner, or as root"));
                 code = ExitCode::FAILURE;
             }
         }

@@ -84,13 +84,13 @@ fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
         signal_hook::flag::register(signal, stop.clone()).context("cannot listen to signals")?;
     }
     let say = &mut |event| match event {
-        Event::Connecting { done, total } => anstream::eprintln!("{done} of {total} connections"),
+        Event::Connecting { done, total } => output::tell(format_args!("{done} of {total} connections")),
         Event::Held { connections, elapsed_ns } => {
             let until = args.time.map_or_else(|| "until Ctrl-C".to_owned(), |time| format!("for {time}"));
-            anstream::eprintln!(
+            output::tell(format_args!(
                 "{connections} connections, made in {:.1} s, are held {until}",
                 elapsed_ns as f64 / 1e9
-            );
+            ));
         }
         Event::Verified { .. } | Event::Failed { .. } => {}
     };

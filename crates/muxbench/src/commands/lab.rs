@@ -58,7 +58,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let mut lab = Lab::start(&network, &program, (&cpus.server, &cpus.client), args.seed).context("the lab")?;
     let keeper = Keeper::new()?;
-    anstream::eprintln!("muxbench: {network}: up in {} ms", lab.setup().as_millis());
+    crate::output::tell(format_args!("muxbench: {network}: up in {} ms", lab.setup().as_millis()));
     let mut command = Command::new(&args.command[0]);
     command.args(&args.command[1..]).env(SOCKET, keeper.socket()).env(HOSTS, lab.paths().join(" "));
     let name = args.command[0].display();

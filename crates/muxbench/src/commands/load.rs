@@ -221,7 +221,7 @@ fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
             } else if let Event::Progress { phase, sent, completed, .. } = event
                 && phase != shown
             {
-                anstream::eprintln!("{phase}: {sent} sent, {completed} completed so far");
+                output::tell(format_args!("{phase}: {sent} sent, {completed} completed so far"));
                 shown = phase;
             }
         }),
@@ -266,12 +266,12 @@ impl Bandwidth {
         }
         let seconds = |ns: u64| ns as f64 / 1e9;
         let bytes_per_s = (bytes - self.told_bytes) as f64 / seconds(elapsed_ns - self.told_ns);
-        anstream::eprintln!(
+        output::tell(format_args!(
             "{:5.1} to {:5.1} s  {:>9}  {phase}",
             seconds(self.told_ns),
             seconds(elapsed_ns),
             format::bandwidth(bytes_per_s)
-        );
+        ));
         (self.told_ns, self.told_bytes) = (elapsed_ns, bytes);
     }
 }

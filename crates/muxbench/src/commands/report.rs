@@ -11,7 +11,7 @@ use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
 use lab::course::Course;
 use lab::record::Run;
-use lab::{samples, store};
+use lab::{files, samples, store};
 use load::Sample;
 use report::deviation::{self, Deviations};
 use report::history;
@@ -174,7 +174,7 @@ fn page(page: &str, path: PathBuf) -> anyhow::Result<()> {
         bail!("{path}: a folder; name a file for the page, and the run before --html: `muxbench report {path} --html`");
     }
     write(&path, page.as_bytes())?;
-    anstream::eprintln!("muxbench: {} ({})", path.display(), format::bytes(page.len() as f64));
+    output::tell(format_args!("muxbench: {} ({})", path.display(), format::bytes(page.len() as f64)));
     Ok(())
 }
 
@@ -196,16 +196,16 @@ pub fn pictures<'a, T: AsRef<str>>(
         write(&folder.join(format!("{name}.png")), &still::png(&svg)?)?;
         names.push(name.to_owned());
     }
-    anstream::eprintln!("muxbench: {}, as SVG and PNG: {}", folder.display(), names.join(", "));
+    output::tell(format_args!("muxbench: {}, as SVG and PNG: {}", folder.display(), names.join(", ")));
     Ok(())
 }
 
-/// Writes a file.
+/// Writes a file, whole or not at all.
 ///
 /// # Errors
 /// When it cannot.
 pub fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    fs::write(path, bytes).with_context(|| format!("{}: cannot write it; is its folder there?", path.display()))
+    files::replace(path, bytes).with_context(|| format!("{}: cannot write it; is its folder there?", path.display()))
 }
 
 /// Prints runs beside a paper: as JSON, as CSV or as text.
@@ -247,7 +247,7 @@ fn from_run_to_run(args: &Args, given: &[PathBuf]) -> anyhow::Result<ExitCode> {
         match read(folder) {
             Ok(run) => builder.add(&name, &run),
             Err(error) => {
-                anstream::eprintln!("muxbench: left out: {error:#}");
+                output::tell(format_args!("muxbench: left out: {error:#}"));
                 builder.add_unreadable(&name, &error);
             }
         }

@@ -82,7 +82,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let experiment = presets::find(name).expect("a test finds them all").experiment();
         let experiment = if args.full { experiment } else { experiment.quick() };
         if !args.quiet {
-            anstream::eprintln!("muxbench: {name}, in {}", folder.join(name).display());
+            output::tell(format_args!("muxbench: {name}, in {}", folder.join(name).display()));
         }
         let (run, ended) = execution::complete(&experiment, &folder.join(name), args.quiet, &stop)?;
         if ended == Ended::Stopped || stop.is_asked() {
@@ -111,7 +111,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let places = format!("Page: {}\nResults: {}\n", page.display(), folder.display());
     if args.markdown {
         // It is not to be pasted.
-        anstream::eprint!("{places}");
+        output::tell(places.trim_end());
     } else if !args.json && !args.csv {
         output::print(&format!("\n{places}"))?;
     }

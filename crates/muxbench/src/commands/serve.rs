@@ -153,41 +153,38 @@ fn by_hand(args: &Args, messages: &mpsc::Receiver<Message>) -> anyhow::Result<Ex
     let described = Description::of(config.service.clone(), server.ports().cloned());
     let is_described = description::offer(server.address(), &described);
     if let Err(why) = &is_described {
-        anstream::eprintln!("muxbench: clients have to be told what is served, by flags: {why}");
+        output::tell(format_args!("muxbench: clients have to be told what is served, by flags: {why}"));
     }
     if args.json {
         say(&ready_event(&server));
     } else {
-        anstream::println!(
-            "{} listens on {} ({}); stop it with Ctrl-C",
-            config.architecture,
-            server.address(),
-            match args.service {
-                Service::Fixed => format!("fixed: {} -> {}", args.request, response(args)),
-                Service::Kv => format!("kv: {}", args.memory),
-                Service::Http => match &args.folder {
-                    Some(folder) => format!("http: {}", folder.display()),
-                    None => "http: /bytes/N".into(),
-                },
-                Service::Stream => stream(args).to_string(),
-                Service::Udp => format!(
-                    "udp: {} -> {}, ports {}",
-                    args.request,
-                    response(args),
-                    server.ports().map(ToString::to_string).unwrap_or_default()
-                ),
-            }
-        );
-        match server.address().ip() {
-            Some(address) if address.ip().is_loopback() => anstream::println!(
-                "Only this host reaches it: --listen {}:{} lets others in",
-                if address.is_ipv4() { "0.0.0.0" } else { "[::]" },
-                address.port()
+        let served = match args.service {
+            Service::Fixed => format!("fixed: {} -> {}", args.request, response(args)),
+            Service::Kv => format!("kv: {}", args.memory),
+            Service::Http => match &args.folder {
+                Some(folder) => format!("http: {}", folder.display()),
+                None => "http: /bytes/N".into(),
+            },
+            Service::Stream => stream(args).to_string(),
+            Service::Udp => format!(
+                "udp: {} -> {}, ports {}",
+                args.request,
+                response(args),
+                server.ports().map(ToString::to_string).unwrap_or_default()
             ),
-            Some(_) => anstream::println!("Whoever reaches this host can use it: without --listen only this host can"),
+        };
+        let (architecture, address) = (config.architecture, server.address());
+        output::print(&format!("{architecture} listens on {address} ({served}); stop it with Ctrl-C\n"))?;
+        let who = match server.address().ip() {
+            Some(address) if address.ip().is_loopback() => {
+                let (all, port) = (if address.is_ipv4() { "0.0.0.0" } else { "[::]" }, address.port());
+                format!("Only this host reaches it: --listen {all}:{port} lets others in\n")
+            }
+            Some(_) => "Whoever reaches this host can use it: without --listen only this host can\n".to_owned(),
             // Who may is for the socket's folder to say.
-            None => {}
-        }
+            None => String::new(),
+        };
+        output::print(&who)?;
     }
     wait_for_stop(&server, messages)?;
     let end = server.snapshot();

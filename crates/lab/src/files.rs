@@ -1,0 +1,178 @@
+//! How results are written: into folders that are ours, through nobody's link, and so that a loss of power leaves them whole, or
+//! not there.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use rustix::fs::OFlags;
+use rustix::process::geteuid;
+
+/// That a folder is ours, and nobody else may put anything in a result's place.
+///
+/// # Errors
+/// When it is a link, another user's, or may be written by others.
+pub(crate) fn ours(folder: &Path) -> anyhow::Result<()> {
+    let place = || format!("{}: cannot be looked at", folder.display());
+    let (it, folder) = (fs::symlink_metadata(folder).with_context(place)?, folder.display());
+    if !it.is_dir() {
+        bail!("{folder}: a link, or no folder; name the folder itself");
+    }
+    if it.uid() != geteuid().as_raw() {
+        bail!(
+            "{folder}: another user's (uid {}), who may put anything in a result's place; name a folder of your own, or do it \
+             as its owner",
+            it.uid()
+        );
+    }
+    if it.mode() & 0o002 != 0 {
+        bail!(
+            "{folder}: others may write there, and so put anything in a result's place; name a folder in it, or another"
+        );
+    }
+    Ok(())
+}
+
+/// How a file is opened, or made: not through a link.
+fn through_no_link() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).custom_flags(OFlags::NOFOLLOW.bits() as i32);
+    options
+}
+
+/// Makes a file, or empties it.
+pub(crate) fn create(path: &Path) -> io::Result<File> {
+    through_no_link().truncate(true).open(path)
+}
+
+/// Makes a file that is not there.
+pub(crate) fn create_new(path: &Path) -> io::Result<File> {
+    through_no_link().create_new(true).open(path)
+}
+
+/// Makes a file, or takes the one that is there, with what is in it.
+pub(crate) fn create_or_open(path: &Path) -> io::Result<File> {
+    through_no_link().truncate(false).open(path)
+}
+
+/// Writes a file under another name, which is `draft`, and keeps it.
+pub(crate) fn write(draft: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    create(draft)?.write_all(bytes)?;
+    keep(draft, path)
+}
+
+/// Gives a draft its name, once it is on the disk.
+pub(crate) fn keep(draft: &Path, path: &Path) -> io::Result<()> {
+    File::open(draft)?.sync_all()?;
+    fs::rename(draft, path)?;
+    sync_folder(path.parent().unwrap_or(path))
+}
+
+/// Waits until a folder's names are on the disk. Not every file system can.
+pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
+    let cannot = |error: &io::Error| matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported);
+    File::open(folder)?.sync_all().or_else(|error| if cannot(&error) { Ok(()) } else { Err(error) })
+}
+
+/// Writes a page, or another file that is made anew each time and may be anywhere. A link is replaced, unless it is ours or the
+/// system's; a device, or a pipe, is written to.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let there = fs::symlink_metadata(path).ok();
+    let is_written_to = there.as_ref().is_some_and(|it| {
+        let kind = it.file_type();
+        let trusted = it.uid() == 0 || it.uid() == geteuid().as_raw();
+        kind.is_char_device() || kind.is_fifo() || (kind.is_symlink() && trusted)
+    });
+    if is_written_to {
+        return fs::write(path, bytes);
+    }
+    let folder = path.parent().filter(|it| *it != Path::new("")).unwrap_or(Path::new("."));
+    let name = path.file_name().ok_or_else(|| io::Error::from(ErrorKind::InvalidInput))?.to_string_lossy();
+    // As open(2) makes it: the umask takes from that.
+    let mode = there.filter(|it| it.is_file()).map_or(0o666, |it| it.mode() & 0o777);
+    let mut draft = tempfile::Builder::new()
+        .prefix(&format!(".{name}."))
+        .suffix(".part")
+        .permissions(Permissions::from_mode(mode))
+        .tempfile_in(folder)?;
+    draft.write_all(bytes)?;
+    draft.persist(path)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn nothing_is_written_through_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |name: &str| folder.path().join(name);
+        fs::write(of("victim"), "precious").unwrap();
+        symlink(of("victim"), of("link")).unwrap();
+        for error in [create(&of("link")), create_new(&of("link")), create_or_open(&of("link"))].map(Result::unwrap_err)
+        {
+            assert!(error.kind() != ErrorKind::NotFound, "{error}");
+        }
+        assert!(write(&of("link"), &of("whole"), b"x").is_err());
+        // What has that name is replaced, and not what it leads to.
+        write(&of("draft"), &of("link"), b"mine").unwrap();
+        assert_eq!(fs::read_to_string(of("victim")).unwrap(), "precious");
+        assert_eq!((fs::read_to_string(of("link")).unwrap(), of("draft").exists()), ("mine".into(), false));
+        assert_eq!(
+            fs::read_to_string({
+                drop(create_or_open(&of("victim")));
+                of("victim")
+            })
+            .unwrap(),
+            "precious"
+        );
+    }
+
+    #[test]
+    fn a_page_goes_where_it_was_told_to_and_no_further() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |name: &str| folder.path().join(name);
+        replace(&of("page.html"), b"one").unwrap();
+        replace(&of("page.html"), b"two").unwrap();
+        assert_eq!(fs::read_to_string(of("page.html")).unwrap(), "two");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no draft is left");
+        replace(Path::new("/dev/null"), b"x").unwrap();
+        assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+        // Our own link leads where we want it to.
+        symlink(of("page.html"), of("ours")).unwrap();
+        replace(&of("ours"), b"three").unwrap();
+        assert_eq!(fs::read_to_string(of("page.html")).unwrap(), "three");
+        if geteuid().is_root() {
+            std::os::unix::fs::lchown(of("ours"), Some(12_345), None).unwrap();
+            replace(&of("ours"), b"four").unwrap();
+            assert_eq!(fs::read_to_string(of("page.html")).unwrap(), "three", "another's does not");
+            assert_eq!(fs::read_to_string(of("ours")).unwrap(), "four");
+        }
+        assert!(replace(&of("nowhere/page.html"), b"x").is_err());
+    }
+
+    #[test]
+    fn a_folder_is_ours_if_nobody_else_writes_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |name: &str| folder.path().join(name);
+        fs::create_dir(of("it")).unwrap();
+        symlink(of("it"), of("link")).unwrap();
+        ours(&of("it")).unwrap();
+        assert!(ours(&of("link")).unwrap_err().to_string().contains("a link"));
+        fs::set_permissions(of("it"), Permissions::from_mode(0o777)).unwrap();
+        assert!(ours(&of("it")).unwrap_err().to_string().contains("others may write there"));
+        fs::set_permissions(of("it"), Permissions::from_mode(0o755)).unwrap();
+        if geteuid().is_root() {
+            std::os::unix::fs::chown(of("it"), Some(12_345), None).unwrap();
+            assert!(ours(&of("it")).unwrap_err().to_string().contains("another user's (uid 12345)"));
+        }
+    }
+}
