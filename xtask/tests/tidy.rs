@@ -146,6 +146,7 @@ fn unsafe_stays_where_system_calls_are() {
         "crates/lab/src/network/relay.rs",
         "crates/lab/src/probe.rs",
         "crates/lab/src/stop.rs",
+        "crates/muxbench/tests/accept.rs",
         "crates/muxbench/tests/common/mod.rs",
         "crates/server/src/exec.rs",
         "crates/server/src/mechanism/epoll.rs",

@@ -6,7 +6,7 @@ mod common;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -14,6 +14,7 @@ use std::process::{Command, Output, Stdio};
 use common::{Serve, muxbench};
 use lab::store::Store;
 use report::made_up;
+use rustix::net::{AddressFamily, SocketType};
 use rustix::process::Pid;
 
 fn text(bytes: &[u8]) -> String {
@@ -201,4 +202,51 @@ fn what_a_stored_run_says_is_no_order_to_a_terminal() {
     }
     let report = muxbench().args(["report", "it"]).current_dir(folder.path()).output().unwrap();
     assert!(text(&report.stdout).contains("u001b[2J"), "it is shown: {}", text(&report.stdout));
+}
+
+/// A server's word on the port after its own, as `muxbench load --target` takes it.
+fn loads_what_is_described(described: &str) -> Output {
+    // The server itself is nobody's: its port is held, and refuses.
+    let held = |listener: &TcpListener| {
+        let place = listener.local_addr().ok()?.port();
+        let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        rustix::net::bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, place - 1))).ok()?;
+        Some((socket, place))
+    };
+    let (listener, (_held, place)) = std::iter::repeat_with(|| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap())
+        .take(100)
+        .find_map(|listener| held(&listener).map(|held| (listener, held)))
+        .expect("two ports side by side are free");
+    let said = format!("muxbench serves {described}\n");
+    std::thread::scope(|scope| {
+        // Who has heard enough may close before all is said.
+        scope.spawn(|| listener.accept().map(|(mut visitor, _)| visitor.write_all(said.as_bytes())));
+        let mut command = muxbench();
+        command.args(["load", "--measure", "100ms", "--target", &format!("127.0.0.1:{}", place - 1)]);
+        // What it is told must not make it take more.
+        command.args(["--rate", "10", "--timeout", "1s"]);
+        command.output().unwrap()
+    })
+}
+
+#[test]
+fn a_server_s_word_takes_no_memory_of_a_client() {
+    let error = |described: &str| {
+        let output = loads_what_is_described(described);
+        let said = text(&output.stderr);
+        assert!(!output.status.success() && !said.contains("panicked"), "{said}");
+        said
+    };
+    let said = error(r#"{"muxbench":"x","service":{"service":"fixed","request_bytes":4294967295,"response_bytes":1}}"#);
+    assert!(said.contains("more than 64MiB is not sent at its word"), "{said}");
+    // What cannot be is no description.
+    let ports = ["1-65535"; 60_000].join(",");
+    let udp = r#"{"service":"udp","ports":4000000000,"request_bytes":16,"response_bytes":16}"#;
+    let said = error(&format!(r#"{{"muxbench":"x","service":{udp},"ports":"{ports}"}}"#));
+    assert!(said.contains("Connection refused"), "{said}");
+    let said = error(&format!(r#"{{"muxbench":"x","service":{udp},"ports":"1-65535"}}"#));
+    assert!(
+        said.contains("udp: 16B -> 16B, 4000000000 ports, and is asked for udp: 16B -> 16B, 65535 ports"),
+        "{said}"
+    );
 }

@@ -18,8 +18,8 @@ use crate::workers::{Counters, Syscall};
 /// Connections that may wait for accept; the kernel lowers it to net.core.somaxconn.
 const BACKLOG: i32 = 4096;
 
-/// How long a worker without a descriptor waits before it tries again.
-const NO_DESCRIPTOR_PAUSE: std::time::Duration = std::time::Duration::from_millis(1);
+/// How long who cannot accept for want of memory or descriptors waits before it tries again.
+pub const PAUSE: Duration = Duration::from_millis(1);
 
 /// A socket with an address.
 #[derive(Debug)]
@@ -119,6 +119,9 @@ pub enum Accepted {
     None,
     /// No connection waits.
     WouldBlock,
+    /// There is neither memory nor a descriptor for the one that waits, not even to turn it away: others are to be served
+    /// before it is tried again.
+    Later,
     /// The listener was shut down.
     Shutdown,
 }
@@ -148,21 +151,22 @@ impl<'a> Acceptor<'a> {
         Self { listener, waits: true, nonblocking: false, tcp, counters, turns_away: false, reserve: None }
     }
 
-    /// One accept4.
+    /// One accept4. One that waits pauses, too, where there is nothing to accept with.
     ///
     /// # Errors
     /// Errors that are not a connection's but the listener's.
     pub fn accept(&mut self) -> io::Result<Accepted> {
         self.counters.syscalls_of(Syscall::Accept, platform::ACCEPT_SYSCALLS);
-        match platform::accept(self.listener, self.nonblocking) {
-            Ok(connection) => Ok(self.prepare(connection)),
-            Err(Errno::MFILE | Errno::NFILE) if self.turns_away => self.turn_one_away(),
-            Err(Errno::MFILE | Errno::NFILE) => {
-                std::thread::sleep(NO_DESCRIPTOR_PAUSE);
-                Ok(Accepted::None)
-            }
-            Err(error) => without_connection(error),
+        let failed = match platform::accept(self.listener, self.nonblocking) {
+            Ok(connection) => return Ok(self.prepare(connection)),
+            Err(Errno::MFILE | Errno::NFILE) if self.turns_away => self.turn_one_away()?,
+            Err(Errno::MFILE | Errno::NFILE) => Accepted::Later,
+            Err(error) => without_connection(error)?,
+        };
+        if self.waits && matches!(failed, Accepted::Later) {
+            std::thread::sleep(PAUSE);
         }
+        Ok(failed)
     }
 
     /// What came of an accept that the kernel did by itself.
@@ -186,8 +190,7 @@ impl<'a> Acceptor<'a> {
                 Ok(self.prepare(connection))
             }
             Err(Errno::MFILE | Errno::NFILE) => {
-                self.reserve = None;
-                Ok(Accepted::None)
+                Ok(if self.reserve.take().is_some() { Accepted::None } else { Accepted::Later })
             }
             Err(error) => without_connection(error),
         }
@@ -231,7 +234,7 @@ impl<'a> Acceptor<'a> {
             }
         }
         if !self.has_reserve() {
-            return Ok(Accepted::WouldBlock);
+            return Ok(Accepted::Later);
         }
         self.reserve = None;
         let waiting =
@@ -264,13 +267,33 @@ impl<'a> Acceptor<'a> {
 fn without_connection(error: Errno) -> io::Result<Accepted> {
     match error {
         Errno::AGAIN => Ok(Accepted::WouldBlock),
-        Errno::INTR | Errno::CONNABORTED => Ok(Accepted::None),
+        error if is_a_connections(error) => Ok(Accepted::None),
         // What shutdown(2) of a listening socket gives.
         Errno::INVAL => Ok(Accepted::Shutdown),
-        // Memory may come back; the connection still waits.
-        Errno::NOBUFS | Errno::NOMEM => Ok(Accepted::None),
+        error if may_pass(error) => Ok(Accepted::Later),
         error => Err(error.into()),
     }
+}
+
+/// Whether an error of accept is that of the one connection, which has gone, or of none: the next one is to be taken. These are
+/// what accept(2) says to treat so.
+pub fn is_a_connections(error: Errno) -> bool {
+    #[cfg(target_os = "linux")]
+    if error == Errno::NONET {
+        return true;
+    }
+    matches!(
+        error,
+        Errno::INTR
+            | Errno::CONNABORTED
+            | Errno::NETDOWN
+            | Errno::PROTO
+            | Errno::NOPROTOOPT
+            | Errno::HOSTDOWN
+            | Errno::HOSTUNREACH
+            | Errno::OPNOTSUPP
+            | Errno::NETUNREACH
+    )
 }
 
 /// Sets the options of an accepted connection, those of TCP if it is of TCP; fails when the peer has gone already.
@@ -315,4 +338,43 @@ pub fn shut_down(listener: impl AsFd) {
 pub fn reset(connection: impl AsFd) {
     // Best effort: without it the client sees an end of stream.
     let _ = sockopt::set_socket_linger(&connection, Some(Duration::ZERO));
+}
+
+/// Whether an error of accept leaves the connection to wait, and may pass: memory comes back, and who forbids it (a firewall, a
+/// security module) may be told otherwise.
+pub fn may_pass(error: Errno) -> bool {
+    matches!(error, Errno::NOBUFS | Errno::NOMEM | Errno::PERM)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_accept_is_a_connection_s_or_waits_or_ends_the_server() {
+        let after = |error| without_connection(error).map_err(|error| error.to_string());
+        // Those of accept(2), "Error handling".
+        let of_one = [
+            Errno::NETDOWN,
+            Errno::PROTO,
+            Errno::NOPROTOOPT,
+            Errno::HOSTDOWN,
+            #[cfg(target_os = "linux")]
+            Errno::NONET,
+            Errno::HOSTUNREACH,
+            Errno::OPNOTSUPP,
+            Errno::NETUNREACH,
+        ];
+        for error in of_one.into_iter().chain([Errno::CONNABORTED, Errno::INTR]) {
+            assert!(matches!(after(error), Ok(Accepted::None)), "{error}");
+        }
+        for error in [Errno::NOMEM, Errno::NOBUFS, Errno::PERM] {
+            assert!(matches!(after(error), Ok(Accepted::Later)), "{error}");
+        }
+        assert!(matches!(after(Errno::AGAIN), Ok(Accepted::WouldBlock)));
+        assert!(matches!(after(Errno::INVAL), Ok(Accepted::Shutdown)));
+        for error in [Errno::BADF, Errno::NOTSOCK, Errno::FAULT] {
+            after(error).unwrap_err();
+        }
+    }
 }

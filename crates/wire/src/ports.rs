@@ -7,8 +7,18 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Ports in the order in which they are numbered, written `7000-7099` or, where they are not consecutive, `7000-7004,7010`.
+///
+/// What is read has no more than an address has ports: it may come from somebody else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ports(Vec<RangeInclusive<u16>>);
+
+/// Ports of an address.
+const PORTS_MAX: u64 = 65_535;
+
+/// How many ports a range has.
+fn size(range: &RangeInclusive<u16>) -> u64 {
+    u64::from(range.end() - range.start()) + 1
+}
 
 impl Ports {
     /// `count` ports from `first` on; `None` where there are not so many.
@@ -32,7 +42,7 @@ impl Ports {
 
     /// How many.
     pub fn count(&self) -> u32 {
-        self.0.iter().map(|range| u32::from(range.end() - range.start()) + 1).sum()
+        u32::try_from(self.0.iter().map(size).sum::<u64>()).unwrap_or(u32::MAX)
     }
 
     /// So many of them, from one on.
@@ -69,8 +79,20 @@ impl FromStr for Ports {
             let (first, last) = (first.parse::<u16>().ok()?, last.parse::<u16>().ok()?);
             (first > 0 && first <= last).then_some(first..=last)
         };
-        let ranges: Option<Vec<_>> = text.split(',').map(range).collect();
-        ranges.map(Self).ok_or_else(|| format!("`{text}` are no ports; write them like 7000-7099 or 7000-7004,7010"))
+        let (mut ranges, mut count) = (Vec::new(), 0);
+        for part in text.split(',') {
+            let range = range(part).ok_or_else(|| {
+                // The rest may be long.
+                let part: String = part.chars().take(40).collect();
+                format!("`{part}` are no ports; write them like 7000-7099 or 7000-7004,7010")
+            })?;
+            count += size(&range);
+            if count > PORTS_MAX {
+                return Err(format!("more than {PORTS_MAX} ports: an address has no more; name each once"));
+            }
+            ranges.push(range);
+        }
+        Ok(Self(ranges))
     }
 }
 
@@ -106,6 +128,16 @@ mod tests {
         for wrong in ["", "0", "x", "5-4", "0-4", "1,,2", "7000-", "70000"] {
             assert!(wrong.parse::<Ports>().unwrap_err().contains("7000-7099"), "{wrong}");
         }
+    }
+
+    #[test]
+    fn there_are_no_more_than_an_address_has() {
+        for text in ["1-65535,1", "1-65535,1-65535", &["1-65535"; 70_000].join(","), &["7"; 65_536].join(",")] {
+            assert!(text.parse::<Ports>().unwrap_err().contains("more than 65535 ports"));
+        }
+        assert_eq!(["7"; 65_535].join(",").parse::<Ports>().unwrap().count(), 65_535);
+        // More than 32 bits, of what was not read.
+        assert_eq!(Ports(vec![1..=65_535; 70_000]).count(), u32::MAX);
     }
 
     #[test]

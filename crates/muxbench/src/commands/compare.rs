@@ -280,6 +280,11 @@ impl StreamArgs {
 }
 
 impl TrafficArgs {
+    /// Whether the sizes of what is sent were said.
+    pub fn says_sizes(&self) -> bool {
+        self.request.is_some() || self.stream.packet.is_some() && self.stream.ack.is_some()
+    }
+
     /// Puts what a server says that it serves in place of what was there, and then what was said.
     pub fn apply_served(&self, workload: &mut Workload, served: &ServiceSpec) {
         let served_as = match served {

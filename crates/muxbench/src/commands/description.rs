@@ -1,7 +1,7 @@
 //! What a server that was started by hand says of itself, so that a client on another host need not be told: on the TCP port
 //! after its own, one line to whoever connects. It asks for nothing, and what it serves is not touched by it.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
@@ -17,6 +17,8 @@ use wire::{Address, Ports, ServiceSpec};
 const GREETING: &str = "muxbench serves ";
 /// A description may have so many bytes: a list of ports may be long.
 const BYTES_MAX: u64 = 1 << 20;
+/// What a client has to have in memory of a request whose size it was only told.
+const REQUEST_BYTES_MAX: u32 = 64 << 20;
 /// How long either side waits for the other, in all.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// When nobody can be let in, for there is no descriptor: somebody will close one.
@@ -43,6 +45,25 @@ impl Description {
             service => service,
         };
         Self { muxbench: env!("CARGO_PKG_VERSION").to_owned(), service, ports }
+    }
+
+    /// # Errors
+    /// When a client would take more memory for a request than it takes at a server's word.
+    pub fn check_sizes(&self) -> anyhow::Result<()> {
+        let request_bytes = match (self.service.fixed(), self.service.stream()) {
+            (Some((request_bytes, _)), _) => request_bytes,
+            (_, Some(stream)) => stream.packet_bytes.max(stream.ack_bytes),
+            _ => 0,
+        };
+        if request_bytes > REQUEST_BYTES_MAX {
+            bail!(
+                "the server says that it serves {}, and more than {} is not sent at its word: if that is meant, say the sizes \
+                 here too (--request, --response; --packet, --ack)",
+                words(&self.service),
+                Size(REQUEST_BYTES_MAX)
+            );
+        }
+        Ok(())
     }
 
     /// # Errors
@@ -109,16 +130,19 @@ pub fn offer(server: &Address, description: &Description) -> Result<(), String> 
     let listener = TcpListener::bind(place).map_err(|error| format!("{place}: {error}"))?;
     let line = serde_json::to_string(description).map_err(|error| error.to_string())?;
     let line = format!("{GREETING}{line}\n");
-    let tell = move || {
-        for visitor in listener.incoming() {
-            match visitor {
-                // One who does not listen has not to be told.
-                Ok(visitor) => drop(Until::within(&visitor, PATIENCE).write_all(line.as_bytes())),
-                Err(_) => thread::sleep(REST),
-            }
-        }
-    };
+    let tell = move || tell(listener.incoming(), &line);
     thread::Builder::new().name("description".into()).spawn(tell).map(drop).map_err(|error| error.to_string())
+}
+
+/// Tells it to each who comes, one after the other.
+fn tell(visitors: impl Iterator<Item = io::Result<TcpStream>>, line: &str) {
+    for visitor in visitors {
+        match visitor {
+            // One who does not listen has not to be told.
+            Ok(visitor) => drop(Until::within(&visitor, PATIENCE).write_all(line.as_bytes())),
+            Err(_) => thread::sleep(REST),
+        }
+    }
 }
 
 /// What a server says that it serves; `None` if it does not say, as any but ours.
@@ -175,6 +199,32 @@ mod tests {
         });
         assert_eq!(ask(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port)), None);
         trickle.join().unwrap();
+    }
+
+    #[test]
+    fn who_comes_after_descriptors_ran_out_is_told() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let mut visitor = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let out = || Err(rustix::io::Errno::MFILE.into());
+        tell([out(), out(), listener.accept().map(|(visitor, _)| visitor), out()].into_iter(), "told\n");
+        let mut said = String::new();
+        visitor.read_to_string(&mut said).unwrap();
+        assert_eq!(said, "told\n");
+    }
+
+    #[test]
+    fn no_more_memory_is_taken_than_is_sane_at_a_server_s_word() {
+        let of = |service| Description::of(service, None).check_sizes().map_err(|error| error.to_string());
+        let fixed = |request_bytes| ServiceSpec::Fixed { request_bytes, response_bytes: u32::MAX };
+        assert_eq!(of(fixed(64 << 20)), Ok(()));
+        let error = of(fixed(u32::MAX)).unwrap_err();
+        assert!(
+            error.contains("4294967295B -> ") && error.contains("more than 64MiB is not sent at its word"),
+            "{error}"
+        );
+        let stream = wire::stream::Stream { packet_bytes: 65 << 20, ..Default::default() };
+        assert!(of(ServiceSpec::Stream(stream)).unwrap_err().contains("--packet"));
+        assert_eq!(of(ServiceSpec::Http { folder: None }), Ok(()));
     }
 
     #[test]

@@ -72,6 +72,11 @@ impl TargetArgs {
             (None, Some(Address::Ip(address))) => description::ask(*address),
             _ => None,
         };
+        if let Some(served) = &served
+            && !self.traffic.says_sizes()
+        {
+            served.check_sizes()?;
+        }
         match &served {
             Some(served) => self.traffic.apply_served(&mut traffic, &served.service),
             None => self.traffic.apply(&mut traffic),

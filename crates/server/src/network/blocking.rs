@@ -83,7 +83,7 @@ fn accept_loop<S: Service + Sync + 'static>(
                     }
                 }
             }
-            Accepted::None => {}
+            Accepted::None | Accepted::Later => {}
             // A blocking accept says this only when a timeout is set, which it is not; one that does not block, when the
             // connection has gone.
             Accepted::WouldBlock => {}

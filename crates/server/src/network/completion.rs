@@ -5,6 +5,7 @@ use std::io;
 use std::marker::PhantomData;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::thread;
 
 use rustix::io::Errno;
 use wire::Service;
@@ -18,7 +19,7 @@ use super::staged::{self, Family, Network};
 use crate::mechanism::Token;
 use crate::mechanism::completion::{Completion, Datagrams, Done, Received, What};
 use crate::service::with_service;
-use crate::socket::{Accepted, Acceptor};
+use crate::socket::{Accepted, Acceptor, PAUSE};
 use crate::workers::Syscall;
 
 /// An event-driven server over `M`, until it stops.
@@ -105,6 +106,7 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
         loop {
             self.mechanism.wait(&mut done)?;
             self.network.counters.events.add(done.len() as u64);
+            let alone = done.len() == 1;
             for Done { token, what } in done.drain(..) {
                 match what {
                     What::Readable if token == Token::STOP => return Ok(()),
@@ -113,7 +115,7 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
                             return Ok(());
                         }
                     }
-                    What::Accepted { result, more } => self.on_accepted(result, more)?,
+                    What::Accepted { result, more } => self.on_accepted(result, more, alone)?,
                     What::Received(received) => self.on_received(token, received)?,
                     What::Sent(result) => self.on_sent(token, result)?,
                 }
@@ -121,9 +123,14 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
         }
     }
 
-    fn on_accepted(&mut self, result: Result<OwnedFd, Errno>, more: bool) -> io::Result<()> {
+    /// `alone`: nothing else was done meanwhile.
+    fn on_accepted(&mut self, result: Result<OwnedFd, Errno>, more: bool, alone: bool) -> io::Result<()> {
         let (Some(acceptor), Some(listener)) = (&mut self.acceptor, self.network.listener) else { return Ok(()) };
         let accepted = acceptor.completed(result)?;
+        // Asked for again at once it fails at once: others have their turns between.
+        if alone && matches!(accepted, Accepted::Later) {
+            thread::sleep(PAUSE);
+        }
         if !more && !matches!(accepted, Accepted::Shutdown) {
             self.mechanism.accept(listener.as_raw_fd())?;
         }

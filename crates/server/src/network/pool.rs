@@ -164,7 +164,7 @@ fn hand_over(stage: &Stage<'_>, given_to: &OwnedFd) -> io::Result<()> {
                     Err(_) => acceptor.refuse(connection),
                 }
             }
-            Accepted::None | Accepted::WouldBlock => {}
+            Accepted::None | Accepted::WouldBlock | Accepted::Later => {}
             Accepted::Shutdown => return Ok(()),
         }
     }
@@ -245,7 +245,7 @@ fn work<S: Service>(service: &S, door: &Door<'_>, slot: &Slot, inbox: &mut Inbox
                 counters.syscall(Syscall::Close);
                 counters.ended.add(1);
             }
-            Accepted::None | Accepted::WouldBlock => {}
+            Accepted::None | Accepted::WouldBlock | Accepted::Later => {}
             Accepted::Shutdown => return Ok(()),
         }
     }

@@ -6,6 +6,7 @@ use std::io;
 use std::marker::PhantomData;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::thread;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -22,7 +23,7 @@ use crate::buffered::Buffered;
 use crate::erased::Erased;
 use crate::mechanism::{Interest, Readiness, Ready, Token, Trigger};
 use crate::service::with_service;
-use crate::socket::{Accepted, Acceptor};
+use crate::socket::{Accepted, Acceptor, PAUSE};
 use crate::workers::Syscall;
 
 /// An event-driven server over `M`, until it stops.
@@ -68,6 +69,8 @@ struct ReadyLoop<'a, M, S: Service, P: Payload<S>> {
     /// Of edge-triggered mechanisms: connections that may have something to read of which no event will tell. Each is in
     /// it once at most (`Entry::unread`), and gets one read budget a turn, as those with events do.
     unread: VecDeque<Token>,
+    /// Of edge-triggered mechanisms: a connection waits that could not be accepted, and of which no event will tell.
+    accepts_later: bool,
     /// Messages taken, and not yet followed.
     messages: Vec<Message>,
     network: Network<'a, S>,
@@ -108,6 +111,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
             acceptor,
             inbox: Inbox::new(),
             unread: VecDeque::with_capacity(if M::TRIGGER == Trigger::Edge { connections_max } else { 0 }),
+            accepts_later: false,
             messages: Vec::new(),
             network,
         })
@@ -133,7 +137,11 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
         started.one_more();
         loop {
             // While something is left to read, the wait is only a look.
-            let timeout = (M::TRIGGER == Trigger::Edge && !self.unread.is_empty()).then_some(Duration::ZERO);
+            let timeout = match M::TRIGGER {
+                Trigger::Edge if !self.unread.is_empty() => Some(Duration::ZERO),
+                Trigger::Edge if self.accepts_later => Some(PAUSE),
+                Trigger::Edge | Trigger::Level => None,
+            };
             // Of a guess, which makes none, it is the look whether to stop.
             counters.syscall(Syscall::Wait);
             self.mechanism.wait(&mut ready, timeout)?;
@@ -141,7 +149,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
             counters.events.add(ready.len() as u64);
             for &event in &ready {
                 match (event.token, M::TRIGGER) {
-                    (Token::LISTENER, _) => self.accept()?,
+                    (Token::LISTENER, _) => self.accept(ready.len() == 1)?,
                     // A guess is no order, nor is an edge that tells of something else.
                     (Token::STOP, _) => match stop {
                         Some(stop) if is_readable(stop)? => return Ok(()),
@@ -157,6 +165,9 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
                 }
             }
             if M::TRIGGER == Trigger::Edge {
+                if self.accepts_later {
+                    self.accept(false)?;
+                }
                 self.read_on()?;
             }
         }
@@ -167,8 +178,10 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
         self.mechanism.add(io.as_raw_fd(), token, Interest::Read)
     }
 
-    /// Accepts until nothing waits.
-    fn accept(&mut self) -> io::Result<()> {
+    /// Accepts until nothing waits, or cannot be had now: then others are served before it is tried again. If it is `alone`
+    /// there are no others.
+    fn accept(&mut self, alone: bool) -> io::Result<()> {
+        self.accepts_later = false;
         while let Some(acceptor) = &mut self.acceptor {
             match acceptor.accept()? {
                 // Of a listener beside others: the room is all theirs together.
@@ -179,6 +192,17 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
                     }
                 }
                 Accepted::None => {}
+                // A level is told of again, at once.
+                Accepted::Later if M::TRIGGER == Trigger::Level => {
+                    if alone {
+                        thread::sleep(PAUSE);
+                    }
+                    break;
+                }
+                Accepted::Later => {
+                    self.accepts_later = true;
+                    break;
+                }
                 Accepted::WouldBlock | Accepted::Shutdown => break,
             }
         }

@@ -247,7 +247,7 @@ fn hand_over(stage: &Stage<'_>, mailboxes: &[Mailbox<Message>], nonblocking: boo
                 let mailbox = turns.next().expect("a model with network threads has one");
                 mailbox.send(Message::Connection(connection), counters);
             }
-            Accepted::None | Accepted::WouldBlock => {}
+            Accepted::None | Accepted::WouldBlock | Accepted::Later => {}
             Accepted::Shutdown => break,
         }
     }

@@ -163,15 +163,15 @@ impl<'a, S> Door<'a, S> {
         match Errno::from_io_error(&error) {
             // What shutdown(2) of a listening socket gives.
             Some(Errno::INVAL) => Ok(Then::Stop),
-            Some(Errno::INTR | Errno::AGAIN | Errno::CONNABORTED) => Ok(Then::Accept),
-            // Memory may come back; the connection still waits.
-            Some(Errno::NOBUFS | Errno::NOMEM) => Ok(Then::Rest),
+            Some(Errno::AGAIN) => Ok(Then::Accept),
+            Some(error) if socket::is_a_connections(error) => Ok(Then::Accept),
+            Some(error) if socket::may_pass(error) => Ok(Then::Rest),
             Some(Errno::MFILE | Errno::NFILE) => {
                 let mut acceptor = self.acceptor();
                 match acceptor.turn_one_away()? {
                     Accepted::Connection(connection) => acceptor.refuse(connection),
                     Accepted::None => {}
-                    Accepted::WouldBlock => return Ok(Then::Rest),
+                    Accepted::WouldBlock | Accepted::Later => return Ok(Then::Rest),
                     Accepted::Shutdown => return Ok(Then::Stop),
                 }
                 Ok(Then::Accept)
