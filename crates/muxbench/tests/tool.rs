@@ -1209,3 +1209,18 @@ fn what_doctor_finds_can_be_pasted_too() {
     let markdown = text(&run(folder.path(), &["doctor", "--markdown"], 0).stdout);
     assert_eq!(tables(&markdown), 1, "{markdown}");
 }
+
+/// The figures of docs/scale.md are those that a plan is made from where no run is named.
+#[test]
+fn a_plan_of_hosts_is_made_from_the_documented_figures() {
+    let folder = tempfile::tempdir().unwrap();
+    let flags = ["compare", "--connections", "1000", "--arch", "epoll,io_uring,mt,mp", "--print-experiment"];
+    std::fs::write(folder.path().join("thousand.toml"), run(folder.path(), &flags, 0).stdout).unwrap();
+    let said = text(&run(folder.path(), &["plan", "thousand.toml", "--hosts", "--markdown"], 0).stdout);
+    let figures = &said[said.find("Figures that this is computed from").expect(&said)..];
+    let documented = include_str!("../../../docs/scale.md");
+    assert!(figures.lines().count() > 8, "{figures}");
+    for line in figures.lines() {
+        assert!(documented.lines().any(|it| it == line), "docs/scale.md has no line `{line}`");
+    }
+}
