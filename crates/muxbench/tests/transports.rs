@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
-use common::{Serve, each, exchange, muxbench};
+use common::{Serve, descriptors_of, each, eventually, exchange, muxbench};
 use server::{Accept, Architecture};
 use wire::Address;
 
@@ -94,6 +94,28 @@ fn a_response_that_falls_short_goes_on_whenever_there_is_room() {
             })
             .collect();
         assert!(clients.into_iter().all(|client| client.join().is_ok()), "{architecture}");
+        serve.stop();
+    }
+}
+
+#[test]
+fn an_end_that_comes_right_after_bytes_is_seen_by_every_io_uring() {
+    // Both may wake a receive before it has run once: that of an io_uring may then miss the end, and its connection stays.
+    let folder = tempfile::tempdir().unwrap();
+    let listen = Address::unix(folder.path().join("s")).unwrap();
+    for architecture in each().filter(|it| it.mechanism.is_some_and(|row| row.name.starts_with("io_uring"))) {
+        let serve = Serve::start_with(architecture, 2, 1, &["--listen", &listen.to_string()], None);
+        exchange(&mut serve.connect(), 2, 1);
+        serve.settle();
+        let held = || (descriptors_of(serve.pid()), serve.children().len());
+        let before = held();
+        let mut clients: Vec<_> = (0..64).map(|_| serve.connect()).collect();
+        exchange(&mut clients[0], 2, 1);
+        serve.settle();
+        for mut client in clients {
+            client.write_all(&[1]).unwrap();
+        }
+        eventually(&format!("all connections of {architecture} have ended"), || held() <= before);
         serve.stop();
     }
 }

@@ -16,6 +16,8 @@ use crate::workers::Counters;
 pub trait Completion: Sized {
     /// Most completions that one `wait` reports.
     const DONE_MAX: usize;
+    /// A receive that goes on may miss the end of its stream, and then never says anything again.
+    const MISSES_ENDS: bool;
 
     /// Room for so many connections, below 2^29.
     ///
@@ -131,7 +133,7 @@ pub struct Done {
 /// What the kernel did.
 #[derive(Debug)]
 pub enum What {
-    /// What is watched is readable: the order to stop, or what other threads send.
+    /// What is watched is readable: the order to stop, what other threads send, or a clock.
     Readable,
     /// Accepted a connection, or failed to.
     Accepted {

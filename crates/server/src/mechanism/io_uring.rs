@@ -122,6 +122,9 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Completio
     for IoUring<SQPOLL, MULTISHOT, ZERO_COPY>
 {
     const DONE_MAX: usize = 1024;
+    /// Where an end comes right after bytes, and both wake a receive before it has run once, the kernel takes the one for the
+    /// other (github.com/axboe/liburing, issue 1549; seen with resets over TCP on Linux 6.18).
+    const MISSES_ENDS: bool = MULTISHOT;
 
     fn new(connections_max: usize, counters: &'static Counters) -> io::Result<Self> {
         if connections_max >= KIND_ONE as usize {

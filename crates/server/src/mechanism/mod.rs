@@ -367,6 +367,8 @@ impl Token {
     pub const STOP: Self = Self(u64::MAX - 1);
     /// What other threads of the server tell the loop.
     pub const MAILBOX: Self = Self(u64::MAX - 2);
+    /// A clock that ticks.
+    pub const CLOCK: Self = Self(u64::MAX - 3);
 
     /// A connection's.
     pub const fn new(slot: u32, generation: u32) -> Self {

@@ -7,6 +7,7 @@ use std::mem;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::thread;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use wire::Service;
 
@@ -15,6 +16,7 @@ use super::connection::{Connection, Next};
 use super::connections::Connections;
 use super::datagrams;
 use super::payload::{HandOff, Message};
+use super::rounds::Rounds;
 use super::staged::{self, Family, Network};
 use crate::mechanism::Token;
 use crate::mechanism::completion::{Completion, Datagrams, Done, Received, What};
@@ -55,6 +57,10 @@ struct CompletionLoop<'a, M, S: Service> {
     acceptor: Option<Acceptor<'a>>,
     /// Messages taken, and not yet followed.
     messages: Vec<Message>,
+    /// Where receives may miss ends.
+    rounds: Option<Rounds>,
+    /// The clock of rounds is watched, as long as there are connections.
+    is_clock_watched: bool,
     network: Network<'a, S>,
 }
 
@@ -70,6 +76,8 @@ struct Serving<C> {
     sending: bool,
     /// Reset, or whatever else befell this one connection.
     failed: bool,
+    /// It is new, or something came, since the last round.
+    heard: bool,
 }
 
 impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
@@ -87,6 +95,8 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
             connections: Connections::with_capacity(network.connections_max),
             acceptor,
             messages: Vec::new(),
+            rounds: if M::MISSES_ENDS { Some(Rounds::new()?) } else { None },
+            is_clock_watched: false,
             network,
         })
     }
@@ -110,6 +120,7 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
             for Done { token, what } in done.drain(..) {
                 match what {
                     What::Readable if token == Token::STOP => return Ok(()),
+                    What::Readable if token == Token::CLOCK => self.make_a_round()?,
                     What::Readable => {
                         if self.follow_messages()? {
                             return Ok(());
@@ -188,6 +199,47 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
         Ok(())
     }
 
+    /// Looks at some of those that have been silent since the last round. Where there is something to receive, their receive will
+    /// never say so, and is made to begin anew.
+    fn make_a_round(&mut self) -> io::Result<()> {
+        let Some(rounds) = &mut self.rounds else { return Ok(()) };
+        let slots = rounds.next(self.connections.slots())?;
+        let is_silent = |serving: &Serving<S::Conn>| serving.receiving && !serving.cancelled && !serving.heard;
+        let silent = self.connections.tenants(slots.clone()).filter(|(_, serving)| is_silent(serving));
+        let (tokens, mut polled): (Vec<Token>, Vec<PollFd<'_>>) =
+            silent.map(|(token, serving)| (token, PollFd::new(&serving.io, PollFlags::IN))).unzip();
+        self.network.counters.syscall(Syscall::Rescan);
+        if !polled.is_empty() {
+            self.network.counters.syscall(Syscall::Rescan);
+            rustix::event::poll(&mut polled, Some(&Timespec::default()))?;
+        }
+        let missed: Vec<Token> =
+            tokens.into_iter().zip(&polled).filter(|(_, fd)| !fd.revents().is_empty()).map(|(token, _)| token).collect();
+        for slot in slots {
+            if let Some((_, serving)) = self.connections.tenant_of(slot) {
+                serving.heard = false;
+            }
+        }
+        for token in missed {
+            if let Some(serving) = self.connections.get(token) {
+                serving.cancelled = true;
+                self.mechanism.cancel_receive(token)?;
+            }
+        }
+        self.is_clock_watched = false;
+        if self.connections.is_empty() { Ok(()) } else { self.watch_clock() }
+    }
+
+    fn watch_clock(&mut self) -> io::Result<()> {
+        match &self.rounds {
+            Some(rounds) if !self.is_clock_watched => {
+                self.is_clock_watched = true;
+                self.mechanism.watch(rounds.clock().as_raw_fd(), Token::CLOCK)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Gives a connection its slot, and begins to receive; turns it away where there is no room.
     fn admit(&mut self, io: OwnedFd) -> io::Result<bool> {
         let Some(token) = self.connections.reserve() else {
@@ -195,9 +247,11 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
             return Ok(false);
         };
         let connection = Connection::default();
-        let serving = Serving { io, connection, receiving: false, cancelled: false, sending: false, failed: false };
+        let (receiving, cancelled, sending, failed, heard) = (false, false, false, false, true);
+        let serving = Serving { io, connection, receiving, cancelled, sending, failed, heard };
         self.connections.fill(token, serving);
         self.go_on(token, false)?;
+        self.watch_clock()?;
         Ok(true)
     }
 
@@ -207,6 +261,7 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
             self.mechanism.give_back(received);
             return Ok(());
         };
+        serving.heard = true;
         serving.receiving = received.more;
         serving.cancelled &= received.more;
         match received.result {

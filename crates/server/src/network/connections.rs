@@ -58,6 +58,22 @@ impl<T> Connections<T> {
         self.slots.len()
     }
 
+    /// Whether nobody is in any.
+    #[cfg(target_os = "linux")]
+    pub(super) fn is_empty(&self) -> bool {
+        self.free.len() == self.slots.len()
+    }
+
+    /// Those who are in some slots.
+    #[cfg(target_os = "linux")]
+    pub(super) fn tenants(&self, slots: std::ops::Range<usize>) -> impl Iterator<Item = (Token, &T)> {
+        let tenant = |slot: usize| {
+            let Slot { generation, tenant } = &self.slots[slot];
+            Some((Token::new(slot as u32, *generation), tenant.as_ref()?))
+        };
+        slots.filter_map(tenant)
+    }
+
     /// Who is in a slot.
     pub(super) fn tenant_of(&mut self, slot: usize) -> Option<(Token, &mut T)> {
         let Slot { generation, tenant } = &mut self.slots[slot];

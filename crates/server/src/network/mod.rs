@@ -6,6 +6,7 @@
 //! - [`ready`]: the loop of a network thread that serves many connections
 //! - [`completion`]: the same, where the kernel does the I/O
 //! - [`payload`]: who works out the responses, the network thread or others; `queue`: what threads hand each other
+//! - `rounds`: whose turn it is where silent connections are looked at, a part of them with each tick
 //! - `connections`: one thread's connections, by token
 //! - [`blocking`]: the loop of architectures in which a connection has a thread or process of its own
 //! - [`pool`]: the same with threads or processes that are there beforehand and serve one connection after the other
@@ -24,6 +25,8 @@ pub mod payload;
 pub mod pool;
 mod queue;
 pub mod ready;
+#[cfg(target_os = "linux")]
+mod rounds;
 mod staged;
 
 use std::io;
