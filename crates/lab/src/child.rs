@@ -15,6 +15,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::fleet::engine::SECRET;
+use crate::stop::{LOOK, Stop};
 
 /// How long a child may take to end once it is told to.
 const END_MAX: Duration = Duration::from_secs(5);
@@ -113,6 +114,17 @@ impl<E: DeserializeOwned> Child<E> {
         }
     }
 
+    /// The same; that an end is wanted meanwhile is an error.
+    pub(crate) fn next_unless(&mut self, stop: &Stop, deadline: Instant) -> anyhow::Result<Option<E>> {
+        loop {
+            stop.check()?;
+            let said = self.next(deadline.min(Instant::now() + LOOK))?;
+            if said.is_some() || Instant::now() >= deadline {
+                return Ok(said);
+            }
+        }
+    }
+
     /// Whether it has ended, told or not.
     pub(crate) fn has_ended(&mut self) -> bool {
         matches!(self.process.try_wait(), Ok(Some(_)))
@@ -203,6 +215,12 @@ mod tests {
         child.say("43").unwrap();
         assert_eq!(child.next(soon()).unwrap(), Some(43));
         assert_eq!(child.next(Instant::now()).unwrap(), None, "nobody waits longer than told");
+        let stop = Stop::default();
+        assert_eq!(child.next_unless(&stop, Instant::now()).unwrap(), None);
+        child.say("44").unwrap();
+        assert_eq!(child.next_unless(&stop, soon()).unwrap(), Some(44));
+        stop.ask_now();
+        assert_eq!(child.next_unless(&stop, soon()).unwrap_err().to_string(), "stopped");
         assert!(child.end().contains("exit status: 0"), "it ends with its input");
         assert!(child.say("44").is_err());
     }

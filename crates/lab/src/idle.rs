@@ -18,8 +18,6 @@ use crate::stop::Stop;
 
 /// Descriptors of a process besides its connections.
 const DESCRIPTORS_BESIDE: u64 = 64;
-/// How often the stop flag is looked at.
-const LOOK: Duration = Duration::from_millis(200);
 /// What a process may take beyond the timeout of a connection, which is what hangs first.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -68,10 +66,7 @@ impl Holders {
         for child in &mut holders.children {
             let mut deadline = Instant::now() + patience;
             loop {
-                if stop.is_now() {
-                    bail!("stopped");
-                }
-                match child.next(deadline.min(Instant::now() + LOOK))? {
+                match child.next_unless(stop, deadline)? {
                     Some(Event::Held { connections, .. }) => {
                         before += connections;
                         break;
@@ -82,10 +77,7 @@ impl Holders {
                     }
                     Some(Event::Failed { reason }) => bail!("idle connections: {reason}"),
                     Some(Event::Verified { .. }) => bail!("idle connections ended before they were to"),
-                    None if Instant::now() >= deadline => {
-                        bail!("idle connections: nothing is heard for {} s", patience.as_secs())
-                    }
-                    None => {}
+                    None => bail!("idle connections: nothing is heard for {} s", patience.as_secs()),
                 }
             }
         }
@@ -95,14 +87,14 @@ impl Holders {
     /// Has every connection verified once more; they end with it.
     ///
     /// # Errors
-    /// When a process that holds them does not say.
-    pub fn verify(mut self) -> anyhow::Result<IdleReport> {
+    /// When a process that holds them does not say, or `stop` is set.
+    pub fn verify(mut self, stop: &Stop) -> anyhow::Result<IdleReport> {
         for child in &mut self.children {
             child.say("verify")?;
         }
         let mut total = IdleReport::default();
         for child in &mut self.children {
-            match child.next(Instant::now() + self.patience).context("idle connections")? {
+            match child.next_unless(stop, Instant::now() + self.patience).context("idle connections")? {
                 Some(Event::Verified { report }) => total = total.and(&report),
                 Some(Event::Failed { reason }) => bail!("idle connections: {reason}"),
                 _ => bail!("idle connections: nothing is heard of them for {} s", self.patience.as_secs()),

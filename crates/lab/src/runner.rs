@@ -24,7 +24,7 @@ use crate::network::{Lab, NetworkReport};
 use crate::placement;
 use crate::record::{RunHeader, Trial, TrialRecord, Verdict};
 use crate::samples::Unwritten;
-use crate::stop::Stop;
+use crate::stop::{LOOK, Stop};
 use crate::store::Store;
 use crate::stream;
 use crate::ticks::{self, Ticks};
@@ -35,8 +35,6 @@ use crate::verdict::{self, ServerSide};
 const MARK_LEAD_NS: u64 = 200_000_000;
 /// ...and so much longer for each connection, which may be a process to ask: seen to take 20 to 40 µs.
 const MARK_LEAD_NS_PER_CONNECTION: u64 = 50_000;
-/// How often the stop flag is looked at.
-const LOOK: Duration = Duration::from_millis(200);
 /// What a server may take to start, and to answer a mark: ten thousand processes are asked for theirs.
 const SERVER_PATIENCE: Duration = Duration::from_secs(30);
 /// When a server dies, its client may tell so first.
@@ -317,7 +315,7 @@ fn enter_lab(
                 surrounding.network()
             );
         }
-        account.network = Some(surrounding.measure().context("the lab")?);
+        account.network = Some(surrounding.measure(options.stop).context("the lab")?);
         return Ok(());
     }
     if lab.as_ref().is_none_or(|lab| lab.network() != network) {
@@ -325,7 +323,7 @@ fn enter_lab(
         let cpus = (trial.serve.cpus(), trial.load.cpus.as_slice());
         *lab = Some(Lab::start(network, &options.program, cpus, trial.load.seed).context("the lab")?);
     }
-    let measured = lab.as_mut().map(Lab::measure).transpose();
+    let measured = lab.as_mut().map(|lab| lab.measure(options.stop)).transpose();
     if measured.is_err() {
         // The next trial gets another.
         *lab = None;
@@ -393,11 +391,12 @@ fn load_it(
     on_event: &mut dyn FnMut(Event<'_>),
 ) -> anyhow::Result<()> {
     let Around { options, lab } = *around;
+    let stop = options.stop;
     let start_max = match &trial.serve {
         Subject::Ours(_) => SERVER_PATIENCE,
         Subject::Exec(exec) => SERVER_PATIENCE + Duration::from_nanos(exec.start_timeout_ns),
     };
-    let (address, ports, snapshot) = until_ready(server, start_max, options)?;
+    let (address, ports, snapshot) = until_ready(server, start_max, stop)?;
     account.ready = Some(snapshot);
 
     let mut config = LoadConfig { target: address, ports, ..trial.load.clone() };
@@ -406,18 +405,17 @@ fn load_it(
     }
     let hosts = lab.map_or(&[][..], Lab::clients);
     let mut connecting = |done, total| on_event(Event::Load(&load::Event::Connecting { done, total }));
-    let idle = Holders::start(&options.program, &config, hosts, options.stop, &mut connecting)
-        .or_else(|error| turned_away(trial, server, account, error))?;
+    let idle = Holders::start(&options.program, &config, hosts, stop, &mut connecting)
+        .or_else(|error| turned_away(trial, server, account, stop, error))?;
     let order = LoadOrder::new(config, trial.clone());
     fleet.place(hosts)?;
     fleet.broadcast(&order, samples).or_else(|error| blame(server, error))?;
-    let stopped = || if options.stop.is_now() { bail!("stopped") } else { Ok(()) };
     let mut look = |event: Option<&load::Event>| {
         event.into_iter().for_each(|event| on_event(Event::Load(event)));
-        stopped().map(|()| Instant::now() + LOOK)
+        stop.check().map(|()| Instant::now() + LOOK)
     };
     let met = fleet.barrier(&mut look);
-    let start_ns = met.or_else(|error| turned_away(trial, server, account, error))?;
+    let start_ns = met.or_else(|error| turned_away(trial, server, account, stop, error))?;
 
     let phases = trial.workload.phases;
     let to_window_ns = phases.ramp_ns + phases.hold_ns;
@@ -437,26 +435,26 @@ fn load_it(
         event.into_iter().for_each(|event| on_event(Event::Load(event)));
         // Before the mark at the window's end, which takes longer.
         while looks.as_mut().is_some_and(|looks| looks.is_due(Instant::now())) {
-            account.moved.push(moved(server)?);
+            account.moved.push(moved(server, stop)?);
         }
         while let Some((_, place)) = marks.pop_if(|(at, _)| Instant::now() >= *at) {
-            *place(account) = Some(mark(server)?);
+            *place(account) = Some(mark(server, stop)?);
         }
-        stopped()?;
+        stop.check()?;
         let due = marks.last().map(|(at, _)| *at).into_iter().chain(looks.as_ref().and_then(Looks::next));
         Ok(due.fold(Instant::now() + LOOK, Instant::min))
     };
     let gathered = fleet.gather(&mut look);
-    let accounts = gathered.or_else(|error| turned_away(trial, server, account, error))?;
+    let accounts = gathered.or_else(|error| turned_away(trial, server, account, stop, error))?;
     // Marks that a busy machine made late. The clients keep their connections until they are told to end.
     while let Some((_, place)) = marks.pop() {
-        *place(account) = Some(mark(server)?);
+        *place(account) = Some(mark(server, stop)?);
     }
     if is_stream {
-        account.last = Some(mark(server)?.server);
+        account.last = Some(mark(server, stop)?.server);
     }
     if trial.workload.idle > 0 {
-        account.idle = Some(idle.verify()?);
+        account.idle = Some(idle.verify(stop)?);
     }
     fleet.dismiss();
     account.load = Some(fleet::merge(&order, accounts, samples)?);
@@ -493,20 +491,15 @@ impl Looks {
 fn until_ready(
     server: &mut Child<ServerEvent>,
     patience: Duration,
-    options: &Options<'_>,
+    stop: &Stop,
 ) -> anyhow::Result<(Address, Option<Ports>, Snapshot)> {
-    let deadline = Instant::now() + patience;
-    loop {
-        match server.next(deadline.min(Instant::now() + LOOK))? {
-            Some(ServerEvent::Ready { address, ports, snapshot }) => return Ok((address, ports, snapshot)),
-            Some(ServerEvent::Failed { reason }) => bail!("the server: {reason}"),
-            Some(ServerEvent::Mark { .. } | ServerEvent::Moved { .. }) => bail!("the server is not ready"),
-            None if options.stop.is_now() => bail!("stopped"),
-            None if Instant::now() >= deadline => {
-                server.kill();
-                bail!("the server is not ready after {} s ({})", patience.as_secs(), server.last_words())
-            }
-            None => {}
+    match server.next_unless(stop, Instant::now() + patience)? {
+        Some(ServerEvent::Ready { address, ports, snapshot }) => Ok((address, ports, snapshot)),
+        Some(ServerEvent::Failed { reason }) => bail!("the server: {reason}"),
+        Some(ServerEvent::Mark { .. } | ServerEvent::Moved { .. }) => bail!("the server is not ready"),
+        None => {
+            server.kill();
+            bail!("the server is not ready after {} s ({})", patience.as_secs(), server.last_words())
         }
     }
 }
@@ -516,8 +509,8 @@ fn until_ready(
 #[error("the server: {0}")]
 struct ServerFailed(String);
 
-fn server_says(server: &mut Child<ServerEvent>) -> anyhow::Result<ServerEvent> {
-    match server.next(Instant::now() + SERVER_PATIENCE)? {
+fn server_says(server: &mut Child<ServerEvent>, stop: &Stop) -> anyhow::Result<ServerEvent> {
+    match server.next_unless(stop, Instant::now() + SERVER_PATIENCE)? {
         Some(ServerEvent::Failed { reason }) => Err(ServerFailed(reason).into()),
         Some(event) => Ok(event),
         None => {
@@ -528,19 +521,19 @@ fn server_says(server: &mut Child<ServerEvent>) -> anyhow::Result<ServerEvent> {
 }
 
 /// Asks the server for its counters.
-fn mark(server: &mut Child<ServerEvent>) -> anyhow::Result<Mark> {
+fn mark(server: &mut Child<ServerEvent>, stop: &Stop) -> anyhow::Result<Mark> {
     let ticks_before = Ticks::read();
     server.say("mark").or_else(|error| blame(server, error))?;
-    match server_says(server)? {
+    match server_says(server, stop)? {
         ServerEvent::Mark { snapshot } => Ok(Mark { server: snapshot, ticks_before, ticks_after: Ticks::read() }),
         _ => bail!("the server did not count"),
     }
 }
 
 /// Asks the server what it has moved.
-fn moved(server: &mut Child<ServerEvent>) -> anyhow::Result<Moved> {
+fn moved(server: &mut Child<ServerEvent>, stop: &Stop) -> anyhow::Result<Moved> {
     server.say("moved").or_else(|error| blame(server, error))?;
-    match server_says(server)? {
+    match server_says(server, stop)? {
         ServerEvent::Moved { moved } => Ok(moved),
         _ => bail!("the server did not say what it moved"),
     }
@@ -558,13 +551,14 @@ fn turned_away<T>(
     trial: &Trial,
     server: &mut Child<ServerEvent>,
     account: &Account,
+    stop: &Stop,
     error: anyhow::Error,
 ) -> anyhow::Result<T> {
-    if error.is::<ServerFailed>() || error.is::<Unwritten>() {
+    if error.is::<ServerFailed>() || error.is::<Unwritten>() || stop.is_now() {
         return Err(error);
     }
     let refused = |snapshot: &Snapshot| snapshot.totals.refused.unwrap_or(0);
-    let now = match mark(server) {
+    let now = match mark(server, stop) {
         Ok(mark) => refused(&mark.server),
         Err(failed) if failed.is::<ServerFailed>() => return Err(failed),
         Err(_) => 0,
@@ -615,9 +609,22 @@ mod tests {
             command.args(["-c", script]);
             let mut server: Child<ServerEvent> = Child::start("the server", command, &42).unwrap();
             let client = anyhow::anyhow!("a connection was reset");
-            let error = if heard_already { server_says(&mut server).unwrap_err() } else { client };
-            let told = turned_away::<()>(trial, &mut server, &Account::default(), error).unwrap_err();
+            let stop = Stop::default();
+            let error = if heard_already { server_says(&mut server, &stop).unwrap_err() } else { client };
+            let told = turned_away::<()>(trial, &mut server, &Account::default(), &stop, error).unwrap_err();
             assert_eq!(told.to_string(), "the server: out of luck");
         }
+    }
+
+    #[test]
+    fn a_server_that_says_nothing_is_not_waited_for_when_an_end_is_wanted() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "exec sleep 1000"]);
+        let mut server: Child<ServerEvent> = Child::start("the server", command, &42).unwrap();
+        let stop = Stop::default();
+        stop.ask_now();
+        let why = |outcome: anyhow::Result<()>| outcome.unwrap_err().to_string();
+        assert_eq!(why(mark(&mut server, &stop).map(drop)), "stopped");
+        assert_eq!(why(moved(&mut server, &stop).map(drop)), "stopped");
     }
 }

@@ -3,6 +3,12 @@
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use anyhow::bail;
+
+/// How often whoever waits for something looks whether an end is wanted.
+pub(crate) const LOOK: Duration = Duration::from_millis(200);
 
 /// Set by whoever wants an end, looked at by what runs.
 #[derive(Clone, Debug, Default)]
@@ -32,6 +38,12 @@ impl Stop {
     /// Whether the one that runs is to be given up.
     pub fn is_now(&self) -> bool {
         self.now.load(Relaxed)
+    }
+
+    /// # Errors
+    /// When the one that runs is to be given up.
+    pub fn check(&self) -> anyhow::Result<()> {
+        if self.is_now() { bail!("stopped") } else { Ok(()) }
     }
 }
 

@@ -10,8 +10,9 @@ use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
-use common::{Serve, anybodys_muxbench, as_nobody, descendants, eventually, is_alive, muxbench};
+use common::{PATIENCE, Serve, anybodys_muxbench, as_nobody, descendants, eventually, is_alive, muxbench};
 use lab::experiment::Experiment;
 use lab::fleet::local::Local;
 use lab::host::Host;
@@ -277,6 +278,36 @@ fn ctrl_c_is_answered_and_once_more_ends_a_run_at_once_as_sigterm_and_a_hang_up_
         assert_eq!(drafts(&folder.path().join("run")), Vec::<PathBuf>::new());
         assert_eq!(store::read(&folder.path().join("run")).unwrap().records.len(), 0);
     }
+}
+
+#[test]
+fn who_stops_a_run_at_once_does_not_wait_for_idle_connections_that_hang() {
+    let folder = tempfile::tempdir().unwrap();
+    linked(folder.path());
+    let mut trials = trials("epoll", "tcp", &format!("idle = 3\n{QUICK}"), 2);
+    // So long it would be waited for, and longer.
+    trials.iter_mut().for_each(|trial| trial.load.timeout_ns = 3_600_000_000_000);
+    let stop = Stop::default();
+    let mut hung = None;
+    let (ended, run) = run(folder.path(), &header(trials), &stop, &mut |event| {
+        if hung.is_none() && matches!(event, Event::Load(load::Event::Progress { .. })) {
+            let idle = processes(folder.path(), "idle");
+            assert_eq!(idle.len(), 1);
+            rustix::process::kill_process(idle[0], Signal::STOP).unwrap();
+            let (stop, run) = (stop.clone(), folder.path().join("run"));
+            hung = Some(std::thread::spawn(move || {
+                // Once there are samples nothing else is left to wait for.
+                eventually("the client has measured", || !drafts(&run).is_empty());
+                std::thread::sleep(Duration::from_secs(1));
+                stop.ask_now();
+                Instant::now()
+            }));
+        }
+    });
+    let stopped = hung.expect("it was measured").join().unwrap();
+    assert!(stopped.elapsed() < PATIENCE, "{:?}", stopped.elapsed());
+    assert_eq!((ended, run.records.len()), (Ended::Stopped, 0));
+    eventually("nothing is left", || processes(folder.path(), "").is_empty());
 }
 
 /// The command that gives a shell script a namespace of its own to change; `None`, and why, where there can be none.

@@ -175,12 +175,7 @@ impl Line {
         say(&self.stream, frame).map_err(|error| anyhow!("it cannot be told anything: {error}"))
     }
 
-    /// What comes next; `None` when `deadline` passes first.
-    pub(super) fn hear(&self, deadline: Instant) -> anyhow::Result<Option<Frame>> {
-        Ok(self.hear_when(deadline)?.map(|(_, frame)| frame))
-    }
-
-    /// The same, with when it came, on our CLOCK_MONOTONIC in nanoseconds.
+    /// What comes next, and when that came, on our CLOCK_MONOTONIC in nanoseconds; `None` when `deadline` passes first.
     pub(super) fn hear_when(&self, deadline: Instant) -> anyhow::Result<Option<(u64, Frame)>> {
         match self.heard.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok((heard_ns, Ok(frame))) => Ok(Some((heard_ns, frame))),
@@ -189,6 +184,12 @@ impl Line {
             Err(RecvTimeoutError::Timeout) => Ok(None),
             Err(RecvTimeoutError::Disconnected) => bail!("its connection ended"),
         }
+    }
+
+    /// What comes next alone.
+    #[cfg(test)]
+    pub(super) fn hear(&self, deadline: Instant) -> anyhow::Result<Option<Frame>> {
+        Ok(self.hear_when(deadline)?.map(|(_, frame)| frame))
     }
 
     /// Whether the other side, which has nothing to say, is still there.

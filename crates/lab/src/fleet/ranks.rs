@@ -225,7 +225,7 @@ impl Ranks {
     }
 
     /// Asks all ranks for their time, several times: what each answered.
-    fn ask_for_time(&mut self) -> anyhow::Result<Vec<Answers>> {
+    fn ask_for_time(&mut self, look: &mut Look<'_>) -> anyhow::Result<Vec<Answers>> {
         let (started, patience) = (Instant::now(), self.patience.rank);
         let mut all: Vec<Answers> = self.present().map(|_| Answers::default()).collect();
         for number in 0..PINGS {
@@ -233,7 +233,7 @@ impl Ranks {
                 self.present().map(|member| member.ask_for_time(number)).collect::<anyhow::Result<_>>()?;
             let deadline = Instant::now() + patience;
             for ((member, asked_ns), answers) in self.present().zip(asked_ns).zip(&mut all) {
-                answers.0.push(member.hear_time(number, asked_ns, deadline)?);
+                answers.0.push(member.hear_time(number, asked_ns, deadline, look)?);
             }
             if started.elapsed() >= PINGS_MAX {
                 break;
@@ -405,7 +405,7 @@ impl Fleet for Ranks {
             let config = member.config.clone().context("it was told of no trial")?;
             await_ready(member, patience_of(&config, patience.client + patience.rank), look)?;
         }
-        let answers = self.ask_for_time()?;
+        let answers = self.ask_for_time(look)?;
         let has_loss = self.surrounding.as_ref().is_some_and(|lab| lab.network().loss.is_some());
         let start_ns = monotonic_ns() + lead_ns(&answers, has_loss);
         let trial = self.trial;
@@ -526,15 +526,22 @@ impl Rank {
     }
 
     /// What it answers.
-    fn hear_time(&mut self, number: u32, asked_ns: u64, deadline: Instant) -> anyhow::Result<Answer> {
+    fn hear_time(
+        &mut self,
+        number: u32,
+        asked_ns: u64,
+        deadline: Instant,
+        look: &mut Look<'_>,
+    ) -> anyhow::Result<Answer> {
         loop {
-            match self.hear_when(deadline)? {
+            let next = look(None)?;
+            match self.hear_when(deadline.min(next))? {
                 Some((heard_ns, Frame::Pong { number: it, monotonic_ns })) if it == number => {
                     let ahead_ns = monotonic_ns.wrapping_sub(asked_ns / 2 + heard_ns / 2) as i64;
                     return Ok(Answer { round_trip_ns: heard_ns.saturating_sub(asked_ns), ahead_ns });
                 }
-                Some(_) => {}
-                None => return Err(self.lost(&anyhow!("it does not answer"))),
+                None if Instant::now() >= deadline => return Err(self.lost(&anyhow!("it does not answer"))),
+                Some(_) | None => {}
             }
         }
     }

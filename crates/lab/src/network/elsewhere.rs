@@ -9,6 +9,7 @@ use anyhow::bail;
 use load::LoadConfig;
 
 use super::{Account, Applied, Network, NetworkReport};
+use crate::stop::Stop;
 use crate::transport::Transport;
 
 /// No host.
@@ -84,7 +85,7 @@ impl Lab {
     ///
     /// # Errors
     /// None.
-    pub fn measure(&mut self) -> anyhow::Result<NetworkReport> {
+    pub fn measure(&mut self, _stop: &Stop) -> anyhow::Result<NetworkReport> {
         match *self {}
     }
 

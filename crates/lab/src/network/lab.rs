@@ -17,6 +17,7 @@ use super::namespace::{Namespace, Tool};
 use super::relay::{Conditions, Event, Order};
 use super::{Account, Measured, Network, NetworkReport, address, probe};
 use crate::child::Child;
+use crate::stop::Stop;
 use crate::transport::Transport;
 
 /// What a host's interface is called.
@@ -219,9 +220,10 @@ impl Lab {
     /// What it does, measured now; takes about a second.
     ///
     /// # Errors
-    /// When nothing, or hardly anything, arrives.
-    pub fn measure(&mut self) -> anyhow::Result<NetworkReport> {
-        let measured: Measured = probe::measure(&self.network, &self.applied, &self.server, &self.clients)?;
+    /// When nothing, or hardly anything, arrives, or `stop` is set.
+    pub fn measure(&mut self, stop: &Stop) -> anyhow::Result<NetworkReport> {
+        let line = probe::Line { network: &self.network, link_bytes: self.applied.link_bytes(), stop };
+        let measured: Measured = probe::measure(&line, &self.server, &self.clients)?;
         // What it did for the probes is not the trial's.
         self.account()?;
         Ok(NetworkReport { applied: self.applied, setup_ns: self.setup_ns, measured, relay: None })

@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 
-use super::conditions::{Applied, burst_bytes};
+use super::conditions::burst_bytes;
 use super::lab::{Counted, Host};
 use super::{Measured, Network};
+use crate::stop::{LOOK, Stop};
 use crate::transport::Transport;
 use crate::units::Bandwidth;
 
@@ -62,22 +63,17 @@ const SOCKET_BYTES: usize = 16 << 20;
 /// have the same conditions.
 ///
 /// # Errors
-/// When hardly anything arrives.
-pub(super) fn measure(
-    network: &Network,
-    applied: &Applied,
-    server: &Host,
-    clients: &[Host],
-) -> anyhow::Result<Measured> {
+/// When hardly anything arrives, or an end is wanted.
+pub(super) fn measure(line: &Line<'_>, server: &Host, clients: &[Host]) -> anyhow::Result<Measured> {
+    let network = line.network;
     let there = socket(server).context("a socket of the server's host")?;
     let here: Vec<UdpSocket> =
         clients.iter().map(socket).collect::<io::Result<_>>().context("a socket of a client's")?;
-    let line = Line { network, link_bytes: applied.link_bytes() };
     // Neighbours are found, which takes a way there and back more, and on a busy machine links come up after the fact.
     let deadline = Instant::now() + UP_MAX;
-    while exchange(&line, &there, &here, (here.len() as u32).max(5))?.is_empty() && Instant::now() < deadline {}
+    while exchange(line, &there, &here, (here.len() as u32).max(5))?.is_empty() && Instant::now() < deadline {}
     let is_enough = |round_trips: &[u64]| round_trips.len() as u32 * 10 >= EXCHANGES;
-    let timed = || exchange(&line, &there, &here, EXCHANGES.max(2 * here.len() as u32));
+    let timed = || exchange(line, &there, &here, EXCHANGES.max(2 * here.len() as u32));
     let mut round_trips = timed()?;
     while !is_enough(&round_trips) && Instant::now() < deadline {
         round_trips = timed()?;
@@ -94,11 +90,11 @@ pub(super) fn measure(
         None => COUNTED.0,
     };
     let count = count.min(line.small_per_s() as u32).max(1);
-    let towards_server = count_arrivals(&line, &here[0], &there, count)?;
-    let from_server = count_arrivals(&line, &there, &here[0], count)?;
+    let towards_server = count_arrivals(line, &here[0], &there, count)?;
+    let from_server = count_arrivals(line, &there, &here[0], count)?;
     let bandwidth = |from, to: &UdpSocket, host| -> anyhow::Result<Option<f64>> {
         let to = to.local_addr()?;
-        network.bandwidth.map(|it| fill(&line, (from, to), host, it)).transpose()
+        network.bandwidth.map(|it| fill(line, (from, to), host, it)).transpose()
     };
     let bandwidth = (bandwidth(&here[0], &there, server)?, bandwidth(&there, &here[0], &clients[0])?);
     Ok(Measured {
@@ -112,9 +108,12 @@ pub(super) fn measure(
 }
 
 /// What datagrams go over.
-struct Line<'a> {
-    network: &'a Network,
-    link_bytes: u64,
+pub(super) struct Line<'a> {
+    pub(super) network: &'a Network,
+    /// Bytes that the kernel counts of a packet besides what IP does.
+    pub(super) link_bytes: u64,
+    /// Set when nobody wants to know any more.
+    pub(super) stop: &'a Stop,
 }
 
 impl Line<'_> {
@@ -132,6 +131,14 @@ impl Line<'_> {
     /// How long a datagram may be on its way, one way.
     fn patience(&self) -> Duration {
         Duration::from_nanos(self.network.delay.0 + self.network.jitter.0) + PATIENCE
+    }
+
+    /// Sleeps, unless an end is wanted meanwhile.
+    fn sleep(&self, time: Duration) {
+        let deadline = Instant::now() + time;
+        while Instant::now() < deadline && !self.stop.is_now() {
+            sleep_until(deadline.min(Instant::now() + LOOK));
+        }
     }
 }
 
@@ -155,7 +162,7 @@ fn exchange(line: &Line<'_>, server: &UdpSocket, clients: &[UdpSocket], count: u
         let mut times = Vec::new();
         let deadline = begun + every * count + 2 * line.patience();
         let mut datagram = [0; SMALL_BYTES];
-        while (times.len() as u32) < expected && Instant::now() < deadline {
+        while (times.len() as u32) < expected && Instant::now() < deadline && !line.stop.is_now() {
             if let Some(SMALL_BYTES) = arrival(socket.recv(&mut datagram))? {
                 let now_ns = begun.elapsed().as_nanos() as u64;
                 let sent_ns = datagram[..8].try_into().map_or(0, u64::from_le_bytes);
@@ -185,7 +192,7 @@ fn exchange(line: &Line<'_>, server: &UdpSocket, clients: &[UdpSocket], count: u
             })
             .collect();
         let send_all = || -> io::Result<()> {
-            for number in 0..count {
+            for number in (0..count).take_while(|_| !line.stop.is_now()) {
                 let mut datagram = [0; SMALL_BYTES];
                 sleep_until(begun + every * number);
                 datagram[..8].copy_from_slice(&(begun.elapsed().as_nanos() as u64).to_le_bytes());
@@ -198,6 +205,7 @@ fn exchange(line: &Line<'_>, server: &UdpSocket, clients: &[UdpSocket], count: u
         let times: io::Result<Vec<Vec<u64>>> = times.collect();
         is_over.store(true, Relaxed);
         outcome.context("the lab's network")?;
+        line.stop.check()?;
         Ok(times.context("the lab's network")?.concat())
     })
 }
@@ -208,7 +216,7 @@ fn count_arrivals(line: &Line<'_>, from: &UdpSocket, to: &UdpSocket, count: u32)
     let per_s = (f64::from(GROUP) / GROUP_EVERY.as_secs_f64()).min(line.small_per_s());
     let send = || {
         let begun = Instant::now();
-        for number in 0..count {
+        for number in (0..count).take_while(|_| !line.stop.is_now()) {
             if number % GROUP == 0 {
                 sleep_until(begun + Duration::from_secs_f64(f64::from(number) / per_s));
             }
@@ -259,7 +267,7 @@ fn fill(
     };
     let (first, last) = thread::scope(|scope| {
         let sender = scope.spawn(send);
-        thread::sleep(begins);
+        line.sleep(begins);
         let first = received(receiver);
         thread::sleep(FILL);
         let last = received(receiver);
@@ -268,6 +276,7 @@ fn fill(
         outcome.and_then(|()| Ok((first?, last?)))
     })
     .context("the lab's network")?;
+    line.stop.check()?;
     Ok((last.0 - first.0) as f64 * 8.0 / (last.1 - first.1).as_secs_f64())
 }
 
@@ -312,24 +321,31 @@ fn one_way(
     send: impl Fn() -> io::Result<()> + Send,
     take: &mut (dyn FnMut(usize) + Send),
 ) -> anyhow::Result<()> {
-    to.set_read_timeout(Some(line.patience()))?;
+    to.set_read_timeout(Some(line.patience().min(LOOK)))?;
     let is_sent = AtomicBool::new(false);
     thread::scope(|scope| {
         let receiver = scope.spawn(|| -> io::Result<()> {
             let mut datagram = [0; LARGE_BYTES];
-            loop {
-                let over = is_sent.load(Relaxed);
-                match arrival(to.recv(&mut datagram))? {
-                    Some(bytes) => take(bytes),
-                    None if over => return Ok(()),
-                    None => {}
+            let mut silent = Instant::now();
+            while !line.stop.is_now() {
+                let is_sent = is_sent.load(Relaxed);
+                let arrived = arrival(to.recv(&mut datagram))?;
+                if let Some(bytes) = arrived {
+                    take(bytes);
+                }
+                if arrived.is_some() || !is_sent {
+                    silent = Instant::now();
+                } else if silent.elapsed() >= line.patience() {
+                    break;
                 }
             }
+            Ok(())
         });
         let outcome = send();
         is_sent.store(true, Relaxed);
         let received = receiver.join().unwrap_or_else(|_| Err(io::Error::other("a thread of ours failed")));
-        outcome.and(received).context("the lab's network")
+        outcome.and(received).context("the lab's network")?;
+        line.stop.check()
     })
 }
 
@@ -353,4 +369,42 @@ fn sent(outcome: io::Result<usize>) -> io::Result<()> {
 
 fn sleep_until(when: Instant) {
     thread::sleep(when.saturating_duration_since(Instant::now()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Time;
+
+    #[test]
+    fn who_wants_an_end_does_not_wait_for_what_is_on_its_way() {
+        let socket = || UdpSocket::bind("127.0.0.1:0").unwrap();
+        // Of what is sent to one that hears another alone nothing comes back, and it may take minutes until it would.
+        let (there, here, nobody) = (socket(), [socket()], socket());
+        nobody.connect(there.local_addr().unwrap()).unwrap();
+        let network = Network { delay: Time(300_000_000_000), ..Network::default() };
+        for is_asked_before in [true, false] {
+            let stop = Stop::default();
+            let line = Line { network: &network, link_bytes: 0, stop: &stop };
+            thread::scope(|scope| {
+                if is_asked_before {
+                    stop.ask_now();
+                } else {
+                    scope.spawn(|| {
+                        thread::sleep(PATIENCE);
+                        stop.ask_now();
+                    });
+                }
+                let started = Instant::now();
+                let mut take = |_| ();
+                let outcomes =
+                    [exchange(&line, &nobody, &here, 5).map(drop), one_way(&line, &there, || Ok(()), &mut take)];
+                for outcome in outcomes {
+                    assert_eq!(outcome.unwrap_err().to_string(), "stopped");
+                }
+                line.sleep(Duration::from_secs(300));
+                assert!(started.elapsed() < Duration::from_secs(200));
+            });
+        }
+    }
 }

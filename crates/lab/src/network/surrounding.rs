@@ -1,18 +1,19 @@
 //! A lab that somebody else keeps, with us on its hosts: `muxbench lab` makes it and keeps it while a command runs, and what runs
 //! there asks by a Unix socket what its network is and does. So an engine can start ranks on the hosts of a lab.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::IpAddr;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, ensure};
 use load::LoadConfig;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::{Account, Applied, Lab, Network, NetworkReport};
+use crate::stop::{LOOK, Stop};
 use crate::transport::SocketFolder;
 
 /// The variable that names the socket, for what runs on a lab's hosts.
@@ -54,7 +55,7 @@ impl Surrounding {
     }
 
     fn at(socket: PathBuf) -> anyhow::Result<Self> {
-        let (network, applied) = ask(&socket, Question::Network)?;
+        let (network, applied) = ask(&socket, Question::Network, &Stop::default())?;
         Ok(Self { socket, network, applied })
     }
 
@@ -86,8 +87,8 @@ impl Surrounding {
     ///
     /// # Errors
     /// As [`Lab::measure`]; and when nobody keeps it any more.
-    pub fn measure(&self) -> anyhow::Result<NetworkReport> {
-        ask(&self.socket, Question::Measure)
+    pub fn measure(&self, stop: &Stop) -> anyhow::Result<NetworkReport> {
+        ask(&self.socket, Question::Measure, stop)
     }
 
     /// What its relay did since it was measured; `None` where there is none.
@@ -95,24 +96,39 @@ impl Surrounding {
     /// # Errors
     /// As [`Lab::account`]; and when nobody keeps it any more.
     pub fn account(&self) -> anyhow::Result<Option<Account>> {
-        ask(&self.socket, Question::Account)
+        ask(&self.socket, Question::Account, &Stop::default())
     }
 }
 
-fn ask<T: DeserializeOwned>(socket: &Path, question: Question) -> anyhow::Result<T> {
+fn ask<T: DeserializeOwned>(socket: &Path, question: Question, stop: &Stop) -> anyhow::Result<T> {
     let said = || -> anyhow::Result<String> {
         let mut stream = UnixStream::connect(socket)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(LOOK))?;
         writeln!(stream, "{}", serde_json::to_string(&question)?)?;
-        let mut said = String::new();
-        stream.read_to_string(&mut said)?;
-        Ok(said)
+        Ok(String::from_utf8(all_of(stream, stop)?)?)
     };
     let said = said().with_context(|| {
         format!("{SOCKET}={}: whoever keeps the lab does not answer; start this by `muxbench lab`", socket.display())
     })?;
     let answer: Result<T, String> = serde_json::from_str(&said).context("the answer of who keeps the lab")?;
     answer.map_err(|reason| anyhow!(reason))
+}
+
+/// What comes until the end, unless that takes too long or an end is wanted.
+fn all_of(mut stream: UnixStream, stop: &Stop) -> anyhow::Result<Vec<u8>> {
+    let deadline = Instant::now() + PATIENCE;
+    let (mut all, mut piece) = (Vec::new(), [0; 4096]);
+    loop {
+        match stream.read(&mut piece) {
+            Ok(0) => return Ok(all),
+            Ok(count) => all.extend(&piece[..count]),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                stop.check()?;
+                ensure!(Instant::now() < deadline, "nothing for {} s", PATIENCE.as_secs());
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 /// Answers for a lab.
@@ -157,7 +173,7 @@ fn answer(mut stream: UnixStream, lab: &mut Lab) -> anyhow::Result<()> {
     BufReader::new(&stream).read_line(&mut line)?;
     let text = match serde_json::from_str(&line)? {
         Question::Network => said(Ok((lab.network(), lab.applied()))),
-        Question::Measure => said(lab.measure()),
+        Question::Measure => said(lab.measure(&Stop::default())),
         Question::Account => said(lab.account()),
     }?;
     Ok(stream.write_all(text.as_bytes())?)
@@ -196,6 +212,18 @@ mod tests {
         let many = sources(100_000, [198, 18, 3, 1]);
         assert!(many.len() > 1 && many.iter().all(|it| it.to_string().starts_with("198.18.3.")), "{many:?}");
         assert_eq!(sources(100_000, [10, 0, 0, 1]), [] as [IpAddr; 0], "of no host of the lab");
+    }
+
+    #[test]
+    fn a_keeper_that_measures_is_not_waited_for_when_an_end_is_wanted() {
+        let (stream, _keeper) = UnixStream::pair().unwrap();
+        stream.set_read_timeout(Some(LOOK)).unwrap();
+        let stop = Stop::default();
+        std::thread::scope(|scope| {
+            let asked = scope.spawn(|| all_of(stream, &stop));
+            stop.ask_now();
+            assert_eq!(asked.join().unwrap().unwrap_err().to_string(), "stopped");
+        });
     }
 
     #[test]

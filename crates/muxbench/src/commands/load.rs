@@ -226,7 +226,7 @@ fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
             }
         }),
     )?;
-    let held = if config.idle > 0 { Some(holders.verify()?) } else { None };
+    let held = if config.idle > 0 { Some(holders.verify(&Stop::default())?) } else { None };
     let verdict = verdict::with_idle(verdict::judge(&report, None), held.as_ref());
     if args.json {
         let all = serde_json::json!({"config": config, "report": report, "idle": held, "verdict": verdict});
