@@ -141,6 +141,17 @@ fn goes_on_after(reasons: [&str; 2], folder: &Path, connections: &[u32]) {
     whole.into_iter().for_each(|record| is_merged(folder, record, connections));
 }
 
+/// Whether a process's command line, or environment, has this word.
+fn has(process: Pid, file: &str, word: &str) -> bool {
+    let said = fs::read(format!("/proc/{process}/{file}")).unwrap_or_default();
+    said.split(|byte| *byte == 0).any(|it| it == word.as_bytes())
+}
+
+/// The client of a rank, once it has one: before it meets the first, it tries what there is, and may have other children.
+fn clients_of(rank: Pid) -> Vec<Pid> {
+    children_of(rank).into_iter().filter(|child| has(*child, "cmdline", "load")).collect()
+}
+
 /// Ranks that nobody but this test has started.
 struct Job {
     ranks: Vec<Child>,
@@ -191,7 +202,7 @@ impl Job {
 
     /// Waits until a rank's client is there.
     fn until_it_has_a_client(&self, rank: usize) {
-        eventually("a rank has a client", || !children_of(self.pid(rank)).is_empty());
+        eventually("a rank has a client", || !clients_of(self.pid(rank)).is_empty());
     }
 
     /// Waits until there are samples of two more trials, of which at least one began after what was done to this one, and stops
@@ -324,7 +335,7 @@ fn a_rank_whose_client_dies_takes_part_in_the_next_trial() {
             stat.is_ok_and(|stat| !stat.contains(") Z "))
                 && rustix::process::kill_process(*client, Signal::KILL).is_ok()
         };
-        children_of(job.pid(2)).iter().any(is_there)
+        clients_of(job.pid(2)).iter().any(is_there)
     });
     job.end_soon(&folder);
     goes_on_after(["rank 2 on ", "the client ended"], &folder, &[15, 16]);
@@ -663,14 +674,10 @@ fn slurm_runs_kawai2008_on_six_hosts_with_delay_and_with_loss() {
 
 /// The process of a rank that an engine started to write there, and not its client.
 fn process_of(engine: &Engine, rank: u32, folder: &Path) -> Option<Pid> {
-    let has = |process: &str, file: &str, wanted: &str| {
-        let said = fs::read(format!("/proc/{process}/{file}")).unwrap_or_default();
-        said.split(|byte| *byte == 0).any(|word| word == wanted.as_bytes())
-    };
     let (rank, folder) = (format!("{}={rank}", engine.rank), folder.display().to_string());
-    let mut processes = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let found = processes.find(|it| has(it, "cmdline", &folder) && has(it, "environ", &rank))?;
-    Pid::from_raw(found.parse().ok()?)
+    let entries = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let mut processes = entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
+    processes.find(|it| has(*it, "cmdline", &folder) && has(*it, "environ", &rank))
 }
 
 /// Waits until a rank has a client.
@@ -678,7 +685,7 @@ fn until_at_work(engine: &Engine, rank: u32, folder: &Path) -> Pid {
     let mut found = None;
     eventually("a rank has a client", || {
         found = process_of(engine, rank, folder);
-        found.is_some_and(|rank| !children_of(rank).is_empty())
+        found.is_some_and(|rank| !clients_of(rank).is_empty())
     });
     found.unwrap()
 }

@@ -354,7 +354,7 @@ fn doctor_ends_what_the_command_of_a_killed_lab_has_left() {
     let Some(_one) = one_at_a_time() else { return };
     let temporary = tempfile::tempdir().unwrap();
     let mut alone = Command::new("timeout");
-    alone.args(["120", "unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", KILLED_LAB, "sh"]);
+    alone.args(["600", "unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", KILLED_LAB, "sh"]);
     let output = alone.arg(env!("CARGO_BIN_EXE_muxbench")).env("TMPDIR", temporary.path()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     let lines: Vec<&str> = said.lines().collect();

@@ -255,7 +255,7 @@ impl Lab {
     }
 }
 
-/// Files of /proc/sys that say how this host is tuned, and what is in them.
+/// Files of /proc/sys by which this host is tuned, and what is in them.
 fn settings() -> Vec<(String, String)> {
     let is_set = |name: &str| name == FASTOPEN_KEY || SET.iter().any(|(set, _)| *set == name);
     let of = |(folder, beginnings): &(&str, &[&str])| -> Vec<(String, String)> {
@@ -263,7 +263,8 @@ fn settings() -> Vec<(String, String)> {
         let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
         let names = names.filter(|name| beginnings.iter().any(|beginning| name.starts_with(beginning)));
         let paths = names.map(|name| format!("{folder}/{name}")).filter(|name| !is_set(name));
-        let paths = paths.map(|name| format!("/proc/sys/{name}"));
+        let is_writable = |path: &String| std::fs::metadata(path).is_ok_and(|it| it.mode() & 0o200 != 0);
+        let paths = paths.map(|name| format!("/proc/sys/{name}")).filter(is_writable);
         let found = paths.filter_map(|path| {
             let value = std::fs::read_to_string(&path).ok()?;
             Some((path, value.trim().to_owned()))
