@@ -99,6 +99,11 @@ const DRIFT_PPM_MAX: f64 = 10_000.0;
 /// known of those before.
 const UNSAMPLED_SHARE_MAX: f64 = 0.5;
 
+/// The server may be counted later than at the window's edges by this share of it: what it did is then of another time...
+const COUNTED_LATE_SHARE_MAX: f64 = 0.1;
+/// ...or by this, in nanoseconds, which a busy machine keeps anybody waiting for.
+const COUNTED_LATE_NS: f64 = 100_000_000.0;
+
 /// Of the server's CPUs, or of a client's, others may take this share.
 const TAKEN_SHARE_MAX: f64 = 0.25;
 
@@ -109,6 +114,8 @@ pub struct ServerSide<'a> {
     pub counters: &'a ServerCounters,
     /// CPUs that it can use at once.
     pub cpus: usize,
+    /// By how much it was counted late at one of the window's edges, in nanoseconds.
+    pub late_ns: u64,
     /// The share of its CPUs that others took, where that is known.
     pub taken: Option<f64>,
     /// Whether it uses its CPUs though there may be nothing to do.
@@ -131,16 +138,25 @@ impl ServerSide<'_> {
 
 /// Judges a trial; with what is known of the server, if anything is.
 pub fn judge(report: &LoadReport, server: Option<&ServerSide<'_>>) -> Verdict {
+    let lateness = server.map(|server| lateness(report, server));
+    // Of counts of another time nothing follows, against the server or for it.
+    let of_window = server.filter(|_| lateness.as_ref().is_some_and(|check| check.passed));
     let verdict = match (&report.closed, &report.stream, report.rate_asked_per_s) {
-        (Some(closed), Some(stream), _) => judge_stream(report, closed, stream, server),
-        (Some(closed), None, _) => judge_closed(report, closed, server),
-        (None, _, Some(rate_per_s)) => open(report, rate_per_s, server),
+        (Some(closed), Some(stream), _) => judge_stream(report, closed, stream, of_window),
+        (Some(closed), None, _) => judge_closed(report, closed, of_window),
+        (None, _, Some(rate_per_s)) => open(report, rate_per_s, of_window),
         (None, _, None) => {
             return Verdict::failed("the client's account is of no schedule: neither a rate nor a closed loop");
         }
     };
     let Verdict { reason, checks, .. } = verdict;
-    decide([sanity(report, server), checks].concat(), || reason)
+    decide([sanity(report, server), checks, lateness.into_iter().collect()].concat(), || reason)
+}
+
+/// Whether the server was counted when the window began and ended.
+fn lateness(report: &LoadReport, server: &ServerSide<'_>) -> Check {
+    let limit_ms = COUNTED_LATE_NS.max(COUNTED_LATE_SHARE_MAX * report.window_ns as f64) / 1e6;
+    check(Check::COUNTED_LATE, server.late_ns as f64 / 1e6, Bound::AtMost, limit_ms, "ms", VerdictKind::Unsteady)
 }
 
 /// Whether the numbers that everything else is made of can be what they say.
@@ -642,7 +658,7 @@ pub(crate) mod tests {
     }
 
     fn side(counters: &ServerCounters, cpus: usize) -> ServerSide<'_> {
-        ServerSide { counters, cpus, taken: None, spins: false, took_in: None }
+        ServerSide { counters, cpus, late_ns: 0, taken: None, spins: false, took_in: None }
     }
 
     fn kind(change: impl FnOnce(&mut LoadReport)) -> VerdictKind {
@@ -737,6 +753,32 @@ pub(crate) mod tests {
         for ((kind, reason), words) in lies {
             assert!(kind == VerdictKind::Failed && reason.contains(words), "{words}: {reason}");
         }
+    }
+
+    #[test]
+    fn a_server_that_was_counted_late_is_neither_blamed_nor_acquitted() {
+        let judged = |report: &LoadReport, late_ns: u64, cpu_ns: u64| {
+            let totals = Totals { cpu_system_ns: cpu_ns, ..Totals::default() };
+            let counters = ServerCounters { window_ns: 1_000_000_000, totals, ..ServerCounters::default() };
+            judge(report, Some(&ServerSide { late_ns, taken: Some(0.9), ..side(&counters, 1) }))
+        };
+        let in_time = judged(&healthy(), 90_000_000, 0);
+        assert!(in_time.kind == VerdictKind::Unsteady && in_time.reason.contains(Check::TAKEN_BY_OTHERS));
+        let late = judged(&healthy(), 110_000_000, 0);
+        assert!(late.kind == VerdictKind::Unsteady && late.is_the_machine_s(), "{}", late.reason);
+        assert_eq!(late.reason, format!("{}: 110 ms, not at most 100", Check::COUNTED_LATE));
+        // A longer window bears more.
+        let long = LoadReport { window_ns: 10_000_000_000, ..healthy() };
+        assert!(judged(&long, 900_000_000, 0).checks.iter().all(|it| it.passed || it.name != Check::COUNTED_LATE));
+        // What is wrong besides is told first, and of the server's CPUs nothing is known.
+        let wrong = LoadReport { errors: Errors { wrong: 1, ..Errors::default() }, ..healthy() };
+        assert_eq!(judged(&wrong, 110_000_000, 0).kind, VerdictKind::Failed);
+        let mut behind = healthy();
+        behind.rate_achieved_per_s = 600.0;
+        behind.outstanding = Outstanding { at_start: 50, at_end: 400, after_drain: 0 };
+        behind.lag = measured([5_000_000; 10]);
+        assert_eq!(judged(&behind, 0, 900_000_000).kind, VerdictKind::Saturated);
+        assert_eq!(judged(&behind, 110_000_000, 900_000_000).kind, VerdictKind::ClientLimited);
     }
 
     #[test]
