@@ -138,18 +138,17 @@ impl ServerSide<'_> {
 
 /// Judges a trial; with what is known of the server, if anything is.
 pub fn judge(report: &LoadReport, server: Option<&ServerSide<'_>>) -> Verdict {
-    let lateness = server.map(|server| lateness(report, server));
-    // Of counts of another time nothing follows, against the server or for it.
-    let of_window = server.filter(|_| lateness.as_ref().is_some_and(|check| check.passed));
     let verdict = match (&report.closed, &report.stream, report.rate_asked_per_s) {
-        (Some(closed), Some(stream), _) => judge_stream(report, closed, stream, of_window),
-        (Some(closed), None, _) => judge_closed(report, closed, of_window),
-        (None, _, Some(rate_per_s)) => open(report, rate_per_s, of_window),
+        (Some(closed), Some(stream), _) => judge_stream(report, closed, stream, server),
+        (Some(closed), None, _) => judge_closed(report, closed, server),
+        (None, _, Some(rate_per_s)) => open(report, rate_per_s, server),
         (None, _, None) => {
             return Verdict::failed("the client's account is of no schedule: neither a rate nor a closed loop");
         }
     };
     let Verdict { reason, checks, .. } = verdict;
+    // Last: who is to blame for anything else is so whenever it was counted.
+    let lateness = server.map(|server| lateness(report, server));
     decide([sanity(report, server), checks, lateness.into_iter().collect()].concat(), || reason)
 }
 
@@ -756,29 +755,23 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_server_that_was_counted_late_is_neither_blamed_nor_acquitted() {
-        let judged = |report: &LoadReport, late_ns: u64, cpu_ns: u64| {
-            let totals = Totals { cpu_system_ns: cpu_ns, ..Totals::default() };
-            let counters = ServerCounters { window_ns: 1_000_000_000, totals, ..ServerCounters::default() };
-            judge(report, Some(&ServerSide { late_ns, taken: Some(0.9), ..side(&counters, 1) }))
+    fn a_server_that_was_counted_at_another_time_makes_a_trial_unsteady() {
+        let judged = |report: &LoadReport, late_ns: u64| {
+            let counters = ServerCounters { window_ns: 1_000_000_000, ..ServerCounters::default() };
+            judge(report, Some(&ServerSide { late_ns, ..side(&counters, 1) }))
         };
-        let in_time = judged(&healthy(), 90_000_000, 0);
-        assert!(in_time.kind == VerdictKind::Unsteady && in_time.reason.contains(Check::TAKEN_BY_OTHERS));
-        let late = judged(&healthy(), 110_000_000, 0);
+        assert_eq!(judged(&healthy(), 90_000_000).kind, VerdictKind::Valid);
+        let late = judged(&healthy(), 110_000_000);
         assert!(late.kind == VerdictKind::Unsteady && late.is_the_machine_s(), "{}", late.reason);
         assert_eq!(late.reason, format!("{}: 110 ms, not at most 100", Check::COUNTED_LATE));
         // A longer window bears more.
         let long = LoadReport { window_ns: 10_000_000_000, ..healthy() };
-        assert!(judged(&long, 900_000_000, 0).checks.iter().all(|it| it.passed || it.name != Check::COUNTED_LATE));
-        // What is wrong besides is told first, and of the server's CPUs nothing is known.
+        assert!(judged(&long, 900_000_000).checks.iter().all(|it| it.passed || it.name != Check::COUNTED_LATE));
+        // What is wrong besides is told first.
         let wrong = LoadReport { errors: Errors { wrong: 1, ..Errors::default() }, ..healthy() };
-        assert_eq!(judged(&wrong, 110_000_000, 0).kind, VerdictKind::Failed);
-        let mut behind = healthy();
-        behind.rate_achieved_per_s = 600.0;
-        behind.outstanding = Outstanding { at_start: 50, at_end: 400, after_drain: 0 };
-        behind.lag = measured([5_000_000; 10]);
-        assert_eq!(judged(&behind, 0, 900_000_000).kind, VerdictKind::Saturated);
-        assert_eq!(judged(&behind, 110_000_000, 900_000_000).kind, VerdictKind::ClientLimited);
+        assert_eq!(judged(&wrong, 110_000_000).kind, VerdictKind::Failed);
+        let behind = LoadReport { lag: measured([5_000_000; 10]), ..healthy() };
+        assert_eq!(judged(&behind, 110_000_000).kind, VerdictKind::ClientLimited);
     }
 
     #[test]
