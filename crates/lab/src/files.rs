@@ -1,7 +1,7 @@
 //! How results are written: into folders that are ours, through nobody's link, and so that a loss of power leaves them whole, or
 //! not there.
 
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
@@ -47,6 +47,17 @@ pub(crate) fn create(path: &Path) -> io::Result<File> {
     through_no_link().truncate(true).open(path)
 }
 
+/// Makes a file, or empties it, where somebody wants it: through a link only if that is ours, as of a descriptor, or the system's.
+pub(crate) fn create_anywhere(path: &Path) -> io::Result<File> {
+    let is_ours = fs::symlink_metadata(path).is_ok_and(|it| is_trusted(&it));
+    if is_ours { File::create(path) } else { create(path) }
+}
+
+/// Whether nobody else has made it.
+fn is_trusted(it: &Metadata) -> bool {
+    it.uid() == 0 || it.uid() == geteuid().as_raw()
+}
+
 /// Makes a file that is not there.
 pub(crate) fn create_new(path: &Path) -> io::Result<File> {
     through_no_link().create_new(true).open(path)
@@ -85,8 +96,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let there = fs::symlink_metadata(path).ok();
     let is_written_to = there.as_ref().is_some_and(|it| {
         let kind = it.file_type();
-        let trusted = it.uid() == 0 || it.uid() == geteuid().as_raw();
-        kind.is_char_device() || kind.is_fifo() || (kind.is_symlink() && trusted)
+        kind.is_char_device() || kind.is_fifo() || (kind.is_symlink() && is_trusted(it))
     });
     if is_written_to {
         return fs::write(path, bytes);
@@ -107,6 +117,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsRawFd;
     use std::os::unix::fs::symlink;
 
     use super::*;
@@ -155,8 +166,16 @@ mod tests {
             replace(&of("ours"), b"four").unwrap();
             assert_eq!(fs::read_to_string(of("page.html")).unwrap(), "three", "another's does not");
             assert_eq!(fs::read_to_string(of("ours")).unwrap(), "four");
+            symlink(of("page.html"), of("theirs")).unwrap();
+            std::os::unix::fs::lchown(of("theirs"), Some(12_345), None).unwrap();
+            assert!(create_anywhere(&of("theirs")).is_err());
         }
         assert!(replace(&of("nowhere/page.html"), b"x").is_err());
+        // A descriptor is a link, too.
+        let file = create_anywhere(&of("samples")).unwrap();
+        let descriptor = format!("/dev/fd/{}", file.as_raw_fd());
+        create_anywhere(Path::new(&descriptor)).unwrap().write_all(b"samples").unwrap();
+        assert_eq!(fs::read_to_string(of("samples")).unwrap(), "samples");
     }
 
     #[test]

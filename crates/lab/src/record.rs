@@ -182,12 +182,15 @@ pub fn requests_answered(server: &ServerCounters, load: &LoadReport) -> f64 {
 }
 
 impl Verdict {
-    /// Whether a trial that is not valid says nothing against its server: the client was late, or others took the server's
-    /// CPUs, and nothing else was found.
+    /// Whether a trial that is not valid says nothing against its server: the client was late, others took the server's CPUs, or
+    /// it was counted at another time, and nothing else was found.
     pub fn is_the_machine_s(&self) -> bool {
         let mut failed = self.checks.iter().filter(|check| !check.passed).peekable();
         failed.peek().is_some()
-            && failed.all(|it| it.decides == VerdictKind::ClientLimited || it.name == Check::TAKEN_BY_OTHERS)
+            && failed.all(|it| {
+                let of_machine = [Check::TAKEN_BY_OTHERS, Check::COUNTED_LATE];
+                it.decides == VerdictKind::ClientLimited || of_machine.contains(&it.name.as_str())
+            })
     }
 
     /// Whether nothing else is wrong with a trial than that its window had too few requests to be judged.
@@ -239,8 +242,10 @@ pub struct Check {
 }
 
 impl Check {
-    /// The name of the one check of the machine, and not of the server or the client.
+    /// The name of a check of the machine, and not of the server or the client...
     pub const TAKEN_BY_OTHERS: &str = "share of the server's CPUs taken by others";
+    /// ...and of the other: whoever runs the trial was kept from it.
+    pub const COUNTED_LATE: &str = "time by which the server was counted late at an edge of the window";
     /// The name of the one check of whether there is enough to be judged.
     pub const REQUESTS: &str = "requests in the window";
 }

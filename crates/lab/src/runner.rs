@@ -165,6 +165,7 @@ pub fn run(
                 let server = counters.as_ref().map(|counters| ServerSide {
                     counters,
                     cpus: cpus_at_once(trial),
+                    late_ns: account.late_ns(),
                     taken,
                     spins: spins(trial),
                     took_in: took_in(counters),
@@ -242,6 +243,8 @@ struct Account {
     ready: Option<Snapshot>,
     start: Option<Mark>,
     end: Option<Mark>,
+    /// Until when they are in time: CLOCK_MONOTONIC, in nanoseconds.
+    due_ns: [u64; 2],
     /// Of streams, what the server had moved at the edges of the window and in between.
     moved: Vec<Moved>,
     /// What the server had counted in all after streams had ended.
@@ -281,6 +284,13 @@ impl Account {
         let counters =
             ServerCounters::between(self.ready.as_ref()?, &self.start.as_ref()?.server, &self.end.as_ref()?.server);
         Some(ServerCounters { moved: self.moved.clone(), ..counters })
+    }
+
+    /// By how much the later of both marks was, in nanoseconds.
+    fn late_ns(&self) -> u64 {
+        let marks = [&self.start, &self.end].into_iter().zip(self.due_ns);
+        let late = marks.filter_map(|(mark, due_ns)| Some(mark.as_ref()?.server.at_ns.saturating_sub(due_ns)));
+        late.max().unwrap_or(0)
     }
 
     fn cpu_taken_by_others(&self, trial: &Trial, are_elsewhere: bool) -> Option<f64> {
@@ -420,8 +430,10 @@ fn load_it(
     let phases = trial.workload.phases;
     let to_window_ns = phases.ramp_ns + phases.hold_ns;
     // Not before the rate is held, if that is long enough.
-    let lead_ns = MARK_LEAD_NS + MARK_LEAD_NS_PER_CONNECTION * u64::from(trial.load.connections_and_idle());
+    let marking_ns = MARK_LEAD_NS_PER_CONNECTION * u64::from(trial.load.connections_and_idle());
+    let lead_ns = MARK_LEAD_NS + marking_ns;
     let mark_ns = to_window_ns - lead_ns.min(phases.hold_ns * 9 / 10);
+    account.due_ns = [to_window_ns, phases.sending_ns() + marking_ns].map(|ns| start_ns + ns);
     let started = fleet::instant_of(start_ns);
     let at = |ns: u64| started + Duration::from_nanos(ns);
     // When to mark the server next: at the window's start, then at its end.

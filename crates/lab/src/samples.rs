@@ -96,7 +96,7 @@ fn write_all(path: &Path, samples: &[Sample], parameters: &[(&str, String)]) -> 
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
         .set_key_value_metadata(Some(metadata))
         .build();
-    let file = files::create(path)?;
+    let file = files::create_anywhere(path)?;
     let mut writer = SerializedFileWriter::new(file, schema, Arc::new(properties))?;
     for rows in samples.chunks(ROWS_PER_GROUP) {
         let mut group = writer.next_row_group()?;

@@ -103,6 +103,11 @@ const UNSAMPLED_SHARE_MAX: f64 = 0.5;
 /// it to catch up.
 const LATE_SHARE_MAX: f64 = 0.5;
 
+/// The server may be counted later than at the window's edges by this share of it: what it did is then of another time...
+const COUNTED_LATE_SHARE_MAX: f64 = 0.1;
+/// ...or by this, in nanoseconds, which a busy machine keeps anybody waiting for.
+const COUNTED_LATE_NS: f64 = 100_000_000.0;
+
 /// Of the server's CPUs, or of a client's, others may take this share.
 const TAKEN_SHARE_MAX: f64 = 0.25;
 
@@ -113,6 +118,8 @@ pub struct ServerSide<'a> {
     pub counters: &'a ServerCounters,
     /// CPUs that it can use at once.
     pub cpus: usize,
+    /// By how much it was counted late at one of the window's edges, in nanoseconds.
+    pub late_ns: u64,
     /// The share of its CPUs that others took, where that is known.
     pub taken: Option<f64>,
     /// Whether it uses its CPUs though there may be nothing to do.
@@ -144,7 +151,15 @@ pub fn judge(report: &LoadReport, server: Option<&ServerSide<'_>>) -> Verdict {
         }
     };
     let Verdict { reason, checks, .. } = verdict;
-    decide([sanity(report, server), checks].concat(), || reason)
+    // Last: who is to blame for anything else is so whenever it was counted.
+    let lateness = server.map(|server| lateness(report, server));
+    decide([sanity(report, server), checks, lateness.into_iter().collect()].concat(), || reason)
+}
+
+/// Whether the server was counted when the window began and ended.
+fn lateness(report: &LoadReport, server: &ServerSide<'_>) -> Check {
+    let limit_ms = COUNTED_LATE_NS.max(COUNTED_LATE_SHARE_MAX * report.window_ns as f64) / 1e6;
+    check(Check::COUNTED_LATE, server.late_ns as f64 / 1e6, Bound::AtMost, limit_ms, "ms", VerdictKind::Unsteady)
 }
 
 /// Whether the numbers that everything else is made of can be what they say.
@@ -658,7 +673,7 @@ pub(crate) mod tests {
     }
 
     fn side(counters: &ServerCounters, cpus: usize) -> ServerSide<'_> {
-        ServerSide { counters, cpus, taken: None, spins: false, took_in: None }
+        ServerSide { counters, cpus, late_ns: 0, taken: None, spins: false, took_in: None }
     }
 
     fn kind(change: impl FnOnce(&mut LoadReport)) -> VerdictKind {
@@ -753,6 +768,26 @@ pub(crate) mod tests {
         for ((kind, reason), words) in lies {
             assert!(kind == VerdictKind::Failed && reason.contains(words), "{words}: {reason}");
         }
+    }
+
+    #[test]
+    fn a_server_that_was_counted_at_another_time_makes_a_trial_unsteady() {
+        let judged = |report: &LoadReport, late_ns: u64| {
+            let counters = ServerCounters { window_ns: 1_000_000_000, ..ServerCounters::default() };
+            judge(report, Some(&ServerSide { late_ns, ..side(&counters, 1) }))
+        };
+        assert_eq!(judged(&healthy(), 90_000_000).kind, VerdictKind::Valid);
+        let late = judged(&healthy(), 110_000_000);
+        assert!(late.kind == VerdictKind::Unsteady && late.is_the_machine_s(), "{}", late.reason);
+        assert_eq!(late.reason, format!("{}: 110 ms, not at most 100", Check::COUNTED_LATE));
+        // A longer window bears more.
+        let long = LoadReport { window_ns: 10_000_000_000, ..healthy() };
+        assert!(judged(&long, 900_000_000).checks.iter().all(|it| it.passed || it.name != Check::COUNTED_LATE));
+        // What is wrong besides is told first.
+        let wrong = LoadReport { errors: Errors { wrong: 1, ..Errors::default() }, ..healthy() };
+        assert_eq!(judged(&wrong, 110_000_000).kind, VerdictKind::Failed);
+        let behind = LoadReport { lag: measured([5_000_000; 10]), ..healthy() };
+        assert_eq!(judged(&behind, 110_000_000).kind, VerdictKind::ClientLimited);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use lab::experiment::Experiment;
 use lab::fleet::local::Local;
 use lab::host::Host;
 use lab::plan::plan;
-use lab::record::{Run, RunHeader, Trial, VerdictKind};
+use lab::record::{Check, Run, RunHeader, Trial, VerdictKind};
 use lab::runner::{self, Ended, Event, Options};
 use lab::stop::Stop;
 use lab::store::{self, Store};
@@ -411,6 +411,28 @@ fn a_folder_that_may_not_be_written_is_told_of_and_what_is_in_it_is_read() {
     for path in [&results, &results.join("run")] {
         fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
     }
+}
+
+#[test]
+fn a_runner_that_is_held_up_says_that_its_counts_are_of_another_time() {
+    let folder = tempfile::tempdir().unwrap();
+    linked(folder.path());
+    let phases = QUICK.replace("hold = \"50ms\"", "hold = \"1s\"").replace("300ms", "1s");
+    let header = header(trials("epoll", "tcp", &phases, 1));
+    let mut was_held = false;
+    let (ended, run) = run(folder.path(), &header, &Stop::default(), &mut |event| {
+        // As Ctrl-Z would, until the window is over.
+        if matches!(event, Event::Load(load::Event::Progress { .. })) && !was_held {
+            was_held = true;
+            std::thread::sleep(Duration::from_secs(4));
+        }
+    });
+    assert!(was_held && ended == Ended::Complete);
+    let record = &run.records[0];
+    let words = format!("{:?}: {}", record.verdict.kind, record.verdict.reason);
+    let late = record.verdict.checks.iter().find(|check| check.name == Check::COUNTED_LATE).expect(&words);
+    assert!(!late.passed && late.value >= 1_000.0 && record.verdict.kind != VerdictKind::Valid, "{late:?}: {words}");
+    assert!(record.load.is_some(), "the client was not: {words}");
 }
 
 #[test]

@@ -4,6 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+/// What is accounted for the thread that looks is read a moment after what is for all: CPU time may seem to step back by less
+/// than this...
+const CPU_LOOK_NS: u64 = 10_000_000;
+/// ...and switches by fewer.
+const SWITCHES_LOOK: u64 = 100;
+
 /// Cumulative figures at one instant, over all the server's threads and children.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
@@ -190,7 +196,7 @@ impl Totals {
         let syscalls_outside = of_kinds("system calls outside", |it| &it.syscalls_outside);
         let operations = of_kinds("operations", |it| &it.operations);
         let completions = of_kinds("completions", |it| &it.completions);
-        Self {
+        let totals = Self {
             requests: added("requests", now.requests, before.requests),
             bytes_in: added("bytes in", now.bytes_in, before.bytes_in),
             bytes_out: added("bytes out", now.bytes_out, before.bytes_out),
@@ -206,14 +212,23 @@ impl Totals {
             syscalls_outside,
             operations,
             completions,
-            // The kernel's split into user and system is scaled anew at every look, and one side may step back a little.
+            // The kernel's split into user and system is scaled anew at every look, and one side may step back a little: below.
             cpu_user_ns: self.cpu_user_ns.saturating_sub(earlier.cpu_user_ns),
             cpu_system_ns: self.cpu_system_ns.saturating_sub(earlier.cpu_system_ns),
             cpu_children_ns: self.cpu_children_ns.saturating_sub(earlier.cpu_children_ns),
-            // A child that is killed takes its own switches with it.
             voluntary_switches: self.voluntary_switches.saturating_sub(earlier.voluntary_switches),
             involuntary_switches: self.involuntary_switches.saturating_sub(earlier.involuntary_switches),
+        };
+        // A child that is killed takes its own with it.
+        if now.crashed.unwrap_or(0) <= before.crashed.unwrap_or(0) {
+            if now.cpu_ns() + CPU_LOOK_NS < before.cpu_ns() {
+                fell.push("CPU time".to_owned());
+            }
+            if now.switches() + SWITCHES_LOOK < before.switches() {
+                fell.push("switches".to_owned());
+            }
         }
+        totals
     }
 }
 
@@ -244,5 +259,31 @@ mod tests {
         assert_eq!(counters.fell, ["system calls read", "system calls wait", "requests", "time"]);
         let gone = ServerCounters::between(&ready, &start, &snapshot(2_000, None, &[("read", 5), ("wait", 3)]));
         assert_eq!((gone.totals.requests, gone.fell), (None, vec!["requests".to_owned()]));
+    }
+
+    #[test]
+    fn cpu_time_and_switches_fall_as_sums() {
+        let of = |[user, system, children]: [u64; 3], switches: [u64; 2], crashed: u64| Snapshot {
+            totals: Totals {
+                cpu_user_ns: user * 1_000_000,
+                cpu_system_ns: system * 1_000_000,
+                cpu_children_ns: children * 1_000_000,
+                voluntary_switches: switches[0],
+                involuntary_switches: switches[1],
+                crashed: Some(crashed),
+                ..Totals::default()
+            },
+            ..Snapshot::default()
+        };
+        let start = of([500, 500, 500], [1_000, 1_000], 3);
+        let fell = |end: Snapshot| ServerCounters::between(&Snapshot::default(), &start, &end).fell;
+        let none = Vec::<String>::new();
+        assert_eq!(fell(start.clone()), none);
+        assert_eq!(fell(of([900, 101, 500], [100, 1_900], 3)), none, "one side may step back");
+        assert_eq!(fell(of([495, 500, 500], [950, 1_000], 3)), none, "and a look is not of one moment");
+        assert_eq!(fell(of([500, 400, 500], [1_000, 1_000], 3)), ["CPU time"]);
+        assert_eq!(fell(of([500, 500, 500], [1_000, 700], 3)), ["switches"]);
+        assert_eq!(fell(of([500, 500, 0], [0, 700], 3)), ["CPU time", "switches"]);
+        assert_eq!(fell(of([500, 500, 0], [0, 700], 4)), none, "a child that is killed takes its own with it");
     }
 }

@@ -247,12 +247,14 @@ fn await_event<T>(
 ) -> anyhow::Result<T> {
     let mut next = look(None)?;
     loop {
-        if Instant::now() >= deadline {
+        // What it has said by then counts, however late we are to hear it.
+        let is_over = Instant::now() >= deadline;
+        let said = member.next(deadline.min(next))?;
+        if is_over && said.is_none() {
             let name = member.name();
             let words = member.give_up();
             bail!("{name} took longer than it may: it hangs, or the machine is overloaded ({words})");
         }
-        let said = member.next(deadline.min(next))?;
         let event = match &said {
             Some(Said::Event(event)) => Some(event),
             Some(Said::Ended { .. }) | None => None,
@@ -329,6 +331,37 @@ mod tests {
         assert_eq!(pacing(Some(1.0), &[1], 1), Pacing::Auto);
         assert_eq!(pacing(Some(1.0), &[1], 2), Pacing::SleepSpin, "one that spins keeps the other from the CPU");
         assert_eq!(pacing(None, &[1], 2), Pacing::Auto, "a closed loop sleeps anyway");
+    }
+
+    /// A client whose words wait, the last first, and that says nothing more.
+    struct Waiting(Vec<Event>);
+
+    impl Member for Waiting {
+        fn name(&self) -> String {
+            "it".into()
+        }
+
+        fn next(&mut self, _: Instant) -> anyhow::Result<Option<Said>> {
+            Ok(self.0.pop().map(Said::Event))
+        }
+
+        fn blamed(&self, reason: &str) -> String {
+            reason.to_owned()
+        }
+
+        fn give_up(&mut self) -> String {
+            "silent".into()
+        }
+    }
+
+    #[test]
+    fn what_a_client_has_said_counts_however_late_it_is_heard() {
+        let mut member = Waiting(vec![Event::Ready, Event::Connecting { done: 1, total: 2 }]);
+        let (over, mut look) = (Instant::now(), |_: Option<&Event>| Ok(Instant::now()));
+        let is_ready = |said| if matches!(said, Said::Event(Event::Ready)) { Ok(()) } else { Err(said) };
+        await_event(&mut member, over, None, &mut look, is_ready).unwrap();
+        let error = await_event(&mut member, over, None, &mut look, is_ready).unwrap_err().to_string();
+        assert!(error.contains("it took longer than it may") && error.contains("silent"), "{error}");
     }
 
     #[test]
