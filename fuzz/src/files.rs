@@ -10,14 +10,73 @@ pub fn address(data: &[u8]) {
     }
 }
 
+/// Ports, which are written as they are read.
+pub fn ports(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Ok(ports) = text.parse::<wire::Ports>() {
+        assert_eq!(ports.to_string().parse(), Ok(ports.clone()), "of {text:?}");
+        assert_eq!(ports.iter().count(), ports.count() as usize, "of {text:?}");
+    }
+}
+
+/// A service and its sizes, as a server describes itself to whoever asks.
+pub fn service(data: &[u8]) {
+    written_as_read::<wire::ServiceSpec>(data);
+}
+
+/// What is read is written so that it is read again, and written the same.
+fn written_as_read<T: serde::Serialize + serde::de::DeserializeOwned>(data: &[u8]) {
+    let Ok(read) = serde_json::from_slice::<T>(data) else { return };
+    let written = serde_json::to_string(&read).expect("what was read can be written");
+    let again: T = serde_json::from_str(&written).unwrap_or_else(|error| panic!("{error}: {written}"));
+    assert_eq!(serde_json::to_string(&again).expect("and again"), written);
+}
+
+/// An architecture's name, with its numbers.
+#[cfg(feature = "lab")]
+pub fn architecture(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Ok(architecture) = text.parse::<server::Architecture>() {
+        assert_eq!(architecture.to_string().parse().ok(), Some(architecture), "of {text:?}");
+    }
+}
+
+/// The file `run.json` of a stored run, and a trial's record, as its database has them.
+#[cfg(feature = "lab")]
+pub fn record(data: &[u8]) {
+    written_as_read::<lab::record::RunHeader>(data);
+    written_as_read::<lab::record::TrialRecord>(data);
+}
+
 /// An experiment file. What is accepted can be planned or is refused in words.
 #[cfg(feature = "lab")]
 pub fn experiment(data: &[u8]) {
     use lab::experiment::Experiment;
     let Ok(text) = std::str::from_utf8(data) else { return };
-    if let Ok(experiment) = Experiment::parse(text, "fuzz.toml") {
-        let _ = experiment.check();
-        let _ = experiment.quick().check();
+    let Ok(experiment) = Experiment::parse(text, "fuzz.toml") else { return };
+    planned(experiment.clone());
+    let quick = experiment.quick();
+    if quick.check().is_ok() {
+        planned(quick);
+    }
+}
+
+/// Plans for a host that never was: one repeat, of two of each list, for a plan is as long as it is asked to be.
+#[cfg(feature = "lab")]
+fn planned(mut experiment: lab::experiment::Experiment) {
+    experiment.repeats = std::num::NonZeroU32::MIN;
+    experiment.architectures.0.truncate(2);
+    let traffic = &mut experiment.workload;
+    traffic.connections.0.truncate(2);
+    traffic.ports.0.truncate(2);
+    traffic.idle.0.truncate(2);
+    traffic.active.0.truncate(2);
+    traffic.schedule.0.truncate(2);
+    if let Some(rates) = &mut traffic.rate {
+        rates.0.truncate(2);
+    }
+    if let Ok(plan) = lab::plan::plan(&experiment, &lab::host::Host::made_up()) {
+        assert!(!plan.trials.is_empty(), "what is planned is something");
     }
 }
 

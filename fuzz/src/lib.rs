@@ -33,6 +33,12 @@ pub const TARGETS: &[Target] = &[
     Target { name: "stream", run: servers::stream },
     Target { name: "udp", run: servers::udp },
     Target { name: "address", run: files::address },
+    Target { name: "ports", run: files::ports },
+    Target { name: "service", run: files::service },
+    #[cfg(feature = "lab")]
+    Target { name: "architecture", run: files::architecture },
+    #[cfg(feature = "lab")]
+    Target { name: "record", run: files::record },
     #[cfg(feature = "lab")]
     Target { name: "experiment", run: files::experiment },
     #[cfg(feature = "lab")]

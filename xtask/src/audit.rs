@@ -19,6 +19,30 @@ use crate::check::root;
 struct Deny {
     graph: Graph,
     licenses: Licenses,
+    bans: Bans,
+    sources: Sources,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Bans {
+    wildcards: Level,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Sources {
+    unknown_registry: Level,
+    unknown_git: Level,
+}
+
+/// What is done about a find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Level {
+    Allow,
+    Warn,
+    Deny,
 }
 
 #[derive(Debug, Deserialize)]
@@ -33,7 +57,7 @@ struct Licenses {
 
 /// Prints what there is, and what is wrong with it.
 ///
-/// `with_news`, what was withdrawn or found since the tree was made is wrong too.
+/// `with_news`, what was withdrawn since the tree was made is wrong too.
 ///
 /// # Errors
 /// Each crate that may not be used, and why.
@@ -46,19 +70,30 @@ pub fn run(with_news: bool) -> anyhow::Result<()> {
     print!("{report}");
     let mut wrong: Vec<String> = others.iter().filter_map(|package| licence(package, &deny.licenses.allow)).collect();
     println!("licences: each allows one of {}, or asks for no more than these", deny.licenses.allow.join(", "));
-    wrong.extend(others.iter().filter(|package| !is_published(package)).map(|package| {
-        let source = package.source.as_ref().map_or("a folder", |source| &source.repr);
-        format!("{}: it comes from {source}; take what crates.io has", package.id)
-    }));
+    let mut found = |level: Level, finds: Vec<String>| match level {
+        Level::Deny => wrong.extend(finds),
+        Level::Warn => finds.iter().for_each(|find| println!("  {find}")),
+        Level::Allow => {}
+    };
+    for (level, is_git) in [(deny.sources.unknown_registry, false), (deny.sources.unknown_git, true)] {
+        let elsewhere = others.iter().filter(|package| !is_published(package) && is_of_git(package) == is_git);
+        let told = elsewhere.map(|package| {
+            let source = package.source.as_ref().map_or("a folder", |source| &source.repr);
+            format!("{}: it comes from {source}; take what crates.io has", package.id)
+        });
+        found(level, told.collect());
+    }
+    found(deny.bans.wildcards, wildcards(&metadata));
     let (withdrawn, known) = withdrawn(&others);
     println!("withdrawn versions: {} of {known} that the index here knows", withdrawn.len());
-    // What others decide from one day to the next fails who asks for it, and no tree that is as it was.
+    // What others withdraw from one day to the next fails who asks for it, and no tree that is as it was.
     if with_news {
         wrong.extend(withdrawn);
-        advisories()?;
     } else {
         withdrawn.iter().for_each(|it| println!("  {it}"));
     }
+    // A copy of the advisories is as old as who fetched it wants it to be.
+    advisories()?;
     ensure!(wrong.is_empty(), "deny.toml does not allow:\n{}", wrong.join("\n"));
     Ok(())
 }
@@ -142,6 +177,20 @@ fn size(folder: &Path) -> anyhow::Result<u64> {
         bytes += if metadata.is_dir() { size(&entry.path())? } else { metadata.len() };
     }
     Ok(bytes)
+}
+
+fn is_of_git(package: &Package) -> bool {
+    package.source.as_ref().is_some_and(|source| source.repr.starts_with("git+"))
+}
+
+/// Dependencies of ours on any version of others' crates.
+fn wildcards(metadata: &Metadata) -> Vec<String> {
+    let ours = metadata.packages.iter().filter(|package| metadata.workspace_members.contains(&package.id));
+    let any = ours.flat_map(|package| {
+        let of_others = package.dependencies.iter().filter(|it| it.path.is_none());
+        of_others.filter(|it| it.req.to_string() == "*").map(move |it| (&package.name, &it.name))
+    });
+    any.map(|(package, name)| format!("{package}: it takes any version of {name}; name one")).collect()
 }
 
 fn is_published(package: &Package) -> bool {

@@ -24,6 +24,8 @@ const POUR_BYTES_MAX: usize = 1 << 20;
 const POUR_WRITES_MAX: usize = 200;
 /// Most that a client reads at once.
 const TAKE_BYTES_MAX: usize = 64 << 10;
+/// What is said at once of an input that has no end.
+const ENDLESS_BYTES: usize = 64 << 10;
 /// Most bytes of garbage at once.
 const GARBAGE_BYTES_MAX: usize = 2048;
 
@@ -115,6 +117,15 @@ pub const MANNERS: &[Manner] = &[
         },
     },
     Manner {
+        name: "endless",
+        about: "goes on and on with a line, a head, a body or a value, and hears what is said to that",
+        act: |words, step, random| match step {
+            0 => Act::Say((&*words.begun[random.random_range(0..words.begun.len())]).into()),
+            step if step % 2 == 1 => Act::Say((&*words.endless).into()),
+            _ => Act::Take(TAKE_BYTES_MAX),
+        },
+    },
+    Manner {
         name: "reset",
         about: "resets in the midst of a response",
         act: |words, step, _| match step {
@@ -145,6 +156,9 @@ struct Words {
     much: Vec<u8>,
     /// Requests of sizes that are not to be had.
     beyond: Vec<Vec<u8>>,
+    /// Beginnings that may go on for ever, and what each goes on with. Where all bytes are requests that is allowed.
+    begun: Vec<Vec<u8>>,
+    endless: Vec<u8>,
 }
 
 impl Words {
@@ -162,6 +176,8 @@ impl Words {
                 more: any(1),
                 much: requests(request_bytes.into(), response_bytes.into()),
                 beyond: vec![any(POUR_BYTES_MAX as u64)],
+                begun: vec![any(1)],
+                endless: any(ENDLESS_BYTES as u64),
             },
             ServiceSpec::Stream(stream) => {
                 let (request_bytes, response_bytes) = stream.sizes(false);
@@ -170,6 +186,8 @@ impl Words {
                     more: any(1),
                     much: requests(request_bytes.min(POUR_BYTES_MAX as u64), response_bytes),
                     beyond: vec![any(POUR_BYTES_MAX as u64)],
+                    begun: vec![any(1)],
+                    endless: any(ENDLESS_BYTES as u64),
                 }
             }
             ServiceSpec::Kv { .. } => Self {
@@ -190,6 +208,14 @@ impl Words {
                     [&b"get"[..], &b" k".repeat(50_000)].concat(),
                     [b'x'; 100_000].to_vec(),
                 ],
+                begun: vec![
+                    b"x".to_vec(),
+                    b"get ".to_vec(),
+                    b"get k ".to_vec(),
+                    b"set hostile-endless 0 0 1000000\r\n".to_vec(),
+                    b"set hostile-endless 0 0 4294967295\r\n".to_vec(),
+                ],
+                endless: vec![b'x'; ENDLESS_BYTES],
             },
             ServiceSpec::Http { .. } => Self {
                 half: b"GET /bytes/5 HTTP/1.1\r\nHost: h\r\nA: ".to_vec(),
@@ -209,12 +235,22 @@ impl Words {
                     ]
                     .concat(),
                 ],
+                begun: vec![
+                    b"GET /".to_vec(),
+                    b"GET / HTTP/1.1\r\nA: ".to_vec(),
+                    b"PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 18446744073709551615\r\n\r\n".to_vec(),
+                    b"PUT / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nfffffff\r\n".to_vec(),
+                    b"PUT / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1;x=".to_vec(),
+                ],
+                endless: vec![b'a'; ENDLESS_BYTES],
             },
             &ServiceSpec::Udp { request_bytes, .. } => Self {
                 half: any(u64::from(request_bytes - 1)),
                 more: any(1),
                 much: any(request_bytes.into()),
                 beyond: vec![any(u64::from(request_bytes) + 1), any(wire::udp::DATAGRAM_BYTES_MAX.into())],
+                begun: vec![any(1)],
+                endless: any(request_bytes.into()),
             },
         }
     }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{PATIENCE, Serve, anybodys_muxbench, as_nobody, descendants, eventually, is_alive, muxbench};
+use common::{PATIENCE, Serve, anybodys_muxbench, as_nobody, descendants, eventually, is_alive, muxbench, skipped};
 use lab::experiment::Experiment;
 use lab::fleet::local::Local;
 use lab::host::Host;
@@ -320,7 +320,7 @@ fn unshared(what: &str) -> Option<Command> {
     let mut tried = Command::new("unshare");
     let output = tried.args(command.get_args()).arg("true").output().unwrap();
     if !output.status.success() {
-        println!("there can be no namespace here: {}", text(&output.stderr));
+        skipped(&format!("namespaces: {}", text(&output.stderr)));
         return None;
     }
     Some(command)
@@ -348,7 +348,7 @@ fn a_full_disk_ends_a_run_that_is_finished_once_there_is_room() {
     let script = ["sh", "-c", FULL_DISK, "sh"];
     let output = command.args(script).arg(folder.path()).arg(env!("CARGO_BIN_EXE_muxbench")).output().unwrap();
     if output.status.code() == Some(9) {
-        println!("nothing can be mounted here: {}", text(&output.stderr));
+        skipped(&format!("a full disk: nothing can be mounted: {}", text(&output.stderr)));
         return;
     }
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -535,7 +535,7 @@ fn ports_that_run_out_are_told_before_anything_starts_or_made_up_for_by_other_ad
         command.args(["sh", "-c", FEW_PORTS, env!("CARGO_BIN_EXE_muxbench")]).args(more).current_dir(folder.path());
         let output = command.output().unwrap();
         if output.status.code() == Some(9) {
-            println!("ports cannot be changed here: {}", text(&output.stderr));
+            skipped(&format!("ports that run out: they cannot be changed: {}", text(&output.stderr)));
             return None;
         }
         Some(output)
@@ -551,7 +551,8 @@ fn ports_that_run_out_are_told_before_anything_starts_or_made_up_for_by_other_ad
     assert!(told.contains("nothing of this can be run here") && told.contains("ip_local_port_range"), "{told}");
 }
 
-/// A wall clock that is another at each look, an hour and a half ahead or behind.
+/// A wall clock that is another at each look, an hour and a half ahead or behind, for who asks libc: the standard library and
+/// jiff. Our own clocks ask the kernel without it; that they never ask for the wall clock is held by a list (xtask/tests/tidy.rs).
 const JUMPING: &str = r#"
 #define _GNU_SOURCE
 #include <sys/syscall.h>
@@ -650,7 +651,7 @@ fn a_cpu_that_is_gone_ends_a_run_that_can_be_finished_with_it() {
         .filter(|&cpu| before.is_set(cpu) && cpu != cpus[0])
         .for_each(|cpu| rest.set(cpu));
     if rest.count() == 0 {
-        println!("there is one CPU, which cannot be withheld");
+        skipped("a CPU that is withheld: there is one");
     } else {
         linked(folder.path());
         let store = Store::create(&folder.path().join("run"), &header).unwrap();

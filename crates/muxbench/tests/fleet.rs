@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use common::{children_of, eventually, muxbench, prepared};
+use common::{children_of, eventually, muxbench, prepared, skipped};
 use lab::network::conditions::Links;
 use lab::record::{Run, TrialRecord, VerdictKind};
 use lab::store::Store;
@@ -351,7 +351,7 @@ fn requests_go_by_the_transport_that_was_asked_for_or_the_run_is_refused() {
     assert!(said.contains("workload.transport: tcp6") && said.contains("at 127.0.0.1"), "{said}");
     assert!(!outputs[0].status.success() && outputs[1].status.success() && !folder.exists());
     if let Err(error) = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)) {
-        println!("a fleet over IPv6 is skipped: {error}");
+        skipped(&format!("a fleet over IPv6: {error}"));
         return;
     }
     let outputs = Job::meet_at("[::1]", 2, &compare, &folder).end();
@@ -482,7 +482,7 @@ fn must(program: &str, arguments: &str) {
 fn may_make_hosts() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
-        println!("fleets on several hosts are skipped: only root may make network namespaces");
+        skipped("fleets on several hosts: only root may make network namespaces");
     }
     is_root
 }

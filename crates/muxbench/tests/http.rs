@@ -11,7 +11,7 @@ use std::process::Output;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Serve, eventually, muxbench, peer};
+use common::{Serve, eventually, muxbench, peer, skipped};
 use rustix::event::{PollFd, PollFlags};
 use server::Architecture;
 use wire::ServiceSpec;
@@ -27,7 +27,7 @@ fn can_run(names: &[&str]) -> Vec<Architecture> {
     all.filter(|architecture| match architecture.can_run() {
         Ok(()) => true,
         Err(reason) => {
-            println!("{architecture} is skipped: {reason}");
+            skipped(&format!("{architecture}: {reason}"));
             false
         }
     })

@@ -16,7 +16,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{PATIENCE, children_of, is_alive, muxbench};
+use common::{PATIENCE, children_of, is_alive, muxbench, skipped};
 use lab::network::Network;
 use lab::network::conditions::{Found, choose};
 use rustix::process::{Pid, Signal};
@@ -33,7 +33,7 @@ fn one_at_a_time() -> Option<MutexGuard<'static, ()>> {
     match choose(&network("1ms"), &Found::here()) {
         Ok(_) => Some(one),
         Err(reasons) => {
-            println!("there can be no lab here: {}", reasons.join("; "));
+            skipped(&format!("a lab: {}", reasons.join("; ")));
             None
         }
     }

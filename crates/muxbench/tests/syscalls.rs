@@ -5,7 +5,7 @@ mod common;
 use std::collections::BTreeMap;
 use std::process::Output;
 
-use common::muxbench;
+use common::{muxbench, skipped};
 use serde_json::Value;
 use server::tracepoints::can_count;
 use server::workers::{OTHER, alike};
@@ -25,7 +25,7 @@ fn architectures() -> Vec<Architecture> {
         .filter(|architecture| match architecture.can_run() {
             Ok(()) => true,
             Err(reason) => {
-                println!("{architecture} is skipped: {reason}");
+                skipped(&format!("{architecture}: {reason}"));
                 false
             }
         })
@@ -48,7 +48,7 @@ fn text(bytes: &[u8]) -> String {
 /// starts.
 fn is_refused(folder: &std::path::Path) -> bool {
     let Err(reason) = can_count() else { return false };
-    println!("SYSTEM CALLS CANNOT BE COUNTED FROM OUTSIDE HERE, so only the refusal is tested: {reason}");
+    skipped(&format!("system calls counted from outside, of which only the refusal is tested: {reason}"));
     let output = compare(folder, "epoll", &["--count-syscalls"]);
     let said = text(&output.stderr);
     assert!(!output.status.success() && said.contains("server.count-syscalls: "), "{said}");

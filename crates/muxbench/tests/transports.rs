@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
-use common::{Serve, descriptors_of, each, eventually, exchange, muxbench};
+use common::{Serve, descriptors_of, each, eventually, exchange, muxbench, skipped};
 use server::{Accept, Architecture};
 use wire::Address;
 
@@ -59,7 +59,7 @@ fn serves_as_over_tcp(architecture: Architecture, listen: &str) {
 #[test]
 fn every_architecture_serves_over_ipv6() {
     if let Err(error) = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)) {
-        println!("IPv6 is skipped: {error}");
+        skipped(&format!("IPv6: {error}"));
         return;
     }
     each().for_each(|architecture| serves_as_over_tcp(architecture, "[::1]:0"));
@@ -73,7 +73,8 @@ fn every_architecture_serves_a_unix_socket_and_leaves_no_file() {
     for architecture in each() {
         match architecture.can_listen(&listen) {
             Ok(()) => serves_as_over_tcp(architecture, &listen.to_string()),
-            Err(reason) => println!("{architecture} is skipped: {reason}"),
+            // On no machine.
+            Err(reason) => println!("{architecture}: {reason}"),
         }
         assert!(!path.exists(), "{architecture} left its socket");
     }

@@ -8,7 +8,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::process::Command;
 use std::time::Duration;
 
-use common::{PATIENCE, Serve, each, eventually, muxbench};
+use common::{PATIENCE, Serve, each, eventually, muxbench, skipped};
 use serde_json::Value;
 use server::Architecture;
 use server::mechanism::Family;
@@ -113,7 +113,7 @@ fn a_burst_to_one_port_is_answered_whole_and_leaves_others_served() {
     for architecture in serving() {
         let burst = if architecture.to_string() == "rt-signal" { 90 } else { 40 };
         if burst > room {
-            println!("{architecture} is skipped: a socket has room for {room} requests, not {burst}");
+            skipped(&format!("{architecture}: a socket has room for {room} requests, not {burst}"));
             continue;
         }
         let serve = Serve::start_udp(architecture, 5, &[]);
@@ -186,8 +186,8 @@ fn what_finds_no_room_is_counted_as_dropped() {
     }
     for name in ["epoll", "mt", "io_uring-oneshot"] {
         let architecture: Architecture = name.parse().unwrap();
-        if architecture.can_run().is_err() {
-            println!("{architecture} is skipped");
+        if let Err(reason) = architecture.can_run() {
+            skipped(&format!("{architecture}: {reason}"));
             continue;
         }
         let serve = Serve::start_udp(architecture, 1, &["--work", "sleep=20ms"]);

@@ -4,12 +4,13 @@
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use load::config::{HttpTarget, HttpTraffic, LoadConfig, Pacing, Phases, Timestamps};
+use load::hostile::{MANNERS, manner};
 use load::{Event, LoadReport};
 use wire::ServiceSpec;
 
@@ -26,18 +27,18 @@ const SERVICE: ServiceSpec = ServiceSpec::Http { folder: None };
 /// What each hostile client does in a second: with ten thousand of them, a third of which come back after three acts, that is
 /// 3 300 bytes and 1 100 new connections.
 const ACTS_PER_S: f64 = 1.0;
+/// Windows of one measurement, of whose percentiles the median is taken: a pause that a neighbour makes is in one of them.
+const WINDOWS: usize = 5;
+const WINDOW_NS: u64 = 1_200_000_000;
 /// Most that the 99th percentile may grow.
 const LIMIT: f64 = 3.0;
 
-/// Who is beside the honest clients: a name, and the manners of those who are, in turn.
-const CROWDS: [(&str, &[&str]); 3] = [
-    ("nobody", &[]),
-    // The same number, of whom nothing is heard after a beginning: what it costs that they are there.
-    ("silent", &["half"]),
-    ("hostile", &["half", "slow-writer", "garbage"]),
-];
+/// What hostile clients do, in turn.
+const HOSTILE_MANNERS: &str = "half,slow-writer,garbage";
+/// What as many silent ones do, of whom nothing is heard after a beginning: what it costs that they are there.
+const SILENT_MANNERS: &str = "half";
 
-/// Measures half requests, slow writers and garbage with reconnects beside honest clients
+/// Measures hostile clients beside honest ones
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// Rounds of each three
@@ -49,6 +50,9 @@ pub struct Args {
     /// Hostile connections
     #[arg(long, default_value_t = HOSTILE)]
     pub hostile: u32,
+    /// What hostile clients do, in turn, with commas; `all` for whatever there is
+    #[arg(long, value_delimiter = ',', default_value = HOSTILE_MANNERS)]
+    pub manners: Vec<String>,
     /// Honest requests a second
     #[arg(long, default_value_t = RATE_PER_S)]
     pub rate: f64,
@@ -59,23 +63,39 @@ pub struct Args {
 
 impl Default for Args {
     fn default() -> Self {
-        let arch = ARCHITECTURES.split(',').map(str::to_owned).collect();
-        Self { rounds: ROUNDS, arch, hostile: HOSTILE, rate: RATE_PER_S, binary: None }
+        let [arch, manners] = [ARCHITECTURES, HOSTILE_MANNERS].map(listed);
+        Self { rounds: ROUNDS, arch, hostile: HOSTILE, manners, rate: RATE_PER_S, binary: None }
     }
+}
+
+fn listed(names: &str) -> Vec<String> {
+    names.split(',').map(str::to_owned).collect()
 }
 
 /// Runs rounds of an honest load alone, beside silent connections, and beside hostile ones, A B C A B C.
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let binary = args.binary.clone().map_or_else(muxbench, Ok)?;
+    let is_all = args.manners == ["all"];
+    let manners: Vec<String> =
+        if is_all { MANNERS.iter().map(|manner| manner.name.to_owned()).collect() } else { args.manners.clone() };
+    if let Some(unknown) = manners.iter().find(|name| manner(name).is_none()) {
+        let known: Vec<&str> = MANNERS.iter().map(|manner| manner.name).collect();
+        bail!("--manners {unknown}: there is none; there are {}, and all", known.join(", "));
+    }
+    let crowds = [("nobody", Vec::new()), ("silent", listed(SILENT_MANNERS)), ("hostile", manners)];
     println!(
         "p99 of the service time of {CONNECTIONS} honest connections at {} requests/s of http, as the kernel saw it, beside {} \
-         hostile ones against beside nobody; median of {} rounds (least to most)",
-        args.rate, args.hostile, args.rounds
+         hostile ones ({}) against beside nobody; median of {} rounds (least to most), each the median of {WINDOWS} windows of {} ms",
+        args.rate,
+        args.hostile,
+        crowds[2].1.join(", "),
+        args.rounds,
+        WINDOW_NS / 1_000_000
     );
     for architecture in &args.arch {
         let mut rounds: Vec<[Figures; 3]> = Vec::new();
         for _ in 0..args.rounds {
-            let [nobody, silent, hostile] = CROWDS.map(|(name, manners)| {
+            let [nobody, silent, hostile] = crowds.each_ref().map(|(name, manners)| {
                 measure(args, &binary, architecture, manners).with_context(|| format!("{architecture} beside {name}"))
             });
             rounds.push([nobody?, silent?, hostile?]);
@@ -105,7 +125,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             } else if silent.median() >= LIMIT {
                 "beside as many silent ones it is not either: that they are there is enough, as where each wait looks at all"
             } else {
-                "what they do takes the server's CPU when an honest request comes"
+                "why is not known: the server's CPU has something to spare, and it is not that they are there"
             };
             println!("  {:16} not reached: {why}", "");
         }
@@ -124,17 +144,18 @@ struct Figures {
     begun_per_s: f64,
 }
 
-fn measure(args: &Args, binary: &Path, architecture: &str, manners: &[&str]) -> anyhow::Result<Figures> {
+fn measure(args: &Args, binary: &Path, architecture: &str, manners: &[String]) -> anyhow::Result<Figures> {
     let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
     let mut command = Command::new(binary);
     command.args(["serve", "--service", "http", "--arch", architecture, "--cpus", SERVER_CPU]);
-    command.args(["--listen", &address.to_string()]);
+    // That it cannot say on the next port what it serves is nothing to us, who know.
+    command.args(["--listen", &address.to_string()]).stderr(Stdio::null());
     let server = Process::start(command, || TcpStream::connect(address).is_ok())?;
     let mut crowd = None;
     if !manners.is_empty() {
         let order = Order {
             config: LoadConfig { connections: args.hostile, cpus: vec![CLIENT_CPU], ..honest(args, address) },
-            manners: manners.iter().map(|&name| name.to_owned()).collect(),
+            manners: manners.to_vec(),
             acts_per_s: ACTS_PER_S,
         };
         let mut hostile = Hostile::start(&order)?;
@@ -143,6 +164,22 @@ fn measure(args: &Args, binary: &Path, architecture: &str, manners: &[&str]) -> 
         crowd = Some(hostile);
     }
     let begun = || crowd.as_ref().map_or(0, |crowd: &Hostile| crowd.tally().begun);
+    let windows = (0..WINDOWS).map(|_| window(args, address, &server, &begun)).collect::<anyhow::Result<Vec<_>>>()?;
+    if let Some(crowd) = &crowd {
+        let tally = crowd.tally();
+        ensure!(tally.open >= u64::from(args.hostile) / 2, "the hostile clients were not there: {tally:?}");
+    }
+    let median = |of: fn(&Figures) -> f64| Spread::of(windows.iter().map(of).collect()).median();
+    Ok(Figures {
+        p99_us: median(|it| it.p99_us),
+        client_p99_us: median(|it| it.client_p99_us),
+        busy: median(|it| it.busy),
+        begun_per_s: median(|it| it.begun_per_s),
+    })
+}
+
+/// One load, while the others stay as they are.
+fn window(args: &Args, address: SocketAddr, server: &Process, begun: &dyn Fn() -> u64) -> anyhow::Result<Figures> {
     // The first and the last look at what was used so far, in the window.
     let mut looks = Vec::new();
     let outcome = load::run(&honest(args, address), &mut |event| {
@@ -159,10 +196,6 @@ fn measure(args: &Args, binary: &Path, architecture: &str, manners: &[&str]) -> 
     let kernel = kernel.as_ref().context("the kernel took no timestamps")?;
     let &[first, last] = looks.as_slice() else { bail!("nothing was seen of the window") };
     let elapsed_ns = (last.0 - first.0) as f64;
-    if let Some(crowd) = &crowd {
-        let tally = crowd.tally();
-        ensure!(tally.open >= u64::from(args.hostile) / 2, "the hostile clients were not there: {tally:?}");
-    }
     Ok(Figures {
         p99_us: kernel.service.distribution.p99_ns as f64 / 1e3,
         client_p99_us: service.distribution.p99_ns as f64 / 1e3,
@@ -194,12 +227,7 @@ fn honest(args: &Args, address: SocketAddr) -> LoadConfig {
         connections: CONNECTIONS,
         rate_per_s: Some(args.rate),
         http: Some(HttpTraffic { host: None, targets: vec![target], headers: Vec::new(), status: 200 }),
-        phases: Phases {
-            ramp_ns: 500_000_000,
-            hold_ns: 500_000_000,
-            measure_ns: 4_000_000_000,
-            drain_ns: 10_000_000_000,
-        },
+        phases: Phases { ramp_ns: 100_000_000, hold_ns: 100_000_000, measure_ns: WINDOW_NS, drain_ns: 10_000_000_000 },
         // The CPU is the hostile clients' while nothing is due.
         pacing: Pacing::SleepSpin,
         cpus: vec![CLIENT_CPU],

@@ -79,6 +79,8 @@ impl Server {
     pub fn start(binary: &Path, architecture: &str, service: &str) -> anyhow::Result<Result<Self, String>> {
         let mut command = Command::new(binary);
         command.args(["serve", "--json", "--arch", architecture, "--service", service]);
+        // What is set aside once, and has no pages before it is used, is all in use within a few turns.
+        command.args(["--connections-max", "1000", "--memory", "8MiB"]);
         // A Ctrl-C at the terminal is for us; it ends with us (`serve` sees to that).
         command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = command.spawn().with_context(|| format!("cannot start {}", binary.display()))?;

@@ -60,6 +60,7 @@ pub fn take(binary: &Path, server: &Server, lasts: Duration, number: u64) -> any
     let mut hostile = Hostile::start(&order)?;
     let mut doomed = number.is_multiple_of(KILL_EACH).then(|| Doomed::start(binary, server)).transpose()?;
     hostile.until("all came once", |tally| tally.begun >= u64::from(HOSTILE))?;
+    let (is_to_kill, before) = (doomed.is_some(), hostile.tally());
     let mut killed = Ok(false);
     let outcome = load::run(&honest, &mut |event| {
         // In the midst of its requests.
@@ -74,12 +75,22 @@ pub fn take(binary: &Path, server: &Server, lasts: Duration, number: u64) -> any
     let report = outcome.report;
     drop(outcome.connections);
     let is_killed = killed?;
+    // A turn in which nothing was injected shows nothing.
+    ensure!(
+        is_killed || !is_to_kill,
+        "the client that was to be killed was not: nothing was heard after half of the turn"
+    );
+    let tally = hostile.tally();
+    ensure!(
+        tally.begun > before.begun && tally.said_bytes > before.said_bytes,
+        "the hostile clients did nothing beside the honest ones: {before:?}, then {tally:?}"
+    );
     ensure!(report.errors.total() == 0, "honest clients: {:?}", report.errors);
     let (completed, planned) = (report.completed, report.planned);
     // A closed loop's last transactions may be cut by its end.
     let is_all = completed == planned || honest.rate_per_s.is_none();
     ensure!(completed > 0 && is_all, "{completed} of {planned} honest requests were answered");
-    Ok(Done { requests: completed, hostile: hostile.tally(), is_killed })
+    Ok(Done { requests: completed, hostile: tally, is_killed })
 }
 
 /// What honest clients ask: as much as is easily answered beside the others.

@@ -213,8 +213,12 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
             self.network.counters.syscall(Syscall::Rescan);
             rustix::event::poll(&mut polled, Some(&Timespec::default()))?;
         }
-        let missed: Vec<Token> =
-            tokens.into_iter().zip(&polled).filter(|(_, fd)| !fd.revents().is_empty()).map(|(token, _)| token).collect();
+        let missed: Vec<Token> = tokens
+            .into_iter()
+            .zip(&polled)
+            .filter(|(_, fd)| !fd.revents().is_empty())
+            .map(|(token, _)| token)
+            .collect();
         for slot in slots {
             if let Some((_, serving)) = self.connections.tenant_of(slot) {
                 serving.heard = false;
