@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::File;
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
@@ -24,6 +23,7 @@ use super::{
     Draft, Facts, Fleet, Gathered, Look, Member, Patience, Said, await_event, await_ready, await_report, deadline_of,
     draft_of, monotonic_ns, patience_of, placed, rank,
 };
+use crate::files;
 use crate::network::surrounding::Surrounding;
 use crate::runner::LoadOrder;
 use crate::samples;
@@ -557,7 +557,7 @@ impl Rank {
         let unwritten = |error| samples::unwritten(&draft.path, &error);
         let requests = load::schedule::count_max(config) * u64::from(config.clients);
         let bytes_max = requests * BYTES_PER_SAMPLE + BYTES_BESIDE;
-        let mut file = File::create(&draft.path).map_err(unwritten)?;
+        let mut file = files::create(&draft.path).map_err(unwritten)?;
         let mut total_bytes = 0;
         let mut deadline = Instant::now() + patience;
         loop {
