@@ -24,6 +24,9 @@ pub struct Fuzz {
     /// Fewer inputs than asked for, for want of time, are no failure
     #[arg(long)]
     allow_fewer: bool,
+    /// What else is looked for than panics: `address`, or `none`, with which there are several times as many inputs a second
+    #[arg(long, value_name = "NAME", default_value = "address", value_parser = ["address", "none"])]
+    sanitizer: String,
     /// Adds to fuzz/corpus what reached code that nothing there reaches
     #[arg(long)]
     keep: bool,
@@ -52,6 +55,7 @@ pub fn run(fuzz: &Fuzz) -> anyhow::Result<()> {
     }
     require()?;
     let mut fewer = Vec::new();
+    let run = ["run", "--sanitizer", &fuzz.sanitizer];
     for target in &targets {
         let found = root().join("target/fuzz").join(target);
         std::fs::create_dir_all(&found).with_context(|| format!("cannot make {}", found.display()))?;
@@ -60,8 +64,7 @@ pub fn run(fuzz: &Fuzz) -> anyhow::Result<()> {
         let folders = [found.clone(), corpus.join(target)];
         // Sizes up to what a head or an item may have and a little more; 10 s or 2 GiB for one input are finds.
         let more = ["-max_len=8192", "-timeout=10", "-rss_limit_mb=2048", "-print_final_stats=1", "-close_fd_mask=1"];
-        let said =
-            cargo_fuzz(target, &["run"], &folders, &[&limits.each_ref().map(String::as_str)[..], &more].concat())?;
+        let said = cargo_fuzz(target, &run, &folders, &[&limits.each_ref().map(String::as_str)[..], &more].concat())?;
         let executed =
             executed(&said).with_context(|| format!("{target}: libFuzzer does not say how many inputs it had"))?;
         println!("{target}: {executed} of {} inputs, and none was found that it cannot bear", fuzz.executions);
@@ -70,7 +73,7 @@ pub fn run(fuzz: &Fuzz) -> anyhow::Result<()> {
         }
         if fuzz.keep {
             // Into the first folder what the second adds to it.
-            cargo_fuzz(target, &["run"], &[corpus.join(target), found], &["-merge=1", "-max_len=8192"])?;
+            cargo_fuzz(target, &run, &[corpus.join(target), found], &["-merge=1", "-max_len=8192"])?;
         }
     }
     ensure!(
