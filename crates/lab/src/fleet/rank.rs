@@ -81,16 +81,24 @@ pub(super) fn meet(place: &Place, patience: Patience) -> anyhow::Result<TcpStrea
     let (mut addresses, mut connecting) = (Addresses::of(place), patience.connecting);
     while Instant::now() < deadline {
         let mut took_too_long = false;
+        let mut refused = Vec::new();
         for address in addresses.at(Instant::now()) {
             match TcpStream::connect_timeout(address, connecting) {
-                Ok(stream) => match greet(stream, place, patience.greeting) {
-                    Ok(stream) => return Ok(stream),
-                    // Another may be meant by that address, or the first rank sees us to be another.
-                    Err(error) => refusal = Some(error.context(format!("who listens on {address}"))),
-                },
+                Ok(stream) => {
+                    // Between the better ones and this one it may have begun to listen, on all of them.
+                    let better = refused.iter().find_map(|it| TcpStream::connect_timeout(it, connecting).ok());
+                    match greet(better.unwrap_or(stream), place, patience.greeting) {
+                        Ok(stream) => return Ok(stream),
+                        // Another may be meant by that address, or the first rank sees us to be another.
+                        Err(error) => refusal = Some(error.context(format!("who listens on {address}"))),
+                    }
+                }
                 Err(error) => {
                     // The way there may be long.
                     took_too_long |= error.kind() == ErrorKind::TimedOut;
+                    if error.kind() == ErrorKind::ConnectionRefused {
+                        refused.push(*address);
+                    }
                     why = anyhow!("{address}: {error}");
                 }
             }
