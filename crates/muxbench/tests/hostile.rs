@@ -172,6 +172,8 @@ fn withstands(architecture: Architecture, service: &ServiceSpec) {
     let pid = serve.pid();
     let mut honest = Honest::new(&serve, service);
     honest.ask(&what);
+    // Threads that serve nobody yet may still be opening what is theirs.
+    serve.settle();
     let (memory_bytes, descriptors) = (common::memory_bytes_of(pid), common::descriptors_of(pid));
     let children = serve.children().len();
 
