@@ -58,7 +58,7 @@ pub fn take(binary: &Path, server: &Server, lasts: Duration, number: u64) -> any
         acts_per_s: ACTS_PER_S,
     };
     let mut hostile = Hostile::start(&order)?;
-    let mut doomed = number.is_multiple_of(KILL_EACH).then(|| Doomed::start(binary, server)).transpose()?;
+    let mut doomed = number.is_multiple_of(KILL_EACH).then(|| Doomed::start(binary, server, &honest)).transpose()?;
     hostile.until("all came once", |tally| tally.begun >= u64::from(HOSTILE))?;
     let (is_to_kill, before) = (doomed.is_some(), hostile.tally());
     let mut killed = Ok(false);
@@ -140,7 +140,7 @@ fn honest(server: &Server, lasts: Duration, number: u64) -> anyhow::Result<LoadC
 struct Doomed(Child);
 
 impl Doomed {
-    fn start(binary: &Path, server: &Server) -> anyhow::Result<Self> {
+    fn start(binary: &Path, server: &Server, honest: &LoadConfig) -> anyhow::Result<Self> {
         let mut command = Command::new(binary);
         command.args(["load", "--connections", KILLED, "--measure", "1h", "--ramp", "0", "--hold", "0", "--json"]);
         command.args(["--service", &server.service, "--target", &server.address.to_string()]);
@@ -150,6 +150,10 @@ impl Doomed {
                 command.args(["--rate", "200", "--calls-per-connection", "3"]);
                 if service == "http" {
                     command.args(["--path", "/bytes/100000"]);
+                }
+                if let Some(kv) = &honest.kv {
+                    // What it sets the others expect: records of another seed have other values.
+                    command.args(["--records", &kv.records.to_string(), "--seed", &honest.seed.to_string()]);
                 }
             }
         }
