@@ -11,6 +11,7 @@ use wire::{Address, Ports, ServiceSpec};
 
 use crate::commands::compare::TrafficArgs;
 use crate::commands::{description, url};
+use crate::output;
 
 /// Connections where nothing is said of them.
 const CONNECTIONS: u32 = 400;
@@ -143,7 +144,7 @@ impl TargetArgs {
         match (&served, &self.target) {
             (Some(served), _) => served.check(&service)?,
             (None, Some(Address::Ip(address))) if !self.traffic.says_what_is_served() => {
-                anstream::eprintln!("muxbench: {}", description::nobody_says(*address, &service));
+                output::tell(format_args!("muxbench: {}", description::nobody_says(*address, &service)));
             }
             _ => {}
         }
