@@ -100,20 +100,19 @@ impl<'a, S: Speak, F: AsFd> Verifier<'a, S, F> {
             Err(error) => return Err(error.into()),
         }
         let are_ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        // In their order, which is that in which a server sees datagrams' clients first.
+        let outcomes: Vec<io::Result<bool>> =
+            (0..are_ready.len()).map(|at| if are_ready[at] { self.go_on(at) } else { Ok(false) }).collect();
         let now = Instant::now();
         let mut through = Vec::new();
-        // From the last, so that those that are still to be looked at keep their places.
-        for at in (0..are_ready.len()).rev() {
-            let outcome = match are_ready[at] {
-                true => self.go_on(at),
-                false => Ok(false),
-            };
+        // From the last, so that those before it keep their places.
+        for (at, outcome) in outcomes.into_iter().enumerate().rev() {
             let outcome = match outcome {
                 Ok(false) if now < self.under_way[at].deadline => continue,
                 Ok(false) => Err(io::ErrorKind::TimedOut.into()),
                 other => other.map(drop),
             };
-            let Connection { number, socket, .. } = self.under_way.swap_remove(at);
+            let Connection { number, socket, .. } = self.under_way.remove(at);
             through.push((number, socket, outcome));
         }
         through.reverse();
