@@ -2,12 +2,13 @@
 //! came of it.
 //!
 //! The process that calls [`Exec::start`] keeps it: it adopts what the server leaves behind (`PR_SET_CHILD_SUBREAPER`) and
-//! reaps every child it has, so that it should have no others. The command dies with the thread that started it.
+//! reaps every child it has, so that it should have no others. The command dies with the thread that started it; where the process
+//! dies before it has ended the rest, that is known by its [`Badge`], and somebody else's to end.
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::mem::MaybeUninit;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus, Stdio};
@@ -19,9 +20,11 @@ use rustix::pipe::PipeFlags;
 use rustix::process::{Pid, Resource, Signal};
 use wire::Address;
 
+use crate::badge::Badge;
 use crate::config::{ExecConfig, PLACEHOLDERS};
 use crate::counters::{Snapshot, Totals};
 use crate::outside::{self, Outside};
+use crate::socket::free_port;
 use crate::{host, platform, unix, usage};
 
 /// How often another port is tried when somebody has taken the one that was free.
@@ -86,6 +89,11 @@ impl Exec {
         host::raise(Resource::Nproc);
         rustix::process::set_child_subreaper(Some(Pid::INIT))
             .map_err(|error| ExecError(format!("cannot adopt what the server leaves behind: {error}")))?;
+        Badge::put_on().map_err(|error| {
+            ExecError(format!(
+                "cannot mark what comes of the server: {error}; have no limit of file locks (ulimit -Hx)"
+            ))
+        })?;
         platform::pin(&config.cpus).map_err(|error| {
             ExecError(format!("cannot run on CPUs {:?}: {error}; name CPUs that this process may use", config.cpus))
         })?;
@@ -253,11 +261,6 @@ impl Drop for Exec {
     fn drop(&mut self) {
         self.end();
     }
-}
-
-/// An address of `host` whose port nobody has now.
-fn free_port(host: IpAddr) -> io::Result<SocketAddr> {
-    TcpListener::bind((host, 0))?.local_addr()
 }
 
 /// Whether somebody else has its port. Nobody else has the path of a socket, whose folder is ours.

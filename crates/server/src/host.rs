@@ -71,6 +71,13 @@ pub struct ServerError {
     remedy: &'static str,
 }
 
+impl ServerError {
+    /// Whether another has the address.
+    pub fn is_in_use(&self) -> bool {
+        self.error.kind() == io::ErrorKind::AddrInUse
+    }
+}
+
 fn failed(what: impl fmt::Display, remedy: &'static str) -> impl FnOnce(io::Error) -> ServerError {
     let what = what.to_string();
     move |error| ServerError { what, error, remedy }

@@ -9,7 +9,7 @@
 //!   client may take; `folder`: files to be served
 //! - `buffered`: a layer between sockets and service, of the rows that are named after it; `erased`: a service behind a vtable
 //! - [`runtime`]: a file per runtime that does the network's part in its own way; the connection path is the same
-//! - [`socket`]: listening and accepting, with the same options everywhere
+//! - [`socket`]: listening and accepting, with the same options everywhere; `reserve`: a descriptor to turn connections away with
 //! - [`unix`]: a Unix socket's file
 //! - [`ports`]: the sockets of a service of datagrams
 //! - [`platform`]: what differs between the systems
@@ -18,10 +18,14 @@
 //! - [`tracepoints`]: system calls as the kernel counts them
 //! - [`usage`]: CPU and switches, as the kernel accounts them
 //! - [`host`]: starts and stops a server in this process
-//! - [`exec`]: starts and stops somebody else's, in processes of its own; [`outside`]: what the kernel says of these
+//! - `skipped`: what tests say that a machine cannot do
+//! - [`exec`]: starts and stops somebody else's, in processes of its own; [`outside`]: what the kernel says of these; [`badge`]: how
+//!   they are known
 
 pub mod accept;
 pub mod architecture;
+#[cfg(target_os = "linux")]
+pub mod badge;
 mod buffered;
 pub mod config;
 pub mod control;
@@ -39,8 +43,11 @@ pub mod network;
 pub mod outside;
 pub mod platform;
 pub mod ports;
+mod reserve;
 pub mod runtime;
 mod service;
+#[doc(hidden)]
+pub mod skipped;
 pub mod socket;
 mod sync;
 #[cfg_attr(not(target_os = "linux"), path = "no_tracepoints.rs")]
@@ -52,6 +59,8 @@ pub mod workers;
 
 pub use accept::Accept;
 pub use architecture::{Architecture, Threads};
+#[cfg(target_os = "linux")]
+pub use badge::Badge;
 pub use config::{ExecConfig, ServeConfig, StageCpus, Subject};
 pub use counters::{Moved, ServerCounters, Snapshot};
 #[cfg(target_os = "linux")]

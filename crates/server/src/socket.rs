@@ -1,22 +1,32 @@
 //! Sockets, with the same options in every architecture.
 
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, sockopt};
 use wire::Address;
 
 use crate::platform;
+use crate::reserve::Reserve;
 use crate::unix::SocketFile;
 use crate::workers::{Counters, Syscall};
 
 /// Connections that may wait for accept; the kernel lowers it to net.core.somaxconn.
 const BACKLOG: i32 = 4096;
+
+/// The lowest port for a server of somebody else's, above those that services commonly have.
+const FREE_PORT_MIN: u16 = 10_000;
+
+/// How often such a port is tried, before the system chooses.
+const FREE_PORT_TRIES: u32 = 32;
 
 /// How long who cannot accept for want of memory or descriptors waits before it tries again.
 pub const PAUSE: Duration = Duration::from_millis(1);
@@ -84,6 +94,23 @@ fn bind(address: SocketAddr, nonblocking: bool, reuseport: bool) -> io::Result<O
     Ok(socket)
 }
 
+/// An address of `host` whose port nobody has, for a server that will bind it later. Where the system says which ports it chooses
+/// for others, one below: meanwhile it may choose any of those for a connection.
+///
+/// # Errors
+/// As socket(2) and bind(2) have them.
+pub fn free_port(host: IpAddr) -> io::Result<SocketAddr> {
+    let chosen = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
+    let end = chosen.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(0);
+    // Begun anywhere, and then one after the other: a process has the same one again only after all others.
+    static NEXT: LazyLock<AtomicU64> = LazyLock::new(|| (RandomState::new().hash_one(()) >> 32).into());
+    let below = (0..FREE_PORT_TRIES)
+        .filter(|_| end > FREE_PORT_MIN)
+        .map(|_| FREE_PORT_MIN + (NEXT.fetch_add(1, Relaxed) % u64::from(end - FREE_PORT_MIN)) as u16);
+    let free = below.filter_map(|port| TcpListener::bind((host, port)).ok()).next();
+    free.map_or_else(|| TcpListener::bind((host, 0)), Ok)?.local_addr()
+}
+
 fn address_of(socket: &OwnedFd) -> io::Result<SocketAddr> {
     rustix::net::getsockname(socket)?.try_into().map_err(io::Error::from)
 }
@@ -104,10 +131,8 @@ pub struct Acceptor<'a> {
     /// Whether connections are of TCP.
     tcp: bool,
     counters: &'a Counters,
-    /// Whether connections are turned away where descriptors run out.
-    turns_away: bool,
-    /// Given up to have a descriptor with which to accept and close, when there is no other.
-    reserve: Option<OwnedFd>,
+    /// With which connections are turned away where descriptors run out, if they are.
+    reserve: Option<Reserve>,
 }
 
 /// What came of one attempt to accept.
@@ -140,15 +165,15 @@ impl<'a> Acceptor<'a> {
     /// # Errors
     /// When the reserve descriptor cannot be opened.
     pub fn for_others(listener: &'a OwnedFd, nonblocking: bool, counters: &'a Counters) -> io::Result<Self> {
-        let (tcp, reserve) = (is_tcp(listener), Some(open_reserve()?));
-        Ok(Self { listener, waits: true, nonblocking, tcp, counters, turns_away: true, reserve })
+        let (tcp, reserve) = (is_tcp(listener), Some(Reserve::new()?));
+        Ok(Self { listener, waits: true, nonblocking, tcp, counters, reserve })
     }
 
     /// That of one worker of a pool, for blocking connections. Where descriptors run out it leaves connections to workers
     /// that have one.
     pub fn of_worker(listener: &'a OwnedFd, counters: &'a Counters) -> Self {
         let tcp = is_tcp(listener);
-        Self { listener, waits: true, nonblocking: false, tcp, counters, turns_away: false, reserve: None }
+        Self { listener, waits: true, nonblocking: false, tcp, counters, reserve: None }
     }
 
     /// One accept4. One that waits pauses, too, where there is nothing to accept with.
@@ -158,15 +183,19 @@ impl<'a> Acceptor<'a> {
     pub fn accept(&mut self) -> io::Result<Accepted> {
         self.counters.syscalls_of(Syscall::Accept, platform::ACCEPT_SYSCALLS);
         let failed = match platform::accept(self.listener, self.nonblocking) {
-            Ok(connection) => return Ok(self.prepare(connection)),
-            Err(Errno::MFILE | Errno::NFILE) if self.turns_away => self.turn_one_away()?,
-            Err(Errno::MFILE | Errno::NFILE) => Accepted::Later,
+            Ok(connection) => return Ok(self.admit(connection)),
+            Err(Errno::MFILE | Errno::NFILE) => self.turn_one_away()?,
             Err(error) => without_connection(error)?,
         };
-        if self.waits && matches!(failed, Accepted::Later) {
-            std::thread::sleep(PAUSE);
-        }
-        Ok(failed)
+        let is_over = self.waits && matches!(failed, Accepted::Later) && self.is_shut_down(PAUSE);
+        Ok(if is_over { Accepted::Shutdown } else { failed })
+    }
+
+    /// Whether the listener is shut down, within a part of a second: an accept that is forbidden does not say so.
+    pub fn is_shut_down(&self, within: Duration) -> bool {
+        let mut listener = [PollFd::new(self.listener, PollFlags::empty())];
+        let timeout = Timespec { tv_sec: 0, tv_nsec: within.subsec_nanos().into() };
+        rustix::event::poll(&mut listener, Some(&timeout)).is_ok() && listener[0].revents().contains(PollFlags::HUP)
     }
 
     /// What came of an accept that the kernel did by itself.
@@ -178,25 +207,20 @@ impl<'a> Acceptor<'a> {
     /// As [`Acceptor::accept`].
     pub fn completed(&mut self, result: Result<OwnedFd, Errno>) -> io::Result<Accepted> {
         match result {
-            Ok(connection) => {
-                if self.reserve.is_none() {
-                    self.reserve = open_reserve().ok();
-                }
-                if self.reserve.is_none() {
-                    self.refuse(connection);
-                    self.reserve = open_reserve().ok();
-                    return Ok(Accepted::None);
-                }
-                Ok(self.prepare(connection))
-            }
+            Ok(connection) => Ok(self.admit(connection)),
             Err(Errno::MFILE | Errno::NFILE) => {
-                Ok(if self.reserve.take().is_some() { Accepted::None } else { Accepted::Later })
+                Ok(if self.reserve.as_mut().is_some_and(Reserve::give_up) { Accepted::None } else { Accepted::Later })
             }
             Err(error) => without_connection(error),
         }
     }
 
-    fn prepare(&self, connection: OwnedFd) -> Accepted {
+    fn admit(&mut self, connection: OwnedFd) -> Accepted {
+        if !self.has_room() {
+            self.refuse(connection);
+            self.reserve.as_mut().map(Reserve::is_there);
+            return Accepted::None;
+        }
         match set_options(&connection, self.tcp) {
             Ok(()) => Accepted::Connection(connection),
             Err(_) => Accepted::None,
@@ -209,20 +233,20 @@ impl<'a> Acceptor<'a> {
         reset(connection);
     }
 
-    /// Whether a descriptor is in reserve, or again is. Whoever accepts besides, by other means, may have taken it.
-    pub fn has_reserve(&mut self) -> bool {
-        if self.reserve.is_none() {
-            self.reserve = open_reserve().ok();
-        }
-        self.reserve.is_some()
+    /// Whether a connection that was accepted, here or by other means, may stay: who turns connections away has to be able to.
+    pub fn has_room(&mut self) -> bool {
+        self.reserve.as_mut().is_none_or(Reserve::has_room)
     }
 
     /// There is no descriptor: closes the connection that waits, which would otherwise be reported ready, and fail to be
-    /// accepted, for ever.
+    /// accepted, for ever. A worker of a pool leaves it to others.
     ///
     /// # Errors
     /// Errors of the listener.
     pub fn turn_one_away(&mut self) -> io::Result<Accepted> {
+        if self.reserve.is_none() {
+            return Ok(Accepted::Later);
+        }
         // The kernel looks for a descriptor before it looks for a connection: perhaps none waits yet, and by the time
         // one comes there may be a descriptor for it.
         if self.waits && platform::SHUTDOWN_WAKES_ACCEPT {
@@ -230,26 +254,26 @@ impl<'a> Acceptor<'a> {
                 return Ok(Accepted::None);
             }
             if let Ok(connection) = platform::accept(self.listener, self.nonblocking) {
-                return Ok(self.prepare(connection));
+                return Ok(self.admit(connection));
             }
         }
-        if !self.has_reserve() {
-            return Ok(Accepted::Later);
+        if !self.one_waits(0)? {
+            return Ok(Accepted::WouldBlock);
         }
-        self.reserve = None;
-        let waiting =
-            if self.one_waits(0)? { platform::accept(self.listener, self.nonblocking) } else { Err(Errno::AGAIN) };
-        let accepted = match waiting {
+        let Some(mut reserve) = self.reserve.take_if(Reserve::is_there) else { return Ok(Accepted::Later) };
+        reserve.give_up();
+        let accepted = match platform::accept(self.listener, self.nonblocking) {
             Ok(connection) => {
                 self.refuse(connection);
-                Accepted::None
+                Ok(Accepted::None)
             }
-            Err(Errno::AGAIN) => Accepted::WouldBlock,
-            Err(Errno::INVAL) => Accepted::Shutdown,
-            Err(_) => Accepted::None,
+            // Somebody else has taken it.
+            Err(Errno::MFILE | Errno::NFILE) => Ok(Accepted::Later),
+            Err(error) => without_connection(error),
         };
-        self.reserve = open_reserve().ok();
-        Ok(accepted)
+        reserve.is_there();
+        self.reserve = Some(reserve);
+        accepted
     }
 
     /// Whether a connection waits, or the listener was shut down, within a time in milliseconds; −1 is for ever.
@@ -263,8 +287,11 @@ impl<'a> Acceptor<'a> {
     }
 }
 
-/// What an error says that is not for want of descriptors.
-fn without_connection(error: Errno) -> io::Result<Accepted> {
+/// What an error of accept says that is not for want of descriptors.
+///
+/// # Errors
+/// Those that are the listener's.
+pub fn without_connection(error: Errno) -> io::Result<Accepted> {
     match error {
         Errno::AGAIN => Ok(Accepted::WouldBlock),
         error if is_a_connections(error) => Ok(Accepted::None),
@@ -277,7 +304,7 @@ fn without_connection(error: Errno) -> io::Result<Accepted> {
 
 /// Whether an error of accept is that of the one connection, which has gone, or of none: the next one is to be taken. These are
 /// what accept(2) says to treat so.
-pub fn is_a_connections(error: Errno) -> bool {
+fn is_a_connections(error: Errno) -> bool {
     #[cfg(target_os = "linux")]
     if error == Errno::NONET {
         return true;
@@ -296,16 +323,18 @@ pub fn is_a_connections(error: Errno) -> bool {
     )
 }
 
+/// Whether an error of accept leaves the connection to wait, and may pass: memory comes back, and who forbids it (a firewall, a
+/// security module) may be told otherwise.
+fn may_pass(error: Errno) -> bool {
+    matches!(error, Errno::NOBUFS | Errno::NOMEM | Errno::PERM)
+}
+
 /// Sets the options of an accepted connection, those of TCP if it is of TCP; fails when the peer has gone already.
 ///
 /// # Errors
 /// As setsockopt(2) has them.
 pub fn set_options(connection: impl AsFd, tcp: bool) -> rustix::io::Result<()> {
     if tcp { sockopt::set_tcp_nodelay(connection, true) } else { Ok(()) }
-}
-
-fn open_reserve() -> rustix::io::Result<OwnedFd> {
-    rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
 }
 
 /// Has a blocking accept4 give up after a time. Connections inherit it, which means nothing to those that never block.
@@ -340,15 +369,24 @@ pub fn reset(connection: impl AsFd) {
     let _ = sockopt::set_socket_linger(&connection, Some(Duration::ZERO));
 }
 
-/// Whether an error of accept leaves the connection to wait, and may pass: memory comes back, and who forbids it (a firewall, a
-/// security module) may be told otherwise.
-pub fn may_pass(error: Errno) -> bool {
-    matches!(error, Errno::NOBUFS | Errno::NOMEM | Errno::PERM)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::net::Ipv4Addr;
+
     use super::*;
+
+    #[test]
+    fn a_free_port_can_be_bound_and_is_nobody_s_by_chance() {
+        let ports: Vec<u16> = (0..8).map(|_| free_port(Ipv4Addr::LOCALHOST.into()).unwrap().port()).collect();
+        assert!(ports.iter().any(|&port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()), "{ports:?}");
+        if let Ok(range) = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range") {
+            let first: u16 = range.split_whitespace().next().unwrap().parse().unwrap();
+            let different: BTreeSet<u16> =
+                ports.iter().copied().filter(|port| (FREE_PORT_MIN..first).contains(port)).collect();
+            assert!(first < 11_000 || different.len() == ports.len(), "{ports:?}");
+        }
+    }
 
     #[test]
     fn an_error_of_accept_is_a_connection_s_or_waits_or_ends_the_server() {

@@ -90,7 +90,7 @@ fn each() -> Vec<Architecture> {
         .filter(|row| match row.can_run() {
             Ok(()) => true,
             Err(reason) => {
-                println!("{row} is skipped: {reason}");
+                server::skipped::skipped(&format!("{row}: {reason}"));
                 false
             }
         })

@@ -156,5 +156,5 @@ pub struct Received {
     /// Whether more will follow without being asked for.
     pub more: bool,
     /// The buffer that they are in.
-    pub(super) buffer: Option<u16>,
+    pub(crate) buffer: Option<u16>,
 }

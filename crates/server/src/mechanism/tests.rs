@@ -20,6 +20,7 @@ use super::select::Select;
 use super::skeleton::Skeleton;
 use super::spin::Spin;
 use super::*;
+use crate::skipped::skipped;
 
 /// Those of the other family, which have tests of their own.
 const COMPLETION: [&str; 4] = ["io_uring", "io_uring-sqpoll", "io_uring-oneshot", "io_uring-zc"];
@@ -65,7 +66,7 @@ macro_rules! for_every_mechanism {
             match find(name).map_or(Ok(()), |row| (row.can_run)()) {
                 Ok(()) => println!("{name}"),
                 Err(reason) => {
-                    println!("{name} cannot run here: {reason}");
+                    skipped(&format!("{name}: {reason}"));
                     continue;
                 }
             }
@@ -285,8 +286,9 @@ fn a_descriptor_beyond_the_room_is_refused_not_lost() {
     #[cfg(target_os = "linux")]
     check::<RtSignal>();
     #[cfg(target_os = "linux")]
-    if io_uring_poll::can_run().is_ok() {
-        check::<IoUringPoll>();
+    match io_uring_poll::can_run() {
+        Ok(()) => check::<IoUringPoll>(),
+        Err(reason) => skipped(&format!("io_uring-poll: {reason}")),
     }
 }
 
@@ -336,7 +338,7 @@ fn a_late_signal_is_ignored() {
 #[test]
 fn late_completions_reach_no_next_tenant() {
     if let Err(reason) = io_uring_poll::can_run() {
-        println!("cannot run here: {reason}");
+        skipped(&format!("io_uring-poll: {reason}"));
         return;
     }
     let mut mechanism = IoUringPoll::new(4096).unwrap();
@@ -368,7 +370,7 @@ fn late_completions_reach_no_next_tenant() {
 #[test]
 fn completions_beyond_their_ring_are_not_lost() {
     if let Err(reason) = io_uring_poll::can_run() {
-        println!("cannot run here: {reason}");
+        skipped(&format!("io_uring-poll: {reason}"));
         return;
     }
     const ROUNDS: usize = 600;

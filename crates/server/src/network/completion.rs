@@ -57,10 +57,8 @@ struct CompletionLoop<'a, M, S: Service> {
     acceptor: Option<Acceptor<'a>>,
     /// Messages taken, and not yet followed.
     messages: Vec<Message>,
-    /// Where receives may miss ends.
+    /// Where receives may miss ends. Their clock is watched as long as there are connections.
     rounds: Option<Rounds>,
-    /// The clock of rounds is watched, as long as there are connections.
-    is_clock_watched: bool,
     network: Network<'a, S>,
 }
 
@@ -96,7 +94,6 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
             acceptor,
             messages: Vec::new(),
             rounds: if M::MISSES_ENDS { Some(Rounds::new()?) } else { None },
-            is_clock_watched: false,
             network,
         })
     }
@@ -204,6 +201,7 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
     fn make_a_round(&mut self) -> io::Result<()> {
         let Some(rounds) = &mut self.rounds else { return Ok(()) };
         let slots = rounds.next(self.connections.slots())?;
+        rounds.is_watched = false;
         let is_silent = |serving: &Serving<S::Conn>| serving.receiving && !serving.cancelled && !serving.heard;
         let silent = self.connections.tenants(slots.clone()).filter(|(_, serving)| is_silent(serving));
         let (tokens, mut polled): (Vec<Token>, Vec<PollFd<'_>>) =
@@ -211,7 +209,8 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
         self.network.counters.syscall(Syscall::Rescan);
         if !polled.is_empty() {
             self.network.counters.syscall(Syscall::Rescan);
-            rustix::event::poll(&mut polled, Some(&Timespec::default()))?;
+            // Best effort: where it fails it reports nobody, and the next round looks again.
+            let _ = rustix::event::poll(&mut polled, Some(&Timespec::default()));
         }
         let missed: Vec<Token> = tokens
             .into_iter()
@@ -230,14 +229,13 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
                 self.mechanism.cancel_receive(token)?;
             }
         }
-        self.is_clock_watched = false;
         if self.connections.is_empty() { Ok(()) } else { self.watch_clock() }
     }
 
     fn watch_clock(&mut self) -> io::Result<()> {
-        match &self.rounds {
-            Some(rounds) if !self.is_clock_watched => {
-                self.is_clock_watched = true;
+        match &mut self.rounds {
+            Some(rounds) if !rounds.is_watched => {
+                rounds.is_watched = true;
                 self.mechanism.watch(rounds.clock().as_raw_fd(), Token::CLOCK)
             }
             _ => Ok(()),
@@ -343,12 +341,143 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+    use std::net::{Shutdown, TcpStream};
+    use std::os::fd::{BorrowedFd, RawFd};
+    use std::sync::{Arc, mpsc};
+    use std::time::Duration;
+
+    use wire::ServiceSpec;
     use wire::fixed::Fixed;
 
     use super::*;
+    use crate::accept::Accept;
+    use crate::config::StageCpus;
+    use crate::limits::Limits;
+    use crate::model::MODELS;
+    use crate::socket;
+    use crate::workers::{Counters, Workers};
 
     #[test]
     fn a_connection_costs_at_most_48_bytes_here() {
         const { assert!(Connections::<Serving<<Fixed as Service>::Conn>>::SLOT_BYTES <= 48) };
+    }
+
+    /// What the kernel is asked for, once.
+    #[derive(Clone, Copy)]
+    enum Ask {
+        Watch,
+        Accept,
+        Receive,
+    }
+
+    /// A mechanism whose first receive misses whatever comes, as one of io_uring's may: it says nothing until it is cancelled.
+    struct Deaf {
+        asked: Vec<(BorrowedFd<'static>, Token, Ask)>,
+        was_deaf: bool,
+        cancelled: Option<Token>,
+    }
+
+    impl Deaf {
+        fn ask(&mut self, descriptor: RawFd, token: Token, ask: Ask) {
+            // SAFETY: who asks keeps it open until it was told, or drops us first.
+            self.asked.push((unsafe { BorrowedFd::borrow_raw(descriptor) }, token, ask));
+        }
+    }
+
+    impl Completion for Deaf {
+        const DONE_MAX: usize = 1;
+        const MISSES_ENDS: bool = true;
+
+        fn new(_: usize, _: &'static Counters) -> io::Result<Self> {
+            Ok(Self { asked: Vec::new(), was_deaf: false, cancelled: None })
+        }
+
+        fn watch(&mut self, descriptor: RawFd, token: Token) -> io::Result<()> {
+            self.ask(descriptor, token, Ask::Watch);
+            Ok(())
+        }
+
+        fn accept(&mut self, listener: RawFd) -> io::Result<()> {
+            self.ask(listener, Token::LISTENER, Ask::Accept);
+            Ok(())
+        }
+
+        fn receive(&mut self, io: RawFd, token: Token) -> io::Result<()> {
+            if mem::replace(&mut self.was_deaf, true) {
+                self.ask(io, token, Ask::Receive);
+            }
+            Ok(())
+        }
+
+        fn cancel_receive(&mut self, token: Token) -> io::Result<()> {
+            self.cancelled = Some(token);
+            Ok(())
+        }
+
+        unsafe fn send(&mut self, _: RawFd, _: Token, _: &[u8]) -> io::Result<()> {
+            unreachable!("nobody asked anything")
+        }
+
+        fn bytes(&self, _: &Received) -> &[u8] {
+            &[]
+        }
+
+        fn give_back(&mut self, _: Received) {}
+
+        fn wait(&mut self, done: &mut Vec<Done>) -> io::Result<()> {
+            let received = |result| What::Received(Received { result, more: false, buffer: None });
+            if let Some(token) = self.cancelled.take() {
+                done.push(Done { token, what: received(Err(Errno::CANCELED)) });
+                return Ok(());
+            }
+            let mut polled: Vec<_> = self.asked.iter().map(|(io, ..)| PollFd::new(io, PollFlags::IN)).collect();
+            rustix::event::poll(&mut polled, None)?;
+            let at = polled.iter().position(|fd| !fd.revents().is_empty()).expect("poll said so");
+            let (io, token, ask) = self.asked.swap_remove(at);
+            let what = match ask {
+                Ask::Watch => What::Readable,
+                Ask::Accept => What::Accepted { result: rustix::net::accept(io), more: false },
+                Ask::Receive => received(rustix::io::read(io, &mut [0; 1])),
+            };
+            done.push(Done { token, what });
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_receive_that_missed_the_end_is_begun_anew() {
+        let workers = Workers::new(0).unwrap();
+        let bound = socket::listen(&"127.0.0.1:0".parse().unwrap(), false).unwrap();
+        let (stop, stopper) = rustix::pipe::pipe().unwrap();
+        let stage = Stage {
+            listener: &bound.socket,
+            sockets: &[],
+            accept: Accept::Single,
+            model: MODELS.iter().find(|row| row.name == "sped").unwrap(),
+            stop: stop.as_fd(),
+            stopper: stopper.as_fd(),
+            stopping: &Arc::default(),
+            workers: &workers,
+            service: &ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 },
+            content: None,
+            limits: Limits::default(),
+            work: None,
+            threads: None,
+            cpus: &StageCpus::default(),
+            connections_max: 1,
+            started: mpsc::channel().0,
+        };
+        thread::scope(|scope| {
+            let server = scope.spawn(|| staged::run::<ByCompletion<Deaf>, _>(&stage, &Fixed::new(1, 1)));
+            let mut client = TcpStream::connect(bound.address.ip().unwrap()).unwrap();
+            client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            client.shutdown(Shutdown::Write).unwrap();
+            let end = client.read(&mut [0]);
+            rustix::io::write(&stopper, &[1]).unwrap();
+            server.join().unwrap().unwrap();
+            assert_eq!(end.expect("nobody looks at who is silent"), 0);
+        });
+        assert_eq!((workers.totals().accepted, workers.connections_open()), (Some(1), 0));
     }
 }

@@ -15,6 +15,8 @@ const SLOTS: usize = 1024;
 pub(super) struct Rounds {
     clock: OwnedFd,
     at: usize,
+    /// The clock is watched.
+    pub(super) is_watched: bool,
 }
 
 impl Rounds {
@@ -27,7 +29,7 @@ impl Rounds {
         let tick = Timespec { tv_sec: TICK_S, tv_nsec: 0 };
         let ticks = Itimerspec { it_interval: tick, it_value: tick };
         rustix::time::timerfd_settime(&clock, TimerfdTimerFlags::empty(), &ticks)?;
-        Ok(Self { clock, at: 0 })
+        Ok(Self { clock, at: 0, is_watched: false })
     }
 
     /// Is readable when it has ticked.

@@ -140,10 +140,9 @@ impl<'a, S> Door<'a, S> {
     /// Sets a connection's options and counts it. `None` when there is no room for it: whoever drops it resets it.
     pub fn admit(&self, connection: impl AsFd) -> Option<Open<S>> {
         let shared = self.shared;
-        // Without a reserve this connection has it: another loop gave it up, and this one's accept was quicker.
-        let has_reserve = self.acceptor().has_reserve();
-        if !has_reserve || shared.open.fetch_add(1, Relaxed) >= shared.connections_max {
-            if has_reserve {
+        let has_room = self.acceptor().has_room();
+        if !has_room || shared.open.fetch_add(1, Relaxed) >= shared.connections_max {
+            if has_room {
                 shared.open.fetch_sub(1, Relaxed);
             }
             shared.counters().refused.add(1);
@@ -160,24 +159,23 @@ impl<'a, S> Door<'a, S> {
     /// # Errors
     /// Errors that are not a connection's but the listener's.
     pub fn after(&self, error: io::Error) -> io::Result<Then> {
-        match Errno::from_io_error(&error) {
-            // What shutdown(2) of a listening socket gives.
-            Some(Errno::INVAL) => Ok(Then::Stop),
-            Some(Errno::AGAIN) => Ok(Then::Accept),
-            Some(error) if socket::is_a_connections(error) => Ok(Then::Accept),
-            Some(error) if socket::may_pass(error) => Ok(Then::Rest),
-            Some(Errno::MFILE | Errno::NFILE) => {
-                let mut acceptor = self.acceptor();
-                match acceptor.turn_one_away()? {
-                    Accepted::Connection(connection) => acceptor.refuse(connection),
-                    Accepted::None => {}
-                    Accepted::WouldBlock | Accepted::Later => return Ok(Then::Rest),
-                    Accepted::Shutdown => return Ok(Then::Stop),
-                }
-                Ok(Then::Accept)
+        let accepted = match Errno::from_io_error(&error) {
+            // The runtime waits by itself until one is there.
+            Some(Errno::AGAIN) => Accepted::None,
+            Some(Errno::MFILE | Errno::NFILE) => self.acceptor().turn_one_away()?,
+            Some(error) => socket::without_connection(error)?,
+            None => return Err(error),
+        };
+        Ok(match accepted {
+            Accepted::Connection(connection) => {
+                self.acceptor().refuse(connection);
+                Then::Accept
             }
-            _ => Err(error),
-        }
+            Accepted::None => Then::Accept,
+            Accepted::Later if self.acceptor().is_shut_down(Duration::ZERO) => Then::Stop,
+            Accepted::WouldBlock | Accepted::Later => Then::Rest,
+            Accepted::Shutdown => Then::Stop,
+        })
     }
 }
 

@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use super::*;
 use crate::mechanism::completion::Datagrams;
+use crate::skipped::skipped;
 use crate::workers::Workers;
 
 /// Runs one check for every variant, unless this host has no io_uring.
 macro_rules! for_every_variant {
     ($check:ident) => {
         if let Err(reason) = can_run::<true, true, true>() {
-            println!("skipped: {reason}");
+            skipped(&format!("io_uring: {reason}"));
             return;
         }
         $check::<IoUring<false, true, false>>();
@@ -261,7 +262,7 @@ fn a_datagram_that_finds_no_room_is_not_sent() {
     let (said, hears) = mpsc::channel();
     let thread = std::thread::spawn(move || {
         if let Err(reason) = can_run::<true, true, false>() {
-            println!("skipped: {reason}");
+            skipped(&format!("io_uring: {reason}"));
         } else {
             check::<IoUring<false, true, false>>();
             check::<IoUring<true, true, false>>();
