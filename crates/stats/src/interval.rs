@@ -189,6 +189,7 @@ mod tests {
     }
 
     /// With few cases, to be quick; the documentation says how many the table rests on.
+    #[cfg_attr(miri, ignore = "thousands of simulated runs")]
     #[test]
     fn the_coverage_is_that_of_the_simulation() {
         for repeats in 2..=10 {

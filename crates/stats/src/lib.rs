@@ -1,5 +1,7 @@
 //! Pure functions over measurements.
 
+#![forbid(unsafe_code)]
+
 pub mod deviation;
 pub mod fit;
 pub mod histogram;

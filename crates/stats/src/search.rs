@@ -291,6 +291,7 @@ mod tests {
         (capacity, probe)
     }
 
+    #[cfg_attr(miri, ignore = "thousands of simulated runs")]
     #[test]
     fn the_interval_holds_the_capacity_of_noisy_servers() {
         for spoilt in [0.0, 0.1] {

@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock};
 use proptest::prelude::*;
 
 use super::answer::COPIED_BYTES_MAX;
+use super::content::FILL_BYTES;
 use super::head::{FIELDS_MAX, HEAD_BYTES_MAX, LINE_BYTES_MAX};
 use super::turn::{BODY_BYTES_MAX, DROPPED_BYTES_MAX, OUTPUT_BYTES_MAX};
 use super::*;
@@ -269,7 +270,10 @@ fn what_is_too_long_is_refused_and_not_a_byte_sooner() {
     assert_eq!(codes(&get("GET / HTTP/1.1", &"A: b\r\n".repeat(FIELDS_MAX - 1)).0), ["200"]);
     assert_eq!(codes(&get("GET / HTTP/1.1", &"A: b\r\n".repeat(FIELDS_MAX)).0), ["431"]);
 
-    // Chunks that each hold one byte.
+    // Chunks that each hold one byte, too many for an interpreter.
+    if cfg!(miri) {
+        return;
+    }
     let chunks = |count: usize| format!("{}0\r\n\r\n", "1\r\na\r\n".repeat(count));
     let most = (BODY_BYTES_MAX as usize - "0\r\n\r\n".len()) / "1\r\na\r\n".len();
     for (count, code) in [(most, "200"), (most + 1, "413")] {
@@ -350,7 +354,7 @@ fn large_content_is_sent_from_where_it_is_kept() {
 #[test]
 fn generated_content_is_of_its_size_and_always_the_same() {
     let http = generated();
-    let sizes = [1, COPIED_BYTES_MAX as usize, COPIED_BYTES_MAX as usize + 1, (5 << 20) + 3];
+    let sizes = [1, COPIED_BYTES_MAX as usize, COPIED_BYTES_MAX as usize + 1, 5 * FILL_BYTES + 3];
     let mut longest = Vec::new();
     for (at_most, size) in [1000, 1 << 20, usize::MAX].into_iter().flat_map(|most| sizes.map(|size| (most, size))) {
         let mut conn = HttpConn::default();

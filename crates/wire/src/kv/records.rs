@@ -92,9 +92,10 @@ mod tests {
         let (records, again, other) = (Records::new(10, 1000, 7), Records::new(10, 1000, 7), Records::new(10, 1000, 8));
         assert!((0..1000).all(|number| records.value(number) == again.value(number)));
         assert!((0..1000).all(|number| records.value(number) != other.value(number)));
-        let values: HashSet<&[u8]> = (0..30_000).map(|number| records.value(number)).collect();
-        // Some short ones are the same by chance, about 28.
-        assert!(values.len() > 29_900, "{}", values.len());
+        let numbers = if cfg!(miri) { 300 } else { 30_000 };
+        let values: HashSet<&[u8]> = (0..numbers).map(|number| records.value(number)).collect();
+        // Some short ones are the same by chance, of 30 000 about 28.
+        assert!(values.len() as u64 > numbers - numbers / 300, "{}", values.len());
 
         assert_eq!((&key_of(0), &key_of(9_876_543_210)), (b"record-0000000000", b"record-9876543210"));
         let (mut key, mut keys) = (Vec::new(), HashSet::new());
