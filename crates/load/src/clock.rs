@@ -186,7 +186,7 @@ impl Anchor {
     }
 }
 
-/// CLOCK_MONOTONIC, in nanoseconds.
+/// CLOCK_MONOTONIC in nanoseconds, which of one machine is the same in all processes.
 pub fn monotonic_ns() -> u64 {
     kernel_ns(ClockId::Monotonic)
 }

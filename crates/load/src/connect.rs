@@ -40,16 +40,8 @@ pub fn connect<S: Speak>(
     let mut reported = Instant::now();
     while verified < total {
         while opened < total && verifier.has_room() {
-            // An address may have no port left, while the others have.
-            let mut socket = open(config, source_of(sources, opened));
-            for other in 1..sources.len() as u64 {
-                match &socket {
-                    Err(error) if Class::of(error) == Class::NoAddresses => {
-                        socket = open(config, source_of(sources, opened + other));
-                    }
-                    _ => break,
-                }
-            }
+            let has_no_port = |error: &io::Error| Class::of(error) == Class::NoAddresses;
+            let socket = from_each(sources, &mut opened.clone(), has_no_port, |source| open(config, source));
             verifier.push(opened, socket.map_err(|error| failed(config, opened, error))?);
             opened += 1;
         }
@@ -108,7 +100,6 @@ fn open(config: &LoadConfig, source: Option<IpAddr>) -> io::Result<OwnedFd> {
         }
         Address::Unix(path) => unix(path, timeout)?,
     };
-    rustix::io::ioctl_fionbio(&socket, true)?;
     // For who has it block.
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(timeout))?;
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(timeout))?;
@@ -137,10 +128,23 @@ fn family(target: &SocketAddr) -> AddressFamily {
     if target.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 }
 }
 
-/// The address that a connection comes from; `None` leaves it to the system. They take turns.
-fn source_of(sources: &[IpAddr], number: u64) -> Option<IpAddr> {
-    let count = sources.len() as u64;
-    (count > 0).then(|| sources[(number % count) as usize])
+/// Begins a connection from the address whose turn it is by `number`, which is counted on, or from the next while one has no port
+/// left. `None` leaves the address to the system.
+fn from_each<T, E>(
+    sources: &[IpAddr],
+    number: &mut u64,
+    has_no_port: impl Fn(&E) -> bool,
+    begin: impl Fn(Option<IpAddr>) -> Result<T, E>,
+) -> Result<T, E> {
+    let mut left = sources.len();
+    loop {
+        let source = sources.get((*number % sources.len().max(1) as u64) as usize);
+        *number += 1;
+        match begin(source.copied()) {
+            Err(error) if left > 1 && has_no_port(&error) => left -= 1,
+            begun => return begun,
+        }
+    }
 }
 
 /// Binds to a local address, whose port is chosen only when the target is known: it need be free towards that alone.
@@ -180,20 +184,12 @@ impl<'a> Dialer<'a> {
     /// one has no port left. It is closed as usual, and not reset as those are that stay for the whole trial: ending
     /// connections is part of what is measured.
     pub fn begin(&self, number: &mut u64) -> Result<OwnedFd, Errno> {
-        for _ in 1..self.sources.len() {
-            *number += 1;
-            match self.begin_one(*number - 1) {
-                Err(Errno::ADDRNOTAVAIL) => {}
-                begun => return begun,
-            }
-        }
-        *number += 1;
-        self.begin_one(*number - 1)
+        from_each(self.sources, number, |&error| error == Errno::ADDRNOTAVAIL, |source| self.begin_from(source))
     }
 
-    fn begin_one(&self, number: u64) -> Result<OwnedFd, Errno> {
+    fn begin_from(&self, source: Option<IpAddr>) -> Result<OwnedFd, Errno> {
         match &self.target {
-            Target::Ip(target) => tcp(target, source_of(self.sources, number)),
+            Target::Ip(target) => tcp(target, source),
             Target::Unix(path) => {
                 let socket = platform::stream_socket(AddressFamily::UNIX)?;
                 begun(rustix::net::connect(&socket, path))?;
@@ -203,21 +199,23 @@ impl<'a> Dialer<'a> {
     }
 }
 
-/// A socket of datagrams to one place.
+/// A socket of datagrams to one place, which does not block.
 pub fn datagrams(target: SocketAddr) -> io::Result<OwnedFd> {
     let any: IpAddr = if target.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0))?;
     socket.connect(target)?;
+    socket.set_nonblocking(true)?;
     Ok(socket.into())
 }
 
 /// Where as many wait to be accepted as may, connect(2) of a socket that blocks waits for room as long as it may wait to
-/// send. FreeBSD and macOS refuse at once.
+/// send. FreeBSD and macOS refuse at once. Once it is connected the socket does not block.
 fn unix(path: &Path, timeout: Duration) -> io::Result<OwnedFd> {
     let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
     rustix::io::fcntl_setfd(&socket, FdFlags::CLOEXEC)?;
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(timeout))?;
     rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    rustix::io::ioctl_fionbio(&socket, true)?;
     Ok(socket)
 }
 

@@ -126,6 +126,13 @@ pub const MANNERS: &[Manner] = &[
         },
     },
     Manner {
+        name: "heavy",
+        about: "asks with as much as is allowed, again and again, and hears what is said to that",
+        act: |words, step, _| {
+            if step % 2 == 0 { Act::Say((&*words.heavy).into()) } else { Act::Take(TAKE_BYTES_MAX) }
+        },
+    },
+    Manner {
         name: "reset",
         about: "resets in the midst of a response",
         act: |words, step, _| match step {
@@ -159,6 +166,8 @@ struct Words {
     /// Beginnings that may go on for ever, and what each goes on with. Where all bytes are requests that is allowed.
     begun: Vec<Vec<u8>>,
     endless: Vec<u8>,
+    /// A whole request, hardly smaller than the largest that is allowed.
+    heavy: Vec<u8>,
 }
 
 impl Words {
@@ -178,6 +187,7 @@ impl Words {
                 beyond: vec![any(POUR_BYTES_MAX as u64)],
                 begun: vec![any(1)],
                 endless: any(ENDLESS_BYTES as u64),
+                heavy: any(request_bytes.into()),
             },
             ServiceSpec::Stream(stream) => {
                 let (request_bytes, response_bytes) = stream.sizes(false);
@@ -188,6 +198,7 @@ impl Words {
                     beyond: vec![any(POUR_BYTES_MAX as u64)],
                     begun: vec![any(1)],
                     endless: any(ENDLESS_BYTES as u64),
+                    heavy: any(request_bytes.min(POUR_BYTES_MAX as u64)),
                 }
             }
             ServiceSpec::Kv { .. } => Self {
@@ -216,6 +227,7 @@ impl Words {
                     b"set hostile-endless 0 0 4294967295\r\n".to_vec(),
                 ],
                 endless: vec![b'x'; ENDLESS_BYTES],
+                heavy: [&b"set hostile-heavy 0 0 1000000\r\n"[..], &[b'x'; 1_000_000], b"\r\n"].concat(),
             },
             ServiceSpec::Http { .. } => Self {
                 half: b"GET /bytes/5 HTTP/1.1\r\nHost: h\r\nA: ".to_vec(),
@@ -243,6 +255,8 @@ impl Words {
                     b"PUT / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1;x=".to_vec(),
                 ],
                 endless: vec![b'a'; ENDLESS_BYTES],
+                heavy: [&b"PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n"[..], &[b'a'; 1_000_000]]
+                    .concat(),
             },
             &ServiceSpec::Udp { request_bytes, .. } => Self {
                 half: any(u64::from(request_bytes - 1)),
@@ -251,6 +265,7 @@ impl Words {
                 beyond: vec![any(u64::from(request_bytes) + 1), any(wire::udp::DATAGRAM_BYTES_MAX.into())],
                 begun: vec![any(1)],
                 endless: any(request_bytes.into()),
+                heavy: any(request_bytes.into()),
             },
         }
     }
@@ -290,13 +305,11 @@ enum Way<'a> {
     Datagrams(Vec<SocketAddr>),
 }
 
-/// Several clients, which take turns.
+/// Several clients.
 pub struct Crowd<'a> {
     way: Way<'a>,
     words: Words,
     clients: Vec<Client>,
-    /// Whose turn it is.
-    next: usize,
     /// Connections are numbered, so that they come from addresses in turn.
     number: u64,
     random: Xoshiro256PlusPlus,
@@ -311,8 +324,9 @@ impl<'a> Crowd<'a> {
     /// # Errors
     /// When there can be no such address, or there are no manners.
     pub fn new(config: &LoadConfig, sources: &'a [IpAddr], manners: &[&'static Manner]) -> Result<Self, LoadError> {
-        if manners.is_empty() {
-            return Err(LoadError::Config("a crowd without manners does nothing; name one of hostile::MANNERS".into()));
+        if manners.is_empty() || config.connections == 0 {
+            let why = "a crowd without clients or manners does nothing; name one of hostile::MANNERS";
+            return Err(LoadError::Config(why.into()));
         }
         connect::raise_descriptor_limit();
         let way = match (&config.service, config.target.ip()) {
@@ -331,7 +345,6 @@ impl<'a> Crowd<'a> {
             way,
             words: Words::of(&config.service),
             clients: manners.map(|manner| Client { manner, socket: None, step: 0, rest: Vec::new() }).collect(),
-            next: 0,
             number: 0,
             random: Xoshiro256PlusPlus::seed_from_u64(config.seed),
             tally: Tally::default(),
@@ -339,36 +352,39 @@ impl<'a> Crowd<'a> {
         })
     }
 
-    /// The next `count` clients do one thing each.
+    /// So often one of the clients, whichever it is, does one thing: they are not in step with each other.
     pub fn act(&mut self, count: usize) {
         for _ in 0..count {
-            let at = self.next;
-            self.next = (at + 1) % self.clients.len().max(1);
-            let Some(client) = self.clients.get_mut(at) else { return };
-            if client.socket.is_none() {
-                self.tally.begun += 1;
-                match begin(&self.way, &mut self.number) {
-                    Ok(socket) => client.socket = Some(socket),
-                    Err(_) => {
-                        self.tally.failed += 1;
-                        continue;
-                    }
-                }
-            }
-            match client.act(&self.words, &mut self.random, &mut self.inbox, &mut self.tally) {
-                Ok(true) => {}
-                Ok(false) => client.forget(),
-                Err(_) => {
-                    self.tally.ended += 1;
-                    client.forget();
-                }
-            }
+            let at = self.random.random_range(0..self.clients.len());
+            self.turn_of(at);
         }
     }
 
     /// Each client does one thing.
     pub fn act_all(&mut self) {
-        self.act(self.clients.len());
+        (0..self.clients.len()).for_each(|at| self.turn_of(at));
+    }
+
+    fn turn_of(&mut self, at: usize) {
+        let client = &mut self.clients[at];
+        if client.socket.is_none() {
+            self.tally.begun += 1;
+            match begin(&self.way, &mut self.number) {
+                Ok(socket) => client.socket = Some(socket),
+                Err(_) => {
+                    self.tally.failed += 1;
+                    return;
+                }
+            }
+        }
+        match client.act(&self.words, &mut self.random, &mut self.inbox, &mut self.tally) {
+            Ok(true) => {}
+            Ok(false) => client.forget(),
+            Err(_) => {
+                self.tally.ended += 1;
+                client.forget();
+            }
+        }
     }
 
     /// What came of it so far.
@@ -384,9 +400,7 @@ fn begin(way: &Way<'_>, number: &mut u64) -> Result<OwnedFd, Errno> {
         Way::Datagrams(ports) => {
             *number += 1;
             let socket = connect::datagrams(ports[*number as usize % ports.len()]);
-            let socket = socket.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-            rustix::io::ioctl_fionbio(&socket, true)?;
-            Ok(socket)
+            socket.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
         }
     }
 }

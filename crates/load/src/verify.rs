@@ -2,7 +2,7 @@
 //! should be. One whose packets are lost, or whose server is far away, keeps no other waiting.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -165,11 +165,7 @@ impl<S: Speak, F: AsFd> Connection<S, F> {
             Step::Established | Step::Written(_) => PollFlags::OUT,
             Step::Answered => PollFlags::IN,
         };
-        PollFd::from_borrowed_fd(self.fd(), flags)
-    }
-
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        PollFd::new(&self.socket, flags)
     }
 }
 

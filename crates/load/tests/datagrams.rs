@@ -212,12 +212,15 @@ fn a_port_that_is_closed_is_unreachable() {
                 while let Ok((bytes, from)) = socket.recv_from(&mut inbox) {
                     let id = udp.asked(&inbox[..bytes], bytes).unwrap();
                     if port % 2 == 1 && *greeting.get_or_insert(id) != id {
-                        return;
+                        // Held, so that nobody comes; what has another peer refuses.
+                        socket.connect(socket.local_addr().unwrap()).unwrap();
+                        break;
                     }
                     let mut response = udp.response();
                     response[..ID_BYTES].copy_from_slice(&id);
                     socket.send_to(&response, from).unwrap();
                 }
+                socket
             })
         })
         .collect();
@@ -225,7 +228,7 @@ fn a_port_that_is_closed_is_unreachable() {
     // Time for a port to be closed before the window.
     let phases = Phases { hold_ns: 2_000_000_000, ..config.phases };
     let (report, samples) = run(&LoadConfig { phases, ..config });
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    let _held: Vec<UdpSocket> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
     let to_closed = samples.iter().filter(|it| it.connection % 2 == 1).count() as u64;
     assert!(to_closed > 50, "{to_closed}");
     assert_eq!(report.completed, 200 - to_closed);
@@ -246,7 +249,8 @@ fn ports_that_do_not_answer_are_named_before_anything_starts() {
         for count in [1, 2, 3] {
             let gone: Vec<_> = (0..count).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
             let ports: Vec<u16> = gone.iter().map(|socket| socket.local_addr().unwrap().port()).collect();
-            drop(gone);
+            // Held, so that nobody comes; what has another peer refuses.
+            gone.iter().for_each(|socket| socket.connect(socket.local_addr().unwrap()).unwrap());
             let error = load::run(&config(Ports::list(&ports)), &mut |_| ()).unwrap_err().to_string();
             let named = ports.iter().any(|port| error.contains(&format!("127.0.0.1:{port}")));
             assert!(error.contains("unreachable") && named, "{error}");
