@@ -6,11 +6,11 @@ use std::marker::PhantomData;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
-use rustix::process::Pid;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -27,7 +27,7 @@ const COMPLAINT_BYTES_MAX: u64 = 4096;
 /// A child that says `E`, one a line.
 pub(crate) struct Child<E> {
     name: String,
-    process: std::process::Child,
+    process: Handle,
     input: Option<ChildStdin>,
     lines: mpsc::Receiver<String>,
     /// What it said on standard error, once that has ended or is enough.
@@ -36,6 +36,22 @@ pub(crate) struct Child<E> {
     /// We have killed it.
     is_given_up: bool,
     event: PhantomData<E>,
+}
+
+/// A process, which several know of: once it was waited for its number is somebody else's, and nothing is sent to that.
+#[derive(Clone)]
+pub(crate) struct Handle(Arc<Mutex<std::process::Child>>);
+
+impl Handle {
+    fn get(&self) -> MutexGuard<'_, std::process::Child> {
+        // Whoever panicked with it has left it whole.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Kills it, if it has not ended.
+    pub(crate) fn kill(&self) {
+        let _ = self.get().kill();
+    }
 }
 
 impl<E: DeserializeOwned> Child<E> {
@@ -75,7 +91,7 @@ impl<E: DeserializeOwned> Child<E> {
         });
         let input = process.stdin.take();
         let (name, complaint) = (name.into(), String::new());
-        let event = PhantomData;
+        let (process, event) = (Handle(Arc::new(Mutex::new(process))), PhantomData);
         let mut child = Self { name, process, input, lines, complaints, complaint, is_given_up: false, event };
         child.say(&serde_json::to_string(configuration)?)?;
         Ok(child)
@@ -86,9 +102,15 @@ impl<E: DeserializeOwned> Child<E> {
         &self.name
     }
 
-    /// Its process.
-    pub(crate) fn pid(&self) -> Pid {
-        Pid::from_child(&self.process)
+    /// Its number; once it was waited for, somebody else's.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn pid(&self) -> rustix::process::Pid {
+        rustix::process::Pid::from_child(&self.process.get())
+    }
+
+    /// Its process, for others who may kill it.
+    pub(crate) fn handle(&self) -> Handle {
+        self.process.clone()
     }
 
     /// Writes a line to it. One that ended is told of here as by [`Child::next`]: which of the two sees it first is chance.
@@ -127,12 +149,12 @@ impl<E: DeserializeOwned> Child<E> {
 
     /// Whether it has ended, told or not.
     pub(crate) fn has_ended(&mut self) -> bool {
-        matches!(self.process.try_wait(), Ok(Some(_)))
+        matches!(self.process.get().try_wait(), Ok(Some(_)))
     }
 
     /// Whether it has ended by a signal that was not ours.
     pub(crate) fn was_killed(&mut self) -> bool {
-        !self.is_given_up && matches!(self.process.try_wait(), Ok(Some(status)) if status.signal().is_some())
+        !self.is_given_up && matches!(self.process.get().try_wait(), Ok(Some(status)) if status.signal().is_some())
     }
 
     /// That it has ended, how, and what it complained of.
@@ -159,12 +181,14 @@ impl<E: DeserializeOwned> Child<E> {
         self.input = None;
         let deadline = Instant::now() + END_MAX;
         loop {
-            match self.process.try_wait() {
+            let ended = self.process.get().try_wait();
+            match ended {
                 Ok(Some(status)) => return status.to_string(),
                 Ok(None) if Instant::now() < deadline => thread::sleep(Duration::from_millis(1)),
                 _ => {
                     self.kill();
-                    return self.process.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+                    let ended = self.process.get().wait();
+                    return ended.map_or_else(|error| error.to_string(), |status| status.to_string());
                 }
             }
         }
@@ -173,14 +197,14 @@ impl<E: DeserializeOwned> Child<E> {
     /// Kills it at once.
     pub(crate) fn kill(&mut self) {
         self.is_given_up = true;
-        let _ = self.process.kill();
+        self.process.kill();
     }
 }
 
 impl<E> Drop for Child<E> {
     fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        self.process.kill();
+        let _ = self.process.get().wait();
     }
 }
 
@@ -235,7 +259,12 @@ mod tests {
         assert!(error.contains("not understood: nonsense"), "{error}");
         let mut child = shell("read line; echo 'no licence' >&2; exec 0<&-; echo 1; exit 8");
         assert_eq!(child.next(soon()).unwrap(), Some(1), "it no longer listens");
-        let error = child.say("43").unwrap_err().to_string();
+        // A child that another test forks meanwhile may hold the other end a little longer.
+        let mut says = std::iter::repeat_with(|| {
+            std::thread::sleep(Duration::from_millis(1));
+            child.say("43")
+        });
+        let error = says.by_ref().take(20_000).find_map(Result::err).expect("it no longer listens").to_string();
         assert!(error.contains("the shell ended") && error.contains('8') && error.contains("no licence"), "{error}");
         let nothing = Child::<u32>::start("nothing", Command::new("/nonexistent"), &1);
         assert!(nothing.err().unwrap().to_string().contains("/nonexistent"));
@@ -255,6 +284,22 @@ mod tests {
         let mut child = shell("read line; exit 3");
         child.end();
         assert!(!child.was_killed());
+    }
+
+    #[test]
+    fn others_kill_it_and_nobody_once_it_has_ended() {
+        let mut child = shell("read line; echo 1; exec sleep 1000");
+        assert_eq!(child.next(soon()).unwrap(), Some(1));
+        let handle = child.handle();
+        let other = thread::spawn(move || {
+            handle.kill();
+            handle
+        });
+        assert!(child.next(soon()).unwrap_err().to_string().contains("signal: 9"));
+        let handle = other.join().unwrap();
+        // It was waited for: nobody has its number now, and an error would say that a signal was sent to it.
+        handle.get().kill().unwrap();
+        assert!(child.was_killed());
     }
 
     #[test]

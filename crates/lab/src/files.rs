@@ -2,7 +2,7 @@
 //! not there.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
@@ -10,13 +10,50 @@ use anyhow::{Context, bail};
 use rustix::fs::OFlags;
 use rustix::process::geteuid;
 
+/// Most bytes of a file that is read as a whole, whoever wrote it.
+const READ_BYTES_MAX: u64 = 64 << 20;
+/// What a file system that compresses may make of a text, at most.
+const COMPRESSION_MAX: u64 = 64;
+
+/// Reads a file that may be anybody's.
+///
+/// # Errors
+/// When it is not there, no file but what gives bytes for ever, or has more than anything of ours.
+pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    // A pipe would be waited for.
+    let file = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "not a file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(READ_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > READ_BYTES_MAX {
+        let why = format!("more than {} MiB, which none of ours has", READ_BYTES_MAX >> 20);
+        return Err(io::Error::new(ErrorKind::FileTooLarge, why));
+    }
+    Ok(bytes)
+}
+
+/// Most bytes that what is in a file can have: it may be as long as anybody likes, and hold nothing.
+pub(crate) fn said_bytes_max(file: &Metadata) -> u64 {
+    match file.blocks() {
+        // Not every file system counts them.
+        0 => file.len(),
+        blocks => file.len().min(blocks.saturating_mul(512 * COMPRESSION_MAX)),
+    }
+}
+
 /// That a folder is ours, and nobody else may put anything in a result's place.
 ///
 /// # Errors
-/// When it is a link, another user's, or may be written by others.
+/// When it is a link, another user's, or may be written by others; or one that it is in may be, and they may put another in its
+/// place.
 pub(crate) fn ours(folder: &Path) -> anyhow::Result<()> {
     let place = || format!("{}: cannot be looked at", folder.display());
-    let (it, folder) = (fs::symlink_metadata(folder).with_context(place)?, folder.display());
+    // With a slash at its end a link would be what it leads to.
+    let named = folder.components().as_path();
+    let (it, whole) = (fs::symlink_metadata(named).with_context(place)?, named.canonicalize().with_context(place)?);
+    let folder = folder.display();
     if !it.is_dir() {
         bail!("{folder}: a link, or no folder; name the folder itself");
     }
@@ -30,6 +67,14 @@ pub(crate) fn ours(folder: &Path) -> anyhow::Result<()> {
     if it.mode() & 0o002 != 0 {
         bail!(
             "{folder}: others may write there, and so put anything in a result's place; name a folder in it, or another"
+        );
+    }
+    // Where names are sticky, as in /tmp, nobody else moves it.
+    let is_open = |it: &&Path| fs::metadata(it).is_ok_and(|it| it.mode() & 0o1002 == 0o002);
+    if let Some(open) = whole.ancestors().skip(1).find(is_open) {
+        bail!(
+            "{folder}: others may write in {}, and so put another folder in its place; name a folder elsewhere",
+            open.display()
         );
     }
     Ok(())
@@ -120,6 +165,8 @@ mod tests {
     use std::os::fd::AsRawFd;
     use std::os::unix::fs::symlink;
 
+    use server::skipped::skipped;
+
     use super::*;
 
     #[test]
@@ -169,6 +216,8 @@ mod tests {
             symlink(of("page.html"), of("theirs")).unwrap();
             std::os::unix::fs::lchown(of("theirs"), Some(12_345), None).unwrap();
             assert!(create_anywhere(&of("theirs")).is_err());
+        } else {
+            skipped("another user's link: only root can make one");
         }
         assert!(replace(&of("nowhere/page.html"), b"x").is_err());
         // A descriptor is a link, too.
@@ -185,13 +234,22 @@ mod tests {
         fs::create_dir(of("it")).unwrap();
         symlink(of("it"), of("link")).unwrap();
         ours(&of("it")).unwrap();
-        assert!(ours(&of("link")).unwrap_err().to_string().contains("a link"));
+        for link in ["link", "link/"] {
+            assert!(ours(&of(link)).unwrap_err().to_string().contains("a link"), "{link}");
+        }
         fs::set_permissions(of("it"), Permissions::from_mode(0o777)).unwrap();
         assert!(ours(&of("it")).unwrap_err().to_string().contains("others may write there"));
+        // In it, too, somebody may put another in its place, unless names are sticky.
+        fs::create_dir_all(of("it/in/it")).unwrap();
+        assert!(ours(&of("it/in/it")).unwrap_err().to_string().contains("others may write in "));
+        fs::set_permissions(of("it"), Permissions::from_mode(0o1777)).unwrap();
+        ours(&of("it/in/it")).unwrap();
         fs::set_permissions(of("it"), Permissions::from_mode(0o755)).unwrap();
         if geteuid().is_root() {
             std::os::unix::fs::chown(of("it"), Some(12_345), None).unwrap();
             assert!(ours(&of("it")).unwrap_err().to_string().contains("another user's (uid 12345)"));
+        } else {
+            skipped("another user's folder: only root can make one");
         }
     }
 }

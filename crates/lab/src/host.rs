@@ -8,6 +8,7 @@ mod linux;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::fleet::Facts;
+use crate::units::Cpus;
 #[cfg(not(target_os = "linux"))]
 use elsewhere::this;
 #[cfg(target_os = "linux")]
@@ -45,6 +46,11 @@ impl Host {
         this()
     }
 
+    /// How many CPUs it has, whichever of them this process may use; `None` where that is not known.
+    pub fn cpus_online(&self) -> Option<usize> {
+        Some(self.facts.get("cpus online")?.parse::<Cpus>().ok()?.0.len())
+    }
+
     /// One that never was, of two CPUs and what Linux has by default, to plan for.
     pub fn made_up() -> Self {
         Self {
@@ -80,6 +86,7 @@ mod tests {
     fn this_host_has_what_plans_need() {
         let host = Host::this();
         assert!(host.cores.iter().flatten().count() >= 1);
+        assert!(host.cpus_online().is_none_or(|count| count >= host.cores.concat().len()), "{:?}", host.facts);
         assert!(host.descriptors_max > 0 && host.tasks_max.0 > 0 && host.ports > 0 && host.memory_bytes > 0);
         assert!(host.facts.contains_key("kernel") && host.facts.contains_key("cpus allowed"));
     }

@@ -5,7 +5,7 @@
 //!   [`units`]: sizes, times, rates, CPUs; [`presets`]: experiments in the binary
 //! - [`http`]: what is asked of an HTTP server
 //! - [`course`]: what of a plan is run next, and where it leaves off; [`capacity`]: in search of the highest rate
-//! - [`contender`]: what is compared, ours or somebody else's
+//! - [`contender`]: what is compared, ours or somebody else's; [`description`]: what a server says of itself
 //! - [`mod@plan`]: the explicit list of trials; [`host`] and [`placement`]: what it is checked against, and where it runs
 //! - [`doctor`]: what of this host disturbs results, and what mends it; `probe`: what only the kernel itself can say
 //! - [`calibration`]: the client against times that are known
@@ -25,6 +25,7 @@ pub mod capacity;
 mod child;
 pub mod contender;
 pub mod course;
+pub mod description;
 #[cfg(target_os = "linux")]
 pub mod doctor;
 pub mod experiment;

@@ -30,6 +30,20 @@ pub fn find(name: &str) -> Option<&'static Preset> {
     PRESETS.iter().find(|preset| preset.name == name)
 }
 
+/// The preset of that name, which a paper is reproduced with.
+///
+/// # Errors
+/// When this system has none of that name: why not, and where there is.
+pub fn of_a_paper(name: &str) -> Result<&'static Preset, String> {
+    find(name).ok_or_else(|| {
+        format!(
+            "{name}: this experiment is not to be had on {}, for it compares what only Linux has (epoll and others); \
+             reproduce the paper on Linux, whose results `muxbench report FOLDER --paper PAPER` shows anywhere",
+            std::env::consts::OS
+        )
+    })
+}
+
 impl Preset {
     /// It as an experiment; where there is no epoll, with what the system has in its place.
     ///
@@ -44,6 +58,17 @@ impl Preset {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_that_is_not_to_be_had_is_an_error_that_says_where_it_is() {
+        let told = of_a_paper("kawai1066").unwrap_err();
+        assert!(told.starts_with("kawai1066: ") && told.contains(std::env::consts::OS), "{told}");
+        assert!(told.contains("on Linux") && told.contains("muxbench report FOLDER --paper PAPER"), "{told}");
+        #[cfg(target_os = "linux")]
+        assert_eq!(of_a_paper("voras2009").unwrap().name, "voras2009");
+        #[cfg(not(target_os = "linux"))]
+        of_a_paper("voras2009").unwrap_err();
+    }
 
     #[test]
     fn every_preset_parses_and_bears_its_name() {

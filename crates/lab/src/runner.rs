@@ -387,7 +387,17 @@ fn run_trial(
     // Whatever came of it: somebody else's server leaves nothing behind only if its keeper has the time to see to that.
     server.end();
     // Its connections are closed before the kernel says that it is dead.
-    outcome.and_then(|()| if server.was_killed() { Err(server.gone()) } else { Ok(()) })
+    let outcome = outcome.and_then(|()| if server.was_killed() { Err(server.gone()) } else { Ok(()) });
+    let ended: anyhow::Result<()> = match &trial.serve {
+        // Not seen to by a keeper that was killed, by others or by us.
+        #[cfg(target_os = "linux")]
+        Subject::Exec(_) => crate::doctor::leftovers::end_all_of(server.pid()),
+        _ => Ok(()),
+    };
+    match (outcome, ended) {
+        (Err(error), Err(left)) => Err(error.context(format!("{left:#}"))),
+        (outcome, ended) => outcome.and(ended),
+    }
 }
 
 /// Runs the clients against the server until all have given their account.
@@ -445,6 +455,10 @@ fn load_it(
     let mut looks = is_stream.then(|| Looks { start: at(to_window_ns), part, taken: 0 });
     let mut look = |event: Option<&load::Event>| {
         event.into_iter().for_each(|event| on_event(Event::Load(event)));
+        if server.has_ended() {
+            // What came of somebody else's goes on serving without its keeper.
+            bail!("the server ended");
+        }
         // Before the mark at the window's end, which takes longer.
         while looks.as_mut().is_some_and(|looks| looks.is_due(Instant::now())) {
             account.moved.push(moved(server, stop)?);

@@ -4,23 +4,33 @@
 //! in nanoseconds after the measured window began, and `connection`; then what the kernel's timestamps say, null where they
 //! do not: `scheduler_ns`, `driver_ns`, `arrived_ns`, of the same zero, and the length `hardware_service_ns`; and `client`,
 //! which process's it is, where several divided the load. The file's key-value metadata holds every parameter of the trial.
+//!
+//! The crate `parquet` writes them and does not read them: a stranger's file has it panic, or count to 2^31 again and again.
+//!
+//! # Layout
+//! - here: what the columns are, and where they are in a file
+//! - `column`: one of them, page by page; `thrift`: how a file says what is in it
+
+mod column;
+mod thrift;
 
 use std::fmt;
 use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use load::{LoadConfig, Sample};
 use parquet::basic::{Compression, ZstdLevel};
-use parquet::column::reader::get_typed_column_reader;
 use parquet::data_type::Int64Type;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
-use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 
+use self::column::Packing;
+use self::thrift::Structure;
 use crate::files;
 use crate::record::Trial;
 
@@ -94,6 +104,8 @@ fn write_all(path: &Path, samples: &[Sample], parameters: &[(&str, String)]) -> 
     let metadata = parameters.iter().map(|(key, value)| KeyValue::new((*key).to_owned(), value.clone())).collect();
     let properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        // In turn they would vanish: a reader is to know a row by its bytes.
+        .set_column_compression("connection".into(), Compression::UNCOMPRESSED)
         .set_key_value_metadata(Some(metadata))
         .build();
     let file = files::create_anywhere(path)?;
@@ -127,58 +139,291 @@ pub fn parameters(config: &LoadConfig, trial: Option<&Trial>) -> anyhow::Result<
     Ok(parameters)
 }
 
-/// Reads samples back.
+/// Reads samples back, as [`read_from`] does.
 ///
 /// # Errors
 /// When the file is missing or not of this kind.
 pub fn read(path: &Path) -> anyhow::Result<Vec<Sample>> {
     let place = || format!("reading samples from {}", path.display());
-    let others = || format!("{}: not the samples of a trial", path.display());
-    let file = File::open(path).with_context(place)?;
-    let file_bytes = file.metadata().with_context(place)?.len();
-    let reader = SerializedFileReader::new(file).with_context(place)?;
-    let schema = parse_message_type(SCHEMA).context("the schema of samples")?;
-    let (theirs, all) = (reader.metadata().file_metadata().schema().get_fields(), schema.get_fields());
-    // Those of before there could be several processes have no last column.
-    let columns = theirs.len();
-    anyhow::ensure!(columns + 1 >= all.len() && all.starts_with(theirs), others());
-    let mut samples = Vec::new();
-    for group in 0..reader.num_row_groups() {
-        let group = reader.get_row_group(group).with_context(place)?;
-        let rows = usize::try_from(group.metadata().num_rows()).ok().filter(|&rows| rows <= ROWS_PER_GROUP);
-        let rows = rows.with_context(others)?;
+    read_from(&mut File::open(path).with_context(place)?).with_context(place)
+}
+
+/// What is said of a file that is none of ours.
+const OTHERS: &str = "not the samples of a trial";
+/// A file's footer may have so many bytes: of ours 2 KiB a group of rows, and what the trial was.
+const FOOTER_BYTES_MAX: usize = 8 << 20;
+/// What a file ends with: how long its footer is, and who it is.
+const TAIL_BYTES: usize = 8;
+
+/// Reads samples of a file that anybody may have made. Neither time nor memory is more than its size allows for: no byte counts
+/// twice, and beyond one group a row has at least a quarter of a byte, for times or connections differ.
+///
+/// # Errors
+/// When it cannot be read, or is not of this kind.
+pub fn read_from(file: &mut (impl Read + Seek)) -> anyhow::Result<Vec<Sample>> {
+    let file_bytes = file.seek(SeekFrom::End(0))?;
+    let tail_at = file_bytes.checked_sub(TAIL_BYTES as u64).context(OTHERS)?;
+    let tail = part(file, tail_at, TAIL_BYTES)?;
+    let (footer_bytes, magic) = tail.split_first_chunk().context(OTHERS)?;
+    let footer_bytes = u32::from_le_bytes(*footer_bytes);
+    ensure!(magic == b"PAR1" && footer_bytes as usize <= FOOTER_BYTES_MAX, OTHERS);
+    let footer_at = tail_at.checked_sub(footer_bytes.into()).context(OTHERS)?;
+    let footer = part(file, footer_at, footer_bytes as usize)?;
+    let footer = Structure::read(&mut &footer[..]).context(OTHERS)?;
+    let are_optional = columns(&footer).context(OTHERS)?;
+    let mut groups = footer.structures(4).context(OTHERS)?;
+    let rows = groups.try_fold(0, |rows: u64, group| rows.checked_add(group.count(3)? as u64)).context(OTHERS)?;
+    ensure!(rows / 4 <= file_bytes + ROWS_PER_GROUP as u64 / 4, OTHERS);
+    let (mut samples, mut bytes_left) = (Vec::new(), file_bytes);
+    for group in footer.structures(4).context(OTHERS)? {
+        let rows = group.count(3).filter(|&rows| rows <= ROWS_PER_GROUP).context(OTHERS)?;
+        let mut chunks = group.structures(1).context(OTHERS)?;
         let first = samples.len();
-        for (number, set) in PLACES.into_iter().enumerate().take(columns) {
-            // The reader panics where a place or a length is negative.
-            let chunk = group.metadata().column(number);
-            let mut places =
-                [chunk.data_page_offset(), chunk.compressed_size()].into_iter().chain(chunk.dictionary_page_offset());
-            anyhow::ensure!(places.all(|it| u64::try_from(it).is_ok_and(|it| it <= file_bytes)), others());
-            let column = group.get_column_reader(number).with_context(place)?;
-            let mut column = get_typed_column_reader::<Int64Type>(column);
-            // A column without nulls says nothing of which values are there.
-            let (mut values, mut is_there) = (Vec::with_capacity(rows), Vec::new());
-            let mut read = 0;
-            while read < rows {
-                let (records, ..) =
-                    column.read_records(rows - read, Some(&mut is_there), None, &mut values).with_context(place)?;
-                anyhow::ensure!(records > 0, "{}: the file ends too soon", path.display());
-                read += records;
-            }
+        for (set, is_optional) in PLACES.into_iter().zip(&are_optional) {
+            let chunk = chunks.next().and_then(|chunk| Chunk::of(&chunk)).context(OTHERS)?;
+            bytes_left = bytes_left.checked_sub(chunk.bytes as u64).context(OTHERS)?;
+            ensure!(chunk.bytes <= column::bytes_max(rows), OTHERS);
+            let pages = part(file, chunk.at, chunk.bytes)?;
+            let values = column::read(&pages, rows, chunk.packing, *is_optional).context(OTHERS)?;
             // Only now is it known that there are so many.
             samples.resize(first + rows, Sample::UNKNOWN);
-            let there = |row: &usize| is_there.get(*row).is_none_or(|&level| level == 1);
-            for (row, value) in (0..rows).filter(there).zip(values) {
-                set(&mut samples[first + row], value);
+            for (sample, value) in samples[first..].iter_mut().zip(values) {
+                value.into_iter().for_each(|value| set(sample, value));
             }
         }
     }
     Ok(samples)
 }
 
+/// A part of a file, of which all has to be there.
+fn part(file: &mut (impl Read + Seek), at: u64, bytes: usize) -> io::Result<Vec<u8>> {
+    let mut part = vec![0; bytes];
+    file.seek(SeekFrom::Start(at))?;
+    file.read_exact(&mut part)?;
+    Ok(part)
+}
+
+/// Which columns may have no value, of those of a file; `None` if they are not ours.
+fn columns(footer: &Structure<'_>) -> Option<Vec<bool>> {
+    const INT64: i64 = 2;
+    let schema = parse_message_type(SCHEMA).ok()?;
+    let mut theirs = footer.structures(2)?;
+    let columns = theirs.next()?.count(5)?;
+    let ours = schema.get_fields();
+    // Those of before there could be several processes have no last column.
+    if columns != ours.len() && columns + 1 != ours.len() {
+        return None;
+    }
+    let are_optional = ours[..columns].iter().map(|ours| {
+        let theirs = theirs.next()?;
+        let is_optional = ours.is_optional();
+        let is_ours = theirs.bytes(4)? == ours.name().as_bytes()
+            && theirs.number(1)? == INT64
+            && theirs.number(3)? == i64::from(is_optional);
+        is_ours.then_some(is_optional)
+    });
+    let are_optional = are_optional.collect::<Option<_>>()?;
+    theirs.next().is_none().then_some(are_optional)
+}
+
+/// Where a column of a group is.
+struct Chunk {
+    at: u64,
+    bytes: usize,
+    packing: Packing,
+}
+
+impl Chunk {
+    fn of(chunk: &Structure<'_>) -> Option<Self> {
+        let about = chunk.structure(3)?;
+        // A dictionary comes before all data.
+        let at = about.count(11).or(about.count(9))? as u64;
+        Some(Self { at, bytes: about.count(7)?, packing: Packing::of(about.number(4)?)? })
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::column::tests::{dictionary, page};
+    use super::thrift::tests::{Field, written};
     use super::*;
+
+    /// A footer's groups: each of so many rows, with a column's bytes from so far on.
+    type Group = (i64, [(i64, i64); 9]);
+
+    /// A file with these bytes and groups, which is as ours are but not packed.
+    fn made_up(bytes: &[u8], groups: &[Group]) -> Vec<u8> {
+        let schema = parse_message_type(SCHEMA).unwrap();
+        let names = [
+            "planned_ns",
+            "sent_ns",
+            "complete_ns",
+            "connection",
+            "scheduler_ns",
+            "driver_ns",
+            "arrived_ns",
+            "hardware_service_ns",
+            "client",
+        ];
+        let columns = names.iter().zip(schema.get_fields()).map(|(name, ours)| {
+            let is_optional = i64::from(ours.is_optional());
+            vec![(1, Field::Number(2)), (3, Field::Number(is_optional)), (4, Field::Bytes(name.as_bytes()))]
+        });
+        let root = vec![(4, Field::Bytes(b"samples")), (5, Field::Number(9))];
+        let chunk = |&(at, bytes): &(i64, i64)| {
+            let about = vec![(4, Field::Number(0)), (7, Field::Number(bytes)), (9, Field::Number(at))];
+            vec![(3, Field::Structure(about))]
+        };
+        let group = |(rows, chunks): &Group| {
+            vec![(1, Field::List(chunks.iter().map(chunk).collect())), (3, Field::Number(*rows))]
+        };
+        let footer = written(&[
+            (2, Field::List(std::iter::once(root).chain(columns).collect())),
+            (4, Field::List(groups.iter().map(group).collect())),
+        ]);
+        ended(&[b"PAR1", bytes].concat(), &footer)
+    }
+
+    /// A file with any footer.
+    fn ended(bytes: &[u8], footer: &[u8]) -> Vec<u8> {
+        [bytes, footer, &(footer.len() as u32).to_le_bytes(), b"PAR1"].concat()
+    }
+
+    fn read_bytes(bytes: &[u8]) -> Result<Vec<Sample>, String> {
+        read_from(&mut io::Cursor::new(bytes)).map_err(|error| error.to_string())
+    }
+
+    /// A group with so many rows of zero, and its bytes from so far on.
+    fn zeros(rows: i64, at: i64) -> (Vec<u8>, Group) {
+        let run = thrift::tests::varint_of(rows as u64 * 2);
+        let levels = [&(run.len() as u32 + 1).to_le_bytes()[..], &run, &[1]].concat();
+        let numbers = [&[0][..], &run].concat();
+        let of = |is_optional: bool| {
+            let page =
+                page(rows, 8, &if is_optional { [levels.clone(), numbers.clone()].concat() } else { numbers.clone() });
+            [dictionary(1, &[0; 8]), page].concat()
+        };
+        let (mut bytes, mut chunks) = (Vec::new(), [(0, 0); 9]);
+        for (chunk, ours) in chunks.iter_mut().zip(parse_message_type(SCHEMA).unwrap().get_fields()) {
+            let column = of(ours.is_optional());
+            *chunk = (at + bytes.len() as i64, column.len() as i64);
+            bytes.extend(column);
+        }
+        (bytes, (rows, chunks))
+    }
+
+    #[test]
+    fn a_file_that_is_not_packed_is_read() {
+        let (bytes, group) = zeros(1_000, 4);
+        let samples = read_bytes(&made_up(&bytes, &[group])).unwrap();
+        assert_eq!(samples.len(), 1_000);
+        assert_eq!((samples[999].planned_ns, samples[999].complete_ns, samples[999].client), (0, 0, 0));
+        assert_eq!(read_bytes(&made_up(b"", &[])).unwrap(), []);
+        assert_eq!(read_bytes(&made_up(&bytes[1..], &[group])).unwrap_err(), OTHERS);
+    }
+
+    #[test]
+    fn lists_of_booleans_without_end_take_no_time() {
+        // Field 9: a list of 2^31 - 1 booleans, for which the crate `parquet` looks at no byte.
+        let booleans = [0x99, 0xf1, 0xff, 0xff, 0xff, 0xff, 0x07];
+        let footer = [&booleans.repeat(500)[..], &[0]].concat();
+        assert_eq!(read_bytes(&ended(b"PAR1", &footer)).unwrap_err(), OTHERS);
+        let (bytes, mut group) = zeros(1_000, 4);
+        group.1[0] = (4, booleans.len() as i64);
+        assert_eq!(read_bytes(&made_up(&[&booleans[..], &bytes].concat(), &[group])).unwrap_err(), OTHERS);
+    }
+
+    #[test]
+    fn no_byte_is_read_for_two_groups() {
+        let (bytes, group) = zeros(100, 4);
+        let file = made_up(&bytes, &[group; 20]);
+        let groups = file.len() / bytes.len();
+        assert!(groups < 20, "the footer is small");
+        assert_eq!(read_bytes(&file).unwrap_err(), OTHERS);
+        let (other, beside) = zeros(100, 4 + bytes.len() as i64);
+        assert_eq!(read_bytes(&made_up(&[bytes, other].concat(), &[group, beside])).unwrap().len(), 200);
+    }
+
+    #[test]
+    fn a_small_file_has_not_many_rows() {
+        let (bytes, group) = zeros(1_000_000, 4);
+        let (other, beside) = zeros(1_000_000, 4 + bytes.len() as i64);
+        let file = made_up(&[bytes, other].concat(), &[group, beside]);
+        assert!(file.len() < 2_000, "{}", file.len());
+        assert_eq!(read_bytes(&file).unwrap_err(), OTHERS);
+        let (bytes, group) = zeros(ROWS_PER_GROUP as i64 + 1, 4);
+        assert_eq!(read_bytes(&made_up(&bytes, &[group])).unwrap_err(), OTHERS);
+    }
+
+    #[test]
+    fn places_beyond_the_file_are_refused() {
+        let (bytes, group) = zeros(10, 4);
+        for (at, length) in [(-1, 10), (4, -1), (4, i64::MAX), (i64::MAX, 10), (1 << 20, 10)] {
+            let mut group = group;
+            group.1[3] = (at, length);
+            assert!(read_bytes(&made_up(&bytes, &[group])).is_err(), "{at} {length}");
+        }
+        let mut file = made_up(&bytes, &[group]);
+        let at = file.len() - TAIL_BYTES;
+        file[at..at + 4].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert_eq!(read_bytes(&file).unwrap_err(), OTHERS);
+        assert_eq!(read_bytes(b"PAR1").unwrap_err(), OTHERS);
+    }
+
+    #[test]
+    fn columns_of_others_are_refused() {
+        let element = |name: &'static [u8], fields: Vec<(i64, Field)>| {
+            fields.into_iter().chain([(4, Field::Bytes(name))]).collect::<Vec<_>>()
+        };
+        // A schema of one group in another, each with two billion children.
+        let nested = || element(b"planned_ns", vec![(3, Field::Number(0)), (5, Field::Number(i64::from(i32::MAX)))]);
+        let footer = written(&[(2, Field::List((0..1_000).map(|_| nested()).collect())), (4, Field::List(vec![]))]);
+        assert_eq!(read_bytes(&ended(b"PAR1", &footer)).unwrap_err(), OTHERS);
+    }
+
+    #[test]
+    fn many_rows_of_every_kind_read_back() {
+        // More values than a dictionary holds, and several pages.
+        let sample = |at: i64| Sample {
+            planned_ns: at * 12_345 - 7,
+            sent_ns: if at % 4_001 == 0 { Sample::NEVER } else { at * 12_345 + at % 977 },
+            complete_ns: if at / 30_000 % 2 == 0 { Sample::NEVER } else { at * 12_345 + 30_000 + at * at % 10_007 },
+            connection: (at % 300) as u32,
+            client: u32::MAX,
+            ..Sample::UNKNOWN
+        };
+        let samples: Vec<Sample> = (0..200_000).map(sample).collect();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("samples.parquet");
+        write(&path, &samples, &[]).unwrap();
+        assert!(read(&path).unwrap() == samples);
+    }
+
+    #[test]
+    fn ours_have_more_bytes_than_half_their_rows() {
+        // The least that there is to be said: a steady schedule of which nothing was sent.
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("samples.parquet");
+        for period_ns in [1, 1_000, 1 << 16, 1_000_000] {
+            let sample = |at: i64| Sample { planned_ns: at * period_ns, ..Sample::UNKNOWN };
+            let samples: Vec<Sample> = (0..200_000).map(sample).collect();
+            write(&path, &samples, &[]).unwrap();
+            let bytes = std::fs::metadata(&path).unwrap().len();
+            assert!(bytes > samples.len() as u64, "{bytes} bytes, every {period_ns} ns");
+        }
+        // Or one of many connections at once.
+        for together in [2, 16, 64, 400, 10_000] {
+            let sample = |at: i64| Sample {
+                planned_ns: at / together * 1_000_000,
+                connection: (at % together) as u32,
+                ..Sample::UNKNOWN
+            };
+            let samples: Vec<Sample> = (0..200_000).map(sample).collect();
+            write(&path, &samples, &[]).unwrap();
+            let bytes = std::fs::metadata(&path).unwrap().len();
+            assert!(bytes * 3 > samples.len() as u64 * 2, "{bytes} bytes, {together} at once");
+        }
+    }
 
     #[test]
     fn what_is_written_reads_back() {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -198,21 +199,25 @@ impl FromStr for Share {
     }
 }
 
+/// CPUs that a host may have.
+const CPUS_MAX: usize = 4096;
+
 impl FromStr for Cpus {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        let range = |part: &str| -> Option<Vec<usize>> {
+        let range = |part: &str| -> Option<RangeInclusive<usize>> {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
-            let (first, last) = (first.trim().parse::<usize>().ok()?, last.trim().parse::<usize>().ok()?);
-            (first <= last && last < 4096).then(|| (first..=last).collect())
+            let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+            (first <= last && last < CPUS_MAX).then_some(first..=last)
         };
-        let cpus: Option<Vec<Vec<usize>>> = text.split(',').map(range).collect();
-        let mut cpus: Vec<usize> = cpus
-            .ok_or_else(|| UnitError { text: text.to_owned(), what: "list of CPUs", example: "0 or 0-1,3" })?
-            .concat();
-        cpus.sort_unstable();
-        cpus.dedup();
+        // Each once, however often it is said.
+        let mut is_there = [false; CPUS_MAX];
+        for part in text.split(',') {
+            let error = || UnitError { text: text.to_owned(), what: "list of CPUs", example: "0 or 0-1,3" };
+            is_there[range(part).ok_or_else(error)?].fill(true);
+        }
+        let cpus = (0..CPUS_MAX).filter(|cpu| is_there[*cpu]).collect();
         Ok(Self(cpus))
     }
 }

@@ -342,7 +342,8 @@ pub fn with_network(verdict: Verdict, asked: Option<&Network>, report: Option<&N
     let loss = asked.loss.map_or(0.0, |loss| loss.0);
     let deviations = LOSS_DEVIATIONS_MAX * (loss * (1.0 - loss) / f64::from(measured.sent.max(1))).sqrt();
     let bounds = ((loss - deviations).max(0.0), loss + deviations + LOSS_BESIDE);
-    within("share of datagrams that the lab lost", measured.loss(), bounds, "");
+    let whose = measured.host.map(|host| format!(" (client's host {host})")).unwrap_or_default();
+    within(&format!("share of datagrams that the lab lost{whose}"), measured.loss(), bounds, "");
     if let (Some(bandwidth), Some(found)) = (asked.bandwidth, measured.bandwidth_bits_per_s) {
         let mbit_per_s = bandwidth.0 as f64 / 1e6;
         // Of a bucket that is full, what comes until the kernel looks again is lost.
@@ -352,8 +353,8 @@ pub fn with_network(verdict: Verdict, asked: Option<&Network>, report: Option<&N
         });
         let least = mbit_per_s * (1.0 - BANDWIDTH_SHARE_MAX) * kept;
         let bounds = (least, mbit_per_s * (1.0 + BANDWIDTH_SHARE_MAX));
-        within("bandwidth towards the lab's server", found[0] / 1e6, bounds, "Mbit/s");
-        within("bandwidth from the lab's server", found[1] / 1e6, bounds, "Mbit/s");
+        within(&format!("bandwidth towards the lab's server{whose}"), found[0] / 1e6, bounds, "Mbit/s");
+        within(&format!("bandwidth from the lab's server{whose}"), found[1] / 1e6, bounds, "Mbit/s");
     }
     if report.applied.links == Links::Tun {
         let accounts = f64::from(u8::from(report.relay.is_some()));
@@ -1136,6 +1137,7 @@ pub(crate) mod tests {
                     round_trips: 200,
                     round_trip_p50_ns: 20_100_000,
                     round_trip_p99_ns: 20_500_000,
+                    host: None,
                     sent: 2_000,
                     lost: 0,
                     bandwidth_bits_per_s: None,
@@ -1168,6 +1170,45 @@ pub(crate) mod tests {
             let verdict = with(Some(worse));
             assert_eq!((verdict.kind, verdict.reason.as_str()), (VerdictKind::Failed, why));
         }
+    }
+
+    #[test]
+    fn a_client_s_host_that_is_cut_off_is_told_by_its_number() {
+        use crate::network::Measured;
+        use crate::network::conditions::{Applied, Means};
+
+        let bandwidth = crate::units::Bandwidth(100_000_000);
+        let asked = Network { bandwidth: Some(bandwidth), .."lab:clients=5".parse().unwrap() };
+        let reason = |host, lost, from_server| {
+            let report = NetworkReport {
+                applied: Applied { links: Links::Veth, delay: None, loss: None, bandwidth: Some(Means::Tbf) },
+                setup_ns: 1,
+                measured: Measured {
+                    round_trips: 200,
+                    round_trip_p50_ns: 100_000,
+                    round_trip_p99_ns: 200_000,
+                    host,
+                    sent: 2_000,
+                    lost,
+                    bandwidth_bits_per_s: Some([99e6, from_server]),
+                },
+                relay: None,
+            };
+            with_network(judge(&healthy(), None), Some(&asked), Some(&report)).reason
+        };
+        assert!(!reason(Some(3), 0, 99e6).contains("lab"), "it does what was asked");
+        let told = reason(Some(3), 200, 99e6);
+        assert!(
+            told.starts_with("share of datagrams that the lab lost (client's host 3): 0.100, not at most "),
+            "{told}"
+        );
+        let told = reason(Some(4), 0, 50e6);
+        assert!(
+            told.starts_with("bandwidth from the lab's server (client's host 4): 50 Mbit/s, not at least"),
+            "{told}"
+        );
+        let told = reason(None, 0, 50e6);
+        assert!(told.starts_with("bandwidth from the lab's server: 50 Mbit/s, not at least"), "{told}");
     }
 
     /// A healthy trial of a closed loop.

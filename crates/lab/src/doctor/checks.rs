@@ -116,6 +116,14 @@ pub const CHECKS: &[CheckRow] = &[
         examine: neighbours,
     },
     CheckRow {
+        name: "leftovers",
+        effect: "What runs that were killed have left takes CPUs, memory and ports from those to come.",
+        examine: |sight| match sight.left.iter().map(ToString::to_string).collect::<Vec<_>>() {
+            none if none.is_empty() => good("none"),
+            left => beware(left.join("; "), "muxbench doctor --clean"),
+        },
+    },
+    CheckRow {
         name: "placement",
         effect: "Server and client get cores of their own, siblings kept together. With one core they disturb each other; \
                  with two, interrupts and other programs must run on one of theirs.",
@@ -515,7 +523,7 @@ fn time(ns: f64) -> String {
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
-    use super::super::{Noise, findings};
+    use super::super::{Leftover, Noise, findings};
     use super::*;
     use crate::host::Host;
 
@@ -548,6 +556,7 @@ mod tests {
                 steal_since_boot: Some(share),
                 pauses: (0..8).map(pauses).collect(),
             },
+            left: Vec::new(),
         }
     }
 
@@ -601,7 +610,8 @@ mod tests {
             ("timer slack ns", "100000000"),
             ("vulnerable", "meltdown"),
         ];
-        sight(&facts, 1024, 0.2)
+        let left = vec![Leftover::Folder("/tmp/muxbench-4194305-0".into())];
+        Sight { left, ..sight(&facts, 1024, 0.2) }
     }
 
     /// Says nothing of itself.
@@ -622,7 +632,7 @@ mod tests {
 
     #[test]
     fn a_remedy_is_a_command_or_says_what_to_do() {
-        const COMMANDS: &[&str] = &["echo", "sudo", "taskset"];
+        const COMMANDS: &[&str] = &["echo", "muxbench", "sudo", "taskset"];
         const VERBS: &[&str] =
             &["Boot", "Choose", "Compare", "Look", "Measure", "Raise", "Repeat", "Start", "Stop", "Turn", "Use"];
         let mut mute_guest = mute();

@@ -1,6 +1,6 @@
 //! What is left of runs that were killed, or that ended with the power: folders of their sockets, and processes that did not
 //! hear of it. A lab has no names: it goes with the last of its processes. Those of `muxbench lab` may be anything, and know by
-//! their environment whose they are.
+//! their environment whose they are; those of somebody else's server, by a badge.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -8,15 +8,22 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
+use anyhow::{Context, ensure};
 use rustix::process::{Pid, Signal};
+use server::Badge;
 
 use crate::network::surrounding::SOCKET;
+use crate::stop::LOOK;
 
 /// Commands that a runner starts.
 const STARTED: &[&str] = &["serve", "load", "idle", "relay"];
 /// Who adopts processes whose parent has died: these, and process 1.
 const ADOPTERS: &[&str] = &["systemd", "init"];
+/// What killing may take: a process in the middle of a system call ends after it.
+const KILL_MAX: Duration = Duration::from_secs(60);
 
 /// Something that nobody owns any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,12 +35,14 @@ pub enum Leftover {
         /// What it does.
         command: String,
     },
-    /// A process of a command that `muxbench lab` kept a lab for, and that is on one of its hosts.
-    OfLab {
+    /// A process that came of somebody else's command, which we kept.
+    Kept {
         /// It.
         pid: i32,
         /// Its program.
         program: String,
+        /// What the command was kept as: a lab's, if the process is on one of its hosts, or a server.
+        what: &'static str,
     },
     /// A folder for the socket of a run that has died.
     Folder(PathBuf),
@@ -43,8 +52,8 @@ impl std::fmt::Display for Leftover {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Process { pid, command } => write!(f, "process {pid}, `muxbench {command}`, whose runner has died"),
-            Self::OfLab { pid, program } => {
-                write!(f, "process {pid}, `{}`, of a lab whose keeper has died", program.escape_default())
+            Self::Kept { pid, program, what } => {
+                write!(f, "process {pid}, `{}`, of a {what} whose keeper has died", program.escape_default())
             }
             Self::Folder(path) => write!(f, "folder {}, whose run has died", path.display()),
         }
@@ -52,13 +61,17 @@ impl std::fmt::Display for Leftover {
 }
 
 impl Leftover {
+    fn kept(pid: i32, what: &'static str) -> Self {
+        Self::Kept { pid, program: words(pid).and_then(|words| words.into_iter().next()).unwrap_or_default(), what }
+    }
+
     /// Ends it, or removes it.
     ///
     /// # Errors
     /// When we may not.
     pub fn remove(&self) -> io::Result<()> {
         let removed = match self {
-            Self::Process { pid, .. } | Self::OfLab { pid, .. } => match Pid::from_raw(*pid) {
+            Self::Process { pid, .. } | Self::Kept { pid, .. } => match Pid::from_raw(*pid) {
                 Some(pid) => rustix::process::kill_process(pid, Signal::KILL).map_err(io::Error::from),
                 None => Ok(()),
             },
@@ -74,23 +87,65 @@ impl Leftover {
 
 /// Everything that is left.
 pub fn find() -> Vec<Leftover> {
-    let mut found: Vec<Leftover> =
-        numbers(Path::new("/proc")).filter_map(|pid| orphan(pid).or_else(|| of_lab(pid))).collect();
+    let of_process = |pid| {
+        let of_server = || lost(pid).map(|_| Leftover::kept(pid, "server"));
+        orphan(pid).or_else(|| of_lab(pid)).or_else(of_server)
+    };
+    let mut found: Vec<Leftover> = numbers().filter_map(of_process).collect();
     found.extend(folders(&std::env::temp_dir()));
     found
 }
 
+/// Ends all that came of somebody else's server once its keeper has died.
+///
+/// # Errors
+/// When we may not, or something does not end.
+pub(crate) fn end_all_of(keeper: Pid) -> anyhow::Result<()> {
+    let deadline = Instant::now() + KILL_MAX;
+    // Again, until none is left: they may start others meanwhile.
+    loop {
+        let is_its = |pid: &i32| lost(*pid).is_some_and(|badge| badge.keeper() == keeper.as_raw_pid());
+        let left: Vec<Leftover> = numbers().filter(is_its).map(|pid| Leftover::kept(pid, "server")).collect();
+        let remove = |it: &Leftover| it.remove().with_context(|| it.to_string());
+        let mut refused: Vec<anyhow::Error> = left.iter().filter_map(|it| remove(it).err()).collect();
+        if refused.len() == left.len() {
+            return refused.pop().map_or(Ok(()), Err);
+        }
+        ensure!(Instant::now() < deadline, "{}: it does not end, though killed", left[0]);
+        thread::sleep(LOOK);
+    }
+}
+
 /// Processes there are.
-fn numbers(proc: &Path) -> impl Iterator<Item = i32> {
-    let entries = fs::read_dir(proc).into_iter().flatten().flatten();
+fn numbers() -> impl Iterator<Item = i32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// What /proc/PID/status says.
+fn status(process: impl std::fmt::Display, what: &str) -> Option<String> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(what)?.strip_prefix(':'))?;
+    Some(line.trim().to_owned())
+}
+
+/// Whether a process has ended, awaited or not. One whose first thread has may have others.
+fn has_ended(pid: i32) -> bool {
+    status(pid, "State").is_none_or(|state| state.starts_with(['Z', 'X']))
+        && status(pid, "Threads").is_none_or(|threads| matches!(&*threads, "0" | "1"))
+}
+
+/// Whether numbers mean the same to a process as to us, and in /proc: in another PID namespace that of a keeper is another's, or
+/// nobody's.
+fn is_numbered_as_we(pid: i32) -> bool {
+    let has_one = |pids: Option<String>| pids.is_none_or(|pids| pids.split_whitespace().count() == 1);
+    has_one(status(pid, "NSpid")) && has_one(status("self", "NSpid"))
 }
 
 fn orphan(pid: i32) -> Option<Leftover> {
     let words = words(pid)?;
     let command = started_by_a_runner(&words)?;
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let parent: i32 = status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()?;
+    let parent: i32 = status(pid, "PPid")?.parse().ok()?;
     let name = fs::read_to_string(format!("/proc/{parent}/comm")).unwrap_or_default();
     // In a container the runner itself may be the first process.
     let is_runner_s = self::words(parent).is_some_and(|words| is_muxbench(&words));
@@ -102,14 +157,16 @@ fn orphan(pid: i32) -> Option<Leftover> {
 fn of_lab(pid: i32) -> Option<Leftover> {
     let socket = lab_of(&fs::read(format!("/proc/{pid}/environ")).ok()?)?;
     let keeper = maker(socket.parent()?)?;
-    let namespace = |process: &str, name: &str| fs::read_link(format!("/proc/{process}/ns/{name}")).ok();
-    let process = pid.to_string();
-    // Elsewhere the number of its keeper is another's, or nobody's.
-    let is_ours_to_know = namespace(&process, "pid") == namespace("self", "pid");
-    let is_elsewhere = namespace(&process, "net")? != namespace("self", "net")?;
-    let program = || words(pid)?.into_iter().next();
-    (is_ours_to_know && is_elsewhere && !is_kept(keeper, &socket))
-        .then(|| Leftover::OfLab { pid, program: program().unwrap_or_default() })
+    let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/net")).ok();
+    let is_elsewhere = namespace(&pid.to_string())? != namespace("self")?;
+    (is_numbered_as_we(pid) && is_elsewhere && !is_kept(keeper, &socket)).then(|| Leftover::kept(pid, "lab"))
+}
+
+/// The badge of a process whose keeper has died. Its keeper's number may be another's by now, which has another badge, or none.
+fn lost(pid: i32) -> Option<Badge> {
+    let badge = Badge::of(pid)?;
+    let is_kept = || Badge::of(badge.keeper()) == Some(badge) && !has_ended(badge.keeper());
+    (is_numbered_as_we(pid) && !has_ended(pid) && !is_kept()).then_some(badge)
 }
 
 /// The socket of the lab that an environment names.
@@ -211,7 +268,30 @@ mod tests {
         let listener = UnixListener::bind(&socket).unwrap();
         assert!(is_kept(ours, &socket));
         drop(listener);
-        assert!(!is_kept(ours, &socket), "another has its keeper's number");
+        // A child that another test forks meanwhile may hold it a little longer.
+        let started = Instant::now();
+        while is_kept(ours, &socket) {
+            assert!(started.elapsed() < Duration::from_secs(60), "another has its keeper's number");
+            thread::sleep(Duration::from_millis(5));
+        }
         assert!(!is_kept(4_194_305, &socket));
+    }
+
+    #[test]
+    fn what_somebody_keeps_is_not_ended() {
+        Badge::put_on().unwrap();
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let ours = i32::try_from(std::process::id()).unwrap();
+        assert_eq!(Badge::of(pid).map(Badge::keeper), Some(ours));
+        assert_eq!(lost(pid), None);
+        end_all_of(Pid::from_raw(ours).unwrap()).unwrap();
+        assert!(!has_ended(pid));
+        child.kill().unwrap();
+        while !has_ended(pid) {
+            thread::sleep(LOOK);
+        }
+        child.wait().unwrap();
+        assert!(has_ended(pid), "nor is it there");
     }
 }

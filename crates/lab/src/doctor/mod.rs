@@ -18,6 +18,7 @@ use serde::Serialize;
 
 use crate::host::{self, Host};
 use checks::CHECKS;
+use leftovers::Leftover;
 use noise::Noise;
 
 /// How long the kernel may take to begin to stamp packets, on a busy host.
@@ -58,6 +59,8 @@ pub struct Sight {
     pub host: Host,
     /// What was heard.
     pub noise: Noise,
+    /// What runs that were killed have left.
+    pub left: Vec<Leftover>,
 }
 
 impl Sight {
@@ -69,7 +72,7 @@ impl Sight {
             server::tracepoints::can_count().map_or_else(|reason| format!("refused: {reason}"), |()| "allowed".into());
         host.facts.insert("system calls from outside".into(), counts);
         let noise = noise::listen(&host.cores.concat());
-        Self { host, noise }
+        Self { host, noise, left: leftovers::find() }
     }
 
     /// A fact, unless it is missing or empty.

@@ -51,7 +51,11 @@ pub fn place() -> Result<Place, String> {
     place_in(&|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
 }
 
-fn place_in(variable: &dyn Fn(&str) -> Option<String>) -> Result<Place, String> {
+/// The place of a process with such an environment.
+///
+/// # Errors
+/// As [`place`].
+pub fn place_in(variable: &dyn Fn(&str) -> Option<String>) -> Result<Place, String> {
     let found = ENGINES.iter().find_map(|engine| engine(variable));
     let mut place = found.unwrap_or_else(|| {
         Err("--fleet: no engine has started this: start it by srun, mpirun or as a Kubernetes indexed job, or set \
@@ -147,13 +151,16 @@ fn slurm(variable: &dyn Fn(&str) -> Option<String>) -> Option<Result<Place, Stri
 
 /// The first of a list of hosts as Slurm writes it: `node[03-05,9]-ib,other`.
 fn first_host(list: &str) -> String {
-    let Some(at) = list.find(['[', ',']) else { return list.to_owned() };
-    let (prefix, rest) = list.split_at(at);
-    let Some(rest) = rest.strip_prefix('[') else { return prefix.to_owned() };
-    let (inside, after) = rest.split_once(']').unwrap_or((rest, ""));
-    let first = inside.split([',', '-']).next().unwrap_or_default();
-    // What follows may have brackets of its own.
-    first_host(&format!("{prefix}{first}{after}"))
+    let (mut host, mut rest) = (String::new(), list);
+    while let Some(at) = rest.find(['[', ',']) {
+        host += &rest[..at];
+        let Some(inside) = rest[at..].strip_prefix('[') else { return host };
+        let (numbers, after) = inside.split_once(']').unwrap_or((inside, ""));
+        host += numbers.split([',', '-']).next().unwrap_or_default();
+        // What follows may have brackets of its own.
+        rest = after;
+    }
+    host + rest
 }
 
 /// Open MPI 4: ranks know where `mpirun` runs, and share a key that it drew for them. Rank 0 has to run there, too, as it does
@@ -278,6 +285,8 @@ mod tests {
             ("node[03-05,9],x", "node03"),
             ("node[7,9]-ib", "node7-ib"),
             ("r[1-2]n[3-4]", "r1n3"),
+            ("node[", "node"),
+            (&"[".repeat(100_000), &"[".repeat(99_999)),
         ] {
             assert_eq!(first_host(list), first, "{list}");
         }

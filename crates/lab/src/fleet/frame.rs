@@ -15,7 +15,7 @@ use super::monotonic_ns;
 use super::secret::{Nonce, Proof};
 
 /// Changes whenever frames do.
-const PROTOCOL: u32 = 3;
+const PROTOCOL: u32 = 4;
 /// A frame may have so many bytes, ...
 const FRAME_BYTES_MAX: u32 = 16 << 20;
 /// ...or so many while it is not known who says it.
@@ -78,6 +78,8 @@ pub(super) struct Hello {
     pub(super) network: u64,
     /// CPUs that it may use.
     pub(super) cpus: Vec<usize>,
+    /// How many its host has; 0 where that is not known.
+    pub(super) cpus_of_host: u32,
     pub(super) nonce: Nonce,
 }
 
@@ -130,9 +132,21 @@ fn hear(mut stream: impl Read, bytes_max: u32) -> io::Result<Frame> {
     if length > bytes_max {
         return Err(io::Error::other(format!("a frame of {length} bytes, which may have {bytes_max}")));
     }
-    let mut bytes = vec![0; length as usize];
-    stream.read_exact(&mut bytes)?;
+    // It takes memory as it comes.
+    let mut bytes = Vec::new();
+    stream.take(length.into()).read_to_end(&mut bytes)?;
+    if bytes.len() < length as usize {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
     postcard::from_bytes(&bytes).map_err(|error| io::Error::other(format!("a frame that is not understood: {error}")))
+}
+
+/// What is heard of `said`, a frame of a peer that is known or of one that is not, said again; `None` if it is not understood.
+pub fn echo(said: &[u8], is_known: bool) -> Option<Vec<u8>> {
+    let frame = if is_known { hear(said, FRAME_BYTES_MAX) } else { hear_greeting(said) }.ok()?;
+    let mut again = Vec::new();
+    say(&mut again, &frame).ok()?;
+    Some(again)
 }
 
 /// A connection between two ranks that know each other. What comes is read by a thread, which sleeps when nothing does.

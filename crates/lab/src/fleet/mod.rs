@@ -15,11 +15,14 @@ pub mod rank;
 pub mod ranks;
 mod secret;
 
+pub use frame::echo;
+
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
+use load::clock::monotonic_ns;
 use load::config::{LoadConfig, Pacing};
 use load::merge::{self, Account};
 use load::{Event, LoadReport};
@@ -296,12 +299,6 @@ fn await_report(member: &mut dyn Member, deadline: Instant, look: &mut Look<'_>)
 /// When a client that begins now, or soon, must have given its account.
 fn deadline_of(config: &LoadConfig, patience: Duration) -> Instant {
     Instant::now() + Duration::from_nanos(config.phases.sending_ns() + config.phases.drain_ns) + patience
-}
-
-/// CLOCK_MONOTONIC in nanoseconds, which of one machine is the same in all processes.
-fn monotonic_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// The instant at which CLOCK_MONOTONIC, which `Instant` is, shows `ns`.

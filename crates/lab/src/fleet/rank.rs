@@ -14,13 +14,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow, bail};
 use load::{Event, LoadConfig, LoadReport};
 use rustix::io::FdFlags;
-use rustix::process::{Pid, Signal};
 
 use super::engine::{Addresses, Place};
 use super::frame::{self, Frame, Hello, Line};
 use super::secret::{self, Side};
 use super::{Patience, await_ready, await_report, deadline_of, instant_of, local, monotonic_ns, patience_of};
-use crate::child::Child;
+use crate::child::{Child, Handle};
 use crate::host::Host;
 use crate::runner::LoadOrder;
 use crate::samples::Unwritten;
@@ -37,7 +36,7 @@ const LOOK_LEAD_NS: u64 = 50_000_000;
 const LONG: Duration = Duration::from_secs(3600);
 
 /// The client that is at work, if one is: whoever hears that the trial is over may end it.
-type AtWork = Arc<Mutex<Option<(u32, Pid)>>>;
+type AtWork = Arc<Mutex<Option<(u32, Handle)>>>;
 
 /// Meets the first rank, and does what it says until it says that all is over.
 ///
@@ -70,6 +69,12 @@ pub(super) fn machine() -> String {
 /// What two processes of one machine have in common if they take ports of the same addresses.
 pub(super) fn network() -> u64 {
     fs::metadata("/proc/self/ns/net").map_or(0, |it| it.ino())
+}
+
+/// The CPUs that this process may use, and how many its host has; 0 where that is not known.
+pub(super) fn cpus() -> (Vec<usize>, u32) {
+    let host = Host::this();
+    (host.cores.concat(), host.cpus_online().unwrap_or(0) as u32)
 }
 
 /// Tries until the first rank is there.
@@ -124,8 +129,8 @@ pub(super) fn greet(stream: TcpStream, place: &Place, patience: Duration) -> any
     frame::compare_versions(&mut line)?;
     let (rank, ranks) = (place.rank, place.ranks);
     let nonce = secret::nonce()?;
-    let (machine, network, cpus) = (machine(), network(), Host::this().cores.concat());
-    let hello = Hello { rank, ranks, host: host(), machine, network, cpus, nonce };
+    let (machine, network, (cpus, cpus_of_host)) = (machine(), network(), cpus());
+    let hello = Hello { rank, ranks, host: host(), machine, network, cpus, cpus_of_host, nonce };
     frame::say(&mut line, &Frame::Hello(hello))?;
     let Frame::Challenge { proof, nonce: theirs } = frame::hear_greeting(&mut line)? else {
         bail!("it does not answer")
@@ -150,10 +155,10 @@ fn end_client(at_work: &AtWork, frame: Option<&Frame>) {
     };
     // Whoever holds it has it in order, whatever became of that thread.
     let client = at_work.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((trial, pid)) = *client
-        && is_over(trial)
+    if let Some((trial, process)) = &*client
+        && is_over(*trial)
     {
-        let _ = rustix::process::kill_process(pid, Signal::KILL);
+        process.kill();
     }
 }
 
@@ -186,7 +191,7 @@ impl Follower {
         self.line.say(&Frame::Event { trial, event: serde_json::to_string(event)? })
     }
 
-    fn set_at_work(&self, client: Option<(u32, Pid)>) {
+    fn set_at_work(&self, client: Option<(u32, Handle)>) {
         *self.at_work.lock().unwrap_or_else(PoisonError::into_inner) = client;
     }
 
@@ -215,9 +220,9 @@ impl Follower {
         rustix::io::fcntl_setfd(&samples, FdFlags::empty()).context("no file for samples")?;
         let command = local::command(&self.program, Path::new(&format!("/dev/fd/{}", samples.as_raw_fd())));
         let mut client: Child<Event> = Child::start(local::ALONE, command, &order)?;
-        self.set_at_work(Some((trial, client.pid())));
+        self.set_at_work(Some((trial, client.handle())));
         let outcome = self.until_measured(trial, &order.config, &mut client);
-        // From here on it waits to be told to end; nobody else may end a process of that number.
+        // From here on it waits to be told to end.
         self.set_at_work(None);
         let (report, used) = outcome?;
         self.line.say(&Frame::Ended { trial, used_ppm: used.map(|share| (share * 1e6) as u32) })?;

@@ -27,6 +27,7 @@ use crate::files;
 use crate::network::surrounding::Surrounding;
 use crate::runner::LoadOrder;
 use crate::samples;
+use crate::units::Cpus;
 use crate::until::Until;
 
 /// How often it is looked whether somebody has come.
@@ -35,6 +36,8 @@ const LOOK: Duration = Duration::from_millis(20);
 const GREETINGS_MAX: u32 = 256;
 /// So many of those who were refused are told, and how many more there were.
 const REFUSED_MAX: usize = 8;
+/// So many groups of ranks are told that are kept to some CPUs, and how many ranks more there are.
+const TOLD_MAX: usize = 8;
 /// How often ranks are asked for their time before each trial: the quickest answer says it best...
 const PINGS: u32 = 8;
 /// ...and no more once that has taken so long.
@@ -214,6 +217,23 @@ impl Ranks {
         format!("server on {}, clients on {}", rank::host(), hosts.join(", "))
     }
 
+    /// Which of them, the first too, may use only some of their hosts' CPUs; `None` if all may use all.
+    pub fn kept_to_cpus(&self) -> Option<String> {
+        let ((cpus, of_host), host) = (rank::cpus(), rank::host());
+        let first = Kept { rank: 0, host: &host, cpus: &cpus, of_host };
+        let others = self.members.iter().map(|member| {
+            let Hello { rank, host, cpus, cpus_of_host, .. } = &member.hello;
+            Kept { rank: *rank, host, cpus, of_host: *cpus_of_host }
+        });
+        kept_to_cpus(std::iter::once(first).chain(others))
+    }
+
+    /// Which of those on this machine may not use all CPUs that a plan has for clients here; `None` if all may.
+    pub fn without_planned_cpus(&self, planned: &[usize]) -> Option<String> {
+        let here = self.members.iter().filter(|member| member.hello.machine == self.machine);
+        without_planned_cpus(planned, here.map(|member| (member.hello.rank, member.hello.cpus.as_slice())))
+    }
+
     /// What requests pass through, in words.
     pub fn network(&self) -> String {
         let ways: Vec<String> = self.facts().ways.iter().map(ToString::to_string).collect();
@@ -241,6 +261,63 @@ impl Ranks {
         }
         Ok(all)
     }
+}
+
+/// CPUs that a rank may use, of so many that its host has; 0 where that is not known.
+struct Kept<'a> {
+    rank: u32,
+    host: &'a str,
+    cpus: &'a [usize],
+    of_host: u32,
+}
+
+fn kept_to_cpus<'a>(ranks: impl Iterator<Item = Kept<'a>>) -> Option<String> {
+    let is_kept = |it: &Kept<'_>| !it.cpus.is_empty() && it.cpus.len() < it.of_host as usize;
+    let words = |it: Kept<'_>| (it.rank, format!("CPU {} of the {} of {}", in_order(it.cpus), it.of_host, it.host));
+    let told = told_together(ranks.filter(is_kept).map(words))?;
+    Some(format!(
+        "{told}: who started them keeps them to these (`mpirun --bind-to none` and `srun --cpu-bind=none` do not)"
+    ))
+}
+
+fn without_planned_cpus<'a>(planned: &[usize], ranks: impl Iterator<Item = (u32, &'a [usize])>) -> Option<String> {
+    let words = |(rank, cpus): (u32, &[usize])| {
+        let left: Vec<usize> = planned.iter().copied().filter(|cpu| cpus.contains(cpu)).collect();
+        match left.len() {
+            _ if cpus.is_empty() => None,
+            all if all == planned.len() => None,
+            0 => Some((rank, format!("none of them, but CPU {}", in_order(cpus)))),
+            _ => Some((rank, format!("CPU {} alone", in_order(&left)))),
+        }
+    };
+    let told = told_together(ranks.filter_map(words))?;
+    Some(format!("the plan has clients on CPU {} of the server's host, and {told}", in_order(planned)))
+}
+
+fn in_order(cpus: &[usize]) -> Cpus {
+    let mut cpus = cpus.to_vec();
+    cpus.sort_unstable();
+    Cpus(cpus)
+}
+
+/// What ranks may use, as in `ranks 1, 2 may use CPU 0 of the 2 of a; rank 3 may use...`; `None` of no rank.
+fn told_together(ranks: impl Iterator<Item = (u32, String)>) -> Option<String> {
+    let mut groups: Vec<(String, Vec<String>)> = Vec::new();
+    for (rank, what) in ranks {
+        match groups.iter_mut().find(|(it, _)| *it == what) {
+            Some((_, ranks)) => ranks.push(rank.to_string()),
+            None => groups.push((what, vec![rank.to_string()])),
+        }
+    }
+    let words = |(what, ranks): &(String, Vec<String>)| {
+        format!("rank{} {} may use {what}", if ranks.len() == 1 { "" } else { "s" }, ranks.join(", "))
+    };
+    let mut told: Vec<String> = groups.iter().take(TOLD_MAX).map(words).collect();
+    let more: usize = groups.iter().skip(TOLD_MAX).map(|(_, ranks)| ranks.len()).sum();
+    if more > 0 {
+        told.push(format!("and so it is with {more} more"));
+    }
+    (!told.is_empty()).then(|| told.join("; "))
 }
 
 /// What an answer to a question for the time says.
@@ -706,6 +783,42 @@ mod tests {
         let why = rank::greet(stream, &place(1, port, "open"), LONG).unwrap_err().to_string();
         assert!(why.contains("does not know this job's secret"), "{why}");
         assert!(first.join().unwrap().is_err());
+    }
+
+    #[test]
+    fn ranks_that_may_not_use_all_cpus_are_told_together() {
+        let told = |ranks: &[(u32, &str, Vec<usize>, u32)]| {
+            let kept = |(rank, host, cpus, of_host): &(u32, &str, Vec<usize>, u32)| {
+                kept_to_cpus(std::iter::once(Kept { rank: *rank, host, cpus, of_host: *of_host })).is_some()
+            };
+            let all =
+                ranks.iter().map(|(rank, host, cpus, of_host)| Kept { rank: *rank, host, cpus, of_host: *of_host });
+            (ranks.iter().filter(|it| kept(it)).count(), kept_to_cpus(all).unwrap_or_default())
+        };
+        let all = [(0, "a", vec![0, 1], 2), (1, "b", vec![], 4), (2, "c", vec![0, 1], 0)];
+        assert_eq!(told(&all), (0, String::new()), "all may use all, or it is not known");
+        let some = [(0, "a", vec![4, 0, 1], 8), (1, "b", vec![0], 2), (2, "b", vec![0], 2), (3, "b", vec![0, 1], 2)];
+        let (kept, words) = told(&some);
+        let expected =
+            "rank 0 may use CPU 0-1,4 of the 8 of a; ranks 1, 2 may use CPU 0 of the 2 of b: who started them";
+        assert!(kept == 3 && words.starts_with(expected), "{words}");
+        let many: Vec<_> = (0..20).map(|rank| (rank, "a", vec![rank as usize], 64)).collect();
+        let (kept, words) = told(&many);
+        assert!(
+            kept == 20 && words.contains("; rank 7 may use CPU 7 of the 64 of a; and so it is with 12 more: "),
+            "{words}"
+        );
+    }
+
+    #[test]
+    fn ranks_that_may_not_use_what_a_plan_has_for_them_are_told() {
+        let told = |ranks: &[(u32, &[usize])]| without_planned_cpus(&[2, 3], ranks.iter().copied()).unwrap_or_default();
+        assert_eq!(told(&[(1, &[0, 1, 2, 3]), (2, &[2, 3]), (3, &[])]), "");
+        assert_eq!(
+            told(&[(1, &[0, 1]), (2, &[2]), (3, &[0, 1])]),
+            "the plan has clients on CPU 2-3 of the server's host, and ranks 1, 3 may use none of them, but CPU 0-1; rank 2 \
+             may use CPU 2 alone"
+        );
     }
 
     #[test]

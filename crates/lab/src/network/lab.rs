@@ -90,6 +90,11 @@ impl Host {
         self.namespace.within(work)
     }
 
+    /// Its number: the server's is 0.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
     /// Its first address.
     pub fn address(&self, transport: Transport) -> IpAddr {
         address(self.number, transport == Transport::Tcp6, 1)
@@ -113,6 +118,8 @@ pub struct Lab {
     relay: Option<Child<Event>>,
     /// Packets that had no room in front of the relay, when it was last asked.
     overflowed: u64,
+    /// How often it was measured.
+    turn: usize,
 }
 
 impl Lab {
@@ -158,6 +165,7 @@ impl Lab {
             _switch: switch,
             relay,
             overflowed: 0,
+            turn: 0,
         })
     }
 
@@ -223,7 +231,8 @@ impl Lab {
     /// When nothing, or hardly anything, arrives, or `stop` is set.
     pub fn measure(&mut self, stop: &Stop) -> anyhow::Result<NetworkReport> {
         let line = probe::Line { network: &self.network, link_bytes: self.applied.link_bytes(), stop };
-        let measured: Measured = probe::measure(&line, &self.server, &self.clients)?;
+        let measured: Measured = probe::measure(&line, &self.server, &self.clients, self.turn)?;
+        self.turn += 1;
         // What it did for the probes is not the trial's.
         self.account()?;
         Ok(NetworkReport { applied: self.applied, setup_ns: self.setup_ns, measured, relay: None })
@@ -417,7 +426,7 @@ mod tests {
         let outer = match Namespace::new() {
             Ok(outer) => outer,
             Err(error) => {
-                println!("there can be no hosts here: {error}");
+                server::skipped::skipped(&format!("hosts: {error}"));
                 return;
             }
         };

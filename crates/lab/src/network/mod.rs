@@ -277,6 +277,9 @@ pub struct Measured {
     pub round_trip_p50_ns: u64,
     /// Its 99th percentile.
     pub round_trip_p99_ns: u64,
+    /// The client's host, of several, that what follows is of: before each trial another's, in turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<u32>,
     /// Datagrams sent one way to count those that arrive, both ways together.
     pub sent: u32,
     /// Those that did not arrive.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 
 use super::conditions::burst_bytes;
 use super::lab::{Counted, Host};
@@ -59,48 +59,59 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// Room for what comes while others have our CPU.
 const SOCKET_BYTES: usize = 16 << 20;
 
-/// Measures between the clients' hosts and the server's: round trips of each of them, loss and bandwidth of the first, for all
-/// have the same conditions.
+/// Measures between the clients' hosts and the server's: round trips of each of them, of which none is silent; loss and bandwidth
+/// of the one whose `turn` it is, for they take time, and all have the same conditions.
 ///
 /// # Errors
-/// When hardly anything arrives, or an end is wanted.
-pub(super) fn measure(line: &Line<'_>, server: &Host, clients: &[Host]) -> anyhow::Result<Measured> {
+/// When hardly anything arrives, or nothing of one host, or an end is wanted.
+pub(super) fn measure(line: &Line<'_>, server: &Host, clients: &[Host], turn: usize) -> anyhow::Result<Measured> {
     let network = line.network;
     let there = socket(server).context("a socket of the server's host")?;
     let here: Vec<UdpSocket> =
         clients.iter().map(socket).collect::<io::Result<_>>().context("a socket of a client's")?;
     // Neighbours are found, which takes a way there and back more, and on a busy machine links come up after the fact.
     let deadline = Instant::now() + UP_MAX;
-    while exchange(line, &there, &here, (here.len() as u32).max(5))?.is_empty() && Instant::now() < deadline {}
+    while exchange(line, &there, &here, (here.len() as u32).max(5))?.concat().is_empty() && Instant::now() < deadline {}
+    let mut unheard: Vec<usize> = (0..here.len()).collect();
+    let mut timed = || -> anyhow::Result<(Vec<u64>, Option<usize>)> {
+        let of_each = exchange(line, &there, &here, EXCHANGES.max(2 * here.len() as u32))?;
+        unheard.retain(|host| of_each[*host].is_empty());
+        Ok((of_each.concat(), unheard.first().copied()))
+    };
     let is_enough = |round_trips: &[u64]| round_trips.len() as u32 * 10 >= EXCHANGES;
-    let timed = || exchange(line, &there, &here, EXCHANGES.max(2 * here.len() as u32));
-    let mut round_trips = timed()?;
-    while !is_enough(&round_trips) && Instant::now() < deadline {
-        round_trips = timed()?;
+    let (mut round_trips, mut silent) = timed()?;
+    while (!is_enough(&round_trips) || silent.is_some()) && Instant::now() < deadline {
+        (round_trips, silent) = timed()?;
     }
     ensure!(
         is_enough(&round_trips),
         "hardly anything comes through the lab's network: of {EXCHANGES} datagrams {} came back",
         round_trips.len()
     );
+    if let Some(host) = silent {
+        bail!("nothing comes through the lab's network from its client's host {}", clients[host].number());
+    }
     round_trips.sort_unstable();
     let quantile = |q| stats::quantile(&round_trips, q).unwrap_or_default();
+    let turn = turn % clients.len();
+    let (host, here) = (&clients[turn], &here[turn]);
     let count = match network.loss {
         Some(loss) => ((LOSSES / loss.0) as u32).clamp(COUNTED.0, COUNTED.1),
         None => COUNTED.0,
     };
     let count = count.min(line.small_per_s() as u32).max(1);
-    let towards_server = count_arrivals(line, &here[0], &there, count)?;
-    let from_server = count_arrivals(line, &there, &here[0], count)?;
+    let towards_server = count_arrivals(line, here, &there, count)?;
+    let from_server = count_arrivals(line, &there, here, count)?;
     let bandwidth = |from, to: &UdpSocket, host| -> anyhow::Result<Option<f64>> {
         let to = to.local_addr()?;
         network.bandwidth.map(|it| fill(line, (from, to), host, it)).transpose()
     };
-    let bandwidth = (bandwidth(&here[0], &there, server)?, bandwidth(&there, &here[0], &clients[0])?);
+    let bandwidth = (bandwidth(here, &there, server)?, bandwidth(&there, here, host)?);
     Ok(Measured {
         round_trips: round_trips.len() as u32,
         round_trip_p50_ns: quantile(0.5),
         round_trip_p99_ns: quantile(0.99),
+        host: (clients.len() > 1).then(|| host.number()),
         sent: 2 * count,
         lost: 2 * count - towards_server - from_server,
         bandwidth_bits_per_s: bandwidth.0.zip(bandwidth.1).map(|(to, from)| [to, from]),
@@ -149,9 +160,9 @@ fn socket(host: &Host) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// Has `count` datagrams sent to the server and back, from each client in turn; how long those took that came back, in
+/// Has `count` datagrams sent to the server and back, from each client in turn; how long those took that came back to each, in
 /// nanoseconds.
-fn exchange(line: &Line<'_>, server: &UdpSocket, clients: &[UdpSocket], count: u32) -> anyhow::Result<Vec<u64>> {
+fn exchange(line: &Line<'_>, server: &UdpSocket, clients: &[UdpSocket], count: u32) -> anyhow::Result<Vec<Vec<u64>>> {
     let to = server.local_addr()?;
     let is_over = AtomicBool::new(false);
     let every = EXCHANGE_EVERY.max(Duration::from_secs_f64(1.0 / line.small_per_s().max(1e-3)));
@@ -206,7 +217,7 @@ fn exchange(line: &Line<'_>, server: &UdpSocket, clients: &[UdpSocket], count: u
         is_over.store(true, Relaxed);
         outcome.context("the lab's network")?;
         line.stop.check()?;
-        Ok(times.context("the lab's network")?.concat())
+        times.context("the lab's network")
     })
 }
 

@@ -1,0 +1,102 @@
+//! A run's folder before there is a trial.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use rusqlite::Connection;
+
+use super::database::{self, Access};
+use super::{folders, is_run, write_header};
+use crate::files;
+use crate::record::RunHeader;
+
+/// What is in a folder before its run is there: nothing that anybody would miss.
+const BEFORE: [&str; 5] = ["lock", "run.json.part", "muxbench.db", "muxbench.db-journal", "samples"];
+
+/// Makes the folder, with all that leads to it, and what a run is without trials; the lock is ours.
+///
+/// # Errors
+/// When the folder is there already and not empty, another's, or cannot be made: nothing that was made is left then.
+pub(super) fn begin(folder: &Path, header: &RunHeader) -> anyhow::Result<(Connection, File)> {
+    check_free(folder)?;
+    let place = || format!("{}: cannot make the run's folder", folder.display());
+    let is_missing = |it: &&Path| *it != Path::new("") && !it.exists();
+    // From the innermost on.
+    let missing: Vec<&Path> = folder.ancestors().take_while(is_missing).collect();
+    let made = fs::create_dir_all(folder).with_context(place).and_then(|()| begin_in(folder, header));
+    let made = made.and_then(|made| {
+        let synced = missing.iter().try_for_each(|folder| files::sync_folder(parent(folder)));
+        synced.with_context(place).map(|()| made)
+    });
+    if made.is_err() {
+        missing.iter().for_each(|folder| drop(fs::remove_dir(folder)));
+    }
+    made
+}
+
+/// In which a folder is.
+fn parent(folder: &Path) -> &Path {
+    folder.parent().filter(|it| *it != Path::new("")).unwrap_or(Path::new("."))
+}
+
+fn begin_in(folder: &Path, header: &RunHeader) -> anyhow::Result<(Connection, File)> {
+    files::ours(folder)?;
+    let lock = folders::lock(folder)?;
+    // Who held the lock may have begun a run, or put an end to one.
+    check_free(folder)?;
+    let made = clear(folder).map_err(Into::into).and_then(|()| make(folder, header));
+    if made.is_err() {
+        let _ = clear(folder);
+        let _ = fs::remove_file(folder.join("lock"));
+    }
+    Ok((made.with_context(|| format!("{}: cannot make the run's folder", folder.display()))?, lock))
+}
+
+/// That no run is in a folder, nor anything that is not ours.
+fn check_free(folder: &Path) -> anyhow::Result<()> {
+    if is_run(folder) {
+        bail!("{}: a run is there already; name another folder, or finish it with --resume", folder.display());
+    }
+    let mut names = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    let is_known = names.all(|name| BEFORE.iter().any(|before| name == *before));
+    if !is_known || !has_no_trials(folder) {
+        bail!("{}: the folder is not empty; name one that is, or is not there yet", folder.display());
+    }
+    Ok(())
+}
+
+/// Whether what may be there without a run.json holds nothing that was measured.
+fn has_no_trials(folder: &Path) -> bool {
+    let count = || {
+        let database = database::connect(folder, Access::Read)?;
+        let tables = "SELECT count(*) FROM sqlite_master WHERE name = 'trials'";
+        if database.query_row(tables, [], |row| row.get::<_, u32>(0))? == 0 {
+            return Ok(0);
+        }
+        database::check_tables(&database)?;
+        database.query_row("SELECT count(*) FROM trials", [], |row| row.get(0))
+    };
+    let is_empty = fs::read_dir(folder.join("samples")).map_or(true, |mut samples| samples.next().is_none());
+    is_empty && (!folder.join("muxbench.db").exists() || count().is_ok_and(|count| count == 0))
+}
+
+/// Removes what was made before a run is there.
+fn clear(folder: &Path) -> io::Result<()> {
+    for name in BEFORE.into_iter().filter(|name| *name != "lock") {
+        let path = folder.join(name);
+        let removed = if name == "samples" { fs::remove_dir(path) } else { fs::remove_file(path) };
+        removed.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })?;
+    }
+    Ok(())
+}
+
+/// Makes what a run is without trials, its run.json last.
+fn make(folder: &Path, header: &RunHeader) -> anyhow::Result<Connection> {
+    fs::create_dir(folder.join("samples"))?;
+    let text = serde_json::to_string_pretty(header)?;
+    let database = database::create(&folder.join("muxbench.db"), &text)?;
+    write_header(folder, &text)?;
+    Ok(database)
+}

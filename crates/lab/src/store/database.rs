@@ -1,0 +1,187 @@
+//! What is in `muxbench.db`, and how it is opened: through no link, with nothing run that is in it, for it may be anybody's.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use rusqlite::limits::Limit;
+use rusqlite::{Connection, ErrorCode, OpenFlags, ffi, params};
+
+use crate::files;
+use crate::record::TrialRecord;
+
+/// Changes when an older muxbench could not read the database.
+const SCHEMA_VERSION: i64 = 2;
+
+const SCHEMA: &str = "CREATE TABLE trials (
+    trial INTEGER PRIMARY KEY, architecture TEXT NOT NULL, connections INTEGER NOT NULL, rate_per_s REAL,
+    repeat INTEGER NOT NULL, verdict TEXT NOT NULL, reason TEXT NOT NULL, service_p50_ns INTEGER, service_p99_ns INTEGER,
+    lag_p99_ns INTEGER, rate_achieved_per_s REAL, record TEXT NOT NULL
+)";
+
+/// What each record's text was when it was written, for a database does not notice when its bytes change. Beside the trials, so
+/// that runs of before there was this stay readable.
+const CHECKSUMS: &str =
+    "CREATE TABLE IF NOT EXISTS checksums (trial INTEGER PRIMARY KEY, record_crc32 INTEGER NOT NULL)";
+
+/// What run.json says, so that a run does not hang on one file; runs of before there was this are without.
+const HEADERS: &str = "CREATE TABLE IF NOT EXISTS header (
+    only_one INTEGER PRIMARY KEY CHECK (only_one = 0), text TEXT NOT NULL, text_crc32 INTEGER NOT NULL
+)";
+
+/// How long a database is waited for that another program keeps locked, to read it...
+const READ_PATIENCE: Duration = Duration::from_secs(5);
+
+/// ...and to commit a trial, which took longer than this as a rule.
+pub(super) const COMMIT_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Most bytes of one text. Pages that lead back to themselves hold as many as they say.
+const TEXT_BYTES_MAX: i32 = 64 << 20;
+
+/// What a database is opened for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    Read,
+    Write,
+}
+
+pub(super) fn open(folder: &Path, access: Access) -> anyhow::Result<Connection> {
+    let explained = |error: rusqlite::Error| explained(folder, error);
+    let database = connect(folder, access).map_err(explained)?;
+    let version: i64 = database.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(explained)?;
+    if version != SCHEMA_VERSION {
+        let path = folder.join("muxbench.db");
+        bail!("{}: version {version}, this muxbench reads version {SCHEMA_VERSION}", path.display());
+    }
+    check_tables(&database).map_err(explained)?;
+    Ok(database)
+}
+
+/// Opens the database of a folder, through no link, and runs nothing that is in it. One that is not ours is left as it is: to
+/// roll back what was not committed is for whose it is.
+pub(super) fn connect(folder: &Path, access: Access) -> rusqlite::Result<Connection> {
+    let ours = access == Access::Write || files::ours(folder).is_ok();
+    let flags = if ours { OpenFlags::SQLITE_OPEN_READ_WRITE } else { OpenFlags::SQLITE_OPEN_READ_ONLY };
+    // SQLite looks for links in the whole path.
+    let path = folder.canonicalize().unwrap_or_else(|_| folder.to_owned()).join("muxbench.db");
+    let database = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NOFOLLOW)?;
+    database.busy_timeout(READ_PATIENCE)?;
+    let query_only = if access == Access::Read { "ON" } else { "OFF" };
+    prepare(&database)?;
+    database.execute_batch(&format!(
+        "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA query_only = {query_only}"
+    ))?;
+    Ok(database)
+}
+
+/// What holds for whoever opens a database.
+fn prepare(database: &Connection) -> rusqlite::Result<()> {
+    database.set_limit(Limit::SQLITE_LIMIT_LENGTH, TEXT_BYTES_MAX)?;
+    // A commit is on the disk once its journal is gone from there, whose name the folder has.
+    database.execute_batch("PRAGMA synchronous = EXTRA")
+}
+
+/// That what we read are tables: a view can be a query without an end, and so can a column that is computed.
+pub(super) fn check_tables(database: &Connection) -> rusqlite::Result<()> {
+    let others = "SELECT count(*) FROM sqlite_master
+        WHERE lower(name) IN ('trials', 'checksums', 'header') AND (type <> 'table' OR rootpage = 0)";
+    let mut others: u32 = database.query_row(others, [], |row| row.get(0))?;
+    for table in ["trials", "checksums", "header"] {
+        let computed = "SELECT count(*) FROM pragma_table_xinfo(?1) WHERE hidden <> 0";
+        others += database.query_row(computed, [table], |row| row.get::<_, u32>(0))?;
+    }
+    if others == 0 { Ok(()) } else { Err(corrupt("what should be tables is not")) }
+}
+
+pub(super) fn create(path: &Path, header: &str) -> rusqlite::Result<Connection> {
+    let database = Connection::open(path)?;
+    prepare(&database)?;
+    let tables = format!("{SCHEMA}; {CHECKSUMS}; {HEADERS}; PRAGMA user_version = {SCHEMA_VERSION}");
+    database.execute_batch(&tables)?;
+    put_header(&database, header)?;
+    database.busy_timeout(COMMIT_PATIENCE)?;
+    Ok(database)
+}
+
+/// Puts these trials into a database, all or none.
+pub(super) fn insert<'a>(
+    database: &Connection,
+    records: impl IntoIterator<Item = &'a TrialRecord>,
+) -> anyhow::Result<()> {
+    let transaction = database.unchecked_transaction()?;
+    for record in records {
+        let (trial, load) = (&record.trial, record.load.as_ref());
+        let (text, verdict) = (serde_json::to_string(record)?, serde_json::to_value(record.verdict.kind)?);
+        serde_json::from_str::<TrialRecord>(&text).context("what would be stored could not be read again")?;
+        transaction.execute(
+            "INSERT OR REPLACE INTO trials VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+            params![
+                trial.index,
+                trial.architecture.to_string(),
+                trial.workload.connections,
+                trial.workload.rate_per_s,
+                trial.repeat,
+                verdict.as_str(),
+                record.verdict.reason,
+                load.map(|load| load.service.distribution.p50_ns as i64),
+                load.map(|load| load.service.distribution.p99_ns as i64),
+                load.map(|load| load.lag.distribution.p99_ns as i64),
+                record.rate_achieved_per_s(),
+                text,
+            ],
+        )?;
+        transaction.execute(
+            "INSERT OR REPLACE INTO checksums VALUES (?1, ?2)",
+            params![trial.index, crc32fast::hash(text.as_bytes())],
+        )?;
+    }
+    Ok(transaction.commit()?)
+}
+
+/// Puts into a database what run.json says.
+pub(super) fn put_header(database: &Connection, text: &str) -> rusqlite::Result<()> {
+    let row = params![text, crc32fast::hash(text.as_bytes())];
+    database.execute("INSERT OR REPLACE INTO header VALUES (0, ?1, ?2)", row).map(drop)
+}
+
+/// Puts into a sound database what those of earlier versions are without.
+pub(super) fn complete(database: &Connection, header: &str) -> anyhow::Result<()> {
+    let transaction = database.unchecked_transaction()?;
+    transaction.execute_batch(&format!("{CHECKSUMS}; {HEADERS}"))?;
+    put_header(&transaction, header)?;
+    let mut statement =
+        transaction.prepare("SELECT trial, record FROM trials WHERE trial NOT IN (SELECT trial FROM checksums)")?;
+    let without = statement.query_map([], |row| Ok((row.get(0)?, crc32fast::hash(row.get_ref(1)?.as_bytes()?))))?;
+    let without: Vec<(u32, u32)> = without.collect::<rusqlite::Result<_>>()?;
+    drop(statement);
+    for (trial, checksum) in without {
+        transaction.execute("INSERT INTO checksums VALUES (?1, ?2)", params![trial, checksum])?;
+    }
+    Ok(transaction.commit()?)
+}
+
+pub(super) fn corrupt(what: &str) -> rusqlite::Error {
+    rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CORRUPT), Some(what.into()))
+}
+
+pub(super) fn is_locked(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+}
+
+/// What the database of this folder says, with what may help.
+pub(super) fn explained(folder: &Path, error: impl Into<anyhow::Error>) -> anyhow::Error {
+    let (path, error) = (folder.join("muxbench.db"), error.into());
+    let path = path.display();
+    let Some(said) = error.downcast_ref::<rusqlite::Error>() else { return error };
+    let what = match said.sqlite_error_code() {
+        _ if is_locked(said) => format!("{path}: another program keeps the database locked; close it, and try again"),
+        Some(ErrorCode::DiskFull) => format!("{path}: the disk is full; make room"),
+        Some(
+            ErrorCode::SystemIoFailure | ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied,
+        ) => {
+            format!("{path}: cannot be read or written; is the disk full, or the folder another user's?")
+        }
+        _ => format!("{path}: not a database of muxbench, or damaged"),
+    };
+    error.context(what)
+}

@@ -1,0 +1,87 @@
+//! Where runs are, and who writes one.
+
+use std::fs::{self, File, TryLockError};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context, bail};
+use serde::Deserialize;
+
+use crate::files;
+
+/// How long another that writes a run is waited for.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What nobody else who writes this run holds meanwhile.
+pub(super) fn lock(folder: &Path) -> anyhow::Result<File> {
+    let path = folder.join("lock");
+    let place = || format!("{}: cannot be written; is the folder another user's, or read-only?", path.display());
+    let started = Instant::now();
+    loop {
+        let file = files::create_or_open(&path).with_context(place)?;
+        let ours = file.metadata().with_context(place)?;
+        let is_there = || fs::symlink_metadata(&path).is_ok_and(|it| (it.dev(), it.ino()) == (ours.dev(), ours.ino()));
+        match file.try_lock() {
+            Ok(()) if is_there() => return Ok(file),
+            // Who could not begin a run has removed it; a process that was killed, or forked by the one that had it, may hold it
+            // a little longer.
+            Ok(()) | Err(TryLockError::WouldBlock) if started.elapsed() < PATIENCE => {
+                thread::sleep(Duration::from_millis(10));
+            }
+            Ok(()) | Err(TryLockError::WouldBlock) => {
+                bail!("{}: another muxbench is writing this run; wait for it, or stop it", folder.display())
+            }
+            Err(TryLockError::Error(error)) => return Err(error).with_context(|| path.display().to_string()),
+        }
+    }
+}
+
+/// Whether a run is in a folder, readable or not.
+pub fn is_run(folder: &Path) -> bool {
+    folder.join("run.json").exists()
+}
+
+/// The folders of runs: this one, or those in it and in folders in it, by name. A run's own folders are not looked into.
+pub fn runs(folder: &Path) -> Vec<PathBuf> {
+    /// `reproduce` keeps those of a paper in a folder of its own; deeper than this nobody keeps any.
+    const DEPTH_MAX: usize = 3;
+    fn look(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
+        if is_run(folder) {
+            found.push(folder.to_owned());
+        } else if depth < DEPTH_MAX {
+            let mut inner: Vec<PathBuf> =
+                fs::read_dir(folder).into_iter().flatten().flatten().map(|it| it.path()).collect();
+            inner.sort();
+            // A link may lead back here.
+            let is_folder = |path: &PathBuf| fs::symlink_metadata(path).is_ok_and(|it| it.is_dir());
+            inner.iter().filter(|path| is_folder(path)).for_each(|path| look(path, depth + 1, found));
+        }
+    }
+    let mut found = Vec::new();
+    look(folder, 0, &mut found);
+    found
+}
+
+/// The newest run under `results`, as far down as [`runs`] looks, by when it began.
+///
+/// # Errors
+/// When there is none.
+pub fn latest(results: &Path) -> anyhow::Result<PathBuf> {
+    let none = || format!("{}: no run is there; make one with `muxbench compare`", results.display());
+    runs(results).into_iter().max_by_key(|folder| (began(folder), folder.clone())).with_context(none)
+}
+
+/// When a run began, to the second, and when its file was written. Of one that cannot be read both are the latter: it is not
+/// passed over, and whoever reads it is told what is the matter.
+fn began(folder: &Path) -> Option<(SystemTime, SystemTime)> {
+    #[derive(Deserialize)]
+    struct Begun {
+        started_at: jiff::Timestamp,
+    }
+    let path = folder.join("run.json");
+    let written = fs::metadata(&path).and_then(|it| it.modified()).ok()?;
+    let begun = files::read(&path).ok().and_then(|text| serde_json::from_slice::<Begun>(&text).ok());
+    Some((begun.map_or(written, |it| it.started_at.into()), written))
+}

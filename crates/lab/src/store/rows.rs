@@ -1,0 +1,89 @@
+//! What the database says, which may be damaged, or made to be read without an end.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use rusqlite::Connection;
+
+use super::database::{corrupt, is_locked};
+use crate::files;
+
+/// Records as they are stored, by their trial.
+pub(super) type Texts = BTreeMap<u32, Vec<u8>>;
+
+/// Each trial's record as it is stored, and what is damaged of the database as such. Where it cannot be read on from the
+/// beginning, it is from the end.
+pub(super) fn texts(database: &Connection, folder: &Path) -> rusqlite::Result<(Texts, Vec<String>)> {
+    // What says that it is more than its file was made to be read without an end.
+    let bytes_max = fs::metadata(folder.join("muxbench.db")).map_or(0, |it| files::said_bytes_max(&it));
+    let mut texts = Texts::new();
+    let mut read = |order: &str| {
+        let record = "CASE WHEN octet_length(record) <= ?1 THEN record END";
+        let mut statement = database.prepare(&format!("SELECT trial, {record} FROM trials ORDER BY trial {order}"))?;
+        let mut rows = statement.query([bytes_max as i64])?;
+        let (mut last, mut bytes) = (None, 0);
+        while let Some(row) = rows.next()? {
+            let (trial, text): (u32, _) = (row.get(0)?, row.get_ref(1)?.as_bytes()?);
+            bytes += text.len() as u64;
+            in_order(last.replace(trial), trial, order == "ASC")?;
+            if bytes > bytes_max {
+                return Err(corrupt("it is more than its file holds"));
+            }
+            texts.insert(trial, text.to_vec());
+        }
+        Ok(())
+    };
+    let Err(error) = read("ASC") else { return Ok((texts, Vec::new())) };
+    let _: rusqlite::Result<()> = read("DESC");
+    if texts.is_empty() || is_locked(&error) {
+        return Err(error);
+    }
+    let damage = format!("the database is damaged ({error}); {} trials of it can be read", texts.len());
+    Ok((texts, vec![damage]))
+}
+
+/// The checksum of each record's text; `None` in runs of before there were any.
+pub(super) fn checksums(database: &Connection) -> rusqlite::Result<Option<BTreeMap<u32, u32>>> {
+    if !has_table(database, "checksums")? {
+        return Ok(None);
+    }
+    let mut statement = database.prepare("SELECT trial, record_crc32 FROM checksums ORDER BY trial")?;
+    let (mut rows, mut known, mut last) = (statement.query([])?, BTreeMap::new(), None);
+    while let Some(row) = rows.next()? {
+        let trial = row.get(0)?;
+        in_order(last.replace(trial), trial, true)?;
+        known.insert(trial, row.get(1)?);
+    }
+    Ok(Some(known))
+}
+
+/// What the database has of run.json; `None` in runs of before it did.
+pub(super) fn copy_of_header(database: &Connection) -> Result<Option<String>, String> {
+    let copy = || {
+        if !has_table(database, "header")? {
+            return Ok(None);
+        }
+        let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+        database.query_row("SELECT text, text_crc32 FROM header WHERE only_one = 0", [], row).map(Some)
+    };
+    let copy: rusqlite::Result<Option<(String, u32)>> = copy();
+    match copy.map_err(|error| error.to_string())? {
+        Some((text, checksum)) if crc32fast::hash(text.as_bytes()) != checksum => {
+            Err("it is not what was written".into())
+        }
+        copy => Ok(copy.map(|(text, _)| text)),
+    }
+}
+
+fn has_table(database: &Connection, name: &str) -> rusqlite::Result<bool> {
+    database.query_row("SELECT count(*) > 0 FROM sqlite_master WHERE name = ?1", [name], |row| row.get(0))
+}
+
+/// That a row comes after the one before it: a table whose pages lead back to themselves has no end.
+pub(super) fn in_order(before: Option<u32>, now: u32, is_ascending: bool) -> rusqlite::Result<()> {
+    match before {
+        Some(before) if (now > before) != is_ascending || now == before => Err(corrupt("its rows are in no order")),
+        _ => Ok(()),
+    }
+}

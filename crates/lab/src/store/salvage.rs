@@ -1,0 +1,55 @@
+//! What becomes of a run that was damaged, or killed, when somebody goes on with it.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+use super::database;
+use crate::files;
+use crate::record::TrialRecord;
+
+/// Puts a damaged database aside, with another in its place that has these trials. What was put aside before stays.
+pub(super) fn put_aside(folder: &Path, header: &str, records: &[TrialRecord]) -> anyhow::Result<()> {
+    let (path, draft) = (folder.join("muxbench.db"), folder.join("muxbench.db.part"));
+    let place = || format!("{}: cannot write what can be read of it into another", path.display());
+    let _ = fs::remove_file(&draft);
+    database::insert(&database::create(&draft, header).with_context(place)?, records).with_context(place)?;
+    let (aside, journal_aside) = unused_aside(folder);
+    let mut copy = files::create_new(&aside).with_context(place)?;
+    io::copy(&mut File::open(&path).with_context(place)?, &mut copy).with_context(place)?;
+    copy.sync_all().with_context(place)?;
+    // One that could not be rolled back would be into the new database, which is none of it.
+    let journal = folder.join("muxbench.db-journal");
+    if fs::symlink_metadata(&journal).is_ok() {
+        fs::rename(journal, journal_aside).with_context(place)?;
+    }
+    files::keep(&draft, &path).with_context(place)
+}
+
+/// A name for a damaged database that no other has, and for its journal.
+fn unused_aside(folder: &Path) -> (PathBuf, PathBuf) {
+    let mut number = 1;
+    loop {
+        let end = if number == 1 { String::new() } else { format!("-{number}") };
+        let aside = folder.join(format!("muxbench.db.damaged{end}"));
+        let journal = folder.join(format!("muxbench.db.damaged{end}-journal"));
+        if [&aside, &journal].iter().all(|path| fs::symlink_metadata(path).is_err()) {
+            return (aside, journal);
+        }
+        number += 1;
+    }
+}
+
+/// Removes what a run that was killed had not finished writing.
+pub(super) fn remove_drafts(folder: &Path) {
+    for folder in [folder.to_owned(), folder.join("samples"), folder.join("histograms")] {
+        let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+        // Of several clients each has a number behind.
+        let is_draft = |path: &PathBuf| {
+            path.extension().is_some_and(|it| it.to_string_lossy().split('-').next() == Some("part")) && path.is_file()
+        };
+        files.filter(is_draft).for_each(|path| drop(fs::remove_file(path)));
+    }
+}

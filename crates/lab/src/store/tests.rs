@@ -1,0 +1,612 @@
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use load::LoadReport;
+
+use super::*;
+use crate::record::{Bound, Check, Verdict, VerdictKind};
+
+fn header() -> RunHeader {
+    let experiment = crate::presets::find("smoke").unwrap().experiment();
+    let plan = crate::plan::plan(&experiment, &crate::host::Host::this()).unwrap();
+    RunHeader::made_up(plan)
+}
+
+fn record(header: &RunHeader, index: usize) -> TrialRecord {
+    TrialRecord {
+        trial: header.trials[index].clone(),
+        started_at: "2026-01-01T00:00:00Z".into(),
+        elapsed_ns: 1,
+        load: None,
+        server: None,
+        idle: None,
+        network: None,
+        cpu_taken_by_others: None,
+        verdict: Verdict::failed("made up"),
+    }
+}
+
+#[test]
+fn what_is_committed_is_read_and_a_stopped_run_is_resumed() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("run");
+    let header = header();
+    let store = Store::create(&folder, &header).unwrap();
+    store.commit(&record(&header, 3)).unwrap();
+    store.commit(&record(&header, 1)).unwrap();
+    let run = read(&folder).unwrap();
+    assert_eq!(run.header.trials, header.trials);
+    assert_eq!(run.records.iter().map(|record| record.trial.index).collect::<Vec<_>>(), [1, 3]);
+
+    assert!(Store::resume(&folder).unwrap_err().to_string().contains("another muxbench"));
+    drop(store);
+    let (store, run) = resume(&folder);
+    assert_eq!(run.records.len(), 2);
+    store.commit(&record(&header, 0)).unwrap();
+    assert_eq!(read(&folder).unwrap().records.len(), 3);
+    let renamed = RunHeader { experiment: "another".into(), ..header.clone() };
+    store.replace_header(&renamed).unwrap();
+    let run = read(&folder).unwrap();
+    assert_eq!((run.header.experiment.as_str(), run.records.len()), ("another", 3));
+    assert!(Store::create(&folder, &header).unwrap_err().to_string().contains("--resume"));
+    let other = tempfile::tempdir().unwrap();
+    fs::write(other.path().join("thesis.tex"), "").unwrap();
+    assert!(Store::create(other.path(), &header).unwrap_err().to_string().contains("not empty"));
+}
+
+#[test]
+fn a_trial_without_an_account_leaves_no_histograms_of_an_earlier_attempt() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("run");
+    let header = header();
+    let store = Store::create(&folder, &header).unwrap();
+    let left = histograms_path(&folder, 1);
+    fs::create_dir_all(left.parent().unwrap()).unwrap();
+    fs::write(&left, "").unwrap();
+    store.commit(&record(&header, 1)).unwrap();
+    assert!(!left.exists());
+}
+
+#[test]
+fn damage_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    assert!(read(&run).unwrap_err().to_string().contains("no run is there"));
+    drop(Store::create(&run, &header()).unwrap());
+    fs::write(run.join("muxbench.db"), "this is no database, and long enough not to look like an empty one").unwrap();
+    assert!(read(&run).unwrap_err().to_string().contains("damaged"));
+    fs::write(run.join("run.json"), "{").unwrap();
+    assert!(read(&run).unwrap_err().to_string().contains("run.json"));
+}
+
+/// A store of so many trials, with records as long as they are apart by what is damaged.
+fn stored(folder: &Path, trials: u32) -> RunHeader {
+    let header = header();
+    let store = Store::create(folder, &header).unwrap();
+    let long = |index: u32| {
+        let mut record = record(&header, 0);
+        record.trial.index = index;
+        record.verdict = Verdict::failed("made up, and long enough for a page of the database. ".repeat(200));
+        record
+    };
+    database::insert(&store.database, &(0..trials).map(long).collect::<Vec<_>>()).unwrap();
+    header
+}
+
+fn indices(run: &Run) -> Vec<u32> {
+    run.records.iter().map(|record| record.trial.index).collect()
+}
+
+/// Resumes once children that other tests fork have closed the lock that they inherit.
+fn resume(folder: &Path) -> (Store, Run) {
+    resumed(folder).unwrap()
+}
+
+fn resumed(folder: &Path) -> anyhow::Result<(Store, Run)> {
+    let started = std::time::Instant::now();
+    loop {
+        match Store::resume(folder) {
+            Err(error) if error.to_string().contains("another muxbench") => {
+                assert!(started.elapsed() < Duration::from_secs(60), "{error}");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            resumed => return resumed,
+        }
+    }
+}
+
+#[test]
+fn a_record_that_is_not_what_was_written_is_left_out_and_run_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("run");
+    let header = stored(&folder, 6);
+    let change = |sql: &str| assert_eq!(database::open(&folder, Access::Write).unwrap().execute(sql, []).unwrap(), 1);
+    // One number becomes another, which is as good JSON as before; one is no JSON; one is another's.
+    change("UPDATE trials SET record = replace(record, '\"elapsed_ns\":1', '\"elapsed_ns\":2') WHERE trial = 1");
+    change("UPDATE trials SET record = substr(record, 1, 100) WHERE trial = 3");
+    change("DELETE FROM checksums WHERE trial = 4");
+    change("UPDATE trials SET record = (SELECT record FROM trials WHERE trial = 5) WHERE trial = 4");
+    let run = read(&folder).unwrap();
+    assert_eq!(indices(&run), [0, 2, 5]);
+    let told = run.damage.join("\n");
+    assert!(told.contains("trial 1 is left out: its record is not what was written"), "{told}");
+    assert!(told.contains("trial 4 is left out: its record is of trial 5") && run.damage.len() == 3, "{told}");
+
+    let (store, run) = resume(&folder);
+    assert_eq!((indices(&run).len(), run.damage.len()), (3, 3), "who resumes is told too");
+    store.commit(&record(&header, 1)).unwrap();
+    let run = read(&folder).unwrap();
+    assert_eq!((indices(&run), run.damage), (vec![0, 1, 2, 5], Vec::new()));
+    assert!(folder.join("muxbench.db.damaged").exists(), "what was damaged is kept");
+}
+
+#[test]
+fn a_run_of_before_there_were_checksums_is_read_and_gets_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("run");
+    let header = stored(&folder, 2);
+    database::open(&folder, Access::Write).unwrap().execute_batch("DROP TABLE checksums").unwrap();
+    let run = read(&folder).unwrap();
+    assert_eq!((indices(&run), run.damage), (vec![0, 1], Vec::new()));
+    let (store, _) = resume(&folder);
+    store.commit(&record(&header, 1)).unwrap();
+    let known = rows::checksums(&store.database).unwrap().unwrap();
+    assert_eq!(known.into_keys().collect::<Vec<_>>(), [0, 1], "those of what was there, too");
+}
+
+#[test]
+fn records_whose_checksums_are_gone_are_told_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let of = |name: &str| folder.path().join(name);
+    let changed = |name: &str, sql: &str| {
+        stored(&of(name), 3);
+        database::open(&of(name), Access::Write).unwrap().execute_batch(sql).unwrap();
+        let run = read(&of(name)).unwrap();
+        assert_eq!(indices(&run), [0, 1, 2], "they are shown");
+        run.damage.join("\n")
+    };
+    let one = changed("one", "DELETE FROM checksums WHERE trial = 1");
+    assert!(one.starts_with("trial 1 has no checksum: whether its record is what was written is not known"), "{one}");
+    let all = changed("all", "DELETE FROM checksums");
+    assert_eq!(all.lines().count(), 3, "{all}");
+    let no_number = changed("no number", "UPDATE checksums SET record_crc32 = 'x' WHERE trial = 2");
+    assert!(no_number.starts_with("the checksums cannot be read"), "{no_number}");
+    assert_eq!(no_number.lines().count(), 1, "{no_number}");
+    for name in ["one", "all", "no number"] {
+        assert!(!resume(&of(name)).1.damage.is_empty());
+        assert_eq!(read(&of(name)).unwrap().damage, Vec::<String>::new(), "they have new ones");
+        assert!(of(name).join("muxbench.db.damaged").exists());
+    }
+}
+
+#[test]
+fn a_damaged_header_is_read_from_the_database_and_written_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("run");
+    let header = stored(&folder, 2);
+    let path = folder.join("run.json");
+    let whole = fs::read_to_string(&path).unwrap();
+    let damaged = [
+        String::new(),
+        whole[..whole.len() / 2].to_owned(),
+        // As good JSON as before, of another seed.
+        whole.replace(&format!("\"seed\": {}", header.seed), &format!("\"seed\": {}", header.seed + 1)),
+    ];
+    for text in damaged {
+        assert_ne!(text, whole);
+        fs::write(&path, &text).unwrap();
+        let run = read(&folder).unwrap();
+        assert_eq!((run.header.seed, &run.header.trials), (header.seed, &header.trials));
+        assert_eq!((indices(&run).len(), run.damage.len()), (2, 1), "{:?}", run.damage);
+        assert!(run.damage[0].starts_with("run.json is"), "{:?}", run.damage);
+        assert_eq!(super::header(&folder).unwrap().seed, header.seed);
+        assert_eq!(resume(&folder).1.damage, run.damage, "who resumes is told too");
+        assert_eq!(fs::read_to_string(&path).unwrap(), whole);
+        assert_eq!(read(&folder).unwrap().damage, Vec::<String>::new());
+    }
+    assert!(!folder.join("muxbench.db.damaged").exists(), "the database was not");
+
+    // The copy is damaged, and what it is of is not.
+    let change = "UPDATE header SET text = replace(text, '1', '2')";
+    database::open(&folder, Access::Write).unwrap().execute_batch(change).unwrap();
+    let run = read(&folder).unwrap();
+    assert_eq!((run.header.seed, run.damage.len()), (header.seed, 1), "{:?}", run.damage);
+    drop(resume(&folder));
+    assert_eq!(read(&folder).unwrap().damage, Vec::<String>::new());
+    assert!(folder.join("muxbench.db.damaged").exists());
+    // Both are.
+    database::open(&folder, Access::Write).unwrap().execute_batch(change).unwrap();
+    fs::write(&path, "{").unwrap();
+    assert!(read(&folder).unwrap_err().to_string().contains("run.json: not written by this version, or damaged"));
+}
+
+#[test]
+fn what_was_put_aside_stays_and_a_journal_goes_with_its_database() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("run");
+    stored(&folder, 3);
+    let change = |trial: u32| {
+        let database = database::open(&folder, Access::Write).unwrap();
+        let sql = "UPDATE trials SET record = substr(record, 1, 100) WHERE trial = ?1";
+        assert_eq!(database.execute(sql, [trial]).unwrap(), 1);
+    };
+    change(1);
+    drop(resume(&folder));
+    let first = fs::read(folder.join("muxbench.db.damaged")).unwrap();
+    change(2);
+    // As it begins, it is none that is rolled back, and stays.
+    fs::write(folder.join("muxbench.db-journal"), "\0journal").unwrap();
+    drop(resume(&folder));
+    assert_eq!(fs::read(folder.join("muxbench.db.damaged")).unwrap(), first);
+    assert!(folder.join("muxbench.db.damaged-2").exists());
+    assert_eq!(fs::read_to_string(folder.join("muxbench.db.damaged-2-journal")).unwrap(), "\0journal");
+    let run = read(&folder).unwrap();
+    assert_eq!((indices(&run), run.damage), (vec![0], Vec::new()));
+}
+
+#[test]
+fn a_database_that_is_more_than_tables_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("run");
+    stored(&folder, 2);
+    let endless =
+        "WITH RECURSIVE it(trial) AS (SELECT 0 UNION ALL SELECT 0 FROM it) SELECT trial, 'x' AS record FROM it";
+    let changes = [
+        format!("ALTER TABLE trials RENAME TO others; CREATE VIEW trials AS {endless}"),
+        "DROP VIEW trials; CREATE TABLE trials (trial INTEGER PRIMARY KEY, record AS (hex(zeroblob(500000000))))"
+            .into(),
+        format!(
+            "DROP TABLE trials; ALTER TABLE others RENAME TO trials; DROP TABLE checksums;
+             CREATE VIEW checksums AS {}",
+            endless.replace("'x' AS record", "1 AS record_crc32")
+        ),
+    ];
+    let database = database::connect(&folder, Access::Write).unwrap();
+    for change in changes {
+        database.execute_batch(&change).unwrap();
+        let error = format!("{:#}", read(&folder).unwrap_err());
+        assert!(error.contains("what should be tables is not"), "{error}");
+        let error = format!("{:#}", resumed(&folder).unwrap_err());
+        assert!(error.contains("what should be tables is not"), "{error}");
+    }
+    // Nobody writes through what only reads.
+    let reading = database::connect(&folder, Access::Read).unwrap();
+    assert!(reading.execute_batch("CREATE TABLE more (x)").is_err());
+}
+
+#[test]
+fn rows_that_lead_back_to_themselves_come_to_an_end() {
+    assert!(
+        rows::in_order(None, 7, true).is_ok()
+            && rows::in_order(Some(7), 8, true).is_ok()
+            && rows::in_order(Some(7), 6, false).is_ok()
+    );
+    for (before, now, is_ascending) in [(7, 7, true), (7, 6, true), (7, 7, false), (7, 8, false)] {
+        assert!(rows::in_order(Some(before), now, is_ascending).is_err());
+    }
+}
+
+#[test]
+fn nothing_is_written_through_links_nor_in_a_folder_of_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let of = |name: &str| folder.path().join(name);
+    let victim = of("victim");
+    fs::write(&victim, "precious").unwrap();
+    let header = header();
+    for name in ["lock", "run.json.part", "muxbench.db", "samples"] {
+        let run = of(&format!("planted {name}"));
+        fs::create_dir(&run).unwrap();
+        symlink(&victim, run.join(name)).unwrap();
+        // It is refused, or what was planted is replaced.
+        if Store::create(&run, &header).is_ok() {
+            assert!(!fs::symlink_metadata(run.join(name)).is_ok_and(|it| it.is_symlink()), "{name}");
+        }
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "precious", "{name}");
+    }
+    assert!(Store::create(&of("planted lock"), &header).is_err());
+
+    let run = of("run");
+    stored(&run, 2);
+    fs::remove_file(run.join("lock")).unwrap();
+    symlink(&victim, run.join("lock")).unwrap();
+    assert!(Store::resume(&run).unwrap_err().to_string().contains("lock: cannot be written"));
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+    fs::remove_file(run.join("lock")).unwrap();
+    for (path, mode) in [(run.clone(), 0o777), (run.join("samples"), 0o1777)] {
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        assert!(Store::resume(&run).unwrap_err().to_string().contains("others may write there"));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    if rustix::process::geteuid().is_root() {
+        let others = of("others");
+        fs::create_dir(&others).unwrap();
+        for folder in [&others, &run] {
+            std::os::unix::fs::chown(folder, Some(12_345), None).unwrap();
+        }
+        for error in [Store::create(&others, &header), Store::resume(&run).map(|it| it.0)].map(Result::unwrap_err) {
+            assert!(error.to_string().contains("another user's (uid 12345)"), "{error}");
+        }
+        assert_eq!(fs::read_dir(&others).unwrap().count(), 0, "nothing is left in it");
+        assert_eq!(indices(&read(&run).unwrap()), [0, 1], "to read it is no harm");
+        std::os::unix::fs::chown(&run, Some(0), None).unwrap();
+    } else {
+        server::skipped::skipped("another user's folder: only root can make one");
+    }
+    drop(resume(&run));
+}
+
+#[test]
+fn a_folder_that_a_run_was_only_about_to_begin_in_is_free() {
+    let folder = tempfile::tempdir().unwrap();
+    let of = |name: &str| folder.path().join(name);
+    let header = header();
+    // As SIGKILL leaves it at each step, ...
+    for step in 0..5 {
+        let run = of(&format!("step {step}"));
+        fs::create_dir(&run).unwrap();
+        fs::write(run.join("lock"), "").unwrap();
+        if step > 0 {
+            fs::create_dir(run.join("samples")).unwrap();
+        }
+        match step {
+            2 => fs::write(run.join("muxbench.db"), "").unwrap(),
+            3.. => drop(database::create(&run.join("muxbench.db"), "{}").unwrap()),
+            _ => {}
+        }
+        if step == 4 {
+            fs::write(run.join("run.json.part"), "{").unwrap();
+        }
+        let store = Store::create(&run, &header).unwrap();
+        store.commit(&record(&header, 0)).unwrap();
+        assert_eq!(indices(&read(&run).unwrap()), [0], "step {step}");
+    }
+    // ...and not one with trials, nor with what is no run's.
+    let finished = of("step 0");
+    fs::remove_file(finished.join("run.json")).unwrap();
+    let error = Store::create(&finished, &header).unwrap_err().to_string();
+    assert!(error.contains("not empty") && finished.join("muxbench.db").exists(), "{error}");
+    let other = of("other");
+    fs::create_dir_all(other.join("samples")).unwrap();
+    fs::write(other.join("samples/thesis.tex"), "").unwrap();
+    assert!(Store::create(&other, &header).unwrap_err().to_string().contains("not empty"));
+    assert_eq!(fs::read_dir(&other).unwrap().count(), 1, "nothing is made in it");
+}
+
+#[test]
+fn a_run_that_cannot_begin_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    fs::create_dir(&run).unwrap();
+    // What is to become of run.json has no place.
+    fs::create_dir(run.join("run.json.part")).unwrap();
+    assert!(Store::create(&run, &header()).is_err());
+    assert_eq!(fs::read_dir(&run).unwrap().count(), 1);
+    fs::remove_dir(run.join("run.json.part")).unwrap();
+    drop(Store::create(&run, &header()).unwrap());
+    // The folders that lead there go, too.
+    let too_long = "x".repeat(300);
+    assert!(Store::create(&folder.path().join("one/two").join(too_long), &header()).is_err());
+    assert!(!folder.path().join("one").exists());
+}
+
+#[test]
+fn figures_that_are_no_numbers_are_stored_and_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("run");
+    let header = header();
+    let store = Store::create(&folder, &header).unwrap();
+    let values = [f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1.5];
+    let check = |value: f64| Check {
+        name: "made up".into(),
+        value,
+        limit: 0.0,
+        bound: Bound::AtMost,
+        unit: String::new(),
+        p_value: None,
+        p_value_min: None,
+        passed: false,
+        decides: VerdictKind::Failed,
+    };
+    let mut without_numbers = record(&header, 0);
+    without_numbers.verdict.checks = values.map(check).to_vec();
+    store.commit(&without_numbers).unwrap();
+    let run = read(&folder).unwrap();
+    assert_eq!(run.damage, Vec::<String>::new());
+    let found: Vec<f64> = run.records[0].verdict.checks.iter().map(|check| check.value).collect();
+    assert!(found[..2] == values[..2] && found[2].is_nan() && found[3] == 1.5, "{found:?}");
+
+    // Of what cannot be read again the trial is told, and nothing else of it.
+    let load = LoadReport { rate_achieved_per_s: f64::NAN, ..crate::verdict::tests::healthy() };
+    let unreadable = TrialRecord { load: Some(load), ..record(&header, 1) };
+    let error = format!("{:#}", store.commit(&unreadable).unwrap_err());
+    assert!(error.contains("could not be read again"), "{error}");
+    let kept = unreadable.readable();
+    assert!(kept.load.is_none() && kept.verdict.kind == VerdictKind::Failed, "{:?}", kept.verdict);
+    assert!(kept.verdict.reason.contains("cannot be stored"), "{:?}", kept.verdict);
+    store.commit(&kept).unwrap();
+    let healthy = TrialRecord { load: Some(crate::verdict::tests::healthy()), ..record(&header, 2) };
+    assert!(healthy.readable().load.is_some());
+    assert_eq!(indices(&read(&folder).unwrap()), [0, 1]);
+}
+
+#[test]
+fn trials_before_and_after_a_damaged_page_are_read_and_kept() {
+    use std::os::unix::fs::FileExt;
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("run");
+    stored(&folder, 40);
+    let path = folder.join("muxbench.db");
+    let page_bytes: u32 =
+        database::open(&folder, Access::Write).unwrap().query_row("PRAGMA page_size", [], |row| row.get(0)).unwrap();
+    let page_bytes = u64::from(page_bytes);
+    let pages = fs::metadata(&path).unwrap().len() / page_bytes;
+    assert!(pages > 100, "{pages}");
+    // In the middle of the records' own pages and of those that they go on in.
+    let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    for page in pages / 2..pages / 2 + 4 {
+        file.write_all_at(&vec![0xa5; page_bytes as usize], page * page_bytes).unwrap();
+    }
+    drop(file);
+    let run = read(&folder).unwrap();
+    let found = indices(&run);
+    assert!(!run.damage.is_empty(), "it is told");
+    assert!(found.first() == Some(&0) && found.last() == Some(&39) && found.len() < 40, "{found:?}");
+    let (store, _) = resume(&folder);
+    drop(store);
+    let run = read(&folder).unwrap();
+    assert_eq!((indices(&run), run.damage), (found, Vec::new()), "nothing that could be read is lost");
+}
+
+#[test]
+fn a_database_that_another_program_keeps_locked_is_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("run");
+    let header = header();
+    let store = Store::create(&folder, &header).unwrap();
+    let other = database::open(&folder, Access::Write).unwrap();
+    other.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    let error = format!("{:#}", read(&folder).unwrap_err());
+    assert!(error.contains("another program keeps the database locked; close it"), "{error}");
+    let closing = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(300));
+        let at = std::time::Instant::now();
+        drop(other);
+        at
+    });
+    store.commit(&record(&header, 2)).unwrap();
+    let committed_at = std::time::Instant::now();
+    assert!(closing.join().unwrap() < committed_at, "not while it was locked");
+    assert_eq!(indices(&read(&folder).unwrap()), [2]);
+}
+
+#[test]
+fn a_commit_waits_for_others_and_for_the_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("run");
+    let check = |store: Store| {
+        let of = |name: &str| store.database.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, u32>(0));
+        // In ms, and EXTRA.
+        assert_eq!((of("busy_timeout").unwrap(), of("synchronous").unwrap()), (60_000, 3));
+    };
+    check(Store::create(&folder, &header()).unwrap());
+    check(resume(&folder).0);
+}
+
+#[test]
+fn a_header_that_gives_bytes_for_ever_is_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("run");
+    stored(&folder, 1);
+    let path = folder.join("run.json");
+    let of_other_make: [fn(&Path) -> std::io::Result<()>; 3] = [
+        |path| symlink("/dev/zero", path),
+        |path| Ok(rustix::fs::mkfifoat(rustix::fs::CWD, path, rustix::fs::Mode::RWXU)?),
+        |path| File::create(path)?.set_len(1 << 40),
+    ];
+    for make in of_other_make {
+        fs::remove_file(&path).unwrap();
+        make(&path).unwrap();
+        let error = format!("{:#}", read(&folder).unwrap_err());
+        assert!(error.contains("run.json: not a file") || error.contains("more than 64 MiB"), "{error}");
+        assert_eq!(latest(folder.parent().unwrap()).unwrap(), folder);
+    }
+}
+
+#[test]
+fn what_the_database_has_of_a_header_is_no_longer_than_one_may_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("run");
+    stored(&folder, 1);
+    let others = Connection::open(folder.join("muxbench.db")).unwrap();
+    others.execute("UPDATE header SET text = CAST(zeroblob(65 << 20) AS TEXT)", []).unwrap();
+    let run = read(&folder).unwrap();
+    assert!(
+        run.damage[0].contains("run.json says is damaged in the database (string or blob too big"),
+        "{:?}",
+        run.damage
+    );
+    assert_eq!(indices(&run), [0]);
+}
+
+#[test]
+fn a_trial_that_cannot_be_committed_leaves_nothing_and_the_others_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("run");
+    let header = header();
+    let store = Store::create(&folder, &header).unwrap();
+    let with_load = |index: usize| {
+        let load = Some(crate::verdict::tests::healthy());
+        TrialRecord { load, ..record(&header, index) }
+    };
+    store.commit(&with_load(0)).unwrap();
+    // The database may not grow by another page.
+    store.database.execute_batch("PRAGMA max_page_count = 1").unwrap();
+    fs::write(store.samples_draft(1), "samples").unwrap();
+    let mut record = with_load(1);
+    record.verdict = Verdict::failed("long ".repeat(10_000));
+    let error = format!("{:#}", store.commit(&record).unwrap_err());
+    assert!(error.contains("cannot commit trial 1") && error.contains("the disk is full; make room"), "{error}");
+    for file in [store.samples_draft(1), samples_path(&folder, 1), histograms_path(&folder, 1)] {
+        assert!(!file.exists(), "{}", file.display());
+    }
+    // Nor does one whose histograms have no place, the last of them being there already.
+    let record = with_load(2);
+    fs::create_dir_all(histograms_path(&folder, 2).join("in its place")).unwrap();
+    fs::write(store.samples_draft(2), "samples").unwrap();
+    let error = format!("{:#}", store.commit(&record).unwrap_err());
+    assert!(error.contains("cannot write the histograms"), "{error}");
+    for file in [store.samples_draft(2), samples_path(&folder, 2), histograms_path(&folder, 2).with_extension("part")] {
+        assert!(!file.exists(), "{}", file.display());
+    }
+    let run = read(&folder).unwrap();
+    assert_eq!((indices(&run), run.damage), (vec![0], Vec::new()));
+    assert!(histograms_path(&folder, 0).exists());
+}
+
+#[test]
+fn what_a_killed_run_had_not_finished_writing_is_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("run");
+    let header = header();
+    let store = Store::create(&folder, &header).unwrap();
+    let draft = store.samples_draft(0);
+    fs::write(samples_path(&folder, 7), "whole").unwrap();
+    let left = [draft.clone(), draft.with_extension("part-2"), folder.join("run.json.part")];
+    left.iter().for_each(|file| fs::write(file, "half").unwrap());
+    drop(store);
+    drop(resume(&folder));
+    assert!(left.iter().all(|file| !file.exists()));
+    assert!(samples_path(&folder, 7).exists(), "what is whole stays");
+}
+
+#[test]
+fn runs_are_found_in_folders_of_folders() {
+    let results = tempfile::tempdir().unwrap();
+    let at = |path: &str| results.path().join(path);
+    for run in ["paper/two", "paper/one", "alone"] {
+        drop(Store::create(&at(run), &header()).unwrap());
+    }
+    fs::create_dir_all(at("figures")).unwrap();
+    assert_eq!(runs(results.path()), [at("alone"), at("paper/one"), at("paper/two")]);
+    assert_eq!(runs(&at("alone")), [at("alone")]);
+    assert!(runs(&at("figures")).is_empty() && runs(&at("nowhere")).is_empty());
+    assert!(is_run(&at("alone")) && !is_run(&at("paper")));
+}
+
+#[test]
+fn the_latest_run_is_found_by_when_it_began() {
+    let results = tempfile::tempdir().unwrap();
+    let at = |path: &str| results.path().join(path);
+    let begin = |path: &str, started_at: &str| {
+        drop(Store::create(&at(path), &RunHeader { started_at: started_at.into(), ..header() }).unwrap());
+    };
+    assert!(latest(results.path()).unwrap_err().to_string().contains("no run is there"));
+    begin("reproduce/one", "2001-01-02T00:00:00Z");
+    assert_eq!(latest(results.path()).unwrap(), at("reproduce/one"), "deep in the folder");
+    begin("copied", "2001-01-01T00:00:00Z");
+    assert_eq!(latest(results.path()).unwrap(), at("reproduce/one"), "written last, and begun before");
+    std::thread::sleep(Duration::from_millis(20));
+    begin("alone", "2001-01-02T00:00:00Z");
+    assert_eq!(latest(results.path()).unwrap(), at("alone"), "of one second, what was written last");
+    fs::write(at("copied/run.json"), "{").unwrap();
+    assert_eq!(latest(results.path()).unwrap(), at("copied"), "a damaged one is not passed over");
+}
