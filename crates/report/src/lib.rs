@@ -23,6 +23,8 @@
 //! - [`mod@format`]: numbers and units
 //! - `made_up`: runs that never were, for tests and benches (feature `made-up`)
 
+#![forbid(unsafe_code)]
+
 pub mod axis;
 pub mod calibration;
 pub mod capacity;

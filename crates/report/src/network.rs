@@ -28,6 +28,13 @@ pub fn sentence<'a>(reports: impl Iterator<Item = &'a NetworkReport>) -> Option<
         let least = least.fold(f64::INFINITY, f64::min);
         words.push(format!("{} Mbit/s", format::significant(least / 1e6)));
     }
+    let mut hosts: Vec<u32> = reports.iter().filter_map(|report| report.measured.host).collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    if let [first, others @ ..] = hosts.as_slice() {
+        let others: String = others.iter().map(|host| format!(", {host}")).collect();
+        words.push(format!("loss and bandwidth in turn, of client's host {first}{others}"));
+    }
     if let Some(late_ns) = reports.iter().filter_map(|report| Some(report.relay?.late_p99_ns)).max() {
         words.push(format!("packets late by p99 {}", ms(late_ns as f64)));
     }
@@ -55,13 +62,19 @@ mod tests {
                 round_trips: 200,
                 round_trip_p50_ns,
                 round_trip_p99_ns: 21_000_000,
+                host: None,
                 sent: 2_000,
                 lost: 1,
                 bandwidth_bits_per_s: Some([99.5e6, 98.25e6]),
             },
             relay: Some(Account { late_p99_ns: late, dropped: late / 100_000, ..Account::default() }),
         };
-        let reports = [20_100_000, 20_200_000, 20_900_000].map(|ns| report(ns, ns / 100));
+        let mut reports = [20_100_000, 20_200_000, 20_900_000].map(|ns| report(ns, ns / 100));
         insta::assert_snapshot!(sentence(reports.iter()).unwrap());
+        for (report, host) in reports.iter_mut().zip([2, 1, 2]) {
+            report.measured.host = Some(host);
+        }
+        let told = sentence(reports.iter()).unwrap();
+        assert!(told.contains(", loss and bandwidth in turn, of client's host 1, 2, packets late"), "{told}");
     }
 }

@@ -103,6 +103,8 @@ pub struct Row {
     pub service_p50_ns: Option<Estimate>,
     /// Its 99th percentile likewise.
     pub service_p99_ns: Option<Estimate>,
+    /// Median response time likewise.
+    pub response_p50_ns: Option<Estimate>,
     /// What the kernel's timestamps say; `None` when they were not asked for.
     pub kernel: Option<Kernel>,
     /// What is known of connections that come and go; `None` where they stay.
@@ -389,6 +391,7 @@ fn row(architecture: String, finished: &[&TrialRecord], missing: Vec<String>, se
     };
     let p50s_ns = of_each(&|load| load.service.distribution.p50_ns as f64);
     let p99s_ns = of_each(&|load| load.service.distribution.p99_ns as f64);
+    let responses_ns = of_each(&|load| load.response.distribution.p50_ns as f64);
     let rates = |records: &mut dyn Iterator<Item = &TrialRecord>| -> Vec<f64> {
         records.filter_map(TrialRecord::rate_achieved_per_s).collect()
     };
@@ -420,6 +423,7 @@ fn row(architecture: String, finished: &[&TrialRecord], missing: Vec<String>, se
         why: Why::of(&counters, requests),
         service_p50_ns: Estimate::of(&p50s_ns, seed),
         service_p99_ns: Estimate::of(&p99s_ns, seed),
+        response_p50_ns: Estimate::of(&responses_ns, seed),
         rate_per_s: Estimate::of(&rates_per_s, seed),
         client_busy_share: (!busy.is_empty()).then(|| busy.iter().sum::<f64>() / busy.len() as f64),
         datagrams: Datagrams::of(loads()),

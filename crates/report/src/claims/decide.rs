@@ -51,18 +51,28 @@ fn findings(statement: &Statement, runs: &[Run], deviation_of: &mut [&mut Deviat
     };
     let of = cells(runs, deviation_of, architectures, *only, metric);
     let others = cells(runs, deviation_of, others, *only, metric);
-    match *is {
-        Is::Flat(axis, factor) => ends(&of, axis, |what, ratio| factor_within(what, ratio, 1.0 / factor..=factor)),
-        Is::Grows(axis, factor) => ends(&of, axis, |what, ratio| factor_within(what, ratio, factor..=f64::INFINITY)),
-        Is::Falls(axis, factor) => ends(&of, axis, |what, ratio| factor_within(what, ratio, 0.0..=1.0 / factor)),
+    told_apart(match *is {
+        Is::Flat(axis, factor) => ends(&of, axis, &(1.0 / factor..=factor)),
+        Is::Grows(axis, factor) => ends(&of, axis, &(factor..=f64::INFINITY)),
+        Is::Falls(axis, factor) => ends(&of, axis, &(0.0..=1.0 / factor)),
         Is::Proportional(axis) => slopes(&of, axis),
         Is::Alike(factor) => alike(&of, factor),
         Is::AtMost(limit) => each(statement, &of, f64::NEG_INFINITY..=limit),
         Is::AtLeast(limit) => each(statement, &of, limit..=f64::INFINITY),
-        Is::Above(factor, _) => peaks(&of, &others, factor..=f64::INFINITY),
-        Is::Peaks(factor, _) => peaks(&of, &others, 1.0 / factor..=factor),
+        Is::Above(factor, _) => peaks(&of, &others, &(factor..=f64::INFINITY)),
+        Is::Peaks(factor, _) => peaks(&of, &others, &(1.0 / factor..=factor)),
         Is::Found(kind) => of.iter().map(|cell| found(cell, kind)).collect(),
+    })
+}
+
+/// Two experiments may have the same workload but for its phases, which no words tell: the experiment does then.
+fn told_apart(mut findings: Vec<Finding>) -> Vec<Finding> {
+    let is_one_of_several = |it: &Finding| findings.iter().filter(|other| other.what == it.what).count() > 1;
+    let alike: Vec<bool> = findings.iter().map(is_one_of_several).collect();
+    for finding in findings.iter_mut().zip(alike).filter_map(|(finding, is_alike)| is_alike.then_some(finding)) {
+        finding.what += &format!(", in {}", finding.experiment);
     }
+    findings
 }
 
 /// A ratio or another figure, and its interval.
@@ -82,10 +92,10 @@ fn pairs(cells: &[Cell], axis: Axis) -> impl Iterator<Item = (&Cell, &Cell)> {
     })
 }
 
-fn ends(cells: &[Cell], axis: Axis, judge: impl Fn(String, Found) -> Finding) -> Vec<Finding> {
+fn ends(cells: &[Cell], axis: Axis, range: &RangeInclusive<f64>) -> Vec<Finding> {
     let finding = |(low, high): (&Cell, &Cell)| {
         let ratio = high.against(low).map(|ratio| (ratio.ratio, ratio.interval));
-        judge(pair_in_words(low, high, axis), ratio)
+        factor_within(high, pair_in_words(low, high, axis), ratio, range)
     };
     pairs(cells, axis).map(finding).collect()
 }
@@ -103,7 +113,7 @@ fn slopes(cells: &[Cell], axis: Axis) -> Vec<Finding> {
             (slope(ratio.ratio), interval)
         });
         let shown = |value: f64| format!("{value:.2}");
-        finding_of(pair_in_words(low, high, axis), found, "slope ", shown, &PROPORTIONAL)
+        finding_of(high, pair_in_words(low, high, axis), found, "slope ", shown, &PROPORTIONAL)
     };
     pairs(cells, axis).map(finding).collect()
 }
@@ -117,7 +127,7 @@ fn alike(cells: &[Cell], factor: f64) -> Vec<Finding> {
         let base = bases.iter().find(|base| base.workload == cell.workload)?;
         let ratio = cell.against(base).map(|ratio| (ratio.ratio, ratio.interval));
         let what = format!("{} against {}, {}", cell.architecture, base.architecture, title(&cell.workload));
-        Some(factor_within(what, ratio, 1.0 / factor..=factor))
+        Some(factor_within(cell, what, ratio, &(1.0 / factor..=factor)))
     };
     others.into_iter().filter_map(finding).collect()
 }
@@ -126,14 +136,14 @@ fn each(statement: &Statement, cells: &[Cell], range: RangeInclusive<f64>) -> Ve
     let finding = |cell: &Cell| {
         let found = cell.estimate().map(|estimate| (estimate.value, estimate.interval));
         let what = format!("{}, {}", cell.architecture, title(&cell.workload));
-        finding_of(what, found, &format!("{} ", statement.metric.name), statement.metric.show, &range)
+        finding_of(cell, what, found, &format!("{} ", statement.metric.name), statement.metric.show, &range)
     };
     cells.iter().map(finding).collect()
 }
 
 /// The best of one side against the best of the other. Where not every workload has a figure the best may be better than it
 /// seems, which leaves open what follows from its being no better.
-fn peaks(cells: &[Cell], others: &[Cell], range: RangeInclusive<f64>) -> Vec<Finding> {
+fn peaks(cells: &[Cell], others: &[Cell], range: &RangeInclusive<f64>) -> Vec<Finding> {
     let peak = |cells: &[Cell]| -> Option<Cell> {
         let value = |cell: &Cell| cell.estimate().map(|estimate| estimate.value);
         let valued = cells.iter().filter_map(|cell| Some((value(cell)?, cell)));
@@ -144,7 +154,7 @@ fn peaks(cells: &[Cell], others: &[Cell], range: RangeInclusive<f64>) -> Vec<Fin
     let words = |cell: &Cell| format!("{} ({})", cell.architecture, title(&cell.workload));
     let what = format!("the peak of {} against that of {}", words(&best), words(&other));
     let is_bounded = range.end().is_finite();
-    let mut finding = factor_within(what, ratio, range);
+    let mut finding = factor_within(&best, what, ratio, range);
     let without = |cells: &[Cell]| cells.iter().filter(|cell| cell.values.is_empty()).count();
     let (ours, theirs) = (without(cells), without(others));
     let is_open = match finding.holds {
@@ -163,6 +173,7 @@ fn found(cell: &Cell, kind: VerdictKind) -> Finding {
     let (as_said, total) = (cell.verdicts.iter().filter(|&&found| found == kind).count(), cell.verdicts.len());
     Finding {
         what: format!("{}, {}", cell.architecture, title(&cell.workload)),
+        experiment: cell.experiment.clone(),
         value: Some(as_said as f64 / total as f64),
         interval: None,
         words: format!("{} in {as_said} of {total} trials", sentence::name(kind)),
@@ -175,22 +186,24 @@ fn found(cell: &Cell, kind: VerdictKind) -> Finding {
     }
 }
 
-fn factor_within(what: String, found: Found, range: RangeInclusive<f64>) -> Finding {
-    finding_of(what, found, "factor ", format::digits, &range)
+fn factor_within(of: &Cell, what: String, found: Found, range: &RangeInclusive<f64>) -> Finding {
+    finding_of(of, what, found, "factor ", format::digits, range)
 }
 
 /// It holds with its whole interval inside the range, not with it outside; where there is none, the figure decides, unless
 /// there is no practical difference between it and a bound.
 fn finding_of(
+    of: &Cell,
     what: String,
     found: Found,
     name: &str,
     show: impl Fn(f64) -> String,
     range: &RangeInclusive<f64>,
 ) -> Finding {
+    let experiment = of.experiment.clone();
     let Some((value, interval)) = found else {
         let words = "no valid trials".to_owned();
-        return Finding { what, value: None, interval: None, words, holds: None };
+        return Finding { what, experiment, value: None, interval: None, words, holds: None };
     };
     let [near, far] = [value * (1.0 - MARGIN), value * (1.0 + MARGIN)];
     let Interval { low, high } = interval.unwrap_or(Interval { low: near.min(far), high: near.max(far) });
@@ -209,5 +222,5 @@ fn finding_of(
         None => "no interval".to_owned(),
     };
     let words = format!("{name}{} ({ends}), claimed {bounds}", show(value));
-    Finding { what, value: Some(value), interval, words, holds }
+    Finding { what, experiment, value: Some(value), interval, words, holds }
 }

@@ -11,6 +11,8 @@ use crate::deviation::DeviationOf;
 pub(super) struct Cell {
     pub architecture: String,
     pub workload: Workload,
+    /// What it is run in; of several that have the same workload, phases and all, the first.
+    pub experiment: String,
     /// The metric of each repeat that counts and has it; none if not most repeats count.
     pub values: Vec<f64>,
     /// The verdicts of all finished repeats.
@@ -46,7 +48,8 @@ pub(super) fn cells(
             let at = cells.iter().position(|cell| cell.architecture == name && cell.workload == *workload);
             let at = at.unwrap_or_else(|| {
                 let (values, verdicts, seed) = (Vec::new(), Vec::new(), run.header.seed);
-                cells.push(Cell { architecture: name, workload: workload.clone(), values, verdicts, seed });
+                let (workload, experiment) = (workload.clone(), run.header.experiment.clone());
+                cells.push(Cell { architecture: name, workload, experiment, values, verdicts, seed });
                 cells.len() - 1
             });
             cells[at].verdicts.push(record.verdict.kind);

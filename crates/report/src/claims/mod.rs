@@ -237,8 +237,10 @@ pub struct Checked {
 /// One figure that was held against a statement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Finding {
-    /// What was compared, under which workload.
+    /// What was compared, under which workload; where another finding of the statement would read the same, in which experiment.
     pub what: String,
+    /// The experiment that it is of.
+    pub experiment: String,
     /// What was found: a ratio, a slope or the figure itself. `None` where there is none.
     pub value: Option<f64>,
     /// Its 95 % interval over repeats; `None` with fewer than two, where the figure must be [`MARGIN`] beyond a bound.

@@ -137,6 +137,9 @@ impl Here<'_> {
         if chart.words.is_empty() {
             chart.words = highest(&chart, &names);
         }
+        if shape == Shape::Points {
+            chart.words += &without_intervals(&chart);
+        }
         Some(chart)
     }
 }
@@ -157,6 +160,20 @@ fn highest(chart: &Chart, names: &[String]) -> String {
             format!("The most of {} is {}, at {at} {}.", names[architecture], y.form.text(point.y), x.label)
         }
         None => "None of it is valid.".to_owned(),
+    }
+}
+
+/// Why points that are ranked have no intervals, where that is so.
+fn without_intervals(chart: &Chart) -> String {
+    let points = chart.panels.iter().flat_map(|panel| &panel.series).flat_map(|series| &series.points);
+    let (bare, others): (Vec<_>, Vec<_>) =
+        points.filter(|point| point.is_valid()).partition(|point| point.spread.is_empty());
+    match (bare.is_empty(), others.is_empty()) {
+        (true, _) => String::new(),
+        (false, true) => {
+            format!(" Of {} there are no intervals, which take two valid repeats: here is one of each.", chart.y.label)
+        }
+        (false, false) => " Some points have no interval, which takes two valid repeats.".to_owned(),
     }
 }
 

@@ -10,6 +10,7 @@ use lab::record::Workload;
 use super::figure::{Curves, Figure, Here, Kind, Scale, Value, published, rate};
 use crate::claims::{Axis, Claim, Is, RATE, RESPONSE_MEDIAN, Statement};
 use crate::html::chart::{Chart, Form, Mark, Panel, Published, Shape};
+use crate::html::material::estimate;
 
 const AUTOBENCH: &str = include_str!("maharjan2012-autobench.csv");
 
@@ -56,8 +57,12 @@ const RESPONSE: Scale = Scale { label: "median response time", form: Form::Time,
 const IDLE: Scale = Scale { label: "idle connections", form: Form::Number, kind: Kind::Linear };
 const PORTS: Scale = Scale { label: "ports", form: Form::Number, kind: Kind::Linear };
 
-const RESPONSE_TIME: Value =
-    |row| Some((row.response.filter(|response| response.count > 0)?.p50_ns as f64, Vec::new()));
+/// Of valid repeats with the interval; of a row that is not ranked, of all samples that there are.
+const RESPONSE_TIME: Value = |row| {
+    let ranked = row.response_p50_ns.filter(|_| row.is_ranked());
+    let of_all = || Some((row.response.filter(|response| response.count > 0)?.p50_ns as f64, Vec::new()));
+    ranked.map(|median| estimate(median.value, median.interval)).or_else(of_all)
+};
 
 pub(super) const FIGURES: &[Figure] = &[
     Figure {

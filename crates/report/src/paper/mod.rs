@@ -79,7 +79,7 @@ pub const PAPERS: &[Paper] = &[
         name: "kawai2008",
         citation: "E. Kawai and S. Yamaguchi, \"A Benchmark Tool for Network I/O Management Architectures\", IPSJ Digital Courier 4 \
                    (2008)",
-        about: "service time and lag of five architectures (Figures 6, 8, 10, 11), clients that send at once (appendix A.1)",
+        about: "service time and lag of five architectures, and clients that send at once",
         experiments: &["kawai2008-http", "kawai2008-minimised", "kawai2008-saturated", "kawai2008-synchronisation"],
         claims: kawai2008::CLAIMS,
         figure_word: "Figure",
@@ -92,7 +92,7 @@ pub const PAPERS: &[Paper] = &[
         name: "kawai2006",
         citation: "E. Kawai and S. Yamaguchi, \"An Implementation of a Benchmark Tool Considering Communication Locality\" (2006, in \
                    Japanese)",
-        about: "service time (Tables 3 and 4) and send deviation (Table 5, Figure 2)",
+        about: "service time where some connections are active, and how far sends are from even intervals",
         experiments: &["kawai2006"],
         claims: kawai2006::CLAIMS,
         figure_word: "Figure",
@@ -105,7 +105,7 @@ pub const PAPERS: &[Paper] = &[
         name: "maharjan2012",
         citation: "P. Maharjan, \"Comparing and Measuring Network Event Dispatch Mechanisms in Virtual Hosts\" (Tampere University of \
                    Technology, 2012)",
-        about: "HTTP with and without idle connections, datagrams to many ports (Figures 5.1 to 5.5)",
+        about: "HTTP with and without idle connections, and datagrams to many ports",
         experiments: &["maharjan2012-http", "maharjan2012-idle", "maharjan2012-udp"],
         claims: maharjan2012::CLAIMS,
         figure_word: "Figure",
@@ -118,7 +118,7 @@ pub const PAPERS: &[Paper] = &[
         name: "voras2009",
         citation: "I. Voras and M. Žagar, \"Characteristics of multithreading models for high-performance IO driven network \
                    applications\" (AFRICON 2009)",
-        about: "transactions a second of five threading models (Figures 1 to 7)",
+        about: "transactions a second of five threading models",
         experiments: &["voras2009"],
         claims: voras2009::CLAIMS,
         figure_word: "Figure",
@@ -130,7 +130,7 @@ pub const PAPERS: &[Paper] = &[
     Paper {
         name: "welsh2001",
         citation: "M. Welsh, \"SandStorm I/O Core Benchmarks\" (Harvard University, 2001)",
-        about: "bandwidth of streams against connections and idle ones (three graphs)",
+        about: "bandwidth of streams against connections and idle ones",
         experiments: &["welsh2001-connections", "welsh2001-10k", "welsh2001-idle"],
         claims: welsh2001::CLAIMS,
         figure_word: "Graph",
@@ -176,13 +176,8 @@ impl Paper {
     pub fn part(&'static self, figure: Option<&str>, table: Option<&str>) -> anyhow::Result<Part> {
         let word = self.figure_word;
         let has = || {
-            let list = |word: &str, numbers: Vec<&str>| match numbers.as_slice() {
-                [] => format!("no {}s", word.to_lowercase()),
-                [one] => format!("{word} {one}"),
-                some => format!("{word}s {}", some.join(", ")),
-            };
-            let figures = list(word, self.figures.iter().map(|figure| figure.number).collect());
-            format!("what there is of it: {figures}; {}", list("Table", self.tables.to_vec()))
+            let none = if self.tables.is_empty() { "; no tables" } else { "" };
+            format!("what there is of it: {}{none}", self.parts())
         };
         if let Some(number) = figure {
             let Some(figure) = self.figures.iter().find(|figure| figure.number == number) else {
@@ -195,6 +190,17 @@ impl Paper {
             Some(table) => Ok(Part::Table(table)),
             None => bail!("--table {number}: {} has no such Table here; {}", self.name, has()),
         }
+    }
+
+    /// The numbers of its figures and tables.
+    pub fn parts(&self) -> String {
+        let list = |word: &str, numbers: Vec<&str>| match numbers.as_slice() {
+            [] => None,
+            [one] => Some(format!("{word} {one}")),
+            some => Some(format!("{word}s {}", some.join(", "))),
+        };
+        let figures = list(self.figure_word, self.figures.iter().map(|figure| figure.number).collect());
+        figures.into_iter().chain(list("Table", self.tables.to_vec())).collect::<Vec<_>>().join("; ")
     }
 
     /// The experiments that a part of it needs.

@@ -1,9 +1,11 @@
 //! Papers beside runs that never were.
 
 use std::collections::BTreeSet;
+use std::slice;
 
 use super::*;
-use crate::deviation::SendsOf;
+use crate::deviation::{self, SendsOf};
+use crate::html::chart::Shape;
 use crate::html::paper::Origin;
 use crate::html::{self, still};
 use crate::{Medium, claims, made_up};
@@ -67,6 +69,46 @@ fn every_figure_of_every_paper_is_drawn_from_its_experiments() {
         }
         let grids: Vec<&str> = all.grids().iter().map(|(number, _)| *number).collect();
         assert_eq!(grids, paper.tables, "{}", paper.name);
+    }
+}
+
+#[test]
+fn points_have_intervals_or_it_is_said_why_not() {
+    for paper in PAPERS {
+        let runs = made_up_runs(paper);
+        let all = beside(paper, Part::Whole, &runs).unwrap();
+        for (figure, chart) in all.figures.iter().filter(|(_, chart)| chart.shape == Shape::Points) {
+            let points = || chart.panels.iter().flat_map(|it| &it.series).flat_map(|it| &it.points);
+            let bare = points().filter(|point| point.is_valid() && point.spread.is_empty()).count();
+            let repeats = |name: &&str| lab::presets::find(name).unwrap().experiment().quick().repeats.get();
+            let is_once = figure.experiments.iter().map(repeats).min() == Some(1);
+            let (name, words) = (format!("{} {}", paper.name, figure.number), &chart.words);
+            assert_eq!((bare > 0, words.contains("two valid repeats")), (is_once, is_once), "{name}: {words}");
+            assert!(points().all(|point| [0, 2].contains(&point.spread.len())), "{name}");
+        }
+    }
+}
+
+#[test]
+fn an_interval_of_a_figure_is_of_the_repeats_of_its_point() {
+    let runs = vec![made_up::datagram_run()];
+    let paper = find("maharjan2012").unwrap();
+    let all = beside(paper, paper.part(Some("5.3"), None).unwrap(), &runs).unwrap();
+    let (_, chart) = &all.figures[0];
+    let select = chart.panels[0].series.iter().find(|series| paper.series[series.architecture] == "select").unwrap();
+    assert!(select.points.iter().all(|point| point.spread.len() == 2 && point.spread[0] <= point.y), "{select:?}");
+    assert!(!chart.words.contains("repeats"), "{}", chart.words);
+
+    let runs = vec![made_up::bandwidth_run()];
+    let paper = find("welsh2001").unwrap();
+    let all = beside(paper, paper.part(Some("1"), None).unwrap(), &runs).unwrap();
+    let (_, chart) = &all.figures[0];
+    let epoll = chart.panels[0].series.iter().find(|series| paper.series[series.architecture] == "epoll").unwrap();
+    // 2 400 MB/s, and 2 % more.
+    for point in &epoll.points {
+        let found = [point.spread[0], point.y, point.spread[1]];
+        let is_near = |(found, expected): (f64, f64)| (found / expected - 1.0).abs() < 1e-3;
+        assert!(found.into_iter().zip([19_200.0, 19_392.0, 19_584.0]).all(is_near), "{found:?}");
     }
 }
 
@@ -260,6 +302,37 @@ fn what_one_series_has_most_of_is_at_a_place_by_its_name() {
     let words = &beside.figures[0].1.words;
     let is_one = |connections: &u32| words.ends_with(&format!(", at {connections} connections."));
     assert!(words.starts_with("The most of epoll is ") && connections.iter().any(is_one), "{words}");
+}
+
+#[test]
+fn no_two_findings_of_a_statement_read_the_same() {
+    for paper in PAPERS {
+        let runs = made_up_runs(paper);
+        let mut sends = sends(&runs);
+        let mut kept: Vec<_> = sends.iter_mut().map(|sends_of| deviation::kept(sends_of)).collect();
+        let mut deviation_of: Vec<&mut DeviationOf<'_>> = kept.iter_mut().map(|it| it as _).collect();
+        for claim in paper.claims {
+            for statement in claim.statements {
+                let one = Claim { number: claim.number, says: "", cpus_min: 0, statements: slice::from_ref(statement) };
+                let checked = claims::check(&[one], &runs, &mut deviation_of).remove(0);
+                let told: BTreeSet<&String> = checked.findings.iter().map(|finding| &finding.what).collect();
+                let place = format!("{} {}", paper.name, claim.number);
+                assert_eq!(told.len(), checked.findings.len(), "{place}: {:?}", checked.findings);
+                assert!(
+                    checked.findings.iter().all(|it| paper.experiments.contains(&it.experiment.as_str())),
+                    "{place}"
+                );
+            }
+        }
+    }
+    let runs = made_up_runs(find("welsh2001").unwrap());
+    let all = beside(find("welsh2001").unwrap(), Part::Whole, &runs).unwrap();
+    let told: Vec<&str> = all.claims[0].findings.iter().map(|finding| finding.what.as_str()).collect();
+    for name in ["welsh2001-connections", "welsh2001-10k"] {
+        let is_it = |what: &&&str| what.starts_with("epoll, 1000 ") && what.ends_with(&format!(", in {name}"));
+        assert_eq!(told.iter().filter(is_it).count(), 1, "{told:?}");
+    }
+    assert!(told.iter().any(|what| what.starts_with("epoll-buffered, 10000 ") && !what.contains(", in ")), "{told:?}");
 }
 
 #[test]

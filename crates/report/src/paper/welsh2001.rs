@@ -1,8 +1,9 @@
 //! M. Welsh, "SandStorm I/O Core Benchmarks" (Harvard University, 2001): its three graphs, and what it claims of them.
 
 use lab::record::Workload;
+use wire::stream::Stream;
 
-use super::figure::{Curves, Figure, Here, Kind, Scale, Value, published};
+use super::figure::{Curves, Figure, Here, Kind, Scale, Value, published, rate};
 use crate::claims::{Axis, BANDWIDTH_OF_CPU, Claim, GIGABYTE, Is, Statement};
 use crate::html::chart::{Chart, Form, Mark, Panel, Published, Shape};
 
@@ -12,7 +13,7 @@ const FLAT: f64 = 1.25;
 const TO_10_000: f64 = 161.0 / 101.0;
 
 fn streams(workload: &Workload) -> bool {
-    let is_of_it = workload.service.stream().is_some_and(|stream| stream == wire::stream::Stream::default());
+    let is_of_it = workload.service.stream().is_some_and(|stream| stream == Stream::default());
     super::is_plain(workload) && is_of_it
 }
 
@@ -53,8 +54,12 @@ fn to_1_000(workload: &Workload) -> bool {
 
 pub(super) const ALL: &[&str] = &["mt", "poll", "epoll", "poll-buffered", "epoll-buffered"];
 
-/// As the graphs have it.
-const MEGABITS: Value = |row| Some((row.stream.as_ref()?.bytes_per_s * 8.0 / 1e6, Vec::new()));
+/// As the graphs have it: of bursts that are the paper's, as all are here.
+const MEGABITS: Value = |row| {
+    let megabits = |bursts_per_s: f64| bursts_per_s * Stream::default().burst_bytes() as f64 * 8.0 / 1e6;
+    let (bursts_per_s, interval) = rate(row)?;
+    Some((megabits(bursts_per_s), interval.into_iter().map(megabits).collect()))
+};
 
 pub(super) const FIGURES: &[Figure] = &[
     Figure {
