@@ -45,7 +45,7 @@ pub struct ExecutionArgs {
     /// Folder for the results [default: results/TIME-NAME]
     #[arg(long, value_name = "FOLDER")]
     output: Option<PathBuf>,
-    /// Finish a stopped run: its folder, or the newest one; other flags are taken from there
+    /// Finish a stopped run: its folder, or the newest one; what it is of is taken from there, and no flag may say it again
     #[arg(long, value_name = "FOLDER", num_args = 0..=1)]
     resume: Option<Option<PathBuf>>,
     /// Start the commands that the experiment's `exec` tables name; without it they are only shown
@@ -126,7 +126,19 @@ fn join(args: &ExecutionArgs, transport: impl FnOnce() -> Option<Transport>) -> 
         place.engine,
         ranks.sentence()
     ));
+    if let Some(words) = ranks.kept_to_cpus() {
+        output::tell(format_args!("muxbench: {}", report::format::visible(&words)));
+    }
     Ok(Clients::Ranks(Box::new(ranks)))
+}
+
+/// Says which ranks may not use the CPUs that trials, which all have the same, have for clients.
+fn tell_cpus(clients: &Clients, trials: &[Trial]) {
+    if let (Clients::Ranks(ranks), Some(trial)) = (clients, trials.first())
+        && let Some(words) = ranks.without_planned_cpus(&trial.load.cpus)
+    {
+        output::tell(format_args!("muxbench: beware: {words}"));
+    }
 }
 
 fn program() -> anyhow::Result<PathBuf> {
@@ -268,6 +280,7 @@ fn begin(
     for warning in &plan.warnings {
         output::tell(format_args!("muxbench: beware: {}", report::format::visible(warning)));
     }
+    tell_cpus(clients, &plan.trials);
     allow_commands(&plan.trials, allow_exec)?;
     let time = now();
     let name = format!("{}-{}", time.replace([':', '-'], "").trim_end_matches('Z'), plan.experiment);
@@ -388,6 +401,7 @@ fn go_on(folder: &Path, store: Store, run: &Run, args: &ExecutionArgs, clients: 
         }
     }
     tell_differences(&run.header);
+    tell_cpus(&clients, &run.header.trials);
     let (run, ended) = execute(folder, store, &run.header, &run.records, args.quiet, clients, &stop_at_signals()?)?;
     show(folder, &run, ended, args)
 }

@@ -13,8 +13,6 @@ mod progress;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 /// Whatever the umask of who started it, nobody else writes what it makes: results, sockets, logs; its processes inherit that.
 fn close_to_others() {
     use rustix::fs::Mode;
@@ -24,7 +22,7 @@ fn close_to_others() {
 
 fn main() -> ExitCode {
     close_to_others();
-    let cli = cli::Cli::parse();
+    let cli = cli::Cli::said();
     match commands::dispatch(cli.command) {
         Ok(code) => code,
         Err(error) => {

@@ -5,19 +5,25 @@
 mod common;
 
 use std::io::{self, Read, Write};
+use std::net::TcpStream;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::SeqCst};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use common::{Serve, eventually, exchange, with_each};
+use common::{Serve, eventually, exchange, is_alive, with_each};
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::process::Signal;
 use server::Architecture;
 use server::mechanism::Family;
+use server::model::PerConnection;
 use wire::ServiceSpec;
 
 const REQUEST_BYTES: u32 = 10;
 const RESPONSE_BYTES: u32 = 1_000;
 /// How often an accept fails for want of memory before somebody looks, and for a connection that has gone.
 const FAILS: u64 = 3;
+/// Descriptors of a server that is to have too few.
+const DESCRIPTORS: u64 = 32;
 
 /// `_IOWR('!', 0, struct seccomp_notif)` and `_IOWR('!', 1, struct seccomp_notif_resp)` of linux/seccomp.h.
 const RECV: libc::c_ulong = 0xC000_2100 | (size_of::<libc::seccomp_notif>() as libc::c_ulong) << 16;
@@ -26,12 +32,16 @@ const SEND: libc::c_ulong = 0xC000_2101 | (size_of::<libc::seccomp_notif_resp>()
 /// What the accepts of a thread that made this, and of all processes that it starts, give.
 struct Accepts {
     asks: OwnedFd,
-    /// What they fail with.
-    error: AtomicI32,
-    /// How many will, and how many have.
-    left: AtomicU64,
-    failed: AtomicU64,
+    fails: Mutex<Fails>,
     is_over: AtomicBool,
+}
+
+/// What accepts fail with, how many will, and how many have.
+#[derive(Default)]
+struct Fails {
+    error: i32,
+    left: u64,
+    failed: u64,
 }
 
 impl Accepts {
@@ -59,9 +69,7 @@ impl Accepts {
         Ok(Self {
             // SAFETY: the kernel has just given us the descriptor.
             asks: unsafe { OwnedFd::from_raw_fd(asks as i32) },
-            error: AtomicI32::new(0),
-            left: AtomicU64::new(0),
-            failed: AtomicU64::new(0),
+            fails: Mutex::default(),
             is_over: AtomicBool::new(false),
         })
     }
@@ -81,14 +89,11 @@ impl Accepts {
             if unsafe { libc::ioctl(self.asks.as_raw_fd(), RECV as _, &raw mut ask) } < 0 {
                 continue;
             }
-            let fails = self.left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok();
-            let mut answer = libc::seccomp_notif_resp { id: ask.id, val: 0, error: 0, flags: 0 };
-            if fails {
-                answer.error = -self.error.load(SeqCst);
-                self.failed.fetch_add(1, SeqCst);
-            } else {
-                answer.flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
-            }
+            let (error, flags) = match self.fails.lock().unwrap().next(ask.pid) {
+                Some(error) => (-error, 0),
+                None => (0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32),
+            };
+            let mut answer = libc::seccomp_notif_resp { id: ask.id, val: 0, error, flags };
             // SAFETY: as above.
             unsafe { libc::ioctl(self.asks.as_raw_fd(), SEND as _, &raw mut answer) };
         }
@@ -96,14 +101,36 @@ impl Accepts {
 
     /// So many accepts to come fail.
     fn fail(&self, times: u64, error: i32) {
-        self.failed.store(0, SeqCst);
-        self.error.store(error, SeqCst);
-        self.left.store(times, SeqCst);
+        *self.fails.lock().unwrap() = Fails { error, left: times, failed: 0 };
     }
 
     fn failed(&self) -> u64 {
-        self.failed.load(SeqCst)
+        self.fails.lock().unwrap().failed
     }
+}
+
+impl Fails {
+    /// What the next one, of that process, fails with, if it does. Without a descriptor the kernel fails it before anything else.
+    fn next(&mut self, process: u32) -> Option<i32> {
+        let left = self.left.checked_sub(1)?;
+        if !has_descriptor(process) {
+            return None;
+        }
+        self.left = left;
+        self.failed += 1;
+        Some(self.error)
+    }
+}
+
+/// Whether a process may have one more descriptor.
+fn has_descriptor(process: u32) -> bool {
+    let limits = std::fs::read_to_string(format!("/proc/{process}/limits")).unwrap_or_default();
+    let limit = limits.lines().find_map(|line| line.strip_prefix("Max open files")?.split_whitespace().next());
+    let Some(limit) = limit.and_then(|limit| limit.parse::<u64>().ok()) else { return true };
+    let taken = std::fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+    // What it was given at its start may be beyond the limit.
+    let taken = taken.filter_map(|entry| entry.file_name().to_str()?.parse::<u64>().ok()).filter(|it| *it < limit);
+    (taken.count() as u64) < limit
 }
 
 /// Whether the kernel accepts by itself, without a system call that a filter would see.
@@ -115,11 +142,20 @@ fn is_unseen(architecture: Architecture) -> bool {
 /// A new client that is gone again, and may never have been let in.
 fn visit(serve: &Serve) {
     let mut stream = serve.connect();
-    stream.write_all(&[7; REQUEST_BYTES as usize]).unwrap();
+    // It may have been turned away.
+    let _ = stream.write_all(&[7; REQUEST_BYTES as usize]);
+}
+
+/// A new client that is let in, if it is.
+fn is_served(serve: &Serve) -> Option<TcpStream> {
+    serve.try_exchange(REQUEST_BYTES as usize, RESPONSE_BYTES as usize)
+}
+
+fn ask(stream: &mut TcpStream) {
+    exchange(stream, REQUEST_BYTES as usize, RESPONSE_BYTES as usize);
 }
 
 fn goes_on(architecture: Architecture, serve: &Serve, accepts: &Accepts) {
-    let ask = |stream: &mut _| exchange(stream, REQUEST_BYTES as usize, RESPONSE_BYTES as usize);
     let mut inside = serve.connect();
     ask(&mut inside);
     for error in [libc::ENOMEM, libc::ENOBUFS, libc::EPERM] {
@@ -145,11 +181,52 @@ fn goes_on(architecture: Architecture, serve: &Serve, accepts: &Accepts) {
     ask(&mut inside);
 }
 
+/// Who forbids accepts does so while there is no descriptor either, so that nobody can be turned away.
+fn goes_on_without_descriptors(architecture: Architecture, serve: &Serve, accepts: &Accepts) {
+    let mut inside = serve.connect();
+    ask(&mut inside);
+    let forbid = || {
+        let others: Vec<_> = std::iter::from_fn(|| is_served(serve)).take(DESCRIPTORS as usize).collect();
+        assert!(others.len() < DESCRIPTORS as usize, "{architecture}: descriptors do not run out");
+        accepts.fail(u64::MAX, libc::EPERM);
+        eventually(&format!("{architecture}: accept fails again and again, without descriptors"), || {
+            visit(serve);
+            accepts.failed() >= FAILS
+        });
+        others
+    };
+    let others = forbid();
+    (0..20).for_each(|_| ask(&mut inside));
+    accepts.fail(0, 0);
+    drop(others);
+    eventually(&format!("{architecture}: there is room again"), || is_served(serve).is_some());
+    let _others = forbid();
+    // It is told to stop while that lasts.
+    rustix::process::kill_process(serve.pid(), Signal::TERM).unwrap();
+    eventually(&format!("{architecture}: it stops"), || !is_alive(serve.pid()));
+}
+
 #[test]
 fn what_an_accept_fails_with_ends_nobody_in_every_architecture() {
+    with_each_filtered(None, |_| true, goes_on);
+}
+
+#[test]
+fn accepts_that_are_forbidden_while_descriptors_are_out_end_nobody_in_every_architecture() {
+    // A process has descriptors of its own, and a pool of threads has one for each from the start.
+    let shares = |it: Architecture| !it.model.is_pool() && it.model.per_connection != PerConnection::Process;
+    with_each_filtered(Some(DESCRIPTORS), shares, goes_on_without_descriptors);
+}
+
+/// Tries it with each such architecture whose accepts are seen, of a server whose accepts ask, with a limit of descriptors.
+fn with_each_filtered(
+    descriptors_max: Option<u64>,
+    is_tried: impl Fn(Architecture) -> bool + Sync,
+    test: impl Fn(Architecture, &Serve, &Accepts) + Sync,
+) {
     let service = ServiceSpec::Fixed { request_bytes: REQUEST_BYTES, response_bytes: RESPONSE_BYTES };
     with_each(&service, 6, |architecture| {
-        if is_unseen(architecture) {
+        if is_unseen(architecture) || !is_tried(architecture) {
             return;
         }
         std::thread::scope(|scope| {
@@ -160,8 +237,9 @@ fn what_an_accept_fails_with_ends_nobody_in_every_architecture() {
                 std::thread::scope(|scope| {
                     scope.spawn(|| accepts.answer());
                     let tried = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                        let serve = Serve::start_of(architecture, &service, &[]);
-                        goes_on(architecture, &serve, &accepts);
+                        let serve =
+                            Serve::start_with(architecture, REQUEST_BYTES, RESPONSE_BYTES, &[], descriptors_max);
+                        test(architecture, &serve, &accepts);
                         let (status, _) = serve.stop();
                         assert!(status.success(), "{architecture}: {status}");
                     }));

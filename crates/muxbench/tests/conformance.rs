@@ -5,6 +5,7 @@ mod common;
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::thread;
 use std::time::Duration;
 
 use common::{Serve, each, eventually, exchange, is_alive, pools};
@@ -271,10 +272,7 @@ fn works_past_1024_descriptors() {
 
 /// Whether one exchange works on a new connection.
 fn is_served(serve: &Serve) -> Option<TcpStream> {
-    let mut stream = serve.try_connect().ok()?;
-    stream.write_all(&[1]).ok()?;
-    stream.read_exact(&mut [0; 1]).ok()?;
-    Some(stream)
+    serve.try_exchange(1, 1)
 }
 
 #[test]
@@ -292,6 +290,27 @@ fn turns_connections_away_when_descriptors_run_out_and_recovers() {
         eventually("a new connection is served again", || is_served(&serve).is_some());
         let (_, totals) = serve.stop();
         assert_eq!(has_limit, totals["refused"].as_u64().unwrap() > 0);
+    }
+}
+
+#[test]
+fn network_threads_that_accept_turn_connections_away_each() {
+    for accept in [Accept::Reuseport, Accept::Exclusive] {
+        for architecture in each().filter(|it| accept.check(*it).is_ok() && !it.model.is_pool()) {
+            let serve = Serve::start_with(architecture, 1, 1, &["--accept", &accept.to_string()], Some(48));
+            // At once, so that each thread has somebody to turn away.
+            let clients = thread::scope(|scope| {
+                let clients: Vec<_> =
+                    (0..4).map(|_| scope.spawn(|| (0..15).map(|_| is_served(&serve)).collect::<Vec<_>>())).collect();
+                clients.into_iter().flat_map(|client| client.join().unwrap()).collect::<Vec<_>>()
+            });
+            let served = clients.iter().flatten().count();
+            assert!((10..48).contains(&served), "{architecture} {accept} served {served} of 60 with 48 descriptors");
+            drop(clients);
+            eventually("a new connection is served again", || is_served(&serve).is_some());
+            let (_, totals) = serve.stop();
+            assert!(totals["refused"].as_u64().unwrap() > 0, "{architecture} {accept}: {totals}");
+        }
     }
 }
 
@@ -406,6 +425,7 @@ fn network_threads_may_accept_by_themselves() {
             for _ in 0..20 {
                 exchange(&mut serve.connect(), 1, 1);
             }
+            serve.settle();
             let (status, totals) = serve.stop();
             assert!(status.success(), "{architecture} {accept}: {status}");
             assert_eq!((&totals["requests"], &totals["accepted"]), (&20.into(), &20.into()));

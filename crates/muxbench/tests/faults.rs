@@ -12,7 +12,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{PATIENCE, Serve, anybodys_muxbench, as_nobody, descendants, eventually, is_alive, muxbench, skipped};
+use common::{
+    PATIENCE, Serve, anybodys_muxbench, as_nobody, clinging, descendants, eventually, is_alive, muxbench, skipped,
+};
 use lab::experiment::Experiment;
 use lab::fleet::local::Local;
 use lab::host::Host;
@@ -202,6 +204,41 @@ fn a_server_that_is_killed_in_any_phase_costs_its_trial_and_no_other() {
 #[test]
 fn a_client_that_is_killed_in_any_phase_costs_its_trial_and_no_other() {
     killed_in_each_phase("load", "tcp");
+}
+
+#[test]
+fn somebody_else_s_server_ends_with_a_keeper_that_is_killed_and_the_next_trial_is_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    linked(folder);
+    // A name by which its shells are known as those of this folder.
+    let said = folder.join("muxbench.keeper");
+    let exec = format!("[exec.clinging]\ncommand = {:?}\nstart-timeout = \"600s\"", clinging(&said));
+    let long = trials("exec:clinging", "tcp", &format!("{}\n{exec}", QUICK.replace("300ms", "600s")), 1);
+    let header = header([long, trials("mt", "tcp", QUICK, 1)].concat());
+    let mut came_of_it = None;
+    let (ended, run) = run(folder, &header, &Stop::default(), &mut |event| match event {
+        Event::Load(load::Event::Progress { .. }) if came_of_it.is_none() => {
+            let keeper = || Pid::from_raw(fs::read_to_string(&said).ok()?.trim().parse().ok()?);
+            eventually("all that is to come of it is there", || keeper().is_some());
+            let all = descendants(keeper().unwrap());
+            assert!(all.len() >= 5, "{all:?}");
+            rustix::process::kill_process(keeper().unwrap(), Signal::KILL).unwrap();
+            came_of_it = Some(all);
+        }
+        Event::Finished { record } if record.trial.index == 0 => {
+            let all = came_of_it.iter().flatten().copied().chain(processes(folder, "-c"));
+            assert_eq!(all.filter(|&pid| is_alive(pid)).collect::<Vec<_>>(), [], "nothing is left for the next trial");
+        }
+        _ => {}
+    });
+    assert_eq!((ended, run.records.len()), (Ended::Complete, 2));
+    let (killed, next) = (&run.records[0].verdict, &run.records[1]);
+    assert_eq!(killed.kind, VerdictKind::Failed, "{}", killed.reason);
+    assert!(killed.reason.contains("the server ended: signal: 9"), "{}", killed.reason);
+    assert_ne!(next.verdict.kind, VerdictKind::Failed, "{}", next.verdict.reason);
+    assert!(next.load.as_ref().is_some_and(|load| load.completed > 0 && load.completed == load.planned));
+    eventually("nothing is left", || processes(folder, "").is_empty());
 }
 
 #[test]

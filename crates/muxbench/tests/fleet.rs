@@ -181,10 +181,24 @@ impl Job {
 
     /// Each with arguments of its own.
     fn of_each(host: &str, count: u32, arguments: &dyn Fn(u32) -> String, folder: &Path) -> Self {
+        Self::of_programs(host, count, &|_| muxbench(), arguments, folder)
+    }
+
+    /// Each by a command of its own, and with arguments of its own.
+    fn of_programs(
+        host: &str,
+        count: u32,
+        program: &dyn Fn(u32) -> Command,
+        arguments: &dyn Fn(u32) -> String,
+        folder: &Path,
+    ) -> Self {
         let (port, temporary) = (free_port(), tempfile::tempdir().unwrap());
         let start = |rank: u32| {
-            let mut command = muxbench();
-            command.args(words(&arguments(rank))).arg("--fleet").arg("--output").arg(folder);
+            let (mut command, arguments) = (program(rank), arguments(rank));
+            command.args(words(&arguments)).arg("--fleet");
+            if !arguments.contains("--resume") {
+                command.arg("--output").arg(folder);
+            }
             command.env("MUXBENCH_RANK", rank.to_string()).env("MUXBENCH_RANKS", count.to_string());
             command.env("MUXBENCH_RENDEZVOUS", format!("{host}:{port}")).env("MUXBENCH_SECRET", "open sesame");
             command.env("TMPDIR", temporary.path());
@@ -239,6 +253,36 @@ fn ranks_divide_each_trial_and_the_first_has_all_of_it() {
         assert!(other.status.success() && other.stdout.is_empty(), "{other:?}");
     }
     assert!(String::from_utf8_lossy(&outputs[0].stderr).contains("a fleet of 4"));
+}
+
+#[test]
+fn a_rank_that_is_kept_to_some_cpus_is_told_once() {
+    let host = lab::host::Host::this();
+    let cpus = host.cores.concat();
+    if cpus.len() < 2 {
+        return skipped("a rank that is kept to one of several CPUs: there is one");
+    }
+    let first = cpus[0].to_string();
+    let program = |rank: u32| match rank {
+        1 => {
+            let mut command = Command::new("taskset");
+            command.args(["-c", &first, env!("CARGO_BIN_EXE_muxbench")]);
+            command
+        }
+        _ => muxbench(),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("run");
+    let arguments = |_: u32| COMPARE.replace("--measure 1s", "--measure 200ms");
+    let outputs = Job::of_programs("127.0.0.1", 3, &program, &arguments, &folder).end();
+    let run = finished(&folder, &outputs[0]);
+    assert_eq!(run.records[0].load.as_ref().unwrap().processes.len(), 2);
+    let said = String::from_utf8_lossy(&outputs[0].stderr);
+    let of = host.cpus_online().unwrap();
+    assert_eq!(said.matches(&format!("rank 1 may use CPU {first} of the {of} of ")).count(), 1, "{said}");
+    assert_eq!(said.matches("the plan has clients on CPU ").count(), 1, "{said}");
+    // What a test may use all ranks may.
+    assert!(of > cpus.len() || !said.contains("rank 2 ") && !said.contains("rank 0 "), "{said}");
 }
 
 #[test]

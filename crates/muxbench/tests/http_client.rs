@@ -3,7 +3,7 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ impl Nginx {
     /// Serves `/kib` of 1 KiB and `/two` of 2 bytes, and `/traced` to who sends `X-Trace: 1`.
     fn start(keepalive_requests: u32) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = server::socket::free_port(Ipv4Addr::LOCALHOST.into()).unwrap().port();
         std::fs::create_dir(folder.path().join("content")).unwrap();
         std::fs::write(folder.path().join("content/kib"), [b'x'; 1024]).unwrap();
         std::fs::write(folder.path().join("content/two"), "ok").unwrap();

@@ -3,7 +3,7 @@
 mod common;
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command};
 use std::thread;
 use std::time::Duration;
@@ -94,7 +94,7 @@ struct Memcached(Child, SocketAddr);
 
 impl Memcached {
     fn start() -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = server::socket::free_port(Ipv4Addr::LOCALHOST.into()).unwrap().port();
         let command = prepared("MUXBENCH_PEERS", "peers").join("memcached");
         // Root must say that it wants to be; others are not asked.
         let child =
@@ -131,7 +131,7 @@ fn the_client_drives_memcached_as_it_does_ours() {
     let memcached = Memcached::start();
     let ours = Serve::start_kv("epoll".parse().unwrap(), &[]);
     for address in [memcached.1, ours.ip()] {
-        let flags = "--service kv --schedule closed --connections 10 --records 200 --measure 1s --json";
+        let flags = "--service kv --schedule closed --connections 10 --records 200 --measure 1s --drain 60s --json";
         let output = muxbench()
             .args(["load", "--target", &address.to_string()])
             .args(flags.split_whitespace())

@@ -4,16 +4,13 @@ mod common;
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-use common::{PATIENCE, eventually, exchange, is_alive, muxbench, prepared};
+use common::{PATIENCE, ROOT, clinging, eventually, exchange, is_alive, muxbench, prepared, skipped};
 use lab::record::{TrialRecord, VerdictKind};
 use rustix::process::{Pid, Signal};
-
-/// The repository, in which the commands of `others.toml` are started.
-const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// The commands of `others.toml`, by name, with the built servers where they are.
 fn commands() -> Vec<(String, Vec<String>)> {
@@ -30,7 +27,7 @@ fn experiment(commands: &[(String, Vec<String>)], repeats: u32, measure: &str, m
     let names: Vec<String> = commands.iter().map(|(name, _)| format!("exec:{name}")).collect();
     let mut file = format!(
         "name = \"x\"\narchitectures = {names:?}\nrepeats = {repeats}\n[workload]\nconnections = 10\nrate = 200\n\
-         request = \"100B\"\nresponse = \"3000B\"\n[phases]\nramp = \"0\"\nhold = \"100ms\"\nmeasure = \"{measure}\"\n"
+         request = \"100B\"\nresponse = \"3000B\"\n[phases]\nramp = \"0\"\nhold = \"100ms\"\nmeasure = \"{measure}\"\ndrain = \"60s\"\n"
     );
     for (name, command) in commands {
         file += &format!("[exec.{name}]\ncommand = {command:?}\ndirectory = {ROOT:?}\n{more}\n");
@@ -78,7 +75,7 @@ fn the_examples_are_measured_from_outside_and_leave_nothing() {
     let (name, value) = mark.split_once('=').unwrap();
     let more = format!("environment = {{ {name} = \"{value}\" }}\nstart-timeout = \"60s\"");
     // So many that a virtual machine's own threads, which vary, are few beside them.
-    let file = experiment(&commands, 1, "300ms", &more).replace("connections = 10", "connections = 40");
+    let file = experiment(&commands, 1, "1s", &more).replace("connections = 10", "connections = 40");
     let (records, output) = records(folder.path(), &file);
     assert_eq!(records.len(), commands.len());
     for record in &records {
@@ -115,15 +112,20 @@ struct Example(Child, SocketAddr, String);
 
 impl Example {
     fn start(name: &str, command: &[String], request_bytes: usize, response_bytes: usize) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = server::socket::free_port(Ipv4Addr::LOCALHOST.into()).unwrap().port();
         let numbers = [("{port}", port as usize), ("{request}", request_bytes), ("{response}", response_bytes)];
         let filled = |argument: &String| {
             numbers.iter().fold(argument.clone(), |text, (name, number)| text.replace(name, &number.to_string()))
         };
         let child = Command::new(&command[0]).args(command[1..].iter().map(filled)).current_dir(ROOT).spawn().unwrap();
         let address = SocketAddr::from(([127, 0, 0, 1], port));
-        eventually("it listens", || TcpStream::connect(address).is_ok());
-        Self(child, address, name.to_owned())
+        let mut example = Self(child, address, name.to_owned());
+        eventually("it listens", || {
+            // Another may have taken the port meanwhile.
+            assert!(example.0.try_wait().unwrap().is_none(), "{name} ended");
+            TcpStream::connect(address).is_ok()
+        });
+        example
     }
 
     fn connect(&self) -> TcpStream {
@@ -199,15 +201,6 @@ fn the_examples_answer_what_was_asked_before_a_half_close() {
     }
 }
 
-/// A server with children that would like to stay: one in a session of its own, one that ignores SIGTERM.
-fn clinging() -> Vec<(String, Vec<String>)> {
-    let script = format!(
-        "setsid sleep 1000 & (trap '' TERM; while :; do sleep 1; done) & \
-         python3 {ROOT}/examples/servers/python/asyncio_server.py $1 $2 $3 & wait"
-    );
-    vec![("clinging".to_owned(), words(&["sh", "-c", &script, "sh", "{port}", "{request}", "{response}"]))]
-}
-
 #[test]
 fn nothing_outlives_a_run_however_it_ends() {
     for (at, signal) in [None, Some(Signal::TERM), Some(Signal::KILL)].into_iter().enumerate() {
@@ -215,7 +208,8 @@ fn nothing_outlives_a_run_however_it_ends() {
         let mark = format!("MUXBENCH_TEST_MARK=clinging-{}-{at}", std::process::id());
         let (name, value) = mark.split_once('=').unwrap();
         let measure = if signal.is_some() { "60s" } else { "300ms" };
-        let file = experiment(&clinging(), 1, measure, &format!("environment = {{ {name} = \"{value}\" }}"));
+        let command = ("clinging".to_owned(), clinging(&folder.path().join("keeper")));
+        let file = experiment(&[command], 1, measure, &format!("environment = {{ {name} = \"{value}\" }}"));
         fs::write(folder.path().join("x.toml"), file).unwrap();
         let mut child = muxbench()
             .args(["run", "x.toml", "--allow-exec", "--quiet", "--output", "here"])
@@ -242,6 +236,54 @@ fn nothing_outlives_a_run_however_it_ends() {
             assert_eq!(left(), [], "{signal:?}: nothing is left when it ends");
         }
     }
+}
+
+/// What is first in a PID namespace of its own, so that nobody else's doctor gets there before: a server's keeper is killed, and a
+/// runner that cannot do anything about it; a doctor is called until nothing is left.
+const KILLED_KEEPER: &str = r#"
+"$1" run x.toml --allow-exec --quiet --output here >/dev/null 2>&1 &
+run=$!
+until [ -s keeper ]; do sleep 0.05; done
+"$1" doctor --clean
+kill -STOP $run
+until grep -q '^State:.T' /proc/$run/status; do sleep 0.05; done
+kill -KILL $(cat keeper)
+kill -KILL $run
+wait $run
+"$1" doctor --json | grep -o 'of a server whose keeper has died' | head -n 1
+until "$1" doctor --clean | tee said | grep '^Nothing is left'; do cat said; done
+! grep -qs '100[0]' /proc/[0-9]*/cmdline
+"#;
+
+#[test]
+fn doctor_ends_what_is_left_of_a_server_whose_keeper_and_runner_were_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let command = ("clinging".to_owned(), clinging(&folder.path().join("keeper")));
+    let file = experiment(&[command], 1, "600s", "start-timeout = \"600s\"");
+    fs::write(folder.path().join("x.toml"), file).unwrap();
+    let alone = |script: &str| {
+        let mut alone = Command::new("timeout");
+        alone.args(["600", "unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]);
+        if !rustix::process::geteuid().is_root() {
+            alone.arg("--map-root-user");
+        }
+        alone.args(["sh", "-c", script, "sh", env!("CARGO_BIN_EXE_muxbench")]);
+        alone.current_dir(folder.path()).env("TMPDIR", folder.path()).output().unwrap()
+    };
+    let nothing = alone("exit");
+    if !nothing.status.success() {
+        return skipped(&format!("a doctor in a PID namespace of its own: {}", text(&nothing.stderr)));
+    }
+    let output = alone(KILLED_KEEPER);
+    let said = text(&output.stdout);
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(output.status.success() && lines.len() >= 5, "{output:?}");
+    assert!(lines[0].starts_with("Nothing is left"), "a server that is kept is nobody else's: {said}");
+    let of_server = "of a server whose keeper has died";
+    assert_eq!(lines[1], of_server, "it is listed");
+    let is_its = |line: &&&str| line.starts_with("removed: process ") && line.ends_with(of_server);
+    // The daemon, and what is in a session of its own.
+    assert!(lines[2..].iter().filter(is_its).count() >= 2, "{said}");
 }
 
 #[test]

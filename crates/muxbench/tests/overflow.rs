@@ -33,6 +33,7 @@ fn lost_signals_are_made_up_for_by_rescans() {
             assert_eq!(all.len(), 100_000);
         }
         exchange(&mut serve.connect(), 100, 100_000);
+        serve.settle();
         let (status, totals) = serve.stop();
         assert!(status.success(), "{status}");
         assert_eq!(totals["requests"], 201);

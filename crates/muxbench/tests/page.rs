@@ -36,7 +36,7 @@ fn browse(page: &Path, kind: &str) -> String {
 
 /// A comparison of some seconds: two numbers of connections, two rates.
 const SMALL: &str = "compare --arch epoll,mt,select --connections 8,16 --rate 200,400 --ramp 50ms --hold 50ms --measure 250ms \
-                     --drain 5s --repeats 1 --output small --quiet";
+                     --drain 60s --repeats 1 --output small --quiet";
 
 #[test]
 fn a_page_opens_works_and_can_be_read_by_all() {

@@ -67,7 +67,7 @@ fn a_sweep_stops_past_saturation_and_writes_autobench_s_columns() {
     // Every rate from the second on is past what it can do, wherever a busy machine puts the first.
     let words = out.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("not run, for the steps before were past saturation"), "{out}");
-    assert!(out.contains("p99 of the response time") && out.contains("dem_req_rate"), "{out}");
+    assert!(out.contains("dem_req_rate"), "{out}");
 
     let csv = std::fs::read_to_string(folder.path().join("steps.csv")).unwrap();
     let heading = csv.lines().next().unwrap();
@@ -85,6 +85,10 @@ fn a_sweep_stops_past_saturation_and_writes_autobench_s_columns() {
         assert_eq!((row["architecture"], row["connections"]), ("epoll", "10"));
         assert_eq!(row["avg_rep_rate"].is_empty(), at >= run_count, "{csv}");
     }
+    // A server that others keep from its CPU may answer none of a step's requests in time.
+    let is_answered = |row: &&HashMap<&str, &str>| row["resp_time"].parse::<f64>().is_ok_and(|ms| ms > 0.0);
+    let answered = rows.iter().filter(is_answered).count();
+    assert_eq!(out.contains("p99 of the response time"), answered > 1, "{out}");
     for row in &rows[..run_count] {
         let number = |column: &str| row[column].parse::<f64>().unwrap();
         assert!(number("avg_rep_rate") <= 1000.0 && number("con_rate") == 0.0, "{csv}");
@@ -93,7 +97,7 @@ fn a_sweep_stops_past_saturation_and_writes_autobench_s_columns() {
             "{csv}"
         );
         // In ms: computing is two of them, or a little less where the CPU has become quicker since the work was measured.
-        assert!(number("resp_time") >= 1.0, "{csv}");
+        assert!(number("resp_time") >= 1.0 || !is_answered(&row), "{csv}");
     }
 
     let tsv = std::fs::read_to_string(folder.path().join("steps.tsv")).unwrap();
@@ -207,11 +211,10 @@ fn a_search_whose_time_was_over_is_given_more() {
     let resume = ["capacity", "--resume", "here", "--quiet"];
     run(folder.path(), &resume, &[0, 3]);
     assert_eq!(of(folder.path()).records.len(), 1, "its time is over");
-    let out = text(&run(folder.path(), &[&resume[..], &["--time-max", "1h"]].concat(), &[0, 3]).stdout);
-    // No machine answers in a microsecond.
-    assert!(out.contains("no rate meets it"), "{out}");
+    let out = text(&run(folder.path(), &[&resume[..], &["--time-max", "60s"]].concat(), &[0, 3]).stdout);
+    assert_eq!(unmet(&out), 1, "{out}");
     let lab::course::Course::Capacity(question) = of(folder.path()).header.course else { panic!("{out}") };
-    assert_eq!(question.time_max_ns, 3_600_000_000_000, "it is kept");
+    assert_eq!(question.time_max_ns, 60_000_000_000, "it is kept");
 
     let refused = [&resume[..], &["--precision", "2%"]].concat();
     let error = text(&run(folder.path(), &refused, &[2]).stderr);
@@ -222,12 +225,20 @@ fn a_search_whose_time_was_over_is_given_more() {
     assert!(error.contains("other: that run is no search"), "{error}");
 }
 
+/// How many searches ended without a rate. No machine answers in a microsecond, so that they go down to the lowest rate, twice at
+/// every rate; on one that has no CPU left for the client nearly every probe is spoilt, until the time is over.
+fn unmet(out: &str) -> usize {
+    let of = |words: &str| out.lines().filter(|line| !line.contains(": ") && line.contains(words)).count();
+    of("no rate meets it") + of("time over")
+}
+
 #[test]
 fn sweeps_and_searches_that_are_stopped_keep_what_they_finished_and_are_resumed() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let sweep = ["sweep", "--arch", "epoll,mt", "--rate", "60..100+20", "--past", "never", "--measure", "400ms"];
-    let capacity = ["capacity", "--p50", "1us", "--arch", "epoll,mt", "--from", "100", "--measure", "200ms"];
+    let capacity =
+        ["capacity", "--p50", "1us", "--arch", "epoll,mt", "--from", "100", "--measure", "200ms", "--time-max", "60s"];
     for (name, arguments) in [("sweep", &sweep[..]), ("capacity", &capacity[..])] {
         let mut child = muxbench()
             .args([arguments, &["--output", name], SMALL].concat())
@@ -253,9 +264,8 @@ fn sweeps_and_searches_that_are_stopped_keep_what_they_finished_and_are_resumed(
         if name == "sweep" {
             assert_eq!(of_after.len(), 6);
         } else {
-            // No machine answers in a microsecond: both searches go down to the lowest rate, each twice at every rate.
             let out = text(&run(folder.path(), &["report", name], &[0]).stdout);
-            assert_eq!(out.matches("no rate meets it").count(), 2, "{out}");
+            assert_eq!(unmet(&out), 2, "{out}");
         }
     }
 }

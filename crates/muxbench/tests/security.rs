@@ -6,12 +6,12 @@ mod common;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use common::{Serve, muxbench};
+use common::{PATIENCE, Serve, eventually, muxbench};
 use lab::store::Store;
 use report::made_up;
 use rustix::net::{AddressFamily, SocketType};
@@ -92,6 +92,31 @@ fn a_server_says_who_reaches_it() {
     let (said, reached_at) = greeting(&["--listen", "0.0.0.0:0"]);
     assert!(said.contains("Whoever reaches this host can use it"), "{said}");
     assert!(reached_at.iter().any(IpAddr::is_unspecified), "{reached_at:?}");
+}
+
+#[test]
+fn a_server_on_any_port_says_on_the_next_what_it_serves() {
+    let epoll = "epoll".parse().unwrap();
+    let servers = [
+        ("fixed", Serve::start(epoll, 1, 1)),
+        ("kv", Serve::start_kv(epoll, &[])),
+        ("http", Serve::start_http(epoll, &[])),
+        ("stream", Serve::start_stream(epoll, &[])),
+        ("udp", Serve::start_udp(epoll, 3, &[])),
+    ];
+    for (service, serve) in &servers {
+        let next = SocketAddr::new(serve.ip().ip(), serve.ip().port() + 1);
+        let described = || -> std::io::Result<String> {
+            let mut stream = TcpStream::connect(next)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            let mut said = String::new();
+            stream.read_to_string(&mut said)?;
+            Ok(said)
+        };
+        // Whoever takes long to say it stops.
+        let is_it = |said: String| said.starts_with("muxbench serves {") && said.contains(&format!("\"{service}\""));
+        eventually("it says what it serves", || described().is_ok_and(is_it));
+    }
 }
 
 /// What a server says to these bytes, until it closes.

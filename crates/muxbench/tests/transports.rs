@@ -215,7 +215,7 @@ fn a_run_over_unix_sockets_has_a_private_folder_and_removes_it() {
     let temporary = folder.path().join("t");
     fs::create_dir(&temporary).unwrap();
     let flags = "compare --transport unix --arch epoll,mt-pool,mp --connections 10 --rate 200 --request 10B --response 20B \
-                 --repeats 1 --ramp 0 --hold 200ms --measure 300ms --output here";
+                 --repeats 1 --ramp 0 --hold 200ms --measure 300ms --drain 60s --output here";
     let arguments: Vec<&str> = flags.split_whitespace().collect();
     let output = muxbench().args(&arguments).current_dir(folder.path()).env("TMPDIR", &temporary).output().unwrap();
     let (out, err) = (text(&output.stdout), text(&output.stderr));
@@ -267,7 +267,7 @@ fn somebody_else_s_server_is_given_a_socket() {
     let file = "name = \"x\"\narchitectures = \"exec:py\"\n\
                 [exec.py]\ncommand = [\"python3\", \"server.py\", \"{socket}\"]\n\
                 [workload]\ntransport = \"unix\"\nconnections = 10\nrate = 200\nrequest = \"10B\"\nresponse = \"20B\"\n\
-                [phases]\nramp = \"0\"\nhold = \"200ms\"\nmeasure = \"300ms\"\n";
+                [phases]\nramp = \"0\"\nhold = \"200ms\"\nmeasure = \"300ms\"\ndrain = \"60s\"\n";
     fs::write(folder.path().join("x.toml"), file).unwrap();
     let output = muxbench()
         .args(["run", "x.toml", "--allow-exec", "--output", "here"])

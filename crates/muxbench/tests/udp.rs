@@ -285,17 +285,17 @@ fn a_server_by_hand_and_a_client_by_hand() {
 
 #[test]
 fn compare_shows_ports_in_place_of_connections() {
-    let folder = std::env::temp_dir().join(format!("muxbench-udp-{}", std::process::id()));
-    std::fs::create_dir(&folder).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
     let mut compare = muxbench();
-    compare.current_dir(&folder).args(["compare", "--arch", "poll,mt,mp", "--service", "udp", "--ports", "5,40"]);
+    compare.current_dir(folder).args(["compare", "--arch", "poll,mt,mp", "--service", "udp", "--ports", "5,40"]);
     compare.args(["--rate", "300", "--ramp", "0", "--hold", "100ms", "--measure", "300ms", "--drain", "500ms"]);
     let (text, _) = run_perhaps_invalid(compare.args(["--repeats", "1"]));
     for words in ["5 ports, 300 requests/s, udp, 128B -> 128B", "40 ports, 300 requests/s", "lost", "user+kernel/port"]
     {
         assert!(text.contains(words), "no `{words}` in:\n{text}");
     }
-    let (success, csv, errors) = run(muxbench().current_dir(&folder).args(["report", "--csv"]));
+    let (success, csv, errors) = run(muxbench().current_dir(folder).args(["report", "--csv"]));
     assert!(success, "{errors}");
     let mut rows = csv.lines().map(|line| line.split(',').collect::<Vec<_>>());
     let headings = rows.next().unwrap();
@@ -307,7 +307,6 @@ fn compare_shows_ports_in_place_of_connections() {
         assert_eq!(row[column("service")], "udp");
     }
     assert_eq!(count, 6);
-    std::fs::remove_dir_all(&folder).unwrap();
 
     for (flags, why) in [
         (&["--connections", "10"][..], "udp has none; write ports"),

@@ -71,20 +71,6 @@ impl Args {
         let limits = [(0.5, self.p50), (0.9, self.p90), (0.99, self.p99), (0.999, self.p999)];
         limits.into_iter().filter_map(|(quantile, time)| Some(Limit { quantile, max_ns: time?.0 })).collect()
     }
-
-    /// The first flag given of those that say what is asked, and so cannot change within a search.
-    fn question(&self) -> Option<&'static str> {
-        let flags = [
-            ("--p50", self.p50.is_some()),
-            ("--p90", self.p90.is_some()),
-            ("--p99", self.p99.is_some()),
-            ("--p999", self.p999.is_some()),
-            ("--from", self.from.is_some()),
-            ("--to", self.to.is_some()),
-            ("--precision", self.precision.is_some()),
-        ];
-        flags.into_iter().find_map(|(flag, is_given)| is_given.then_some(flag))
-    }
 }
 
 /// Searches.
@@ -94,13 +80,6 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Cli::command().error(ErrorKind::ArgumentConflict, what).exit()
     }
     if args.execution.is_resume() {
-        if let Some(flag) = args.question() {
-            let what = format!(
-                "{flag} cannot be used with --resume: earlier probes were of another question; leave it out (--time-max may \
-                 be given), or begin a new search"
-            );
-            Cli::command().error(ErrorKind::ArgumentConflict, what).exit()
-        }
         return match args.time_max {
             Some(time_max) => execution::resume_search(&args.execution, time_max),
             None => execution::resume(&args.execution),

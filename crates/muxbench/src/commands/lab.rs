@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use lab::experiment::Placement;
@@ -22,11 +22,14 @@ use super::compare::NetworkArgs;
 
 /// How often it is looked whether the command has ended, or something was asked.
 const LOOK: Duration = Duration::from_millis(10);
+/// How long the command may take to end once it was told to.
+const END_MAX: Duration = Duration::from_secs(5);
 
 /// Make a lab and run a command on its server's host: with an engine that starts ranks on all its hosts, a cluster on one machine
 ///
 /// The hosts' namespaces are in MUXBENCH_LAB_HOSTS, the server's first, for nsenter(1). A fleet that is started there measures the
-/// network before each trial and reports it. When the command ends, whatever still runs on the hosts does too.
+/// network before each trial and reports it. When the command ends, whatever still runs on the hosts does too. A hang-up and SIGTERM
+/// are passed on to the command, which is killed if it has not ended 5 s later.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   muxbench lab --network lab:clients=5 --delay 1ms -- deploy/slurm-in-lab.sh srun -N6 muxbench run kawai2008-http --quick --fleet
@@ -50,12 +53,13 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // Where a run would have the relay.
     let cpus = placement::place(&Host::this().cores, &Placement::default()).map_err(anyhow::Error::msg)?;
     // Ctrl-C at the terminal is heard by the command too, whose business it is; what is told to us alone we pass on.
-    let (interrupted, told_to_end) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let [interrupted, told_to_end, hung_up] = std::array::from_fn(|_| Arc::new(AtomicBool::new(false)));
     signal_hook::flag::register(SIGINT, interrupted).context("cannot listen to signals")?;
     signal_hook::flag::register(SIGTERM, told_to_end.clone()).context("cannot listen to signals")?;
     if ends_at_hangup() {
-        signal_hook::flag::register(SIGHUP, told_to_end.clone()).context("cannot listen to signals")?;
+        signal_hook::flag::register(SIGHUP, hung_up.clone()).context("cannot listen to signals")?;
     }
+    let passed_on = [(told_to_end, Signal::TERM), (hung_up, Signal::HUP)];
     let mut lab = Lab::start(&network, &program, (&cpus.server, &cpus.client), args.seed).context("the lab")?;
     let keeper = Keeper::new()?;
     crate::output::tell(format_args!("muxbench: {network}: up in {} ms", lab.setup().as_millis()));
@@ -63,12 +67,18 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     command.args(&args.command[1..]).env(SOCKET, keeper.socket()).env(HOSTS, lab.paths().join(" "));
     let name = args.command[0].display();
     let mut child = lab.server().spawn(&mut command).with_context(|| format!("{name} cannot be started"))?;
+    // A shell that is talked to ends at a hang-up, but not when told to; others may end at neither.
+    let mut deadline = None;
     let status = loop {
         if let Some(status) = child.try_wait()? {
             break status;
         }
-        if told_to_end.swap(false, Relaxed) {
-            let _ = rustix::process::kill_process(Pid::from_child(&child), Signal::TERM);
+        for (_, signal) in passed_on.iter().filter(|(is_told, _)| is_told.swap(false, Relaxed)) {
+            let _ = rustix::process::kill_process(Pid::from_child(&child), *signal);
+            deadline.get_or_insert_with(|| Instant::now() + END_MAX);
+        }
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            let _ = child.kill();
         }
         keeper.answer(&mut lab);
         thread::sleep(LOOK);

@@ -3,7 +3,6 @@
 pub mod calibrate;
 pub mod capacity;
 pub mod compare;
-mod description;
 pub mod docs;
 #[cfg(target_os = "linux")]
 pub mod doctor;

@@ -11,22 +11,24 @@ use lab::presets;
 use lab::runner::Ended;
 use report::deviation::SendsOf;
 use report::html::{self, paper::Origin};
-use report::paper::{self, Beside, PAPERS};
+use report::paper::{self, Beside, PAPERS, Paper};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::report::{pictures, sends, show_beside, write};
 use crate::{execution, output};
 
+const EXAMPLES: &str = "Examples:
+  muxbench reproduce kawai2008                     # all of it, at the quick scale
+  muxbench reproduce kawai2006 --full              # as the paper measured, where it says: hours
+  muxbench reproduce maharjan2012 --figure 5.3     # one figure, of the experiments that it is drawn from
+  muxbench reproduce welsh2001 --figures plots     # its graphs as SVG and PNG too
+  muxbench reproduce voras2009 --json > claims.json";
+
 /// Run a paper's experiments: its figures and tables, and which of its claims hold here
 ///
 /// What an earlier call has finished is not run again. All of it goes into one page, PAPER.html in the folder for the results.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:
-  muxbench reproduce kawai2008             # Figures 6, 8, 10 and 11, at the quick scale
-  muxbench reproduce kawai2006 --full      # Tables 3, 4 and 5 as the paper measured, where it says: hours
-  muxbench reproduce maharjan2012 --figure 5.3                   # one figure, from the experiments that it is drawn from
-  muxbench reproduce welsh2001 --figures plots                   # its graphs as SVG and PNG too
-  muxbench reproduce voras2009 --json > claims.json")]
+#[command(after_help = help())]
 pub struct Args {
     /// The paper
     #[arg(value_name = "PAPER", value_parser = PossibleValuesParser::new(PAPERS.iter().map(|paper| paper.name)))]
@@ -64,6 +66,16 @@ pub struct Args {
     quiet: bool,
 }
 
+/// What there is to reproduce, and how.
+fn help() -> String {
+    let paper = |paper: &Paper| {
+        let (name, parts, about, experiments) = (paper.name, paper.parts(), paper.about, paper.experiments.join(", "));
+        format!("  {name} ({parts})\n      {about};\n      runs {experiments}\n")
+    };
+    let papers: String = PAPERS.iter().map(paper).collect();
+    format!("Papers:\n{papers}\n{EXAMPLES}")
+}
+
 /// Runs what is missing, and shows all of it.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let Some(paper) = paper::find(&args.paper) else { bail!("no such paper: {}", args.paper) };
@@ -77,9 +89,12 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let stopped = || execution::stopped(&html::command(&[words.clone(), shown_as(args)].concat()));
     let stop = execution::stop_at_signals()?;
     let experiments = paper.experiments_of(part);
+    // All are had, or none is begun.
+    let presets = experiments.iter().map(|name| presets::of_a_paper(name));
+    let presets = presets.collect::<Result<Vec<_>, _>>().map_err(anyhow::Error::msg)?;
     let mut runs = Vec::new();
-    for name in experiments {
-        let experiment = presets::find(name).expect("a test finds them all").experiment();
+    for (name, preset) in experiments.iter().zip(presets) {
+        let experiment = preset.experiment();
         let experiment = if args.full { experiment } else { experiment.quick() };
         if !args.quiet {
             output::tell(format_args!("muxbench: {name}, in {}", folder.join(name).display()));

@@ -1,6 +1,7 @@
 //! `muxbench serve`: one server, until it is told to stop.
 
 use std::io::BufRead;
+use std::net::TcpListener;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,14 +17,14 @@ use server::{Accept, Architecture, Limits, ServeConfig, Server, ServerCounters, 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use wire::udp::DATAGRAM_BYTES_MAX;
-use wire::{Address, ServiceSpec};
+use wire::{Address, Ports, ServiceSpec};
 
+use lab::description::{self, Description};
 use lab::experiment::Service;
 use lab::stream::Stream;
 use lab::units::{Cpus, Limit, Size, Work};
 
 use super::compare::{StageArgs, StreamArgs, named};
-use super::description::{self, Description};
 use crate::output;
 
 /// Run one server until SIGTERM or Ctrl-C, then print its counters
@@ -78,7 +79,8 @@ pub struct Args {
     stream: StreamArgs,
     #[command(flatten)]
     stages: StageArgs,
-    /// Address to listen on, `127.0.0.1:7007`, `[::1]:7007` or `unix:/tmp/muxbench.sock`; port 0 takes a free one
+    /// Address to listen on, `127.0.0.1:7007`, `[::1]:7007` or `unix:/tmp/muxbench.sock`; port 0 takes a free one, and with it the
+    /// next, where it says what it serves
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     listen: Address,
     /// CPUs to run on, as in 0-1,3
@@ -98,6 +100,9 @@ pub struct Args {
     #[arg(long, hide = true)]
     control: bool,
 }
+
+/// How often a server is started at two free ports in a row, before it takes any.
+const TRIES: u32 = 32;
 
 /// What the main thread waits for.
 enum Message {
@@ -148,11 +153,11 @@ fn by_hand(args: &Args, messages: &mpsc::Receiver<Message>) -> anyhow::Result<Ex
         limits: Limits { request_ns: args.request_timeout.0, keepalive_ns: args.keepalive_timeout.0 },
         count_syscalls: args.count_syscalls,
     };
-    let server = Server::start(&config)?;
+    let (server, listener) = start(&config)?;
     let ready = server.ready().clone();
     let described = Description::of(config.service.clone(), server.ports().cloned());
-    let is_described = description::offer(server.address(), &described);
-    if let Err(why) = &is_described {
+    let offered = listener.and_then(|it| it.map_or(Ok(()), |listener| description::offer(listener, &described)));
+    if let Err(why) = offered {
         output::tell(format_args!("muxbench: clients have to be told what is served, by flags: {why}"));
     }
     if args.json {
@@ -196,6 +201,30 @@ fn by_hand(args: &Args, messages: &mpsc::Receiver<Message>) -> anyhow::Result<Ex
         output::print_json(&counters.totals)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Starts a server, and listens where it describes itself: where any port will do, on one whose next is free too.
+///
+/// # Errors
+/// When it does not start.
+fn start(config: &ServeConfig) -> anyhow::Result<(Server, Result<Option<TcpListener>, String>)> {
+    let any = config.listen.ip().filter(|address| address.port() == 0);
+    for _ in 0..TRIES {
+        let Some((address, listener)) = any.and_then(description::free_pair) else { break };
+        if Ports::consecutive(address.port(), config.service.ports().unwrap_or(1)).is_none() {
+            // The kernel's choice has too few after it.
+            continue;
+        }
+        match Server::start(&ServeConfig { listen: address.into(), ..config.clone() }) {
+            Ok(server) => return Ok((server, Ok(Some(listener)))),
+            // Another was quicker, or has one of the datagrams' ports.
+            Err(error) if error.is_in_use() => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let server = Server::start(config)?;
+    let listener = description::listen(server.address());
+    Ok((server, listener))
 }
 
 fn ready_event(server: &Server) -> Event {

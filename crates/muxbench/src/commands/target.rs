@@ -5,12 +5,13 @@ use std::str::FromStr;
 
 use ::load::config::{HttpTraffic, LoadConfig};
 use anyhow::{Context, anyhow, bail};
+use lab::description;
 use lab::experiment::{List, Service};
 use lab::presets;
 use wire::{Address, Ports, ServiceSpec};
 
 use crate::commands::compare::TrafficArgs;
-use crate::commands::{description, url};
+use crate::commands::url;
 use crate::output;
 
 /// Connections where nothing is said of them.

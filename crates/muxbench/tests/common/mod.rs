@@ -1,7 +1,7 @@
 //! A `muxbench serve` process, driven as a user or a runner would.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
@@ -15,9 +15,13 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use serde_json::Value;
 use server::mechanism::Spins;
+pub use server::skipped::skipped;
 use server::{Accept, Architecture, Threads};
 use wire::stream::{Direction, Stream};
 use wire::{Address, Ports, ServiceSpec};
+
+/// The repository, in which the commands of examples are started.
+pub const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// Long enough for the slowest machine; only a failing test waits for it.
 pub const PATIENCE: Duration = Duration::from_secs(120);
@@ -46,14 +50,6 @@ pub fn each() -> impl Iterator<Item = Architecture> {
             false
         }
     })
-}
-
-/// Says where everybody sees it (what a test prints is kept back if it passes) that this machine cannot do what was to be tested.
-/// Where MUXBENCH_SKIP is `never`, that fails the test.
-pub fn skipped(what: &str) {
-    assert!(std::env::var_os("MUXBENCH_SKIP").is_none_or(|skip| skip != "never"), "MUXBENCH_SKIP=never, and {what}");
-    // `eprintln` would be kept back, too.
-    let _ = writeln!(std::io::stderr(), "SKIPPED {what}");
 }
 
 /// Does a test with every architecture that can run here and serve this: every model over every mechanism; besides, runtimes
@@ -249,6 +245,18 @@ impl Serve {
         Ok(stream)
     }
 
+    /// A new connection, once it had a request and a response; `None` if it was turned away.
+    pub fn try_exchange(&self, request_bytes: usize, response_bytes: usize) -> Option<TcpStream> {
+        let mut stream = self.try_connect().ok()?;
+        let mut response = vec![0; response_bytes];
+        match stream.write_all(&vec![7; request_bytes]).and_then(|()| stream.read_exact(&mut response)) {
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                panic!("neither served nor turned away: {error}")
+            }
+            answered => answered.ok().map(|()| stream),
+        }
+    }
+
     /// Processes whose parent is this server.
     pub fn children(&self) -> Vec<Pid> {
         children_of(self.pid())
@@ -366,7 +374,7 @@ pub fn anybodys_muxbench(folder: &Path) -> PathBuf {
     let mut install = Command::new("install");
     install.args(["-m", "755", env!("CARGO_BIN_EXE_muxbench")]).arg(&program);
     assert!(install.status().unwrap().success());
-    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o777)).unwrap();
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o1777)).unwrap();
     program
 }
 
@@ -408,6 +416,11 @@ pub fn memory_bytes_of(pid: Pid) -> u64 {
     children.into_iter().chain([pid]).map(of).sum()
 }
 
+/// How many descriptors a process and all that came of it have open.
+pub fn descriptors_of_all(pid: Pid) -> usize {
+    descendants(pid).into_iter().chain([pid]).map(descriptors_of).sum()
+}
+
 /// How many descriptors a process has open.
 pub fn descriptors_of(pid: Pid) -> usize {
     std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
@@ -441,6 +454,17 @@ fn threads_of(pid: Pid) -> impl Iterator<Item = Thread> {
         let switches = status.lines().filter(|line| line.contains("ctxt_switches")).map(str::to_owned).collect();
         Some(Thread { stat: std::fs::read_to_string(task.path().join("stat")).ok()?, switches })
     })
+}
+
+/// A server with children that would like to stay: one in a session of its own, a daemon that knows nothing of its environment,
+/// and one that ignores SIGTERM. When all are there, its keeper's number is in a file.
+pub fn clinging(keeper: &Path) -> Vec<String> {
+    let script = format!(
+        "setsid sleep 1000 & env -i setsid -f sleep 1000; (trap '' TERM; while :; do sleep 1; done) & \
+         python3 {ROOT}/examples/servers/python/asyncio_server.py $1 $2 $3 & echo $PPID > $0; wait"
+    );
+    let words = ["sh", "-c", &script, keeper.to_str().unwrap(), "{port}", "{request}", "{response}"];
+    words.map(str::to_owned).into()
 }
 
 /// Whether a process exists, and has not just ended.
