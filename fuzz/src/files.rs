@@ -25,7 +25,7 @@ pub fn service(data: &[u8]) {
 }
 
 /// What is read is written so that it is read again, and written the same.
-fn written_as_read<T: serde::Serialize + serde::de::DeserializeOwned>(data: &[u8]) {
+pub fn written_as_read<T: serde::Serialize + serde::de::DeserializeOwned>(data: &[u8]) {
     let Ok(read) = serde_json::from_slice::<T>(data) else { return };
     let written = serde_json::to_string(&read).expect("what was read can be written");
     let again: T = serde_json::from_str(&written).unwrap_or_else(|error| panic!("{error}: {written}"));
@@ -83,10 +83,50 @@ fn planned(mut experiment: lab::experiment::Experiment) {
 /// A file of samples.
 #[cfg(feature = "lab")]
 pub fn samples(data: &[u8]) {
-    use std::io::Write;
-    let mut file = tempfile::NamedTempFile::new().expect("a temporary file can be made");
-    file.write_all(data).expect("it can be written");
-    let _ = lab::samples::read(file.path());
+    if let Ok(samples) = lab::samples::read_from(&mut std::io::Cursor::new(data)) {
+        assert!(samples.len() <= (1 << 20) + 4 * data.len() + 3, "{} rows", samples.len());
+    }
+}
+
+/// What users type, and what Slurm and Open MPI say of hosts: what is read is written so that it is read again.
+#[cfg(feature = "lab")]
+pub fn units(data: &[u8]) {
+    use lab::{contender, http, network, units};
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    fn read<T: std::str::FromStr>(text: &str) -> Option<T> {
+        text.parse().ok()
+    }
+    fn written_as_read<T: std::str::FromStr + std::fmt::Display + PartialEq>(text: &str) {
+        if let Some(value) = read::<T>(text) {
+            let written = value.to_string();
+            assert!(read(&written) == Some(value), "{written:?} of {text:?}");
+        }
+    }
+    written_as_read::<units::Size>(text);
+    written_as_read::<units::Sizes>(text);
+    written_as_read::<units::Time>(text);
+    written_as_read::<units::Rate>(text);
+    written_as_read::<units::Share>(text);
+    written_as_read::<units::Cpus>(text);
+    written_as_read::<units::Work>(text);
+    written_as_read::<units::Think>(text);
+    written_as_read::<units::Bandwidth>(text);
+    written_as_read::<load::config::Choice>(text);
+    written_as_read::<contender::Contender>(text);
+    written_as_read::<http::Header>(text);
+    if let Some(units::Rates(rates)) = read(text) {
+        assert!(!rates.is_empty() && rates.len() <= 1_000, "{} of {text:?}", rates.len());
+        assert!(rates.is_sorted_by(|a, b| a.0 <= b.0), "{rates:?}");
+    }
+    let _ = (read::<units::Limit>(text), read::<network::Network>(text), read::<wire::http::ask::Url>(text));
+    for engine in [["SLURM_PROCID", "SLURM_STEP_NODELIST"], ["OMPI_COMM_WORLD_RANK", "OMPI_MCA_orte_hnp_uri"]] {
+        let _ = lab::fleet::engine::place_in(&|name| match name {
+            _ if name == engine[0] => Some("1".into()),
+            _ if name == engine[1] => Some(text.into()),
+            "SLURM_JOB_ID" | "SLURM_NTASKS" | "OMPI_COMM_WORLD_SIZE" => Some("7".into()),
+            _ => None,
+        });
+    }
 }
 
 /// A histogram as it is stored.

@@ -7,11 +7,14 @@
 //! # Layout
 //! - [`cuts`]: input that says itself where it is to be cut
 //! - `servers`: services as they see their clients; `clients`: the other side
-//! - `files`: what is read from disk
+//! - `peers`: ranks of a fleet, and servers that say what they serve
+//! - `files`: what is read from disk, or typed
 
 mod clients;
 pub mod cuts;
 mod files;
+#[cfg(feature = "lab")]
+mod peers;
 mod servers;
 
 /// A row of [`TARGETS`].
@@ -43,5 +46,11 @@ pub const TARGETS: &[Target] = &[
     Target { name: "experiment", run: files::experiment },
     #[cfg(feature = "lab")]
     Target { name: "samples", run: files::samples },
+    #[cfg(feature = "lab")]
+    Target { name: "units", run: files::units },
+    #[cfg(feature = "lab")]
+    Target { name: "frame", run: peers::frame },
+    #[cfg(feature = "lab")]
+    Target { name: "description", run: peers::description },
     Target { name: "histogram", run: files::histogram },
 ];

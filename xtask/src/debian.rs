@@ -12,8 +12,14 @@ pub fn install(package: &str, otherwise: &str) -> anyhow::Result<()> {
     let remedy = || {
         format!("as root, run `apt-get update && apt-get install {package}`, or {otherwise} in the way of this system")
     };
-    for arguments in [["--quiet", "update"].as_slice(), &["--quiet", "--yes", "install", package]] {
-        said(Command::new("apt-get").args(arguments).env("DEBIAN_FRONTEND", "noninteractive")).with_context(remedy)?;
+    for arguments in [["update"].as_slice(), &["--yes", "install", package]] {
+        said(
+            Command::new("apt-get")
+                .args(["--quiet", "--option=Acquire::Retries=3"])
+                .args(arguments)
+                .env("DEBIAN_FRONTEND", "noninteractive"),
+        )
+        .with_context(remedy)?;
     }
     Ok(())
 }

@@ -33,7 +33,7 @@ pub struct Fuzz {
 }
 
 /// Targets of files that only `lab` reads, which is most of a build: without them the others are built in a tenth of the time.
-const OF_LAB: [&str; 4] = ["architecture", "experiment", "record", "samples"];
+const OF_LAB: [&str; 7] = ["architecture", "description", "experiment", "frame", "record", "samples", "units"];
 
 /// Feeds each target; the first that fails ends it, but one that had not as many inputs as it was to have.
 ///

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use load::config::{HttpTarget, HttpTraffic, LoadConfig, Pacing, Phases, Timestamps};
-use load::hostile::{MANNERS, manner};
+use load::hostile::{MANNERS, Tally, manner};
 use load::{Event, LoadReport};
 use wire::ServiceSpec;
 
@@ -21,11 +21,14 @@ const ROUNDS: usize = 5;
 /// Those of which one thread has many connections.
 const ARCHITECTURES: &str =
     "epoll,epoll-et,io_uring,io_uring-poll,symped:1/epoll,amped:0+1/epoll,seda:1+1/epoll,tokio,poll,select";
-const HOSTILE: u32 = 10_000;
+/// Of those that leave and come back a third are away, a ninth of all: ten thousand are there.
+const HOSTILE: u32 = 11_250;
+/// Of the hostile ones, at least so many are there at any time.
+const THERE: f64 = 0.85;
 const RATE_PER_S: f64 = 2_000.0;
 const SERVICE: ServiceSpec = ServiceSpec::Http { folder: None };
-/// What each hostile client does in a second: with ten thousand of them, a third of which come back after three acts, that is
-/// 3 300 bytes and 1 100 new connections.
+/// What each hostile client does in a second: with so many of them, a third of which come back after three acts, that is 3 750
+/// bytes and 1 250 new connections.
 const ACTS_PER_S: f64 = 1.0;
 /// Windows of one measurement, of whose percentiles the median is taken: a pause that a neighbour makes is in one of them.
 const WINDOWS: usize = 5;
@@ -47,7 +50,7 @@ pub struct Args {
     /// Architectures, with commas
     #[arg(long, value_delimiter = ',', default_value = ARCHITECTURES)]
     pub arch: Vec<String>,
-    /// Hostile connections
+    /// Hostile clients
     #[arg(long, default_value_t = HOSTILE)]
     pub hostile: u32,
     /// What hostile clients do, in turn, with commas; `all` for whatever there is
@@ -85,7 +88,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let crowds = [("nobody", Vec::new()), ("silent", listed(SILENT_MANNERS)), ("hostile", manners)];
     println!(
         "p99 of the service time of {CONNECTIONS} honest connections at {} requests/s of http, as the kernel saw it, beside {} \
-         hostile ones ({}) against beside nobody; median of {} rounds (least to most), each the median of {WINDOWS} windows of {} ms",
+         hostile clients ({}) against beside nobody; median of {} rounds (least to most), each the median of {WINDOWS} windows of {} ms",
         args.rate,
         args.hostile,
         crowds[2].1.join(", "),
@@ -114,9 +117,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             spread(&|[nobody, ..]| nobody.busy),
         );
         println!(
-            "  {:16} as the client saw it {}; new hostile connections/s {}",
+            "  {:16} as the client saw it {}; hostile connections {}, new ones a second {}",
             "",
             spread(&|[nobody, _, hostile]| hostile.client_p99_us / nobody.client_p99_us),
+            spread(&|[.., hostile]| hostile.open),
             spread(&|[.., hostile]| hostile.begun_per_s),
         );
         if ratio.median() >= LIMIT {
@@ -142,6 +146,8 @@ struct Figures {
     /// The share of its CPU that the server used.
     busy: f64,
     begun_per_s: f64,
+    /// Hostile connections.
+    open: f64,
 }
 
 fn measure(args: &Args, binary: &Path, architecture: &str, manners: &[String]) -> anyhow::Result<Figures> {
@@ -159,15 +165,15 @@ fn measure(args: &Args, binary: &Path, architecture: &str, manners: &[String]) -
             acts_per_s: ACTS_PER_S,
         };
         let mut hostile = Hostile::start(&order)?;
-        hostile.until("all are there", |tally| tally.open >= u64::from(args.hostile) * 98 / 100)?;
-        until_inside(&server, args.hostile)?;
+        let there = (f64::from(args.hostile) * THERE) as u32;
+        hostile.until("they are there", |tally| tally.open >= there.into())?;
+        until_inside(&server, there)?;
         crowd = Some(hostile);
     }
-    let begun = || crowd.as_ref().map_or(0, |crowd: &Hostile| crowd.tally().begun);
-    let windows = (0..WINDOWS).map(|_| window(args, address, &server, &begun)).collect::<anyhow::Result<Vec<_>>>()?;
-    if let Some(crowd) = &crowd {
-        let tally = crowd.tally();
-        ensure!(tally.open >= u64::from(args.hostile) / 2, "the hostile clients were not there: {tally:?}");
+    let tally = || crowd.as_ref().map(Hostile::tally).unwrap_or_default();
+    let windows = (0..WINDOWS).map(|_| window(args, address, &server, &tally)).collect::<anyhow::Result<Vec<_>>>()?;
+    if crowd.is_some() {
+        ensure!(tally().open >= u64::from(args.hostile) / 2, "the hostile clients were not there: {:?}", tally());
     }
     let median = |of: fn(&Figures) -> f64| Spread::of(windows.iter().map(of).collect()).median();
     Ok(Figures {
@@ -175,11 +181,12 @@ fn measure(args: &Args, binary: &Path, architecture: &str, manners: &[String]) -
         client_p99_us: median(|it| it.client_p99_us),
         busy: median(|it| it.busy),
         begun_per_s: median(|it| it.begun_per_s),
+        open: median(|it| it.open),
     })
 }
 
 /// One load, while the others stay as they are.
-fn window(args: &Args, address: SocketAddr, server: &Process, begun: &dyn Fn() -> u64) -> anyhow::Result<Figures> {
+fn window(args: &Args, address: SocketAddr, server: &Process, tally: &dyn Fn() -> Tally) -> anyhow::Result<Figures> {
     // The first and the last look at what was used so far, in the window.
     let mut looks = Vec::new();
     let outcome = load::run(&honest(args, address), &mut |event| {
@@ -188,7 +195,7 @@ fn window(args: &Args, address: SocketAddr, server: &Process, begun: &dyn Fn() -
             && let Ok(cpu_ns) = server.cpu_ns()
         {
             looks.truncate(1);
-            looks.push((elapsed_ns, cpu_ns, begun()));
+            looks.push((elapsed_ns, cpu_ns, tally()));
         }
     })?;
     let LoadReport { errors, kernel, service, planned, completed, .. } = &outcome.report;
@@ -200,7 +207,8 @@ fn window(args: &Args, address: SocketAddr, server: &Process, begun: &dyn Fn() -
         p99_us: kernel.service.distribution.p99_ns as f64 / 1e3,
         client_p99_us: service.distribution.p99_ns as f64 / 1e3,
         busy: (last.1 - first.1) as f64 / elapsed_ns,
-        begun_per_s: (last.2 - first.2) as f64 * 1e9 / elapsed_ns,
+        begun_per_s: (last.2.begun - first.2.begun) as f64 * 1e9 / elapsed_ns,
+        open: last.2.open as f64,
     })
 }
 

@@ -53,7 +53,9 @@ impl fmt::Display for Spread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ends = self.values.first().zip(self.values.last());
         let (least, most) = ends.unwrap_or((&f64::NAN, &f64::NAN));
-        write!(f, "{:.3} ({least:.3} to {most:.3})", self.median())
+        // Of a ratio as much as is sure, of hundreds and thousands no more.
+        let digits = if most.abs() >= 100.0 { 0 } else { 3 };
+        write!(f, "{:.digits$} ({least:.digits$} to {most:.digits$})", self.median())
     }
 }
 

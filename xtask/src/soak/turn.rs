@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use load::config::{Choice, HttpTarget, HttpTraffic, KvTraffic, LoadConfig, Phases, Schedule};
+use load::config::{Choice, HttpTarget, HttpTraffic, KvTraffic, LoadConfig, Pacing, Phases, Schedule};
 use load::hostile::{MANNERS, Tally};
 use wire::ServiceSpec;
 use wire::stream::Stream;
@@ -23,7 +23,7 @@ const HONEST: u32 = 40;
 const ACTS_PER_S: f64 = 20.0;
 const RATE_PER_S: f64 = 400.0;
 const CALLS_PER_CONNECTION: u32 = 4;
-/// A client is killed in each turn of this many.
+/// A client is killed in one of so many of a server's turns.
 const KILL_EACH: u64 = 2;
 
 /// What was done.
@@ -46,11 +46,12 @@ impl fmt::Display for Done {
     }
 }
 
-/// Gives `server` its turn of about `lasts`; the turns of all are numbered.
+/// Gives `server` its turn of about `lasts`.
 ///
 /// # Errors
 /// When an honest client was not served, or the others could not be started.
-pub fn take(binary: &Path, server: &Server, lasts: Duration, number: u64) -> anyhow::Result<Done> {
+pub fn take(binary: &Path, server: &Server, lasts: Duration) -> anyhow::Result<Done> {
+    let number = server.samples.len() as u64;
     let honest = honest(server, lasts, number)?;
     let order = Order {
         config: LoadConfig { connections: HOSTILE, ..honest.clone() },
@@ -101,6 +102,8 @@ fn honest(server: &Server, lasts: Duration, number: u64) -> anyhow::Result<LoadC
         rate_per_s: Some(RATE_PER_S),
         calls_per_connection: Some(CALLS_PER_CONNECTION),
         phases,
+        // Others have turns on the same CPUs.
+        pacing: Pacing::SleepSpin,
         seed: number,
         timeout_ns: 30_000_000_000,
         ..LoadConfig::new(server.address, service)
@@ -129,6 +132,7 @@ fn honest(server: &Server, lasts: Duration, number: u64) -> anyhow::Result<LoadC
             connections: 4,
             rate_per_s: None,
             schedule: Schedule::Closed,
+            pacing: Pacing::Auto,
             calls_per_connection: None,
             ..config(ServiceSpec::Stream(Stream::default()))
         },
