@@ -236,6 +236,21 @@ fn a_reset_ends_one_connection_only() {
 }
 
 #[test]
+fn has_all_descriptors_that_it_needs_when_it_is_ready() {
+    // What takes one later may find none, or take one that is held in reserve.
+    for architecture in each() {
+        let serve = Serve::start(architecture, 1, 1);
+        let descriptors = || std::fs::read_dir(format!("/proc/{}/fd", serve.pid())).unwrap().count();
+        let ready = descriptors();
+        let mut stream = serve.connect();
+        exchange(&mut stream, 1, 1);
+        serve.settle();
+        let of_connections = usize::from(architecture.model.per_connection != PerConnection::Process);
+        assert_eq!(descriptors(), ready + of_connections, "{architecture}");
+    }
+}
+
+#[test]
 fn descriptors_are_used_again() {
     for architecture in each() {
         // Far fewer descriptors than connections in all.

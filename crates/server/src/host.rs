@@ -133,7 +133,7 @@ impl Shared {
 }
 
 impl Server {
-    /// Listens and begins to accept; a pool is there when this returns. Soft limits of descriptors, processes and queued
+    /// Listens and begins to accept; all threads and processes that it begins with have what they need when this returns. Soft limits of descriptors, processes and queued
     /// signals are raised as far as the hard ones allow.
     ///
     /// # Errors
@@ -250,7 +250,7 @@ impl Server {
                 failed("its system calls cannot be counted", "or do without --count-syscalls")(io::Error::other(reason))
             })?;
         }
-        if (model.is_pool() || model.multiplexes() || has_ports) && is_started.recv().is_err() {
+        if is_started.recv().is_err() {
             // It ended without a word.
             server.end()?;
         }

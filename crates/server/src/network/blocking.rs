@@ -67,6 +67,7 @@ fn accept_loop<S: Service + Sync + 'static>(
     let mut acceptor = Acceptor::new(stage.listener, false, counters)?;
     let mut inbox = Inbox::new();
     let mut cursor = 0;
+    stage.say_started();
     while platform::may_accept(stage.listener, stage.stop, counters)? {
         match acceptor.accept()? {
             Accepted::Connection(connection) => {

@@ -32,7 +32,7 @@ mod staged;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
@@ -80,7 +80,7 @@ pub struct Stage<'a> {
     pub cpus: &'a StageCpus,
     /// Connections to have room for.
     pub connections_max: usize,
-    /// Told when a pool is there.
+    /// Told when all threads and processes that it begins with have what they need.
     pub started: std::sync::mpsc::Sender<()>,
 }
 
@@ -91,8 +91,8 @@ impl Stage<'_> {
         self.threads.map_or(self.connections_max, |threads| threads.network as usize)
     }
 
-    /// Says that all workers are there: connections may come.
-    fn say_started(&self) {
+    /// Says that all workers are there: connections may come, and take every descriptor that is left.
+    pub(crate) fn say_started(&self) {
         // Whoever started the server waits for this, or has gone.
         let _ = self.started.send(());
     }
@@ -112,5 +112,24 @@ impl Stage<'_> {
         self.stopping.store(true, Relaxed);
         let _ = rustix::io::write(self.stopper, &[1]);
         crate::socket::shut_down(self.listener);
+    }
+}
+
+/// Says that the server has started when all threads have that there are to be.
+pub(crate) struct Started<'a> {
+    missing: AtomicUsize,
+    stage: &'a Stage<'a>,
+}
+
+impl<'a> Started<'a> {
+    pub(crate) fn new(stage: &'a Stage<'a>, threads: usize) -> Self {
+        Self { missing: AtomicUsize::new(threads), stage }
+    }
+
+    /// Says that one thread has what it needs and is about to wait.
+    pub(crate) fn one_more(&self) {
+        if self.missing.fetch_sub(1, Relaxed) == 1 {
+            self.stage.say_started();
+        }
     }
 }

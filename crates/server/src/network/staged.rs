@@ -4,15 +4,14 @@
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{PoisonError, mpsc};
 use std::thread::{self, Scope};
 
 use wire::Service;
 
-use super::Stage;
 use super::payload::{self, HandOff, Message};
 use super::queue::{Jobs, Mailbox, lock};
+use super::{Stage, Started};
 use crate::accept::Accept;
 use crate::limits;
 use crate::model::{NetworkStage, PayloadStage, Stages};
@@ -51,21 +50,6 @@ impl<S> Network<'_, S> {
     }
 }
 
-/// Says that the server has started when all its network threads have.
-pub(super) struct Started<'a> {
-    missing: AtomicUsize,
-    stage: &'a Stage<'a>,
-}
-
-impl Started<'_> {
-    /// Says that one thread has what it needs and is about to wait.
-    pub(super) fn one_more(&self) {
-        if self.missing.fetch_sub(1, Relaxed) == 1 {
-            self.stage.say_started();
-        }
-    }
-}
-
 impl<S> Clone for Network<'_, S> {
     fn clone(&self) -> Self {
         *self
@@ -97,7 +81,7 @@ pub(super) fn run<F: Family, S: Service<Conn: Send> + Sync>(stage: &Stage<'_>, s
         PayloadStage::Threads => threads.payload.unwrap_or(1) as usize,
         PayloadStage::Paired => networks,
     };
-    let started = Started { missing: AtomicUsize::new(networks), stage };
+    let started = Started::new(stage, networks);
     // In the accept thread; others differ in what they hear from.
     let network = Network {
         service,

@@ -17,8 +17,8 @@ use wire::Service;
 
 use super::{Door, Listener, Open, REST, Shared, Then};
 use crate::model::{ModelRow, PerConnection, Takes};
-use crate::network::Stage;
 use crate::network::connection::{Connection, Next, READ_BYTES};
+use crate::network::{Stage, Started};
 use crate::service::with_service;
 use crate::socket;
 
@@ -44,14 +44,16 @@ fn run<S: Service + Sync + Send + 'static>(stage: &Stage<'_>, service: S) -> io:
     let others = stage.threads.map_or(0, |threads| threads.network - 1);
     let shared = Shared::new(stage, service, others as usize)?;
     let door = Door::new(stage, shared)?;
+    let started = Started::new(stage, others as usize + 1);
+    let run_one = || end_all_if_failed(stage, run_one(stage, &door, &started));
     thread::scope(|scope| {
         let mut threads = Vec::new();
         let spawned = (0..others).try_for_each(|_| {
             let thread = thread::Builder::new().name("compio".into());
-            threads.push(thread.spawn_scoped(scope, || end_all_if_failed(stage, run_one(stage, &door)))?);
+            threads.push(thread.spawn_scoped(scope, run_one)?);
             Ok(())
         });
-        let own = end_all_if_failed(stage, spawned.and_then(|()| run_one(stage, &door)));
+        let own = end_all_if_failed(stage, spawned).and_then(|()| run_one());
         let join =
             |thread: ScopedJoinHandle<'_, _>| thread.join().unwrap_or_else(|_| Err(io::Error::other("it panicked")));
         threads.into_iter().map(join).fold(own, Result::and)
@@ -59,16 +61,16 @@ fn run<S: Service + Sync + Send + 'static>(stage: &Stage<'_>, service: S) -> io:
 }
 
 /// One thread's part. Its runtime is dropped at the end, which ends its tasks.
-fn run_one<S: Service>(stage: &Stage<'_>, door: &Door<'_, S>) -> io::Result<()> {
+fn run_one<S: Service>(stage: &Stage<'_>, door: &Door<'_, S>, started: &Started<'_>) -> io::Result<()> {
     Runtime::new()?.block_on(async {
         match super::listener(stage, false)? {
             Listener::Tcp(listener) => {
                 let listener = TcpListener::from_std(listener)?;
-                accept(door, async || listener.accept().await.map(|(stream, _)| stream)).await
+                accept(door, started, async || listener.accept().await.map(|(stream, _)| stream)).await
             }
             Listener::Unix(listener) => {
                 let listener = UnixListener::from_std(listener)?;
-                accept(door, async || listener.accept().await.map(|(stream, _)| stream)).await
+                accept(door, started, async || listener.accept().await.map(|(stream, _)| stream)).await
             }
         }
     })
@@ -87,7 +89,12 @@ fn end_all_if_failed(stage: &Stage<'_>, ended: io::Result<()>) -> io::Result<()>
 }
 
 /// Accepts by `next`. All threads do so from the one listener: the kernel wakes them in turn.
-async fn accept<S: Service, T: Stream>(door: &Door<'_, S>, next: impl AsyncFn() -> io::Result<T>) -> io::Result<()> {
+async fn accept<S: Service, T: Stream>(
+    door: &Door<'_, S>,
+    started: &Started<'_>,
+    next: impl AsyncFn() -> io::Result<T>,
+) -> io::Result<()> {
+    started.one_more();
     loop {
         match next().await {
             Ok(stream) => {

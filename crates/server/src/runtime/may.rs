@@ -90,6 +90,7 @@ where
 {
     let served: &'static Served = Box::leak(Box::default());
     let door = Door::new(stage, shared)?;
+    stage.say_started();
     let ended = loop {
         match next() {
             Ok(stream) => {

@@ -80,6 +80,7 @@ where
     S: Service<Conn: Send> + Send + Sync,
 {
     let door = Door::new(stage, shared)?;
+    stage.say_started();
     loop {
         match next().await {
             Ok(stream) => {
