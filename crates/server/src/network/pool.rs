@@ -81,11 +81,11 @@ fn threads<S: Service + Sync>(stage: &Stage<'_>, service: &S) -> io::Result<()> 
             let thread = thread::Builder::new().stack_size(STACK_BYTES);
             thread.spawn_scoped(scope, move || work(&door, slot)).map(drop)
         });
-        let outcome = started.and_then(|()| {
-            stage.say_started();
-            match stage.accept {
-                Accept::Single => hand_over(stage, &given_to),
-                Accept::Shared | Accept::Reuseport | Accept::Exclusive => stage.wait_for_stop(),
+        let outcome = started.and_then(|()| match stage.accept {
+            Accept::Single => hand_over(stage, &given_to),
+            Accept::Shared | Accept::Reuseport | Accept::Exclusive => {
+                stage.say_started();
+                stage.wait_for_stop()
             }
         });
         drop(given_to);
@@ -147,6 +147,7 @@ fn hand_over(stage: &Stage<'_>, given_to: &OwnedFd) -> io::Result<()> {
     rustix::io::ioctl_fionbio(given_to, true)?;
     let counters = stage.workers.accept();
     let mut acceptor = Acceptor::new(stage.listener, false, counters)?;
+    stage.say_started();
     loop {
         match acceptor.accept()? {
             Accepted::Connection(connection) => {

@@ -81,7 +81,8 @@ pub(super) fn run<F: Family, S: Service<Conn: Send> + Sync>(stage: &Stage<'_>, s
         PayloadStage::Threads => threads.payload.unwrap_or(1) as usize,
         PayloadStage::Paired => networks,
     };
-    let started = Started::new(stage, networks);
+    let hands_over = !in_accept && stage.accept == Accept::Single;
+    let started = Started::new(stage, networks + usize::from(hands_over));
     // In the accept thread; others differ in what they hear from.
     let network = Network {
         service,
@@ -141,10 +142,7 @@ pub(super) fn run<F: Family, S: Service<Conn: Send> + Sync>(stage: &Stage<'_>, s
         }
         // Not before: those that it makes would be kept there, too.
         pin(&stage.cpus.accept)?;
-        match stage.accept {
-            Accept::Reuseport | Accept::Exclusive => stage.wait_for_stop(),
-            _ => hand_over(stage, &mailboxes, F::NONBLOCKING),
-        }
+        if hands_over { hand_over(stage, &mailboxes, F::NONBLOCKING, &started) } else { stage.wait_for_stop() }
     })?;
     crew.failure.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
 }
@@ -217,10 +215,16 @@ impl Crew<'_, '_> {
 }
 
 /// The accept stage in a thread of its own: connections go to the network threads in turn.
-fn hand_over(stage: &Stage<'_>, mailboxes: &[Mailbox<Message>], nonblocking: bool) -> io::Result<()> {
+fn hand_over(
+    stage: &Stage<'_>,
+    mailboxes: &[Mailbox<Message>],
+    nonblocking: bool,
+    started: &Started<'_>,
+) -> io::Result<()> {
     let counters = stage.workers.accept();
     let mut acceptor = Acceptor::for_others(stage.listener, nonblocking, counters)?;
     let mut turns = mailboxes.iter().cycle();
+    started.one_more();
     while platform::may_accept(stage.listener, stage.stop, counters)? {
         match acceptor.accept()? {
             Accepted::Connection(connection) if stage.workers.connections_open() >= stage.connections_max as u64 => {
