@@ -161,8 +161,7 @@ fn free_pair_by(
 pub fn listen(server: &Address) -> Result<Option<TcpListener>, String> {
     let Some(address) = server.ip() else { return Ok(None) };
     let place = place(address).ok_or_else(|| format!("there is no port after {}", address.port()))?;
-    let bound = TcpListener::bind(place).and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
-    bound.map(Some).map_err(|error| format!("{place}: {error}"))
+    TcpListener::bind(place).map(Some).map_err(|error| format!("{place}: {error}"))
 }
 
 /// Has a thread tell everybody who asks, as long as this process lives.
@@ -171,12 +170,13 @@ pub fn listen(server: &Address) -> Result<Option<TcpListener>, String> {
 /// When there is no thread.
 pub fn offer(listener: TcpListener, description: &Description) -> Result<(), String> {
     let line = description.line().map_err(|error| error.to_string())?;
+    listener.set_nonblocking(true).map_err(|error| error.to_string())?;
     let tell = move || tell(std::iter::repeat_with(|| next_of(&listener)), &line);
     thread::Builder::new().name("description".into()).spawn(tell).map(drop).map_err(|error| error.to_string())
 }
 
-/// Who comes next. An accept that waits has a descriptor meanwhile, which would be the one that the server keeps in reserve once it
-/// has no other: so there is one only when somebody has come.
+/// Who comes next to a listener that does not block. An accept that waits has a descriptor meanwhile, which would be the one that
+/// the server keeps in reserve once it has no other: so there is one only when somebody has come.
 fn next_of(listener: &TcpListener) -> io::Result<TcpStream> {
     rustix::event::poll(&mut [PollFd::new(listener, PollFlags::IN)], None)?;
     let (visitor, _) = listener.accept()?;
