@@ -152,11 +152,13 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<Sample>> {
 const OTHERS: &str = "not the samples of a trial";
 /// A file's footer may have so many bytes: of ours 2 KiB a group of rows, and what the trial was.
 const FOOTER_BYTES_MAX: usize = 8 << 20;
+/// Beyond one group, rows of ours for each byte of a file: a connection takes a quarter of a byte, for times or connections differ.
+const ROWS_PER_BYTE_MAX: u64 = 4;
 /// What a file ends with: how long its footer is, and who it is.
 const TAIL_BYTES: usize = 8;
 
 /// Reads samples of a file that anybody may have made. Neither time nor memory is more than its size allows for: no byte counts
-/// twice, and beyond one group a row has at least a quarter of a byte, for times or connections differ.
+/// twice, and beyond one group each has [`ROWS_PER_BYTE_MAX`] rows at most.
 ///
 /// # Errors
 /// When it cannot be read, or is not of this kind.
@@ -173,7 +175,7 @@ pub fn read_from(file: &mut (impl Read + Seek)) -> anyhow::Result<Vec<Sample>> {
     let are_optional = columns(&footer).context(OTHERS)?;
     let mut groups = footer.structures(4).context(OTHERS)?;
     let rows = groups.try_fold(0, |rows: u64, group| rows.checked_add(group.count(3)? as u64)).context(OTHERS)?;
-    ensure!(rows / 4 <= file_bytes + ROWS_PER_GROUP as u64 / 4, OTHERS);
+    ensure!(rows <= file_bytes.saturating_mul(ROWS_PER_BYTE_MAX).saturating_add(ROWS_PER_GROUP as u64), OTHERS);
     let (mut samples, mut bytes_left) = (Vec::new(), file_bytes);
     for group in footer.structures(4).context(OTHERS)? {
         let rows = group.count(3).filter(|&rows| rows <= ROWS_PER_GROUP).context(OTHERS)?;
