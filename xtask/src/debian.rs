@@ -13,13 +13,9 @@ pub fn install(package: &str, otherwise: &str) -> anyhow::Result<()> {
         format!("as root, run `apt-get update && apt-get install {package}`, or {otherwise} in the way of this system")
     };
     for arguments in [["update"].as_slice(), &["--yes", "install", package]] {
-        said(
-            Command::new("apt-get")
-                .args(["--quiet", "--option=Acquire::Retries=3"])
-                .args(arguments)
-                .env("DEBIAN_FRONTEND", "noninteractive"),
-        )
-        .with_context(remedy)?;
+        let mut apt = Command::new("apt-get");
+        apt.args(["--quiet", "--option=Acquire::Retries=3"]).args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
+        said(&mut apt).with_context(remedy)?;
     }
     Ok(())
 }
