@@ -3,57 +3,47 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, TcpStream};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Output};
 
-use common::{PATIENCE, eventually, muxbench, prepared};
+use common::{Theirs, eventually, muxbench, prepared};
 use serde_json::Value;
 use tempfile::TempDir;
 
 /// A running nginx of one worker, ended when dropped.
 struct Nginx {
-    child: Child,
+    server: Theirs,
     folder: TempDir,
-    port: u16,
 }
 
 impl Nginx {
     /// Serves `/kib` of 1 KiB and `/two` of 2 bytes, and `/traced` to who sends `X-Trace: 1`.
     fn start(keepalive_requests: u32) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let port = server::socket::free_port(Ipv4Addr::LOCALHOST.into()).unwrap().port();
         std::fs::create_dir(folder.path().join("content")).unwrap();
         std::fs::write(folder.path().join("content/kib"), [b'x'; 1024]).unwrap();
         std::fs::write(folder.path().join("content/two"), "ok").unwrap();
         let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
             .map(|which| format!("{which}_temp_path {which};\n"))
             .concat();
-        let configuration = format!(
-            "daemon off; master_process off; pid nginx.pid; error_log error.log;\n\
-             events {{ worker_connections 1024; }}\n\
-             http {{ {temporary} log_format calls '$connection $status';\n\
-             access_log access.log calls; keepalive_requests {keepalive_requests};\n\
-             server {{ listen 127.0.0.1:{port} backlog=4096; root content;\n\
-             location /traced {{ if ($http_x_trace != 1) {{ return 403; }} return 200 traced; }} }} }}\n"
-        );
-        std::fs::write(folder.path().join("nginx.conf"), configuration).unwrap();
-        let nginx = prepared("MUXBENCH_PEERS", "peers").join("nginx");
-        let mut command = Command::new(nginx);
-        command.arg("-p").arg(folder.path()).arg("-c").arg(folder.path().join("nginx.conf"));
-        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let server = Self { child, folder, port };
-        let started = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            let log = std::fs::read_to_string(server.folder.path().join("error.log")).unwrap_or_default();
-            assert!(started.elapsed() < PATIENCE, "nginx does not listen: {log}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        server
+        let server = Theirs::start("nginx", |port| {
+            let configuration = format!(
+                "daemon off; master_process off; pid nginx.pid; error_log error.log;\n\
+                 events {{ worker_connections 1024; }}\n\
+                 http {{ {temporary} log_format calls '$connection $status';\n\
+                 access_log access.log calls; keepalive_requests {keepalive_requests};\n\
+                 server {{ listen 127.0.0.1:{port} backlog=4096; root content;\n\
+                 location /traced {{ if ($http_x_trace != 1) {{ return 403; }} return 200 traced; }} }} }}\n"
+            );
+            std::fs::write(folder.path().join("nginx.conf"), configuration).unwrap();
+            let mut command = Command::new(prepared("MUXBENCH_PEERS", "peers").join("nginx"));
+            command.arg("-p").arg(folder.path()).arg("-c").arg(folder.path().join("nginx.conf"));
+            command
+        });
+        Self { server, folder }
     }
 
     fn url(&self, path: &str) -> String {
-        format!("http://127.0.0.1:{}{path}", self.port)
+        format!("http://{}{path}", self.server.address)
     }
 
     /// Requests on each connection so far, as it logs them.
@@ -62,13 +52,6 @@ impl Nginx {
         let mut calls = BTreeMap::<&str, u32>::new();
         log.lines().filter_map(|line| line.split(' ').next()).for_each(|it| *calls.entry(it).or_default() += 1);
         calls.into_values().collect()
-    }
-}
-
-impl Drop for Nginx {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -115,7 +98,7 @@ fn connections_are_kept_alive_in_both_loops() {
         assert_eq!(calls.len(), 5, "{calls:?}");
         let asked = &report["config"]["http"];
         assert_eq!((asked["targets"][0]["path"].as_str(), asked["status"].as_u64()), (Some("/kib"), Some(200)));
-        assert_eq!(asked["host"], format!("127.0.0.1:{}", nginx.port));
+        assert_eq!(asked["host"], nginx.server.address.to_string());
     }
 }
 
@@ -179,7 +162,7 @@ fn status_and_length_are_verified() {
     let known = report(&[&nginx.url("/kib"), "--response", "1KiB", "--rate", "500"]);
     assert_eq!(errors(&known, "wrong"), (0, 0));
     // Two paths in turn, of which each has a length of its own.
-    let target = format!("127.0.0.1:{}", nginx.port);
+    let target = nginx.server.address.to_string();
     let of_http = ["--target", &target, "--service", "http", "--path", "/kib", "--path", "/two", "--rate", "500"];
     assert_eq!(errors(&report(&of_http), "wrong"), (0, 0));
     let why = complaint(&[&of_http[..], &["--response", "1KiB"]].concat());

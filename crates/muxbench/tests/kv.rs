@@ -3,12 +3,12 @@
 mod common;
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Command};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use common::{Serve, eventually, muxbench, peer, prepared};
+use common::{Serve, Theirs, muxbench, peer, prepared};
 use server::Architecture;
 use wire::ServiceSpec;
 
@@ -89,38 +89,19 @@ fn pymemcache_gets_what_it_expects_from_every_architecture() {
     });
 }
 
-/// Killed when dropped.
-struct Memcached(Child, SocketAddr);
-
-impl Memcached {
-    fn start() -> Self {
-        let port = server::socket::free_port(Ipv4Addr::LOCALHOST.into()).unwrap().port();
-        let command = prepared("MUXBENCH_PEERS", "peers").join("memcached");
+fn memcached() -> Theirs {
+    Theirs::start("memcached", |port| {
+        let mut command = Command::new(prepared("MUXBENCH_PEERS", "peers").join("memcached"));
         // Root must say that it wants to be; others are not asked.
-        let child =
-            Command::new(command).args(["-u", "root", "-l", "127.0.0.1", "-p", &port.to_string()]).spawn().unwrap();
-        let address = SocketAddr::from(([127, 0, 0, 1], port));
-        let mut memcached = Self(child, address);
-        eventually("memcached listens", || {
-            // Another may have taken the port meanwhile.
-            assert!(memcached.0.try_wait().unwrap().is_none(), "memcached ended");
-            TcpStream::connect(address).is_ok()
-        });
-        memcached
-    }
-}
-
-impl Drop for Memcached {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+        command.args(["-u", "root", "-l", "127.0.0.1", "-p", &port.to_string()]);
+        command
+    })
 }
 
 #[test]
 fn memcached_itself_passes_what_is_asked_of_ours() {
-    let memcached = Memcached::start();
-    let address = memcached.1;
+    let memcached = memcached();
+    let address = memcached.address;
     memccapable(address, 60).unwrap();
     ["set", "get", "mget"].iter().for_each(|test| memcslap(address, test, 1000).unwrap());
     pymemcache(address.port()).unwrap();
@@ -128,9 +109,9 @@ fn memcached_itself_passes_what_is_asked_of_ours() {
 
 #[test]
 fn the_client_drives_memcached_as_it_does_ours() {
-    let memcached = Memcached::start();
+    let memcached = memcached();
     let ours = Serve::start_kv("epoll".parse().unwrap(), &[]);
-    for address in [memcached.1, ours.ip()] {
+    for address in [memcached.address, ours.ip()] {
         let flags = "--service kv --schedule closed --connections 10 --records 200 --measure 1s --drain 60s --json";
         let output = muxbench()
             .args(["load", "--target", &address.to_string()])

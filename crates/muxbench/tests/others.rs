@@ -4,11 +4,11 @@ mod common;
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
+use std::net::{Shutdown, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
-use common::{PATIENCE, ROOT, clinging, eventually, exchange, is_alive, muxbench, prepared, skipped};
+use common::{PATIENCE, ROOT, Theirs, clinging, eventually, exchange, is_alive, muxbench, prepared, skipped};
 use lab::record::{TrialRecord, VerdictKind};
 use rustix::process::{Pid, Signal};
 
@@ -107,47 +107,26 @@ fn the_examples_are_measured_from_outside_and_leave_nothing() {
     assert_eq!(marked(&mark), [], "nothing is left");
 }
 
-/// A started example, killed when dropped.
-struct Example(Child, SocketAddr, String);
-
-impl Example {
-    fn start(name: &str, command: &[String], request_bytes: usize, response_bytes: usize) -> Self {
-        let port = server::socket::free_port(Ipv4Addr::LOCALHOST.into()).unwrap().port();
+/// A started example.
+fn start(command: &[String], name: &str, request_bytes: usize, response_bytes: usize) -> Theirs {
+    Theirs::start(name, |port| {
         let numbers = [("{port}", port as usize), ("{request}", request_bytes), ("{response}", response_bytes)];
         let filled = |argument: &String| {
             numbers.iter().fold(argument.clone(), |text, (name, number)| text.replace(name, &number.to_string()))
         };
-        let child = Command::new(&command[0]).args(command[1..].iter().map(filled)).current_dir(ROOT).spawn().unwrap();
-        let address = SocketAddr::from(([127, 0, 0, 1], port));
-        let mut example = Self(child, address, name.to_owned());
-        eventually("it listens", || {
-            // Another may have taken the port meanwhile.
-            assert!(example.0.try_wait().unwrap().is_none(), "{name} ended");
-            TcpStream::connect(address).is_ok()
-        });
-        example
-    }
-
-    fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(self.1).unwrap();
-        stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
-        stream
-    }
-}
-
-impl Drop for Example {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+        let mut server = Command::new(&command[0]);
+        server.args(command[1..].iter().map(filled)).current_dir(ROOT);
+        server
+    })
 }
 
 /// Every example, with these sizes.
-fn each(request_bytes: usize, response_bytes: usize) -> Vec<Example> {
-    let start = |(name, command): &(String, Vec<String>)| Example::start(name, command, request_bytes, response_bytes);
-    commands().iter().map(start).collect()
+fn each(request_bytes: usize, response_bytes: usize) -> Vec<(String, Theirs)> {
+    let start = |(name, command): (String, Vec<String>)| {
+        let server = start(&command, &name, request_bytes, response_bytes);
+        (name, server)
+    };
+    commands().into_iter().map(start).collect()
 }
 
 /// All that comes until the end.
@@ -159,8 +138,7 @@ fn rest(mut stream: TcpStream, name: &str) -> usize {
 
 #[test]
 fn the_examples_answer_requests_in_whatever_pieces_they_come() {
-    for example in each(100, 3000) {
-        let name = &example.2;
+    for (name, example) in &each(100, 3000) {
         let mut stream = example.connect();
         // In two pieces, with nothing said in between.
         stream.write_all(&[1; 99]).unwrap();
@@ -188,8 +166,7 @@ fn the_examples_answer_requests_in_whatever_pieces_they_come() {
 
 #[test]
 fn the_examples_answer_what_was_asked_before_a_half_close() {
-    for example in each(10, 1_000_000) {
-        let name = &example.2;
+    for (name, example) in &each(10, 1_000_000) {
         let mut stream = example.connect();
         // More than any buffer holds: most of it is owed when the end comes. Half a request is none.
         stream.write_all(&[1; 125]).unwrap();

@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
@@ -216,7 +216,7 @@ impl Serve {
     }
 
     /// Its address, of a server that listens on TCP.
-    pub fn ip(&self) -> std::net::SocketAddr {
+    pub fn ip(&self) -> SocketAddr {
         self.address.ip().expect("it listens on TCP")
     }
 
@@ -311,6 +311,42 @@ impl Serve {
 }
 
 impl Drop for Serve {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Somebody else's server, ended when dropped.
+pub struct Theirs {
+    child: Child,
+    pub address: SocketAddr,
+}
+
+impl Theirs {
+    /// Starts what `command` makes of a port that is free, and waits until it listens there.
+    pub fn start(name: &str, command: impl FnOnce(u16) -> Command) -> Self {
+        let address = server::socket::free_port(Ipv4Addr::LOCALHOST.into()).unwrap();
+        let mut server = Self { child: command(address.port()).spawn().unwrap(), address };
+        eventually(&format!("{name} listens"), || {
+            // Another may have taken the port meanwhile.
+            assert!(server.child.try_wait().unwrap().is_none(), "{name} ended");
+            TcpStream::connect(address).is_ok()
+        });
+        server
+    }
+
+    /// A client's connection with patience.
+    pub fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+}
+
+impl Drop for Theirs {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
