@@ -14,7 +14,9 @@ pub fn install(package: &str, otherwise: &str) -> anyhow::Result<()> {
     };
     for arguments in [["update"].as_slice(), &["--yes", "install", package]] {
         let mut apt = Command::new("apt-get");
-        apt.args(["--quiet", "--option=Acquire::Retries=3"]).args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
+        apt.args(["--quiet", "--option=Acquire::Retries=3", "--option=DPkg::Lock::Timeout=300"])
+            .args(arguments)
+            .env("DEBIAN_FRONTEND", "noninteractive");
         said(&mut apt).with_context(remedy)?;
     }
     Ok(())
