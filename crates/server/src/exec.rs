@@ -99,8 +99,9 @@ impl Exec {
         })?;
         let mut tried = 1;
         loop {
-            let host = config.listen.ip().map_or(Ipv4Addr::LOCALHOST.into(), |address| address.ip());
-            let free = free_port(host).map_err(|error| ExecError(format!("no port of {host} is free: {error}")))?;
+            let any = config.listen.ip().unwrap_or((Ipv4Addr::LOCALHOST, 0).into());
+            let free =
+                free_port(any).map_err(|error| ExecError(format!("no port of {} is free: {error}", any.ip())))?;
             let mut exec = Self::spawn(config, free, on_end.clone())?;
             match exec.wait_until_ready(Duration::from_nanos(config.start_timeout_ns), is_stopped) {
                 Ok(()) => {

@@ -3,7 +3,7 @@
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -22,7 +22,7 @@ use crate::workers::{Counters, Syscall};
 /// Connections that may wait for accept; the kernel lowers it to net.core.somaxconn.
 const BACKLOG: i32 = 4096;
 
-/// The lowest port for a server of somebody else's, above those that services commonly have.
+/// The lowest port that is chosen for a server, above those that services commonly have.
 const FREE_PORT_MIN: u16 = 10_000;
 
 /// How often such a port is tried, before the system chooses.
@@ -94,12 +94,12 @@ fn bind(address: SocketAddr, nonblocking: bool, reuseport: bool) -> io::Result<O
     Ok(socket)
 }
 
-/// An address of `host` whose port nobody has, for a server that will bind it later. Where the system says which ports it chooses
+/// `any` with a port that nobody has, for a server that will bind it later. Where the system says which ports it chooses
 /// for others, one below: meanwhile it may choose any of those for a connection.
 ///
 /// # Errors
 /// As socket(2) and bind(2) have them.
-pub fn free_port(host: IpAddr) -> io::Result<SocketAddr> {
+pub fn free_port(any: SocketAddr) -> io::Result<SocketAddr> {
     let chosen = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let end = chosen.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(0);
     // Begun anywhere, and then one after the other: a process has the same one again only after all others.
@@ -107,8 +107,14 @@ pub fn free_port(host: IpAddr) -> io::Result<SocketAddr> {
     let below = (0..FREE_PORT_TRIES)
         .filter(|_| end > FREE_PORT_MIN)
         .map(|_| FREE_PORT_MIN + (NEXT.fetch_add(1, Relaxed) % u64::from(end - FREE_PORT_MIN)) as u16);
-    let free = below.filter_map(|port| TcpListener::bind((host, port)).ok()).next();
-    free.map_or_else(|| TcpListener::bind((host, 0)), Ok)?.local_addr()
+    // The rest of it stays: a link-local address is of an interface.
+    let bound = |port| {
+        let mut address = any;
+        address.set_port(port);
+        TcpListener::bind(address)
+    };
+    let free = below.filter_map(|port| bound(port).ok()).next();
+    free.map_or_else(|| bound(0), Ok)?.local_addr()
 }
 
 fn address_of(socket: &OwnedFd) -> io::Result<SocketAddr> {
@@ -378,7 +384,7 @@ mod tests {
 
     #[test]
     fn a_free_port_can_be_bound_and_is_nobody_s_by_chance() {
-        let ports: Vec<u16> = (0..8).map(|_| free_port(Ipv4Addr::LOCALHOST.into()).unwrap().port()).collect();
+        let ports: Vec<u16> = (0..8).map(|_| free_port((Ipv4Addr::LOCALHOST, 0).into()).unwrap().port()).collect();
         assert!(ports.iter().any(|&port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()), "{ports:?}");
         if let Ok(range) = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range") {
             let first: u16 = range.split_whitespace().next().unwrap().parse().unwrap();

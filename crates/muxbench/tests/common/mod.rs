@@ -326,7 +326,7 @@ pub struct Theirs {
 impl Theirs {
     /// Starts what `command` makes of a port that is free, and waits until it listens there.
     pub fn start(name: &str, command: impl FnOnce(u16) -> Command) -> Self {
-        let address = server::socket::free_port(Ipv4Addr::LOCALHOST.into()).unwrap();
+        let address = server::socket::free_port((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         let mut server = Self { child: command(address.port()).spawn().unwrap(), address };
         eventually(&format!("{name} listens"), || {
             // Another may have taken the port meanwhile.
