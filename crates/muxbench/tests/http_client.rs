@@ -25,6 +25,7 @@ impl Nginx {
         let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
             .map(|which| format!("{which}_temp_path {which};\n"))
             .concat();
+        let program = prepared("MUXBENCH_PEERS", "peers").join("nginx");
         let server = Theirs::start("nginx", |port| {
             let configuration = format!(
                 "daemon off; master_process off; pid nginx.pid; error_log error.log;\n\
@@ -35,7 +36,7 @@ impl Nginx {
                  location /traced {{ if ($http_x_trace != 1) {{ return 403; }} return 200 traced; }} }} }}\n"
             );
             std::fs::write(folder.path().join("nginx.conf"), configuration).unwrap();
-            let mut command = Command::new(prepared("MUXBENCH_PEERS", "peers").join("nginx"));
+            let mut command = Command::new(&program);
             command.arg("-p").arg(folder.path()).arg("-c").arg(folder.path().join("nginx.conf"));
             command
         });

@@ -90,8 +90,9 @@ fn pymemcache_gets_what_it_expects_from_every_architecture() {
 }
 
 fn memcached() -> Theirs {
+    let program = prepared("MUXBENCH_PEERS", "peers").join("memcached");
     Theirs::start("memcached", |port| {
-        let mut command = Command::new(prepared("MUXBENCH_PEERS", "peers").join("memcached"));
+        let mut command = Command::new(&program);
         // Root must say that it wants to be; others are not asked.
         command.args(["-u", "root", "-l", "127.0.0.1", "-p", &port.to_string()]);
         command

@@ -133,8 +133,8 @@ impl Shared {
 }
 
 impl Server {
-    /// Listens and begins to accept; all threads and processes that it begins with have what they need when this returns. Soft limits of descriptors, processes and queued
-    /// signals are raised as far as the hard ones allow.
+    /// Listens and begins to accept; all threads and processes that it begins with have what they need when this returns. Soft limits
+    /// of descriptors, processes and queued signals are raised as far as the hard ones allow.
     ///
     /// # Errors
     /// When the address is taken or not ours, the CPUs are not available, the model cannot accept like that or there, or memory,

@@ -25,6 +25,9 @@ const BACKLOG: i32 = 4096;
 /// The lowest port that is chosen for a server, above those that services commonly have.
 const FREE_PORT_MIN: u16 = 10_000;
 
+/// From one such port to the next: a prime, so that it comes to all, and more than a service of datagrams has in a row.
+const FREE_PORT_STRIDE: u64 = 7919;
+
 /// How often such a port is tried, before the system chooses.
 const FREE_PORT_TRIES: u32 = 32;
 
@@ -94,26 +97,26 @@ fn bind(address: SocketAddr, nonblocking: bool, reuseport: bool) -> io::Result<O
     Ok(socket)
 }
 
-/// `any` with a port that nobody has, for a server that will bind it later. Where the system says which ports it chooses
-/// for others, one below: meanwhile it may choose any of those for a connection.
+/// `any` with a port that nobody has, for a server that will bind it later. Where the system leaves some, one that it chooses for
+/// nobody: meanwhile it may choose any other for a connection.
 ///
 /// # Errors
 /// As socket(2) and bind(2) have them.
 pub fn free_port(any: SocketAddr) -> io::Result<SocketAddr> {
     let chosen = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
-    let end = chosen.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(0);
-    // Begun anywhere, and then one after the other: a process has the same one again only after all others.
+    let first = chosen.split_whitespace().next().and_then(|first| first.parse().ok());
+    let end = first.filter(|&first| first > FREE_PORT_MIN).unwrap_or(u16::MAX);
+    // Begun anywhere; a process has the same one again only after all others, and those next to each other far apart in time.
     static NEXT: LazyLock<AtomicU64> = LazyLock::new(|| (RandomState::new().hash_one(()) >> 32).into());
-    let below = (0..FREE_PORT_TRIES)
-        .filter(|_| end > FREE_PORT_MIN)
-        .map(|_| FREE_PORT_MIN + (NEXT.fetch_add(1, Relaxed) % u64::from(end - FREE_PORT_MIN)) as u16);
+    let some = (0..FREE_PORT_TRIES)
+        .map(|_| FREE_PORT_MIN + (NEXT.fetch_add(FREE_PORT_STRIDE, Relaxed) % u64::from(end - FREE_PORT_MIN)) as u16);
     // The rest of it stays: a link-local address is of an interface.
     let bound = |port| {
         let mut address = any;
         address.set_port(port);
         TcpListener::bind(address)
     };
-    let free = below.filter_map(|port| bound(port).ok()).next();
+    let free = some.filter_map(|port| bound(port).ok()).next();
     free.map_or_else(|| bound(0), Ok)?.local_addr()
 }
 

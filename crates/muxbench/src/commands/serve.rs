@@ -212,7 +212,7 @@ fn start(config: &ServeConfig) -> anyhow::Result<(Server, Result<Option<TcpListe
     for _ in 0..TRIES {
         let Some((address, listener)) = any.and_then(description::free_pair) else { break };
         if Ports::consecutive(address.port(), config.service.ports().unwrap_or(1)).is_none() {
-            // The kernel's choice has too few after it.
+            // Too few come after it.
             continue;
         }
         match Server::start(&ServeConfig { listen: address.into(), ..config.clone() }) {

@@ -10,6 +10,7 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 use std::{io, ptr};
 
+use super::OnDrop;
 use crate::counters::Totals;
 use crate::platform;
 use crate::usage;
@@ -79,15 +80,16 @@ pub(super) fn with_reaper<R>(
     thread::scope(|scope| {
         let reaper = thread::Builder::new().name("reap".into());
         let reaper = reaper.spawn_scoped(scope, || reap(workers, &stopping, lost))?;
-        let outcome = body(reaper.thread());
-        stopping.store(true, SeqCst);
-        reaper.thread().unpark();
-        let started = Instant::now();
-        // More than once: one may have been made in place of another meanwhile.
-        while kill_all(workers) && started.elapsed() < STOP_MAX {
-            thread::sleep(Duration::from_millis(1));
-        }
-        outcome
+        let _stop = OnDrop(|| {
+            stopping.store(true, SeqCst);
+            reaper.thread().unpark();
+            let started = Instant::now();
+            // More than once: one may have been made in place of another meanwhile.
+            while kill_all(workers) && started.elapsed() < STOP_MAX {
+                thread::sleep(Duration::from_millis(1));
+            }
+        });
+        body(reaper.thread())
     })
 }
 

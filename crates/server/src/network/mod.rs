@@ -133,3 +133,12 @@ impl<'a> Started<'a> {
         }
     }
 }
+
+/// Does it, however the scope ends: who waits in other threads is told.
+pub(crate) struct OnDrop<F: FnMut()>(pub(crate) F);
+
+impl<F: FnMut()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}

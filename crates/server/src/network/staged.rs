@@ -11,7 +11,7 @@ use wire::Service;
 
 use super::payload::{self, HandOff, Message};
 use super::queue::{Jobs, Mailbox, lock};
-use super::{Stage, Started};
+use super::{OnDrop, Stage, Started};
 use crate::accept::Accept;
 use crate::limits;
 use crate::model::{NetworkStage, PayloadStage, Stages};
@@ -152,15 +152,6 @@ pub(super) fn run<F: Family, S: Service<Conn: Send> + Sync>(stage: &Stage<'_>, s
 const DESCRIPTORS_BESIDE: usize = 1024;
 /// Those of each network thread: mailbox, listener, reserve, its mechanism's own.
 const DESCRIPTORS_PER_NETWORK: usize = 8;
-
-/// Does it, however the scope ends: who waits in other threads is told.
-struct OnDrop<F: FnMut()>(F);
-
-impl<F: FnMut()> Drop for OnDrop<F> {
-    fn drop(&mut self) {
-        (self.0)();
-    }
-}
 
 /// The payload threads that serve a network thread.
 fn served_by(stages: Stages, network: usize, payloads: usize) -> Range<usize> {

@@ -18,7 +18,7 @@ use wire::Service;
 use super::{Door, Listener, Open, REST, Shared, Then};
 use crate::model::{ModelRow, PerConnection, Takes};
 use crate::network::connection::{Connection, Next, READ_BYTES};
-use crate::network::{Stage, Started};
+use crate::network::{OnDrop, Stage, Started};
 use crate::service::with_service;
 use crate::socket;
 
@@ -45,7 +45,12 @@ fn run<S: Service + Sync + Send + 'static>(stage: &Stage<'_>, service: S) -> io:
     let shared = Shared::new(stage, service, others as usize)?;
     let door = Door::new(stage, shared)?;
     let started = Started::new(stage, others as usize + 1);
-    let run_one = || end_all_if_failed(stage, run_one(stage, &door, &started));
+    // However one ends, by a panic too: the others accept for ever otherwise.
+    let end_all = || socket::shut_down(stage.listener);
+    let run_one = || {
+        let _end = OnDrop(end_all);
+        run_one(stage, &door, &started)
+    };
     thread::scope(|scope| {
         let mut threads = Vec::new();
         let spawned = (0..others).try_for_each(|_| {
@@ -53,7 +58,7 @@ fn run<S: Service + Sync + Send + 'static>(stage: &Stage<'_>, service: S) -> io:
             threads.push(thread.spawn_scoped(scope, run_one)?);
             Ok(())
         });
-        let own = end_all_if_failed(stage, spawned).and_then(|()| run_one());
+        let own = spawned.inspect_err(|_| end_all()).and_then(|()| run_one());
         let join =
             |thread: ScopedJoinHandle<'_, _>| thread.join().unwrap_or_else(|_| Err(io::Error::other("it panicked")));
         threads.into_iter().map(join).fold(own, Result::and)
@@ -79,14 +84,6 @@ fn run_one<S: Service>(stage: &Stage<'_>, door: &Door<'_, S>, started: &Started<
 /// A connection of either kind.
 trait Stream: AsyncRead + AsyncWrite + AsFd + Clone + 'static {}
 impl<T: AsyncRead + AsyncWrite + AsFd + Clone + 'static> Stream for T {}
-
-/// A thread that fails ends the others, which accept for ever otherwise.
-fn end_all_if_failed(stage: &Stage<'_>, ended: io::Result<()>) -> io::Result<()> {
-    if ended.is_err() {
-        crate::socket::shut_down(stage.listener);
-    }
-    ended
-}
 
 /// Accepts by `next`. All threads do so from the one listener: the kernel wakes them in turn.
 async fn accept<S: Service, T: Stream>(
