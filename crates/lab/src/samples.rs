@@ -158,7 +158,7 @@ const ROWS_PER_BYTE_MAX: u64 = 4;
 const TAIL_BYTES: usize = 8;
 
 /// Reads samples of a file that anybody may have made. Neither time nor memory is more than its size allows for: no byte counts
-/// twice, and beyond one group each has [`ROWS_PER_BYTE_MAX`] rows at most.
+/// twice, and beyond one group each has `ROWS_PER_BYTE_MAX` rows at most.
 ///
 /// # Errors
 /// When it cannot be read, or is not of this kind.

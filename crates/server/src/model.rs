@@ -31,8 +31,8 @@ pub struct ModelRow {
     pub needs: &'static str,
     /// Whether it can run here; if not, why, and what may help.
     pub can_run: fn() -> Result<(), String>,
-    /// Runs the server in the calling thread until it is stopped. Whoever started it waits until it says that all its threads have
-    /// what they need ([`Stage::say_started`]), or ends.
+    /// Runs the server in the calling thread until it is stopped. Whoever started it waits until it says ([`Stage::started`]) that all
+    /// its threads have what they need, or ends.
     pub run: fn(&Stage<'_>, Option<&'static MechanismRow>) -> io::Result<()>,
 }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
+use super::answer::COPIED_BYTES_MAX;
 use super::head::digits;
 use super::target;
 use crate::fixed::fill;
@@ -10,7 +11,9 @@ use crate::fixed::fill;
 /// Most that is generated for one request.
 pub const GENERATED_BYTES_MAX: u64 = 1 << 30;
 /// What is generated repeats itself after so much; of an interpreter, which takes a thousand times as long, sooner.
-pub(super) const FILL_BYTES: usize = if cfg!(miri) { 1 << 14 } else { 1 << 20 };
+pub(super) const FILL_BYTES: usize = if cfg!(miri) { 1 << 15 } else { 1 << 20 };
+// What is copied is one piece.
+const _: () = assert!(FILL_BYTES as u64 >= COPIED_BYTES_MAX);
 /// Where generated content is: `/bytes/10240` has 10 KiB.
 const GENERATED: &[u8] = b"/bytes/";
 /// What a folder is asked for means this in it.
