@@ -120,6 +120,8 @@ proptest! {
 
 #[test]
 fn a_line_without_an_end_ends_the_connection() {
+    // A mebibyte in small pieces takes an interpreter long.
+    let piece = b"k ".repeat(if cfg!(miri) { 10_000 } else { 50 });
     for (line, most) in [(&b"set "[..], LINE_BYTES_MAX), (b"get ", KEYS_BYTES_MAX)] {
         let (kv, _) = kv(KvConfig::default());
         let mut conn = KvConn::default();
@@ -127,8 +129,8 @@ fn a_line_without_an_end_ends_the_connection() {
         let mut sent_bytes = line.len();
         while !kv.is_over(&conn) {
             assert!(sent_bytes <= most, "{sent_bytes} bytes of a line are kept");
-            kv.receive(&mut conn, b"k ".repeat(50).as_slice());
-            sent_bytes += 100;
+            kv.receive(&mut conn, &piece);
+            sent_bytes += piece.len();
         }
         assert!(sent_bytes > most && held_bytes(&conn) == 0);
     }
@@ -146,10 +148,12 @@ fn what_is_said_before_quit_is_sent_and_nothing_after_it_taken() {
 
 #[test]
 fn a_short_request_for_much_waits_until_the_first_of_it_is_sent() {
+    // A hundred megabytes in all, and for an interpreter one.
+    const VALUE_BYTES: usize = if cfg!(miri) { 1_000 } else { 100_000 };
     let (kv, _) = kv(KvConfig::default());
-    let value = vec![b'v'; 100_000];
+    let value = vec![b'v'; VALUE_BYTES];
     let mut conn = KvConn::default();
-    kv.receive(&mut conn, &[b"set a 0 0 100000\r\n", &value[..], b"\r\n"].concat());
+    kv.receive(&mut conn, &[format!("set a 0 0 {VALUE_BYTES}\r\n").as_bytes(), &value, b"\r\n"].concat());
     drain(&kv, &mut conn, usize::MAX);
 
     let many = [&b"get"[..], &b" a".repeat(1000), b"\r\nget a\r\nversion\r\n"].concat();
@@ -161,7 +165,7 @@ fn a_short_request_for_much_waits_until_the_first_of_it_is_sent() {
         said_bytes += count;
         requests += kv.sent(&mut conn, count);
     }
-    let hit_bytes = "VALUE a 0 100000\r\n\r\n".len() + value.len();
+    let hit_bytes = format!("VALUE a 0 {VALUE_BYTES}\r\n\r\n").len() + value.len();
     assert_eq!(said_bytes, 1001 * hit_bytes + 2 * "END\r\n".len() + "VERSION 1.6.18-muxbench\r\n".len());
     assert_eq!(requests, 3);
 }
@@ -286,7 +290,7 @@ fn the_largest_item_that_is_accepted_is_kept() {
 #[test]
 fn changes_of_one_key_by_many_threads_are_all_there() {
     const THREADS: usize = 4;
-    const TIMES: usize = 500;
+    const TIMES: usize = if cfg!(miri) { 10 } else { 500 };
     let (kv, _) = kv(KvConfig::default());
     assert_eq!(
         talk(&kv, b"set sum 0 0 1\r\n0\r\nset text 0 0 0\r\n\r\nset cas 0 0 1\r\n0\r\n"),
