@@ -128,6 +128,7 @@ mod tests {
             prop_assert_eq!(figures.within_1us_of_median, (to - from) as f64 / n);
         }
 
+        #[cfg_attr(miri, ignore = "an interpreter takes minutes")]
         #[test]
         fn the_distribution_ascends_from_the_smallest_to_the_largest(
             values in prop::collection::vec(-5_000.0f64..5_000.0, 1..200), points in 2usize..300,
@@ -159,6 +160,7 @@ mod tests {
         assert_eq!(cdf(&deviations, 3), [(-1_500.0, 0.0), (-1_500.0, 0.5), (4_500.0, 1.0)]);
     }
 
+    #[cfg_attr(miri, ignore = "an interpreter takes minutes")]
     #[test]
     fn a_long_run_far_from_zero_keeps_the_nanoseconds() {
         let start = 1_000_000_000_000;

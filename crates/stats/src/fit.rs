@@ -181,6 +181,7 @@ mod tests {
             prop_assert_eq!(result.effect, result.statistic);
         }
 
+        #[cfg_attr(miri, ignore = "an interpreter takes minutes")]
         #[test]
         fn bunches_of_any_size_show(size in 2i64..60, rate in 5_000u32..80_000) {
             let interval = interval_ns(f64::from(rate));
@@ -194,6 +195,7 @@ mod tests {
         }
     }
 
+    #[cfg_attr(miri, ignore = "an interpreter takes minutes")]
     #[test]
     fn the_plan_itself_fits_in_any_order() {
         each(
@@ -203,6 +205,7 @@ mod tests {
         each(|planned, _, _| planned.iter().map(|t| t + 3_000_000).collect(), |result| result.effect == 0.0);
     }
 
+    #[cfg_attr(miri, ignore = "an interpreter takes minutes")]
     #[test]
     fn bunches_do_not_fit() {
         each(
@@ -211,6 +214,7 @@ mod tests {
         );
     }
 
+    #[cfg_attr(miri, ignore = "an interpreter takes minutes")]
     #[test]
     fn jitter_below_what_is_told_apart_fits() {
         each(
@@ -219,6 +223,7 @@ mod tests {
         );
     }
 
+    #[cfg_attr(miri, ignore = "an interpreter takes minutes")]
     #[test]
     fn requests_that_were_never_sent_show() {
         each(

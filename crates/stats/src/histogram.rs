@@ -174,6 +174,7 @@ mod tests {
             prop_assert_eq!(quantile(&values, q), Some(expected));
         }
 
+        #[cfg_attr(miri, ignore = "an interpreter takes minutes")]
         #[test]
         fn quantiles_are_those_of_the_sorted_values(mut values in prop::collection::vec(1u64..10_000_000_000, 1..500)) {
             let histogram: Histogram = values.iter().copied().collect();
@@ -184,6 +185,7 @@ mod tests {
             }
         }
 
+        #[cfg_attr(miri, ignore = "an interpreter takes minutes")]
         #[test]
         fn merging_is_recording_all(
             a in prop::collection::vec(0u64..10_000_000_000, 0..200), b in prop::collection::vec(0u64..10_000_000_000, 0..200),
@@ -193,6 +195,7 @@ mod tests {
             prop_assert_eq!(merged, a.into_iter().chain(b).collect::<Histogram>());
         }
 
+        #[cfg_attr(miri, ignore = "an interpreter takes minutes")]
         #[test]
         fn what_is_written_reads_back(values in prop::collection::vec(0u64..10_000_000_000, 0..200)) {
             let histogram: Histogram = values.into_iter().collect();

@@ -135,6 +135,7 @@ mod tests {
     use super::*;
 
     proptest! {
+        #[cfg_attr(miri, ignore = "an interpreter takes minutes")]
         #[test]
         fn the_interval_lies_within_the_extreme_ratios_and_holds_the_ratio(
             values in prop::collection::vec(1.0f64..1e6, 2..10), base in prop::collection::vec(1.0f64..1e6, 2..10),
@@ -149,6 +150,7 @@ mod tests {
             prop_assert_eq!(Ratio::of(&values, &base, 1), Some(ratio), "the same seed gives the same interval");
         }
 
+        #[cfg_attr(miri, ignore = "an interpreter takes minutes")]
         #[test]
         fn an_estimate_is_a_median_and_the_middle_of_the_medians_of_resamples(
             values in prop::collection::vec(1.0f64..1e6, 2..10), seed: u64,
@@ -225,6 +227,7 @@ mod tests {
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
     }
 
+    #[cfg_attr(miri, ignore = "an interpreter takes minutes")]
     #[test]
     fn equal_repeats_are_practically_one_and_one_repeat_says_nothing() {
         let same = Ratio::of(&[10.0, 10.1, 10.0], &[10.0, 10.0, 10.1], 1).unwrap();

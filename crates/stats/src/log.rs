@@ -53,6 +53,7 @@ mod tests {
 
     use super::*;
 
+    #[cfg_attr(miri, ignore = "an interpreter takes minutes")]
     #[test]
     fn what_is_written_reads_back() {
         let service: Histogram = (1..5000).map(|at| at * 977).chain([0, u64::MAX]).collect();

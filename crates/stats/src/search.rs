@@ -310,6 +310,7 @@ mod tests {
         }
     }
 
+    #[cfg_attr(miri, ignore = "an interpreter takes minutes")]
     #[test]
     fn a_wall_is_found_in_few_probes() {
         let (search, probes) = search(BOUNDS, 100, |rate| rate <= 7_300.0);
@@ -318,6 +319,7 @@ mod tests {
         assert!((rate / 7_300.0).ln().abs() < 0.05 && probes < 25, "{rate} after {probes}");
     }
 
+    #[cfg_attr(miri, ignore = "an interpreter takes minutes")]
     #[test]
     fn one_spoilt_probe_is_made_good() {
         for at in 0..20 {
@@ -340,6 +342,7 @@ mod tests {
     }
 
     proptest! {
+        #[cfg_attr(miri, ignore = "an interpreter takes minutes")]
         #[test]
         fn whatever_is_answered_the_next_rate_is_in_the_range(answers in prop::collection::vec(any::<bool>(), 1..60)) {
             let mut search = Search::new(BOUNDS);

@@ -156,6 +156,7 @@ mod tests {
         assert_eq!((none.statistic, none.p_value, none.effect), (0.0, 1.0, 0.0));
     }
 
+    #[cfg_attr(miri, ignore = "an interpreter takes minutes")]
     #[test]
     fn chance_makes_no_runs() {
         use rand::{SeedableRng, seq::SliceRandom};
