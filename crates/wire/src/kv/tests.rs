@@ -104,6 +104,7 @@ proptest! {
         prop_assert_eq!(split.is_over(&split_conn), whole.is_over(&conn));
     }
 
+    #[cfg_attr(miri, ignore = "an interpreter takes minutes")]
     #[test]
     fn garbage_is_answered_and_not_kept(
         pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..2000), 1..50),
@@ -252,11 +253,12 @@ fn a_delayed_flush_takes_what_is_there_then() {
     assert_eq!(talk(&kv, b"set b 0 0 1\r\nc\r\nget a b\r\n"), "STORED\r\nVALUE b 0 1\r\nc\r\nEND\r\n");
 }
 
+#[cfg_attr(miri, ignore = "an interpreter takes minutes")]
 #[test]
 fn eviction_keeps_within_the_limit_and_keeps_what_is_used() {
-    const LIMIT_BYTES: u64 = if cfg!(miri) { 256 << 10 } else { 4 << 20 };
+    const LIMIT_BYTES: u64 = 4 << 20;
     const ITEM_BYTES: u32 = 64 << 10;
-    const ITEMS: u64 = if cfg!(miri) { 600 } else { 20_000 };
+    const ITEMS: u64 = 20_000;
     let (kv, _) = kv(KvConfig { memory_max_bytes: LIMIT_BYTES, item_max_bytes: ITEM_BYTES, pid: 0 });
     assert_eq!(talk(&kv, b"set used 0 0 1\r\nx\r\n"), "STORED\r\n");
     for number in 0..ITEMS {
@@ -276,6 +278,7 @@ fn eviction_keeps_within_the_limit_and_keeps_what_is_used() {
     }
 }
 
+#[cfg_attr(miri, ignore = "an interpreter takes minutes")]
 #[test]
 fn the_largest_item_that_is_accepted_is_kept() {
     let (kv, _) = kv(KvConfig { memory_max_bytes: 4 << 20, item_max_bytes: 1 << 20, pid: 0 });
