@@ -130,7 +130,6 @@ mod tests {
         }
     }
 
-    #[cfg_attr(miri, ignore = "an interpreter takes minutes")]
     #[test]
     fn there_are_no_more_than_an_address_has() {
         for text in ["1-65535,1", "1-65535,1-65535", &["1-65535"; 70_000].join(","), &["7"; 65_536].join(",")] {
