@@ -231,25 +231,13 @@ impl Serve {
 
     /// The same, where the server may refuse.
     pub fn try_connect(&self) -> std::io::Result<TcpStream> {
-        let stream = match &self.address {
-            Address::Ip(address) => {
-                let stream = TcpStream::connect(address)?;
-                stream.set_nodelay(true)?;
-                stream
-            }
-            // What reads, writes and shuts down one stream does so to any.
-            Address::Unix(path) => OwnedFd::from(UnixStream::connect(path)?).into(),
-        };
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        Ok(stream)
+        connect(&self.address)
     }
 
     /// A new connection, once it had a request and a response; `None` if it was turned away.
     pub fn try_exchange(&self, request_bytes: usize, response_bytes: usize) -> Option<TcpStream> {
         let mut stream = self.try_connect().ok()?;
-        let mut response = vec![0; response_bytes];
-        match stream.write_all(&vec![7; request_bytes]).and_then(|()| stream.read_exact(&mut response)) {
+        match try_exchange(&mut stream, request_bytes, response_bytes) {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 panic!("neither served nor turned away: {error}")
             }
@@ -343,11 +331,7 @@ impl Theirs {
 
     /// A client's connection with patience.
     pub fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
-        stream
+        connect(&self.address.into()).unwrap()
     }
 }
 
@@ -358,11 +342,30 @@ impl Drop for Theirs {
     }
 }
 
+/// A client's connection with patience.
+fn connect(address: &Address) -> std::io::Result<TcpStream> {
+    let stream = match address {
+        Address::Ip(address) => {
+            let stream = TcpStream::connect(address)?;
+            stream.set_nodelay(true)?;
+            stream
+        }
+        // What reads, writes and shuts down one stream does so to any.
+        Address::Unix(path) => OwnedFd::from(UnixStream::connect(path)?).into(),
+    };
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    Ok(stream)
+}
+
 /// One request, one whole response.
 pub fn exchange(stream: &mut TcpStream, request_bytes: usize, response_bytes: usize) {
-    stream.write_all(&vec![7; request_bytes]).unwrap();
-    let mut response = vec![0; response_bytes];
-    stream.read_exact(&mut response).unwrap();
+    try_exchange(stream, request_bytes, response_bytes).unwrap();
+}
+
+fn try_exchange(stream: &mut TcpStream, request_bytes: usize, response_bytes: usize) -> std::io::Result<()> {
+    stream.write_all(&vec![7; request_bytes])?;
+    stream.read_exact(&mut vec![0; response_bytes])
 }
 
 /// What `cargo xtask test` prepared and tells of in `variable`; a test run by itself has `cargo xtask` prepare it.
