@@ -4,11 +4,10 @@
 mod common;
 
 use std::fs;
-use std::net::{Ipv4Addr, Ipv6Addr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use common::{children_of, eventually, muxbench, prepared, skipped};
 use lab::network::conditions::Links;
@@ -161,13 +160,9 @@ struct Job {
 
 /// A port that no system chooses by itself, so that nobody takes it before it is listened on.
 fn free_port() -> u16 {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let ports = (0..10_000).map(|_| 20_000 + (std::process::id() * 16 + NEXT.fetch_add(1, Relaxed)) % 10_000);
-    let is_free = |port: &u16| {
-        let everywhere = TcpListener::bind((Ipv6Addr::UNSPECIFIED, *port));
-        everywhere.or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, *port))).is_ok()
-    };
-    ports.map(|port| port as u16).find(is_free).expect("no port is free")
+    let of = |any: IpAddr| server::socket::free_port((any, 0).into());
+    let everywhere = of(Ipv6Addr::UNSPECIFIED.into()).or_else(|_| of(Ipv4Addr::UNSPECIFIED.into()));
+    everywhere.expect("no port is free").port()
 }
 
 impl Job {
