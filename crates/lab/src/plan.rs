@@ -144,7 +144,7 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
     for trial in &mut trials {
         trial.impossible = impossible(trial, host, &mut kernel);
     }
-    let mut warnings = warnings(experiment, &placement);
+    let mut warnings = warnings(experiment, &placement, &host.cores);
     let mut network = None;
     if let (Some(asked), Some(Ok(applied))) = (&experiment.network, &kernel.network) {
         network = Some(format!("{asked}: {}", applied.words()));
@@ -160,10 +160,10 @@ pub fn plan(experiment: &Experiment, host: &Host) -> Result<Plan, String> {
     })
 }
 
-/// What a placement is too small for.
-fn warnings(experiment: &Experiment, placement: &placement::Placement) -> Vec<String> {
+/// What a placement disturbs or is too small for; `cores` are the CPUs allowed, threads of one core together.
+fn warnings(experiment: &Experiment, placement: &placement::Placement, cores: &[Vec<usize>]) -> Vec<String> {
     let cpus = Cpus(placement.server.clone());
-    let mut warnings = Vec::new();
+    let mut warnings: Vec<String> = shared(placement, cores).into_iter().collect();
     let staged = experiment.architectures.0.iter().filter_map(|it| it.ours()).filter(|it| it.model.multiplexes());
     let crowded = staged.filter_map(|it| Some((it, it.threads_at_once()? as usize)));
     let crowded: Vec<String> = crowded
@@ -197,6 +197,32 @@ fn warnings(experiment: &Experiment, placement: &placement::Placement) -> Vec<St
         }
     }
     warnings
+}
+
+/// CPUs that the server and the client both use, or whose core they do.
+fn shared(placement: &placement::Placement, cores: &[Vec<usize>]) -> Option<String> {
+    const REMEDY: &str =
+        "give each CPUs of its own (placement.server and placement.client, --server-cpus and --client-cpus)";
+    let placement::Placement { server, client, .. } = placement;
+    let both: Vec<usize> = server.iter().copied().filter(|cpu| client.contains(cpu)).collect();
+    let uses = |cpus: &[usize], core: &[usize]| core.iter().any(|cpu| cpus.contains(cpu));
+    let siblings = || cores.iter().find(|core| uses(server, core) && uses(client, core));
+    if placement.is_shared() && both.is_empty() {
+        return Some(
+            "server and client run on CPUs that the system chooses, which they may share; to place them needs Linux"
+                .into(),
+        );
+    }
+    if !both.is_empty() {
+        let cpus = Cpus(both);
+        return Some(format!(
+            "server and client share CPU {cpus}: each waits for the other, and times include that; {REMEDY}"
+        ));
+    }
+    siblings().map(|core| {
+        let cpus = Cpus(core.clone());
+        format!("server and client share a core, whose threads are CPUs {cpus}: each slows the other; {REMEDY}")
+    })
 }
 
 /// What a lab will not show.
@@ -812,7 +838,7 @@ mod tests {
         let network: Network = "lab:clients=2".parse().unwrap();
         // No kernel was ever asked for this.
         let applied = Applied { links: Links::Tun, delay: None, loss: Some(conditions::Means::Tbf), bandwidth: None };
-        let lossy = Network { loss: Some(crate::units::Share(0.01)), bandwidth: None, ..network.clone() };
+        let lossy = Network { loss: Some(crate::units::Loss(0.01)), bandwidth: None, ..network.clone() };
         let delayed = Network { delay: crate::units::Time(1_000_000), ..lossy.clone() };
         let planned = |asked: &Network, beside_server: &[u32]| {
             let lab = Some((lossy.clone(), applied));
@@ -1096,6 +1122,21 @@ mod tests {
             format!("{name}: {:#?}", plan.warnings)
         });
         insta::assert_snapshot!(cases.join("\n"));
+    }
+
+    #[test]
+    fn shared_cpu_or_core_is_warned_of_before_the_run() {
+        let warnings = |cores: &[&[usize]], server: &str, client: &str| {
+            let mut experiment = crate::presets::find("compare").unwrap().experiment();
+            experiment.placement.server = Some(server.parse().unwrap());
+            experiment.placement.client = Some(client.parse().unwrap());
+            let cores = cores.iter().map(|core| core.to_vec()).collect();
+            plan(&experiment, &Host { cores, ..Host::made_up() }).unwrap().warnings.join("\n")
+        };
+        assert!(warnings(&[&[0], &[1]], "0", "0").contains("share CPU 0: "));
+        assert!(warnings(&[&[0], &[1], &[2]], "0-1", "1-2").contains("share CPU 1: "));
+        assert!(warnings(&[&[0, 2], &[1, 3]], "0", "2").contains("share a core, whose threads are CPUs 0,2: "));
+        assert!(!warnings(&[&[0, 2], &[1, 3]], "0,2", "1,3").contains("share"));
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub struct Workload {
     #[serde(default)]
     pub transport: Transport,
     /// The lab that server and client are hosts of; `None` where they talk over loopback.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::network::stored", skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
     /// Connections held open; of `udp`, the server's ports.
     pub connections: u32,
@@ -191,6 +191,20 @@ impl Verdict {
                 let of_machine = [Check::TAKEN_BY_OTHERS, Check::COUNTED_LATE];
                 it.decides == VerdictKind::ClientLimited || of_machine.contains(&it.name.as_str())
             })
+    }
+
+    /// Whether estimates include the trial: it is valid, or its times changed for a cause that may be the server's own.
+    /// Leaving such windows out would hide the server's noise; a cause that was seen elsewhere is no noise of the server.
+    pub fn belongs_in_estimates(&self) -> bool {
+        let has_other_cause = |check: &Check| {
+            let of_machine = [Check::TAKEN_BY_OTHERS, Check::COUNTED_LATE];
+            !check.passed && (check.decides != VerdictKind::Unsteady || of_machine.contains(&check.name.as_str()))
+        };
+        match self.kind {
+            VerdictKind::Valid => true,
+            VerdictKind::Unsteady => !self.checks.iter().any(has_other_cause),
+            VerdictKind::ClientLimited | VerdictKind::Saturated | VerdictKind::Failed => false,
+        }
     }
 
     /// Whether nothing else is wrong with a trial than that its window had too few requests to be judged.

@@ -43,6 +43,11 @@ pub struct Rates(pub Vec<Rate>);
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share(pub f64);
 
+/// A share of packets that are lost, as in `0.1%` or `1/1000`. A bare number is an error: network emulators read it as a
+/// percentage, shares elsewhere are fractions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Loss(pub f64);
+
 /// A list of CPUs, as in `0-1,3`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cpus(pub Vec<usize>);
@@ -195,6 +200,19 @@ impl FromStr for Share {
             text: text.to_owned(),
             what: "share above 0 and at most 1",
             example: "1/16, 6.25% or 0.0625",
+        })
+    }
+}
+
+impl FromStr for Loss {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let share = text.parse::<Share>().ok().filter(|_| text.contains(['%', '/']));
+        share.map(|share| Self(share.0)).ok_or_else(|| UnitError {
+            text: text.to_owned(),
+            what: "loss above 0 and at most 100%, with its unit",
+            example: "0.1% or 1/1000",
         })
     }
 }
@@ -386,6 +404,16 @@ impl fmt::Display for Share {
     }
 }
 
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let exact = [Share(self.0).to_string(), format!("{}%", self.0 * 100.0)];
+        match exact.iter().find(|text| text.parse() == Ok(*self)) {
+            Some(text) => f.write_str(text),
+            None => write!(f, "{}/1", self.0),
+        }
+    }
+}
+
 impl fmt::Display for Cpus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = Vec::new();
@@ -456,6 +484,7 @@ macro_rules! as_text {
 as_text!(Size, "Size", r"^[0-9]+(\.[0-9]+)? *(B|KiB|MiB|GiB|kB|MB|GB)$");
 as_text!(Time, "Time", r"^(0|[0-9]+(\.[0-9]+)? *(ns|us|µs|ms|s|min|h))$");
 as_text!(Share, "Share", r"^([0-9.]+ */ *[0-9.]+|[0-9.]+ *%?)$");
+as_text!(Loss, "Loss", r"^([0-9.]+ */ *[0-9.]+|[0-9.]+ *%)$");
 as_text!(Bandwidth, "Bandwidth", r"^[0-9]+(\.[0-9]+)? *(bit|kbit|Mbit|Gbit|Tbit)(/s)?$");
 as_text!(Work, "Work", r"^(cpu|sleep)=[0-9]+(\.[0-9]+)? *(ns|us|µs|ms|s|min|h)(, *exponential)?$");
 as_text!(Think, "Think", r"^(0|[0-9]+(\.[0-9]+)? *(ns|us|µs|ms|s|min|h)(, *exponential)?)$");
@@ -497,6 +526,7 @@ mod tests {
         fn what_is_shown_reads_back(bytes in 1u32.., ns in 0u64..1_000_000_000_000_000, cpus in prop::collection::btree_set(0usize..200, 1..20), share in 1e-9f64..=1.0, whole in 1u32..100_000) {
             for share in [share, 1.0 / f64::from(whole)] {
                 prop_assert_eq!(Share(share).to_string().parse(), Ok(Share(share)));
+                prop_assert_eq!(Loss(share).to_string().parse(), Ok(Loss(share)));
             }
             prop_assert_eq!(Size(bytes).to_string().parse(), Ok(Size(bytes)));
             prop_assert_eq!(Time(ns).to_string().parse(), Ok(Time(ns)));
@@ -506,7 +536,7 @@ mod tests {
 
         #[test]
         fn nothing_panics(text in ".*") {
-            let _ = (text.parse::<Size>(), text.parse::<Time>(), text.parse::<Rate>(), text.parse::<Rates>(), text.parse::<Share>(), text.parse::<Cpus>());
+            let _ = (text.parse::<Size>(), text.parse::<Time>(), text.parse::<Rate>(), text.parse::<Rates>(), text.parse::<Share>(), text.parse::<Loss>(), text.parse::<Cpus>());
         }
     }
 
@@ -547,6 +577,13 @@ mod tests {
         assert_eq!((Share(1.0).to_string(), Share(0.3).to_string()), ("1".into(), "0.3".into()));
         for wrong in ["", "0", "-1", "2", "1/0", "0/4", "nan", "150%", "1/2/3", "x"] {
             assert!(wrong.parse::<Share>().is_err(), "{wrong}");
+        }
+        for loss in ["1/1000", "0.1%", "0.1 %"] {
+            assert_eq!(loss.parse(), Ok(Loss(0.001)), "{loss}");
+        }
+        for wrong in ["", "0.1", "1", "0", "0%", "101%", "2/1", "%", "/"] {
+            let error = wrong.parse::<Loss>().unwrap_err().to_string();
+            assert!(error.contains("0.1% or 1/1000"), "{wrong}: {error}");
         }
         for wrong in ["", "128", "0B", "-1B", "1.5B", "5GiB", "128 b", "KiB"] {
             assert!(wrong.parse::<Size>().is_err(), "{wrong}");

@@ -77,6 +77,8 @@ pub struct Row {
     pub repeats: usize,
     /// See `repeats`.
     pub repeats_valid: usize,
+    /// Repeats that the estimates are made of: the valid ones and, in a valid row, those unsteady for the server's own cause.
+    pub repeats_estimated: usize,
     /// Repeats that cannot be run here or have not been run yet.
     pub missing: Vec<String>,
     /// t3 − t2; `None` when no repeat has any.
@@ -216,7 +218,7 @@ impl Summary {
         let comparisons: Vec<Comparison> =
             workloads.into_iter().map(|workload| comparison(run, workload, &left_out)).collect();
         let ranked = comparisons.iter().flat_map(|comparison| &comparison.rows).filter(|row| row.is_ranked());
-        let repeats = ranked.map(|row| row.repeats_valid).min().filter(|&repeats| repeats >= 2);
+        let repeats = ranked.map(|row| row.repeats_estimated).min().filter(|&repeats| repeats >= 2);
         Self {
             metric: METRIC,
             interval_method: interval::METHOD,
@@ -358,9 +360,9 @@ pub(crate) fn title(workload: &Workload) -> String {
     words.join(", ")
 }
 
-/// The verdict of all repeats together. A minority of them that the machine spoilt, or whose window was not steady, so that
-/// no figure stands for it, is told and left out, and the others stand. A server that is the cause itself is so in most
-/// repeats, since those of all architectures are interleaved. What a server cannot do, or does wrong, counts even once.
+/// The verdict of all repeats together. A minority that the machine disturbed, or whose window was unsteady, leaves the row
+/// valid. A server that is the cause itself is so in most repeats, since those of all architectures are interleaved. One
+/// saturated or failed repeat disqualifies the row.
 fn verdict(verdicts: &[&Verdict]) -> VerdictKind {
     let valid = verdicts.iter().filter(|verdict| verdict.kind == VerdictKind::Valid).count();
     let is_spoilt = |verdict: &&&Verdict| verdict.kind == VerdictKind::Unsteady || verdict.is_the_machine_s();
@@ -371,14 +373,23 @@ fn verdict(verdicts: &[&Verdict]) -> VerdictKind {
     verdicts.iter().map(|verdict| verdict.kind).max().unwrap_or(VerdictKind::Failed)
 }
 
+/// The repeats that estimates are made of. Those of a valid row include unsteady ones, see
+/// [`Verdict::belongs_in_estimates`].
+pub(crate) fn estimated<'a>(finished: &[&'a TrialRecord]) -> Vec<&'a TrialRecord> {
+    let row = verdict(&finished.iter().map(|record| &record.verdict).collect::<Vec<_>>());
+    let belongs = |verdict: &Verdict| match row {
+        VerdictKind::Valid => verdict.belongs_in_estimates(),
+        _ => verdict.kind == VerdictKind::Valid,
+    };
+    finished.iter().copied().filter(|record| belongs(&record.verdict)).collect()
+}
+
 fn row(architecture: String, finished: &[&TrialRecord], missing: Vec<String>, seed: u64) -> Row {
     let verdict = verdict(&finished.iter().map(|record| &record.verdict).collect::<Vec<_>>());
     let valid = |record: &&TrialRecord| record.verdict.kind == VerdictKind::Valid;
-    let mut records = finished.to_vec();
-    if verdict == VerdictKind::Valid {
-        // Figures that are ranked are of valid repeats alone.
-        records.retain(valid);
-    }
+    let estimated = estimated(finished);
+    // A row that is not ranked shows everything that ran.
+    let records = if verdict == VerdictKind::Valid { estimated.clone() } else { finished.to_vec() };
     let loads = || records.iter().filter_map(|record| record.load.as_ref());
     let merged = |figure: fn(&load::LoadReport) -> &load::report::Measured| {
         let mut histogram = Histogram::new();
@@ -386,8 +397,7 @@ fn row(architecture: String, finished: &[&TrialRecord], missing: Vec<String>, se
         (histogram.count() > 0).then(|| histogram.distribution())
     };
     let of_each = |figure: &dyn Fn(&load::LoadReport) -> f64| -> Vec<f64> {
-        let loads = records.iter().copied().filter(valid).filter_map(|record| record.load.as_ref());
-        loads.map(figure).collect()
+        estimated.iter().filter_map(|record| record.load.as_ref()).map(figure).collect()
     };
     let p50s_ns = of_each(&|load| load.service.distribution.p50_ns as f64);
     let p99s_ns = of_each(&|load| load.service.distribution.p99_ns as f64);
@@ -395,7 +405,7 @@ fn row(architecture: String, finished: &[&TrialRecord], missing: Vec<String>, se
     let rates = |records: &mut dyn Iterator<Item = &TrialRecord>| -> Vec<f64> {
         records.filter_map(TrialRecord::rate_achieved_per_s).collect()
     };
-    let rates_per_s = rates(&mut records.iter().copied().filter(valid));
+    let rates_per_s = rates(&mut estimated.iter().copied());
     let all_rates_per_s = rates(&mut records.iter().copied());
     let closed = || loads().filter_map(|load| load.closed.as_ref());
     let busy: Vec<f64> = closed().map(|closed| closed.busy_share).collect();
@@ -412,7 +422,8 @@ fn row(architecture: String, finished: &[&TrialRecord], missing: Vec<String>, se
         verdict,
         reasons,
         repeats: finished.len(),
-        repeats_valid: finished.iter().copied().filter(valid).count(),
+        repeats_valid: finished.iter().filter(|record| valid(record)).count(),
+        repeats_estimated: estimated.len(),
         missing,
         service: merged(|load| &load.service),
         lag: merged(|load| &load.lag),
@@ -558,6 +569,29 @@ mod tests {
         assert_eq!(verdict(&[&good, &good, &good, &Verdict::failed("it died")]), Failed);
         assert_eq!(verdict(&[&late]), ClientLimited);
         assert_eq!(verdict(&[]), Failed);
+    }
+
+    #[test]
+    fn own_unsteady_repeat_stays_in_the_estimate() {
+        let mut run = crate::made_up::run();
+        let row =
+            |run: &Run| Summary::of(run).comparisons[0].rows.iter().find(|row| row.architecture == "epoll").cloned();
+        let before = row(&run).unwrap();
+        let unsteady = run.records.iter_mut().find(|record| record.trial.architecture.to_string() == "epoll").unwrap();
+        unsteady.verdict = with(Unsteady, "trend of the median service time over the window");
+        let after = row(&run).unwrap();
+        assert!(after.is_ranked());
+        assert_eq!((after.repeats_valid, after.repeats_estimated), (2, 3));
+        assert_eq!(after.metrics, before.metrics, "to leave out slow windows would make the server look quieter");
+        assert_eq!(after.reasons, ["unsteady: made up"], "readers are told all the same");
+        unsteady_and_crowded(&mut run);
+        assert_eq!(row(&run).unwrap().repeats_estimated, 2, "a neighbour explains it");
+    }
+
+    /// Makes the first unsteady trial one whose CPUs others took as well.
+    fn unsteady_and_crowded(run: &mut Run) {
+        let unsteady = run.records.iter_mut().find(|record| record.verdict.kind == Unsteady).unwrap();
+        unsteady.verdict.checks.extend(with(Unsteady, Check::TAKEN_BY_OTHERS).checks);
     }
 
     #[test]

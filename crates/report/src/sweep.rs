@@ -15,7 +15,7 @@ use load::report::{Errors, PARTS};
 use serde::Serialize;
 
 use crate::chart::{self, Line};
-use crate::summary::{Comparison, Row, Summary, title};
+use crate::summary::{Comparison, Row, Summary, estimated, title};
 use crate::table::{self, Column};
 use crate::terminal::host;
 use crate::{Medium, format, sentence};
@@ -134,8 +134,8 @@ fn step(run: &Run, comparison: &Comparison, row: &Row) -> Step {
             && record.trial.architecture.to_string() == row.architecture
             && accept == row.accept
     };
-    let is_kept = |record: &&TrialRecord| !row.is_ranked() || record.verdict.kind == VerdictKind::Valid;
-    let records: Vec<&TrialRecord> = run.records.iter().filter(of_step).filter(is_kept).collect();
+    let records: Vec<&TrialRecord> = run.records.iter().filter(of_step).collect();
+    let records = if row.is_ranked() { estimated(&records) } else { records };
     let mut reasons = row.reasons.clone();
     reasons.extend(row.missing.iter().cloned());
     Step {

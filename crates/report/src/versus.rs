@@ -10,7 +10,7 @@ use serde::Serialize;
 use server::Accept;
 use stats::{Ratio, interval};
 
-use crate::summary::{MARGIN, left_out, missing, order, title};
+use crate::summary::{MARGIN, estimated, left_out, missing, order, title};
 use crate::table::{self, Column};
 use crate::{Medium, format, json, sentence, stream};
 
@@ -323,10 +323,9 @@ fn records<'a>(run: &'a Run, group: &Group<'_>) -> Vec<&'a TrialRecord> {
     run.records.iter().filter(is_of_group).collect()
 }
 
-/// A figure of each valid repeat.
+/// A figure of each repeat that estimates are made of.
 fn valid(records: &[&TrialRecord], figure: fn(&TrialRecord) -> Option<f64>) -> Vec<f64> {
-    let valid = records.iter().filter(|record| record.verdict.kind == VerdictKind::Valid);
-    valid.filter_map(|record| figure(record)).collect()
+    estimated(records).into_iter().filter_map(figure).collect()
 }
 
 fn p50_ns(record: &TrialRecord) -> Option<f64> {

@@ -240,7 +240,7 @@ impl Found {
         let netem = tc("qdisc add dev lo root netem delay 1000us 100us loss 1%\n");
         let tbf = tc("qdisc add dev lo root tbf rate 1000000bit burst 3028b limit 15140b\n");
         let nft = Applied { links: Links::Veth, delay: None, loss: Some(Means::Nft), bandwidth: None };
-        let some = Network { loss: Some(crate::units::Share(0.5)), ..Network::default() };
+        let some = Network { loss: Some(crate::units::Loss(0.5)), ..Network::default() };
         let nft = try_it(Tool::Nft, &nft.nft(&some, "lo"));
         let tun = super::relay::open(&namespace, "muxd").map(drop).map_err(|error| {
             format!("a process that holds packets needs a TUN device ({error}); load the module (modprobe tun)")
@@ -262,7 +262,7 @@ impl Found {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::Share;
+    use crate::units::Loss;
 
     fn all() -> Found {
         Found { namespaces: Ok(()), veth: Ok(()), tun: Ok(()), netem: Ok(()), tbf: Ok(()), nft: Ok(()) }
@@ -276,7 +276,7 @@ mod tests {
         Network {
             delay: Time(10_000_000),
             jitter: Time(500_000),
-            loss: Some(Share(0.001)),
+            loss: Some(Loss(0.001)),
             bandwidth: Some(Bandwidth(100_000_000)),
             ..Network::default()
         }
@@ -295,7 +295,7 @@ mod tests {
         let without = Found { netem: no("netem"), ..all() };
         let tun = choose(&everything(), &without).unwrap();
         assert_eq!((tun.links, tun.delay, tun.loss), (Links::Tun, Some(Means::Tun), Some(Means::Tun)));
-        let lossy = Network { loss: Some(Share(0.5)), ..Network::default() };
+        let lossy = Network { loss: Some(Loss(0.5)), ..Network::default() };
         let nft = choose(&lossy, &without).unwrap();
         assert_eq!((nft.links, nft.delay, nft.loss), (Links::Veth, None, Some(Means::Nft)));
         let tun = choose(&lossy, &Found { nft: no("nft"), ..without }).unwrap();
@@ -320,7 +320,7 @@ mod tests {
 
     #[test]
     fn what_the_tools_are_told() {
-        let lossy = Network { loss: Some(Share(0.25)), ..Network::default() };
+        let lossy = Network { loss: Some(Loss(0.25)), ..Network::default() };
         let narrow = Network { bandwidth: Some(Bandwidth(1_000_000)), ..Network::default() };
         let without = Found { netem: no("netem"), ..all() };
         let cases = [

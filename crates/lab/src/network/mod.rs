@@ -33,19 +33,20 @@ use std::str::FromStr;
 
 use load::LoadConfig;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use wire::Address;
 
 pub use conditions::Applied;
 pub use lab::{Host, Lab};
 
 use crate::transport::Transport;
-use crate::units::{Bandwidth, Share, Size, Time};
+use crate::units::{Bandwidth, Loss, Size, Time};
 
 /// Most clients' hosts: each has a block of addresses of its own.
 pub const CLIENTS_MAX: u32 = 250;
 /// More than this lost, and connections do not come about.
-const LOSS_MAX: f64 = 0.5;
+const LOSS_MAX: Loss = Loss(0.5);
 /// A packet is held no longer.
 const DELAY_MAX: Time = Time(10_000_000_000);
 /// Less, and not even the probes get through.
@@ -72,7 +73,7 @@ pub struct Network {
     pub jitter: Time,
     /// The share of packets that are lost, each way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub loss: Option<Share>,
+    pub loss: Option<Loss>,
     /// What each host can send.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bandwidth: Option<Bandwidth>,
@@ -135,8 +136,10 @@ impl Network {
                 self.jitter, self.delay
             ));
         }
-        if let Some(loss) = self.loss.filter(|loss| loss.0 > LOSS_MAX) {
-            return Err(format!("loss: with {loss} of the packets lost nothing gets through; give at most {LOSS_MAX}"));
+        if let Some(loss) = self.loss.filter(|loss| loss.0 > LOSS_MAX.0) {
+            return Err(format!(
+                "loss: {loss} exceeds the limit of {LOSS_MAX}, beyond which nothing gets through; lower it"
+            ));
         }
         if let Some(bandwidth) = self.bandwidth.filter(|bandwidth| *bandwidth < BANDWIDTH_MIN) {
             return Err(format!("bandwidth: {bandwidth} is too little to be measured; give at least {BANDWIDTH_MIN}"));
@@ -186,6 +189,20 @@ impl Network {
         let addresses = || (1..=ADDRESSES).map(|last| address(1, is_v6, last)).collect();
         load::ports::sources_among(config, ports, TIME_WAIT_S, addresses)
     }
+}
+
+/// A network as a stored run has it. Runs of version 0.1.0 hold a loss without its unit, as a fraction.
+///
+/// # Errors
+/// Those of the stored text.
+pub fn stored<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Network>, D::Error> {
+    let mut value = Option::<serde_json::Value>::deserialize(deserializer)?;
+    if let Some(loss) = value.as_mut().and_then(|network| network.get_mut("loss"))
+        && let Some(bare) = loss.as_str().filter(|text| text.parse::<Loss>().is_err())
+    {
+        *loss = format!("{bare}/1").into();
+    }
+    value.map(|network| serde_json::from_value(network).map_err(D::Error::custom)).transpose()
 }
 
 impl fmt::Display for Network {
@@ -318,12 +335,12 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_said() {
         assert_eq!(network("10ms", "10ms").check(), Ok(()));
-        let share = |share| Some(Share(share));
+        let loss = |share| Some(Loss(share));
         let wrong = [
             ("jitter", network("1ms", "2ms")),
             ("delay", network("1min", "0")),
             ("clients", "lab:clients=251".parse().unwrap()),
-            ("loss", Network { loss: share(0.6), ..Network::default() }),
+            ("loss", Network { loss: loss(0.6), ..Network::default() }),
             ("bandwidth", Network { bandwidth: Some(Bandwidth(1_000)), ..Network::default() }),
             ("burst", Network { burst: Some(Size(65_536)), ..Network::default() }),
             (
@@ -341,7 +358,7 @@ mod tests {
     fn it_is_told_in_words_and_read_as_it_was_stored() {
         let all = Network {
             clients: NonZeroU32::new(5).unwrap(),
-            loss: Some(Share(0.001)),
+            loss: Some(Loss(0.001)),
             bandwidth: Some(Bandwidth(1_000_000_000)),
             burst: Some(Size(11 << 10)),
             ..network("10ms", "1ms")
@@ -354,6 +371,21 @@ mod tests {
             assert_eq!(toml::from_str::<Network>(&text).unwrap(), network, "{text}");
         }
         assert_eq!(toml::from_str::<Network>("").unwrap(), Network::default());
+    }
+
+    #[test]
+    fn loss_without_unit_is_refused_but_read_from_old_runs() {
+        for bare in ["loss = 0.1", "loss = \"0.1\"", "loss = 1"] {
+            let error = toml::from_str::<Network>(bare).unwrap_err().to_string();
+            assert!(error.contains("0.1% or 1/1000"), "{bare}: {error}");
+        }
+        #[derive(Deserialize)]
+        struct Stored(#[serde(deserialize_with = "stored")] Option<Network>);
+        let loss = |json: &str| serde_json::from_str::<Stored>(json).unwrap().0.unwrap().loss;
+        assert_eq!(loss(r#"{"loss": "0.025"}"#), Some(Loss(0.025)), "as version 0.1.0 wrote it");
+        assert_eq!(loss(r#"{"loss": "1/1000"}"#), Some(Loss(0.001)));
+        assert_eq!(loss(r#"{"loss": "2.5%"}"#), Some(Loss(0.025)));
+        assert_eq!(loss(r#"{"clients": 2}"#), None);
     }
 
     #[test]

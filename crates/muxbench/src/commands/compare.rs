@@ -13,7 +13,7 @@ use lab::network::Network;
 use lab::presets;
 use lab::stream::{self, Stream};
 use lab::transport::Transport;
-use lab::units::{Bandwidth, Cpus, Rate, Share, Size, Sizes, Think, Time, Work};
+use lab::units::{Bandwidth, Cpus, Loss, Rate, Share, Size, Sizes, Think, Time, Work};
 use server::{Accept, Architecture};
 use wire::ServiceSpec;
 use wire::stream::Direction;
@@ -154,7 +154,7 @@ pub struct NetworkArgs {
     jitter: Option<Time>,
     /// Share of packets that are lost, each way, as in 0.1%
     #[arg(long, value_name = "SHARE", requires = "network")]
-    loss: Option<Share>,
+    loss: Option<Loss>,
     /// What each host can send, as in 1Gbit
     #[arg(long, value_name = "BANDWIDTH", requires = "network")]
     bandwidth: Option<Bandwidth>,

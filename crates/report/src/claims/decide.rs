@@ -33,7 +33,7 @@ fn outcome(by_statement: &[Vec<Finding>]) -> (Outcome, Option<String>) {
     }
     if count(None) > 0 {
         let (open, total) = (count(None), all().count());
-        return (Outcome::NotTestableHere, Some(format!("the intervals of {open} of {total} figures leave it open")));
+        return (Outcome::Inconclusive, Some(format!("the intervals of {open} of {total} figures leave it open")));
     }
     let (missing, total) = (all().filter(|finding| finding.value.is_none()).count(), all().count());
     let reason = (missing > 0).then(|| format!("{missing} of {total} figures have no valid trials"));

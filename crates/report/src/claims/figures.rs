@@ -13,7 +13,7 @@ pub(super) struct Cell {
     pub workload: Workload,
     /// What it is run in; of several that have the same workload, phases and all, the first.
     pub experiment: String,
-    /// The metric of each repeat that counts and has it; none if not most repeats count.
+    /// The metric of each repeat that counts, or is unsteady for the server's own cause; none if not most repeats count.
     pub values: Vec<f64>,
     /// The verdicts of all finished repeats.
     pub verdicts: Vec<VerdictKind>,
@@ -53,7 +53,7 @@ pub(super) fn cells(
                 cells.len() - 1
             });
             cells[at].verdicts.push(record.verdict.kind);
-            if (metric.counts)(record.verdict.kind) {
+            if (metric.counts)(record.verdict.kind) || record.verdict.belongs_in_estimates() {
                 cells[at].values.extend((metric.of)(record, deviation_of));
             }
         }

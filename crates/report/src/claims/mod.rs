@@ -195,7 +195,9 @@ pub enum Outcome {
     HoldsHere,
     /// Some figure, its whole interval, is against it. That is a finding.
     DoesNotHoldHere,
-    /// Most figures are missing, or their intervals are too wide.
+    /// There are figures, and the intervals of some are too wide to decide.
+    Inconclusive,
+    /// This host has too few CPUs, or most figures are missing.
     NotTestableHere,
 }
 
@@ -205,6 +207,7 @@ impl Outcome {
         match self {
             Self::HoldsHere => "holds here",
             Self::DoesNotHoldHere => "does not hold here",
+            Self::Inconclusive => "inconclusive",
             Self::NotTestableHere => "not testable here",
         }
     }
@@ -214,6 +217,7 @@ impl Outcome {
         match self {
             Self::HoldsHere => "hold here",
             Self::DoesNotHoldHere => "do not hold here",
+            Self::Inconclusive => "are inconclusive",
             Self::NotTestableHere => "are not testable here",
         }
     }

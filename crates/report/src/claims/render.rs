@@ -25,7 +25,7 @@ pub fn render(claims: &[Checked], width: usize) -> String {
         if findings.len() > SHOWN {
             let of_them = match claim.outcome {
                 Outcome::DoesNotHoldHere => format!(", {against} against it"),
-                Outcome::HoldsHere | Outcome::NotTestableHere => String::new(),
+                Outcome::HoldsHere | Outcome::Inconclusive | Outcome::NotTestableHere => String::new(),
             };
             text += &format!("     and so on: {} figures{of_them}\n", findings.len());
         }

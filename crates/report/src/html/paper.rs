@@ -183,7 +183,8 @@ fn result(beside: &Beside) -> String {
                 1 => Some((1, outcome.words())),
                 several => Some((several, outcome.words_of_several())),
             };
-            let outcomes = [Outcome::HoldsHere, Outcome::DoesNotHoldHere, Outcome::NotTestableHere];
+            let outcomes =
+                [Outcome::HoldsHere, Outcome::DoesNotHoldHere, Outcome::Inconclusive, Outcome::NotTestableHere];
             let counts: Vec<String> =
                 outcomes.into_iter().filter_map(count).map(|(count, words)| format!("{count} {words}")).collect();
             format!("Of {} claims of {} {}", claims.len(), paper.name, counts.join(", "))
@@ -234,7 +235,7 @@ fn claim(claim: &Checked) -> ClaimView {
         class: match claim.outcome {
             Outcome::HoldsHere => "passed",
             Outcome::DoesNotHoldHere => "failed",
-            Outcome::NotTestableHere => "open",
+            Outcome::Inconclusive | Outcome::NotTestableHere => "open",
         },
         outcome: claim.outcome.words(),
         reason: claim.reason.clone().unwrap_or_default(),

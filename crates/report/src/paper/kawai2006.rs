@@ -22,6 +22,7 @@ use super::grid::{Grid, Row};
 use crate::claims::{Axis, Claim, Is, SEND_STDDEV, SENDS_WITHIN_1US, SERVICE_MEAN, Statement};
 use crate::deviation::{DeviationOf, SHARES, TrialDeviation};
 use crate::html::chart::{self, Chart, Form, Mark, Panel, Published, Series, Shape};
+use crate::summary::estimated;
 use crate::{format, json, sentence};
 
 const SERVICE_TIME: &str = include_str!("kawai2006-service-time.csv");
@@ -249,7 +250,7 @@ struct Here {
     /// The worst of its repeats'.
     verdict: VerdictKind,
     repeats: usize,
-    repeats_valid: usize,
+    repeats_estimated: usize,
     /// Over the valid repeats; `None` when there are none.
     times: Option<Times>,
 }
@@ -339,8 +340,7 @@ impl Cell {
         let records: Vec<&TrialRecord> = run.records.iter().filter(|record| self.is_of(&record.trial)).collect();
         let Some(verdict) = records.iter().map(|record| record.verdict.kind).max() else { return };
         let mut histogram = Histogram::new();
-        let valid = records.iter().filter(|record| record.verdict.kind == VerdictKind::Valid);
-        let loads: Vec<_> = valid.filter_map(|record| record.load.as_ref()).collect();
+        let loads: Vec<_> = estimated(&records).into_iter().filter_map(|record| record.load.as_ref()).collect();
         loads.iter().for_each(|load| histogram.merge(&load.service.histogram));
         let all = histogram.distribution();
         let times = (all.count > 0).then_some(Times {
@@ -348,16 +348,18 @@ impl Cell {
             median_ms: all.p50_ns as f64 / 1e6,
             stddev_ms: all.stddev_ns / 1e6,
         });
-        self.here = Some(Here { verdict, repeats: records.len(), repeats_valid: loads.len(), times });
+        self.here = Some(Here { verdict, repeats: records.len(), repeats_estimated: loads.len(), times });
     }
 
     /// What this run has to show for it.
     fn text_here(&self) -> String {
         match &self.here {
             None => "-".into(),
-            Some(Here { times: Some(times), repeats, repeats_valid, .. }) if repeats == repeats_valid => times.text(),
-            Some(Here { times: Some(times), repeats, repeats_valid, .. }) => {
-                format!("{} ({repeats_valid} of {repeats})", times.text())
+            Some(Here { times: Some(times), repeats, repeats_estimated, .. }) if repeats == repeats_estimated => {
+                times.text()
+            }
+            Some(Here { times: Some(times), repeats, repeats_estimated, .. }) => {
+                format!("{} ({repeats_estimated} of {repeats})", times.text())
             }
             Some(here) => sentence::name(here.verdict).into(),
         }
@@ -751,7 +753,7 @@ mod tests {
         let tables = here();
         for cell in &tables.service_time {
             let times = cell.here.as_ref().and_then(|here| here.times);
-            let is_valid = cell.here.as_ref().is_some_and(|here| here.repeats_valid > 0);
+            let is_valid = cell.here.as_ref().is_some_and(|here| here.repeats_estimated > 0);
             assert_eq!(times.is_some(), is_valid);
         }
         assert!(tables.send_deviation.iter().flat_map(|it| &it.here).all(|it| it.verdict == VerdictKind::Valid));
