@@ -654,8 +654,9 @@ fn impossible(trial: &Trial, host: &Host, kernel: &mut Answers) -> Vec<String> {
             load::schedule::active_count(trial.load.active, trial.load.connections),
         ));
     }
-    let requests: u64 =
-        trial.load.parts().iter().map(|part| load::schedule::count_max(part) * u64::from(part.clients)).sum();
+    let requests = trial.load.parts().iter().fold(0u64, |requests, part| {
+        requests.saturating_add(load::schedule::count_max(part).saturating_mul(u64::from(part.clients)))
+    });
     let memory_bytes = requests
         .saturating_mul(BYTES_PER_REQUEST)
         .saturating_add(connections.max(workers) * bytes_per_connection(per_connection));

@@ -373,7 +373,7 @@ impl<'a, S: Speak> Churner<'a, S> {
             // With a time to think the first connections are spread over it, as later ones are.
             let think_ticks = self.clock.ticks(self.think.mean_ns as f64) as f64;
             for at in 0..self.slots.len() {
-                let due = times.start + (think_ticks * self.random.random::<f64>()) as u64;
+                let due = times.start.saturating_add((think_ticks * self.random.random::<f64>()) as u64);
                 self.open_at(at, due);
             }
         }
@@ -717,7 +717,7 @@ impl<'a, S: Speak> Churner<'a, S> {
     /// What comes after a response: the next request, on this connection or on another.
     #[inline]
     fn next(&mut self, at: usize, now: u64, is_last: bool) {
-        let due = if self.think.is_none() { now } else { now + self.think_ticks() };
+        let due = if self.think.is_none() { now } else { now.saturating_add(self.think_ticks()) };
         let is_open = self.is_open();
         let slot = &mut self.slots[at];
         if slot.calls > 0 && !is_last {

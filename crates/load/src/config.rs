@@ -341,6 +341,16 @@ pub enum Choice {
     },
 }
 
+impl Choice {
+    /// Whether it can be drawn from.
+    pub(crate) fn is_defined(self) -> bool {
+        match self {
+            Self::Uniform => true,
+            Self::Zipf { exponent } => exponent > 0.0 && exponent.is_finite(),
+        }
+    }
+}
+
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -360,8 +370,8 @@ impl FromStr for Choice {
             Some(("zipf", exponent)) => exponent.parse().ok(),
             _ => None,
         };
-        match exponent {
-            Some(exponent) if exponent > 0.0 && f64::is_finite(exponent) => Ok(Self::Zipf { exponent }),
+        match exponent.map(|exponent| Self::Zipf { exponent }) {
+            Some(choice) if choice.is_defined() => Ok(choice),
             _ => Err(format!("`{text}` is no choice; write uniform, zipf (exponent 1) or zipf:0.8")),
         }
     }

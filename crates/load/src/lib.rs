@@ -19,6 +19,7 @@
 //! - `ledger`: what a thread of a closed loop, or of churn, keeps of its transactions
 //! - `datagrams`: the open loop over datagrams, which are matched by id
 //! - `speak`: what is asked of a service, and what comes back; `prepare`: what must be answered before all else
+//! - `zipf`: how one of many is drawn where some are more popular
 //! - [`cost`]: what a request costs the client
 //! - [`reflector`]: a server that holds each response for a known time, to calibrate the client against
 
@@ -61,6 +62,7 @@ mod sync;
 mod verify;
 mod waiter;
 mod worker;
+mod zipf;
 
 pub use config::LoadConfig;
 pub use error::LoadError;

@@ -417,6 +417,9 @@ pub fn validate(config: &LoadConfig) -> Result<(), LoadError> {
             "clients: each needs an active connection; lower the clients, or raise active or the connections",
         );
     }
+    if !config.choice.is_defined() {
+        return wrong("choice: an exponent is a finite number above 0; try zipf:1");
+    }
     if config.all_clients() > 1 && config.choice != Choice::Uniform {
         return wrong("choice: several clients each have a most popular connection of their own; use one client");
     }
@@ -472,6 +475,9 @@ fn validate_kv(traffic: &KvTraffic) -> Result<(), LoadError> {
     }
     if traffic.value_bytes_min == 0 || traffic.value_bytes_min > traffic.value_bytes_max {
         return wrong("value size: from at least 1 byte to no less than that");
+    }
+    if !traffic.keys.is_defined() {
+        return wrong("keys: an exponent is a finite number above 0; try zipf:1");
     }
     if !(0.0..=1.0).contains(&traffic.get_share) {
         return wrong("get share: a share of the requests, from 0 to 1");

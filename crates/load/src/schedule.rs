@@ -2,11 +2,12 @@
 
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
-use rand_distr::{Distribution, Exp1, Zipf};
+use rand_distr::{Distribution, Exp1};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::closed;
 use crate::config::{Choice, LoadConfig, Phases, Schedule};
+use crate::zipf::Zipf;
 
 /// The ramp begins at this fraction of the target rate, but not below one request a second. kawai2008 section 5.1 says
 /// that the rate grows exponentially and not from where; a thousandth makes three decades.
@@ -27,7 +28,7 @@ pub fn count_max(config: &LoadConfig) -> u64 {
     let slots = || Slots::new(config.rate_per_s() / f64::from(config.clients), &config.phases).count();
     match config.schedule {
         Schedule::SlotRandom | Schedule::Constant | Schedule::ConstantDrawn | Schedule::ConstantTogether => slots(),
-        Schedule::Poisson => slots() + (10.0 * (slots() as f64).sqrt()) as u64 + 10,
+        Schedule::Poisson => slots().saturating_add((10.0 * (slots() as f64).sqrt()) as u64 + 10),
         Schedule::Closed => closed::samples_max(config),
     }
 }
@@ -84,7 +85,7 @@ pub fn planned(config: &LoadConfig, connections: u32, client: u32) -> impl Itera
 struct Chooser {
     /// The active connections; of a Zipf distribution, the most popular first.
     active: Vec<u32>,
-    zipf: Option<Zipf<f64>>,
+    zipf: Option<Zipf>,
 }
 
 impl Chooser {
@@ -92,18 +93,14 @@ impl Chooser {
         let mut all: Vec<u32> = (0..connections).collect();
         all.shuffle(random);
         all.truncate(active as usize);
-        let zipf = match choice {
-            Choice::Uniform => None,
-            // Both are in range: there is at least one connection, and the configuration was checked.
-            Choice::Zipf { exponent } => Zipf::new(all.len() as f64, exponent).ok(),
-        };
+        let zipf = Zipf::of(choice, all.len() as u64);
         Self { active: all, zipf }
     }
 
     fn next(&mut self, random: &mut Xoshiro256PlusPlus) -> u32 {
         let at = match &self.zipf {
             None => random.random_range(0..self.active.len()),
-            Some(zipf) => zipf.sample(random) as usize - 1,
+            Some(zipf) => zipf.draw(random) as usize,
         };
         self.active[at]
     }
@@ -149,7 +146,7 @@ impl Slots {
     }
 
     fn count(&self) -> u64 {
-        self.ramp + self.level
+        self.ramp.saturating_add(self.level)
     }
 
     /// When a slot begins, in nanoseconds: in the ramp where the integral of the rate reaches its number. Between whole
@@ -323,6 +320,46 @@ mod tests {
         for (rank, count) in counts.into_iter().enumerate() {
             let expected = 100_000.0 / 2.929 / (rank + 1) as f64;
             assert!((f64::from(count) / expected - 1.0).abs() < 0.05, "rank {rank}: {count}, not {expected}");
+        }
+    }
+
+    #[test]
+    fn zipf_near_one_draws_as_zipf_of_one() {
+        let draws = |count: u32, exponent| {
+            let mut random = Xoshiro256PlusPlus::seed_from_u64(7);
+            let mut chooser = Chooser::new(count, Choice::Zipf { exponent }, count, &mut random);
+            // Which one is the most popular is drawn, too.
+            let first = chooser.active[0];
+            (0..5_000).filter(|_| chooser.next(&mut random) == first).count() as f64
+        };
+        for count in [2, 4, 10, 1_000] {
+            let expected = draws(count, 1.0);
+            for power in 20..54 {
+                let near = 0.5f64.powi(power);
+                for exponent in [1.0 - near, 1.0 + near] {
+                    let drawn = draws(count, exponent);
+                    assert!((drawn / expected - 1.0).abs() < 0.1, "{count} of 1 {near:+e}: {drawn}, not {expected}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn extreme_zipf_exponents_draw_one_of_all() {
+        for exponent in [f64::MIN_POSITIVE, 1e-9, 50.0, 1e17, f64::MAX] {
+            for count in [1, 2, 1_000] {
+                let mut random = Xoshiro256PlusPlus::seed_from_u64(7);
+                let mut chooser = Chooser::new(count, Choice::Zipf { exponent }, count, &mut random);
+                assert!((0..1_000).all(|_| chooser.next(&mut random) < count));
+            }
+        }
+    }
+
+    #[test]
+    fn huge_rate_is_more_requests_than_there_can_be() {
+        for schedule in [Schedule::SlotRandom, Schedule::Constant, Schedule::Poisson] {
+            let config = LoadConfig { clients: 2, ..config(schedule, f64::MAX, phases(1_000, 1_000, 1_000)) };
+            assert_eq!(count_max(&config), u64::MAX);
         }
     }
 

@@ -3,14 +3,14 @@
 mod http;
 
 use rand::{RngExt, SeedableRng};
-use rand_distr::{Distribution, Zipf};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use wire::kv::ask;
 use wire::kv::records::{self, Records};
 use wire::stream::{GREETING, Stream};
 
 use crate::class::Class;
-use crate::config::{Choice, KvTraffic};
+use crate::config::KvTraffic;
+use crate::zipf::Zipf;
 
 pub use http::Http;
 
@@ -154,7 +154,7 @@ pub struct Kv {
     value_bytes_max: u32,
     get_share: f64,
     /// `None` where each record is as likely as any other.
-    zipf: Option<Zipf<f64>>,
+    zipf: Option<Zipf>,
     seed: u64,
 }
 
@@ -168,11 +168,7 @@ pub struct KvAsked {
 impl Kv {
     /// For such traffic. Another seed makes other values, and other requests.
     pub fn new(traffic: &KvTraffic, seed: u64) -> Self {
-        let zipf = match traffic.keys {
-            Choice::Uniform => None,
-            // Both are in range: there is at least one record, and the configuration was checked.
-            Choice::Zipf { exponent } => Zipf::new(f64::from(traffic.records), exponent).ok(),
-        };
+        let zipf = Zipf::of(traffic.keys, traffic.records.into());
         Self {
             records: Records::new(traffic.value_bytes_min, traffic.value_bytes_max, seed),
             count: traffic.records.into(),
@@ -194,7 +190,7 @@ impl Speak for Kv {
         let is_set = random.random::<f64>() >= self.get_share;
         let record = match &self.zipf {
             None => random.random_range(0..self.count),
-            Some(zipf) => zipf.sample(&mut random) as u64 - 1,
+            Some(zipf) => zipf.draw(&mut random),
         };
         KvAsked { record, is_set }
     }
@@ -246,6 +242,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::config::Choice;
 
     proptest! {
         #[test]

@@ -137,7 +137,7 @@ impl<'a, S: Speak> Worker<'a, S> {
         // With a time to think the first requests are spread over it, as later ones are.
         let think_ticks = self.clock.ticks(self.think.mean_ns as f64) as f64;
         for at in 0..self.links.len() {
-            let due = self.ledger.times().start + (think_ticks * self.random.random::<f64>()) as u64;
+            let due = self.ledger.times().start.saturating_add((think_ticks * self.random.random::<f64>()) as u64);
             self.timers.push(Reverse((due, at as u32)));
         }
         let mut events = Events::with_capacity(EVENTS_MAX);
@@ -278,7 +278,7 @@ impl<'a, S: Speak> Worker<'a, S> {
         if self.think.is_none() {
             self.send(at, now);
         } else {
-            let due = now + self.think_ticks();
+            let due = now.saturating_add(self.think_ticks());
             self.timers.push(Reverse((due, at as u32)));
         }
     }

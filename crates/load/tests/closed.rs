@@ -380,6 +380,7 @@ fn the_same_seed_asks_for_the_same() {
 fn what_makes_no_sense_in_a_closed_loop_is_refused() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let traffic = kv(address).kv.unwrap();
+    let zipf = |exponent| Choice::Zipf { exponent };
     for (wrong, names) in [
         (LoadConfig { rate_per_s: Some(1.0), ..fixed(address) }, "rate"),
         (LoadConfig { datagrams: true, ..fixed(address) }, "transport"),
@@ -403,7 +404,16 @@ fn what_makes_no_sense_in_a_closed_loop_is_refused() {
         (LoadConfig { kv: Some(traffic.clone()), ..fixed(address) }, "kv"),
         (LoadConfig { kv: Some(KvTraffic { records: 0, ..traffic.clone() }), ..kv(address) }, "records"),
         (LoadConfig { kv: Some(KvTraffic { value_bytes_min: 2_000, ..traffic.clone() }), ..kv(address) }, "value size"),
-        (LoadConfig { kv: Some(KvTraffic { get_share: 1.1, ..traffic }), ..kv(address) }, "get share"),
+        (LoadConfig { kv: Some(KvTraffic { get_share: f64::NAN, ..traffic.clone() }), ..kv(address) }, "get share"),
+        (LoadConfig { kv: Some(KvTraffic { get_share: 1.1, ..traffic.clone() }), ..kv(address) }, "get share"),
+        (LoadConfig { kv: Some(KvTraffic { keys: zipf(0.0), ..traffic.clone() }), ..kv(address) }, "keys"),
+        (LoadConfig { kv: Some(KvTraffic { keys: zipf(f64::NAN), ..traffic }), ..kv(address) }, "keys"),
+        (LoadConfig { choice: zipf(-1.0), ..open(fixed(address)) }, "choice"),
+        (LoadConfig { choice: zipf(f64::INFINITY), ..open(fixed(address)) }, "choice"),
+        (LoadConfig { active: f64::NAN, ..open(fixed(address)) }, "active"),
+        (LoadConfig { rate_per_s: Some(f64::NAN), ..open(fixed(address)) }, "rate"),
+        (LoadConfig { rate_per_s: Some(f64::INFINITY), ..open(fixed(address)) }, "rate"),
+        (LoadConfig { rate_per_s: Some(f64::MAX), ..open(fixed(address)) }, "rate"),
     ] {
         let error = load::run(&wrong, &mut |_| ()).unwrap_err();
         assert!(matches!(&error, LoadError::Config(why) if why.contains(names)), "{names}: {error}");

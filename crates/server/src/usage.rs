@@ -1,5 +1,6 @@
 //! CPU time and context switches, as the kernel accounts them.
 
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
 use crate::counters::Totals;
@@ -10,19 +11,23 @@ use crate::workers::Workers;
 /// turn would come so seldom that figures read one after the other would be of different times. Where it is not
 /// permitted, it takes its turn.
 #[derive(Debug)]
-pub struct Precedence(());
+pub struct Precedence {
+    /// How it took its turn before; `None` where nothing was changed.
+    before: Option<platform::Turn>,
+    /// It is of a thread, and stays there.
+    _thread: PhantomData<*const ()>,
+}
 
 impl Precedence {
     /// From now on.
     pub fn take() -> Self {
-        platform::set_precedence(true);
-        Self(())
+        Self { before: platform::go_first(), _thread: PhantomData }
     }
 }
 
 impl Drop for Precedence {
     fn drop(&mut self) {
-        platform::set_precedence(false);
+        self.before.as_ref().map(platform::take_turn);
     }
 }
 

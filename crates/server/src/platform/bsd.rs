@@ -39,8 +39,19 @@ pub(crate) fn pin(cpus: &[usize]) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "to keep a process on CPUs needs Linux; name none"))
 }
 
+/// How a thread takes its turn.
+#[derive(Debug)]
+pub(crate) enum Turn {}
+
 /// Nobody goes before others here: who asks takes its turn.
-pub(crate) fn set_precedence(_first: bool) {}
+pub(crate) fn go_first() -> Option<Turn> {
+    None
+}
+
+/// There is none to go back to.
+pub(crate) fn take_turn(turn: &Turn) -> bool {
+    match *turn {}
+}
 
 /// Unknown: only Linux says what part of a process's memory is its own.
 pub(crate) fn memory_user_bytes(_workers: &Workers) -> Option<u64> {

@@ -87,13 +87,35 @@ pub(crate) fn wake_in_time() {
     let _ = rustix::thread::set_current_timer_slack(Some(std::num::NonZeroU64::MIN));
 }
 
-/// Lets the calling thread go before all that serve (`true`), or take its turn again. Where it is not permitted, it takes
-/// its turn.
-pub(crate) fn set_precedence(first: bool) {
-    let (policy, sched_priority) = if first { (libc::SCHED_FIFO, 1) } else { (libc::SCHED_OTHER, 0) };
-    let parameters = libc::sched_param { sched_priority };
+/// How a thread takes its turn.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    /// With its flag, SCHED_RESET_ON_FORK.
+    policy: libc::c_int,
+    priority: libc::c_int,
+}
+
+/// Lets the calling thread go before all that serve: how it took its turn before that. `None` where it does so already, with a
+/// policy of its own, or where it is not permitted.
+pub(crate) fn go_first() -> Option<Turn> {
+    let mut parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: of the calling thread; `parameters` lives across the calls.
+    let (policy, result) = unsafe { (libc::sched_getscheduler(0), libc::sched_getparam(0, &raw mut parameters)) };
+    if policy < 0 || result != 0 {
+        return None;
+    }
+    let flag = policy & libc::SCHED_RESET_ON_FORK;
+    let is_first = matches!(policy ^ flag, libc::SCHED_FIFO | libc::SCHED_RR | libc::SCHED_DEADLINE);
+    let before = Turn { policy, priority: parameters.sched_priority };
+    let first = Turn { policy: libc::SCHED_FIFO | flag, priority: 1 };
+    (!is_first && take_turn(&first)).then_some(before)
+}
+
+/// Has the calling thread take its turn like that: whether it is permitted.
+pub(crate) fn take_turn(turn: &Turn) -> bool {
+    let parameters = libc::sched_param { sched_priority: turn.priority };
     // SAFETY: of the calling thread; `parameters` lives across the call.
-    unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) };
+    unsafe { libc::sched_setscheduler(0, turn.policy, &raw const parameters) == 0 }
 }
 
 /// CPU time and switches of the calling thread.
@@ -202,5 +224,36 @@ mod tests {
         assert!(cpu_ns(std::process::id() as i32).unwrap() >= 1_000_000);
         assert!(proportional_bytes("self") > 0);
         assert!(memory_kernel_bytes().unwrap() > 0);
+    }
+
+    /// The calling thread's policy with its flags, and its priority.
+    fn scheduled() -> (i32, i32) {
+        let mut parameters = libc::sched_param { sched_priority: 0 };
+        // SAFETY: of the calling thread; `parameters` lives across the call.
+        unsafe {
+            assert_eq!(libc::sched_getparam(0, &raw mut parameters), 0);
+            (libc::sched_getscheduler(0), parameters.sched_priority)
+        }
+    }
+
+    #[test]
+    fn precedence_leaves_a_thread_scheduled_as_before() {
+        let reset = libc::SCHED_RESET_ON_FORK;
+        let of_anybody = [(libc::SCHED_BATCH, 0), (libc::SCHED_IDLE, 0), (libc::SCHED_BATCH | reset, 0)];
+        let of_root = [(libc::SCHED_FIFO, 50), (libc::SCHED_RR | reset, 7), (libc::SCHED_OTHER | reset, 0)];
+        for (policy, sched_priority) in of_anybody.into_iter().chain(of_root) {
+            let thread = std::thread::spawn(move || {
+                let parameters = libc::sched_param { sched_priority };
+                // SAFETY: of the calling thread; `parameters` lives across the call.
+                if unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) } != 0 {
+                    return crate::skipped::skipped("a policy that only root may have");
+                }
+                let precedence = usage::Precedence::take();
+                assert!(sched_priority <= scheduled().1, "a thread that goes before others already stays so");
+                drop(precedence);
+                assert_eq!(scheduled(), (policy, sched_priority));
+            });
+            thread.join().unwrap();
+        }
     }
 }
