@@ -140,6 +140,7 @@ fn unsafe_stays_where_system_calls_are() {
         "crates/load/src/summary.rs",
         "crates/load/src/waiter/kqueue.rs",
         "crates/lab/src/child.rs",
+        "crates/lab/src/fleet/way.rs",
         "crates/lab/src/host/elsewhere.rs",
         "crates/lab/src/network/namespace.rs",
         "crates/lab/src/network/probe.rs",

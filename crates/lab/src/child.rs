@@ -1,6 +1,7 @@
 //! A process of ours that speaks JSON lines: `serve --control` and `load --control`. It ends when this is dropped, and
 //! when we die; where the system does not see to that ([`server::platform::die_with_parent`]), because its input ends.
 
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::marker::PhantomData;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -14,7 +15,7 @@ use anyhow::{Context, anyhow};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::fleet::engine::SECRET;
+use crate::fleet::engine;
 use crate::stop::{LOOK, Stop};
 
 /// How long a child may take to end once it is told to.
@@ -23,6 +24,15 @@ const END_MAX: Duration = Duration::from_secs(5);
 const COMPLAINT_PATIENCE: Duration = Duration::from_secs(5);
 /// As much as is kept of what a child says on standard error.
 const COMPLAINT_BYTES_MAX: u64 = 4096;
+
+/// Keeps from a command what only ranks of a job are to know. External servers get what a child of ours gets.
+pub(crate) fn without_secrets(command: &mut Command) {
+    let given = command.get_envs().map(|(name, _)| name.to_owned());
+    let all: Vec<OsString> = std::env::vars_os().map(|(name, _)| name).chain(given).collect();
+    for name in all.iter().filter(|name| engine::is_secret(&name.to_string_lossy())) {
+        command.env_remove(name);
+    }
+}
 
 /// A child that says `E`, one a line.
 pub(crate) struct Child<E> {
@@ -64,8 +74,7 @@ impl<E: DeserializeOwned> Child<E> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // A Ctrl-C at the terminal is for us: we end our children in order.
         command.process_group(0);
-        // Nobody else's business, least of all somebody else's server's.
-        command.env_remove(SECRET);
+        without_secrets(&mut command);
         // SAFETY: at most a system call and no more. The thread that starts children is the one that awaits them, so
         // "when the parent's thread ends" is when we do.
         unsafe {
@@ -247,6 +256,17 @@ mod tests {
         assert_eq!(child.next_unless(&stop, soon()).unwrap_err().to_string(), "stopped");
         assert!(child.end().contains("exit status: 0"), "it ends with its input");
         assert!(child.say("44").is_err());
+    }
+
+    #[test]
+    fn child_has_no_key_of_the_job_in_its_environment() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "read line; env | grep -c =a-key"]);
+        for name in ["MUXBENCH_SECRET", "OMPI_MCA_orte_precondition_transports", "SLURM_JWT"] {
+            command.env(name, "a-key");
+        }
+        let mut child: Child<u32> = Child::start("the shell", command, &42).unwrap();
+        assert_eq!(child.next(soon()).unwrap(), Some(0));
     }
 
     #[test]

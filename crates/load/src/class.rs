@@ -95,7 +95,8 @@ impl Errors {
             Class::Unreachable => &mut self.unreachable,
             Class::Other => &mut self.other,
         };
-        *counter += count;
+        // Of a stored run, or of another host, it may be any number.
+        *counter = counter.saturating_add(count);
     }
 
     /// These and others together.

@@ -33,7 +33,7 @@ pub fn samples(parts: impl IntoIterator<Item = (LoadConfig, Vec<Sample>)>) -> Ve
         if let Some(part) = config.part {
             samples.iter_mut().for_each(|sample| {
                 sample.client = part.number;
-                sample.connection += part.first_connection;
+                sample.connection = sample.connection.saturating_add(part.first_connection);
             });
         }
         if all.is_empty() {
@@ -50,7 +50,7 @@ pub fn samples(parts: impl IntoIterator<Item = (LoadConfig, Vec<Sample>)>) -> Ve
 /// The report of a load that `accounts` divided, of which there is at least one; `samples` are those of all of them.
 pub fn report(config: &LoadConfig, accounts: &[Account], samples: &[Sample]) -> LoadReport {
     let reports = || accounts.iter().map(|account| &account.report);
-    let sum = |figure: &dyn Fn(&LoadReport) -> u64| reports().map(figure).sum::<u64>();
+    let sum = |figure: &dyn Fn(&LoadReport) -> u64| sum(reports().map(figure));
     let rate = |figure: fn(&LoadReport) -> f64| reports().map(figure).sum::<f64>();
     let first = &accounts[0].report;
     let window_ns = first.window_ns;
@@ -68,7 +68,7 @@ pub fn report(config: &LoadConfig, accounts: &[Account], samples: &[Sample]) -> 
     LoadReport {
         clock: clock(reports().map(|report| &report.clock)),
         connections: config.connections,
-        active: sum(&|it| it.active.into()) as u32,
+        active: u32::try_from(sum(&|it| it.active.into())).unwrap_or(u32::MAX),
         connect_ns: reports().map(|it| it.connect_ns).max().unwrap_or(0),
         rate_asked_per_s: config.rate_per_s,
         planned: sum(&|it| it.planned),
@@ -148,14 +148,24 @@ fn measured<'a>(parts: impl Iterator<Item = &'a Measured>, of_samples: Option<Me
 
 /// The one that went the furthest wrong, and how often any went backwards.
 fn clock<'a>(clocks: impl Iterator<Item = &'a ClockFacts> + Clone) -> ClockFacts {
-    let went_back = clocks.clone().map(|clock| clock.went_back).sum();
+    let went_back = sum(clocks.clone().map(|clock| clock.went_back));
     let worst = clocks.max_by(|a, b| a.drift_ppm.abs().total_cmp(&b.drift_ppm.abs()));
     ClockFacts { went_back, ..worst.expect("there is an account").clone() }
 }
 
+/// The sum of counts that others have said, whatever these are: the greatest number where it is none.
+fn sum(counts: impl Iterator<Item = u64>) -> u64 {
+    counts.fold(0, u64::saturating_add)
+}
+
+/// As [`sum`].
+fn sum_u32(counts: impl Iterator<Item = u32>) -> u32 {
+    counts.fold(0, u32::saturating_add)
+}
+
 /// Place by place; `None` if one is not known.
 fn added(parts: impl Iterator<Item = Option<[u64; PARTS]>>) -> Option<[u64; PARTS]> {
-    parts.reduce(|a, b| a.zip(b).map(|(a, b)| std::array::from_fn(|at| a[at] + b[at]))).flatten()
+    parts.reduce(|a, b| a.zip(b).map(|(a, b)| std::array::from_fn(|at| a[at].saturating_add(b[at])))).flatten()
 }
 
 /// What all accounts have of a kind, if they have it.
@@ -171,11 +181,11 @@ fn closed(accounts: &[Account]) -> Option<ClosedReport> {
     let mut unplaced = 0;
     for (account, report) in accounts.iter().zip(&reports) {
         if account.config.cpus.is_empty() {
-            unplaced += report.cpus;
+            unplaced = sum_u32([unplaced, report.cpus].into_iter());
         } else {
             let (cpus, threads) = machines.entry(&account.machine).or_default();
             cpus.extend(&account.config.cpus);
-            *threads += report.cpus;
+            *threads = sum_u32([*threads, report.cpus].into_iter());
         }
     }
     let placed = machines.into_values().map(|(mut cpus, threads)| {
@@ -183,9 +193,9 @@ fn closed(accounts: &[Account]) -> Option<ClosedReport> {
         cpus.dedup();
         threads.min(cpus.len() as u32)
     });
-    let cpus = (unplaced + placed.sum::<u32>()).max(1);
+    let cpus = unplaced.saturating_add(sum_u32(placed)).max(1);
     Some(ClosedReport {
-        unsampled: reports.iter().map(|it| it.unsampled).sum(),
+        unsampled: sum(reports.iter().map(|it| it.unsampled)),
         busy_share: busy / f64::from(cpus),
         cpus,
         think_ns: reports[0].think_ns,
@@ -196,9 +206,9 @@ fn churn(accounts: &[Account]) -> Option<ChurnReport> {
     let reports = all(accounts, |report| report.churn.as_ref())?;
     Some(ChurnReport {
         calls_per_connection: reports[0].calls_per_connection,
-        opened: reports.iter().map(|it| it.opened).sum(),
+        opened: sum(reports.iter().map(|it| it.opened)),
         opened_per_s: reports.iter().map(|it| it.opened_per_s).sum(),
-        waited: reports.iter().map(|it| it.waited).sum(),
+        waited: sum(reports.iter().map(|it| it.waited)),
         sources: reports.iter().map(|it| it.sources).max()?,
         connect: measured(reports.iter().map(|it| &it.connect), None),
         first_byte: measured(reports.iter().map(|it| &it.first_byte), None),
@@ -208,18 +218,18 @@ fn churn(accounts: &[Account]) -> Option<ChurnReport> {
 fn datagrams(accounts: &[Account]) -> Option<DatagramReport> {
     let reports = all(accounts, |report| report.datagrams.as_ref())?;
     Some(DatagramReport {
-        ports: reports.iter().map(|it| it.ports).sum(),
-        lost: reports.iter().map(|it| it.lost).sum(),
-        duplicates: reports.iter().map(|it| it.duplicates).sum(),
-        reordered: reports.iter().map(|it| it.reordered).sum(),
-        dropped: reports.iter().map(|it| it.dropped).sum(),
+        ports: sum_u32(reports.iter().map(|it| it.ports)),
+        lost: sum(reports.iter().map(|it| it.lost)),
+        duplicates: sum(reports.iter().map(|it| it.duplicates)),
+        reordered: sum(reports.iter().map(|it| it.reordered)),
+        dropped: reports.iter().map(|it| it.dropped).collect::<Option<Vec<_>>>().map(|all| sum(all.into_iter())),
     })
 }
 
 fn stream(accounts: &[Account]) -> Option<StreamReport> {
     let reports = all(accounts, |report| report.stream.as_ref())?;
-    let sum = |figure: fn(&StreamReport) -> u64| reports.iter().map(|it| figure(it)).sum::<u64>();
-    let bytes = sum(|it| it.bytes);
+    let of_all = |figure: fn(&StreamReport) -> u64| sum(reports.iter().map(|it| figure(it)));
+    let bytes = of_all(|it| it.bytes);
     // Jain's index is (sum of x)² / (n · sum of x²): each process's says what its squares add up to.
     let connections: f64 = accounts.iter().map(|account| f64::from(account.report.connections)).sum();
     let squares = |(account, it): (&Account, &&StreamReport)| {
@@ -227,7 +237,7 @@ fn stream(accounts: &[Account]) -> Option<StreamReport> {
     };
     let squares: f64 = accounts.iter().zip(&reports).map(squares).sum();
     let seconds = reports.iter().map(|it| it.bytes_by_second.len()).max()?;
-    let in_second = |second: usize| reports.iter().filter_map(|it| it.bytes_by_second.get(second)).sum();
+    let in_second = |second: usize| sum(reports.iter().filter_map(|it| it.bytes_by_second.get(second).copied()));
     Some(StreamReport {
         bytes,
         bytes_by_part: added(reports.iter().map(|it| Some(it.bytes_by_part)))?,
@@ -235,9 +245,9 @@ fn stream(accounts: &[Account]) -> Option<StreamReport> {
         fairness: if squares > 0.0 { (bytes as f64).powi(2) / (connections * squares) } else { 1.0 },
         connection_bytes_min: reports.iter().map(|it| it.connection_bytes_min).min()?,
         connection_bytes_max: reports.iter().map(|it| it.connection_bytes_max).max()?,
-        sent_bytes: sum(|it| it.sent_bytes),
-        received_bytes: sum(|it| it.received_bytes),
-        ended: reports.iter().map(|it| it.ended).sum(),
+        sent_bytes: of_all(|it| it.sent_bytes),
+        received_bytes: of_all(|it| it.received_bytes),
+        ended: sum_u32(reports.iter().map(|it| it.ended)),
     })
 }
 
@@ -306,6 +316,55 @@ mod tests {
             (config, samples)
         };
         whole(processes).parts().into_iter().map(own).collect()
+    }
+
+    #[test]
+    fn sums_beyond_a_number_are_the_greatest() {
+        let parts = divided(&made_up(), 3);
+        let merged = samples(parts.clone());
+        let most = |errors: Errors| Errors { refused: u64::MAX, ..errors };
+        let accounts: Vec<Account> = parts
+            .into_iter()
+            .map(|(config, samples)| {
+                let seen = seen_by(&config, &samples);
+                let closed = ClosedReport { unsampled: u64::MAX, busy_share: 1.0, cpus: u32::MAX, think_ns: 0 };
+                let datagrams = DatagramReport {
+                    ports: u32::MAX,
+                    lost: u64::MAX,
+                    duplicates: u64::MAX,
+                    reordered: u64::MAX,
+                    dropped: Some(u64::MAX),
+                };
+                let stream = StreamReport {
+                    bytes: u64::MAX,
+                    bytes_by_part: [u64::MAX; PARTS],
+                    bytes_by_second: vec![u64::MAX],
+                    fairness: 1.0,
+                    connection_bytes_min: 0,
+                    connection_bytes_max: u64::MAX,
+                    sent_bytes: u64::MAX,
+                    received_bytes: u64::MAX,
+                    ended: u32::MAX,
+                };
+                let report = LoadReport {
+                    planned: u64::MAX,
+                    cpu_ns: u64::MAX,
+                    completed_by_part: Some([u64::MAX; PARTS]),
+                    errors: most(seen.errors),
+                    clock: ClockFacts { went_back: u64::MAX, ..seen.clock.clone() },
+                    closed: Some(closed),
+                    datagrams: Some(datagrams),
+                    stream: Some(stream),
+                    ..seen
+                };
+                account(config, report)
+            })
+            .collect();
+        let report = report(&whole(3), &accounts, &merged);
+        assert_eq!((report.planned, report.errors.refused, report.errors.total()), (u64::MAX, u64::MAX, u64::MAX));
+        assert_eq!(report.completed_by_part, Some([u64::MAX; PARTS]));
+        assert_eq!((report.closed.unwrap().cpus, report.datagrams.unwrap().ports), (1, u32::MAX));
+        assert_eq!(report.stream.unwrap().bytes_by_second, [u64::MAX]);
     }
 
     #[test]

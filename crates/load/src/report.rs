@@ -333,7 +333,7 @@ pub struct Errors {
 impl Errors {
     /// Failures of every class together.
     pub fn total(&self) -> u64 {
-        self.by_class().iter().map(|(_, count)| count).sum()
+        self.by_class().iter().fold(0, |total, (_, count)| total.saturating_add(*count))
     }
 
     /// Each class's name and count.

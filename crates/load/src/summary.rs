@@ -120,7 +120,7 @@ pub fn measured(samples: &[Sample], window_ns: u64, difference: impl Fn(&Sample)
     let mut rest = samples;
     let mut values = Vec::with_capacity(samples.len() / PARTS + 1);
     for part in 0..PARTS {
-        let end_ns = (window_ns * (part as u64 + 1) / PARTS as u64) as i64;
+        let end_ns = (u128::from(window_ns) * (part as u128 + 1) / PARTS as u128) as i64;
         let count =
             if part == PARTS - 1 { rest.len() } else { rest.partition_point(|sample| sample.planned_ns < end_ns) };
         let (these, others) = rest.split_at(count);
@@ -153,7 +153,7 @@ pub fn by_part(window: &Range<u64>, ticks: impl Iterator<Item = u64>) -> [u64; P
 
 /// `later` − `earlier`, where both are known.
 fn between(earlier: i64, later: i64) -> Option<i64> {
-    (earlier != Sample::NEVER && later != Sample::NEVER).then(|| later - earlier)
+    (earlier != Sample::NEVER && later != Sample::NEVER).then(|| later.saturating_sub(earlier))
 }
 
 /// t2 − t1.
@@ -211,7 +211,7 @@ impl KernelFacts {
                 let times =
                     [sample.sent_ns, sample.scheduler_ns, sample.driver_ns, sample.arrived_ns, sample.complete_ns];
                 let known = times.into_iter().filter(|&ns| ns != Sample::NEVER).collect::<Vec<_>>();
-                known.windows(2).any(|pair| pair[0] - pair[1] > CLOCKS_APART_NS_MAX)
+                known.windows(2).any(|pair| pair[0].saturating_sub(pair[1]) > CLOCKS_APART_NS_MAX)
             }),
             wall_clock_stepped: self.wall_clock_stepped,
         }

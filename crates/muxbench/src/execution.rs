@@ -115,7 +115,8 @@ fn join(args: &ExecutionArgs, transport: impl FnOnce() -> Option<Transport>) -> 
     }
     if let Some(weakness) = place.weakness {
         output::tell(format_args!(
-            "muxbench: beware: {weakness}: on a network with others, set MUXBENCH_SECRET to the same in all ranks"
+            "muxbench: warning: {weakness}: on a network with others, set MUXBENCH_SECRET to the same random text in all ranks \
+             (32 characters, such as `openssl rand -hex 16` prints)"
         ));
     }
     let loss = if args.lost_rank.as_deref() == Some("go-on") { Loss::GoOn } else { Loss::End };

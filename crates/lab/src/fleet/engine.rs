@@ -10,7 +10,23 @@ use super::secret::Secret;
 use crate::transport::Transport;
 
 /// The variable with a job's secret.
-pub(crate) const SECRET: &str = "MUXBENCH_SECRET";
+const SECRET: &str = "MUXBENCH_SECRET";
+/// Why a secret that the user has set may be known to others.
+const SHORT: &str = "a MUXBENCH_SECRET of fewer than 16 characters can be found by trying";
+/// The variable in which Open MPI keeps the key that it draws for a job, for the transports between its ranks. Its prefix differs
+/// between versions.
+const OPEN_MPI_KEY: &str = "precondition_transports";
+
+/// Whether a variable has what only ranks are to know: our secret, what an engine would have us make it of, or what lets its owner
+/// act as the user towards an engine.
+pub(crate) fn is_secret(variable: &str) -> bool {
+    const ENGINES: [&str; 8] = ["OMPI_", "OPAL_", "ORTE_", "PRTE_", "PMIX_", "PMI_", "SLURM", "HYDRA_"];
+    const SECRETS: [&str; 5] = ["KEY", "SECRET", "TOKEN", "JWT", "PASSWORD"];
+    let is_of_engine = ENGINES.iter().any(|engine| variable.starts_with(engine));
+    variable == SECRET
+        || is_of_engine
+            && (variable.ends_with(OPEN_MPI_KEY) || SECRETS.iter().any(|it| variable.to_ascii_uppercase().contains(it)))
+}
 
 /// Ports below those that systems choose by themselves, one of which a job's number stands for.
 const PORTS: std::ops::Range<u32> = 20_000..30_000;
@@ -66,7 +82,8 @@ pub fn place_in(variable: &dyn Fn(&str) -> Option<String>) -> Result<Place, Stri
         (place.hosts, place.port) = rendezvous(&meeting)?;
     }
     if let Some(secret) = variable(SECRET) {
-        (place.secret, place.weakness) = (Secret::new(&secret), None);
+        place.secret = Secret::new(&secret);
+        place.weakness = place.secret.is_short().then_some(SHORT);
     }
     let Place { rank, ranks, .. } = place;
     if ranks < 2 || rank >= ranks {
@@ -177,7 +194,7 @@ fn open_mpi(variable: &dyn Fn(&str) -> Option<String>) -> Option<Result<Place, S
                     .to_owned(),
             );
         }
-        let key = variable("OMPI_MCA_orte_precondition_transports");
+        let key = variable(&format!("OMPI_MCA_orte_{OPEN_MPI_KEY}"));
         let weakness = "the number of an mpirun's job can be guessed";
         Ok(Place {
             engine: "Open MPI",
@@ -301,8 +318,36 @@ mod tests {
         assert_ne!((other.port, other.secret), (place.port, place.secret.clone()), "another step of the job");
         let told = place_of(&[&[("MUXBENCH_SECRET", "x"), ("MUXBENCH_RENDEZVOUS", "[fd00::2]:7")], SLURM].concat());
         let told = told.unwrap();
-        assert_eq!((told.hosts.join(" "), told.port, told.weakness), ("fd00::2".into(), 7, None));
+        assert_eq!((told.hosts.join(" "), told.port, told.weakness), ("fd00::2".into(), 7, Some(SHORT)));
         assert_ne!(told.secret, place.secret);
+        let told = place_of(&[&[("MUXBENCH_SECRET", "0123456789abcdef")], SLURM].concat()).unwrap();
+        assert_eq!(told.weakness, None);
+    }
+
+    #[test]
+    fn short_secret_is_a_weakness() {
+        let by_hand = [
+            ("MUXBENCH_RANK", "1"),
+            ("MUXBENCH_RANKS", "2"),
+            ("MUXBENCH_RENDEZVOUS", "node1:20000"),
+            ("SLURM_PROCID", "2"),
+        ];
+        for engine in [SLURM, &by_hand] {
+            let of = |secret: &str| place_of(&[&[("MUXBENCH_SECRET", secret)], engine].concat()).unwrap().weakness;
+            assert_eq!([of("open sesame"), of("0123456789abcde")], [Some(SHORT); 2]);
+            assert_eq!(of("0123456789abcdef"), None);
+        }
+    }
+
+    #[test]
+    fn variable_of_a_key_or_a_secret_is_known_by_its_name() {
+        let secrets = "MUXBENCH_SECRET OMPI_MCA_orte_precondition_transports PRTE_MCA_prte_precondition_transports SLURM_JWT \
+                       PMIX_SECURITY_KEY";
+        let others = "MUXBENCH_RANK OMPI_COMM_WORLD_RANK OMPI_MCA_orte_hnp_uri SLURM_PROCID SLURM_JOB_ID PATH SSH_AUTH_SOCK \
+                      DATABASE_KEY";
+        for (variables, expected) in [(secrets, true), (others, false)] {
+            assert!(variables.split_whitespace().all(|it| is_secret(it) == expected), "{variables}");
+        }
     }
 
     #[test]

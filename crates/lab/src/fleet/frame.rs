@@ -1,9 +1,13 @@
 //! What ranks say to each other, and how: frames of a bounded size over TCP, each a length and then postcard's bytes. What is
 //! JSON between processes of one machine, an order or an event, is a text in a frame.
+//!
+//! Before two ranks know each other they exchange a [`Greeting`] and nothing else. A [`Frame`] comes after that, with a tag
+//! that is checked before the frame is parsed.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::mpsc::{self, RecvTimeoutError, TryRecvError};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,10 +16,10 @@ use rustix::net::sockopt;
 use serde::{Deserialize, Serialize};
 
 use super::monotonic_ns;
-use super::secret::{Nonce, Proof};
+use super::secret::{Key, Nonce, Proof, Side, TAG_BYTES};
 
 /// Changes whenever frames do.
-const PROTOCOL: u32 = 4;
+const PROTOCOL: u32 = 5;
 /// A frame may have so many bytes, ...
 const FRAME_BYTES_MAX: u32 = 16 << 20;
 /// ...or so many while it is not known who says it.
@@ -28,20 +32,25 @@ const SAY_MAX: Duration = Duration::from_secs(30);
 const SILENCE: Duration = Duration::from_secs(30);
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 const LOOKS: u32 = 3;
+/// What a frame begins with: how long the rest is, without its tag.
+const LENGTH_BYTES: usize = 4;
+
+/// One thing said by a side that has not proven yet that it knows the job's secret.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) enum Greeting {
+    /// The first rank to anybody: random bytes, and nothing made with the secret.
+    Challenge { nonce: Nonce },
+    /// A rank to the first: its [`Hello`] as postcard's bytes, parsed only if the proof is right.
+    Claim { hello: Vec<u8>, proof: Proof },
+    /// The rank belongs to the fleet; the first rank proves itself only now.
+    Welcome { proof: Proof },
+    /// It does not.
+    Refused { reason: String },
+}
 
 /// One thing said.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Frame {
-    /// A rank to the first: who it is, and a challenge.
-    Hello(Hello),
-    /// The first rank's answer, and its own challenge.
-    Challenge { proof: Proof, nonce: Nonce },
-    /// The rank's answer.
-    Proof(Proof),
-    /// The rank belongs to the fleet.
-    Welcome,
-    /// It does not.
-    Refused { reason: String },
     /// A trial's order, as JSON; what is said of that trial bears its number.
     Order { trial: u32, order: String },
     /// What a client says, as JSON.
@@ -84,7 +93,7 @@ pub(super) struct Hello {
 }
 
 /// The first thing that both sides say: versions are compared before anything else, which may differ with them.
-fn preamble() -> String {
+pub(super) fn preamble() -> String {
     format!("muxbench {} fleet {PROTOCOL}\n", env!("CARGO_PKG_VERSION"))
 }
 
@@ -111,22 +120,33 @@ pub(super) fn compare_versions(stream: &mut (impl Read + Write)) -> anyhow::Resu
     }
 }
 
-/// Says something.
-pub(super) fn say(mut stream: impl Write, frame: &Frame) -> io::Result<()> {
-    let mut bytes = postcard::to_extend(frame, vec![0; 4]).map_err(io::Error::other)?;
-    let length = u32::try_from(bytes.len() - 4).ok().filter(|length| *length <= FRAME_BYTES_MAX);
-    let length = length.ok_or_else(|| io::Error::other(format!("{} bytes do not fit into a frame", bytes.len())))?;
-    bytes[..4].copy_from_slice(&length.to_le_bytes());
-    stream.write_all(&bytes)
+/// Says something to a peer that is not known yet, or to which this side is not.
+pub(super) fn greet(mut stream: impl Write, greeting: &Greeting) -> io::Result<()> {
+    stream.write_all(&framed(greeting)?)
 }
 
 /// Hears something of a peer that is not known yet.
-pub(super) fn hear_greeting(stream: impl Read) -> io::Result<Frame> {
-    hear(stream, GREETING_BYTES_MAX)
+pub(super) fn hear_greeting(stream: impl Read) -> io::Result<Greeting> {
+    understood(&hear(stream, GREETING_BYTES_MAX)?)
 }
 
-fn hear(mut stream: impl Read, bytes_max: u32) -> io::Result<Frame> {
-    let mut length = [0; 4];
+/// A hello, as postcard's bytes.
+pub(super) fn understood_hello(bytes: &[u8]) -> io::Result<Hello> {
+    understood(bytes)
+}
+
+/// A length, and what has it.
+fn framed(said: &impl Serialize) -> io::Result<Vec<u8>> {
+    let mut bytes = postcard::to_extend(said, vec![0; LENGTH_BYTES]).map_err(io::Error::other)?;
+    let length = u32::try_from(bytes.len() - LENGTH_BYTES).ok().filter(|length| *length <= FRAME_BYTES_MAX);
+    let length = length.ok_or_else(|| io::Error::other(format!("{} bytes do not fit into a frame", bytes.len())))?;
+    bytes[..LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
+    Ok(bytes)
+}
+
+/// What has the length that comes first.
+fn hear(mut stream: impl Read, bytes_max: u32) -> io::Result<Vec<u8>> {
+    let mut length = [0; LENGTH_BYTES];
     stream.read_exact(&mut length)?;
     let length = u32::from_le_bytes(length);
     if length > bytes_max {
@@ -138,20 +158,71 @@ fn hear(mut stream: impl Read, bytes_max: u32) -> io::Result<Frame> {
     if bytes.len() < length as usize {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    postcard::from_bytes(&bytes).map_err(|error| io::Error::other(format!("a frame that is not understood: {error}")))
+    Ok(bytes)
+}
+
+fn understood<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> io::Result<T> {
+    postcard::from_bytes(bytes).map_err(|error| io::Error::other(format!("a frame that is not understood: {error}")))
 }
 
 /// What is heard of `said`, a frame of a peer that is known or of one that is not, said again; `None` if it is not understood.
 pub fn echo(said: &[u8], is_known: bool) -> Option<Vec<u8>> {
-    let frame = if is_known { hear(said, FRAME_BYTES_MAX) } else { hear_greeting(said) }.ok()?;
-    let mut again = Vec::new();
-    say(&mut again, &frame).ok()?;
-    Some(again)
+    if is_known {
+        framed(&understood::<Frame>(&hear(said, FRAME_BYTES_MAX).ok()?).ok()?).ok()
+    } else {
+        framed(&hear_greeting(said).ok()?).ok()
+    }
+}
+
+/// What a session's key and one side of it make of frames: each has a tag, which is right for this side, this session and the
+/// frame's number alone. So a frame that somebody has changed, repeated, left out, moved or sent back is no frame.
+struct Sealed {
+    key: Key,
+    side: Side,
+    /// The next frame's number.
+    number: u64,
+}
+
+impl Sealed {
+    fn new(key: Key, side: Side) -> Self {
+        Self { key, side, number: 0 }
+    }
+
+    fn say(&mut self, mut stream: impl Write, frame: &Frame) -> io::Result<()> {
+        let mut bytes = framed(frame)?;
+        let tag = self.key.seal(self.side, self.number, &bytes[LENGTH_BYTES..]);
+        self.number += 1;
+        bytes.extend(tag);
+        stream.write_all(&bytes)
+    }
+
+    fn hear(&mut self, mut stream: impl Read) -> io::Result<Frame> {
+        let bytes = hear(&mut stream, FRAME_BYTES_MAX)?;
+        let mut tag = [0; TAG_BYTES];
+        stream.read_exact(&mut tag)?;
+        if !self.key.is_sealed(self.side, self.number, &bytes, &tag) {
+            return Err(io::Error::other(
+                "a frame is not what the other rank has said: somebody has changed the connection",
+            ));
+        }
+        self.number += 1;
+        understood(&bytes)
+    }
+}
+
+/// A connection on which both sides have proven that they know the job's secret.
+pub(super) struct Session {
+    pub(super) stream: TcpStream,
+    pub(super) key: Key,
+    /// Which side is this one.
+    pub(super) side: Side,
 }
 
 /// A connection between two ranks that know each other. What comes is read by a thread, which sleeps when nothing does.
 pub(super) struct Line {
     stream: TcpStream,
+    /// Held while a frame is written, as numbers have to be in order.
+    sealed: Mutex<Sealed>,
     heard: mpsc::Receiver<Heard>,
 }
 
@@ -160,7 +231,9 @@ type Heard = (u64, io::Result<Frame>);
 
 impl Line {
     /// Takes over a connection. `at_once` sees each frame as it comes, and that there will be no more.
-    pub(super) fn new(stream: TcpStream, mut at_once: impl FnMut(Option<&Frame>) + Send + 'static) -> io::Result<Self> {
+    pub(super) fn new(session: Session, mut at_once: impl FnMut(Option<&Frame>) + Send + 'static) -> io::Result<Self> {
+        let Session { stream, key, side } = session;
+        let (sealed, mut theirs) = (Mutex::new(Sealed::new(key.clone(), side)), Sealed::new(key, side.other()));
         stream.set_read_timeout(None)?;
         stream.set_write_timeout(Some(SAY_MAX))?;
         stream.set_nodelay(true)?;
@@ -173,7 +246,7 @@ impl Line {
         thread::Builder::new().name("fleet".into()).spawn(move || {
             let mut reader = io::BufReader::new(reader);
             loop {
-                let frame = hear(&mut reader, FRAME_BYTES_MAX);
+                let frame = theirs.hear(&mut reader);
                 let heard_ns = monotonic_ns();
                 at_once(frame.as_ref().ok());
                 let is_over = frame.is_err();
@@ -182,11 +255,13 @@ impl Line {
                 }
             }
         })?;
-        Ok(Self { stream, heard })
+        Ok(Self { stream, sealed, heard })
     }
 
     pub(super) fn say(&self, frame: &Frame) -> anyhow::Result<()> {
-        say(&self.stream, frame).map_err(|error| anyhow!("it cannot be told anything: {error}"))
+        // Whoever panicked has at most left a frame half written, which the other side notices.
+        let mut sealed = self.sealed.lock().unwrap_or_else(PoisonError::into_inner);
+        sealed.say(&self.stream, frame).map_err(|error| anyhow!("it cannot be told anything: {error}"))
     }
 
     /// What comes next, and when that came, on our CLOCK_MONOTONIC in nanoseconds; `None` when `deadline` passes first.
@@ -237,15 +312,23 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::fleet::secret::{Secret, Transcript};
     use crate::until::tests::pair;
 
     fn soon() -> Instant {
         Instant::now() + Duration::from_secs(300)
     }
 
+    /// A session of both ends of a connection.
+    fn sessions((near, far): (TcpStream, TcpStream)) -> (Session, Session) {
+        let key = Secret::new("open sesame").session(&Transcript::new("version", &[7; 32], b"hello"));
+        let near = Session { stream: near, key: key.clone(), side: Side::First };
+        (near, Session { stream: far, key, side: Side::Other })
+    }
+
     #[test]
     fn what_is_said_is_heard_until_the_end() {
-        let (near, far) = pair();
+        let (near, far) = sessions(pair());
         let (ended, has_ended) = mpsc::channel();
         let near = Line::new(near, |_| ()).unwrap();
         let far = Line::new(far, move |frame| {
@@ -274,6 +357,63 @@ mod tests {
         has_ended.recv_timeout(Duration::from_secs(300)).unwrap();
     }
 
+    /// What comes of frames that somebody in the middle makes others of: of two that are said, each with all its bytes.
+    fn heard_of(made: impl FnOnce([Vec<u8>; 2]) -> Vec<u8>) -> Vec<Result<Frame, String>> {
+        let ((near, mut middle), (mut far_middle, far)) = (pair(), pair());
+        let ((near, _), (_, far)) = (sessions((near, pair().0)), sessions((pair().0, far)));
+        let (near, far) = (Line::new(near, |_| ()).unwrap(), Line::new(far, |_| ()).unwrap());
+        let frames = [6, 7].map(|trial| {
+            let frame = Frame::Collect { trial };
+            near.say(&frame).unwrap();
+            let mut bytes = vec![0; framed(&frame).unwrap().len() + TAG_BYTES];
+            middle.read_exact(&mut bytes).unwrap();
+            bytes
+        });
+        far_middle.write_all(&made(frames)).unwrap();
+        drop(far_middle);
+        let mut heard = Vec::new();
+        while heard.last().is_none_or(Result::is_ok) {
+            heard.push(far.hear(soon()).map(|frame| frame.expect("in time")).map_err(|error| error.to_string()));
+        }
+        heard
+    }
+
+    #[test]
+    fn frame_that_was_changed_moved_or_said_again_ends_a_session() {
+        let [six, seven] = [6, 7].map(|trial| Ok(Frame::Collect { trial }));
+        let untouched = heard_of(|frames| frames.concat());
+        assert_eq!(untouched[..2], [six.clone(), seven.clone()]);
+        assert!(untouched[2].clone().unwrap_err().contains("connection ended"), "{untouched:?}");
+        let is_noticed_after = |heard: &[Result<Frame, String>], before: &[Result<Frame, String>]| {
+            let (last, others) = heard.split_last().unwrap();
+            let why = last.clone().unwrap_err();
+            assert!(others == before && why.contains("somebody has changed the connection"), "{heard:?}");
+        };
+        for at in [4, 5, 6, 6 + TAG_BYTES - 1] {
+            let heard = heard_of(|[mut first, second]| {
+                first[at] ^= 1;
+                [first, second].concat()
+            });
+            is_noticed_after(&heard, &[]);
+        }
+        is_noticed_after(&heard_of(|[first, _]| [first.clone(), first].concat()), &[six]);
+        is_noticed_after(&heard_of(|[first, second]| [second, first].concat()), &[]);
+        is_noticed_after(&heard_of(|[_, second]| second), &[]);
+    }
+
+    #[test]
+    fn frame_that_is_sent_back_ends_a_session() {
+        let (near, mut middle) = pair();
+        let near = Line::new(sessions((near, pair().0)).0, |_| ()).unwrap();
+        let frame = Frame::Collect { trial: 6 };
+        near.say(&frame).unwrap();
+        let mut bytes = vec![0; framed(&frame).unwrap().len() + TAG_BYTES];
+        middle.read_exact(&mut bytes).unwrap();
+        middle.write_all(&bytes).unwrap();
+        let why = near.hear(soon()).unwrap_err().to_string();
+        assert!(why.contains("somebody has changed the connection"), "{why}");
+    }
+
     #[test]
     fn a_stranger_gets_no_memory() {
         let (mut near, far) = pair();
@@ -285,6 +425,7 @@ mod tests {
     fn another_version_is_told_from_this_one() {
         for (theirs, why) in [
             ("muxbench 0.0.1 fleet 1\n", "take the same version"),
+            (concat!("muxbench ", env!("CARGO_PKG_VERSION"), " fleet 4\n"), "take the same version"),
             ("SSH-2.0\u{1b}\n", r"is no muxbench: it says `SSH-2.0\u{1b}`"),
         ] {
             let (mut near, mut far) = pair();
@@ -302,9 +443,10 @@ mod tests {
         fn whatever_comes_is_a_frame_or_an_error(bytes: Vec<u8>) {
             let mut framed = (bytes.len() as u32).to_le_bytes().to_vec();
             framed.extend(&bytes);
-            if let Ok(frame) = hear(&framed[..], GREETING_BYTES_MAX) {
-                let again: Frame = postcard::from_bytes(&postcard::to_stdvec(&frame).unwrap()).unwrap();
-                prop_assert_eq!(again, frame);
+            for is_known in [true, false] {
+                if let Some(again) = echo(&framed, is_known) {
+                    prop_assert_eq!(echo(&again, is_known), Some(again));
+                }
             }
         }
     }

@@ -6,14 +6,18 @@
 //! - [`local`]: clients that are processes of this machine
 //! - [`ranks`]: clients that are ranks of a job, which an engine started; `rank`: what one of these does
 //! - [`engine`]: which rank this process is, and where the first one is to be met
-//! - `frame`: what ranks say to each other, and how; `secret`: how they know each other
+//! - `frame`: what ranks say to each other, and how; `secret`: how they know each other; `way`: how far apart they are
+//! - `greetings`: connections of those who are not known yet; `plausible`: whether an account can be of a client
 
 pub mod engine;
 mod frame;
+mod greetings;
 pub mod local;
+mod plausible;
 pub mod rank;
 pub mod ranks;
 mod secret;
+mod way;
 
 pub use frame::echo;
 
@@ -39,7 +43,8 @@ struct Patience {
     meeting: Duration,
     /// What connecting to one address may take, before the next is tried; each time that all were, twice as long.
     connecting: Duration,
-    /// What a greeting may take, all of it: six times the way there, and what is lost on it.
+    /// A greeting may take this, all of it, and more where the way is long ([`way::greeting`]). A rank that it was too short for
+    /// comes again until the meeting is over.
     greeting: Duration,
     /// What a client may take beyond its phases: summarising, and writing samples.
     client: Duration,
@@ -51,7 +56,7 @@ impl Patience {
     const USUAL: Self = Self {
         meeting: Duration::from_secs(120),
         connecting: Duration::from_secs(5),
-        greeting: Duration::from_secs(60),
+        greeting: Duration::from_secs(5),
         client: Duration::from_secs(60),
         rank: Duration::from_secs(30),
     };
@@ -159,6 +164,15 @@ pub fn merge(order: &LoadOrder, gathered: Vec<Gathered>, draft: &Path) -> anyhow
     }
     let read = |(account, file): (&Account, &Draft)| Ok((account.config.clone(), samples::read(&file.path)?));
     let parts = accounts.iter().zip(&files).map(read).collect::<anyhow::Result<Vec<_>>>()?;
+    for (number, (account, (_, samples))) in accounts.iter().zip(&parts).enumerate() {
+        if let Err(why) = plausible::check(account, samples) {
+            let name = match account.place.as_str() {
+                "" => format!("client {} of {}", number + 1, accounts.len()),
+                place => place.to_owned(),
+            };
+            bail!("cannot add up what the clients saw: the account of {name} is impossible: {why}; is its host sound?");
+        }
+    }
     let merged = merge::samples(parts);
     samples::write(draft, &merged, &samples::parameters(&order.config, Some(&order.trial))?)?;
     Ok(merge::report(&order.config, &accounts, &merged))
@@ -359,6 +373,33 @@ mod tests {
         await_event(&mut member, over, None, &mut look, is_ready).unwrap();
         let error = await_event(&mut member, over, None, &mut look, is_ready).unwrap_err().to_string();
         assert!(error.contains("it took longer than it may") && error.contains("silent"), "{error}");
+    }
+
+    #[test]
+    fn impossible_counts_of_a_worker_fail_its_trial_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let draft = folder.path().join("draft");
+        let experiment = crate::presets::find("compare").unwrap().experiment();
+        let trial = crate::plan::plan(&experiment, &crate::host::Host::this()).unwrap().trials.remove(0);
+        let order = LoadOrder::new(LoadConfig { processes: 2, ..trial.load.clone() }, trial);
+        let merged = |reports: [LoadReport; 2], sample: load::Sample| {
+            let gathered = order.config.parts().into_iter().zip(reports).enumerate();
+            let gathered = gathered.map(|(number, (config, report))| {
+                let path = draft_of(&draft, number);
+                samples::write(&path, &[sample], &[]).unwrap();
+                let place = format!("rank {} on host{number}", number + 1);
+                let account = Account { config, machine: "a".into(), place, report, cpus_used: None };
+                Gathered { account, samples: Draft::new(path, false) }
+            });
+            merge(&order, gathered.collect(), &draft)
+        };
+        let (healthy, sample) = (crate::verdict::tests::healthy, load::Sample::UNKNOWN);
+        assert_eq!(merged([healthy(), healthy()], sample).unwrap().planned, 2_000);
+        let why = merged([healthy(), LoadReport { planned: u64::MAX, ..healthy() }], sample).unwrap_err().to_string();
+        assert!(why.contains("rank 2 on host1") && why.contains("planned is 18446744073709551615"), "{why}");
+        let why =
+            merged([healthy(), healthy()], load::Sample { connection: u32::MAX, ..sample }).unwrap_err().to_string();
+        assert!(why.contains("rank 1 on host0") && why.contains("connection 4294967295"), "{why}");
     }
 
     #[test]

@@ -16,9 +16,9 @@ use load::{Event, LoadConfig, LoadReport};
 use rustix::io::FdFlags;
 
 use super::engine::{Addresses, Place};
-use super::frame::{self, Frame, Hello, Line};
-use super::secret::{self, Side};
-use super::{Patience, await_ready, await_report, deadline_of, instant_of, local, monotonic_ns, patience_of};
+use super::frame::{self, Frame, Greeting, Hello, Line, Session};
+use super::secret::{self, Side, Transcript};
+use super::{Patience, await_ready, await_report, deadline_of, instant_of, local, monotonic_ns, patience_of, way};
 use crate::child::{Child, Handle};
 use crate::host::Host;
 use crate::runner::LoadOrder;
@@ -28,10 +28,16 @@ use crate::until::Until;
 
 /// Pause before the first rank is tried again.
 const RETRY: Duration = Duration::from_millis(100);
+/// The longest that connecting to one address may take, which is doubled each time that no address answered.
+const CONNECTING_MAX: Duration = Duration::from_secs(60);
+/// So much of a refusal is shown: it may be anybody's.
+const REFUSAL_CHARACTERS_MAX: usize = 200;
 /// Samples are sent in pieces of so many bytes.
 const PIECE_BYTES: u64 = 1 << 20;
 /// So long before the window it is looked what the CPUs have done by then, in nanoseconds.
 const LOOK_LEAD_NS: u64 = 50_000_000;
+/// The remedy where secrets differ.
+pub(super) const SAME_SECRET: &str = "set MUXBENCH_SECRET to the same in all ranks";
 /// While there is nothing to look for.
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -78,7 +84,7 @@ pub(super) fn cpus() -> (Vec<usize>, u32) {
 }
 
 /// Tries until the first rank is there.
-pub(super) fn meet(place: &Place, patience: Patience) -> anyhow::Result<TcpStream> {
+pub(super) fn meet(place: &Place, patience: Patience) -> anyhow::Result<Session> {
     let deadline = Instant::now() + patience.meeting;
     let mut why = anyhow!("no address is known of {}", place.hosts.join(", "));
     // One who listened and did not take us in says more than one who does not listen now.
@@ -93,7 +99,7 @@ pub(super) fn meet(place: &Place, patience: Patience) -> anyhow::Result<TcpStrea
                     // Between the better ones and this one it may have begun to listen, on all of them.
                     let better = refused.iter().find_map(|it| TcpStream::connect_timeout(it, connecting).ok());
                     match greet(better.unwrap_or(stream), place, patience.greeting) {
-                        Ok(stream) => return Ok(stream),
+                        Ok(session) => return Ok(session),
                         // Another may be meant by that address, or the first rank sees us to be another.
                         Err(error) => refusal = Some(error.context(format!("who listens on {address}"))),
                     }
@@ -109,7 +115,7 @@ pub(super) fn meet(place: &Place, patience: Patience) -> anyhow::Result<TcpStrea
             }
         }
         if took_too_long {
-            connecting = (connecting * 2).min(patience.greeting.max(patience.connecting));
+            connecting = (connecting * 2).min(CONNECTING_MAX.max(patience.connecting));
         }
         thread::sleep(RETRY);
     }
@@ -123,26 +129,29 @@ pub(super) fn meet(place: &Place, patience: Patience) -> anyhow::Result<TcpStrea
     })
 }
 
-/// Says who we are, and finds out whether it is the first rank that we talk to.
-pub(super) fn greet(stream: TcpStream, place: &Place, patience: Duration) -> anyhow::Result<TcpStream> {
-    let mut line = Until::within(&stream, patience);
+/// Says who we are, proves it, and finds out whether the other side is the first rank.
+pub(super) fn greet(stream: TcpStream, place: &Place, patience: Duration) -> anyhow::Result<Session> {
+    let mut line = Until::within(&stream, way::greeting(&stream, patience));
     frame::compare_versions(&mut line)?;
+    let Greeting::Challenge { nonce: theirs } = frame::hear_greeting(&mut line)? else { bail!("it does not answer") };
     let (rank, ranks) = (place.rank, place.ranks);
     let nonce = secret::nonce()?;
     let (machine, network, (cpus, cpus_of_host)) = (machine(), network(), cpus());
     let hello = Hello { rank, ranks, host: host(), machine, network, cpus, cpus_of_host, nonce };
-    frame::say(&mut line, &Frame::Hello(hello))?;
-    let Frame::Challenge { proof, nonce: theirs } = frame::hear_greeting(&mut line)? else {
-        bail!("it does not answer")
-    };
-    if !place.secret.is_proven(Side::First, &nonce, rank, &proof) {
-        bail!("it does not know this job's secret; set MUXBENCH_SECRET to the same in all ranks");
-    }
-    frame::say(&mut line, &Frame::Proof(place.secret.prove(Side::Other, &theirs, rank)))?;
+    let hello = postcard::to_stdvec(&hello)?;
+    let transcript = Transcript::new(&frame::preamble(), &theirs, &hello);
+    let proof = place.secret.prove(Side::Other, &transcript);
+    frame::greet(&mut line, &Greeting::Claim { hello, proof })?;
     match frame::hear_greeting(&mut line)? {
-        Frame::Welcome => Ok(stream),
-        Frame::Refused { reason } => bail!("it refuses: {reason}"),
-        _ => bail!("it does not answer"),
+        Greeting::Welcome { proof } if place.secret.is_proven(Side::First, &transcript, &proof) => {
+            Ok(Session { stream, key: place.secret.session(&transcript), side: Side::Other })
+        }
+        Greeting::Welcome { .. } => bail!("it does not know this job's secret; {SAME_SECRET}"),
+        Greeting::Refused { reason } => {
+            let reason: String = reason.chars().take(REFUSAL_CHARACTERS_MAX).flat_map(char::escape_debug).collect();
+            bail!("it refuses: {reason}")
+        }
+        Greeting::Challenge { .. } | Greeting::Claim { .. } => bail!("it does not answer"),
     }
 }
 

@@ -6,7 +6,7 @@ use std::fmt;
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,11 +17,12 @@ use load::merge::Account;
 use wire::Address;
 
 use super::engine::Place;
-use super::frame::{self, Frame, Hello, Line};
-use super::secret::{self, Side};
+use super::frame::{self, Frame, Greeting, Hello, Line, Session};
+use super::greetings::Greetings;
+use super::secret::{self, Key, Proof, Side, Transcript};
 use super::{
     Draft, Facts, Fleet, Gathered, Look, Member, Patience, Said, await_event, await_ready, await_report, deadline_of,
-    draft_of, monotonic_ns, patience_of, placed, rank,
+    draft_of, monotonic_ns, patience_of, placed, rank, way,
 };
 use crate::files;
 use crate::network::surrounding::Surrounding;
@@ -32,8 +33,6 @@ use crate::until::Until;
 
 /// How often it is looked whether somebody has come.
 const LOOK: Duration = Duration::from_millis(20);
-/// So many greetings go on at a time; whoever comes then waits for one to end.
-const GREETINGS_MAX: u32 = 256;
 /// So many of those who were refused are told, and how many more there were.
 const REFUSED_MAX: usize = 8;
 /// So many groups of ranks are told that are kept to some CPUs, and how many ranks more there are.
@@ -120,7 +119,7 @@ impl Ranks {
         let mut refused = Refused::default();
         // Each is greeted by a thread, so that one who is slow keeps nobody waiting.
         let (sender, greeted) = mpsc::channel();
-        let mut greetings = 0;
+        let mut greetings = Greetings::default();
         while came.len() as u32 + 1 < place.ranks {
             if Instant::now() >= deadline {
                 let missing: Vec<String> =
@@ -133,21 +132,29 @@ impl Ranks {
                     patience.meeting.as_secs()
                 );
             }
-            let visitor = if greetings < GREETINGS_MAX { listener.accept().ok() } else { None };
+            let visitor = if greetings.has_room() { listener.accept().ok() } else { None };
             let pause = if visitor.is_some() { Duration::ZERO } else { LOOK };
             if let Some((stream, peer)) = visitor {
+                let stream = Arc::new(stream);
+                let number = greetings.begin(peer.ip(), stream.clone());
                 let (place, sender) = (place.clone(), sender.clone());
                 let greet = move || {
-                    let _ = sender.send((peer, greet(&stream, &place, patience.greeting).map(|hello| (stream, hello))));
+                    let met = greet(&stream, &place, patience.greeting);
+                    let _ = sender.send((number, peer, met.map(|met| (stream, met))));
                 };
-                match thread::Builder::new().name("greeting".into()).spawn(greet) {
-                    Ok(_) => greetings += 1,
-                    Err(error) => refused.push(format!("{}: no thread to greet it: {error}", peer.ip())),
+                if let Err(error) = thread::Builder::new().name("greeting".into()).spawn(greet) {
+                    greetings.end(number);
+                    refused.push(format!("{}: no thread to greet it: {error}", peer.ip()));
                 }
             }
-            let Ok((peer, outcome)) = greeted.recv_timeout(pause) else { continue };
-            greetings -= 1;
-            match outcome.and_then(|(stream, hello)| admit(stream, hello, place, &came, patience.greeting)) {
+            let Ok((number, peer, outcome)) = greeted.recv_timeout(pause) else { continue };
+            // Its own end of the connection is dropped, so that the rank has the only one.
+            greetings.end(number);
+            let admitted = outcome.and_then(|(stream, met)| {
+                let stream = Arc::into_inner(stream).context("its connection is still in use")?;
+                admit(stream, met, place, &came, patience.greeting)
+            });
+            match admitted {
                 Ok(rank) => drop(came.insert(rank.hello.rank, rank)),
                 Err(error) => refused.push(format!("{}: {error:#}", peer.ip())),
             }
@@ -385,46 +392,59 @@ impl fmt::Display for Refused {
     }
 }
 
-/// Finds out who has come, and whether they know this job's secret.
-fn greet(stream: &TcpStream, place: &Place, patience: Duration) -> anyhow::Result<Hello> {
+/// One that knows this job's secret.
+struct Met {
+    hello: Hello,
+    /// Our own proof, for a rank that belongs to the fleet.
+    proof: Proof,
+    key: Key,
+}
+
+/// Finds out who has come, and whether they know this job's secret. Until they have proven that, nothing made with it is sent,
+/// nor is what they say of themselves parsed.
+fn greet(stream: &TcpStream, place: &Place, patience: Duration) -> anyhow::Result<Met> {
     stream.set_nonblocking(false)?;
-    let mut line = Until::within(stream, patience);
+    let mut line = Until::within(stream, way::greeting(stream, patience));
     frame::compare_versions(&mut line)?;
-    let Frame::Hello(hello) = frame::hear_greeting(&mut line)? else { bail!("it does not say which rank it is") };
     let nonce = secret::nonce()?;
-    let proof = place.secret.prove(Side::First, &hello.nonce, hello.rank);
-    frame::say(&mut line, &Frame::Challenge { proof, nonce })?;
-    let reason = match frame::hear_greeting(&mut line)? {
-        Frame::Proof(proof) if place.secret.is_proven(Side::Other, &nonce, hello.rank, &proof) => return Ok(hello),
-        Frame::Proof(_) => "it does not know this job's secret".to_owned(),
-        _ => "it does not answer".to_owned(),
+    frame::greet(&mut line, &Greeting::Challenge { nonce })?;
+    let Greeting::Claim { hello, proof } = frame::hear_greeting(&mut line)? else {
+        bail!("it does not say which rank it is")
     };
-    frame::say(&mut line, &Frame::Refused { reason: reason.clone() })?;
-    bail!(reason)
+    let transcript = Transcript::new(&frame::preamble(), &nonce, &hello);
+    if !place.secret.is_proven(Side::Other, &transcript, &proof) {
+        let reason = "it does not know this job's secret";
+        let told = format!("this job has another secret; {}", rank::SAME_SECRET);
+        frame::greet(&mut line, &Greeting::Refused { reason: told })?;
+        bail!(reason);
+    }
+    let proof = place.secret.prove(Side::First, &transcript);
+    Ok(Met { hello: frame::understood_hello(&hello)?, proof, key: place.secret.session(&transcript) })
 }
 
 /// Takes in one who knows the secret, if it is a rank that is missing. One that came and is gone may come again.
 fn admit(
     stream: TcpStream,
-    hello: Hello,
+    met: Met,
     place: &Place,
     came: &BTreeMap<u32, Rank>,
     patience: Duration,
 ) -> anyhow::Result<Rank> {
+    let Met { hello, proof, key } = met;
     let mut line = Until::within(&stream, patience);
     let is_there = came.get(&hello.rank).is_some_and(|rank| rank.line.is_there());
     let reason = match hello.rank {
         _ if hello.ranks != place.ranks => format!("it is of {} ranks, and this job has {}", hello.ranks, place.ranks),
         rank if rank == 0 || rank >= place.ranks || is_there => format!("rank {rank} is there already, or cannot be"),
         _ => {
-            frame::say(&mut line, &Frame::Welcome)?;
+            frame::greet(&mut line, &Greeting::Welcome { proof })?;
             let ours = stream.local_addr()?.ip().to_canonical();
             let theirs = stream.peer_addr()?.ip().to_canonical();
-            let line = Line::new(stream, |_| ())?;
+            let line = Line::new(Session { stream, key, side: Side::First }, |_| ())?;
             return Ok(Rank { hello, line, ours, theirs, is_lost: false, trial: 0, config: None, samples: None });
         }
     };
-    frame::say(&mut line, &Frame::Refused { reason: reason.clone() })?;
+    frame::greet(&mut line, &Greeting::Refused { reason: reason.clone() })?;
     bail!(reason)
 }
 
@@ -632,8 +652,8 @@ impl Rank {
         look: &mut Look<'_>,
     ) -> anyhow::Result<()> {
         let unwritten = |error| samples::unwritten(&draft.path, &error);
-        let requests = load::schedule::count_max(config) * u64::from(config.clients);
-        let bytes_max = requests * BYTES_PER_SAMPLE + BYTES_BESIDE;
+        let requests = load::schedule::count_max(config).saturating_mul(config.clients.into());
+        let bytes_max = requests.saturating_mul(BYTES_PER_SAMPLE).saturating_add(BYTES_BESIDE);
         let mut file = files::create(&draft.path).map_err(unwritten)?;
         let mut total_bytes = 0;
         let mut deadline = Instant::now() + patience;
@@ -774,15 +794,119 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_know_the_secret_finds_out_that_it_is_another_s_job() {
+    fn rank_with_another_secret_is_told_so() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let first =
             thread::spawn(move || greet(&listener.accept().unwrap().0, &place(0, port, "open sesame"), LONG).map(drop));
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
-        let why = rank::greet(stream, &place(1, port, "open"), LONG).unwrap_err().to_string();
+        let why = rank::greet(stream, &place(1, port, "open"), LONG).err().unwrap().to_string();
+        assert!(why.contains("this job has another secret; set MUXBENCH_SECRET"), "{why}");
+        let why = first.join().unwrap().unwrap_err().to_string();
         assert!(why.contains("does not know this job's secret"), "{why}");
-        assert!(first.join().unwrap().is_err());
+    }
+
+    /// Everything that comes until the other side has ended or says nothing more.
+    fn heard_by_a_stranger(mut stream: &TcpStream) -> Vec<u8> {
+        let mut heard = Vec::new();
+        stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+        let _ = std::io::Read::read_to_end(&mut stream, &mut heard);
+        heard
+    }
+
+    /// What a rank says of itself, as it is sent.
+    fn hello(nonce: secret::Nonce) -> Vec<u8> {
+        let (machine, network, (cpus, cpus_of_host)) = (rank::machine(), rank::network(), rank::cpus());
+        let hello = Hello { rank: 1, ranks: 3, host: rank::host(), machine, network, cpus, cpus_of_host, nonce };
+        postcard::to_stdvec(&hello).unwrap()
+    }
+
+    /// One who greets the first rank of a job whose secret is "open sesame", and makes of its challenge what it claims; what the
+    /// first rank says to that, and whether that takes it for a rank.
+    fn greeted_by_a_stranger(claim: impl FnOnce(secret::Nonce) -> Greeting) -> (Vec<u8>, bool) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let place = place(0, port, "open sesame");
+        let first = thread::spawn(move || greet(&listener.accept().unwrap().0, &place, LONG).map(drop));
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+        frame::compare_versions(&mut stream).unwrap();
+        let Greeting::Challenge { nonce } = frame::hear_greeting(&mut stream).unwrap() else { panic!("no challenge") };
+        frame::greet(&mut stream, &claim(nonce)).unwrap();
+        let heard = [&nonce[..], &heard_by_a_stranger(&stream)].concat();
+        (heard, first.join().unwrap().is_ok())
+    }
+
+    #[test]
+    fn stranger_gets_nothing_made_with_the_secret() {
+        let (mut challenge, hello) = ([0; 32], hello([7; 32]));
+        let (heard, is_met) = greeted_by_a_stranger(|nonce| {
+            challenge = nonce;
+            Greeting::Claim { hello: hello.clone(), proof: [7; 32] }
+        });
+        assert!(!is_met && heard.len() > challenge.len(), "it is told that it is refused");
+        let transcript = Transcript::new(&frame::preamble(), &challenge, &hello);
+        for side in [Side::First, Side::Other] {
+            let made = Secret::new("open sesame").prove(side, &transcript);
+            assert!(!heard.windows(made.len()).any(|it| it == made), "a secret can be guessed with that");
+        }
+    }
+
+    #[test]
+    fn claim_is_of_one_challenge_and_of_every_byte_of_its_hello() {
+        let claim = |said: Vec<u8>, nonce, proven: &[u8]| {
+            let transcript = Transcript::new(&frame::preamble(), &nonce, proven);
+            Greeting::Claim { hello: said, proof: Secret::new("open sesame").prove(Side::Other, &transcript) }
+        };
+        let hello = hello([7; 32]);
+        assert!(greeted_by_a_stranger(|nonce| claim(hello.clone(), nonce, &hello)).1);
+        assert!(!greeted_by_a_stranger(|_| claim(hello.clone(), [7; 32], &hello)).1, "heard in another session");
+        for at in [0, 1, hello.len() / 2, hello.len() - 1] {
+            let mut changed = hello.clone();
+            changed[at] ^= 1;
+            assert!(!greeted_by_a_stranger(|nonce| claim(changed, nonce, &hello)).1, "byte {at}");
+        }
+    }
+
+    #[test]
+    fn first_rank_that_proves_nothing_is_not_followed() {
+        let secret = || Secret::new("open sesame");
+        // What one who does not know the secret has: a rank's own proof, and random bytes.
+        for is_sent_back in [true, false] {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let impostor = thread::spawn(move || {
+                let mut stream = listener.accept().unwrap().0;
+                frame::compare_versions(&mut stream).unwrap();
+                frame::greet(&mut stream, &Greeting::Challenge { nonce: [7; 32] }).unwrap();
+                let Greeting::Claim { hello, proof } = frame::hear_greeting(&mut stream).unwrap() else {
+                    panic!("no claim")
+                };
+                let transcript = Transcript::new(&frame::preamble(), &[7; 32], &hello);
+                assert!(secret().is_proven(Side::Other, &transcript, &proof));
+                let proof = if is_sent_back { proof } else { [7; 32] };
+                frame::greet(&mut stream, &Greeting::Welcome { proof }).unwrap();
+            });
+            let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+            let why = rank::greet(stream, &place(1, port, "open sesame"), LONG).err().unwrap().to_string();
+            assert!(why.contains("does not know this job's secret; set MUXBENCH_SECRET"), "{why}");
+            impostor.join().unwrap();
+        }
+    }
+
+    #[test]
+    fn silent_strangers_hold_up_no_rank() {
+        let (listener, port) = meeting();
+        let patience = Patience { meeting: Duration::from_secs(20), ..PATIENT };
+        let silent: Vec<TcpStream> =
+            (0..10).map(|_| TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap()).collect();
+        let first =
+            thread::spawn(move || Ranks::meet_on(&listener, &place(0, port, "open sesame"), Loss::End, patience));
+        let more: Vec<TcpStream> = (0..256).map(|_| TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap()).collect();
+        let others = [1, 2].map(|rank| thread::spawn(move || rank::meet(&place(rank, port, "open sesame"), patience)));
+        let met = first.join().unwrap();
+        drop((silent, more));
+        assert!(met.is_ok(), "{}", met.err().unwrap());
+        others.into_iter().for_each(|other| drop(other.join().unwrap().unwrap()));
     }
 
     #[test]
@@ -1038,6 +1162,7 @@ mod tests {
             window_ns,
             planned: SAMPLES as u64,
             connections: 2,
+            active: 2,
             lag: measured(load::summary::lag_ns),
             service: measured(load::summary::service_ns),
             response: measured(load::summary::response_ns),
@@ -1135,7 +1260,7 @@ mod tests {
         let first = thread::spawn(move || Ranks::meet_on(&listener, &place(0), Loss::End, PATIENT));
         let one = Puppet::met(&place(1));
         let patience = Patience { meeting: Duration::from_secs(1), ..PATIENT };
-        let why = format!("{:#}", rank::meet(&place(1), patience).unwrap_err());
+        let why = format!("{:#}", rank::meet(&place(1), patience).err().unwrap());
         assert!(why.contains("is there already"), "{why}");
         drop(one);
         let others = [1, 2].map(|rank| Puppet::met(&place(rank)));

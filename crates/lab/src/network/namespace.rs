@@ -12,6 +12,8 @@ use anyhow::{Context, anyhow, bail};
 use rustix::process::Signal;
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 
+use crate::child::without_secrets;
+
 /// A network namespace. It is there as long as this is, or a process or socket is in it.
 #[derive(Clone, Debug)]
 pub struct Namespace(Arc<OwnedFd>);
@@ -51,6 +53,7 @@ impl Tool {
         let mut command = Command::new(self.name());
         let path = std::env::var("PATH").unwrap_or_default();
         command.env("PATH", format!("{path}:{FOLDERS}")).env("LC_ALL", "C");
+        without_secrets(&mut command);
         command.args(match self {
             Self::Ip | Self::Tc => ["-batch", "-"],
             Self::Nft => ["-f", "-"],

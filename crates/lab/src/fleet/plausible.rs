@@ -1,0 +1,156 @@
+//! Whether an account can be of a client: what comes from another host is added to others' counts and used as an index.
+
+use load::merge::Account;
+use load::{LoadReport, Sample};
+use serde_json::Value;
+
+/// No count, time or rate of a trial is greater: so many nanoseconds are 104 days. Thousands of them can be added.
+const FIGURE_MAX: f64 = (1u64 << 53) as f64;
+const TIME_NS_MAX: u64 = 1 << 53;
+
+/// # Errors
+/// The first figure that cannot be, by its name in the report.
+pub(super) fn check(account: &Account, samples: &[Sample]) -> Result<(), String> {
+    let Account { config, report, .. } = account;
+    let whole = serde_json::to_value(report).map_err(|error| error.to_string())?;
+    check_figures("", &whole)?;
+    if report.window_ns == 0 {
+        return Err("window_ns is 0".to_owned());
+    }
+    let connections = config.connections;
+    for (name, count) in counts_of_connections(report) {
+        if count > connections {
+            return Err(format!("{name} is {count}, and it has {connections} connections"));
+        }
+    }
+    if let Some(stream) = &report.stream {
+        // The last second may be a part of one.
+        let seconds = report.window_ns.div_ceil(1_000_000_000);
+        if stream.bytes_by_second.len() as u64 > seconds {
+            let count = stream.bytes_by_second.len();
+            return Err(format!("stream.bytes_by_second has {count} seconds, and the window {seconds}"));
+        }
+        if !(stream.fairness > 0.0 && stream.fairness <= 1.0 + 1e-6) {
+            return Err(format!("stream.fairness is {}, and it is a share", stream.fairness));
+        }
+    }
+    for sample in samples {
+        if sample.connection >= connections {
+            return Err(format!("a sample is of connection {}, and it has {connections}", sample.connection));
+        }
+        let times = [
+            sample.planned_ns,
+            sample.sent_ns,
+            sample.complete_ns,
+            sample.scheduler_ns,
+            sample.driver_ns,
+            sample.arrived_ns,
+            sample.hardware_service_ns,
+        ];
+        if let Some(ns) = times.into_iter().find(|&ns| ns != Sample::NEVER && ns.unsigned_abs() > TIME_NS_MAX) {
+            return Err(format!("a sample has a time of {ns} ns"));
+        }
+    }
+    Ok(())
+}
+
+/// Counts that are at most that of connections.
+fn counts_of_connections(report: &LoadReport) -> impl Iterator<Item = (&'static str, u32)> {
+    let of = |name, count: Option<u32>| count.map(|count| (name, count));
+    [
+        of("connections", Some(report.connections)),
+        of("active", Some(report.active)),
+        // A client has a thread for at least one connection.
+        of("closed.cpus", report.closed.as_ref().map(|it| it.cpus)),
+        of("datagrams.ports", report.datagrams.as_ref().map(|it| it.ports)),
+        of("stream.ended", report.stream.as_ref().map(|it| it.ended)),
+    ]
+    .into_iter()
+    .flatten()
+}
+
+/// That every number in a report is of a size that can be added, whatever the report is of.
+fn check_figures(name: &str, value: &Value) -> Result<(), String> {
+    match value {
+        Value::Number(number) => match number.as_f64() {
+            Some(figure) if figure.abs() <= FIGURE_MAX => Ok(()),
+            _ => Err(format!("{name} is {number}")),
+        },
+        Value::Array(all) => all.iter().try_for_each(|it| check_figures(name, it)),
+        Value::Object(all) => all.iter().try_for_each(|(key, it)| {
+            let dot = if name.is_empty() { "" } else { "." };
+            check_figures(&format!("{name}{dot}{key}"), it)
+        }),
+        Value::Null | Value::Bool(_) | Value::String(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use load::LoadConfig;
+    use load::report::{ClosedReport, Outstanding, StreamReport};
+
+    use super::*;
+    use crate::verdict::tests::healthy;
+
+    fn account(report: LoadReport) -> Account {
+        let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
+        let config = LoadConfig { connections: 10, ..LoadConfig::new(([127, 0, 0, 1], 80), service) };
+        Account { config, machine: "a".into(), place: String::new(), report, cpus_used: None }
+    }
+
+    fn stream() -> StreamReport {
+        StreamReport {
+            bytes: 1_000,
+            bytes_by_part: [0; load::report::PARTS],
+            bytes_by_second: vec![1_000],
+            fairness: 1.0,
+            connection_bytes_min: 100,
+            connection_bytes_max: 100,
+            sent_bytes: 1_000,
+            received_bytes: 10,
+            ended: 10,
+        }
+    }
+
+    #[test]
+    fn impossible_figure_is_told_by_its_name() {
+        let of = |report| check(&account(report), &[]);
+        assert_eq!(of(healthy()), Ok(()));
+        let with = |stream| LoadReport { stream: Some(stream), ..healthy() };
+        assert_eq!(of(with(stream())), Ok(()));
+        let closed = |cpus| ClosedReport { unsampled: 0, busy_share: 0.5, cpus, think_ns: 0 };
+        assert_eq!(of(LoadReport { closed: Some(closed(10)), ..healthy() }), Ok(()));
+        for (report, told) in [
+            (LoadReport { planned: u64::MAX, ..healthy() }, "planned is 18446744073709551615"),
+            (LoadReport { rate_sent_per_s: 1e300, ..healthy() }, "rate_sent_per_s is 1e"),
+            (
+                LoadReport { outstanding: Outstanding { at_end: 1 << 54, ..Outstanding::default() }, ..healthy() },
+                "outstanding.at_end is",
+            ),
+            (LoadReport { window_ns: 0, ..healthy() }, "window_ns is 0"),
+            (LoadReport { connections: 11, ..healthy() }, "connections is 11, and it has 10"),
+            (LoadReport { active: u32::MAX, ..healthy() }, "active is 4294967295"),
+            (LoadReport { closed: Some(closed(u32::MAX)), ..healthy() }, "closed.cpus is 4294967295"),
+            (with(StreamReport { ended: 11, ..stream() }), "stream.ended is 11"),
+            (with(StreamReport { fairness: 0.0, ..stream() }), "stream.fairness is 0"),
+            (with(StreamReport { bytes_by_second: vec![0; 2], ..stream() }), "stream.bytes_by_second has 2 seconds"),
+            (with(StreamReport { bytes_by_second: vec![u64::MAX], ..stream() }), "stream.bytes_by_second is"),
+        ] {
+            let why = of(report).unwrap_err();
+            assert!(why.starts_with(told), "{why}, not {told}");
+        }
+    }
+
+    #[test]
+    fn sample_of_no_connection_or_time_is_impossible() {
+        let of = |sample| check(&account(healthy()), &[sample]);
+        let sample = Sample { planned_ns: -5, sent_ns: 7, connection: 9, ..Sample::UNKNOWN };
+        assert_eq!(of(sample), Ok(()));
+        assert!(of(Sample { connection: 10, ..sample }).unwrap_err().contains("connection 10"));
+        for ns in [i64::MIN, i64::MAX - 1, -(1 << 54)] {
+            assert!(of(Sample { planned_ns: ns, ..sample }).unwrap_err().contains(&ns.to_string()));
+            assert!(of(Sample { arrived_ns: ns, ..sample }).is_err());
+        }
+    }
+}
