@@ -3,12 +3,13 @@
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use anyhow::{Context, bail};
 use rustix::fs::OFlags;
 use rustix::process::geteuid;
+use server::regular;
 
 /// Most bytes of a file that is read as a whole, whoever wrote it.
 const READ_BYTES_MAX: u64 = 64 << 20;
@@ -18,13 +19,9 @@ const COMPRESSION_MAX: u64 = 64;
 /// Reads a file that may be anybody's.
 ///
 /// # Errors
-/// When it is not there, no file but what gives bytes for ever, or has more than anything of ours.
-pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
-    // A pipe would be waited for.
-    let file = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::new(ErrorKind::InvalidInput, "not a file"));
-    }
+/// When it is not there, no regular file, or has more than anything of ours.
+pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let file = regular::open(path)?;
     let mut bytes = Vec::new();
     file.take(READ_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > READ_BYTES_MAX {
@@ -80,16 +77,14 @@ pub(crate) fn ours(folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How a file is opened, or made: not through a link.
-fn through_no_link() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).custom_flags(OFlags::NOFOLLOW.bits() as i32);
-    options
+/// Opens a regular file, or makes it: not through a link.
+fn through_no_link(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    regular::open_with(options.write(true), OFlags::NOFOLLOW, path)
 }
 
 /// Makes a file, or empties it.
 pub(crate) fn create(path: &Path) -> io::Result<File> {
-    through_no_link().truncate(true).open(path)
+    through_no_link(OpenOptions::new().create(true).truncate(true), path)
 }
 
 /// Makes a file, or empties it, where somebody wants it: through a link only if that is ours, as of a descriptor, or the system's.
@@ -105,12 +100,12 @@ fn is_trusted(it: &Metadata) -> bool {
 
 /// Makes a file that is not there.
 pub(crate) fn create_new(path: &Path) -> io::Result<File> {
-    through_no_link().create_new(true).open(path)
+    through_no_link(OpenOptions::new().create_new(true), path)
 }
 
 /// Makes a file, or takes the one that is there, with what is in it.
 pub(crate) fn create_or_open(path: &Path) -> io::Result<File> {
-    through_no_link().truncate(false).open(path)
+    through_no_link(OpenOptions::new().create(true).truncate(false), path)
 }
 
 /// Writes a file under another name, which is `draft`, and keeps it.
@@ -121,7 +116,7 @@ pub(crate) fn write(draft: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// Gives a draft its name, once it is on the disk.
 pub(crate) fn keep(draft: &Path, path: &Path) -> io::Result<()> {
-    File::open(draft)?.sync_all()?;
+    regular::open(draft)?.sync_all()?;
     fs::rename(draft, path)?;
     sync_folder(path.parent().unwrap_or(path))
 }
@@ -132,8 +127,8 @@ pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all().or_else(|error| if cannot(&error) { Ok(()) } else { Err(error) })
 }
 
-/// Writes a page, or another file that is made anew each time and may be anywhere. A link is replaced, unless it is ours or the
-/// system's; a device, or a pipe, is written to.
+/// Writes a page, or another file that is made anew each time and may be anywhere. A link, a device or a pipe is written to if it is
+/// ours or the system's, and replaced otherwise.
 ///
 /// # Errors
 /// When it cannot be written.
@@ -141,7 +136,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let there = fs::symlink_metadata(path).ok();
     let is_written_to = there.as_ref().is_some_and(|it| {
         let kind = it.file_type();
-        kind.is_char_device() || kind.is_fifo() || (kind.is_symlink() && is_trusted(it))
+        (kind.is_char_device() || kind.is_fifo() || kind.is_symlink()) && is_trusted(it)
     });
     if is_written_to {
         return fs::write(path, bytes);
@@ -192,6 +187,23 @@ mod tests {
             .unwrap(),
             "precious"
         );
+    }
+
+    #[test]
+    fn fifo_of_another_user_is_replaced_and_not_written_to() {
+        if !geteuid().is_root() {
+            return skipped("another user's FIFO: only root can make one");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("page.html");
+        let kind = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, &path, kind, rustix::fs::Mode::RWXU, 0).unwrap();
+        std::os::unix::fs::lchown(&path, Some(12_345), None).unwrap();
+        let (sender, written) = std::sync::mpsc::channel();
+        let to = path.clone();
+        std::thread::spawn(move || sender.send(replace(&to, b"one")));
+        written.recv_timeout(std::time::Duration::from_secs(60)).expect("it does not wait").unwrap();
+        assert_eq!(fs::read_to_string(path).unwrap(), "one");
     }
 
     #[test]

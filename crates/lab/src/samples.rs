@@ -15,7 +15,6 @@ mod column;
 mod thrift;
 
 use std::fmt;
-use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
@@ -28,6 +27,7 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
+use server::regular;
 
 use self::column::Packing;
 use self::thrift::Structure;
@@ -145,7 +145,7 @@ pub fn parameters(config: &LoadConfig, trial: Option<&Trial>) -> anyhow::Result<
 /// When the file is missing or not of this kind.
 pub fn read(path: &Path) -> anyhow::Result<Vec<Sample>> {
     let place = || format!("reading samples from {}", path.display());
-    read_from(&mut File::open(path).with_context(place)?).with_context(place)
+    read_from(&mut regular::open(path).with_context(place)?).with_context(place)
 }
 
 /// What is said of a file that is none of ours.

@@ -529,6 +529,18 @@ fn an_experiment_file_is_planned_and_run() {
 }
 
 #[test]
+fn experiment_that_is_a_fifo_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("fifo.toml");
+    let kind = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, &path, kind, rustix::fs::Mode::RWXU, 0).unwrap();
+    let mut plan = std::process::Command::new("timeout");
+    let output = plan.args(["60", env!("CARGO_BIN_EXE_muxbench"), "plan"]).arg(&path).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("fifo.toml: not a regular file"), "{output:?}");
+}
+
+#[test]
 fn mistakes_are_told_before_anything_starts() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("bad.toml"), "name = \"x\"\narchitectures = \"epol\"\n").unwrap();

@@ -1,13 +1,15 @@
 //! A folder's files as content of the service `http`, all of them in memory before the first request.
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use walkdir::WalkDir;
 use wire::http::Content;
+
+use crate::regular;
 
 /// Most that a folder's files have together.
 pub const FOLDER_BYTES_MAX: u64 = 1 << 30;
@@ -45,7 +47,7 @@ fn read_at_most(folder: &Path, most_bytes: u64) -> io::Result<Content> {
             return Err(at(path, "it is neither file nor folder; remove it"));
         }
         let mut bytes = Vec::new();
-        let file = File::open(path).map_err(|error| at(path, &error))?;
+        let file = regular::open(path).map_err(|error| at(path, &error))?;
         file.take(left_bytes + 1).read_to_end(&mut bytes).map_err(|error| at(path, &error))?;
         left_bytes = left_bytes.checked_sub(bytes.len() as u64).ok_or_else(|| {
             let mib = most_bytes >> 20;

@@ -10,6 +10,7 @@
 //! - `buffered`: a layer between sockets and service, of the rows that are named after it; `erased`: a service behind a vtable
 //! - [`runtime`]: a file per runtime that does the network's part in its own way; the connection path is the same
 //! - [`socket`]: listening and accepting, with the same options everywhere; `reserve`: a descriptor to turn connections away with
+//! - [`regular`]: files that others may have placed
 //! - [`unix`]: a Unix socket's file
 //! - [`ports`]: the sockets of a service of datagrams
 //! - [`platform`]: what differs between the systems
@@ -43,6 +44,7 @@ pub mod network;
 pub mod outside;
 pub mod platform;
 pub mod ports;
+pub mod regular;
 mod reserve;
 pub mod runtime;
 mod service;

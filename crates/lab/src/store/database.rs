@@ -1,11 +1,13 @@
 //! What is in `muxbench.db`, and how it is opened: through no link, with nothing run that is in it, for it may be anybody's.
 
+use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, ErrorCode, OpenFlags, ffi, params};
+use server::regular;
 
 use crate::files;
 use crate::record::TrialRecord;
@@ -63,7 +65,9 @@ pub(super) fn connect(folder: &Path, access: Access) -> rusqlite::Result<Connect
     let ours = access == Access::Write || files::ours(folder).is_ok();
     let flags = if ours { OpenFlags::SQLITE_OPEN_READ_WRITE } else { OpenFlags::SQLITE_OPEN_READ_ONLY };
     // SQLite looks for links in the whole path.
-    let path = folder.canonicalize().unwrap_or_else(|_| folder.to_owned()).join("muxbench.db");
+    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    check_files(&folder)?;
+    let path = folder.join("muxbench.db");
     let database = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NOFOLLOW)?;
     database.busy_timeout(READ_PATIENCE)?;
     let query_only = if access == Access::Read { "ON" } else { "OFF" };
@@ -72,6 +76,17 @@ pub(super) fn connect(folder: &Path, access: Access) -> rusqlite::Result<Connect
         "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA query_only = {query_only}"
     ))?;
     Ok(database)
+}
+
+/// That all files that SQLite would open are regular ones: it waits for a FIFO.
+fn check_files(folder: &Path) -> rusqlite::Result<()> {
+    for name in ["muxbench.db", "muxbench.db-journal", "muxbench.db-wal", "muxbench.db-shm"] {
+        if fs::symlink_metadata(folder.join(name)).is_ok_and(|it| !it.is_file()) {
+            let why = format!("{name} is {}", regular::other_kind());
+            return Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_NOTADB), Some(why)));
+        }
+    }
+    Ok(())
 }
 
 /// What holds for whoever opens a database.

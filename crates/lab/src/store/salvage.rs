@@ -1,10 +1,11 @@
 //! What becomes of a run that was damaged, or killed, when somebody goes on with it.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use server::regular;
 
 use super::database;
 use crate::files;
@@ -18,7 +19,7 @@ pub(super) fn put_aside(folder: &Path, header: &str, records: &[TrialRecord]) ->
     database::insert(&database::create(&draft, header).with_context(place)?, records).with_context(place)?;
     let (aside, journal_aside) = unused_aside(folder);
     let mut copy = files::create_new(&aside).with_context(place)?;
-    io::copy(&mut File::open(&path).with_context(place)?, &mut copy).with_context(place)?;
+    io::copy(&mut regular::open(&path).with_context(place)?, &mut copy).with_context(place)?;
     copy.sync_all().with_context(place)?;
     // One that could not be rolled back would be into the new database, which is none of it.
     let journal = folder.join("muxbench.db-journal");

@@ -428,6 +428,58 @@ fn figures_that_are_no_numbers_are_stored_and_read() {
     assert_eq!(indices(&read(&folder).unwrap()), [0, 1]);
 }
 
+/// Does something that must not wait for another process, as opening a FIFO does.
+fn at_once<T: Send + 'static>(what: &str, act: impl FnOnce() -> T + Send + 'static) -> T {
+    let (sender, done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || sender.send(act()));
+    done.recv_timeout(Duration::from_secs(60)).unwrap_or_else(|_| panic!("{what}: it waits"))
+}
+
+fn make_fifo(path: &Path) {
+    let kind = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, path, kind, rustix::fs::Mode::RWXU, 0).unwrap();
+}
+
+#[test]
+fn fifo_in_a_run_s_folder_is_an_error_and_not_waited_for() {
+    let names = [
+        "run.json",
+        "muxbench.db",
+        "muxbench.db-journal",
+        "muxbench.db-wal",
+        "muxbench.db-shm",
+        "samples/0001.parquet",
+        "lock",
+    ];
+    // In a folder that others may write the database is opened in another way.
+    for (mode, name) in [0o777, 0o755].into_iter().flat_map(|mode| names.map(|name| (mode, name))) {
+        let temporary = tempfile::tempdir().unwrap();
+        let folder = temporary.path().join("run");
+        stored(&folder, 2);
+        let _ = fs::remove_file(folder.join(name));
+        make_fifo(&folder.join(name));
+        fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
+        let (of_reading, of_resuming) = (folder.clone(), folder.clone());
+        let read = at_once(name, move || read(&of_reading).map(drop));
+        let resumed = at_once(name, move || Store::resume(&of_resuming).map(drop));
+        match name {
+            "samples/0001.parquet" => {
+                let why = at_once(name, move || crate::samples::read(&samples_path(&folder, 1)).unwrap_err());
+                assert!(format!("{why:#}").contains("not a regular file"), "{why:#}");
+            }
+            "lock" => {
+                read.unwrap();
+                assert!(resumed.is_err(), "{mode:o}");
+            }
+            _ => {
+                let why = format!("{:#}", read.unwrap_err());
+                assert!(why.contains(name) && why.contains("not a regular file"), "{name}: {why}");
+                assert!(resumed.is_err(), "{name} {mode:o}");
+            }
+        }
+    }
+}
+
 #[test]
 fn trials_before_and_after_a_damaged_page_are_read_and_kept() {
     use std::os::unix::fs::FileExt;
@@ -506,7 +558,7 @@ fn a_header_that_gives_bytes_for_ever_is_not_waited_for() {
         fs::remove_file(&path).unwrap();
         make(&path).unwrap();
         let error = format!("{:#}", read(&folder).unwrap_err());
-        assert!(error.contains("run.json: not a file") || error.contains("more than 64 MiB"), "{error}");
+        assert!(error.contains("run.json: not a regular file") || error.contains("more than 64 MiB"), "{error}");
         assert_eq!(latest(folder.parent().unwrap()).unwrap(), folder);
     }
 }

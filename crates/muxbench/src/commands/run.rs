@@ -1,9 +1,12 @@
 //! `muxbench run`: an experiment from a file.
 
+use std::io::ErrorKind;
+use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use lab::experiment::Experiment;
+use lab::files;
 use lab::presets::{self, PRESETS};
 
 use crate::execution;
@@ -52,9 +55,14 @@ impl ExperimentArgs {
                 Experiment::parse(&text, "standard input")?
             }
             None => {
-                let text = std::fs::read_to_string(file)
-                    .with_context(|| format!("{file}: no such file, nor a preset; presets: {}", names()))?;
-                Experiment::parse(&text, file)?
+                let text = files::read(Path::new(file)).map_err(|error| match error.kind() {
+                    ErrorKind::NotFound => anyhow!("{file}: no such file, nor a preset; presets: {}", names()),
+                    ErrorKind::InvalidInput => {
+                        anyhow!("{file}: not a regular file; name `-` and pipe it to standard input")
+                    }
+                    _ => anyhow!("{file}: {error}"),
+                })?;
+                Experiment::parse(&String::from_utf8(text).with_context(|| format!("{file}: not a text"))?, file)?
             }
         };
         experiment.server.count_syscalls |= self.count_syscalls;

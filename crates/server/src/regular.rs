@@ -1,0 +1,69 @@
+//! Files that others may have placed: a FIFO of that name would be waited for, and a device may have no end.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+/// Opens a regular file to read it, and nothing else; does not wait for anybody.
+///
+/// # Errors
+/// As open(2) has them, and that it is another kind of file.
+pub fn open(path: &Path) -> io::Result<File> {
+    open_with(OpenOptions::new().read(true), OFlags::empty(), path)
+}
+
+/// The same with options, and with flags of open(2) besides.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_with(options: &mut OpenOptions, flags: OFlags, path: &Path) -> io::Result<File> {
+    let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = options.custom_flags(flags.bits() as i32).open(path).map_err(named)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(other_kind()) }
+}
+
+/// That what is there is no regular file.
+pub fn other_kind() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "not a regular file; remove it, or name another")
+}
+
+/// A FIFO that nobody reads, and a socket, are refused with an error that says "No such device or address".
+fn named(error: io::Error) -> io::Error {
+    if error.raw_os_error() == Some(libc::ENXIO) { other_kind() } else { error }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Read;
+    use std::os::unix::net::UnixListener;
+
+    use rustix::fs::{CWD, FileType, Mode};
+
+    use super::*;
+
+    #[test]
+    fn what_is_no_regular_file_is_refused_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |name: &str| folder.path().join(name);
+        fs::write(of("file"), "it").unwrap();
+        let mut text = String::new();
+        open(&of("file")).unwrap().read_to_string(&mut text).unwrap();
+        assert_eq!(text, "it");
+
+        rustix::fs::mknodat(CWD, of("fifo"), FileType::Fifo, Mode::RWXU, 0).unwrap();
+        let _socket = UnixListener::bind(of("socket")).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", of("device")).unwrap();
+        std::os::unix::fs::symlink(of("fifo"), of("link")).unwrap();
+        for name in ["fifo", "socket", "device", "link", ""] {
+            let why = open(&of(name)).unwrap_err().to_string();
+            assert!(why.contains("not a regular file"), "{name}: {why}");
+            let why = open_with(OpenOptions::new().write(true), OFlags::empty(), &of(name)).unwrap_err().to_string();
+            assert!(why.contains("not a regular file") || name.is_empty(), "{name}: {why}");
+        }
+        assert_eq!(open(&of("none")).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+}
