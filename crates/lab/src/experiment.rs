@@ -21,7 +21,7 @@ pub use crate::mistake::ExperimentError;
 use crate::network::Network;
 use crate::stream::Stream;
 use crate::transport::Transport;
-use crate::units::{Cpus, Rate, Share, Size, Sizes, Think, Time, Work};
+use crate::units::{Budget, Cpus, Rate, Share, Size, Sizes, Think, Time, Work};
 
 /// An experiment: architectures × connections × rates × repeats.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -268,6 +268,10 @@ pub struct Server {
     /// CPUs of the payload threads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payload_cpus: Option<Cpus>,
+    /// The most bytes that one read takes from a connection, 1B to 1MiB, before other connections have their turn; without it
+    /// 64KiB. It is the same in every architecture of a trial.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_budget: Option<Budget>,
     /// Whether the kernel counts the servers' system calls too, of runtimes as well. That makes each call dearer, so that
     /// figures with it and without are not comparable.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -523,6 +527,12 @@ impl Experiment {
                     "architectures: {contender} is not defined; add a table [exec.{name}] with its `command` to the file"
                 ));
             }
+        }
+        if self.server.read_budget.is_some() && !self.architectures.0.iter().any(|it| it.ours().is_some()) {
+            return Err(
+                "server.read-budget: external servers do not know it; remove it, or add an architecture, like epoll"
+                    .into(),
+            );
         }
         let clients = self.client.clients.unwrap_or(NonZeroU32::MIN);
         let processes = self.processes();
@@ -954,6 +964,19 @@ measure = "1s"
         experiment.workload.kv = Some(Kv { keys: Choice::Zipf { exponent: 0.99 }, ..Kv::default() });
         let again = toml::to_string(&experiment).unwrap();
         assert_eq!(Experiment::parse(&again, "again").unwrap(), experiment);
+    }
+
+    #[test]
+    fn read_budget_of_external_servers_alone_is_refused() {
+        let text = GOOD.replace("architectures = \"epoll\"", "architectures = \"exec:it\"");
+        let text = format!("{text}[exec.it]\ncommand = [\"sh\", \"{{port}}\"]\n[server]\nread-budget = \"256KiB\"\n");
+        let error = Experiment::parse(&text, "x.toml").unwrap_err().to_string();
+        assert!(error.contains("server.read-budget: external servers do not know it"), "{error}");
+        let mixed = text.replace("\"exec:it\"", "[\"epoll\", \"exec:it\"]");
+        let experiment = Experiment::parse(&mixed, "x.toml").unwrap();
+        assert_eq!(experiment.server.read_budget.unwrap().to_string(), "256KiB");
+        let large = Experiment::parse(&mixed.replace("256KiB", "2MiB"), "x.toml").unwrap_err().to_string();
+        assert!(large.contains("`2MiB` is no read budget from 1B to 1MiB"), "{large}");
     }
 
     #[test]

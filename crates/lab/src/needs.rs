@@ -2,11 +2,12 @@
 //! computed from figures of one connection and one CPU that were measured, each with where it is from.
 
 use serde::Serialize;
+use server::ReadBudget;
 use server::model::PerConnection;
 
 use crate::contender::Contender;
 use crate::host::Host;
-use crate::plan::{BYTES_PER_REQUEST, DESCRIPTORS_BESIDE, MAPPINGS_BESIDE, MAPPINGS_PER_STACK, Plan, TASKS_BESIDE};
+use crate::plan::{self, BYTES_PER_REQUEST, DESCRIPTORS_BESIDE, Plan, TASKS_BESIDE};
 use crate::record::{Run, Trial, VerdictKind, Workload};
 use crate::transport::Transport;
 
@@ -339,6 +340,7 @@ fn server(trial: &Trial, figures: &Figures) -> Option<ServerNeeds> {
     let pool = ours.and_then(|serve| serve.architecture.pool_size(serve.connections_max)).map(u64::from);
     let workers = pool.unwrap_or(connections);
     let per_connection = ours.map_or(PerConnection::Nothing, |serve| serve.architecture.model.per_connection);
+    let budget = ours.map_or_else(ReadBudget::default, |serve| serve.read_budget_bytes);
     let of_accept = ours.map_or(0, |serve| serve.accept.descriptors(serve.architecture.model, workers));
     let figure = figures.of(&trial.architecture)?;
     let (descriptors, files, tasks) = match per_connection {
@@ -352,8 +354,8 @@ fn server(trial: &Trial, figures: &Figures) -> Option<ServerNeeds> {
         }
     };
     let mappings = match per_connection {
-        PerConnection::Thread => workers * MAPPINGS_PER_STACK + MAPPINGS_BESIDE,
-        PerConnection::Stack => connections * MAPPINGS_PER_STACK + MAPPINGS_BESIDE,
+        PerConnection::Thread => plan::mappings(workers, budget),
+        PerConnection::Stack => plan::mappings(connections, budget),
         PerConnection::Nothing | PerConnection::Process => 0,
     };
     let on_the_way = |bytes: f64| bytes + (bytes / PACKET.1).ceil() * PACKET.0;

@@ -9,9 +9,9 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
-use server::mechanism::Spins;
+use server::mechanism::{Family, Spins};
 use server::model::PerConnection;
-use server::{Accept, Architecture, ExecConfig, ServeConfig, Subject};
+use server::{Accept, Architecture, ExecConfig, ReadBudget, ServeConfig, Subject};
 use wire::ServiceSpec;
 
 use crate::contender::Contender;
@@ -50,6 +50,25 @@ fn bytes_per_connection(per_connection: PerConnection) -> u64 {
         PerConnection::Thread => 64 << 10,
         PerConnection::Process => 256 << 10,
     }
+}
+
+/// Memory that read budgets above the default take besides, in bytes. A thread, process or coroutine has its own room for a
+/// connection; a kernel that receives by itself has a ring of as many buffers as there are connections, at most 1 024.
+fn budget_bytes(serve: &ServeConfig, connections: u64) -> u64 {
+    let beyond = serve.read_budget_bytes.bytes().saturating_sub(ReadBudget::default().bytes()) as u64;
+    let completes = serve.architecture.mechanism.is_some_and(|row| row.family == Family::Completion);
+    let rooms = match serve.architecture.model.per_connection {
+        PerConnection::Nothing if completes => connections.next_power_of_two().min(1_024),
+        PerConnection::Nothing => 0,
+        PerConnection::Stack | PerConnection::Thread | PerConnection::Process => connections,
+    };
+    beyond * rooms
+}
+
+/// Memory mappings of `count` threads or coroutines, each with a stack and with room for one read budget. glibc maps room of
+/// 128 KiB and more on its own (mallopt(3), M_MMAP_THRESHOLD).
+pub(crate) fn mappings(count: u64, budget: ReadBudget) -> u64 {
+    count * (MAPPINGS_PER_STACK + u64::from(budget.bytes() >= 128 << 10)) + MAPPINGS_BESIDE
 }
 
 /// What starting and ending the processes of a trial takes, in nanoseconds; seen to be 100 to 200 ms.
@@ -366,6 +385,7 @@ fn trial(
             stage_cpus: experiment.server.stage_cpus(),
             work: workload.work,
             connections_max: connections_max(&load),
+            read_budget_bytes: experiment.server.read_budget.map_or_else(Default::default, |budget| budget.0),
             // Idle connections are part of what is measured.
             limits: server::Limits::default(),
             count_syscalls: experiment.server.count_syscalls,
@@ -555,6 +575,7 @@ fn impossible(trial: &Trial, host: &Host, kernel: &mut Answers) -> Vec<String> {
     let pool = ours.and_then(|serve| serve.architecture.pool_size(serve.connections_max)).map(u64::from);
     let named = ours.is_some_and(|serve| pool.is_some() && serve.architecture.threads.is_some());
     let per_connection = ours.map_or(PerConnection::Nothing, |serve| serve.architecture.model.per_connection);
+    let budget = ours.map_or_else(ReadBudget::default, |serve| serve.read_budget_bytes);
     // What has a thread or process: a connection each, or a pool's workers.
     let workers = pool.unwrap_or(connections);
     let mut need = |what: &str, needed: u64, limit: u64, limit_name: &str, remedy: &str| {
@@ -582,12 +603,12 @@ fn impossible(trial: &Trial, host: &Host, kernel: &mut Answers) -> Vec<String> {
     match per_connection {
         PerConnection::Nothing => {}
         PerConnection::Stack => {
-            let mappings = connections * MAPPINGS_PER_STACK + MAPPINGS_BESIDE;
+            let mappings = mappings(connections, budget);
             need("mappings", mappings, host.mappings_max, "vm.max_map_count", "raise it");
         }
         PerConnection::Thread => {
             need("threads", workers + TASKS_BESIDE, *tasks_max, tasks_limit, "raise that limit");
-            let mappings = workers * MAPPINGS_PER_STACK + MAPPINGS_BESIDE;
+            let mappings = mappings(workers, budget);
             need("mappings", mappings, host.mappings_max, "vm.max_map_count", "raise it");
         }
         PerConnection::Process => {
@@ -609,6 +630,9 @@ fn impossible(trial: &Trial, host: &Host, kernel: &mut Answers) -> Vec<String> {
         }
         if let Err(reason) = serve.architecture.can_serve(&serve.service) {
             reasons.push(format!("workload.service: {reason}"));
+        }
+        if let Err(reason) = serve.read_budget_bytes.check(&serve.service) {
+            reasons.push(format!("server.read-budget: {reason}"));
         }
         if serve.count_syscalls
             && let Err(reason) = kernel.can_count()
@@ -659,7 +683,8 @@ fn impossible(trial: &Trial, host: &Host, kernel: &mut Answers) -> Vec<String> {
     });
     let memory_bytes = requests
         .saturating_mul(BYTES_PER_REQUEST)
-        .saturating_add(connections.max(workers) * bytes_per_connection(per_connection));
+        .saturating_add(connections.max(workers) * bytes_per_connection(per_connection))
+        .saturating_add(ours.map_or(0, |serve| budget_bytes(serve, connections.max(workers))));
     if memory_bytes > host.memory_bytes {
         reasons.push(format!(
             "workload: {requests} requests over {connections} {of_targets} need {} MiB of memory, {} MiB are available; \
@@ -1079,6 +1104,47 @@ mod tests {
         experiment.workload.ports.0 = list(65_000);
         let many = planned(&experiment, &Host::made_up());
         insta::assert_snapshot!(format!("{few_ports}\n\n{many}"));
+    }
+
+    #[test]
+    fn read_budget_reaches_each_server_or_says_why_not() {
+        let budget = crate::units::Budget(ReadBudget::new(256 << 10).unwrap());
+        let planned = |preset: &str, architectures: &[&str]| {
+            let mut experiment = crate::presets::find(preset).unwrap().experiment();
+            experiment.architectures.0 = architectures.iter().map(|name| name.parse().unwrap()).collect();
+            experiment.server.read_budget = Some(budget);
+            let again = Experiment::parse(&toml::to_string(&experiment).unwrap(), "again").unwrap();
+            assert_eq!(again, experiment);
+            plan(&experiment, &Host::made_up()).unwrap().trials
+        };
+        for trial in planned("welsh2001-connections", &["epoll", "mt", "mp"]) {
+            assert_eq!(trial.serve.ours().unwrap().read_budget_bytes, budget.0);
+            assert_eq!(trial.label(), format!("{} (256KiB reads)", trial.architecture));
+            assert!(trial.impossible.is_empty(), "{:?}", trial.impossible);
+            let text = serde_json::to_string(&trial).unwrap();
+            assert_eq!(serde_json::from_str::<Trial>(&text).unwrap(), trial);
+            // A run from before there was a choice.
+            let old = text.replace(",\"read_budget_bytes\":262144", "");
+            let old = serde_json::from_str::<Trial>(&old).unwrap();
+            assert_eq!(old.serve.ours().unwrap().read_budget_bytes, ReadBudget::default());
+            assert!(!old.is_alike_but_for_the_rate(&trial), "another budget is another row");
+        }
+        for trial in planned("maharjan2012-udp", &["epoll"]) {
+            let is_told =
+                |reason: &String| reason.starts_with("server.read-budget: cannot set the read budget of `udp`");
+            assert!(trial.impossible.iter().any(is_told), "{:?}", trial.impossible);
+        }
+        let few = |preset: &str, host: Host| {
+            let mut experiment = crate::presets::find(preset).unwrap().experiment();
+            experiment.architectures.0 = vec!["mt".parse().unwrap()];
+            experiment.server.read_budget = Some(budget);
+            plan(&experiment, &host).unwrap().trials.into_iter().flat_map(|trial| trial.impossible).collect::<Vec<_>>()
+        };
+        // Three mappings for each of 1 000 threads, and 512; 1 000 times 192 KiB more than by default.
+        let said = few("welsh2001-connections", Host { mappings_max: 3_000, ..Host::made_up() });
+        assert!(said.iter().any(|reason| reason.contains("1000 needs 3512 mappings")), "{said:?}");
+        let said = few("welsh2001-connections", Host { memory_bytes: 256 << 20, ..Host::made_up() });
+        assert!(said.iter().any(|reason| reason.contains("MiB of memory, 256 MiB are available")), "{said:?}");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use load::config::{Choice, HttpTraffic, KvTraffic, LoadConfig, Phases, Schedule,
 use load::idle::IdleReport;
 use serde::{Deserialize, Serialize};
 use server::counters::Totals;
-use server::{ServerCounters, Subject, Work};
+use server::{Accept, Options, ServerCounters, Subject, Work};
 use wire::ServiceSpec;
 use wire::stream::Direction;
 
@@ -14,6 +14,7 @@ use crate::course::Course;
 use crate::network::{Network, NetworkReport};
 use crate::stream;
 use crate::transport::Transport;
+use crate::units::Budget;
 
 /// The traffic of one trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -89,12 +90,28 @@ pub struct Trial {
 }
 
 impl Trial {
+    /// Its architecture and, in brackets, options that are not the usual ones: `mt-pool (exclusive, 256KiB reads)`.
+    pub fn label(&self) -> String {
+        let unusual = self.serve.ours().map_or_else(Vec::new, |serve| {
+            let Options { accept, read_budget_bytes } = serve.options();
+            let accept = (accept != Accept::default_of(serve.architecture.model)).then(|| accept.to_string());
+            let budget = (!read_budget_bytes.is_default()).then(|| format!("{} reads", Budget(read_budget_bytes)));
+            accept.into_iter().chain(budget).collect()
+        });
+        if unusual.is_empty() {
+            self.architecture.to_string()
+        } else {
+            format!("{} ({})", self.architecture, unusual.join(", "))
+        }
+    }
+
     /// Whether another is of the same architecture under the same traffic, at this rate or another.
     pub fn is_alike_but_for_the_rate(&self, other: &Self) -> bool {
-        let accept = |trial: &Self| trial.serve.ours().map(|serve| serve.accept);
         let mut workload = other.workload.clone();
         workload.rate_per_s = self.workload.rate_per_s;
-        self.architecture == other.architecture && accept(self) == accept(other) && self.workload == workload
+        self.architecture == other.architecture
+            && self.serve.options() == other.serve.options()
+            && self.workload == workload
     }
 }
 

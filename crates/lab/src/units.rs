@@ -23,6 +23,10 @@ pub struct UnitError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size(pub u32);
 
+/// A read budget, from 1B to 1MiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget(pub server::ReadBudget);
+
 /// A length of time in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time(pub u64);
@@ -118,6 +122,19 @@ impl FromStr for Size {
                 example: "128B, 10KiB or 1MiB (kB and MB are powers of ten)",
             }),
         }
+    }
+}
+
+impl FromStr for Budget {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let budget = text.parse().ok().and_then(|Size(bytes)| server::ReadBudget::new(bytes).ok());
+        budget.map(Self).ok_or_else(|| UnitError {
+            text: text.to_owned(),
+            what: "read budget from 1B to 1MiB",
+            example: "64KiB or 256KiB",
+        })
     }
 }
 
@@ -378,6 +395,12 @@ impl fmt::Display for Size {
     }
 }
 
+impl fmt::Display for Budget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Size(self.0.into()).fmt(f)
+    }
+}
+
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let exact = |&&(name, scale): &&(&str, u64)| name != "µs" && self.0 > 0 && self.0.is_multiple_of(scale);
@@ -482,6 +505,7 @@ macro_rules! as_text {
 }
 
 as_text!(Size, "Size", r"^[0-9]+(\.[0-9]+)? *(B|KiB|MiB|GiB|kB|MB|GB)$");
+as_text!(Budget, "Budget", r"^[0-9]+(\.[0-9]+)? *(B|KiB|MiB|kB|MB)$");
 as_text!(Time, "Time", r"^(0|[0-9]+(\.[0-9]+)? *(ns|us|µs|ms|s|min|h))$");
 as_text!(Share, "Share", r"^([0-9.]+ */ *[0-9.]+|[0-9.]+ *%?)$");
 as_text!(Loss, "Loss", r"^([0-9.]+ */ *[0-9.]+|[0-9.]+ *%)$");
@@ -587,6 +611,12 @@ mod tests {
         }
         for wrong in ["", "128", "0B", "-1B", "1.5B", "5GiB", "128 b", "KiB"] {
             assert!(wrong.parse::<Size>().is_err(), "{wrong}");
+        }
+        for budget in ["1B", "64KiB", "1MiB"] {
+            assert_eq!(budget.parse::<Budget>().unwrap().to_string(), budget);
+        }
+        for wrong in ["", "64", "0B", "2MiB", "64KiB/s"] {
+            assert!(wrong.parse::<Budget>().unwrap_err().to_string().contains("from 1B to 1MiB"), "{wrong}");
         }
         for wrong in ["", "30", "30 seconds", "-1s", "s"] {
             assert!(wrong.parse::<Time>().is_err(), "{wrong}");

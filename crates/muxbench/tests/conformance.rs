@@ -99,6 +99,26 @@ fn a_flood_on_one_connection_leaves_others_served() {
     }
 }
 
+#[test]
+fn read_budget_bounds_each_read() {
+    const REQUEST: usize = 256 << 10;
+    // Runtimes do not count their reads; `read_budget_bounds_reads_of_runtimes` has the kernel's count.
+    for architecture in each().filter(|it| it.model.counts_syscalls) {
+        for (flag, budget) in [("1000B", 1_000), ("1MiB", 1 << 20)] {
+            let serve = Serve::start_with(architecture, REQUEST as u32, 1, &["--read-budget", flag], None);
+            let mut stream = serve.connect();
+            exchange(&mut stream, REQUEST, 1);
+            serve.settle();
+            drop(stream);
+            let (status, totals) = serve.stop();
+            assert!(status.success(), "{architecture}: {status}");
+            let reads = totals["syscalls"]["read"].as_u64().unwrap();
+            let reads = reads + totals["completions"]["receive"].as_u64().unwrap_or(0);
+            assert!(reads >= REQUEST.div_ceil(budget) as u64, "{architecture}, {flag}: {reads} reads");
+        }
+    }
+}
+
 /// The payload thread finds a socket full, and by the time the network thread hears of it there may be room again.
 #[test]
 fn responses_as_large_as_a_sockets_buffer_are_answered_one_after_the_other() {

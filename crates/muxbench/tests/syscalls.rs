@@ -5,7 +5,7 @@ mod common;
 use std::collections::BTreeMap;
 use std::process::Output;
 
-use common::{muxbench, skipped};
+use common::{Serve, exchange, muxbench, skipped};
 use serde_json::Value;
 use server::tracepoints::can_count;
 use server::workers::{OTHER, alike};
@@ -96,6 +96,29 @@ fn inside_and_outside_agree_in_every_architecture() {
             let may = APART_MAX + all / 50;
             assert!(inside.abs_diff(outside) <= may, "{name}: {kinds:?}: {inside} inside, {outside} outside");
         }
+    }
+}
+
+/// Runtimes do not count their reads: the kernel does.
+#[test]
+fn read_budget_bounds_reads_of_runtimes() {
+    const REQUEST: usize = 1 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    if is_refused(folder.path()) {
+        return;
+    }
+    for architecture in architectures().into_iter().filter(|it| !it.model.counts_syscalls) {
+        let serve =
+            Serve::start_with(architecture, REQUEST as u32, 1, &["--read-budget", "1000B", "--count-syscalls"], None);
+        let mut stream = serve.connect();
+        exchange(&mut stream, REQUEST, 1);
+        serve.settle();
+        drop(stream);
+        let (status, totals) = serve.stop();
+        assert!(status.success(), "{architecture}: {status}");
+        let outside: BTreeMap<String, u64> = serde_json::from_value(totals["syscalls_outside"].clone()).unwrap();
+        let calls: u64 = outside.values().sum();
+        assert!(calls >= REQUEST.div_ceil(1_000) as u64, "{architecture}: {outside:?}");
     }
 }
 

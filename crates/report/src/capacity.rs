@@ -132,7 +132,7 @@ fn row(run: &Run, question: &Question, pursuit: &Pursuit<'_>) -> Row {
     }
     let mut failed = records().filter(|record| record.load.is_none());
     Row {
-        architecture: first.architecture.to_string(),
+        architecture: first.label(),
         workload: Workload { rate_per_s: None, ..first.workload.clone() },
         answer,
         there_ns: question

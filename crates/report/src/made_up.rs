@@ -63,6 +63,7 @@ fn trial(index: u32, repeat: u32, architecture: &str, connections: u32) -> Trial
             stage_cpus: server::StageCpus::default(),
             work: None,
             connections_max: connections,
+            read_budget_bytes: server::ReadBudget::default(),
             limits: server::Limits::default(),
             count_syscalls: false,
         }),
@@ -658,7 +659,7 @@ pub fn bandwidth_run() -> Run {
                 received_bytes: 32,
                 ended: connections,
             });
-            load.window_ns = 1_000_000_000;
+            (load.window_ns, load.cpu_ns) = (1_000_000_000, 800_000_000);
             let server = record.server.as_mut().expect("it was made with one");
             (server.totals.bytes_in, server.totals.bytes_out) = (Some(bytes), Some(32 * bursts_per_s as u64));
             (server.totals.requests, server.totals.cpu_system_ns) = (Some(bursts_per_s as u64), 900_000_000);

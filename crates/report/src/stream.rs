@@ -22,6 +22,9 @@ pub struct Streams {
     pub fairness: f64,
     /// CPU time of the server for 10^9 bytes, in nanoseconds.
     pub cpu_ns_per_gigabyte: Option<f64>,
+    /// CPU time of the client for 10^9 bytes that it moved, in nanoseconds. Over loopback it has the network's work for what the
+    /// client sends at once; what waits for room in a socket is sent when the server reads, in the server's time.
+    pub client_cpu_ns_per_gigabyte: Option<f64>,
     /// Bytes that one read brought the server or, if it sends, one write took; `None` where nobody counts these.
     pub bytes_per_call: Option<f64>,
     /// Such reads or writes for each wait; `None` where nobody counts or waits.
@@ -42,6 +45,8 @@ impl Streams {
             Direction::In => ("read", "receive"),
             Direction::Out => ("write", "send"),
         };
+        let client_bytes: u64 = streams().map(|(stream, _)| stream.bytes).sum();
+        let client_cpu_ns: u64 = loads().filter(|load| load.stream.is_some()).map(|load| load.cpu_ns).sum();
         let (mut bytes, mut cpu_ns, mut calls, mut waits) = (0.0, 0.0, 0.0, 0.0);
         for record in records {
             let Some(server) = &record.server else { continue };
@@ -63,6 +68,7 @@ impl Streams {
             server_bytes_per_s_by_part: by_part(records),
             fairness: streams().map(|(stream, _)| stream.fairness).fold(1.0, f64::min),
             cpu_ns_per_gigabyte: over(cpu_ns * 1e9, bytes),
+            client_cpu_ns_per_gigabyte: over(client_cpu_ns as f64 * 1e9, client_bytes as f64),
             bytes_per_call: over(bytes, calls),
             calls_per_wait: over(calls, waits).filter(|calls| *calls > 0.0),
         })

@@ -7,7 +7,7 @@ use load::LoadReport;
 use load::config::{Choice, Schedule};
 use load::report::{ChurnReport, KernelReport, Measured};
 use serde::Serialize;
-use server::{Accept, ServerCounters};
+use server::{Accept, Options, ReadBudget, ServerCounters};
 use stats::{Distribution, Estimate, Histogram, Ratio, interval};
 
 use crate::explain::Why;
@@ -63,11 +63,13 @@ pub struct Comparison {
 pub struct Row {
     /// Its name.
     pub architecture: String,
-    /// How it accepts.
+    /// How it accepts; `None` for an external server.
     pub accept: Option<Accept>,
-    /// Whether that is what its model does when nothing is said.
+    /// The most bytes that one of its reads takes; `None` for an external server.
+    pub read_budget_bytes: Option<ReadBudget>,
+    /// Its name in tables: see [`Trial::label`].
     #[serde(skip)]
-    accepts_as_usual: bool,
+    label: String,
     /// `valid` when most of its repeats are, and the others are not by the server's doing; else the worst of them. Only
     /// `valid` rows are ranked, by their valid repeats alone.
     pub verdict: VerdictKind,
@@ -232,25 +234,28 @@ impl Summary {
 
 fn comparison(run: &Run, workload: &Workload, left_out: &[u32]) -> Comparison {
     let trials: Vec<_> = run.header.trials.iter().filter(|trial| trial.workload == *workload).collect();
-    let key = |trial: &Trial| (trial.architecture.to_string(), trial.serve.ours().map(|serve| serve.accept));
-    let mut architectures: Vec<(String, Option<Accept>)> = Vec::new();
+    let key = |trial: &Trial| (trial.architecture.to_string(), trial.serve.options());
+    let mut architectures: Vec<(String, Option<Options>)> = Vec::new();
     for trial in &trials {
         if !architectures.contains(&key(trial)) {
             architectures.push(key(trial));
         }
     }
-    architectures.sort_by_key(|(name, accept)| (name.clone(), accept.map(|accept| accept.to_string())));
+    architectures.sort_by_key(|(name, options)| {
+        (name.clone(), options.map(|options| (options.accept.to_string(), options.read_budget_bytes)))
+    });
     let mut rows: Vec<Row> = architectures
         .into_iter()
         .map(|architecture| {
             let these = trials.iter().filter(|trial| key(trial) == architecture);
-            let is_usual = |serve: &server::ServeConfig| serve.accept == Accept::default_of(serve.architecture.model);
-            let usual = these.clone().all(|trial| trial.serve.ours().is_none_or(is_usual));
+            let label = these.clone().next().map(|trial| trial.label()).unwrap_or_default();
             let record = |index| run.records.iter().find(|record: &&TrialRecord| record.trial.index == index);
             let records: Vec<_> = these.clone().filter_map(|trial| record(trial.index)).collect();
             let missing = missing(these.copied(), &records, left_out);
             let row = row(architecture.0, &records, missing, run.header.seed);
-            Row { accept: architecture.1, accepts_as_usual: usual, ..row }
+            let options = architecture.1;
+            let accept = options.map(|options| options.accept);
+            Row { accept, read_budget_bytes: options.map(|options| options.read_budget_bytes), label, ..row }
         })
         .collect();
     rank(&mut rows, workload.is_closed(), run.header.seed);
@@ -445,7 +450,8 @@ fn row(architecture: String, finished: &[&TrialRecord], missing: Vec<String>, se
         ratio: None,
         metrics: if is_closed { rates_per_s } else { p50s_ns },
         accept: None,
-        accepts_as_usual: true,
+        read_budget_bytes: None,
+        label: architecture.clone(),
         architecture,
     }
 }
@@ -505,12 +511,17 @@ fn cost(counters: &[&ServerCounters], requests: f64) -> Option<Cost> {
 }
 
 impl Row {
-    /// Its architecture as tables have it: with how it accepts, where that is not as usual.
+    /// Its name in tables: see [`Trial::label`].
     pub fn label(&self) -> String {
-        match self.accept {
-            Some(accept) if !self.accepts_as_usual => format!("{} ({accept})", self.architecture),
-            _ => self.architecture.clone(),
-        }
+        self.label.clone()
+    }
+
+    /// Whether a trial is of this architecture with these options, under whatever workload.
+    pub fn is_of(&self, trial: &Trial) -> bool {
+        let options = trial.serve.options();
+        self.architecture == trial.architecture.to_string()
+            && self.accept == options.map(|options| options.accept)
+            && self.read_budget_bytes == options.map(|options| options.read_budget_bytes)
     }
 
     /// Whether it may be compared with others.

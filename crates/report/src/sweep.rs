@@ -47,7 +47,7 @@ pub struct Sweep {
 /// An architecture under one traffic, at ascending rates.
 #[derive(Clone, Debug, Serialize)]
 pub struct Curve {
-    /// Its name, with how it accepts where that is not as usual.
+    /// Its name, with options that are not the usual ones.
     pub architecture: String,
     /// The traffic, without its rate.
     pub workload: Workload,
@@ -128,12 +128,7 @@ impl Sweep {
 }
 
 fn step(run: &Run, comparison: &Comparison, row: &Row) -> Step {
-    let of_step = |record: &&TrialRecord| {
-        let accept = record.trial.serve.ours().map(|serve| serve.accept);
-        record.trial.workload == comparison.workload
-            && record.trial.architecture.to_string() == row.architecture
-            && accept == row.accept
-    };
+    let of_step = |record: &&TrialRecord| record.trial.workload == comparison.workload && row.is_of(&record.trial);
     let records: Vec<&TrialRecord> = run.records.iter().filter(of_step).collect();
     let records = if row.is_ranked() { estimated(&records) } else { records };
     let mut reasons = row.reasons.clone();

@@ -394,6 +394,23 @@ mod tests {
     }
 
     #[test]
+    fn rows_of_another_read_budget_say_so() {
+        let mut run = made_up::run();
+        for (record, trial) in run.records.iter_mut().zip(&mut run.header.trials) {
+            if record.trial.architecture.to_string() != "epoll" || trial.repeat > 0 {
+                continue;
+            }
+            for trial in [&mut record.trial, trial] {
+                let server::Subject::Ours(serve) = &mut trial.serve else { continue };
+                serve.read_budget_bytes = server::ReadBudget::new(256 << 10).unwrap();
+            }
+        }
+        let text = render(&run, 160);
+        let rows = |name: &str| text.lines().filter(|line| line.starts_with(name)).count();
+        assert!(rows("epoll (256KiB reads) ") > 0 && rows("epoll  ") > 0, "{text}");
+    }
+
+    #[test]
     fn a_closed_loop_is_ranked_by_what_it_does() {
         for width in [160, 80] {
             let text = render(&made_up::closed_run(), width);

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use lab::contender::Contender;
 use lab::record::{Run, RunHeader, Trial, TrialRecord, VerdictKind, Workload};
+use lab::units::Budget;
 use load::LoadConfig;
 use load::config::Phases;
 use serde::Serialize;
@@ -60,6 +61,8 @@ pub struct Side {
     pub client: String,
     /// Accept strategies of its trials where they are not their models' usual ones.
     pub accept: Vec<String>,
+    /// Read budgets of its trials.
+    pub read_budget: Vec<String>,
 }
 
 /// A fact that is not the same on both hosts.
@@ -273,6 +276,7 @@ fn side(header: &RunHeader) -> Side {
         placement: header.placement.clone(),
         client: header.trials.first().map(|trial| client(&trial.load)).unwrap_or_default(),
         accept: accept(&header.trials),
+        read_budget: read_budgets(&header.trials),
     }
 }
 
@@ -282,6 +286,13 @@ fn accept(trials: &[Trial]) -> Vec<String> {
     let unusual = ours.filter(|serve| serve.accept != Accept::default_of(serve.architecture.model));
     let unusual = unusual.map(|serve| serve.accept.to_string());
     unusual.collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// Read budgets of trials, each once.
+fn read_budgets(trials: &[Trial]) -> Vec<String> {
+    let ours = trials.iter().filter_map(|trial| trial.serve.ours());
+    let budgets: BTreeSet<_> = ours.map(|serve| serve.read_budget_bytes).collect();
+    budgets.into_iter().map(|budget| Budget(budget).to_string()).collect()
 }
 
 /// The client's settings in words.
@@ -512,6 +523,10 @@ pub fn render(versus: &Versus, medium: impl Into<Medium>) -> String {
     if versus.a.accept != versus.b.accept {
         let words = |side: &Side| if side.accept.is_empty() { "as usual".into() } else { side.accept.join(", ") };
         lines.push(prose(format!("Pools accept differently: A {}; B {}.", words(&versus.a), words(&versus.b))));
+    }
+    if versus.a.read_budget != versus.b.read_budget {
+        let words = |side: &Side| side.read_budget.join(", ");
+        lines.push(prose(format!("The read budget differs: A {}; B {}.", words(&versus.a), words(&versus.b))));
     }
     if versus.a.placement != versus.b.placement {
         lines.push(prose(format!("Placement differs: A {}; B {}.", versus.a.placement, versus.b.placement)));

@@ -9,7 +9,7 @@ use crate::architecture::Architecture;
 use crate::model::{ModelRow, PerConnection};
 
 /// How connections are accepted. Where one thread accepts for all, it can only be [`Accept::Single`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Accept {
     /// One thread accepts, and hands over what it accepts.

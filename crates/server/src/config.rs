@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use wire::{Address, ServiceSpec};
 
 use crate::work::Work;
-use crate::{Accept, Architecture, Limits};
+use crate::{Accept, Architecture, Limits, ReadBudget};
 
 /// What is started for a trial: a server of ours, or somebody else's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,6 +27,11 @@ impl Subject {
             Self::Ours(config) => Some(config),
             Self::Exec(_) => None,
         }
+    }
+
+    /// Its options besides its architecture; `None` for an external server.
+    pub fn options(&self) -> Option<Options> {
+        self.ours().map(ServeConfig::options)
     }
 
     /// Where it listens.
@@ -79,12 +84,32 @@ pub struct ServeConfig {
     /// Connections that room is set aside for; one more is refused. The size of a pool that names none; what is beyond a
     /// pool waits.
     pub connections_max: u32,
+    /// The most bytes that one read takes from a connection.
+    #[serde(default, skip_serializing_if = "ReadBudget::is_default")]
+    pub read_budget_bytes: ReadBudget,
     /// How long clients may take, of `http`.
     #[serde(default, skip_serializing_if = "Limits::is_none")]
     pub limits: Limits,
     /// Whether the kernel counts its system calls too, which makes each of them dearer.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub count_syscalls: bool,
+}
+
+impl ServeConfig {
+    /// Its options besides its architecture.
+    pub fn options(&self) -> Options {
+        Options { accept: self.accept, read_budget_bytes: self.read_budget_bytes }
+    }
+}
+
+/// Options that change what an architecture does. Figures of different options are never merged, and tables name options
+/// that are not the default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Options {
+    /// How connections are accepted.
+    pub accept: Accept,
+    /// The most bytes that one read takes from a connection.
+    pub read_budget_bytes: ReadBudget,
 }
 
 /// CPUs that the threads of each stage may run on; empty is all of the server's.

@@ -147,6 +147,7 @@ impl Server {
             .check(config.architecture)
             .and_then(|()| config.accept.check_address(&config.listen))
             .and_then(|()| config.architecture.can_serve(&config.service))
+            .and_then(|()| config.read_budget_bytes.check(&config.service))
             .and_then(|()| config.architecture.can_listen(&config.listen));
         checked.map_err(|reason| {
             failed("the server cannot be built", "see `muxbench list`")(io::Error::new(
@@ -234,6 +235,7 @@ impl Server {
                         threads: config.architecture.threads,
                         cpus: &config.stage_cpus,
                         connections_max: config.connections_max as usize,
+                        read_budget: config.read_budget_bytes,
                         started,
                     };
                     (config.architecture.model.run)(&stage, config.architecture.mechanism)

@@ -7,6 +7,7 @@
 //! - [`network`]: the stages, one loop per family (ready, completion, blocking, pool), and the connection path that all share
 //! - `service`: from a service's parameters to the service; [`work`]: what a request costs besides; [`limits`]: how long a
 //!   client may take; `folder`: files to be served
+//! - [`read_budget`]: how much of one connection is read in a turn
 //! - `buffered`: a layer between sockets and service, of the rows that are named after it; `erased`: a service behind a vtable
 //! - [`runtime`]: a file per runtime that does the network's part in its own way; the connection path is the same
 //! - [`socket`]: listening and accepting, with the same options everywhere; `reserve`: a descriptor to turn connections away with
@@ -44,6 +45,7 @@ pub mod network;
 pub mod outside;
 pub mod platform;
 pub mod ports;
+pub mod read_budget;
 pub mod regular;
 mod reserve;
 pub mod runtime;
@@ -63,11 +65,12 @@ pub use accept::Accept;
 pub use architecture::{Architecture, Threads};
 #[cfg(target_os = "linux")]
 pub use badge::Badge;
-pub use config::{ExecConfig, ServeConfig, StageCpus, Subject};
+pub use config::{ExecConfig, Options, ServeConfig, StageCpus, Subject};
 pub use counters::{Moved, ServerCounters, Snapshot};
 #[cfg(target_os = "linux")]
 pub use exec::Exec;
 pub use folder::FOLDER_BYTES_MAX;
 pub use host::Server;
 pub use limits::Limits;
+pub use read_budget::ReadBudget;
 pub use work::Work;

@@ -73,6 +73,7 @@ fn start(architecture: Architecture, service: &ServiceSpec) -> Server {
         cpus: Vec::new(),
         stage_cpus: server::config::StageCpus::default(),
         connections_max: 64,
+        read_budget_bytes: server::ReadBudget::default(),
         limits: server::Limits::default(),
         count_syscalls: false,
     };

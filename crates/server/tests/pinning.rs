@@ -34,6 +34,7 @@ fn each_stage_stays_on_its_cpus() {
             cpus: Vec::new(),
             stage_cpus: StageCpus { accept: vec![first], network: vec![last], payload: vec![first] },
             connections_max: 8,
+            read_budget_bytes: server::ReadBudget::default(),
             limits: server::Limits::default(),
             count_syscalls: false,
         };

@@ -13,7 +13,7 @@ use lab::network::Network;
 use lab::presets;
 use lab::stream::{self, Stream};
 use lab::transport::Transport;
-use lab::units::{Bandwidth, Cpus, Loss, Rate, Share, Size, Sizes, Think, Time, Work};
+use lab::units::{Bandwidth, Budget, Cpus, Loss, Rate, Share, Size, Sizes, Think, Time, Work};
 use server::{Accept, Architecture};
 use wire::ServiceSpec;
 use wire::stream::Direction;
@@ -66,6 +66,9 @@ pub struct SetupArgs {
     /// How pools accept: single, shared, reuseport, exclusive [default: shared]
     #[arg(long, value_name = "ACCEPT", value_parser = named::<Accept>)]
     accept: Option<Accept>,
+    /// Most bytes that one read takes from a connection before others have their turn, 1B to 1MiB [default: 64KiB]
+    #[arg(long, value_name = "SIZE")]
+    read_budget: Option<Budget>,
     #[command(flatten)]
     stages: StageArgs,
     /// Have the kernel count the servers' system calls too, of runtimes as well; each call becomes dearer, so compare times
@@ -488,6 +491,7 @@ impl SetupArgs {
         experiment.placement.server.clone_from(&self.server_cpus);
         experiment.placement.client.clone_from(&self.client_cpus);
         experiment.server.accept = self.accept.or(experiment.server.accept);
+        experiment.server.read_budget = self.read_budget.or(experiment.server.read_budget);
         self.stages.apply(&mut experiment.server);
         experiment.workload.work = self.work.or(experiment.workload.work);
         experiment.server.count_syscalls = self.count_syscalls;

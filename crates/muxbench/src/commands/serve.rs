@@ -22,7 +22,7 @@ use wire::{Address, Ports, ServiceSpec};
 use lab::description::{self, Description};
 use lab::experiment::Service;
 use lab::stream::Stream;
-use lab::units::{Cpus, Limit, Size, Work};
+use lab::units::{Budget, Cpus, Limit, Size, Work};
 
 use super::compare::{StageArgs, StreamArgs, named};
 use crate::output;
@@ -45,6 +45,9 @@ pub struct Args {
     /// How a pool accepts: single, shared, reuseport, exclusive [default: shared]
     #[arg(long, value_name = "ACCEPT", value_parser = named::<Accept>)]
     accept: Option<Accept>,
+    /// Most bytes that one read takes from a connection before others have their turn, 1B to 1MiB [default: 64KiB]
+    #[arg(long, value_name = "SIZE")]
+    read_budget: Option<Budget>,
     /// What it does with bytes: fixed, kv, http, udp or stream
     #[arg(long, default_value = "fixed", value_name = "SERVICE", value_parser = named::<Service>)]
     service: Service,
@@ -144,6 +147,7 @@ fn by_hand(args: &Args, messages: &mpsc::Receiver<Message>) -> anyhow::Result<Ex
         listen: args.listen.clone(),
         cpus: args.cpus.clone().map(|cpus| cpus.0).unwrap_or_default(),
         stage_cpus: stages.stage_cpus(),
+        read_budget_bytes: args.read_budget.map_or_else(Default::default, |budget| budget.0),
         connections_max: match args.service {
             Service::Udp => args.ports.get(),
             Service::Fixed | Service::Kv | Service::Http | Service::Stream => {

@@ -41,7 +41,8 @@ pub(super) fn cells(
     let mut cells: Vec<Cell> = Vec::new();
     for (run, deviation_of) in runs.iter().zip(deviation_of) {
         for record in &run.records {
-            let (name, workload) = (record.trial.architecture.to_string(), &record.trial.workload);
+            // With its options: those of others are not what a paper claims something of.
+            let (name, workload) = (record.trial.label(), &record.trial.workload);
             if !architectures.contains(&name.as_str()) || !only(workload) {
                 continue;
             }

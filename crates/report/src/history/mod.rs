@@ -155,10 +155,7 @@ impl PartialEq for Key {
 
 impl Key {
     fn of(workload: &Workload, row: &Row, records: &[TrialRecord]) -> Self {
-        let is_its = |TrialRecord { trial, .. }: &&TrialRecord| {
-            let accept = trial.serve.ours().map(|serve| serve.accept);
-            trial.workload == *workload && trial.architecture.to_string() == row.architecture && accept == row.accept
-        };
+        let is_its = |TrialRecord { trial, .. }: &&TrialRecord| trial.workload == *workload && row.is_of(trial);
         let settings = records.iter().find(is_its).map(|record| setting::of(&record.trial));
         Self { architecture: row.label(), workload: workload.clone(), settings: settings.unwrap_or_default() }
     }

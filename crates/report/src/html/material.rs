@@ -74,12 +74,11 @@ impl<'a> Material<'a> {
 
     /// The trials that a row's figures are of.
     pub fn trials(&self, comparison: &Comparison, row: &Row) -> Vec<&'a TrialRecord> {
-        let accept = |record: &TrialRecord| record.trial.serve.ours().map(|serve| serve.accept);
-        let records = self.run.records.iter().filter(|record| {
-            record.trial.workload == comparison.workload
-                && record.trial.architecture.to_string() == row.architecture
-                && accept(record) == row.accept
-        });
+        let records = self
+            .run
+            .records
+            .iter()
+            .filter(|record| record.trial.workload == comparison.workload && row.is_of(&record.trial));
         records.filter(|record| !row.is_ranked() || record.verdict.kind == row.verdict).collect()
     }
 

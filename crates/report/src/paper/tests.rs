@@ -113,6 +113,45 @@ fn an_interval_of_a_figure_is_of_the_repeats_of_its_point() {
 }
 
 #[test]
+fn lost_bandwidth_of_streams_is_told_with_its_costs() {
+    let paper = find("welsh2001").unwrap();
+    let words = |runs: &[lab::record::Run]| {
+        beside(paper, paper.part(Some("1"), None).unwrap(), runs).unwrap().figures[0].1.words.clone()
+    };
+    let mut run = made_up::bandwidth_run();
+    let said = words(std::slice::from_ref(&run));
+    // 2 300 MB/s over 1.1, and over 2.
+    assert!(said.contains("From 100 to 1000 connections poll keeps 55 % of its bandwidth."), "{said}");
+    assert!(said.contains("connections epoll keeps 100 % of its bandwidth."), "{said}");
+    // 0.9 s for 2 091 and 1 150 MB, and 1 % less; the client's 0.8 s for a tenth more of them.
+    let costs = "takes 0.78 s of the server's CPU time (before 0.43 s) and 0.63 s of the client's (before 0.34 s)";
+    assert!(said.contains(costs), "{said}");
+    // 6 000 bytes each.
+    assert!(said.contains("The kernel holds 6 MB for the connections (before 1 MB)."), "{said}");
+    assert!(said.ends_with("compare with `--read-budget 256KiB`."), "{said}");
+
+    run.records.retain(|record| record.trial.architecture.to_string() != "poll");
+    let said = words(std::slice::from_ref(&run));
+    assert!(said.contains("epoll keeps 100 %") && !said.contains("--read-budget"), "{said}");
+}
+
+#[test]
+fn paper_claims_leave_out_other_read_budgets() {
+    let paper = find("welsh2001").unwrap();
+    let mut run = made_up::bandwidth_run();
+    let findings = |run: &lab::record::Run| {
+        let all = beside(paper, Part::Whole, std::slice::from_ref(run)).unwrap();
+        all.claims.iter().map(|claim| claim.findings.len()).sum::<usize>()
+    };
+    assert!(findings(&run) > 0);
+    for trial in run.header.trials.iter_mut().chain(run.records.iter_mut().map(|record| &mut record.trial)) {
+        let server::Subject::Ours(serve) = &mut trial.serve else { continue };
+        serve.read_budget_bytes = server::ReadBudget::new(256 << 10).unwrap();
+    }
+    assert_eq!(findings(&run), 0);
+}
+
+#[test]
 fn figures_are_tables_in_a_terminal() {
     for paper in PAPERS {
         let runs = made_up_runs(paper);

@@ -6,6 +6,7 @@ use wire::stream::Stream;
 use super::figure::{Curves, Figure, Here, Kind, Scale, Value, published, rate};
 use crate::claims::{Axis, BANDWIDTH_OF_CPU, Claim, GIGABYTE, Is, Statement};
 use crate::html::chart::{Chart, Form, Mark, Panel, Published, Shape};
+use crate::summary::Row;
 
 /// A graph that is "essentially flat".
 const FLAT: f64 = 1.25;
@@ -52,6 +53,8 @@ fn to_1_000(workload: &Workload) -> bool {
     without_idle(workload) && workload.connections <= 1_000
 }
 
+/// Those without a layer between sockets and service.
+const RAW: &[&str] = &["mt", "poll", "epoll"];
 pub(super) const ALL: &[&str] = &["mt", "poll", "epoll", "poll-buffered", "epoll-buffered"];
 
 /// As the graphs have it: of bursts that are the paper's, as all are here.
@@ -71,7 +74,9 @@ pub(super) const FIGURES: &[Figure] = &[
         draw: |here, _| {
             let ends = "400 and 450 connections, where its threaded servers end";
             let printed = [400.0, 450.0].map(|at| published(ends, Mark::Limit, &[(at, 0.0)]));
-            draw(here, to_1_000, ALL, (Axis::Connections, "connections"), [Kind::Linear; 2], printed.into())
+            let chart =
+                draw(here, to_1_000, ALL, (Axis::Connections, "connections"), [Kind::Linear; 2], printed.into())?;
+            Some(Chart { words: [chart.words].into_iter().chain(costs(here)).collect::<Vec<_>>().join(" "), ..chart })
         },
         shares: &[],
     },
@@ -115,6 +120,55 @@ fn draw(
     let x = Scale { label, form: Form::Number, kind: kinds[0] };
     let y = Scale { label: "bandwidth, Mb/s", form: Form::Number, kind: kinds[1] };
     here.chart(Shape::Points, x, y, vec![Panel { published, ..Panel::new(String::new(), series) }])
+}
+
+/// For each raw architecture, from the fewest connections of [`many`] to the most: the bandwidth that is left, and what else
+/// changed with it.
+fn costs(here: &Here<'_>) -> Vec<String> {
+    let comparisons = || here.places().into_iter().flat_map(|at| &here.summaries[at].comparisons);
+    let rows_of = |name: &str| -> Vec<(u32, &Row)> {
+        let mut rows: Vec<(u32, &Row)> = comparisons()
+            .filter(|comparison| many(&comparison.workload))
+            .flat_map(|comparison| comparison.rows.iter().map(|row| (comparison.workload.connections, row)))
+            .filter(|(_, row)| row.repeats > 0 && row.label() == name)
+            .collect();
+        rows.sort_by_key(|(connections, _)| *connections);
+        rows
+    };
+    let of_ends = |name: &&str| {
+        let rows = rows_of(name);
+        let (few, most) = (rows.first()?, rows.last()?);
+        if few.0 < most.0 { cost(name, *few, *most) } else { None }
+    };
+    let costs: Vec<(f64, String)> = RAW.iter().filter_map(of_ends).collect();
+    let falls = costs.iter().any(|(share, _)| *share < 1.0 / FLAT);
+    let remedy = falls.then(|| "docs/streams.md has the cause; compare with `--read-budget 256KiB`.".to_owned());
+    costs.into_iter().map(|(_, words)| words).chain(remedy).collect()
+}
+
+/// The share of the bandwidth that an architecture keeps, and that in words with its costs. Rows that are not ranked count too:
+/// where the client is the limit at the fewest connections, the server keeps no more than that.
+fn cost(name: &str, few: (u32, &Row), most: (u32, &Row)) -> Option<(f64, String)> {
+    let (before, after) = (few.1.stream?, most.1.stream?);
+    let share = after.bytes_per_s / before.bytes_per_s;
+    let mut words =
+        format!("From {} to {} connections {name} keeps {:.0} % of its bandwidth.", few.0, most.0, 100.0 * share);
+    let seconds = |ns: Option<f64>| ns.map(|ns| ns / 1e9);
+    let server = seconds(after.cpu_ns_per_gigabyte).zip(seconds(before.cpu_ns_per_gigabyte));
+    let client = seconds(after.client_cpu_ns_per_gigabyte).zip(seconds(before.client_cpu_ns_per_gigabyte));
+    if let (Some((server, server_before)), Some((client, client_before))) = (server, client) {
+        words += &format!(
+            " A gigabyte then takes {server:.2} s of the server's CPU time (before {server_before:.2} s) and {client:.2} s of the \
+             client's (before {client_before:.2} s)."
+        );
+    }
+    let held = |(connections, row): (u32, &Row)| {
+        Some(f64::from(connections) * row.cost.as_ref()?.memory_kernel_bytes_per_connection? / 1e6)
+    };
+    if let Some((held, held_before)) = held(most).zip(held(few)) {
+        words += &format!(" The kernel holds {held:.0} MB for the connections (before {held_before:.0} MB).");
+    }
+    Some((share, words))
 }
 
 /// In the paper the server's CPU was the limit, and its bandwidth what that CPU takes in. Over loopback it is mostly the client's,

@@ -19,11 +19,11 @@ pub trait Completion: Sized {
     /// A receive that goes on may miss the end of its stream, and then never says anything again.
     const MISSES_ENDS: bool;
 
-    /// Room for so many connections, below 2^29.
+    /// Room for so many connections, below 2^29. One receive brings at most `receive_bytes`.
     ///
     /// # Errors
     /// What the kernel says.
-    fn new(connections_max: usize, counters: &'static Counters) -> io::Result<Self>;
+    fn new(connections_max: usize, receive_bytes: usize, counters: &'static Counters) -> io::Result<Self>;
 
     /// Reports [`What::Readable`] with `token`, which is no connection's, once `descriptor` is readable.
     ///

@@ -12,7 +12,6 @@ use rustix::io::Errno;
 
 use super::Token;
 use super::completion::{Completion, Done, Received, What};
-use crate::network::connection::READ_BYTES;
 use crate::workers::{Counters, Operation, Syscall};
 use buffers::Buffers;
 
@@ -39,7 +38,7 @@ pub(super) struct IoUring<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_
 
 /// Whether such a ring can be set up here.
 pub(super) fn can_run<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool>() -> Result<(), String> {
-    let (ring, _buffers) = set_up(SQPOLL, *BUFFERS.start()).map_err(|error| refusal(&error, "Linux 6.0"))?;
+    let (ring, _buffers) = set_up(SQPOLL, *BUFFERS.start(), 1).map_err(|error| refusal(&error, "Linux 6.0"))?;
     let mut known = Probe::new();
     ring.submitter().register_probe(&mut known).map_err(|error| format!("no io_uring: {error}"))?;
     if ZERO_COPY { has_zero_copy(|code| known.is_supported(code)) } else { Ok(()) }
@@ -77,7 +76,7 @@ fn why_not(error: &io::Error, disabled: &str, needs: &str) -> String {
 }
 
 /// A ring with its buffers.
-fn set_up(sqpoll: bool, buffers: usize) -> io::Result<(Ring, Buffers)> {
+fn set_up(sqpoll: bool, buffers: usize, buffer_bytes: usize) -> io::Result<(Ring, Buffers)> {
     let mut builder = Ring::builder();
     builder.setup_cqsize(COMPLETIONS_MAX).setup_submit_all().setup_single_issuer();
     let ring = if sqpoll {
@@ -91,7 +90,7 @@ fn set_up(sqpoll: bool, buffers: usize) -> io::Result<(Ring, Buffers)> {
         let deferring = builder.clone().setup_defer_taskrun().build(SUBMISSIONS_MAX);
         deferring.or_else(|_| builder.build(SUBMISSIONS_MAX))?
     };
-    let buffers = Buffers::new(buffers as u16)?;
+    let buffers = Buffers::new(buffers as u16, buffer_bytes)?;
     buffers.register(&ring.submitter())?;
     Ok((ring, buffers))
 }
@@ -126,12 +125,12 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Completio
     /// other (github.com/axboe/liburing, issue 1549; seen with resets over TCP on Linux 6.18).
     const MISSES_ENDS: bool = MULTISHOT;
 
-    fn new(connections_max: usize, counters: &'static Counters) -> io::Result<Self> {
+    fn new(connections_max: usize, receive_bytes: usize, counters: &'static Counters) -> io::Result<Self> {
         if connections_max >= KIND_ONE as usize {
             return Err(io::Error::from_raw_os_error(libc::EMFILE));
         }
         let buffers = connections_max.clamp(*BUFFERS.start(), *BUFFERS.end()).next_power_of_two();
-        let (ring, buffers) = set_up(SQPOLL, buffers)?;
+        let (ring, buffers) = set_up(SQPOLL, buffers, receive_bytes)?;
         let unreleased = if ZERO_COPY { vec![0; connections_max] } else { Vec::new() };
         Ok(Self { ring, buffers, unreleased, counters })
     }
@@ -158,7 +157,7 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Completio
         let receive = if MULTISHOT {
             opcode::RecvMulti::new(Fd(io), Buffers::GROUP).build()
         } else {
-            let into_a_buffer = opcode::Recv::new(Fd(io), std::ptr::null_mut(), READ_BYTES as u32);
+            let into_a_buffer = opcode::Recv::new(Fd(io), std::ptr::null_mut(), self.buffers.bytes_each() as u32);
             into_a_buffer.buf_group(Buffers::GROUP).build().flags(squeue::Flags::BUFFER_SELECT)
         };
         // SAFETY: the buffers outlive the ring.

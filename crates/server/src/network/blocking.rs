@@ -11,6 +11,7 @@ use wire::Service;
 use super::connection::{Connection, Inbox, Next};
 use super::{Stage, children, datagrams};
 use crate::platform;
+use crate::read_budget::ReadBudget;
 use crate::service::with_service;
 use crate::socket::{self, Accepted, Acceptor};
 use crate::usage;
@@ -30,7 +31,9 @@ pub fn run_threads(stage: &Stage<'_>) -> io::Result<()> {
     if stage.service.ports().is_some() {
         return datagrams::blocking::run_threads(stage);
     }
-    let outcome = with_service!(stage, |service| accept_loop(stage, service, spawn_thread));
+    let outcome = with_service!(stage, |service| accept_loop(stage, service, |service, slot, connection, _| {
+        spawn_thread(stage.read_budget, service, slot, connection)
+    }));
     stop_threads(stage, STOP_MAX);
     outcome
 }
@@ -65,7 +68,7 @@ fn accept_loop<S: Service + Sync + 'static>(
     let service: &'static S = Box::leak(Box::new(service));
     let counters = stage.workers.accept();
     let mut acceptor = Acceptor::new(stage.listener, false, counters)?;
-    let mut inbox = Inbox::new();
+    let mut inbox = Inbox::new(stage.read_budget);
     let mut cursor = 0;
     stage.say_started();
     while platform::may_accept(stage.listener, stage.stop, counters)? {
@@ -111,10 +114,10 @@ pub(super) fn serve<S: Service>(service: &S, io: &OwnedFd, inbox: &mut Inbox, co
 }
 
 fn spawn_thread<S: Service + Sync>(
+    budget: ReadBudget,
     service: &'static S,
     slot: &'static Slot,
     connection: OwnedFd,
-    _inbox: &mut Inbox,
 ) -> Result<(), OwnedFd> {
     slot.set_connection(connection.as_raw_fd());
     // The connection goes to the thread by number, so that it is still ours to refuse when there is no thread.
@@ -122,7 +125,7 @@ fn spawn_thread<S: Service + Sync>(
     let spawned = thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
         // SAFETY: the spawner gave the descriptor up when this thread came to be, and nobody else closes it.
         let connection = unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(descriptor) };
-        serve(service, &connection, &mut Inbox::new(), &slot.counters);
+        serve(service, &connection, &mut Inbox::new(budget), &slot.counters);
         slot.forget_connection();
         drop(connection);
         slot.counters.syscall(Syscall::Close);

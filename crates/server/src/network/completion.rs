@@ -89,7 +89,7 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
             None => None,
         };
         Ok(Self {
-            mechanism: M::new(network.connections_max, network.counters)?,
+            mechanism: M::new(network.connections_max, network.read_budget.bytes(), network.counters)?,
             connections: Connections::with_capacity(network.connections_max),
             acceptor,
             messages: Vec::new(),
@@ -355,6 +355,7 @@ mod tests {
     use crate::config::StageCpus;
     use crate::limits::Limits;
     use crate::model::MODELS;
+    use crate::read_budget::ReadBudget;
     use crate::socket;
     use crate::workers::{Counters, Workers};
 
@@ -389,7 +390,7 @@ mod tests {
         const DONE_MAX: usize = 1;
         const MISSES_ENDS: bool = true;
 
-        fn new(_: usize, _: &'static Counters) -> io::Result<Self> {
+        fn new(_: usize, _: usize, _: &'static Counters) -> io::Result<Self> {
             Ok(Self { asked: Vec::new(), was_deaf: false, cancelled: None })
         }
 
@@ -466,6 +467,7 @@ mod tests {
             threads: None,
             cpus: &StageCpus::default(),
             connections_max: 1,
+            read_budget: ReadBudget::default(),
             started: mpsc::channel().0,
         };
         thread::scope(|scope| {

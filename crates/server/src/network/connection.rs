@@ -1,17 +1,16 @@
 //! What one connection does with its socket. Every architecture runs this code and no other; where the kernel does the
 //! I/O, the parts of it that say what the bytes mean.
 
+use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 
 use rustix::io::Errno;
 use rustix::net::Shutdown;
 use wire::Service;
 
+use crate::read_budget::ReadBudget;
 use crate::socket;
 use crate::workers::{Counters, Syscall};
-
-/// The read budget: at most this much is read before what it asks for is answered.
-pub const READ_BYTES: usize = 64 << 10;
 
 /// A connection: what the service keeps of it, and whether the peer has finished sending.
 #[derive(Debug, Default)]
@@ -36,44 +35,36 @@ pub enum Next {
 
 /// Memory to read into, one for each thread. It is never filled in beforehand: pages that no read reaches cost nothing.
 #[derive(Debug)]
-pub struct Inbox(Vec<u8>);
+pub struct Inbox {
+    room: Box<[MaybeUninit<u8>]>,
+    /// Bytes of the last read.
+    length: usize,
+}
 
 impl Inbox {
-    /// Room for one read budget.
-    pub fn new() -> Self {
-        Self(Vec::with_capacity(READ_BYTES))
+    /// Room for exactly one read budget.
+    pub fn new(budget: ReadBudget) -> Self {
+        Self { room: Box::new_uninit_slice(budget.bytes()), length: 0 }
     }
 
     /// Whether the last read found nothing.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.length == 0
     }
 
     /// Whether the last read took all that there was room for, and may have left something.
     pub fn is_full(&self) -> bool {
-        self.0.len() == self.0.capacity()
+        self.length == self.room.len()
     }
 
     /// One read, of one read budget at most.
     #[inline]
     pub fn read(&mut self, io: BorrowedFd<'_>, counters: &Counters) -> Result<&[u8], Errno> {
-        self.0.clear();
+        self.length = 0;
         counters.syscall(Syscall::Read);
-        rustix::io::read(io, rustix::buffer::spare_capacity(&mut self.0))?;
-        Ok(&self.0)
-    }
-
-    /// The room, for those who read by other means than [`Inbox::read`].
-    #[cfg(all(target_os = "linux", feature = "tokio"))]
-    pub fn room(&mut self) -> &mut [std::mem::MaybeUninit<u8>] {
-        self.0.clear();
-        &mut self.0.spare_capacity_mut()[..READ_BYTES]
-    }
-}
-
-impl Default for Inbox {
-    fn default() -> Self {
-        Self::new()
+        let (bytes, _) = rustix::io::read(io, &mut self.room[..])?;
+        self.length = bytes.len();
+        Ok(bytes)
     }
 }
 

@@ -44,6 +44,7 @@ use crate::architecture::Threads;
 use crate::config::StageCpus;
 use crate::limits::Limits;
 use crate::model::ModelRow;
+use crate::read_budget::ReadBudget;
 use crate::work::Work;
 use crate::workers::Workers;
 
@@ -80,6 +81,8 @@ pub struct Stage<'a> {
     pub cpus: &'a StageCpus,
     /// Connections to have room for.
     pub connections_max: usize,
+    /// The most bytes that one read takes from a connection.
+    pub read_budget: ReadBudget,
     /// Told when all threads and processes that it begins with have what they need.
     pub started: std::sync::mpsc::Sender<()>,
 }

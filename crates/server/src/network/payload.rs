@@ -6,9 +6,10 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use wire::Service;
 
-use super::connection::{Connection, Inbox, Next, READ_BYTES};
+use super::connection::{Connection, Inbox, Next};
 use super::queue::{Jobs, Mailbox, lock};
 use crate::mechanism::{Interest, Token};
+use crate::read_budget::ReadBudget;
 use crate::sync::{Mutex, MutexGuard};
 use crate::workers::Counters;
 
@@ -123,12 +124,13 @@ pub(super) struct HandOff<'q, 'a, C> {
     queues: &'q [Jobs<Job<'a, C>>],
     turn: usize,
     home: &'a Mailbox<Message>,
+    budget: ReadBudget,
 }
 
 impl<'q, 'a, C> HandOff<'q, 'a, C> {
     /// To the threads that read `queues`; they answer to `home`.
-    pub(super) fn new(queues: &'q [Jobs<Job<'a, C>>], home: &'a Mailbox<Message>) -> Self {
-        Self { queues, turn: 0, home }
+    pub(super) fn new(queues: &'q [Jobs<Job<'a, C>>], home: &'a Mailbox<Message>, budget: ReadBudget) -> Self {
+        Self { queues, turn: 0, home, budget }
     }
 
     /// Makes a connection a job if there is something to do and it is none yet; what follows for the network thread.
@@ -161,6 +163,7 @@ pub(super) struct Served<'a, C> {
 #[derive(Debug, Default)]
 struct Unserved {
     bytes: Vec<u8>,
+    budget: ReadBudget,
     /// Whether the connection is a job in a queue, in work, or blocked. It is in no queue twice.
     is_job: bool,
     /// The peer will send no more.
@@ -173,7 +176,7 @@ const KEPT_BYTES: usize = 4 << 10;
 impl Unserved {
     /// Whether nothing more is read before what is here is taken.
     fn is_full(&self) -> bool {
-        self.bytes.len() >= READ_BYTES
+        self.bytes.len() >= self.budget.bytes()
     }
 
     /// What the network thread does next, if nothing is unsent.
@@ -203,7 +206,8 @@ impl<'a, S: Service> Payload<S> for HandOff<'_, 'a, S::Conn> {
     const IS_SHARED: bool = true;
 
     fn admit(&mut self, io: OwnedFd, token: Token) -> Self::Tenant {
-        let (home, unserved, connection) = (self.home, Mutex::default(), Mutex::default());
+        let unserved = Mutex::new(Unserved { budget: self.budget, ..Unserved::default() });
+        let (home, connection) = (self.home, Mutex::default());
         Arc::new(Served { io, token, home, unserved, connection })
     }
 

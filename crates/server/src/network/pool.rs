@@ -63,7 +63,7 @@ fn threads<S: Service + Sync>(stage: &Stage<'_>, service: &S) -> io::Result<()> 
     let (taken_from, given_to) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
     let failure = Mutex::new(None);
     let work = |door: &Door<'_>, slot: &'static Slot| {
-        if let Err(error) = work(service, door, slot, &mut Inbox::new()) {
+        if let Err(error) = work(service, door, slot, &mut Inbox::new(stage.read_budget)) {
             // The listener's error is every worker's: the server ends with it, as with one accept thread.
             if let Ok(mut failure) = failure.lock() {
                 failure.get_or_insert(error);
@@ -99,7 +99,7 @@ fn threads<S: Service + Sync>(stage: &Stage<'_>, service: &S) -> io::Result<()> 
 fn processes<S: Service + Sync>(stage: &Stage<'_>, service: &S) -> io::Result<()> {
     let start = |slot: &'static Slot| {
         // There is no pipe to processes, which cannot have [`Accept::Single`].
-        let (door, mut inbox) = (Door::open(stage, stage.stop)?, Inbox::new());
+        let (door, mut inbox) = (Door::open(stage, stage.stop)?, Inbox::new(stage.read_budget));
         // In the worker's own slot, which nobody writes yet: several threads make workers.
         slot.counters.syscall(Syscall::Spawn);
         children::fork(slot, || {

@@ -109,7 +109,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
             payload,
             connections: Connections::with_capacity(connections_max),
             acceptor,
-            inbox: Inbox::new(),
+            inbox: Inbox::new(network.read_budget),
             unread: VecDeque::with_capacity(if M::TRIGGER == Trigger::Edge { connections_max } else { 0 }),
             accepts_later: false,
             messages: Vec::new(),

@@ -16,6 +16,7 @@ use crate::accept::Accept;
 use crate::limits;
 use crate::model::{NetworkStage, PayloadStage, Stages};
 use crate::platform::{self, pin};
+use crate::read_budget::ReadBudget;
 use crate::socket::{self, Accepted, Acceptor};
 use crate::sync::Mutex;
 use crate::workers::{Counters, Syscall, Workers};
@@ -30,6 +31,7 @@ pub(super) struct Network<'a, S> {
     pub(super) stop: Option<BorrowedFd<'a>>,
     pub(super) mailbox: Option<&'a Mailbox<Message>>,
     pub(super) connections_max: usize,
+    pub(super) read_budget: ReadBudget,
     /// No descriptor is beyond this: the kernel hands out the lowest that is free.
     pub(super) descriptors_max: usize,
     pub(super) workers: &'a Workers,
@@ -91,6 +93,7 @@ pub(super) fn run<F: Family, S: Service<Conn: Send> + Sync>(stage: &Stage<'_>, s
         stop: Some(stage.stop),
         mailbox: None,
         connections_max: stage.connections_max,
+        read_budget: stage.read_budget,
         descriptors_max: stage.connections_max + DESCRIPTORS_BESIDE + networks * DESCRIPTORS_PER_NETWORK,
         workers: stage.workers,
         counters: stage.workers.accept(),
@@ -167,7 +170,7 @@ fn run_network<'a, F: Family, S: Service>(
     queues: &[Jobs<payload::Job<'a, S::Conn>>],
 ) -> io::Result<()> {
     match network.mailbox {
-        Some(home) if !queues.is_empty() => F::hand_off(network, HandOff::new(queues, home)),
+        Some(home) if !queues.is_empty() => F::hand_off(network, HandOff::new(queues, home, network.read_budget)),
         _ => F::inline(network),
     }
 }

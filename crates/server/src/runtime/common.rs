@@ -1,6 +1,8 @@
 //! What all runtimes share: who counts where, who is let in, and what a failed accept means.
 
 use std::cell::Cell;
+#[cfg(any(feature = "tokio", feature = "smol"))]
+use std::cell::RefCell;
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::AsFd;
@@ -14,6 +16,7 @@ use rustix::io::Errno;
 
 use crate::network::Stage;
 use crate::network::connection::Next;
+use crate::read_budget::ReadBudget;
 use crate::socket::{self, Accepted, Acceptor};
 use crate::workers::Counters;
 
@@ -24,6 +27,21 @@ pub const REST: Duration = Duration::from_millis(10);
 thread_local! {
     /// Where this thread counts, and for which server.
     static COUNTERS: Cell<Option<(usize, &'static Counters)>> = const { Cell::new(None) };
+    /// See [`with_room`].
+    #[cfg(any(feature = "tokio", feature = "smol"))]
+    static INBOX: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Gives `read` one read budget of room. All tasks of a thread share it, because a read ends within one poll.
+#[cfg(any(feature = "tokio", feature = "smol"))]
+pub fn with_room<T>(budget: ReadBudget, read: impl FnOnce(&mut [u8]) -> T) -> T {
+    INBOX.with_borrow_mut(|inbox| {
+        // A thread outlives a server in tests, and the next one may have a larger budget.
+        if inbox.len() < budget.bytes() {
+            *inbox = vec![0; budget.bytes()];
+        }
+        read(&mut inbox[..budget.bytes()])
+    })
 }
 
 /// What all tasks of a server share. Tasks may outlive the accept loop by a moment, so it lives for ever.
@@ -37,6 +55,8 @@ pub struct Shared<S> {
     refusals: &'static Counters,
     taken: AtomicUsize,
     connections_max: usize,
+    /// The most bytes that one read takes from a connection.
+    pub read_budget: ReadBudget,
     open: AtomicUsize,
 }
 
@@ -59,6 +79,7 @@ impl<S> Shared<S> {
             refusals,
             taken: AtomicUsize::new(0),
             connections_max: stage.connections_max,
+            read_budget: stage.read_budget,
             open: AtomicUsize::new(0),
         }));
         COUNTERS.set(Some((shared.id(), stage.workers.accept())));

@@ -17,7 +17,7 @@ use wire::Service;
 
 use super::{Door, Listener, Open, REST, Shared, Then};
 use crate::model::{ModelRow, PerConnection, Takes};
-use crate::network::connection::{Connection, Next, READ_BYTES};
+use crate::network::connection::{Connection, Next};
 use crate::network::{OnDrop, Stage, Started};
 use crate::service::with_service;
 use crate::socket;
@@ -122,7 +122,7 @@ async fn serve<S: Service>(open: Open<S>, mut stream: impl Stream) {
     let Open(shared) = open;
     let service = &shared.service;
     // Its own: the kernel holds it while the connection waits for bytes. Memory that no read reaches costs nothing.
-    let mut inbox = Vec::with_capacity(READ_BYTES);
+    let mut inbox = Vec::with_capacity(shared.read_budget.bytes());
     let mut connection = Connection::default();
     let mut looks = service.looks_every().map(Looks::new);
     // The same socket, for what is not I/O.

@@ -15,7 +15,7 @@ use wire::Service;
 use super::{Door, Listener, Open, REST, Shared, Then};
 use crate::model::{ModelRow, PerConnection, Takes};
 use crate::network::Stage;
-use crate::network::connection::{Connection, Next, READ_BYTES};
+use crate::network::connection::{Connection, Next};
 use crate::service::with_service;
 
 /// Its row of [`crate::model::MODELS`].
@@ -130,7 +130,7 @@ fn serve<S: Service>(open: Open<S>, mut stream: impl Stream, served: &Served) {
     let Open(shared) = open;
     let service = &shared.service;
     // Its own: while it waits for bytes, others run in the same thread. Zeroed memory that is new costs nothing.
-    let mut inbox = vec![0; READ_BYTES];
+    let mut inbox = vec![0; shared.read_budget.bytes()];
     let mut connection = Connection::default();
     // SAFETY: the stream keeps it open for longer than this.
     let io = unsafe { BorrowedFd::borrow_raw(stream.as_raw_fd()) };

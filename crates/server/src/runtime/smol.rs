@@ -1,6 +1,5 @@
 //! smol: tasks over epoll, one-shot, run by as many threads as are asked for.
 
-use std::cell::RefCell;
 use std::future::poll_fn;
 use std::os::fd::AsFd;
 use std::pin::Pin;
@@ -13,10 +12,10 @@ use smol::stream::Stream as _;
 use smol::{Executor, Timer};
 use wire::Service;
 
-use super::{Door, Listener, Open, REST, Shared, Then, unless_overdue};
+use super::{Door, Listener, Open, REST, Shared, Then, unless_overdue, with_room};
 use crate::model::{ModelRow, PerConnection, Takes};
 use crate::network::Stage;
-use crate::network::connection::{Connection, Next, READ_BYTES};
+use crate::network::connection::{Connection, Next};
 use crate::service::with_service;
 
 /// Its row of [`crate::model::MODELS`].
@@ -31,11 +30,6 @@ pub const ROW: ModelRow = ModelRow {
     can_run: || Ok(()),
     run: |stage, _| with_service!(stage, |service| run(stage, service)),
 };
-
-thread_local! {
-    // A read ends within one poll, so the thread's tasks can share what they read into. smol wants it filled in.
-    static INBOX: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
-}
 
 fn run<S: Service<Conn: Send> + Send + Sync + 'static>(stage: &Stage<'_>, service: S) -> io::Result<()> {
     let others = stage.threads.map_or(0, |threads| threads.network - 1);
@@ -111,7 +105,7 @@ async fn serve<S: Service>(open: Open<S>, mut stream: impl Stream) {
                     connection.sent(count, service, shared.counters());
                     connection.next(stream.as_fd(), service)
                 }),
-                _ => INBOX.with_borrow_mut(|inbox| {
+                _ => with_room(shared.read_budget, |inbox| {
                     Pin::new(&mut stream)
                         .poll_read(context, inbox)
                         .map_ok(|count| connection.on_read(&inbox[..count], stream.as_fd(), service, shared.counters()))

@@ -1,6 +1,5 @@
 //! tokio: tasks over epoll, edge-triggered, in one thread or in several that steal work from each other.
 
-use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::AsFd;
@@ -12,10 +11,10 @@ use tokio::runtime::Builder;
 use tokio::time::{Instant, interval_at};
 use wire::Service;
 
-use super::{Door, Listener, Open, REST, Shared, Then, unless_overdue};
+use super::{Door, Listener, Open, REST, Shared, Then, unless_overdue, with_room};
 use crate::model::{ModelRow, PerConnection, Takes};
 use crate::network::Stage;
-use crate::network::connection::{Connection, Inbox, Next};
+use crate::network::connection::{Connection, Next};
 use crate::service::with_service;
 
 /// Its row of [`crate::model::MODELS`].
@@ -31,11 +30,6 @@ pub const ROW: ModelRow = ModelRow {
     can_run: || Ok(()),
     run: |stage, _| with_service!(stage, |service| run(stage, service)),
 };
-
-thread_local! {
-    // A read ends within one poll, so the thread's tasks can share what they read into.
-    static INBOX: RefCell<Inbox> = RefCell::default();
-}
 
 fn run<S: Service<Conn: Send> + Send + Sync + 'static>(stage: &Stage<'_>, service: S) -> io::Result<()> {
     let shared = Shared::new(stage, service, stage.threads.map_or(0, |threads| threads.network) as usize)?;
@@ -108,8 +102,8 @@ async fn serve<S: Service>(open: Open<S>, mut stream: impl Stream) {
                     connection.sent(count, service, shared.counters());
                     connection.next(stream.as_fd(), service)
                 }),
-                _ => INBOX.with_borrow_mut(|inbox| {
-                    let mut input = ReadBuf::uninit(inbox.room());
+                _ => with_room(shared.read_budget, |inbox| {
+                    let mut input = ReadBuf::new(inbox);
                     Pin::new(&mut stream)
                         .poll_read(context, &mut input)
                         .map_ok(|()| connection.on_read(input.filled(), stream.as_fd(), service, shared.counters()))

@@ -6,16 +6,16 @@ use std::{io, ptr, slice};
 use io_uring::Submitter;
 use io_uring::types::BufRingEntry;
 
-use crate::network::connection::READ_BYTES;
+/// Between buffers: a cache line, so that not all of them begin in the same cache set.
+const GAP_BYTES: usize = 64;
 
-/// From one buffer to the next: a read budget, and a cache line so that not all of them begin in the same cache set.
-const STRIDE_BYTES: usize = READ_BYTES + 64;
-
-/// Buffers of one read budget each. Pages that no receive reaches cost nothing.
+/// Buffers of one size. Pages that no receive reaches cost nothing.
 pub(super) struct Buffers {
     /// The ring's entries, and behind them the buffers.
     mapping: *mut u8,
     count: u16,
+    /// Size of each in bytes.
+    bytes_each: usize,
     /// Where the next free buffer goes; the kernel's copy is behind it only while one is being added.
     tail: u16,
 }
@@ -24,13 +24,13 @@ impl Buffers {
     /// Their group's number: a ring has one group.
     pub(super) const GROUP: u16 = 0;
 
-    /// `count` buffers, a power of two, all free.
-    pub(super) fn new(count: u16) -> io::Result<Self> {
+    /// `count` buffers, a power of two, of `bytes_each`, all free.
+    pub(super) fn new(count: u16, bytes_each: usize) -> io::Result<Self> {
         // SAFETY: a fresh mapping at an address of the kernel's choice; no other object is touched.
         let mapping = unsafe {
             libc::mmap(
                 ptr::null_mut(),
-                length(count),
+                length(count, bytes_each),
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
                 -1,
@@ -40,7 +40,7 @@ impl Buffers {
         if mapping == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        let mut buffers = Self { mapping: mapping.cast(), count, tail: 0 };
+        let mut buffers = Self { mapping: mapping.cast(), count, bytes_each, tail: 0 };
         (0..count).for_each(|buffer| buffers.give_back(buffer));
         Ok(buffers)
     }
@@ -59,7 +59,7 @@ impl Buffers {
         // SAFETY: `at` is below `count`, zeros are a valid entry, and the kernel reads entries below the tail only.
         let entry = unsafe { &mut *entries.add(at) };
         entry.set_addr(self.address(buffer) as u64);
-        entry.set_len(READ_BYTES as u32);
+        entry.set_len(self.bytes_each as u32);
         entry.set_bid(buffer);
         self.tail = self.tail.wrapping_add(1);
         // SAFETY: `entries` is the ring's first entry, in which the tail is, aligned, and shared with the kernel.
@@ -71,19 +71,24 @@ impl Buffers {
     #[inline]
     pub(super) fn bytes(&self, buffer: u16, count: usize) -> &[u8] {
         // SAFETY: mapped, and no longer the kernel's, which has filled in so many, until it is given back.
-        unsafe { slice::from_raw_parts(self.address(buffer), count.min(READ_BYTES)) }
+        unsafe { slice::from_raw_parts(self.address(buffer), count.min(self.bytes_each)) }
+    }
+
+    /// Size of each in bytes.
+    pub(super) fn bytes_each(&self) -> usize {
+        self.bytes_each
     }
 
     fn address(&self, buffer: u16) -> *mut u8 {
         assert!(buffer < self.count, "a buffer of another ring");
-        self.mapping.wrapping_add(entries_bytes(self.count) + usize::from(buffer) * STRIDE_BYTES)
+        self.mapping.wrapping_add(entries_bytes(self.count) + usize::from(buffer) * (self.bytes_each + GAP_BYTES))
     }
 }
 
 impl Drop for Buffers {
     fn drop(&mut self) {
         // SAFETY: the mapping of `new`, which nobody uses any more.
-        unsafe { libc::munmap(self.mapping.cast(), length(self.count)) };
+        unsafe { libc::munmap(self.mapping.cast(), length(self.count, self.bytes_each)) };
     }
 }
 
@@ -92,8 +97,8 @@ fn entries_bytes(count: u16) -> usize {
     (usize::from(count) * size_of::<BufRingEntry>()).next_multiple_of(64 << 10)
 }
 
-fn length(count: u16) -> usize {
-    entries_bytes(count) + usize::from(count) * STRIDE_BYTES
+fn length(count: u16, bytes_each: usize) -> usize {
+    entries_bytes(count) + usize::from(count) * (bytes_each + GAP_BYTES)
 }
 
 #[cfg(test)]
@@ -102,10 +107,12 @@ mod tests {
 
     #[test]
     fn buffers_do_not_overlap_and_end_within_the_mapping() {
-        let buffers = Buffers::new(16).unwrap();
-        for at in 1..16 {
-            assert!(buffers.address(at) as usize >= buffers.address(at - 1) as usize + READ_BYTES);
+        for bytes_each in [1, 64 << 10, 1 << 20] {
+            let buffers = Buffers::new(16, bytes_each).unwrap();
+            for at in 1..16 {
+                assert!(buffers.address(at) as usize >= buffers.address(at - 1) as usize + bytes_each);
+            }
+            assert!(buffers.address(15) as usize + bytes_each <= buffers.mapping as usize + length(16, bytes_each));
         }
-        assert!(buffers.address(15) as usize + READ_BYTES <= buffers.mapping as usize + length(16));
     }
 }

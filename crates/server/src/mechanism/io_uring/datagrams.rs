@@ -10,7 +10,6 @@ use super::IoUring;
 use super::buffers::Buffers;
 use crate::mechanism::Token;
 use crate::mechanism::completion::{Completion, Datagram, Datagrams, Envelope, NAME_BYTES, Received};
-use crate::network::connection::READ_BYTES;
 use crate::workers::Operation;
 
 /// The result of a receive is how long the datagram was, though its end may have found no room.
@@ -32,7 +31,7 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Datagrams
     #[inline]
     unsafe fn receive_datagrams(&mut self, io: RawFd, token: Token, envelope: &mut Envelope) -> io::Result<()> {
         // The buffer is of the ring's choice.
-        envelope.room = libc::iovec { iov_base: ptr::null_mut(), iov_len: READ_BYTES };
+        envelope.room = libc::iovec { iov_base: ptr::null_mut(), iov_len: self.buffers.bytes_each() };
         envelope.message.msg_iov = &raw mut envelope.room;
         envelope.message.msg_iovlen = 1;
         envelope.message.msg_name = envelope.name.as_mut_ptr().cast();

@@ -87,7 +87,7 @@ fn a_kernel_without_zero_copy_sends_of_both_kinds_is_refused() {
 #[test]
 fn a_receive_without_a_buffer_fails_and_loses_nothing() {
     fn check<M: Completion>() {
-        let mut mechanism = M::new(1, counters()).unwrap();
+        let mut mechanism = M::new(1, 64 << 10, counters()).unwrap();
         let pairs: Vec<_> = (0..BUFFERS.start() + 4).map(|_| pair()).collect();
         for (at, (ours, theirs)) in pairs.iter().enumerate() {
             (&*theirs).write_all(&[at as u8]).unwrap();
@@ -131,7 +131,7 @@ fn a_receive_without_a_buffer_fails_and_loses_nothing() {
 #[test]
 fn a_cancelled_receive_says_that_it_ended_and_leaves_what_comes_later() {
     fn check<M: Completion>() {
-        let mut mechanism = M::new(1, counters()).unwrap();
+        let mut mechanism = M::new(1, 64 << 10, counters()).unwrap();
         let (ours, theirs) = pair();
         let token = Token::new(0, 7);
         mechanism.receive(ours.as_raw_fd(), token).unwrap();
@@ -161,7 +161,7 @@ fn a_cancelled_receive_says_that_it_ended_and_leaves_what_comes_later() {
 fn completions_beyond_the_queue_s_room_are_not_lost() {
     const SENDS: usize = COMPLETIONS_MAX as usize + 1_000;
     fn check<M: Completion>() {
-        let mut mechanism = M::new(1, counters()).unwrap();
+        let mut mechanism = M::new(1, 64 << 10, counters()).unwrap();
         let (ours, theirs) = pair();
         for _ in 0..SENDS {
             // SAFETY: a constant.
@@ -181,7 +181,7 @@ fn completions_beyond_the_queue_s_room_are_not_lost() {
 #[test]
 fn a_send_is_reported_once() {
     fn check<M: Completion>() {
-        let mut mechanism = M::new(1, counters()).unwrap();
+        let mut mechanism = M::new(1, 64 << 10, counters()).unwrap();
         let (ours, theirs) = pair();
         let bytes: Vec<u8> = (0..100_000u32).map(|at| at as u8).collect();
         for _ in 0..20 {
@@ -222,7 +222,7 @@ fn a_send_is_reported_once() {
 fn nothing_is_received_after_it_is_dropped() {
     fn check<M: Completion>() {
         let (ours, theirs) = pair();
-        let mut mechanism = M::new(1, counters()).unwrap();
+        let mut mechanism = M::new(1, 64 << 10, counters()).unwrap();
         mechanism.receive(ours.as_raw_fd(), Token::new(0, 0)).unwrap();
         (&theirs).write_all(b"x").unwrap();
         wait_for(&mut mechanism, |all| !all.is_empty());
@@ -239,7 +239,7 @@ fn nothing_is_received_after_it_is_dropped() {
 fn a_datagram_that_finds_no_room_is_not_sent() {
     fn check<M: Datagrams>() {
         let (ours, _theirs) = UnixDatagram::pair().unwrap();
-        let mut mechanism = M::new(1, counters()).unwrap();
+        let mut mechanism = M::new(1, 64 << 10, counters()).unwrap();
         let mut bytes = [7; 40];
         let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
         // SAFETY: numbers and null pointers, of which zeros are valid.

@@ -8,6 +8,7 @@ use std::{mem, ptr};
 use rustix::io::Errno;
 use wire::udp::{ID_BYTES, Udp};
 
+use super::DATAGRAM_BYTES_MAX;
 use crate::mechanism::Token;
 use crate::mechanism::completion::{Datagrams, Done, Envelope, NAME_BYTES, Received, What};
 use crate::network::Stage;
@@ -58,7 +59,7 @@ impl<'a, M: Datagrams> CompletionLoop<'a, M> {
         // SAFETY: numbers and null pointers, of which zeros are valid.
         let replies = (0..sends_max).map(|_| unsafe { mem::zeroed() }).collect();
         Ok(Self {
-            mechanism: M::new(stage.sockets.len().max(sends_max), counters)?,
+            mechanism: M::new(stage.sockets.len().max(sends_max), DATAGRAM_BYTES_MAX, counters)?,
             envelopes: Envelope::of(stage.sockets.len()),
             replies,
             free: (0..sends_max as u32).rev().collect(),

@@ -21,12 +21,13 @@ use wire::ServiceSpec;
 use wire::udp::{ID_BYTES, Udp};
 
 use super::Stage;
-use super::connection::READ_BYTES;
 use crate::mechanism::{Interest, Readiness, Token, Trigger};
 use crate::platform::pin;
 use crate::work::Worked;
 use crate::workers::{Counters, Syscall};
 
+/// Room for the largest datagram.
+const DATAGRAM_BYTES_MAX: usize = 64 << 10;
 /// The read budget: at most so many datagrams of a port are taken in a row before the others have their turn.
 const READ_DATAGRAMS: u32 = 32;
 
@@ -74,7 +75,7 @@ struct Desk {
 impl Desk {
     fn new(service: &Worked<Udp>) -> Self {
         // Never filled in beforehand: pages that no datagram reaches cost nothing.
-        Self { inbox: Vec::with_capacity(READ_BYTES), response: service.response() }
+        Self { inbox: Vec::with_capacity(DATAGRAM_BYTES_MAX), response: service.response() }
     }
 
     /// Receives one datagram and answers it, if it is a request; whether there may be more.

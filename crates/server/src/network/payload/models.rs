@@ -26,7 +26,7 @@ fn every_order(pieces: &'static [&'static [u8]], response_bytes: u32, payloads: 
         let service: &'static Fixed = Box::leak(Box::new(Fixed::new(REQUEST_BYTES, response_bytes)));
         let threads: Vec<_> =
             queues.iter().map(|queue| thread::spawn(|| work(queue, service, &Counters::default()))).collect();
-        let said_bytes = serve_one(pieces, service, HandOff::new(queues, home), home);
+        let said_bytes = serve_one(pieces, service, HandOff::new(queues, home, ReadBudget::default()), home);
         queues.iter().for_each(Jobs::close);
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         assert!(home.is_empty(), "something is said of a connection that is over");
@@ -47,7 +47,7 @@ fn serve_one(
     ours.set_nonblocking(true).unwrap();
     client.set_nonblocking(true).unwrap();
     sockopt::set_socket_send_buffer_size(&ours, 1).unwrap();
-    let (mut inbox, counters) = (Inbox::new(), Counters::default());
+    let (mut inbox, counters) = (Inbox::new(ReadBudget::default()), Counters::default());
     let token = Token::LISTENER;
     let mut tenant = Payload::<Fixed>::admit(&mut hand_off, ours.into(), token);
     let (mut pieces, mut said_bytes, mut then) = (pieces.iter(), 0, Then::Watch(Some(Interest::Read)));

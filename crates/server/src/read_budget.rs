@@ -1,0 +1,91 @@
+//! The read budget: how much of one connection is read in a turn.
+
+use serde::{Deserialize, Serialize};
+use wire::ServiceSpec;
+
+/// The most bytes that one read takes from a connection. What they ask for is answered before more is read, and the other
+/// connections that are ready have their turn between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "u32", into = "u32")]
+pub struct ReadBudget(u32);
+
+impl ReadBudget {
+    /// The largest budget in bytes. Threads, coroutines and the buffers of a kernel that receives by itself each hold one
+    /// budget for a connection: 1 000 connections then take up to 1 GiB.
+    pub const BYTES_MAX: u32 = 1 << 20;
+
+    /// A budget of `bytes`.
+    ///
+    /// # Errors
+    /// The range, when `bytes` is outside it.
+    pub fn new(bytes: u32) -> Result<Self, String> {
+        if (1..=Self::BYTES_MAX).contains(&bytes) {
+            return Ok(Self(bytes));
+        }
+        Err(format!(
+            "cannot read {bytes} bytes at once: a read budget is 1B to {}MiB; try 64KiB or 256KiB",
+            Self::BYTES_MAX >> 20
+        ))
+    }
+
+    /// Its size in bytes.
+    pub fn bytes(self) -> usize {
+        self.0 as usize
+    }
+
+    /// Whether it is [`ReadBudget::default`].
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether a budget other than the default has an effect on `service`.
+    ///
+    /// # Errors
+    /// Why not, and the remedy.
+    pub fn check(self, service: &ServiceSpec) -> Result<(), String> {
+        if self.is_default() || service.ports().is_none() {
+            return Ok(());
+        }
+        Err("cannot set the read budget of `udp`: each read takes one whole datagram; leave it out, or choose a service of \
+             connections"
+            .into())
+    }
+}
+
+impl Default for ReadBudget {
+    /// 64 KiB, which every server had before there was a choice.
+    fn default() -> Self {
+        Self(64 << 10)
+    }
+}
+
+impl TryFrom<u32> for ReadBudget {
+    type Error = String;
+
+    fn try_from(bytes: u32) -> Result<Self, String> {
+        Self::new(bytes)
+    }
+}
+
+impl From<ReadBudget> for u32 {
+    fn from(budget: ReadBudget) -> Self {
+        budget.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn budget_outside_its_range_is_refused_with_the_range() {
+        for bytes in [0, ReadBudget::BYTES_MAX + 1, u32::MAX] {
+            let error = ReadBudget::new(bytes).unwrap_err();
+            assert!(error.contains("1B to 1MiB"), "{error}");
+        }
+        for bytes in [1, 65_536, ReadBudget::BYTES_MAX] {
+            let budget = ReadBudget::new(bytes).unwrap();
+            assert_eq!((budget.bytes(), u32::from(budget)), (bytes as usize, bytes));
+        }
+    }
+}
