@@ -66,7 +66,7 @@ fn cpu_without(process: &Totals, thread: &Totals) -> (u64, u64) {
     (user_ns, left_ns - user_ns)
 }
 
-/// Adds to `totals` what the kernel knows of this process and of its children that live. What the calling thread used
+/// Adds to `totals` what the kernel knows of this process and of its children. What the calling thread used
 /// is left out: it asks, and does not serve, and to ask thousands of children costs more than a small window's requests.
 pub fn add_to(totals: &mut Totals, workers: &Workers) {
     let (own, asking) = (of_this_process(), platform::of_this_thread());
@@ -75,12 +75,16 @@ pub fn add_to(totals: &mut Totals, workers: &Workers) {
     totals.cpu_system_ns += system_ns;
     totals.voluntary_switches += own.voluntary_switches.saturating_sub(asking.voluntary_switches);
     totals.involuntary_switches += own.involuntary_switches.saturating_sub(asking.involuntary_switches);
-    for pid in workers.taken().filter_map(|slot| slot.process()) {
-        let child = platform::of_child(pid);
-        totals.cpu_children_ns += child.cpu_children_ns;
-        totals.voluntary_switches += child.voluntary_switches;
-        totals.involuntary_switches += child.involuntary_switches;
-    }
+    let reaped = workers.reaped();
+    add_children(totals, &reaped);
+    workers.processes().into_iter().for_each(|pid| add_children(totals, &platform::of_child(pid)));
+}
+
+/// Adds to `totals` what children used.
+pub(crate) fn add_children(totals: &mut Totals, used: &Totals) {
+    totals.cpu_children_ns += used.cpu_children_ns;
+    totals.voluntary_switches += used.voluntary_switches;
+    totals.involuntary_switches += used.involuntary_switches;
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! Each worker owns one slot and is the only one to write it, so that counting is a plain add: no lock, no
 //! locked instruction, no allocation. Whoever wants the sums reads all slots.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{io, ptr, slice};
 
 use crate::counters::Totals;
@@ -175,13 +176,10 @@ pub struct Slot {
     owner: AtomicU32,
     /// The connection that a thread serves, plus one, so that it can be woken to stop; 0: none.
     connection: AtomicI32,
-    /// CPU time of children that ended, in nanoseconds; the kernel forgets it with them.
-    pub ended_cpu_ns: Counter,
-    /// Voluntary context switches of children that ended.
-    pub ended_voluntary_switches: Counter,
-    /// Involuntary context switches of children that ended.
-    pub ended_involuntary_switches: Counter,
 }
+
+/// In front of the slots: a page with the ticks and the children that leave.
+const FRONT_BYTES: usize = 4096;
 
 /// Taken, but by no child process.
 const THREAD: u32 = u32::MAX;
@@ -237,6 +235,10 @@ pub struct Workers {
     slots: &'static [Slot],
     /// Ticks of the limits, for children too.
     ticks: &'static AtomicU32,
+    /// Children that gave their slots back and are not yet reaped, by process id; 0 where there is none.
+    leaving: &'static [AtomicU32],
+    /// CPU time and switches of children that were reaped; the kernel forgets them.
+    reaped: Mutex<Totals>,
     /// Slots from here on were never taken. They are not looked at, because a look would give them memory.
     fresh_from: AtomicUsize,
 }
@@ -252,7 +254,7 @@ impl Workers {
         let at = unsafe {
             libc::mmap(
                 ptr::null_mut(),
-                (count + 1) * size_of::<Slot>(),
+                FRONT_BYTES + count * size_of::<Slot>(),
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED | libc::MAP_ANONYMOUS | platform::MAP_NORESERVE,
                 -1,
@@ -262,12 +264,15 @@ impl Workers {
         if at == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the mapping is page-aligned, one place and `count` slots long, zeroed, which is a valid `Slot`, and never
+        // SAFETY: the mapping is page-aligned, the front and `count` slots long, zeroed, which is a valid `Slot`, and never
         // unmapped: threads and children of the server may write it until the process ends.
-        let (ticks, slots) =
-            unsafe { (&*at.cast::<AtomicU32>(), slice::from_raw_parts(at.cast::<Slot>().add(1), count)) };
+        let (front, slots) = unsafe {
+            let front = slice::from_raw_parts(at.cast::<AtomicU32>(), FRONT_BYTES / size_of::<AtomicU32>());
+            (front, slice::from_raw_parts(at.byte_add(FRONT_BYTES).cast::<Slot>(), count))
+        };
+        let (ticks, leaving) = front.split_first().expect("the front is not empty");
         slots[0].owner.store(THREAD, Relaxed);
-        Ok(Self { slots, ticks, fresh_from: AtomicUsize::new(1) })
+        Ok(Self { slots, ticks, leaving, reaped: Mutex::default(), fresh_from: AtomicUsize::new(1) })
     }
 
     /// The accept thread's counters.
@@ -295,6 +300,43 @@ impl Workers {
         None
     }
 
+    /// Keeps a child's process id beyond its slot, until [`Workers::forget_leaving`]. Where there is no room, nobody
+    /// sees the child until it is reaped.
+    pub fn leave(&self, pid: i32) {
+        let mut places = self.places_of(pid);
+        places.any(|place| place.compare_exchange(0, pid as u32, Relaxed, Relaxed).is_ok());
+    }
+
+    /// Forgets a child that left.
+    pub fn forget_leaving(&self, pid: i32) {
+        if let Some(place) = self.places_of(pid).find(|place| place.load(Relaxed) == pid as u32) {
+            place.store(0, Relaxed);
+        }
+    }
+
+    /// Where a process id may be among those that leave: process ids follow each other, and rarely meet.
+    fn places_of(&self, pid: i32) -> impl Iterator<Item = &'static AtomicU32> + use<> {
+        let first = pid as usize % self.leaving.len();
+        self.leaving[first..].iter().chain(&self.leaving[..first])
+    }
+
+    /// Children that are not yet reaped. One is here once, though it may be about to leave its slot.
+    pub fn processes(&self) -> Vec<i32> {
+        // The slots first: a child is kept elsewhere before it gives its slot back.
+        let in_slots: Vec<i32> = self.taken().filter_map(Slot::process).collect();
+        let leaving = self.leaving.iter().map(|place| place.load(Relaxed) as i32).filter(|&pid| pid != 0);
+        let mut processes: Vec<i32> = in_slots.into_iter().chain(leaving).collect();
+        processes.sort_unstable();
+        processes.dedup();
+        processes
+    }
+
+    /// CPU time and switches of children that were reaped. Whoever reaps one holds it meanwhile, and so does whoever adds
+    /// up those that live: no child is in both sums, or in neither.
+    pub fn reaped(&self) -> MutexGuard<'_, Totals> {
+        self.reaped.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn used(&self) -> &'static [Slot] {
         &self.slots[..self.fresh_from.load(Relaxed)]
     }
@@ -319,7 +361,7 @@ impl Workers {
         each.fold((0, 0), |sum, each| (sum.0 + each.0, sum.1 + each.1))
     }
 
-    /// The sums over all slots, what the kernel accounts (CPU, switches) being only that of children that ended.
+    /// The sums over all slots, without what the kernel accounts (CPU, switches).
     pub fn totals(&self) -> Totals {
         let mut totals = Totals::default();
         let mut syscalls = [0u64; Syscall::ALL.len()];
@@ -343,9 +385,6 @@ impl Workers {
             for (sum, counter) in sums.zip(figures) {
                 *sum += counter.get();
             }
-            totals.cpu_children_ns += slot.ended_cpu_ns.get();
-            totals.voluntary_switches += slot.ended_voluntary_switches.get();
-            totals.involuntary_switches += slot.ended_involuntary_switches.get();
         }
         totals.syscalls = Syscall::ALL.iter().map(|&(kind, name)| (name.to_owned(), syscalls[kind as usize])).collect();
         // Where the kernel is asked for none, there is nothing to say.
@@ -412,6 +451,27 @@ mod tests {
         again.counters.requests.add(5);
         assert_eq!(workers.totals().requests, Some(12));
         assert_eq!(workers.taken().count(), 2);
+    }
+
+    #[test]
+    fn leaving_child_is_listed_once_until_it_is_reaped() {
+        let workers = Workers::new(2).unwrap();
+        let slot = workers.claim(&mut 0).unwrap();
+        slot.set_process_if_taken(40);
+        assert_eq!(workers.processes(), [40]);
+        // Two that share a place.
+        let beside = 40 + workers.leaving.len() as i32;
+        workers.leave(40);
+        workers.leave(beside);
+        assert_eq!(workers.processes(), [40, beside]);
+        slot.release();
+        assert_eq!(workers.processes(), [40, beside]);
+        workers.forget_leaving(40);
+        assert_eq!(workers.processes(), [beside]);
+        (0..10_000).for_each(|pid| workers.leave(pid));
+        assert_eq!(workers.processes().len(), workers.leaving.len(), "there is no more room");
+        workers.forget_leaving(beside);
+        assert!(!workers.processes().contains(&beside));
     }
 
     #[test]

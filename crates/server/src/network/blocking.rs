@@ -14,7 +14,6 @@ use crate::platform;
 use crate::read_budget::ReadBudget;
 use crate::service::with_service;
 use crate::socket::{self, Accepted, Acceptor};
-use crate::usage;
 use crate::workers::{Counters, Slot, Syscall};
 
 /// Stack of a thread of `mt`: kawai2008 section 5.1.
@@ -155,8 +154,7 @@ fn spawn_process<S: Service>(
         // Its end closes the connection.
         serve(service, &connection, inbox, &slot.counters);
         slot.counters.ended.add(1);
-        children::account(slot, &usage::of_this_process());
-        slot.release();
+        children::leave(stage.workers, slot);
         0
     });
     match forked {

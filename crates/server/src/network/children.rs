@@ -1,10 +1,14 @@
 //! The processes of `mp` and `mp-prefork`: made, reaped, ended.
 //!
-//! A child that ends as it should has given its slot back, or accounted for itself; for one that does not (it crashed, or
-//! was killed) whoever reaps it does. A process id in a slot is always that of a child of ours that is not yet reaped, so
-//! that nobody else is ever signalled.
+//! A child that ends as it should has given its slot back; for one that does not (it crashed, or was killed) whoever
+//! reaps it does. A process id in a slot is always that of a child of ours that is not yet reaped, so that nobody else is
+//! ever signalled.
+//!
+//! Whoever reaps a child accounts for it: exit(2) takes the child's memory apart in the child's own time, after the last
+//! line that the child could run itself.
 
-use std::mem::MaybeUninit;
+use std::mem::{self, MaybeUninit};
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
@@ -19,6 +23,9 @@ use crate::workers::{Slot, Workers};
 
 /// The longest that children which are killed are waited for.
 const STOP_MAX: Duration = Duration::from_secs(2);
+
+/// The exit status of a child that panicked.
+const PANICKED: i32 = 101;
 
 /// Makes a process that runs `body` and ends with its exit status. It dies with the thread that made it, where the
 /// system can do that ([`platform::die_with_parent`]).
@@ -40,7 +47,11 @@ pub(super) fn fork(slot: &'static Slot, body: impl FnOnce() -> i32) -> io::Resul
             let status = if rustix::process::getppid() == Some(parent) {
                 // By the child too: one that crashes before its parent goes on is found by its slot.
                 slot.set_process_if_taken(rustix::process::getpid().as_raw_pid());
-                body()
+                // Unwinding would go on in the parent's frames, which kill the child's siblings and stop the server.
+                panic::catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
+                    mem::forget(panic);
+                    PANICKED
+                })
             } else {
                 0
             };
@@ -55,11 +66,10 @@ pub(super) fn fork(slot: &'static Slot, body: impl FnOnce() -> i32) -> io::Resul
     }
 }
 
-/// Adds to a slot what its child used; the kernel forgets it.
-pub(super) fn account(slot: &Slot, used: &Totals) {
-    slot.ended_cpu_ns.add(used.cpu_ns());
-    slot.ended_voluntary_switches.add(used.voluntary_switches);
-    slot.ended_involuntary_switches.add(used.involuntary_switches);
+/// Gives a slot back in its child, which is about to end.
+pub(super) fn leave(workers: &Workers, slot: &Slot) {
+    workers.leave(rustix::process::getpid().as_raw_pid());
+    slot.release();
 }
 
 /// Runs `body` while a thread beside it reaps the children, then kills those that are left. `body` has that thread to
@@ -116,16 +126,20 @@ fn reap(workers: &Workers, stopping: &AtomicBool, mut lost: impl FnMut(&'static 
             true => None,
             false => workers.taken().find(|slot| slot.process() == Some(pid)),
         };
-        if let Some(slot) = slot {
-            slot.forget_process();
-            // Before it is reaped, so that who sees it gone sees it counted.
-            if !stopping.load(SeqCst) {
-                slot.counters.crashed.add(1);
+        let mut reaped = workers.reaped();
+        match slot {
+            None => workers.forget_leaving(pid),
+            Some(slot) => {
+                slot.forget_process();
+                // Before it is reaped, so that who sees it gone sees it counted.
+                if !stopping.load(SeqCst) {
+                    slot.counters.crashed.add(1);
+                }
             }
         }
-        let used = reap_one(pid);
+        usage::add_children(&mut reaped, &reap_one(pid));
+        drop(reaped);
         if let Some(slot) = slot {
-            account(slot, &used);
             lost(slot, stopping);
         }
     }
@@ -155,8 +169,60 @@ fn wait_for_one() -> Option<(i32, bool)> {
 fn reap_one(pid: i32) -> Totals {
     let mut used = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the kernel fills in `used`, or leaves it zeroed, which is a valid value.
-    usage::totals_of(&unsafe {
+    let used = usage::totals_of(&unsafe {
         libc::wait4(pid, ptr::null_mut(), 0, used.as_mut_ptr());
         used.assume_init()
-    })
+    });
+    Totals { cpu_children_ns: used.cpu_ns(), cpu_user_ns: 0, cpu_system_ns: 0, ..used }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+        let started = Instant::now();
+        while !is_so() {
+            assert!(started.elapsed() < PATIENCE, "{what}");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn child_that_panics_ends_without_its_siblings() {
+        let workers = Workers::new(2).unwrap();
+        let (mut cursor, parent) = (0, rustix::process::getpid());
+        let sibling = workers.claim(&mut cursor).unwrap();
+        let panics = workers.claim(&mut cursor).unwrap();
+        let lost = |slot: &'static Slot, _: &AtomicBool| slot.release();
+        let outcome = panic::catch_unwind(AssertUnwindSafe(|| {
+            with_reaper(&workers, lost, |reaper| {
+                fork(sibling, || {
+                    loop {
+                        thread::park();
+                    }
+                })?;
+                // Without the hook, which says so in the test's output.
+                fork(panics, || panic::resume_unwind(Box::new(())))?;
+                reaper.unpark();
+                wait_until("the child ends", || panics.counters.crashed.get() == 1);
+                // Long enough for a child that unwinds the parent's frames to kill its siblings.
+                thread::sleep(Duration::from_millis(100));
+                let crashed = sibling.counters.crashed.get();
+                Ok((crashed, sibling.process()))
+            })
+        }));
+        if rustix::process::getpid() != parent {
+            // SAFETY: ends a child that has come here, where the parent alone goes on.
+            unsafe { libc::_exit(PANICKED) }
+        }
+        let (crashed, process) = outcome.expect("the parent does not panic").unwrap();
+        assert_eq!(crashed, 0, "its sibling was killed");
+        assert!(process.is_some_and(|pid| pid > 0));
+        assert!(workers.reaped().cpu_children_ns > 0);
+    }
 }
