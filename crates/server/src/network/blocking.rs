@@ -1,7 +1,7 @@
 //! The loop of architectures in which a connection has a thread (`mt`) or a process (`mp`) of its own.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use wire::Service;
 
 use super::connection::{Connection, Inbox, Next};
-use super::{Stage, children, datagrams};
+use super::{OnDrop, Stage, children, datagrams};
 use crate::platform;
 use crate::read_budget::ReadBudget;
 use crate::service::with_service;
@@ -112,6 +112,39 @@ pub(super) fn serve<S: Service>(service: &S, io: &OwnedFd, inbox: &mut Inbox, co
     }
 }
 
+/// A connection that a thread serves. However that ends, by a panic too, it is closed and counted.
+pub(super) struct Served<'a> {
+    slot: &'a Slot,
+    io: Option<OwnedFd>,
+    /// What the thread waits on afterwards.
+    idle: Option<BorrowedFd<'a>>,
+}
+
+impl<'a> Served<'a> {
+    /// From now on the slot names it.
+    pub(super) fn new(slot: &'a Slot, io: OwnedFd, idle: Option<BorrowedFd<'a>>) -> Self {
+        slot.set_connection(io.as_raw_fd());
+        Self { slot, io: Some(io), idle }
+    }
+
+    pub(super) fn io(&self) -> &OwnedFd {
+        self.io.as_ref().expect("it is closed at the end only")
+    }
+}
+
+impl Drop for Served<'_> {
+    fn drop(&mut self) {
+        // Before it is closed: afterwards the number may be another's, and who stops the server shuts down what slots name.
+        match self.idle {
+            Some(idle) => self.slot.set_connection(idle.as_raw_fd()),
+            None => self.slot.forget_connection(),
+        }
+        drop(self.io.take());
+        self.slot.counters.syscall(Syscall::Close);
+        self.slot.counters.ended.add(1);
+    }
+}
+
 fn spawn_thread<S: Service + Sync>(
     budget: ReadBudget,
     service: &'static S,
@@ -124,12 +157,10 @@ fn spawn_thread<S: Service + Sync>(
     let spawned = thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
         // SAFETY: the spawner gave the descriptor up when this thread came to be, and nobody else closes it.
         let connection = unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(descriptor) };
-        serve(service, &connection, &mut Inbox::new(budget), &slot.counters);
-        slot.forget_connection();
-        drop(connection);
-        slot.counters.syscall(Syscall::Close);
-        slot.counters.ended.add(1);
-        slot.release();
+        // Dropped last.
+        let _release = OnDrop(|| slot.release());
+        let served = Served::new(slot, connection, None);
+        serve(service, served.io(), &mut Inbox::new(budget), &slot.counters);
     });
     match spawned {
         Ok(_) => {
@@ -177,5 +208,23 @@ pub(super) fn stop_threads(stage: &Stage<'_>, patience: Duration) {
             unsafe { libc::shutdown(descriptor, libc::SHUT_RDWR) };
         }
         thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::network::bench::{Bench, check_that_others_outlive_a_panic, panics_at_will, wait_until};
+
+    #[test]
+    fn thread_that_panics_gives_its_slot_back() {
+        let bench = Bench::new();
+        let server = bench.start("mt", None, |stage| {
+            let outcome = accept_loop(stage, panics_at_will(), spawn_thread);
+            stop_threads(stage, STOP_MAX);
+            outcome
+        });
+        check_that_others_outlive_a_panic(bench, server);
+        wait_until("every slot is free", || bench.workers.taken().next().is_none());
     }
 }

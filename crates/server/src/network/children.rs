@@ -181,16 +181,7 @@ mod tests {
     use std::panic;
 
     use super::*;
-
-    const PATIENCE: Duration = Duration::from_secs(30);
-
-    fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-        let started = Instant::now();
-        while !is_so() {
-            assert!(started.elapsed() < PATIENCE, "{what}");
-            thread::sleep(Duration::from_millis(1));
-        }
-    }
+    use crate::network::bench::wait_until;
 
     #[test]
     fn child_that_panics_ends_without_its_siblings() {

@@ -13,6 +13,8 @@
 //! - `datagrams`: services whose requests are datagrams to many ports, and which know no connections
 //! - `children`: processes made, reaped, ended
 
+#[cfg(test)]
+pub(crate) mod bench;
 pub mod blocking;
 mod children;
 #[cfg(target_os = "linux")]
@@ -111,7 +113,7 @@ impl Stage<'_> {
     }
 
     /// Stops the server from within, because something failed. Whoever accepts, or waits for the order, returns.
-    fn end_early(&self) {
+    pub(crate) fn end_early(&self) {
         self.stopping.store(true, Relaxed);
         let _ = rustix::io::write(self.stopper, &[1]);
         crate::socket::shut_down(self.listener);

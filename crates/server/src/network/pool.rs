@@ -17,9 +17,9 @@ use rustix::pipe::PipeFlags;
 use rustix::process::Resource;
 use wire::Service;
 
-use super::blocking::{STACK_BYTES, serve, stop_threads};
+use super::blocking::{STACK_BYTES, Served, serve, stop_threads};
 use super::connection::Inbox;
-use super::{Stage, children};
+use super::{OnDrop, Stage, children};
 use crate::accept::Accept;
 use crate::service::with_service;
 use crate::socket::{self, Accepted, Acceptor};
@@ -63,6 +63,13 @@ fn threads<S: Service + Sync>(stage: &Stage<'_>, service: &S) -> io::Result<()> 
     let (taken_from, given_to) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
     let failure = Mutex::new(None);
     let work = |door: &Door<'_>, slot: &'static Slot| {
+        let _end = OnDrop(|| {
+            // Without it the server would seem to live, with a worker less.
+            if thread::panicking() {
+                stage.end_early();
+            }
+            slot.release();
+        });
         if let Err(error) = work(service, door, slot, &mut Inbox::new(stage.read_budget)) {
             // The listener's error is every worker's: the server ends with it, as with one accept thread.
             if let Ok(mut failure) = failure.lock() {
@@ -70,7 +77,6 @@ fn threads<S: Service + Sync>(stage: &Stage<'_>, service: &S) -> io::Result<()> 
             }
             stage.end_early();
         }
-        slot.release();
     };
     thread::scope(|scope| {
         let started = each_slot(stage, |slot| {
@@ -236,15 +242,11 @@ fn work<S: Service>(service: &S, door: &Door<'_>, slot: &Slot, inbox: &mut Inbox
         };
         match accepted {
             Accepted::Connection(connection) => {
-                slot.set_connection(connection.as_raw_fd());
                 if acceptor.is_some() {
                     counters.accepted.add(1);
                 }
-                serve(service, &connection, inbox, counters);
-                slot.set_connection(door.descriptor().as_raw_fd());
-                drop(connection);
-                counters.syscall(Syscall::Close);
-                counters.ended.add(1);
+                let served = Served::new(slot, connection, Some(door.descriptor()));
+                serve(service, served.io(), inbox, counters);
             }
             Accepted::None | Accepted::WouldBlock | Accepted::Later => {}
             Accepted::Shutdown => return Ok(()),
@@ -261,5 +263,25 @@ fn take_over(pipe: BorrowedFd<'_>) -> io::Result<Accepted> {
         Ok(_) => Ok(Accepted::Shutdown),
         Err(Errno::INTR) => Ok(Accepted::None),
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use super::*;
+    use crate::network::bench::{Bench, panics_at_will};
+
+    #[test]
+    fn pool_whose_thread_panics_ends_with_an_error() {
+        let bench = Bench::new();
+        let server = bench.start("mt-pool", Some(2), |stage| threads(stage, &panics_at_will())).started();
+        let mut client = bench.connect();
+        client.write_all(b"!").unwrap();
+        assert_eq!(client.read(&mut [0]).unwrap(), 0, "its connection ends");
+        server.outcome().unwrap_err();
+        assert_eq!(bench.workers.connections_open(), 0);
+        assert!(bench.workers.taken().next().is_none(), "every slot is free");
     }
 }

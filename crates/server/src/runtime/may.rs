@@ -14,8 +14,8 @@ use wire::Service;
 
 use super::{Door, Listener, Open, REST, Shared, Then};
 use crate::model::{ModelRow, PerConnection, Takes};
-use crate::network::Stage;
 use crate::network::connection::{Connection, Next};
+use crate::network::{OnDrop, Stage};
 use crate::service::with_service;
 
 /// Its row of [`crate::model::MODELS`].
@@ -132,6 +132,11 @@ fn serve<S: Service>(open: Open<S>, mut stream: impl Stream, served: &Served) {
     // Its own: while it waits for bytes, others run in the same thread. Zeroed memory that is new costs nothing.
     let mut inbox = vec![0; shared.read_budget.bytes()];
     let mut connection = Connection::default();
+    // Before the stream is closed, by a panic too: afterwards the number may be another's.
+    let descriptor = stream.as_raw_fd();
+    let _forget = OnDrop(|| {
+        lock(served).remove(&descriptor);
+    });
     // SAFETY: the stream keeps it open for longer than this.
     let io = unsafe { BorrowedFd::borrow_raw(stream.as_raw_fd()) };
     if let Some(tick) = service.looks_every() {
@@ -156,5 +161,17 @@ fn serve<S: Service>(open: Open<S>, mut stream: impl Stream, served: &Served) {
             Err(_) => Next::End,
         };
     }
-    lock(served).remove(&stream.as_raw_fd());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::network::bench::{Bench, check_that_others_outlive_a_panic, panics_at_will};
+
+    #[test]
+    fn task_that_panics_is_counted_and_others_go_on() {
+        let bench = Bench::new();
+        let server = bench.start("may", Some(1), |stage| run(stage, panics_at_will()));
+        check_that_others_outlive_a_panic(bench, server);
+    }
 }

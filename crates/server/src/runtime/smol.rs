@@ -118,3 +118,16 @@ async fn serve<S: Service>(open: Open<S>, mut stream: impl Stream) {
         .await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::network::bench::{Bench, check_that_others_outlive_a_panic, panics_at_will};
+
+    #[test]
+    fn task_that_panics_is_counted_and_others_go_on() {
+        let bench = Bench::new();
+        let server = bench.start("smol", Some(2), |stage| run(stage, panics_at_will()));
+        check_that_others_outlive_a_panic(bench, server);
+    }
+}

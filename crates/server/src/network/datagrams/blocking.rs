@@ -11,7 +11,7 @@ use rustix::net::SendFlags;
 
 use super::Desk;
 use crate::network::blocking::STACK_BYTES;
-use crate::network::{Stage, children};
+use crate::network::{OnDrop, Stage, children};
 use crate::platform::pin;
 use crate::workers::{Slot, Syscall};
 
@@ -25,12 +25,18 @@ pub(in crate::network) fn run_threads(stage: &Stage<'_>) -> io::Result<()> {
     thread::scope(|scope| {
         let outcome = for_each_port(stage, |slot, socket| {
             let serve = || {
+                let _end = OnDrop(|| {
+                    // Without it the server would seem to live, with a port that nobody serves.
+                    if thread::panicking() {
+                        stage.end_early();
+                    }
+                    slot.counters.ended.add(1);
+                    slot.release();
+                });
                 let mut desk = Desk::new(&service);
                 while !stage.stopping.load(Relaxed) {
                     desk.turn(socket.as_fd(), &service, &slot.counters);
                 }
-                slot.counters.ended.add(1);
-                slot.release();
             };
             thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, serve).map(drop)
         });
