@@ -149,6 +149,7 @@ fn unsafe_stays_where_system_calls_are() {
         "crates/lab/src/stop.rs",
         "crates/muxbench/tests/accept.rs",
         "crates/muxbench/tests/common/mod.rs",
+        "crates/server/src/destination.rs",
         "crates/server/src/exec.rs",
         "crates/server/src/mechanism/epoll.rs",
         "crates/server/src/mechanism/io_uring.rs",
@@ -173,6 +174,7 @@ fn unsafe_stays_where_system_calls_are() {
         "crates/server/src/runtime/may.rs",
         "crates/server/src/usage.rs",
         "crates/server/src/workers.rs",
+        "crates/server/tests/accounting.rs",
         "crates/server/tests/allocations.rs",
         "xtask/tests/tidy.rs",
     ];

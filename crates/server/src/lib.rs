@@ -13,7 +13,7 @@
 //! - [`socket`]: listening and accepting, with the same options everywhere; `reserve`: a descriptor to turn connections away with
 //! - [`regular`]: files that others may have placed
 //! - [`unix`]: a Unix socket's file
-//! - [`ports`]: the sockets of a service of datagrams
+//! - [`ports`]: the sockets of a service of datagrams; `destination`: the address that a datagram was sent to
 //! - [`platform`]: what differs between the systems
 //! - `sync`: locks and atomics, of which loom has its own
 //! - [`workers`]: counters of every thread and child, in memory that they share
@@ -32,6 +32,7 @@ mod buffered;
 pub mod config;
 pub mod control;
 pub mod counters;
+mod destination;
 mod erased;
 #[cfg(target_os = "linux")]
 pub mod exec;

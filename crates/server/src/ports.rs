@@ -2,10 +2,12 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::io::Errno;
 use wire::{Address, Ports};
+
+use crate::destination;
 
 /// How often a run of ports that are free is looked for, before those are taken that the kernel chooses.
 const TRIES: u32 = 32;
@@ -54,6 +56,7 @@ pub fn bind(listen: &Address, count: u32, nonblocking: bool) -> io::Result<Bound
     let mut ports = Vec::with_capacity(bound.len());
     for socket in &bound {
         socket.set_nonblocking(nonblocking)?;
+        destination::ask(socket.as_fd())?;
         ports.push(socket.local_addr()?.port());
     }
     let address = SocketAddr::new(listen.ip(), ports[0]).into();

@@ -6,6 +6,7 @@ use std::os::fd::{OwnedFd, RawFd};
 use rustix::io::Errno;
 
 use super::Token;
+use crate::destination::{Control, NAME_BYTES};
 use crate::workers::Counters;
 
 /// The kernel does the I/O: we ask for operations, and are told what came of them.
@@ -98,14 +99,15 @@ pub trait Datagrams: Completion {
     fn datagram<'a>(&'a self, received: &Received, envelope: &'a Envelope) -> Option<Datagram<'a>>;
 }
 
-/// The longest address that a datagram comes from.
-pub const NAME_BYTES: usize = size_of::<libc::sockaddr_in6>();
-
 /// What the kernel is to say of a datagram, for each socket. It points to itself: it must not move.
 #[derive(Debug)]
 pub struct Envelope {
     /// Who sent the datagram that came last, where each receive is asked for.
     pub(super) name: [u8; NAME_BYTES],
+    /// Where it was sent to, likewise.
+    pub(super) control: Control,
+    /// Whether the kernel says so of this socket.
+    pub(super) has_control: bool,
     pub(super) room: libc::iovec,
     pub(super) message: libc::msghdr,
 }
@@ -115,6 +117,8 @@ pub struct Envelope {
 pub struct Datagram<'a> {
     /// The address it came from, as the kernel writes it.
     pub from: &'a [u8],
+    /// What the kernel says of where it was sent to; empty where it is not asked to.
+    pub control: &'a [u8],
     /// What is in it, or the beginning of that.
     pub bytes: &'a [u8],
     /// How many bytes it had.

@@ -30,6 +30,13 @@ pub(crate) fn socket(family: AddressFamily, nonblocking: bool) -> io::Result<Own
     Ok(rustix::net::socket_with(family, SocketType::STREAM, flags(nonblocking), None)?)
 }
 
+/// The option by which the kernel says of each datagram where it was sent to (ip(4)).
+pub(crate) const TELL_DESTINATION_V4: libc::c_int = libc::IP_RECVDSTADDR;
+/// The control message that says so, which as IP_SENDSRCADDR is a response's source...
+pub(crate) const DESTINATION_V4: libc::c_int = libc::IP_RECVDSTADDR;
+/// ...and which has no interface in it.
+pub(crate) const DESTINATION_V4_INTERFACE: std::ops::Range<usize> = 0..0;
+
 /// System calls of one [`accept`], to be counted.
 pub(crate) const ACCEPT_SYSCALLS: u64 = 1;
 

@@ -30,6 +30,13 @@ pub(crate) fn socket(family: AddressFamily, nonblocking: bool) -> io::Result<Own
     Ok(prepare(rustix::net::socket(family, SocketType::STREAM, None)?, nonblocking)?)
 }
 
+/// The option by which the kernel says of each datagram where it was sent to (netinet/in.h: IP_RECVPKTINFO is IP_PKTINFO).
+pub(crate) const TELL_DESTINATION_V4: libc::c_int = libc::IP_PKTINFO;
+/// The control message that says so...
+pub(crate) const DESTINATION_V4: libc::c_int = libc::IP_PKTINFO;
+/// ...and where in it the interface is.
+pub(crate) const DESTINATION_V4_INTERFACE: std::ops::Range<usize> = 0..4;
+
 /// System calls of one [`accept`], to be counted.
 pub(crate) const ACCEPT_SYSCALLS: u64 = 3;
 

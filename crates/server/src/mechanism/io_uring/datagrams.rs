@@ -1,6 +1,6 @@
 //! Datagrams: what comes has its sender's address with it, and what goes a receiver's.
 
-use std::os::fd::RawFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::{io, mem, ptr, slice};
 
 use io_uring::types::{Fd, RecvMsgOut};
@@ -8,8 +8,9 @@ use io_uring::{opcode, squeue};
 
 use super::IoUring;
 use super::buffers::Buffers;
+use crate::destination::{self, CONTROL_BYTES, NAME_BYTES};
 use crate::mechanism::Token;
-use crate::mechanism::completion::{Completion, Datagram, Datagrams, Envelope, NAME_BYTES, Received};
+use crate::mechanism::completion::{Completion, Datagram, Datagrams, Envelope, Received};
 use crate::workers::Operation;
 
 /// The result of a receive is how long the datagram was, though its end may have found no room.
@@ -18,10 +19,11 @@ const FLAGS: u32 = libc::MSG_TRUNC as u32;
 const SEND_FLAGS: u32 = libc::MSG_DONTWAIT as u32;
 
 impl Envelope {
-    /// One for each of `count` sockets.
-    pub fn of(count: usize) -> Box<[Self]> {
-        // SAFETY: numbers and null pointers, of which zeros are valid.
-        (0..count).map(|_| unsafe { mem::zeroed() }).collect()
+    /// One for each socket.
+    pub fn of(sockets: &[OwnedFd]) -> Box<[Self]> {
+        // SAFETY: numbers, null pointers and no, of which zeros are valid.
+        let empty = || -> Self { unsafe { mem::zeroed() } };
+        sockets.iter().map(|socket| Self { has_control: destination::is_needed(socket), ..empty() }).collect()
     }
 }
 
@@ -36,6 +38,8 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Datagrams
         envelope.message.msg_iovlen = 1;
         envelope.message.msg_name = envelope.name.as_mut_ptr().cast();
         envelope.message.msg_namelen = NAME_BYTES as libc::socklen_t;
+        envelope.control.length = if envelope.has_control { CONTROL_BYTES } else { 0 };
+        envelope.control.attach(&mut envelope.message);
         let message = &raw mut envelope.message;
         let receive = if MULTISHOT {
             // The address comes in the buffer, too.
@@ -66,15 +70,14 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Datagrams
         if !MULTISHOT {
             // One of no bytes takes no buffer.
             let from = &envelope.name[..(envelope.message.msg_namelen as usize).min(NAME_BYTES)];
-            return Some(Datagram { from, bytes, length });
+            let control = &envelope.control.bytes[..envelope.message.msg_controllen.min(CONTROL_BYTES)];
+            return Some(Datagram { from, control, bytes, length });
         }
         let parts = RecvMsgOut::parse(bytes, &envelope.message).ok()?;
         let length = parts.incoming_payload_len() as usize;
-        let (from, bytes) = (parts.name_data(), parts.payload_data());
-        // SAFETY: both are parts of the buffer, and `parts` only borrows them.
-        let (from, bytes) = unsafe {
-            (slice::from_raw_parts(from.as_ptr(), from.len()), slice::from_raw_parts(bytes.as_ptr(), bytes.len()))
-        };
-        Some(Datagram { from, bytes, length })
+        // SAFETY: each is a part of the buffer, and `parts` only borrows it.
+        let of_buffer = |part: &[u8]| -> &'a [u8] { unsafe { slice::from_raw_parts(part.as_ptr(), part.len()) } };
+        let (from, control) = (of_buffer(parts.name_data()), of_buffer(parts.control_data()));
+        Some(Datagram { from, control, bytes: of_buffer(parts.payload_data()), length })
     }
 }

@@ -33,7 +33,7 @@ pub(in crate::network) fn run_threads(stage: &Stage<'_>) -> io::Result<()> {
                     slot.counters.ended.add(1);
                     slot.release();
                 });
-                let mut desk = Desk::new(&service);
+                let mut desk = Desk::new(&service, stage.sockets);
                 while !stage.stopping.load(Relaxed) {
                     desk.turn(socket.as_fd(), &service, &slot.counters);
                 }
@@ -57,7 +57,7 @@ pub(in crate::network) fn run_processes(stage: &Stage<'_>) -> io::Result<()> {
     };
     children::with_reaper(stage.workers, lost, |reaper| {
         // The child's are copies of this, for it must not allocate.
-        let mut desk = Desk::new(&service);
+        let mut desk = Desk::new(&service, stage.sockets);
         for_each_port(stage, |slot, socket| {
             // Until it is killed; whoever reaps it accounts for it.
             let forked = children::fork(slot, || {

@@ -9,8 +9,9 @@ use rustix::io::Errno;
 use wire::udp::{ID_BYTES, Udp};
 
 use super::DATAGRAM_BYTES_MAX;
+use crate::destination::{Control, NAME_BYTES};
 use crate::mechanism::Token;
-use crate::mechanism::completion::{Datagrams, Done, Envelope, NAME_BYTES, Received, What};
+use crate::mechanism::completion::{Datagrams, Done, Envelope, Received, What};
 use crate::network::Stage;
 use crate::platform::pin;
 use crate::work::Worked;
@@ -47,6 +48,7 @@ struct CompletionLoop<'a, M> {
 /// A response that the kernel is sending. It points to itself: it must not move.
 struct Reply {
     to: [u8; NAME_BYTES],
+    from: Control,
     id: [u8; ID_BYTES],
     parts: [libc::iovec; 2],
     message: libc::msghdr,
@@ -60,7 +62,7 @@ impl<'a, M: Datagrams> CompletionLoop<'a, M> {
         let replies = (0..sends_max).map(|_| unsafe { mem::zeroed() }).collect();
         Ok(Self {
             mechanism: M::new(stage.sockets.len().max(sends_max), DATAGRAM_BYTES_MAX, counters)?,
-            envelopes: Envelope::of(stage.sockets.len()),
+            envelopes: Envelope::of(stage.sockets),
             replies,
             free: (0..sends_max as u32).rev().collect(),
             waiting: VecDeque::with_capacity(M::DONE_MAX),
@@ -135,6 +137,7 @@ impl<'a, M: Datagrams> CompletionLoop<'a, M> {
         reply.id = id;
         let name_bytes = datagram.from.len();
         reply.to[..name_bytes].copy_from_slice(datagram.from);
+        reply.from.answer(datagram.control);
         self.mechanism.give_back(received);
         let rest = &self.response[ID_BYTES..];
         reply.parts = [
@@ -143,6 +146,7 @@ impl<'a, M: Datagrams> CompletionLoop<'a, M> {
         ];
         reply.message.msg_name = reply.to.as_mut_ptr().cast();
         reply.message.msg_namelen = name_bytes as libc::socklen_t;
+        reply.from.attach(&mut reply.message);
         reply.message.msg_iov = reply.parts.as_mut_ptr();
         reply.message.msg_iovlen = reply.parts.len();
         let io = self.stage.sockets[port as usize].as_raw_fd();

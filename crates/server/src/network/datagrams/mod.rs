@@ -21,6 +21,7 @@ use wire::ServiceSpec;
 use wire::udp::{ID_BYTES, Udp};
 
 use super::Stage;
+use crate::destination::{self, Ends};
 use crate::mechanism::{Interest, Readiness, Token, Trigger};
 use crate::platform::pin;
 use crate::work::Worked;
@@ -70,12 +71,16 @@ fn sent(result: Result<usize, Errno>, counters: &Counters) {
 struct Desk {
     inbox: Vec<u8>,
     response: Vec<u8>,
+    /// Of sockets that answer from the address that was asked.
+    ends: Option<Ends>,
 }
 
 impl Desk {
-    fn new(service: &Worked<Udp>) -> Self {
+    /// For `sockets`, which are all bound to the same address.
+    fn new(service: &Worked<Udp>, sockets: &[OwnedFd]) -> Self {
+        let ends = sockets.first().filter(|socket| destination::is_needed(socket)).map(|_| Ends::NONE);
         // Never filled in beforehand: pages that no datagram reaches cost nothing.
-        Self { inbox: Vec::with_capacity(DATAGRAM_BYTES_MAX), response: service.response() }
+        Self { inbox: Vec::with_capacity(DATAGRAM_BYTES_MAX), response: service.response(), ends }
     }
 
     /// Receives one datagram and answers it, if it is a request; whether there may be more.
@@ -83,6 +88,18 @@ impl Desk {
     fn turn(&mut self, io: BorrowedFd<'_>, service: &Worked<Udp>, counters: &Counters) -> bool {
         self.inbox.clear();
         counters.syscall(Syscall::Read);
+        if let Some(ends) = &mut self.ends {
+            let bytes = match ends.receive(io, &mut self.inbox) {
+                Ok(bytes) => bytes,
+                Err(error) => return error == Errno::INTR,
+            };
+            if let Some(id) = take(service, &self.inbox, bytes, counters) {
+                self.response[..ID_BYTES].copy_from_slice(&id);
+                counters.syscall(Syscall::Write);
+                sent(ends.send(io, &self.response), counters);
+            }
+            return true;
+        }
         let (bytes, from) = match rustix::net::recvfrom(io, spare_capacity(&mut self.inbox), RecvFlags::empty()) {
             Ok((_, bytes, from)) => (bytes, from),
             Err(error) => return error == Errno::INTR,
@@ -130,7 +147,7 @@ impl<'a, M: Readiness> ReadyLoop<'a, M> {
             sockets: stage.sockets,
             stop: stage.stop,
             service,
-            desk: Desk::new(service),
+            desk: Desk::new(service, stage.sockets),
             unread: VecDeque::with_capacity(listed),
             is_unread: vec![false; listed],
             stage,
@@ -218,7 +235,7 @@ mod tests {
         let (said, hears) = mpsc::channel();
         std::thread::spawn(move || {
             let service = Worked::new(udp, None, Arc::new(AtomicBool::new(false)));
-            let mut desk = Desk::new(&service);
+            let mut desk = Desk::new(&service, &[]);
             while desk.turn(server.as_fd(), &service, counters) {
                 said.send(()).unwrap();
             }

@@ -1,0 +1,186 @@
+//! Where a datagram was sent to, which is where its response comes from.
+//!
+//! A socket that is bound to one address answers from it. For one that is bound to all of the host's the system chooses,
+//! whichever was asked, and a connected client or a firewall drops a response from another address. There the kernel says in
+//! a control message where a datagram was sent to, and takes the same message as a response's source.
+
+use std::io;
+use std::mem::{self, offset_of};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use rustix::io::Errno;
+
+use crate::platform;
+
+/// The longest address that a datagram comes from.
+pub(crate) const NAME_BYTES: usize = size_of::<libc::sockaddr_in6>();
+/// Room for one control message of either family.
+pub(crate) const CONTROL_BYTES: usize = 64;
+/// Where the contents of a control message begin.
+// SAFETY: arithmetic.
+const DATA: usize = unsafe { libc::CMSG_LEN(0) } as usize;
+/// IPv6's contents: the address, then the interface.
+const V6_ADDRESS_BYTES: usize = 16;
+
+/// Whether the kernel is to say of this socket where datagrams were sent to.
+pub(crate) fn is_needed(socket: impl AsFd) -> bool {
+    let own = rustix::net::getsockname(socket).ok().and_then(|own| SocketAddr::try_from(own).ok());
+    own.is_some_and(|own| own.ip().is_unspecified())
+}
+
+/// Has the kernel say it, where it is needed.
+///
+/// # Errors
+/// As getsockname(2) and setsockopt(2) have them.
+pub(crate) fn ask(socket: BorrowedFd<'_>) -> io::Result<()> {
+    if !is_needed(socket) {
+        return Ok(());
+    }
+    let own = SocketAddr::try_from(rustix::net::getsockname(socket)?).map_err(io::Error::from)?;
+    let (level, name) = match own {
+        SocketAddr::V4(_) => (libc::IPPROTO_IP, platform::TELL_DESTINATION_V4),
+        SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
+    };
+    let yes: libc::c_int = 1;
+    // SAFETY: the kernel reads `yes`, which is as long as is said.
+    let result = unsafe {
+        let value = (&raw const yes).cast();
+        libc::setsockopt(socket.as_raw_fd(), level, name, value, size_of_val(&yes) as libc::socklen_t)
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// A control message, or none.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(8))]
+pub(crate) struct Control {
+    pub(crate) bytes: [u8; CONTROL_BYTES],
+    pub(crate) length: usize,
+}
+
+impl Control {
+    /// None.
+    pub(crate) const NONE: Self = Self { bytes: [0; CONTROL_BYTES], length: 0 };
+
+    /// That of a response to the datagram with which `received` came.
+    pub(crate) fn answer(&mut self, received: &[u8]) {
+        self.length = received.len().min(CONTROL_BYTES);
+        self.bytes[..self.length].copy_from_slice(&received[..self.length]);
+        self.make_an_answer();
+    }
+
+    /// Turns what was received into what is to be sent: by whichever interface the route has.
+    fn make_an_answer(&mut self) {
+        let number = |at: usize| self.bytes[at..at + 4].try_into().map(i32::from_ne_bytes).unwrap_or_default();
+        let kind = (number(offset_of!(libc::cmsghdr, cmsg_level)), number(offset_of!(libc::cmsghdr, cmsg_type)));
+        let interface = match kind {
+            _ if self.length <= DATA => None,
+            // No response can come from a group.
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) if self.bytes[DATA] == 0xff => None,
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => Some(V6_ADDRESS_BYTES..V6_ADDRESS_BYTES + 4),
+            (libc::IPPROTO_IP, platform::DESTINATION_V4) => Some(platform::DESTINATION_V4_INTERFACE),
+            _ => None,
+        };
+        match interface {
+            Some(interface) => self.bytes[DATA + interface.start..DATA + interface.end].fill(0),
+            None => self.length = 0,
+        }
+    }
+
+    /// Has a message carry it.
+    pub(crate) fn attach(&mut self, message: &mut libc::msghdr) {
+        (message.msg_control, message.msg_controllen) = if self.length == 0 {
+            (std::ptr::null_mut(), 0)
+        } else {
+            (self.bytes.as_mut_ptr().cast(), self.length as _)
+        };
+    }
+}
+
+/// From whom a datagram came, and where it was sent to.
+#[derive(Debug)]
+pub(crate) struct Ends {
+    name: [u8; NAME_BYTES],
+    name_bytes: usize,
+    control: Control,
+}
+
+impl Ends {
+    pub(crate) const NONE: Self = Self { name: [0; NAME_BYTES], name_bytes: 0, control: Control::NONE };
+
+    /// Receives a datagram into `inbox`, which is empty; how many bytes it had.
+    #[inline]
+    pub(crate) fn receive(&mut self, io: BorrowedFd<'_>, inbox: &mut Vec<u8>) -> Result<usize, Errno> {
+        let mut room = libc::iovec { iov_base: inbox.as_mut_ptr().cast(), iov_len: inbox.capacity() };
+        // SAFETY: numbers and null pointers, of which zeros are valid.
+        let mut message: libc::msghdr = unsafe { mem::zeroed() };
+        (message.msg_iov, message.msg_iovlen) = (&raw mut room, 1);
+        (message.msg_name, message.msg_namelen) = (self.name.as_mut_ptr().cast(), NAME_BYTES as libc::socklen_t);
+        self.control.length = CONTROL_BYTES;
+        self.control.attach(&mut message);
+        // SAFETY: all that the message points to lives across the call, and the kernel writes no more than its lengths say.
+        let count = counted(unsafe { libc::recvmsg(io.as_raw_fd(), &raw mut message, 0) })?;
+        // SAFETY: the kernel has filled in so many.
+        unsafe { inbox.set_len(count) };
+        self.name_bytes = (message.msg_namelen as usize).min(NAME_BYTES);
+        self.control.length = (message.msg_controllen as usize).min(CONTROL_BYTES);
+        self.control.make_an_answer();
+        Ok(count)
+    }
+
+    /// Sends the response to what was received last, or fails where there is no room at once.
+    #[inline]
+    pub(crate) fn send(&mut self, io: BorrowedFd<'_>, response: &[u8]) -> Result<usize, Errno> {
+        let mut part = libc::iovec { iov_base: response.as_ptr().cast_mut().cast(), iov_len: response.len() };
+        // SAFETY: numbers and null pointers, of which zeros are valid.
+        let mut message: libc::msghdr = unsafe { mem::zeroed() };
+        (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
+        (message.msg_name, message.msg_namelen) = (self.name.as_mut_ptr().cast(), self.name_bytes as libc::socklen_t);
+        self.control.attach(&mut message);
+        // SAFETY: all that the message points to lives across the call, and the kernel only reads it.
+        counted(unsafe { libc::sendmsg(io.as_raw_fd(), &raw const message, libc::MSG_DONTWAIT) })
+    }
+}
+
+/// A count, or the error that the C library keeps.
+fn counted(returned: isize) -> Result<usize, Errno> {
+    let error = || Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO);
+    usize::try_from(returned).map_err(|_| error())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use super::*;
+
+    #[test]
+    fn only_wildcard_sockets_ask_for_destinations() {
+        for (address, needed) in [("127.0.0.1:0", false), ("0.0.0.0:0", true)] {
+            let socket = UdpSocket::bind(address).unwrap();
+            assert_eq!(is_needed(&socket), needed, "{address}");
+            ask(socket.as_fd()).unwrap();
+        }
+    }
+
+    #[test]
+    fn answer_to_a_group_leaves_the_source_to_the_route() {
+        let mut received = [0; CONTROL_BYTES];
+        let length = DATA + V6_ADDRESS_BYTES + 4;
+        let (level, kind) = (offset_of!(libc::cmsghdr, cmsg_level), offset_of!(libc::cmsghdr, cmsg_type));
+        received[level..level + 4].copy_from_slice(&libc::IPPROTO_IPV6.to_ne_bytes());
+        received[kind..kind + 4].copy_from_slice(&libc::IPV6_PKTINFO.to_ne_bytes());
+        received[DATA..length].fill(7);
+        let mut control = Control::NONE;
+        control.answer(&received[..length]);
+        assert_eq!(control.length, length);
+        assert_eq!(control.bytes[DATA..DATA + V6_ADDRESS_BYTES], [7; V6_ADDRESS_BYTES]);
+        assert_eq!(control.bytes[DATA + V6_ADDRESS_BYTES..length], [0; 4], "whichever interface the route has");
+        received[DATA] = 0xff;
+        control.answer(&received[..length]);
+        assert_eq!(control.length, 0);
+        control.answer(&[]);
+        assert_eq!(control.length, 0);
+    }
+}
