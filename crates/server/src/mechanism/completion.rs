@@ -66,11 +66,11 @@ pub trait Completion: Sized {
     fn give_back(&mut self, received: Received);
 
     /// Hands over what is queued, waits until something is done, and adds it to `done`, within its capacity. A signal
-    /// ends the wait with nothing done.
+    /// ends the wait with nothing done. Unless it `may_wait` it is only a look.
     ///
     /// # Errors
     /// What the kernel says.
-    fn wait(&mut self, done: &mut Vec<Done>) -> io::Result<()>;
+    fn wait(&mut self, done: &mut Vec<Done>, may_wait: bool) -> io::Result<()>;
 }
 
 /// The same for datagrams, of which each comes from somewhere and goes somewhere.

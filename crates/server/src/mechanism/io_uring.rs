@@ -6,7 +6,7 @@ mod datagrams;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
-use io_uring::types::{CancelBuilder, Fd};
+use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring as Ring, Probe, cqueue, opcode, squeue};
 use rustix::io::Errno;
 
@@ -197,17 +197,22 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Completio
         }
     }
 
-    fn wait(&mut self, done: &mut Vec<Done>) -> io::Result<()> {
+    fn wait(&mut self, done: &mut Vec<Done>, may_wait: bool) -> io::Result<()> {
         // A thread of the kernel takes the operations: there is need to call only to wait, to wake it, or to have what
         // the queue of completions had no room for.
-        let must_wait = !SQPOLL || self.ring.completion().is_empty();
+        let must_wait = !SQPOLL || (may_wait && self.ring.completion().is_empty());
         let must_call = must_wait || {
             let submission = self.ring.submission();
             submission.need_wakeup() || submission.cq_overflow()
         };
         if must_call {
             self.counters.syscall(if must_wait { Syscall::Wait } else { Syscall::Control });
-            unless_passing(self.ring.submit_and_wait(usize::from(must_wait)))?;
+            unless_passing(if must_wait && !may_wait {
+                // Completions are made in waits only: in one that ends at once, too.
+                self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&Timespec::new()))
+            } else {
+                self.ring.submit_and_wait(usize::from(must_wait))
+            })?;
         }
         for entry in self.ring.completion().take(Self::DONE_MAX) {
             let (kind, token) = untag(entry.user_data());
@@ -246,7 +251,24 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Completio
 impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Drop for IoUring<SQPOLL, MULTISHOT, ZERO_COPY> {
     fn drop(&mut self) {
         // Closing a ring ends its operations some time later, when the memory that they use may be another's.
-        let _ = self.ring.submitter().register_sync_cancel(None, CancelBuilder::any());
+        let submitter = self.ring.submitter();
+        if let Err(error) = end_all(|| submitter.register_sync_cancel(None, CancelBuilder::any())) {
+            // Nobody may have that memory while the kernel does.
+            eprintln!("cannot end io_uring's operations: {error}; the process aborts, start the server again");
+            std::process::abort();
+        }
+    }
+}
+
+/// Ends all operations by `cancel`, as often as something interrupts it.
+fn end_all(mut cancel: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+    loop {
+        match cancel().map_err(|error| (error.raw_os_error(), error)) {
+            Err((Some(libc::EINTR | libc::EAGAIN), _)) => {}
+            // There is none.
+            Ok(()) | Err((Some(libc::ENOENT), _)) => return Ok(()),
+            Err((_, error)) => return Err(error),
+        }
     }
 }
 
@@ -277,11 +299,11 @@ fn outcome(result: i32) -> Result<usize, Errno> {
     usize::try_from(result).map_err(|_| Errno::from_raw_os_error(-result))
 }
 
-/// Interrupted, or out of memory for the moment: the next call does it.
+/// Interrupted, out of memory for the moment, or a look that found nothing: the next call does it.
 fn unless_passing(result: io::Result<usize>) -> io::Result<()> {
     match result {
         Ok(_) => Ok(()),
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) => Ok(()),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY | libc::ETIME)) => Ok(()),
         Err(error) => Err(error),
     }
 }

@@ -20,6 +20,9 @@ use super::select::Select;
 use super::skeleton::Skeleton;
 use super::spin::Spin;
 use super::*;
+use crate::network::ACCEPTS;
+use crate::network::bench::{Told, check_that_a_flood_leaves_others_served};
+use crate::network::ready::run_service;
 use crate::skipped::skipped;
 
 /// Those of the other family, which have tests of their own.
@@ -399,4 +402,16 @@ fn completions_beyond_their_ring_are_not_lost() {
         (&*theirs).write_all(b"x").unwrap();
     }
     assert_eq!(wait(&mut mechanism), everyone, "they are still watched");
+}
+
+#[test]
+fn flood_of_connects_leaves_others_served() {
+    fn check<M: Readiness>() {
+        // In a level-triggered loop the first is told of one wait after it was accepted, and more are accepted meanwhile.
+        let accepts_max = 2 * ACCEPTS as u64;
+        check_that_a_flood_leaves_others_served("sped", None, accepts_max, |stage, tell| {
+            run_service::<M, _>(stage, &Told(tell))
+        });
+    }
+    for_every_mechanism!(check);
 }

@@ -83,6 +83,34 @@ pub(crate) fn check_that_others_outlive_a_panic(bench: &'static Bench, server: R
     server.stop().unwrap();
 }
 
+/// Clients of a flood besides the first, which has a connection and asks for something.
+const FLOOD: u64 = 150;
+
+/// That a server which finds [`FLOOD`] connections to accept serves the first before it has taken more than `accepts_max`, and
+/// that it takes all.
+pub(crate) fn check_that_a_flood_leaves_others_served(
+    model: &str,
+    threads: Option<u32>,
+    accepts_max: u64,
+    serve: impl FnOnce(&Stage<'static>, Box<dyn Fn(&[u8]) + Send + Sync>) -> io::Result<()> + Send + 'static,
+) {
+    let bench = Bench::new();
+    let mut first = bench.connect();
+    first.write_all(b"?").unwrap();
+    let flood: Vec<TcpStream> = (0..FLOOD).map(|_| bench.connect()).collect();
+    let (says, taken) = mpsc::channel();
+    let tell = move |_: &[u8]| {
+        let _ = says.send(bench.workers.totals().accepted.unwrap_or_default());
+    };
+    let server = bench.start(model, threads, move |stage| serve(stage, Box::new(tell)));
+    let taken = taken.recv_timeout(PATIENCE).expect("the first is served");
+    assert!(taken <= accepts_max, "{taken} of {} were accepted before one was served", FLOOD + 1);
+    wait_until("all are accepted", || bench.workers.totals().accepted == Some(FLOOD + 1));
+    first.read_exact(&mut [0]).unwrap();
+    drop(flood);
+    server.stop().unwrap();
+}
+
 /// What a server needs. It lives for ever, because a server that does not end is a test's failure.
 pub(crate) struct Bench {
     pub(crate) workers: Workers,

@@ -1,6 +1,7 @@
 //! The loop of a network thread that serves many connections where the kernel does the I/O: we ask for it and are told
 //! what came of it. Written once, compiled for each mechanism.
 
+use std::collections::VecDeque;
 use std::io;
 use std::marker::PhantomData;
 use std::mem;
@@ -11,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use wire::Service;
 
-use super::Stage;
+use super::{ACCEPTS, Stage};
 use super::connection::{Connection, Next};
 use super::connections::Connections;
 use super::datagrams;
@@ -32,7 +33,15 @@ pub fn run<M: Datagrams>(stage: &Stage<'_>) -> io::Result<()> {
     if stage.service.ports().is_some() {
         return datagrams::completion::run::<M>(stage);
     }
-    with_service!(stage, |service| staged::run::<ByCompletion<M>, _>(stage, &service))
+    with_service!(stage, |service| run_service::<M, _>(stage, &service))
+}
+
+/// The same with a service that is there.
+pub(crate) fn run_service<M: Completion, S: Service<Conn: Send> + Sync>(
+    stage: &Stage<'_>,
+    service: &S,
+) -> io::Result<()> {
+    staged::run::<ByCompletion<M>, _>(stage, service)
 }
 
 struct ByCompletion<M>(PhantomData<M>);
@@ -55,6 +64,9 @@ struct CompletionLoop<'a, M, S: Service> {
     mechanism: M,
     connections: Connections<Serving<S::Conn>>,
     acceptor: Option<Acceptor<'a>>,
+    /// Connections in the order in which they are admitted: those that the accept thread has handed over and counted
+    /// (`true`), and those that the kernel has accepted here.
+    arrivals: VecDeque<(OwnedFd, bool)>,
     /// Messages taken, and not yet followed.
     messages: Vec<Message>,
     /// Where receives may miss ends. Their clock is watched as long as there are connections.
@@ -92,6 +104,7 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
             mechanism: M::new(network.connections_max, network.read_budget.bytes(), network.counters)?,
             connections: Connections::with_capacity(network.connections_max),
             acceptor,
+            arrivals: VecDeque::new(),
             messages: Vec::new(),
             rounds: if M::MISSES_ENDS { Some(Rounds::new()?) } else { None },
             network,
@@ -111,7 +124,7 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
         let mut done = Vec::with_capacity(M::DONE_MAX);
         self.network.started.one_more();
         loop {
-            self.mechanism.wait(&mut done)?;
+            self.mechanism.wait(&mut done, self.arrivals.is_empty())?;
             self.network.counters.events.add(done.len() as u64);
             let alone = done.len() == 1;
             for Done { token, what } in done.drain(..) {
@@ -128,7 +141,26 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
                     What::Sent(result) => self.on_sent(token, result)?,
                 }
             }
+            self.admit_arrivals()?;
         }
+    }
+
+    /// Takes in those that have come, within the budget.
+    fn admit_arrivals(&mut self) -> io::Result<()> {
+        for _ in 0..ACCEPTS {
+            let Some((io, is_counted)) = self.arrivals.pop_front() else { break };
+            // Of a listener beside others: the room is all theirs together.
+            if !is_counted && self.network.is_full() {
+                self.network.refuse(io);
+                continue;
+            }
+            match (self.admit(io)?, is_counted) {
+                (true, false) => self.network.counters.accepted.add(1),
+                (false, true) => self.network.counters.ended.add(1),
+                (true, true) | (false, false) => {}
+            }
+        }
+        Ok(())
     }
 
     /// `alone`: nothing else was done meanwhile.
@@ -142,12 +174,8 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
         if !more && !matches!(accepted, Accepted::Shutdown) {
             self.mechanism.accept(listener.as_raw_fd())?;
         }
-        let Accepted::Connection(io) = accepted else { return Ok(()) };
-        // Of a listener beside others: the room is all theirs together.
-        if self.network.is_full() {
-            self.network.refuse(io);
-        } else if self.admit(io)? {
-            self.network.counters.accepted.add(1);
+        if let Accepted::Connection(io) = accepted {
+            self.arrivals.push_back((io, false));
         }
         Ok(())
     }
@@ -161,12 +189,7 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
         self.mechanism.watch(mailbox.descriptor().as_raw_fd(), Token::MAILBOX)?;
         for message in messages.drain(..) {
             match message {
-                // The accept thread has counted it.
-                Message::Connection(io) => {
-                    if !self.admit(io)? {
-                        self.network.counters.ended.add(1);
-                    }
-                }
+                Message::Connection(io) => self.arrivals.push_back((io, true)),
                 Message::Stop => return Ok(true),
                 Message::Look => self.end_overdue()?,
                 // Of payload threads, which there are none.
@@ -426,7 +449,7 @@ mod tests {
 
         fn give_back(&mut self, _: Received) {}
 
-        fn wait(&mut self, done: &mut Vec<Done>) -> io::Result<()> {
+        fn wait(&mut self, done: &mut Vec<Done>, _: bool) -> io::Result<()> {
             let received = |result| What::Received(Received { result, more: false, buffer: None });
             if let Some(token) = self.cancelled.take() {
                 done.push(Done { token, what: received(Err(Errno::CANCELED)) });

@@ -50,6 +50,11 @@ use crate::read_budget::ReadBudget;
 use crate::work::Work;
 use crate::workers::Workers;
 
+/// The accept budget: at most so many connections are taken in a turn by who serves others in the same thread. An accept
+/// with what belongs to it takes a few microseconds, so that a flood of connections makes those that are served wait for
+/// a tenth of a millisecond and not for its end; and one wait for so many accepts is a small part of their cost.
+pub(crate) const ACCEPTS: usize = 32;
+
 /// What an accept thread is given.
 #[derive(Debug)]
 pub struct Stage<'a> {

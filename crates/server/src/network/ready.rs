@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use wire::Service;
 
-use super::Stage;
+use super::{ACCEPTS, Stage};
 use super::connection::Inbox;
 use super::connections::Connections;
 use super::datagrams;
@@ -34,7 +34,12 @@ pub fn run<M: Readiness>(stage: &Stage<'_>) -> io::Result<()> {
     if stage.service.ports().is_some() {
         return datagrams::run::<M>(stage);
     }
-    with_service!(stage, |service| staged::run::<ByReadiness<M>, _>(stage, &service))
+    with_service!(stage, |service| run_service::<M, _>(stage, &service))
+}
+
+/// The same with a service that is there.
+pub(crate) fn run_service<M: Readiness, S: Service<Conn: Send> + Sync>(stage: &Stage<'_>, service: &S) -> io::Result<()> {
+    staged::run::<ByReadiness<M>, _>(stage, service)
 }
 
 /// The same with a layer between the sockets and the service. As in the paper it knows nothing of what is above it, and
@@ -69,8 +74,10 @@ struct ReadyLoop<'a, M, S: Service, P: Payload<S>> {
     /// Of edge-triggered mechanisms: connections that may have something to read of which no event will tell. Each is in
     /// it once at most (`Entry::unread`), and gets one read budget a turn, as those with events do.
     unread: VecDeque<Token>,
-    /// Of edge-triggered mechanisms: a connection waits that could not be accepted, and of which no event will tell.
-    accepts_later: bool,
+    /// Of edge-triggered mechanisms: whether a connection waits to be accepted of which no event will tell.
+    accepts: Accepts,
+    /// Connections that the accept thread has handed over, in the order in which they are admitted.
+    arrivals: VecDeque<OwnedFd>,
     /// Messages taken, and not yet followed.
     messages: Vec<Message>,
     network: Network<'a, S>,
@@ -84,6 +91,17 @@ struct Entry<T> {
     watched: Option<Interest>,
     /// Whether it is in the list of [`ReadyLoop::unread`].
     unread: bool,
+}
+
+/// When the loop accepts without an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Accepts {
+    /// Never.
+    No,
+    /// In the next turn: the budget was used up.
+    Now,
+    /// After a pause: there was nothing to accept with.
+    Later,
 }
 
 /// Whether the loop goes on.
@@ -111,7 +129,8 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
             acceptor,
             inbox: Inbox::new(network.read_budget),
             unread: VecDeque::with_capacity(if M::TRIGGER == Trigger::Edge { connections_max } else { 0 }),
-            accepts_later: false,
+            accepts: Accepts::No,
+            arrivals: VecDeque::new(),
             messages: Vec::new(),
             network,
         })
@@ -136,10 +155,11 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
         let mut ready = Vec::with_capacity(descriptors_max);
         started.one_more();
         loop {
-            // While something is left to read, the wait is only a look.
+            // While something is left to do, the wait is only a look.
             let timeout = match M::TRIGGER {
-                Trigger::Edge if !self.unread.is_empty() => Some(Duration::ZERO),
-                Trigger::Edge if self.accepts_later => Some(PAUSE),
+                _ if !self.arrivals.is_empty() => Some(Duration::ZERO),
+                Trigger::Edge if !self.unread.is_empty() || self.accepts == Accepts::Now => Some(Duration::ZERO),
+                Trigger::Edge if self.accepts == Accepts::Later => Some(PAUSE),
                 Trigger::Edge | Trigger::Level => None,
             };
             // Of a guess, which makes none, it is the look whether to stop.
@@ -149,7 +169,9 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
             counters.events.add(ready.len() as u64);
             for &event in &ready {
                 match (event.token, M::TRIGGER) {
-                    (Token::LISTENER, _) => self.accept(ready.len() == 1)?,
+                    (Token::LISTENER, Trigger::Level) => self.accept(ready.len() == 1)?,
+                    // Below, once a turn.
+                    (Token::LISTENER, Trigger::Edge) => self.accepts = Accepts::Now,
                     // A guess is no order, nor is an edge that tells of something else.
                     (Token::STOP, _) => match stop {
                         Some(stop) if is_readable(stop)? => return Ok(()),
@@ -164,8 +186,9 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
                     (_, Trigger::Edge) => self.serve_edge(event)?,
                 }
             }
+            self.admit_arrivals();
             if M::TRIGGER == Trigger::Edge {
-                if self.accepts_later {
+                if self.accepts != Accepts::No {
                     self.accept(false)?;
                 }
                 self.read_on()?;
@@ -178,11 +201,12 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
         self.mechanism.add(io.as_raw_fd(), token, Interest::Read)
     }
 
-    /// Accepts until nothing waits, or cannot be had now: then others are served before it is tried again. If it is `alone`
-    /// there are no others.
+    /// Accepts until nothing waits, the budget is used up, or nothing can be had now: then others are served before it is
+    /// tried again. If it is `alone` there are no others.
     fn accept(&mut self, alone: bool) -> io::Result<()> {
-        self.accepts_later = false;
-        while let Some(acceptor) = &mut self.acceptor {
+        self.accepts = Accepts::No;
+        for _ in 0..ACCEPTS {
+            let Some(acceptor) = &mut self.acceptor else { return Ok(()) };
             match acceptor.accept()? {
                 // Of a listener beside others: the room is all theirs together.
                 Accepted::Connection(io) if self.network.is_full() => self.network.refuse(io),
@@ -197,16 +221,30 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
                     if alone {
                         thread::sleep(PAUSE);
                     }
-                    break;
+                    return Ok(());
                 }
                 Accepted::Later => {
-                    self.accepts_later = true;
-                    break;
+                    self.accepts = Accepts::Later;
+                    return Ok(());
                 }
-                Accepted::WouldBlock | Accepted::Shutdown => break,
+                Accepted::WouldBlock | Accepted::Shutdown => return Ok(()),
             }
         }
+        // More may wait. A level is told of again.
+        if M::TRIGGER == Trigger::Edge {
+            self.accepts = Accepts::Now;
+        }
         Ok(())
+    }
+
+    /// Takes in what the accept thread has handed over, within the budget; it has counted them.
+    fn admit_arrivals(&mut self) {
+        for _ in 0..ACCEPTS {
+            let Some(io) = self.arrivals.pop_front() else { return };
+            if !self.admit(io) {
+                self.network.counters.ended.add(1);
+            }
+        }
     }
 
     /// Gives a connection its slot and watches it. Where there is no room, here or in the kernel, this one is turned away,
@@ -235,12 +273,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
         mailbox.take(&mut messages, self.network.counters);
         for message in messages.drain(..) {
             match message {
-                // The accept thread has counted it.
-                Message::Connection(io) => {
-                    if !self.admit(io) {
-                        self.network.counters.ended.add(1);
-                    }
-                }
+                Message::Connection(io) => self.arrivals.push_back(io),
                 Message::Blocked(token) => self.settle(token, Then::Watch(Some(Interest::Write)))?,
                 Message::Resume(token) => self.settle(token, Then::Watch(Some(Interest::Read)))?,
                 Message::End(token) => self.end(token)?,

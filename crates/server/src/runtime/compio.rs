@@ -203,12 +203,20 @@ impl Looks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::network::bench::{Bench, check_that_others_outlive_a_panic, panics_at_will};
+    use crate::network::bench::{
+        Bench, Told, check_that_a_flood_leaves_others_served, check_that_others_outlive_a_panic, panics_at_will,
+    };
+    use crate::network::ACCEPTS;
 
     #[test]
     fn task_that_panics_is_counted_and_others_go_on() {
         let bench = Bench::new();
         let server = bench.start("compio", Some(2), |stage| run(stage, panics_at_will()));
         check_that_others_outlive_a_panic(bench, server);
+    }
+
+    #[test]
+    fn flood_of_connects_leaves_others_served() {
+        check_that_a_flood_leaves_others_served("compio", None, ACCEPTS as u64, |stage, tell| run(stage, Told(tell)));
     }
 }

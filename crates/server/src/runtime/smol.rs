@@ -14,8 +14,8 @@ use wire::Service;
 
 use super::{Door, Listener, Open, REST, Shared, Then, unless_overdue, with_room};
 use crate::model::{ModelRow, PerConnection, Takes};
-use crate::network::Stage;
 use crate::network::connection::{Connection, Next};
+use crate::network::{ACCEPTS, Stage};
 use crate::service::with_service;
 
 /// Its row of [`crate::model::MODELS`].
@@ -75,7 +75,11 @@ where
 {
     let door = Door::new(stage, shared)?;
     stage.say_started();
-    loop {
+    for number in 1.. {
+        // While connections wait accept goes on at once, and others would not have their turns.
+        if number % ACCEPTS == 0 {
+            smol::future::yield_now().await;
+        }
         match next().await {
             Ok(stream) => {
                 if let Some(open) = door.admit(&stream) {
@@ -85,10 +89,11 @@ where
             Err(error) => match door.after(error)? {
                 Then::Accept => {}
                 Then::Rest => drop(Timer::after(REST).await),
-                Then::Stop => return Ok(()),
+                Then::Stop => break,
             },
         }
     }
+    Ok(())
 }
 
 /// Serves one connection to its end.
@@ -122,12 +127,19 @@ async fn serve<S: Service>(open: Open<S>, mut stream: impl Stream) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::network::bench::{Bench, check_that_others_outlive_a_panic, panics_at_will};
+    use crate::network::bench::{
+        Bench, Told, check_that_a_flood_leaves_others_served, check_that_others_outlive_a_panic, panics_at_will,
+    };
 
     #[test]
     fn task_that_panics_is_counted_and_others_go_on() {
         let bench = Bench::new();
         let server = bench.start("smol", Some(2), |stage| run(stage, panics_at_will()));
         check_that_others_outlive_a_panic(bench, server);
+    }
+
+    #[test]
+    fn flood_of_connects_leaves_others_served() {
+        check_that_a_flood_leaves_others_served("smol", None, ACCEPTS as u64, |stage, tell| run(stage, Told(tell)));
     }
 }

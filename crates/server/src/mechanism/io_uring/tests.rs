@@ -10,6 +10,9 @@ use std::time::Duration;
 
 use super::*;
 use crate::mechanism::completion::Datagrams;
+use crate::network::ACCEPTS;
+use crate::network::bench::{Told, check_that_a_flood_leaves_others_served};
+use crate::network::completion::run_service;
 use crate::skipped::skipped;
 use crate::workers::Workers;
 
@@ -41,7 +44,7 @@ fn pair() -> (TcpStream, TcpStream) {
 fn wait_for<M: Completion>(mechanism: &mut M, enough: impl Fn(&[Done]) -> bool) -> Vec<Done> {
     let (mut all, mut done) = (Vec::new(), Vec::with_capacity(M::DONE_MAX));
     while !enough(&all) {
-        mechanism.wait(&mut done).unwrap();
+        mechanism.wait(&mut done, true).unwrap();
         all.append(&mut done);
     }
     all
@@ -274,4 +277,39 @@ fn a_datagram_that_finds_no_room_is_not_sent() {
         assert!(error == RecvTimeoutError::Disconnected, "it waits for room");
         thread.join().unwrap();
     });
+}
+
+#[test]
+fn flood_of_connects_leaves_others_served() {
+    fn check<M: Completion>(accepts_max: u64) {
+        check_that_a_flood_leaves_others_served("sped", None, accepts_max, |stage, tell| {
+            run_service::<M, _>(stage, &Told(tell))
+        });
+    }
+    if let Err(reason) = can_run::<true, true, true>() {
+        skipped(&format!("io_uring: {reason}"));
+        return;
+    }
+    let accepts_max = 2 * ACCEPTS as u64;
+    check::<IoUring<false, true, false>>(accepts_max);
+    check::<IoUring<false, false, false>>(accepts_max);
+    check::<IoUring<false, true, true>>(accepts_max);
+    // Its turns do not wait for the kernel's thread, which may begin to receive after any number of them.
+    check::<IoUring<true, true, false>>(u64::MAX);
+}
+
+#[test]
+fn interrupted_cancel_is_repeated_and_a_failed_one_told() {
+    let attempt = |results: &[i32]| {
+        let mut results = results.iter();
+        let cancel = || match *results.next().expect("it has ended") {
+            0 => Ok(()),
+            error => Err(io::Error::from_raw_os_error(error)),
+        };
+        let ended = end_all(cancel).map_err(|error| error.raw_os_error().unwrap());
+        (ended, results.len())
+    };
+    assert_eq!(attempt(&[libc::EINTR, libc::EAGAIN, libc::EINTR, 0]), (Ok(()), 0));
+    assert_eq!(attempt(&[libc::ENOENT, 0]), (Ok(()), 1));
+    assert_eq!(attempt(&[libc::EINTR, libc::EEXIST, 0]), (Err(libc::EEXIST), 1));
 }

@@ -82,7 +82,7 @@ impl<'a, M: Datagrams> CompletionLoop<'a, M> {
         let mut done = Vec::with_capacity(M::DONE_MAX);
         self.stage.say_started();
         loop {
-            self.mechanism.wait(&mut done)?;
+            self.mechanism.wait(&mut done, true)?;
             self.counters.events.add(done.len() as u64);
             for Done { token, what } in done.drain(..) {
                 match what {
