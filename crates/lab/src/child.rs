@@ -75,12 +75,8 @@ impl<E: DeserializeOwned> Child<E> {
         // A Ctrl-C at the terminal is for us: we end our children in order.
         command.process_group(0);
         without_secrets(&mut command);
-        // SAFETY: at most a system call and no more. The thread that starts children is the one that awaits them, so
-        // "when the parent's thread ends" is when we do.
-        unsafe {
-            command.pre_exec(|| server::platform::die_with_parent(rustix::process::Signal::KILL));
-        }
-        let mut process = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
+        let what = format!("{command:?}");
+        let mut process = server::spawn::spawn(command).with_context(|| format!("cannot start {what}"))?;
         let (sender, lines) = mpsc::channel();
         let output = process.stdout.take().context("standard output is piped")?;
         thread::spawn(move || {
@@ -320,6 +316,16 @@ mod tests {
         // It was waited for: nobody has its number now, and an error would say that a signal was sent to it.
         handle.get().kill().unwrap();
         assert!(child.was_killed());
+    }
+
+    #[test]
+    fn child_outlives_the_thread_that_started_it() {
+        let mut child = thread::spawn(|| shell("cat")).join().unwrap();
+        assert_eq!(child.next(soon()).unwrap(), Some(42));
+        // Long enough for a signal to come.
+        thread::sleep(Duration::from_millis(100));
+        child.say("43").unwrap();
+        assert_eq!(child.next(soon()).unwrap(), Some(43));
     }
 
     #[test]

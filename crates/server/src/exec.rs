@@ -2,7 +2,7 @@
 //! came of it.
 //!
 //! The process that calls [`Exec::start`] keeps it: it adopts what the server leaves behind (`PR_SET_CHILD_SUBREAPER`) and
-//! reaps every child it has, so that it should have no others. The command dies with the thread that started it; where the process
+//! reaps every child it has, so that it should have no others. The command dies with it; where the process
 //! dies before it has ended the rest, that is known by its [`Badge`], and somebody else's to end.
 
 use std::collections::VecDeque;
@@ -25,6 +25,7 @@ use crate::config::{ExecConfig, PLACEHOLDERS};
 use crate::counters::{Snapshot, Totals};
 use crate::outside::{self, Outside};
 use crate::socket::free_port;
+use crate::spawn::spawn;
 use crate::{host, platform, unix, usage};
 
 /// How often another port is tried when somebody has taken the one that was free.
@@ -134,18 +135,7 @@ impl Exec {
         }
         let address = if config.listen.path().is_some() { config.listen.clone() } else { free.into() };
         let keeper = rustix::process::getpid();
-        // SAFETY: prctl and getppid are system calls and no more.
-        unsafe {
-            command.pre_exec(move || {
-                rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-                // The parent may have gone before that.
-                let is_orphan = rustix::process::getppid() != Some(keeper);
-                if is_orphan { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
-            });
-        }
-        let leader = command.spawn().map_err(|error| cannot("cannot start", error))?;
-        // Its own ends of the pipe would keep it open.
-        drop(command);
+        let leader = spawn(command).map_err(|error| cannot("cannot start", error))?;
         let leader = Pid::from_child(&leader);
         let kept = Arc::new(Mutex::new(Kept::default()));
         let exec = Self {

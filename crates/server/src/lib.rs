@@ -20,6 +20,7 @@
 //! - [`tracepoints`]: system calls as the kernel counts them
 //! - [`usage`]: CPU and switches, as the kernel accounts them
 //! - [`host`]: starts and stops a server in this process
+//! - [`spawn`]: processes that end with this one
 //! - `skipped`: what tests say that a machine cannot do
 //! - [`exec`]: starts and stops somebody else's, in processes of its own; [`outside`]: what the kernel says of these; [`badge`]: how
 //!   they are known
@@ -54,6 +55,7 @@ mod service;
 #[doc(hidden)]
 pub mod skipped;
 pub mod socket;
+pub mod spawn;
 mod sync;
 #[cfg_attr(not(target_os = "linux"), path = "no_tracepoints.rs")]
 pub mod tracepoints;

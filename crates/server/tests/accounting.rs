@@ -21,7 +21,10 @@ fn of_children_ns() -> u64 {
         libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr());
         usage.assume_init()
     };
-    [usage.ru_utime, usage.ru_stime].iter().map(|time| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000).sum()
+    [usage.ru_utime, usage.ru_stime]
+        .iter()
+        .map(|time| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000)
+        .sum()
 }
 
 #[test]

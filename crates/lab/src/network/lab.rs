@@ -78,7 +78,7 @@ impl Host {
     ///
     /// # Errors
     /// As execve(2) and setns(2) have them.
-    pub fn spawn(&self, command: &mut Command) -> std::io::Result<std::process::Child> {
+    pub fn spawn(&self, command: Command) -> std::io::Result<std::process::Child> {
         self.namespace.spawn(command)
     }
 

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::thread;
 
 use anyhow::{Context, anyhow, bail};
-use rustix::process::Signal;
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 
 use crate::child::without_secrets;
@@ -118,15 +117,13 @@ impl Namespace {
         self.within(|| std::fs::write(format!("/proc/sys/{name}"), value))?
     }
 
-    /// Starts a command in it, which ends when the thread that started it does.
+    /// Starts a command in it, which ends when this process does.
     ///
     /// # Errors
     /// As execve(2) and setns(2) have them.
-    pub fn spawn(&self, command: &mut Command) -> io::Result<Child> {
-        self.enter(command);
-        // SAFETY: prctl is a system call and no more.
-        unsafe { command.pre_exec(|| server::platform::die_with_parent(Signal::KILL)) };
-        command.spawn()
+    pub fn spawn(&self, mut command: Command) -> io::Result<Child> {
+        self.enter(&mut command);
+        server::spawn::spawn(command)
     }
 
     /// Has a tool do `commands`, one a line.
@@ -139,7 +136,7 @@ impl Namespace {
         }
         let mut command = tool.command();
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = self.spawn(&mut command).map_err(|error| match error.kind() {
+        let mut child = self.spawn(command).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => {
                 anyhow!("`{}` is not installed; install it (on Debian: apt install {})", tool.name(), tool.package())
             }

@@ -66,7 +66,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut command = Command::new(&args.command[0]);
     command.args(&args.command[1..]).env(SOCKET, keeper.socket()).env(HOSTS, lab.paths().join(" "));
     let name = args.command[0].display();
-    let mut child = lab.server().spawn(&mut command).with_context(|| format!("{name} cannot be started"))?;
+    let mut child = lab.server().spawn(command).with_context(|| format!("{name} cannot be started"))?;
     // A shell that is talked to ends at a hang-up, but not when told to; others may end at neither.
     let mut deadline = None;
     let status = loop {

@@ -303,7 +303,9 @@ fn outcome(result: i32) -> Result<usize, Errno> {
 fn unless_passing(result: io::Result<usize>) -> io::Result<()> {
     match result {
         Ok(_) => Ok(()),
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY | libc::ETIME)) => Ok(()),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY | libc::ETIME)) => {
+            Ok(())
+        }
         Err(error) => Err(error),
     }
 }

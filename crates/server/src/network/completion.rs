@@ -12,13 +12,13 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use wire::Service;
 
-use super::{ACCEPTS, Stage};
 use super::connection::{Connection, Next};
 use super::connections::Connections;
 use super::datagrams;
 use super::payload::{HandOff, Message};
 use super::rounds::Rounds;
 use super::staged::{self, Family, Network};
+use super::{ACCEPTS, Stage};
 use crate::mechanism::Token;
 use crate::mechanism::completion::{Completion, Datagrams, Done, Received, What};
 use crate::service::with_service;

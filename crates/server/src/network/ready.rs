@@ -13,12 +13,12 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use wire::Service;
 
-use super::{ACCEPTS, Stage};
 use super::connection::Inbox;
 use super::connections::Connections;
 use super::datagrams;
 use super::payload::{HandOff, Inline, Message, Payload, Then};
 use super::staged::{self, Family, Network};
+use super::{ACCEPTS, Stage};
 use crate::buffered::Buffered;
 use crate::erased::Erased;
 use crate::mechanism::{Interest, Readiness, Ready, Token, Trigger};
@@ -38,7 +38,10 @@ pub fn run<M: Readiness>(stage: &Stage<'_>) -> io::Result<()> {
 }
 
 /// The same with a service that is there.
-pub(crate) fn run_service<M: Readiness, S: Service<Conn: Send> + Sync>(stage: &Stage<'_>, service: &S) -> io::Result<()> {
+pub(crate) fn run_service<M: Readiness, S: Service<Conn: Send> + Sync>(
+    stage: &Stage<'_>,
+    service: &S,
+) -> io::Result<()> {
     staged::run::<ByReadiness<M>, _>(stage, service)
 }
 

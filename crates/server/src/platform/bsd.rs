@@ -31,6 +31,11 @@ pub(crate) fn may_accept(listener: &OwnedFd, stop: BorrowedFd<'_>, counters: &Co
     }
 }
 
+/// CPUs that the calling thread may run on: none are said.
+pub(crate) fn cpus() -> Vec<usize> {
+    Vec::new()
+}
+
 /// Refuses: FreeBSD would do it in another way, macOS does not do it at all. Nothing when there are no `cpus`.
 pub(crate) fn pin(cpus: &[usize]) -> io::Result<()> {
     if cpus.is_empty() {

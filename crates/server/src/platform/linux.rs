@@ -88,6 +88,12 @@ pub(crate) fn pin(cpus: &[usize]) -> io::Result<()> {
     Ok(rustix::thread::sched_setaffinity(None, &set)?)
 }
 
+/// CPUs that the calling thread may run on; none where the kernel does not say.
+pub(crate) fn cpus() -> Vec<usize> {
+    let set = rustix::thread::sched_getaffinity(None);
+    set.map_or_else(|_| Vec::new(), |set| (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
+}
+
 /// Has sleeps of the calling thread, and of those that it makes, end when they are over: by default a timer may be 50 µs
 /// late, so that wake-ups can be put together.
 pub(crate) fn wake_in_time() {

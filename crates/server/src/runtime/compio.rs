@@ -203,10 +203,10 @@ impl Looks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::network::ACCEPTS;
     use crate::network::bench::{
         Bench, Told, check_that_a_flood_leaves_others_served, check_that_others_outlive_a_panic, panics_at_will,
     };
-    use crate::network::ACCEPTS;
 
     #[test]
     fn task_that_panics_is_counted_and_others_go_on() {

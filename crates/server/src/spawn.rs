@@ -1,0 +1,94 @@
+//! Processes that end with this one, whichever of its threads asked for them.
+//!
+//! Linux kills a child when the thread ends that forked it, and not when the process does (prctl(2), PR_SET_PDEATHSIG). So
+//! one thread, which lives as long as the process, forks for all.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+use std::sync::{LazyLock, mpsc};
+use std::{io, thread};
+
+use rustix::process::Signal;
+
+use crate::platform;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// What the thread that forks is to do; `None` where there is no thread.
+static JOBS: LazyLock<Option<mpsc::Sender<Job>>> = LazyLock::new(|| {
+    let (jobs, received) = mpsc::channel::<Job>();
+    let forker = thread::Builder::new().name("spawn".into());
+    forker.spawn(move || received.into_iter().for_each(|job| job())).ok().map(|_| jobs)
+});
+
+/// Starts a command on the CPUs of the calling thread. It is killed when this process ends, where the system can do that
+/// ([`platform::die_with_parent`]).
+///
+/// # Errors
+/// As execve(2) has them, and when there is no thread to be had.
+pub fn spawn(mut command: Command) -> io::Result<Child> {
+    let parent = rustix::process::getpid();
+    let end_with_parent = move || {
+        platform::die_with_parent(Signal::KILL)?;
+        // The parent may have gone before that.
+        let is_orphan = rustix::process::getppid() != Some(parent);
+        if is_orphan { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
+    };
+    // SAFETY: system calls and no more.
+    unsafe { command.pre_exec(end_with_parent) };
+    let cpus = platform::cpus();
+    let (says, started) = mpsc::channel();
+    let job = move || {
+        let child = platform::pin(&cpus).and_then(|()| command.spawn());
+        // It has ends of pipes that the caller waits for the end of.
+        drop(command);
+        let _ = says.send(child);
+    };
+    let no_thread = || io::Error::other("no thread to start processes; raise the limit of processes (ulimit -u)");
+    let jobs = JOBS.as_ref().ok_or_else(no_thread)?;
+    jobs.send(Box::new(job)).map_err(|_| no_thread())?;
+    started.recv().map_err(|_| no_thread())?
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::process::Stdio;
+
+    use super::*;
+
+    #[test]
+    fn child_outlives_the_thread_that_asked_for_it() {
+        let start = || {
+            let mut command = Command::new("cat");
+            command.stdin(Stdio::piped()).stdout(Stdio::piped());
+            spawn(command).unwrap()
+        };
+        let mut child = thread::spawn(start).join().unwrap();
+        // Long enough for a signal to come.
+        thread::sleep(std::time::Duration::from_millis(100));
+        let said = child.stdin.take().unwrap().write_all(b"I live\n");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(child.wait().unwrap().success());
+        said.unwrap();
+        assert_eq!(line, "I live\n");
+        assert!(spawn(Command::new("/nonexistent")).is_err());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn child_begins_on_the_cpus_of_its_thread() {
+        let set = rustix::thread::sched_getaffinity(None).unwrap();
+        let last = (0..rustix::thread::CpuSet::MAX_CPU).rfind(|&cpu| set.is_set(cpu)).unwrap();
+        let start = move || {
+            platform::pin(&[last]).unwrap();
+            let mut command = Command::new("grep");
+            command.args(["Cpus_allowed_list", "/proc/self/status"]).stdout(Stdio::piped());
+            spawn(command).unwrap()
+        };
+        let output = thread::spawn(start).join().unwrap().wait_with_output().unwrap();
+        let allowed = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(allowed.split_whitespace().last(), Some(&*last.to_string()), "{allowed}");
+    }
+}
