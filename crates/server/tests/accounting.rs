@@ -40,6 +40,7 @@ fn short_lived_children_are_counted_with_their_exits() {
         stage_cpus: StageCpus::default(),
         connections_max: 2 * CONNECTIONS,
         limits: server::Limits::default(),
+        read_budget_bytes: server::ReadBudget::default(),
         count_syscalls: false,
     };
     let server = Server::start(&config).unwrap();

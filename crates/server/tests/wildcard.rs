@@ -25,6 +25,7 @@ fn server(architecture: Architecture, listen: IpAddr) -> Server {
         stage_cpus: StageCpus::default(),
         connections_max: 8,
         limits: server::Limits::default(),
+        read_budget_bytes: server::ReadBudget::default(),
         count_syscalls: false,
     };
     Server::start(&config).unwrap_or_else(|error| panic!("{architecture}: {error}"))

@@ -17,6 +17,7 @@ use crate::architecture::Threads;
 use crate::config::StageCpus;
 use crate::limits::Limits;
 use crate::model;
+use crate::read_budget::ReadBudget;
 use crate::socket::{self, Bound};
 use crate::workers::Workers;
 
@@ -167,6 +168,7 @@ impl Bench {
             work: None,
             threads: threads.map(|network| Threads { network, payload: None }),
             cpus: &self.cpus,
+            read_budget: ReadBudget::default(),
             connections_max: 200,
             started,
         };

@@ -220,7 +220,9 @@ mod tests {
     fn thread_that_panics_gives_its_slot_back() {
         let bench = Bench::new();
         let server = bench.start("mt", None, |stage| {
-            let outcome = accept_loop(stage, panics_at_will(), spawn_thread);
+            let outcome = accept_loop(stage, panics_at_will(), |service, slot, connection, _| {
+                spawn_thread(stage.read_budget, service, slot, connection)
+            });
             stop_threads(stage, STOP_MAX);
             outcome
         });
