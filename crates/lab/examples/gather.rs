@@ -181,6 +181,8 @@ fn report(config: &LoadConfig, samples: &[Sample]) -> LoadReport {
         rate_sent_per_s: count as f64,
         outstanding: Outstanding::default(),
         errors: Errors::default(),
+        late: None,
+        receiver_busy_share: None,
         lag: measured(samples, WINDOW_NS, summary::lag_ns),
         service: measured(samples, WINDOW_NS, summary::service_ns),
         response: measured(samples, WINDOW_NS, summary::response_ns),

@@ -90,12 +90,19 @@ impl Question {
         let unanswered_max = load.datagrams.as_ref().map_or(0.0, |_| LOST_SHARE_MAX * load.planned as f64);
         let unanswered = load.planned.saturating_sub(load.completed) as f64;
         let answered = load.completed > 0 && unanswered <= unanswered_max && load.errors.total() == 0;
-        let quick = self.limits.iter().all(|limit| load.response.histogram.quantile(limit.quantile) <= limit.max_ns);
+        let slow = self.limits.iter().filter(|limit| load.response.histogram.quantile(limit.quantile) > limit.max_ns);
+        let slow: Vec<f64> = slow.map(|limit| limit.quantile).collect();
+        let quick = slow.is_empty();
+        // Of what is too slow, all may be the client's doing: that says nothing of the server.
+        let is_client_slow = !quick && slow.iter().all(|quantile| load.is_client_tail(*quantile));
         match record.verdict.kind {
             VerdictKind::Failed if record.verdict.has_too_few_requests() => Probe::Spoilt,
             VerdictKind::Saturated | VerdictKind::Failed => Probe::Unmet,
             _ if course::keeps_up(load) && answered && quick => Probe::Met,
             VerdictKind::ClientLimited => Probe::UnmetByTheClient,
+            VerdictKind::Valid | VerdictKind::Unsteady if course::keeps_up(load) && answered && is_client_slow => {
+                Probe::UnmetByTheClient
+            }
             VerdictKind::Unsteady if record.verdict.is_the_machine_s() => Probe::Spoilt,
             VerdictKind::Valid | VerdictKind::Unsteady => Probe::Unmet,
         }
@@ -253,6 +260,7 @@ pub fn next(header: &RunHeader, question: &Question, findings: &[Finding]) -> Op
 #[cfg(test)]
 mod tests {
     use load::LoadReport;
+    use load::late::LateSends;
     use load::report::DatagramReport;
 
     use super::*;
@@ -283,7 +291,11 @@ mod tests {
 
     /// What a question of nothing but the median says to a healthy trial that is changed so.
     fn probe(change: impl FnOnce(&mut LoadReport)) -> Probe {
-        let question = Question { limits: vec![Limit { quantile: 0.5, max_ns: 1_000_000 }], ..question() };
+        probe_of(Question { limits: vec![Limit { quantile: 0.5, max_ns: 1_000_000 }], ..question() }, change)
+    }
+
+    /// The same of any question.
+    fn probe_of(question: Question, change: impl FnOnce(&mut LoadReport)) -> Probe {
         let mut load = verdict::tests::healthy();
         change(&mut load);
         let verdict = verdict::judge(&load, None);
@@ -342,6 +354,19 @@ mod tests {
         };
         assert_eq!(probe(and_an_error), Probe::Unmet);
         assert_eq!(probe(|load| load.completed -= 1), Probe::Unmet);
+    }
+
+    #[test]
+    fn tail_that_the_client_made_is_not_the_server_s_limit() {
+        let of = |late: u64| {
+            let question = Question { limits: vec![Limit { quantile: 0.99, max_ns: 1_000_000 }], ..question() };
+            probe_of(question, |load| {
+                load.response.histogram = (0..1_000).map(|at| if at < 20 { 5_000_000 } else { 50_000 }).collect();
+                load.late = Some(LateSends { bound_ns: 100_000, count: late, sent: 1_000, ..LateSends::default() });
+            })
+        };
+        assert_eq!(of(0), Probe::Unmet);
+        assert_eq!(of(9), Probe::UnmetByTheClient);
     }
 
     /// Searches where `probe` says of (architecture, rate) what each trial says, and each takes a second.

@@ -7,6 +7,7 @@
 use load::LoadReport;
 use load::config::{Phases, Transport};
 use load::idle::IdleReport;
+use load::late::LATE_SHARE_MAX as LATE_SENDS_SHARE_MAX;
 use load::report::{ClosedReport, PARTS, ProcessReport, StreamReport};
 use server::ServerCounters;
 use server::counters::Totals;
@@ -25,6 +26,11 @@ const PILE_UP_SHARE_MAX: f64 = 0.02;
 const EDGE_REQUESTS: f64 = 10.0;
 /// Service time grows without end when its median in each of the last parts is this many times that of the first...
 const SERVICE_GROWTH_MAX: f64 = 3.0;
+/// ...which is the largest of so many...
+const SERVICE_GROWTH_FIRST: usize = 2;
+/// ...or of so many, if parts have so few requests that some have none: of times that vary by chance as waiting times do, the
+/// last ones are then all that large in one trial of 30 000, with two it would be one in 400...
+const SERVICE_GROWTH_FIRST_OF_FEW: usize = 4;
 /// ...over so many parts...
 const SERVICE_GROWTH_PARTS: usize = PARTS * 3 / 10;
 /// ...and at least this, in nanoseconds; less is noise of the machine.
@@ -33,6 +39,19 @@ const SERVICE_GROWTH_FLOOR_NS: f64 = 1_000_000.0;
 const LAG_SHARE_MAX: f64 = 0.5;
 /// ...or below this, in nanoseconds: five times the paper's p99 (kawai2008 section 5.3).
 const LAG_P50_NS: f64 = 100_000.0;
+/// A hundredth of the sends may be delayed by this, in nanoseconds, or by the 99th percentile of the service time of those on
+/// time: a send delay is in the response time, and a burst after one in the service time...
+const DELAY_P99_NS: f64 = 1_000_000.0;
+/// ...and a thousandth by this, or by the 99.9th percentile: what a neighbour takes the CPU for, now and then.
+const DELAY_P999_NS: f64 = 10_000_000.0;
+/// A percentile of the send delay is one with so many requests beyond it; the rarer one takes more, or a single stall would
+/// make it.
+const BEYOND_P99_MIN: f64 = 1.0;
+/// As [`BEYOND_P99_MIN`].
+const BEYOND_P999_MIN: f64 = 10.0;
+/// A client has time to receive below this share of the window: what comes to a receiver without time to spare waits there,
+/// and looks like a pile at the server.
+const RECEIVER_BUSY_SHARE_MAX: f64 = 0.95;
 /// Sends follow their plan while the distributions of the times between them are at most this far apart. A client whose
 /// p99 of lag is 20 us stays below a tenth at all rates (stats::fit); of 83 trials on a quiet virtual machine the largest
 /// was 0.13, on the same machine under load the median was 0.19.
@@ -134,9 +153,14 @@ impl ServerSide<'_> {
         self.counters.totals.cpu_ns() as f64 / (self.counters.window_ns as f64 * self.cpus as f64)
     }
 
+    /// Whether it worked for at least this share of its CPUs' time. One that spins uses all of it, whatever it works.
+    fn has_worked(&self, share_min: f64) -> bool {
+        !self.spins && self.busy_share() >= share_min
+    }
+
     /// Whether it had hardly any CPU to spare.
     fn is_busy(&self) -> bool {
-        self.busy_share() >= BUSY_SHARE_MIN
+        self.has_worked(BUSY_SHARE_MIN)
     }
 }
 
@@ -184,18 +208,32 @@ fn open(report: &LoadReport, rate_per_s: f64, server: Option<&ServerSide<'_>>) -
     let saturation = saturation(report, rate_per_s, server);
     let client = client_limits(report, rate_per_s);
     // When both are in want, it is the server that is too slow only if it is known to have no CPU to spare: what a late
-    // client sends in bursts, and does not get to read, looks like a pile at the server.
+    // client sends in bursts, and does not get to read, looks like a pile at the server. A client that receives all the time
+    // has less to spare than that.
+    let is_receiver_busy = report.receiver_busy_share.is_some_and(|share| share > RECEIVER_BUSY_SHARE_MAX);
+    let share_min = if is_receiver_busy { SERVER_BUSY_SHARE_MIN } else { BUSY_SHARE_MIN };
     let (first, second) =
-        if server.is_some_and(ServerSide::is_busy) { (saturation, client) } else { (client, saturation) };
+        if server.is_some_and(|it| it.has_worked(share_min)) { (saturation, client) } else { (client, saturation) };
     let checks = [failures(report), first, second, vec![unanswered(report)], steadiness(report, server)].concat();
     decide(checks, || {
         format!(
-            "{} requests, {:.1} % of the rate asked, lag p99 {:.1} us",
+            "{} requests, {:.1} % of the rate asked, send delay p99 {:.1} us{}",
             report.completed,
             100.0 * report.rate_achieved_per_s / rate_per_s,
-            report.lag.distribution.p99_ns as f64 / 1e3
+            report.lag.distribution.p99_ns as f64 / 1e3,
+            tails(report)
         )
     })
+}
+
+/// Which tails may be the client's doing, if p99 is among them.
+fn tails(report: &LoadReport) -> String {
+    if !report.is_client_tail(0.99) {
+        return String::new();
+    }
+    let late = report.late_sends();
+    let (share, bound_ms) = (100.0 * late.share(), late.bound_ns as f64 / 1e6);
+    format!("; its p99 may be the client's, which sent {share:.2} % of the requests more than {bound_ms:.1} ms late")
 }
 
 /// A closed loop has no rate to keep up with, so that its server is never saturated: it is as fast as it can be, or as the
@@ -404,12 +442,19 @@ fn words(check: &Check) -> String {
         _ => format!("{value:.3}"),
     };
     let side = match check.bound {
-        Bound::AtLeast => "at least",
-        Bound::AtMost => "at most",
+        Bound::AtLeast => "is below",
+        Bound::AtMost => "exceeds",
     };
     let unit = if check.unit.is_empty() { String::new() } else { format!(" {}", check.unit) };
     let p_value = check.p_value.map(|p| format!(" (p {p:.1e})")).unwrap_or_default();
-    format!("{}: {}{unit}{p_value}, not {side} {}", check.name, number(check.value), number(check.limit))
+    // A bare number is set off from its name.
+    let colon = if unit.is_empty() { ":" } else { "" };
+    format!(
+        "{}{colon} {}{unit}{p_value} {side} the limit of {}{unit}",
+        check.name,
+        number(check.value),
+        number(check.limit)
+    )
 }
 
 /// A check of one number.
@@ -446,15 +491,13 @@ fn saturation(report: &LoadReport, rate_per_s: f64, server: Option<&ServerSide<'
     let piled_up = report.outstanding.at_end as f64 - report.outstanding.at_start as f64;
     let due_per_s = report.rate_sent_per_s.min(rate_per_s);
     let answered_min = RATE_SHARE_MIN * due_per_s - EDGE_REQUESTS / window_s;
-    let medians = report.service.p50_by_part_ns.map(|ns| ns as f64);
-    let last = medians[PARTS - SERVICE_GROWTH_PARTS..].iter().copied().fold(f64::INFINITY, f64::min);
-    let grown_ns = (SERVICE_GROWTH_MAX * medians[0].max(medians[1])).max(SERVICE_GROWTH_FLOOR_NS);
+    let (last_ns, grown_ns) = growth(&report.service.p50_by_part_ns);
     let unanswered = report.outstanding.after_drain as f64;
     let mut checks = vec![
         check("requests answered", report.rate_achieved_per_s, Bound::AtLeast, answered_min, "a second", Saturated),
         check("requests added to the outstanding over the window", piled_up, Bound::AtMost, some, "", Saturated),
         check("requests unanswered after the drain", unanswered, Bound::AtMost, some, "", Saturated),
-        check("median service time to the end", last / 1e6, Bound::AtMost, grown_ns / 1e6, "ms", Saturated),
+        check("median service time to the end", last_ns / 1e6, Bound::AtMost, grown_ns / 1e6, "ms", Saturated),
     ];
     if let Some(datagrams) = &report.datagrams {
         // Between hosts of one network a datagram is lost where a buffer has no room: at the server, unless it was the
@@ -465,6 +508,17 @@ fn saturation(report: &LoadReport, rate_per_s: f64, server: Option<&ServerSide<'
     }
     checks.extend(server.and_then(|server| beyond_capacity(report, server)));
     checks
+}
+
+/// The least median of the last parts, and what it must not exceed, in nanoseconds. A part without requests has no median:
+/// where there are such, the others have few, and more of the first ones are looked at.
+fn growth(medians_ns: &[u64; PARTS]) -> (f64, f64) {
+    let known = |parts: &[u64]| parts.iter().filter(|&&ns| ns > 0).map(|&ns| ns as f64).collect::<Vec<_>>();
+    let all = known(medians_ns);
+    let first_count = if all.len() == PARTS { SERVICE_GROWTH_FIRST } else { SERVICE_GROWTH_FIRST_OF_FEW };
+    let first_ns = all.iter().take(first_count).copied().fold(0.0, f64::max);
+    let last_ns = known(&medians_ns[PARTS - SERVICE_GROWTH_PARTS..]).into_iter().reduce(f64::min).unwrap_or(0.0);
+    (last_ns, (SERVICE_GROWTH_MAX * first_ns).max(SERVICE_GROWTH_FLOOR_NS))
 }
 
 /// A server without CPU to spare, which could not have served the rate asked for whatever the client did. A client that
@@ -504,8 +558,14 @@ fn client_limits(report: &LoadReport, rate_per_s: f64) -> Vec<Check> {
         let what = "share of responses for which the client's sockets had no room";
         check(what, share, Bound::AtMost, LOST_SHARE_MAX, "", ClientLimited)
     });
-    let mut checks = vec![check("median lag", lag_us, Bound::AtMost, lag_us_max, "us", ClientLimited)];
+    let mut checks = vec![check("median send delay", lag_us, Bound::AtMost, lag_us_max, "us", ClientLimited)];
     checks.extend(latest(report, LAG_P50_NS.max(LAG_SHARE_MAX * interval_ns)));
+    checks.extend(delay_tails(report, 0.0));
+    let late = report.late_sends().share();
+    checks.push(check("share of requests sent late", late, Bound::AtMost, LATE_SENDS_SHARE_MAX, "", ClientLimited));
+    let what = "share of the window in which the client was receiving, without time to spare";
+    let busy = report.receiver_busy_share;
+    checks.extend(busy.map(|share| check(what, share, Bound::AtMost, RECEIVER_BUSY_SHARE_MAX, "", ClientLimited)));
     // Where connections come and go a request waits for the response before it, and a session for a connection: what is not
     // sent in time may be the server's doing.
     if report.churn.is_none() {
@@ -518,11 +578,44 @@ fn client_limits(report: &LoadReport, rate_per_s: f64) -> Vec<Check> {
     checks
 }
 
+/// Whether the tails of the send delay stay below those of the service time, and those of the client that was latest. Limits
+/// are `least_ns` at least.
+fn delay_tails(report: &LoadReport, least_ns: f64) -> Vec<Check> {
+    let late = report.late_sends();
+    let service = &report.service.distribution;
+    let p99_ns = late.on_time_p99_ns.unwrap_or(service.p99_ns) as f64;
+    let p999_ns = late.on_time_p999_ns.unwrap_or(service.p999_ns) as f64;
+    let p99_max_ms = p99_ns.max(DELAY_P99_NS).max(least_ns) / 1e6;
+    let p999_max_ms = p999_ns.max(DELAY_P999_NS).max(least_ns) / 1e6;
+    let at_most = |name: &str, delay_ns: u64, limit_ms: f64| {
+        check(name, delay_ns as f64 / 1e6, Bound::AtMost, limit_ms, "ms", VerdictKind::ClientLimited)
+    };
+    let delay = &report.lag.distribution;
+    let has_beyond = |count: u64, share: f64, min: f64| count as f64 * share >= min;
+    let mut checks = Vec::new();
+    if has_beyond(delay.count, 0.01, BEYOND_P99_MIN) {
+        checks.push(at_most("send delay p99", delay.p99_ns, p99_max_ms));
+    }
+    let known = report.processes.iter().enumerate().filter(|(_, it)| has_beyond(it.lag.count, 0.01, BEYOND_P99_MIN));
+    if let Some((at, latest)) = known.max_by_key(|(_, process)| process.lag.p99_ns) {
+        let what = format!("send delay p99 of the client that was latest, {}", place(at, latest));
+        checks.push(at_most(&what, latest.lag.p99_ns, p99_max_ms));
+    }
+    if has_beyond(delay.count, 0.001, BEYOND_P999_MIN) {
+        checks.push(at_most("send delay p99.9", delay.p999_ns, p999_max_ms));
+    }
+    checks
+}
+
+/// Where a client ran, or which one it is.
+fn place(at: usize, process: &ProcessReport) -> String {
+    if process.place.is_empty() { format!("client {}", at + 1) } else { process.place.clone() }
+}
+
 /// Of a load that several processes divided: all of them together do not show that one was late.
 fn latest(report: &LoadReport, lag_ns_max: f64) -> Option<Check> {
     let (at, latest) = report.processes.iter().enumerate().max_by_key(|(_, process)| process.lag.p50_ns)?;
-    let place = if latest.place.is_empty() { format!("client {}", at + 1) } else { latest.place.clone() };
-    let what = format!("median lag of the client that was latest, {place}");
+    let what = format!("median send delay of the client that was latest, {}", place(at, latest));
     let lag_us = latest.lag.p50_ns as f64 / 1e3;
     Some(check(&what, lag_us, Bound::AtMost, lag_ns_max / 1e3, "us", VerdictKind::ClientLimited))
 }
@@ -530,8 +623,10 @@ fn latest(report: &LoadReport, lag_ns_max: f64) -> Option<Check> {
 fn closed_client_limits(report: &LoadReport, closed: &ClosedReport, server: Option<&ServerSide<'_>>) -> Vec<Check> {
     let lag_us = report.lag.distribution.p50_ns as f64 / 1e3;
     let lag_us_max = LAG_P50_NS.max(LAG_SHARE_MAX * closed.think_ns as f64) / 1e3;
-    let lag = check("median lag", lag_us, Bound::AtMost, lag_us_max, "us", VerdictKind::ClientLimited);
-    [lag].into_iter().chain(latest(report, lag_us_max * 1e3)).chain([client_busy(closed, server)]).collect()
+    let lag = check("median send delay", lag_us, Bound::AtMost, lag_us_max, "us", VerdictKind::ClientLimited);
+    let tails = delay_tails(report, LAG_SHARE_MAX * closed.think_ns as f64);
+    let lags = [lag].into_iter().chain(latest(report, lag_us_max * 1e3)).chain(tails);
+    lags.chain([client_busy(closed, server)]).collect()
 }
 
 /// Whether the client of a closed loop had CPU to spare, or the server had none either.
@@ -614,6 +709,7 @@ fn steadiness(report: &LoadReport, server: Option<&ServerSide<'_>>) -> Vec<Check
 #[cfg(test)]
 pub(crate) mod tests {
     use load::config::{Pacing, Roles};
+    use load::late::LateSends;
     use load::report::{ChurnReport, ClockFacts, DatagramReport, Errors, Measured, Outstanding, ProcessReport};
     use stats::Histogram;
 
@@ -652,6 +748,8 @@ pub(crate) mod tests {
             rate_sent_per_s: 1_000.0,
             outstanding: Outstanding { at_start: 1, at_end: 2, after_drain: 0 },
             errors: Errors::default(),
+            late: None,
+            receiver_busy_share: None,
             lag: measured([200; 10]),
             service: measured([50_000; 10]),
             response: measured([50_200; 10]),
@@ -760,7 +858,7 @@ pub(crate) mod tests {
         assert_eq!(told(&|_| (), &[]).0, VerdictKind::Valid);
         assert_eq!(told(&|it| it.clock.drift_ppm = -900.0, &[]).0, VerdictKind::Valid);
         let lies = [
-            (told(&|it| it.clock.went_back = 1, &[]), "the client's clock went backwards: 1, not at most 0"),
+            (told(&|it| it.clock.went_back = 1, &[]), "the client's clock went backwards: 1 exceeds the limit of 0"),
             (told(&|it| it.clock.drift_ppm = -20_000.0, &[]), "drift of the client's clock"),
             (told(&|it| it.response.histogram.record(stats::histogram::VALUE_NS_MAX), &[]), "an hour or more"),
             (told(&|it| it.errors.wrong = 1, &[]), "errors of class wrong: 1"),
@@ -780,7 +878,7 @@ pub(crate) mod tests {
         assert_eq!(judged(&healthy(), 90_000_000).kind, VerdictKind::Valid);
         let late = judged(&healthy(), 110_000_000);
         assert!(late.kind == VerdictKind::Unsteady && late.is_the_machine_s(), "{}", late.reason);
-        assert_eq!(late.reason, format!("{}: 110 ms, not at most 100", Check::COUNTED_LATE));
+        assert_eq!(late.reason, format!("{} 110 ms exceeds the limit of 100 ms", Check::COUNTED_LATE));
         // A longer window bears more.
         let long = LoadReport { window_ns: 10_000_000_000, ..healthy() };
         assert!(judged(&long, 900_000_000).checks.iter().all(|it| it.passed || it.name != Check::COUNTED_LATE));
@@ -856,7 +954,7 @@ pub(crate) mod tests {
         assert_eq!((quiet.kind, &*quiet.checks.last().unwrap().name), (VerdictKind::Valid, TAKEN_FROM_RANK_1));
         let crowded = judged([Some(0.0), Some(0.4)]);
         assert!(crowded.kind == VerdictKind::ClientLimited && crowded.is_the_machine_s());
-        assert_eq!(crowded.reason, format!("{TAKEN_FROM_RANK_1}: 0.400, not at most 0.250"));
+        assert_eq!(crowded.reason, format!("{TAKEN_FROM_RANK_1}: 0.400 exceeds the limit of 0.250"));
         let failed = Verdict::failed("x");
         assert_eq!(with_clients(failed.clone(), &healthy(), PHASES), failed);
     }
@@ -876,7 +974,7 @@ pub(crate) mod tests {
         assert_eq!((late.kind, late.checks.iter().find(is_it).unwrap().value), (VerdictKind::Valid, 250.0));
         let late = judged(251_000_000, PHASES);
         assert_eq!(late.kind, VerdictKind::ClientLimited);
-        assert!(late.reason.ends_with("when to begin: 251 ms, not at most 250"), "{}", late.reason);
+        assert!(late.reason.ends_with("when to begin 251 ms exceeds the limit of 250 ms"), "{}", late.reason);
         // The window begins at once.
         assert_eq!(judged(1, Phases { ramp_ns: 0, hold_ns: 0, ..PHASES }).kind, VerdictKind::ClientLimited);
     }
@@ -886,10 +984,7 @@ pub(crate) mod tests {
     #[test]
     fn a_healthy_trial_is_valid_and_so_is_one_with_a_hiccup() {
         assert_eq!(kind(|_| ()), VerdictKind::Valid);
-        assert_eq!(
-            kind(|r| r.lag = measured([200, 200, 200, 9_000_000, 200, 200, 200, 200, 200, 200])),
-            VerdictKind::Valid
-        );
+        assert_eq!(kind(|r| r.lag = with_tail(200, 900, 9_000_000)), VerdictKind::Valid);
         assert_eq!(
             kind(|r| r.service.p50_by_part_ns[PARTS - 1] = 8_000_000),
             VerdictKind::Valid,
@@ -964,6 +1059,147 @@ pub(crate) mod tests {
         assert_eq!(kind(behind), VerdictKind::ClientLimited);
     }
 
+    /// A time of 100 000 requests, so many of which took longer.
+    fn with_tail(usual_ns: u64, tail: u64, tail_ns: u64) -> Measured {
+        let mut measured = measured([usual_ns; 10]);
+        measured.histogram = (0..100_000).map(|at| if at < tail { tail_ns } else { usual_ns }).collect();
+        measured.distribution = measured.histogram.distribution();
+        measured
+    }
+
+    #[test]
+    fn late_tail_of_sends_is_client_limited() {
+        let verdict = |late: u64, delay_ns: u64| {
+            let lag = with_tail(1_000, late, delay_ns);
+            // The client's own bursts do not raise the limit.
+            let late = LateSends {
+                on_time_p99_ns: Some(60_000),
+                ..LateSends::of(&lag.histogram, &healthy().service.histogram)
+            };
+            judge(
+                &LoadReport { lag, late: Some(late), service: with_tail(50_000, 3_000, 90_000_000), ..healthy() },
+                None,
+            )
+        };
+        for delay_ns in [3_000_000, 44_000_000] {
+            let late = verdict(1_100, delay_ns);
+            assert_eq!(late.kind, VerdictKind::ClientLimited, "{}", late.reason);
+            assert!(late.is_the_machine_s());
+        }
+        let reason = verdict(1_100, 44_000_000).reason;
+        assert!(
+            reason.starts_with("send delay p99 44") && reason.contains(" ms exceeds the limit of 1 ms"),
+            "{reason}"
+        );
+        assert_eq!(verdict(90, 44_000_000).kind, VerdictKind::Valid, "a hiccup is no late client");
+        assert_eq!(verdict(990, 44_000_000).kind, VerdictKind::Valid, "its p99.9 is as slow as the server's");
+        let rare = LoadReport { lag: with_tail(1_000, 990, 44_000_000), ..healthy() };
+        assert!(judge(&rare, None).reason.starts_with("send delay p99.9 44"), "it is not");
+        assert_eq!(verdict(5_001, 200_000).kind, VerdictKind::ClientLimited, "many are a little late");
+        assert_eq!(verdict(5_000, 200_000).kind, VerdictKind::Valid);
+    }
+
+    #[test]
+    fn receiver_that_is_always_busy_limits_the_client() {
+        let piled_up = |busy: f64, server: f64, spins: bool| {
+            let mut report = healthy();
+            report.outstanding = Outstanding { at_start: 5, at_end: 400, after_drain: 0 };
+            report.receiver_busy_share = Some(busy);
+            let counters = used(server);
+            judge(&report, Some(&ServerSide { spins, ..side(&counters, 1) })).kind
+        };
+        assert_eq!(piled_up(0.5, 0.5, false), VerdictKind::Saturated);
+        assert_eq!(piled_up(0.99, 0.5, false), VerdictKind::ClientLimited);
+        assert_eq!(piled_up(0.99, 0.85, false), VerdictKind::ClientLimited, "the server has more to spare");
+        assert_eq!(piled_up(0.99, 0.99, false), VerdictKind::Saturated, "neither has any");
+        assert_eq!(piled_up(0.99, 0.99, true), VerdictKind::ClientLimited);
+        assert_eq!(kind(|r| r.receiver_busy_share = Some(0.99)), VerdictKind::ClientLimited, "times wait there too");
+    }
+
+    #[test]
+    fn late_process_is_not_hidden_in_the_p99_of_all() {
+        let mut report = healthy();
+        let process = |lag: Measured| ProcessReport {
+            place: String::new(),
+            connections: 2,
+            planned: 200,
+            completed: 200,
+            rate_sent_per_s: 200.0,
+            lag: lag.distribution,
+            service: report.service.distribution,
+            cpu_ns: 0,
+            begun_late_ns: 0,
+            cpu_taken_by_others: None,
+        };
+        report.processes = vec![process(with_tail(200, 0, 0)), process(with_tail(200, 2_000, 44_000_000))];
+        let verdict = judge(&report, None);
+        assert_eq!(verdict.kind, VerdictKind::ClientLimited);
+        assert!(
+            verdict.reason.starts_with("send delay p99 of the client that was latest, client 2 44"),
+            "{}",
+            verdict.reason
+        );
+    }
+
+    #[test]
+    fn tail_of_a_late_client_is_told_in_a_valid_trial() {
+        let verdict = judge(&LoadReport { lag: with_tail(200, 900, 900_000), ..healthy() }, None);
+        assert_eq!(verdict.kind, VerdictKind::Valid);
+        assert!(
+            verdict
+                .reason
+                .ends_with("its p99 may be the client's, which sent 0.90 % of the requests more than 0.1 ms late")
+        );
+        assert!(!judge(&healthy(), None).reason.contains("may be"));
+    }
+
+    #[test]
+    fn run_stored_earlier_has_its_quantiles_and_late_sends() {
+        let report = LoadReport { lag: with_tail(200, 900, 900_000), ..healthy() };
+        let mut old = serde_json::to_value(&report).unwrap();
+        for name in ["p90_ns", "p95_ns"] {
+            old["service"]["distribution"].as_object_mut().unwrap().remove(name).unwrap();
+        }
+        assert!(old.get("late").is_none() && old.get("receiver_busy_share").is_none());
+        let read: LoadReport = serde_json::from_value(old).unwrap();
+        assert_eq!(read.service.distribution, report.service.distribution);
+        assert_eq!((read.late_sends().count, read.is_client_tail(0.99), read.is_client_tail(0.9)), (900, true, false));
+    }
+
+    #[test]
+    fn spinning_server_is_not_blamed_for_a_late_client() {
+        // A client that is stopped for five sixths of the time.
+        let mut report = healthy();
+        report.lag = measured([5_000_000; 10]);
+        report.outstanding = Outstanding { at_start: 5, at_end: 400, after_drain: 0 };
+        report.rate_achieved_per_s = 600.0;
+        let counters = used(0.99);
+        let of =
+            |report: &LoadReport, spins: bool| judge(report, Some(&ServerSide { spins, ..side(&counters, 1) })).kind;
+        assert_eq!(of(&report, false), VerdictKind::Saturated);
+        assert_eq!(of(&report, true), VerdictKind::ClientLimited, "spinning is no proof of work");
+        report.lag = measured([200; 10]);
+        assert_eq!(of(&report, true), VerdictKind::Saturated, "the client was on time");
+    }
+
+    #[test]
+    fn parts_without_requests_are_not_a_fast_beginning() {
+        let judged = |parts: &dyn Fn(usize) -> u64| {
+            let mut report = healthy();
+            report.service.p50_by_part_ns = std::array::from_fn(parts);
+            report.service.p90_by_part_ns = report.service.p50_by_part_ns;
+            judge(&report, None)
+        };
+        let sparse = judged(&|part| if part < 2 { 0 } else { 20_000_000 });
+        assert_eq!(sparse.kind, VerdictKind::Valid, "{}", sparse.reason);
+        assert_eq!(judged(&|part| if part < 2 { 0 } else { 20_000_000 * part as u64 }).kind, VerdictKind::Saturated);
+        assert_ne!(judged(&|part| if part < 23 { 20_000_000 } else { 0 }).kind, VerdictKind::Saturated);
+        assert_eq!(judged(&|_| 0).kind, VerdictKind::Valid, "nothing is known of any");
+        // Few requests: that two in a row are fast is chance.
+        let few = judged(&|part| [0, 900_000, 800_000, 9_000_000, 0][part % 5] + 100_000 * u64::from(part > 25));
+        assert_ne!(few.kind, VerdictKind::Saturated, "{}", few.reason);
+    }
+
     #[test]
     fn a_server_beyond_its_capacity_is_saturated_though_the_client_is_late_too() {
         let mut report = healthy();
@@ -1006,7 +1242,7 @@ pub(crate) mod tests {
         let mut report = healthy();
         report.outstanding = Outstanding { at_start: 50, at_end: 400, after_drain: 7 };
         let reason = judge(&report, None).reason;
-        assert_eq!(reason, "requests added to the outstanding over the window: 350, not at most 20");
+        assert_eq!(reason, "requests added to the outstanding over the window: 350 exceeds the limit of 20");
     }
 
     #[test]
@@ -1118,7 +1354,7 @@ pub(crate) mod tests {
         assert_eq!(with(30).kind, VerdictKind::Valid);
         let dead = with(29);
         assert_eq!(dead.kind, VerdictKind::Failed);
-        assert_eq!(dead.reason, "idle connections alive at the end: 29, not at least 30");
+        assert_eq!(dead.reason, "idle connections alive at the end: 29 is below the limit of 30");
         let failed = with_idle(Verdict::failed("another reason"), Some(&IdleReport::default()));
         assert_eq!((failed.kind, failed.reason.as_str()), (VerdictKind::Failed, "another reason"));
     }
@@ -1157,14 +1393,17 @@ pub(crate) mod tests {
         let silent = with(None);
         assert_eq!(silent.kind, VerdictKind::Failed, "{}", silent.reason);
         for (worse, why) in [
-            (Account { dropped: 57, ..account }, "packets that the lab's relay dropped, unasked: 57, not at most 2"),
+            (
+                Account { dropped: 57, ..account },
+                "packets that the lab's relay dropped, unasked: 57 exceeds the limit of 2",
+            ),
             (
                 Account { late_p50_ns: 2_500_000, ..account },
-                "median by which the lab's relay was late: 2.5 ms, not at most 1.5",
+                "median by which the lab's relay was late 2.5 ms exceeds the limit of 1.5 ms",
             ),
             (
                 Account { late_p99_ns: 90_000_000, ..account },
-                "99th percentile by which the lab's relay was late: 90 ms, not at most 15",
+                "99th percentile by which the lab's relay was late 90 ms exceeds the limit of 15 ms",
             ),
         ] {
             let verdict = with(Some(worse));
@@ -1199,16 +1438,16 @@ pub(crate) mod tests {
         assert!(!reason(Some(3), 0, 99e6).contains("lab"), "it does what was asked");
         let told = reason(Some(3), 200, 99e6);
         assert!(
-            told.starts_with("share of datagrams that the lab lost (client's host 3): 0.100, not at most "),
+            told.starts_with("share of datagrams that the lab lost (client's host 3): 0.100 exceeds the limit of "),
             "{told}"
         );
         let told = reason(Some(4), 0, 50e6);
         assert!(
-            told.starts_with("bandwidth from the lab's server (client's host 4): 50 Mbit/s, not at least"),
+            told.starts_with("bandwidth from the lab's server (client's host 4) 50 Mbit/s is below the limit of"),
             "{told}"
         );
         let told = reason(None, 0, 50e6);
-        assert!(told.starts_with("bandwidth from the lab's server: 50 Mbit/s, not at least"), "{told}");
+        assert!(told.starts_with("bandwidth from the lab's server 50 Mbit/s is below the limit of"), "{told}");
     }
 
     /// A healthy trial of a closed loop.

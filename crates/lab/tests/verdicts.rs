@@ -8,7 +8,7 @@ use std::time::Duration;
 use lab::record::VerdictKind;
 use lab::verdict::judge;
 use load::LoadConfig;
-use load::config::{Phases, Transport};
+use load::config::{Phases, Roles, Transport};
 use load::reflector::Reflector;
 use wire::ServiceSpec;
 
@@ -119,6 +119,46 @@ fn a_server_that_sessions_have_to_wait_for_is_saturated() {
     assert!(names.contains(&"requests unanswered after the drain"), "{}", words(&found));
     // On a busy machine the client may be late besides.
     assert!(matches!(found.kind, VerdictKind::Saturated | VerdictKind::ClientLimited), "{}", words(&found));
+}
+
+/// A server that writes as fast as it can: `response_bytes` for each 8 bytes, a thread a connection.
+fn fast_server(response_bytes: usize) -> std::net::SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let response = vec![0; response_bytes];
+            std::thread::spawn(
+                move || {
+                    while stream.read_exact(&mut [0; 8]).is_ok() && stream.write_all(&response).is_ok() {}
+                },
+            );
+        }
+    });
+    address
+}
+
+#[test]
+fn receiver_without_time_to_spare_limits_the_client() {
+    const RESPONSE_BYTES: u32 = 16 << 20;
+    let service = ServiceSpec::Fixed { request_bytes: 8, response_bytes: RESPONSE_BYTES };
+    let cpu = lab::host::Host::this().cores[0][0];
+    for roles in [Roles::TwoThreads, Roles::OneLoop] {
+        let config = LoadConfig {
+            connections: 4,
+            // 17 GB/s for one CPU to read.
+            rate_per_s: Some(1_000.0),
+            roles,
+            cpus: vec![cpu],
+            phases: Phases { ramp_ns: 0, hold_ns: 200_000_000, measure_ns: 600_000_000, drain_ns: 100_000_000 },
+            ..LoadConfig::new(fast_server(RESPONSE_BYTES as usize), service.clone())
+        };
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = judge(&load::run(&config, &mut |_| ()).unwrap().report, None);
+        assert_eq!(found.kind, VerdictKind::ClientLimited, "{roles:?}: {}", words(&found));
+        let receiver = found.checks.iter().find(|check| check.name.contains("receiving"));
+        assert!(receiver.is_some_and(|check| !check.passed), "{roles:?}: {}", words(&found));
+    }
 }
 
 #[test]

@@ -29,10 +29,12 @@ use crate::closed::{self, samples_max};
 use crate::config::{LoadConfig, Pacing, Roles, Schedule, Think};
 use crate::connect::Dialer;
 use crate::error::LoadError;
+use crate::late::LateSends;
 use crate::ledger::{Kept, Ledger, Tally, Times, Transaction};
 use crate::progress::Progress;
 use crate::report::{ChurnReport, LoadReport, Sample};
 use crate::run::{self, Connected, Listener, Outcome};
+use crate::spare::{self, Turns};
 use crate::speak::{Reply, Speak};
 use crate::summary::{self, Facts};
 use crate::waiter::{Events, Waiter};
@@ -132,6 +134,8 @@ struct Account {
     waited: u64,
     /// Sessions that have come: when they were planned, and how late the client was.
     sessions: Vec<(u64, u64)>,
+    /// The share of the window in which it had something to do.
+    busy_share: Option<f64>,
 }
 
 fn report(facts: &Facts<'_>, accounts: Vec<Account>, sources: usize, memory: f64) -> (Vec<Sample>, LoadReport) {
@@ -140,6 +144,7 @@ fn report(facts: &Facts<'_>, accounts: Vec<Account>, sources: usize, memory: f64
     let part = |number: u32| (u64::from(config.connections) * u64::from(number) / u64::from(config.clients)) as u32;
     let firsts = || (0..config.clients).map(part);
     let waited = accounts.iter().map(|account| account.waited).sum();
+    let busy: Vec<Option<f64>> = accounts.iter().map(|account| account.busy_share).collect();
     let opened_count: u64 = accounts.iter().map(|account| account.opened_count).sum();
     let came = |&(due, late): &(u64, u64)| Transaction { due, sent: due + late, ..Transaction::default() };
     let in_window = |account: &Account| -> Kept {
@@ -164,10 +169,16 @@ fn report(facts: &Facts<'_>, accounts: Vec<Account>, sources: usize, memory: f64
     let report = closed::report(facts, &tallies, &samples, memory);
     let is_open = config.schedule != Schedule::Closed;
     let calls = f64::from(config.calls_per_connection.unwrap_or(1));
+    let lag = summary::measured(&begun, config.phases.measure_ns, summary::lag_ns);
+    // Both are the same requests, by the time at which they were due.
+    let times = begun.iter().zip(&samples).map(|(begun, it)| (summary::lag_ns(begun), summary::service_ns(it)));
+    let late = LateSends::of(&lag.histogram, &report.service.histogram).with_on_time(times);
     let report = LoadReport {
+        late: Some(late),
+        receiver_busy_share: spare::busiest(busy).filter(|_| is_open),
         fit: config.rate_per_s.and_then(|rate_per_s| summary::fit(&sessions, 1e9 * calls / rate_per_s)),
         closed: report.closed.filter(|_| !is_open),
-        lag: summary::measured(&begun, config.phases.measure_ns, summary::lag_ns),
+        lag,
         churn: Some(ChurnReport {
             calls_per_connection: config.calls_per_connection.unwrap_or(1),
             opened: opened_count,
@@ -383,10 +394,13 @@ impl<'a, S: Speak> Churner<'a, S> {
     /// Runs from the first connection to the last response; answers what came of it.
     fn run(mut self, stop: &AtomicBool) -> Account {
         let mut events = Events::with_capacity(EVENTS_MAX);
+        let mut turns = Turns::new(self.ledger.times().window.clone());
+        let mut is_spare = false;
         loop {
             let now = self.clock.now();
+            turns.begin(now, is_spare);
             self.ledger.look(now, self.waiting());
-            self.go_on(now);
+            let has_due = self.go_on(now);
             let has_sessions = self.begun < self.sessions.len() || self.free.len() < self.slots.len();
             let is_done = self.ledger.is_over(now)
                 && !(self.is_open() && has_sessions)
@@ -394,7 +408,10 @@ impl<'a, S: Speak> Churner<'a, S> {
             if is_done || now >= self.ledger.times().drained || stop.load(Relaxed) {
                 break;
             }
-            self.wait(&mut events);
+            if self.wait(&mut events) && self.is_open() {
+                turns.begin(self.clock.now(), true);
+            }
+            is_spare = !has_due && events.iter().next().is_none();
             for (at, _) in events.iter() {
                 self.handle(at);
                 if self.is_open() {
@@ -410,6 +427,7 @@ impl<'a, S: Speak> Churner<'a, S> {
             opened_count: self.opened_count,
             waited: self.waited,
             sessions: self.sessions,
+            busy_share: turns.busy_share(),
         }
     }
 
@@ -418,9 +436,9 @@ impl<'a, S: Speak> Churner<'a, S> {
         (self.arrived - self.begun) as u64 * u64::from(self.calls)
     }
 
-    /// Waits until something came, at most until a slot is to go on or a session begins.
+    /// Waits until something came, at most until a slot is to go on or a session begins; answers whether it slept.
     #[inline]
-    fn wait(&self, events: &mut Events) {
+    fn wait(&self, events: &mut Events) -> bool {
         let session = self.sessions.get(self.arrived).map_or(u64::MAX, |&(planned, _)| planned);
         let timer = self.timers.peek().map_or(u64::MAX, |Reverse((at, _))| *at);
         let next = self.ledger.next_edge().min(session).min(timer);
@@ -438,18 +456,21 @@ impl<'a, S: Speak> Churner<'a, S> {
         let sleep = Duration::from_millis(SLEEP_MS);
         if ahead_ns as u64 >= sleep.as_nanos() as u64 {
             let _ = self.waiter.wait(events, sleep);
-            return;
+            return true;
         }
         let _ = self.waiter.wait(events, Duration::ZERO);
-        if ahead_ns > 0 && events.iter().next().is_none() {
+        let sleeps = ahead_ns > 0 && events.iter().next().is_none();
+        if sleeps {
             self.waiter.doze(ahead_ns);
             let _ = self.waiter.wait(events, Duration::ZERO);
         }
+        sleeps
     }
 
-    /// Does what is due.
+    /// Does what is due; answers whether anything was.
     #[inline]
-    fn go_on(&mut self, now: u64) {
+    fn go_on(&mut self, now: u64) -> bool {
+        let (number, dialed) = (self.number, self.dialed);
         while let Some(&Reverse((due, at))) = self.timers.peek()
             && due <= now
         {
@@ -473,6 +494,7 @@ impl<'a, S: Speak> Churner<'a, S> {
             self.look_at = now + self.look_ticks;
             self.give_up(now);
         }
+        (number, dialed) != (self.number, self.dialed)
     }
 
     /// Begins the sessions that have come.

@@ -13,7 +13,7 @@ use crate::progress::Progress;
 use crate::report::{ClosedReport, Errors, LoadReport, Measured, Outstanding, PARTS, Sample};
 use crate::run::{self, Connected, Listener, Outcome};
 use crate::speak::Speak;
-use crate::summary::{Facts, Seen};
+use crate::summary::{self, Facts, Seen};
 use crate::worker::{self, Worker};
 
 /// Transactions a second that memory is set aside for, over all workers: several times what one machine was seen to do...
@@ -161,6 +161,9 @@ pub fn report(
     let beyond = [&mut report.lag, &mut report.service, &mut report.response].into_iter().enumerate();
     for (which, measured) in beyond.filter(|_| unsampled > 0) {
         add(measured, tallies, which);
+    }
+    if unsampled > 0 {
+        report.late = Some(summary::late(&report.lag, &report.service, samples));
     }
     report.clock.went_back += sum(&|tally| tally.went_back);
     report.planned += unsampled;

@@ -11,6 +11,7 @@
 //! - `waiter`: how a thread waits for many sockets; `platform`: what else differs between the systems
 //! - `stamps`: the kernel's timestamps; [`interface`]: the interface that requests leave by
 //! - `summary`: from records to samples and figures; [`merge`]: those of several processes put together
+//! - [`late`]: requests that were sent late, and what they may have spoilt; `spare`: whether the client had time to receive
 //! - `closed`: the closed loop; `worker`: one thread of it
 //! - `stream`: bursts as fast as they go, and the bytes of them
 //! - `churn`: connections that come and go, in either loop; [`ports`]: whether there are enough for them
@@ -35,6 +36,7 @@ pub mod error;
 pub mod hostile;
 pub mod idle;
 pub mod interface;
+pub mod late;
 mod ledger;
 pub mod merge;
 mod open;
@@ -50,6 +52,7 @@ pub mod report;
 mod run;
 pub mod schedule;
 mod send;
+mod spare;
 mod speak;
 #[cfg(target_os = "linux")]
 mod stamps;

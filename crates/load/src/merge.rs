@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use stats::Histogram;
 
 use crate::config::LoadConfig;
+use crate::late::LateSends;
 use crate::report::{
     ChurnReport, ClockFacts, ClosedReport, DatagramReport, Errors, LoadReport, Measured, Outstanding, PARTS,
     ProcessReport, Sample, StreamReport,
@@ -60,6 +61,16 @@ pub fn report(config: &LoadConfig, accounts: &[Account], samples: &[Sample]) -> 
         None => Some(of_samples(summary::lag_ns)),
         Some(_) => None,
     };
+    let lag = measured(reports().map(|it| &it.lag), lag);
+    let service = measured(reports().map(|it| &it.service), Some(of_samples(summary::service_ns)));
+    let late = match first.churn {
+        None => summary::late(&lag, &service, samples),
+        Some(_) => {
+            let each = reports().map(LoadReport::late_sends).fold(LateSends::default(), LateSends::and);
+            let LateSends { on_time_p99_ns, on_time_p999_ns, .. } = each;
+            LateSends { on_time_p99_ns, on_time_p999_ns, ..LateSends::of(&lag.histogram, &service.histogram) }
+        }
+    };
     let fit = match (config.rate_per_s, &first.churn) {
         (Some(rate_per_s), None) => summary::fit(samples, 1e9 / rate_per_s),
         // Of sessions, which no samples tell of, the process whose are furthest from their plan.
@@ -83,8 +94,11 @@ pub fn report(config: &LoadConfig, accounts: &[Account], samples: &[Sample]) -> 
             after_drain: sum(&|it| it.outstanding.after_drain),
         },
         errors: reports().fold(Errors::default(), |errors, it| errors.and(&it.errors)),
-        lag: measured(reports().map(|it| &it.lag), lag),
-        service: measured(reports().map(|it| &it.service), Some(of_samples(summary::service_ns))),
+        lag,
+        service,
+        late: Some(late),
+        // Of several the busiest: the others do not help it.
+        receiver_busy_share: reports().filter_map(|it| it.receiver_busy_share).reduce(f64::max),
         response: measured(reports().map(|it| &it.response), Some(of_samples(summary::response_ns))),
         fit,
         closed: closed(accounts),

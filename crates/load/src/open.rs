@@ -1,5 +1,6 @@
 //! The open loop, in its two shapes: both roles in one loop, or each in a thread of its own.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use crate::config::Pacing;
 use crate::progress::Progress;
 use crate::receive::{EVENTS_MAX, Receiver};
 use crate::send::Sender;
+use crate::spare::{Sleeper, Turns};
 use crate::speak::Speak;
 use crate::waiter::Events;
 
@@ -21,6 +23,8 @@ const SLEEP_MS: u64 = 5;
 /// When the loops end.
 #[derive(Clone, Copy, Debug)]
 pub struct Until<'a> {
+    /// The measured window, in ticks.
+    pub window: &'a Range<u64>,
     /// The end of the drain, in ticks. What a client that is far too slow has not sent by then stays unsent.
     pub drained: u64,
     /// Set when the run is to end now.
@@ -36,7 +40,7 @@ impl Until<'_> {
     }
 }
 
-/// Both roles in one loop. A due request is never kept waiting by more than one response, nor responses by more than one
+/// Both roles in one loop, which answers in what share of the window it had something to do. A due request is never kept waiting by more than one response, nor responses by more than one
 /// request, however late the requests are.
 pub fn one_loop<S: Speak>(
     clock: &Clock,
@@ -44,10 +48,13 @@ pub fn one_loop<S: Speak>(
     until: &Until<'_>,
     sender: &mut Sender<'_, S>,
     receiver: &mut Receiver<'_, S>,
-) {
+) -> Option<f64> {
     let mut events = Events::with_capacity(EVENTS_MAX);
+    let mut turns = Turns::new(until.window.clone());
+    let mut is_spare = false;
     loop {
         let now = clock.now();
+        turns.begin(now, is_spare);
         let late = sender.is_due(now);
         if late {
             sender.send();
@@ -58,12 +65,13 @@ pub fn one_loop<S: Speak>(
             }
         }
         if receiver.alive() == 0 || now >= until.drained || !until.progress.is_outstanding() || until.stopped() {
-            return;
+            return turns.busy_share();
         }
-        if !late {
-            idle(clock, pacing, sender, receiver, now);
+        if !late && idle(clock, pacing, sender, receiver, now) {
+            turns.begin(clock.now(), true);
         }
         receiver.wait(&mut events, 0);
+        is_spare = !late && events.iter().next().is_none();
         for event in events.iter() {
             receiver.handle(event);
             if sender.is_due(clock.now()) {
@@ -73,18 +81,20 @@ pub fn one_loop<S: Speak>(
     }
 }
 
-/// What the one loop does when nothing is due.
+/// What the one loop does when nothing is due; answers whether it slept.
 #[inline]
-fn idle<S: Speak>(clock: &Clock, pacing: Pacing, sender: &Sender<'_, S>, receiver: &Receiver<'_, S>, now: u64) {
+fn idle<S: Speak>(clock: &Clock, pacing: Pacing, sender: &Sender<'_, S>, receiver: &Receiver<'_, S>, now: u64) -> bool {
     match pacing {
         Pacing::Yield => thread::yield_now(),
         Pacing::SleepSpin => {
             if let Some(ns) = sleep_ns(clock, now, sender) {
                 receiver.doze(ns);
+                return true;
             }
         }
         Pacing::Spin | Pacing::Auto => {}
     }
+    false
 }
 
 /// How long `sleep-spin` may sleep; `None` when it is time to spin.
@@ -141,8 +151,9 @@ fn pause<S: Speak>(clock: &Clock, pacing: Pacing, sender: &Sender<'_, S>, now: u
     }
 }
 
-/// The receive role's thread: it sleeps until something is ready.
-pub fn receive_loop<S: Speak>(clock: &Clock, until: &Until<'_>, receiver: &mut Receiver<'_, S>) {
+/// The receive role's thread: it sleeps until something is ready. Answers in what share of the window it did not.
+pub fn receive_loop<S: Speak>(clock: &Clock, until: &Until<'_>, receiver: &mut Receiver<'_, S>) -> Option<f64> {
+    let mut sleeper = Sleeper::new(until.window.clone());
     let mut events = Events::with_capacity(EVENTS_MAX);
     loop {
         receiver.wait(&mut events, SLEEP_MS);
@@ -153,8 +164,10 @@ pub fn receive_loop<S: Speak>(clock: &Clock, until: &Until<'_>, receiver: &mut R
             // Nobody is left to send to.
             until.stop.store(true, Relaxed);
         }
-        if until.stopped() || clock.now() >= until.drained || !until.progress.is_outstanding() {
-            return;
+        let now = clock.now();
+        sleeper.look(now);
+        if until.stopped() || now >= until.drained || !until.progress.is_outstanding() {
+            return sleeper.busy_share(|from, to| clock.between_ns(from, to));
         }
     }
 }

@@ -5,6 +5,7 @@ use stats::{Distribution, Histogram, TestResult};
 
 use crate::config::{Pacing, Roles, Transport};
 use crate::interface::Hardware;
+use crate::late::LateSends;
 
 /// One request of the measured window. Times are integer nanoseconds after the start of that window, on one clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +97,14 @@ pub struct LoadReport {
     pub service: Measured,
     /// t3 − t1.
     pub response: Measured,
+    /// Requests of the window that were sent late; `None` in runs stored before they were counted, see
+    /// [`LoadReport::late_sends`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late: Option<LateSends>,
+    /// The share of the window in which the client's receiving threads had something to do, the busiest of them: what comes to
+    /// one without time to spare waits there. `None` in a closed loop, which has its own, and where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receiver_busy_share: Option<f64>,
     /// Whether the sends followed their plan; `None` with too few to say.
     pub fit: Option<TestResult>,
     /// What only a closed loop has.
@@ -127,12 +136,30 @@ pub struct LoadReport {
     pub involuntary_switches: u64,
 }
 
+impl LoadReport {
+    /// Requests of the window that were sent late; where they were not counted, by the histograms.
+    pub fn late_sends(&self) -> LateSends {
+        match self.late {
+            // The bursts of a stream are not sent by any plan.
+            _ if self.stream.is_some() => LateSends::default(),
+            Some(late) => late,
+            None => LateSends::of(&self.lag.histogram, &self.service.histogram),
+        }
+    }
+
+    /// Whether the quantile `q` of its service and response time may be the client's doing.
+    pub fn is_client_tail(&self, q: f64) -> bool {
+        self.late_sends().reaches(q)
+    }
+}
+
 fn is_in_time(late_ns: &u64) -> bool {
     *late_ns == 0
 }
 
 /// A measured time: its distribution, and the histogram it comes from, so that it can be merged.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(from = "Stored")]
 pub struct Measured {
     /// Quantiles and moments.
     pub distribution: Distribution,
@@ -142,6 +169,25 @@ pub struct Measured {
     pub p90_by_part_ns: [u64; PARTS],
     /// The whole histogram.
     pub histogram: Histogram,
+}
+
+/// A measured time as it is stored: earlier versions had fewer quantiles, which its histogram has all the same.
+#[derive(Deserialize)]
+struct Stored {
+    distribution: Distribution,
+    p50_by_part_ns: [u64; PARTS],
+    p90_by_part_ns: [u64; PARTS],
+    histogram: Histogram,
+}
+
+impl From<Stored> for Measured {
+    fn from(stored: Stored) -> Self {
+        let Stored { mut distribution, p50_by_part_ns, p90_by_part_ns, histogram } = stored;
+        if distribution.p95_ns == 0 {
+            (distribution.p90_ns, distribution.p95_ns) = (histogram.quantile(0.90), histogram.quantile(0.95));
+        }
+        Self { distribution, p50_by_part_ns, p90_by_part_ns, histogram }
+    }
 }
 
 /// One process's own figures of a load that several divided: whether one of them was late is not seen in all of them.

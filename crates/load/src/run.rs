@@ -24,7 +24,7 @@ use crate::send::{self, Sender};
 use crate::speak::{Speak, with_speaker};
 use crate::stamps::{self, Stamping};
 use crate::summary::{self, Recorded, Usage};
-use crate::{churn, closed, connect, datagrams, ports, prepare, schedule, stream};
+use crate::{churn, closed, connect, datagrams, ports, prepare, schedule, spare, stream};
 
 /// Between the moment that everything is ready and the beginning of the ramp.
 pub const LEAD_NS: u64 = 5_000_000;
@@ -256,7 +256,7 @@ fn run_open<S: Speak>(
     // Only stamps are of the wall clock; without them it is not looked at.
     let mut wall = stamping.is_some().then(Wall::default);
     compare(&mut wall, &clock);
-    let (errors, usage) = thread::scope(|scope| {
+    let (receivers, usage) = thread::scope(|scope| {
         let spawn = || -> Result<Vec<_>, LoadError> {
             let mut threads = Vec::new();
             for (number, client) in clients.iter().enumerate() {
@@ -267,23 +267,23 @@ fn run_open<S: Speak>(
                 let stamper = stamping.as_ref().map(|it| it.stamper(config, &client.stamps, shared));
                 let mut sender = Sender::new(shared, config);
                 let mut receiver = Receiver::new(shared, stamper)?;
-                let until = Until { drained, stop: &client.stop, progress: &client.progress };
+                let until = Until { window: &window, drained, stop: &client.stop, progress: &client.progress };
                 let cpu = |thread: usize| config.cpus.get(thread % config.cpus.len().max(1)).copied();
                 match roles {
                     Roles::TwoThreads => {
                         threads.push(start_thread(scope, "receive", number, cpu(2 * number + 1), move || {
-                            open::receive_loop(&clock, &until, &mut receiver);
-                            receiver.errors()
+                            let busy_share = open::receive_loop(&clock, &until, &mut receiver);
+                            Some((receiver.errors(), busy_share))
                         })?);
                         threads.push(start_thread(scope, "send", number, cpu(2 * number), move || {
                             open::send_loop(&clock, pacing, &until, &mut sender);
-                            Errors::default()
+                            None
                         })?);
                     }
                     Roles::OneLoop | Roles::Auto => {
                         threads.push(start_thread(scope, "client", number, cpu(number), move || {
-                            open::one_loop(&clock, pacing, &until, &mut sender, &mut receiver);
-                            receiver.errors()
+                            let busy_share = open::one_loop(&clock, pacing, &until, &mut sender, &mut receiver);
+                            Some((receiver.errors(), busy_share))
                         })?);
                     }
                 }
@@ -298,8 +298,9 @@ fn run_open<S: Speak>(
         let progress: Vec<&Progress> = clients.iter().map(|client| &client.progress).collect();
         let is_over = || threads.iter().all(thread::ScopedJoinHandle::is_finished);
         let usage = watch(config, &clock, start, &progress, &is_over, &mut wall, listener);
-        let join = |thread: thread::ScopedJoinHandle<'_, Errors>| thread.join().expect("a role does not panic");
-        Ok((threads.into_iter().map(join).collect::<Vec<Errors>>(), usage))
+        // The send role has nothing to tell that the records do not.
+        let join = |thread: thread::ScopedJoinHandle<'_, _>| thread.join().expect("a role does not panic");
+        Ok((threads.into_iter().filter_map(join).collect::<Vec<(Errors, Option<f64>)>>(), usage))
     })?;
     compare(&mut wall, &clock);
 
@@ -322,7 +323,8 @@ fn run_open<S: Speak>(
         kernel,
     };
     let mut report = facts.report(&records, &samples, bytes_per_connection::<S>());
-    report.errors = errors.iter().fold(report.errors, Errors::and);
+    report.errors = receivers.iter().fold(report.errors, |errors, (more, _)| errors.and(more));
+    report.receiver_busy_share = spare::busiest(receivers.iter().map(|(_, busy_share)| *busy_share));
     Ok(Outcome { report, samples, connections: links.into_iter().map(|link| link.io).collect() })
 }
 

@@ -8,6 +8,7 @@ use crate::class::Class;
 use crate::clock::{Clock, Wall};
 use crate::config::{LoadConfig, Pacing, Roles};
 use crate::interface::Hardware;
+use crate::late::LateSends;
 use crate::record::{Link, Record, Stamp};
 use crate::report::{ClockFacts, Errors, KernelReport, LoadReport, Measured, Outstanding, PARTS, Sample};
 use crate::schedule;
@@ -228,6 +229,12 @@ pub fn fit(samples: &[Sample], interval_ns: f64) -> Option<TestResult> {
     stats::fit::sends_against_plan(&planned, &sent, interval_ns)
 }
 
+/// Those of `samples` that were sent late, by the histograms, which have what is no sample too.
+pub fn late(lag: &Measured, service: &Measured, samples: &[Sample]) -> LateSends {
+    let times = samples.iter().map(|sample| (lag_ns(sample), service_ns(sample)));
+    LateSends::of(&lag.histogram, &service.histogram).with_on_time(times)
+}
+
 /// What a report is made of besides the records.
 pub struct Facts<'a> {
     /// What was asked for.
@@ -296,6 +303,7 @@ impl Facts<'_> {
     /// What is said of any loop.
     pub fn of(&self, samples: &[Sample], seen: Seen, memory_bytes_per_connection: f64) -> LoadReport {
         let window_ns = self.config.phases.measure_ns;
+        let (lag, service) = (measured(samples, window_ns, lag_ns), measured(samples, window_ns, service_ns));
         LoadReport {
             clock: ClockFacts { went_back: went_back(samples), ..self.clock.facts() },
             pacing: self.pacing,
@@ -314,8 +322,10 @@ impl Facts<'_> {
             rate_sent_per_s: seen.rate_sent_per_s,
             outstanding: seen.outstanding,
             errors: seen.errors,
-            lag: measured(samples, window_ns, lag_ns),
-            service: measured(samples, window_ns, service_ns),
+            late: Some(late(&lag, &service, samples)),
+            receiver_busy_share: None,
+            lag,
+            service,
             response: measured(samples, window_ns, response_ns),
             fit: None,
             closed: None,

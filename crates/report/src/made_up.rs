@@ -109,6 +109,8 @@ fn record(trial: &Trial, service_ns: u64, verdict: VerdictKind, reason: &str) ->
             rate_sent_per_s: 200.0,
             outstanding: Outstanding::default(),
             errors: Errors::default(),
+            late: None,
+            receiver_busy_share: None,
             lag: measured(300),
             service: measured(service_ns),
             response: measured(service_ns + 300),

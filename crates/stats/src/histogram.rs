@@ -60,6 +60,11 @@ impl Histogram {
         self.0.value_at_quantile(q).min(self.0.max())
     }
 
+    /// Number of values above `value_ns`, to the histogram's precision.
+    pub fn count_above(&self, value_ns: u64) -> u64 {
+        self.count() - self.0.count_between(0, value_ns)
+    }
+
     /// Values that were too large to be told apart.
     pub fn saturated(&self) -> u64 {
         self.0.count_at(VALUE_NS_MAX)
@@ -73,6 +78,8 @@ impl Histogram {
             p25_ns: self.quantile(0.25),
             p50_ns: self.quantile(0.50),
             p75_ns: self.quantile(0.75),
+            p90_ns: self.quantile(0.90),
+            p95_ns: self.quantile(0.95),
             p99_ns: self.quantile(0.99),
             p999_ns: self.quantile(0.999),
             max_ns: self.0.max(),
@@ -147,6 +154,12 @@ pub struct Distribution {
     pub p50_ns: u64,
     /// Third quartile.
     pub p75_ns: u64,
+    /// 90 %; 0 in what was stored before it was.
+    #[serde(default)]
+    pub p90_ns: u64,
+    /// 95 %; likewise.
+    #[serde(default)]
+    pub p95_ns: u64,
     /// 99 %.
     pub p99_ns: u64,
     /// 99.9 %.
@@ -209,6 +222,13 @@ mod tests {
         let histogram: Histogram = [5, u64::MAX].into_iter().collect();
         assert_eq!(histogram.count(), 2);
         assert_eq!(histogram.saturated(), 1);
+    }
+
+    #[test]
+    fn values_above_a_bound_are_counted_without_it() {
+        let histogram: Histogram = [0, 5, 100, 100, 101, 1_000_000].into_iter().collect();
+        assert_eq!([0, 5, 100, 101, 2_000_000].map(|bound| histogram.count_above(bound)), [5, 4, 2, 1, 0]);
+        assert_eq!(Histogram::new().count_above(0), 0);
     }
 
     #[test]

@@ -21,6 +21,7 @@ use crate::config::{LoadConfig, Pacing};
 use crate::error::LoadError;
 use crate::progress::Progress;
 use crate::record::Record;
+use crate::spare::Turns;
 
 /// Room asked for what has come and was not read; the kernel lowers it to net.core.rmem_max.
 const RECEIVE_BYTES: usize = 4 << 20;
@@ -42,8 +43,10 @@ const TAKEN_MAX: u32 = 16;
 const SENDS_MAX: u32 = 8;
 
 /// When a loop ends.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Until<'a> {
+    /// The measured window, in ticks.
+    pub window: Range<u64>,
     /// The end of the drain, in ticks.
     pub drained: u64,
     /// After so many ticks a request is lost.
@@ -217,8 +220,11 @@ impl<'a> Client<'a> {
     pub fn run(mut self, pacing: Pacing, until: &Until<'_>) -> Kept {
         let linger = self.clock.ticks(LINGER_NS);
         let mut settled_since = None;
+        let mut turns = Turns::new(until.window.clone());
+        let mut is_spare = false;
         loop {
             let now = self.clock.now();
+            turns.begin(now, is_spare);
             if now >= until.drained || until.stop.load(Relaxed) {
                 break;
             }
@@ -234,14 +240,14 @@ impl<'a> Client<'a> {
                     break;
                 }
             }
-            if !late {
-                self.idle(pacing, now);
+            if !late && self.idle(pacing, now) {
+                turns.begin(self.clock.now(), true);
             }
-            self.receive(until.timeout);
+            is_spare = !self.receive(until.timeout) && !late;
         }
         self.progress.set_done();
         self.take_errors();
-        (self.ledger.fates, self.ledger.tally)
+        (self.ledger.fates, self.ledger.tally, turns.busy_share())
     }
 
     #[inline]
@@ -285,9 +291,9 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// What is done when nothing is due.
+    /// What is done when nothing is due; answers whether that is to sleep.
     #[inline]
-    fn idle(&self, pacing: Pacing, now: u64) {
+    fn idle(&self, pacing: Pacing, now: u64) -> bool {
         match pacing {
             Pacing::Yield => thread::yield_now(),
             Pacing::SleepSpin => {
@@ -295,16 +301,18 @@ impl<'a> Client<'a> {
                 let ahead_ns = due.map_or(SLEEP_NS, |due| self.clock.between_ns(now, due) - SPIN_NS);
                 if ahead_ns > 0 {
                     wait(self.socket, ahead_ns.min(SLEEP_NS));
+                    return true;
                 }
             }
             Pacing::Spin | Pacing::Auto => std::hint::spin_loop(),
         }
+        false
     }
 
-    /// Takes what came, until a request is due.
+    /// Takes what came, until a request is due; answers whether anything came.
     #[inline]
-    fn receive(&mut self, timeout: u64) {
-        for _ in 0..TAKEN_MAX {
+    fn receive(&mut self, timeout: u64) -> bool {
+        for taken in 0..TAKEN_MAX {
             match self.socket.recv_from(&mut self.inbox) {
                 Ok((bytes, from)) => {
                     // t3: right after the system call that brought it.
@@ -313,15 +321,16 @@ impl<'a> Client<'a> {
                         self.progress.add_completed(1);
                     }
                     if self.is_due(now) {
-                        return;
+                        return true;
                     }
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return taken > 0,
                 Err(_) => {
                     self.take_errors();
                 }
             }
         }
+        true
     }
 
     /// Takes what the kernel says of requests that did not get there; whether it said anything.

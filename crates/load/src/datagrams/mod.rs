@@ -30,7 +30,7 @@ use crate::record::Record;
 use crate::report::{DatagramReport, Errors, LoadReport, Outstanding, Sample};
 use crate::run::{self, Event, Listener, Outcome};
 use crate::summary::{self, Facts, Recorded, Seen};
-use crate::{placement, schedule};
+use crate::{placement, schedule, spare};
 use client::{Client, Until};
 use ledger::{Fate, Tally};
 
@@ -126,7 +126,8 @@ pub fn run(config: &LoadConfig, listener: &mut dyn Listener) -> Result<Outcome, 
         let targets = &targets[ports.clone()];
         let ids = ledger::Ids::new(config.seed, config.client(number as u32));
         let client = Client::new(clock, udp, ids, window.clone(), (targets, records), socket, progress);
-        move |stop: &AtomicBool| client.run(pacing, &Until { drained, timeout, stop })
+        let window = window.clone();
+        move |stop: &AtomicBool| client.run(pacing, &Until { window, drained, timeout, stop })
     });
     let progress: Vec<&Progress> = shares.iter().map(|share| &share.progress).collect();
     let (kept, usage) = run::run_threads(config, (&clock, start), &progress, loops, listener)?;
@@ -152,8 +153,9 @@ pub fn run(config: &LoadConfig, listener: &mut dyn Listener) -> Result<Outcome, 
     Ok(Outcome { report, samples, connections: sockets.into_iter().map(OwnedFd::from).collect() })
 }
 
-/// What one client's loop leaves: what became of each request that was not answered, and the counts.
-type Kept = (Vec<Fate>, Tally);
+/// What one client's loop leaves: what became of each request that was not answered, the counts, and in what share of the
+/// window it had something to do.
+type Kept = (Vec<Fate>, Tally, Option<f64>);
 
 /// Each client's ports, with memory for its requests set aside.
 fn divide(config: &LoadConfig) -> Result<Vec<Share>, LoadError> {
@@ -218,7 +220,7 @@ fn report(
     let window_s = facts.config.phases.measure_ns as f64 / 1e9;
     let count = |is: &dyn Fn(&Past) -> bool| {
         let clients = recorded.iter().zip(kept);
-        let all = clients.flat_map(|(client, (fates, _))| client.records.iter().zip(fates));
+        let all = clients.flat_map(|(client, (fates, ..))| client.records.iter().zip(fates));
         all.map(|(record, fate)| Past::of(record, *fate)).filter(is).count() as u64
     };
     let in_window = |tick: u64| facts.window.contains(&tick);
@@ -232,9 +234,9 @@ fn report(
             at_end: in_flight(facts.window.end),
             after_drain: count(&Past::is_lost),
         },
-        errors: kept.iter().fold(Errors::default(), |errors, (_, tally)| errors.and(&tally.errors)),
+        errors: kept.iter().fold(Errors::default(), |errors, (_, tally, _)| errors.and(&tally.errors)),
     };
-    let sum = |figure: fn(&Tally) -> u64| kept.iter().map(|(_, tally)| figure(tally)).sum();
+    let sum = |figure: fn(&Tally) -> u64| kept.iter().map(|(_, tally, _)| figure(tally)).sum();
     let datagrams = DatagramReport {
         ports: facts.config.connections,
         lost: count(&|it| in_window(it.planned) && it.is_lost()),
@@ -246,5 +248,7 @@ fn report(
     let memory = (size_of::<SocketAddr>() + size_of::<u32>()) as f64;
     let complete = recorded.iter().flat_map(|client| &client.records).map(|record| record.complete.load(Relaxed));
     let completed_by_part = Some(summary::by_part(&facts.window, complete));
-    LoadReport { fit, completed_by_part, datagrams: Some(datagrams), ..facts.of(samples, seen, memory) }
+    let receiver_busy_share = spare::busiest(kept.iter().map(|(.., busy_share)| *busy_share));
+    let report = facts.of(samples, seen, memory);
+    LoadReport { fit, completed_by_part, receiver_busy_share, datagrams: Some(datagrams), ..report }
 }

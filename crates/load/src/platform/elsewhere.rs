@@ -33,6 +33,22 @@ pub fn choose_port_late(_io: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
+/// Stands for how long a thread waited for a CPU: nobody says.
+#[derive(Debug)]
+pub struct RunQueue(());
+
+impl RunQueue {
+    /// Of the calling thread.
+    pub fn of_this_thread() -> Self {
+        Self(())
+    }
+
+    /// Not known.
+    pub fn waited_ns(&self) -> u64 {
+        0
+    }
+}
+
 /// Stands for a thread that runs where the system likes: it cannot be told.
 #[derive(Debug)]
 pub struct Pinned(());

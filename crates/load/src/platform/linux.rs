@@ -1,7 +1,9 @@
 //! Linux.
 
+use std::fs::File;
 use std::num::NonZeroU64;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 
 use rustix::io;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
@@ -42,6 +44,25 @@ pub fn choose_port_late(io: &OwnedFd) -> io::Result<()> {
         Ok(())
     } else {
         Err(io::Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(io::Errno::IO))
+    }
+}
+
+/// How long a thread waited for a CPU (proc_pid_schedstat(5)). The file is opened ahead, for it is read while requests are timed.
+#[derive(Debug)]
+pub struct RunQueue(Option<File>);
+
+impl RunQueue {
+    /// Of the calling thread.
+    pub fn of_this_thread() -> Self {
+        Self(File::open("/proc/thread-self/schedstat").ok())
+    }
+
+    /// So far, in nanoseconds; 0 where the kernel does not say.
+    pub fn waited_ns(&self) -> u64 {
+        let mut text = [0; 96];
+        let read = self.0.as_ref().and_then(|file| file.read_at(&mut text, 0).ok());
+        let text = read.and_then(|count| std::str::from_utf8(&text[..count]).ok());
+        text.and_then(|text| text.split_whitespace().nth(1)?.parse().ok()).unwrap_or(0)
     }
 }
 

@@ -1,0 +1,122 @@
+//! Requests that the client sent late, and the quantiles of a trial that may be its doing for that.
+//!
+//! A client that could not run sends everything that became due meanwhile in one burst. The burst queues at the server, whose
+//! service times then show the client's delay: three stalls of 60 ms made a p99 of 105 us one of 1.4 ms.
+
+use serde::{Deserialize, Serialize};
+use stats::Histogram;
+
+/// No send is late that is delayed by less than this, in nanoseconds: five times the paper's p99 (kawai2008 section 5.3).
+pub const DELAY_NS_MIN: u64 = 100_000;
+
+/// The tail above a quantile is the server's if it has this many times as many requests as were sent late.
+///
+/// With each late request come others that are slow for the same reason: at most as many that were in flight when the client
+/// stopped, for a late request is so by a median service time or more, and behind the burst, at a server that is busy for the
+/// share u of its time, u/(1-u) that were sent on time: 4 at 0.8. These 6 are then hardly more than half of the tail, and the
+/// quantile lies among the server's own slow requests.
+const TAIL_TO_LATE_MIN: f64 = 10.0;
+
+/// Of a valid trial's requests this share may be late: beyond it the client may have made even the median.
+pub const LATE_SHARE_MAX: f64 = 0.5 / TAIL_TO_LATE_MIN;
+
+/// How many requests the client sent late.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LateSends {
+    /// A request is late if its send delay is longer than this, in nanoseconds: the median service time, or
+    /// [`DELAY_NS_MIN`]. A burst after a delay keeps the server busy for no longer than the delay was, so what is below
+    /// adds less to a service time than there is of it.
+    pub bound_ns: u64,
+    /// Requests that were.
+    pub count: u64,
+    /// Requests whose send delay is known.
+    pub sent: u64,
+    /// 99th percentile of the service time of the requests that were not late, in nanoseconds; `None` where that is not
+    /// known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_time_p99_ns: Option<u64>,
+    /// Its 99.9th percentile, likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_time_p999_ns: Option<u64>,
+}
+
+impl LateSends {
+    /// Counted in the histograms of send delay and service time.
+    pub fn of(delay: &Histogram, service: &Histogram) -> Self {
+        let bound_ns = service.quantile(0.5).max(DELAY_NS_MIN);
+        Self { bound_ns, count: delay.count_above(bound_ns), sent: delay.count(), ..Self::default() }
+    }
+
+    /// With the service time of requests on time, of the send delay and the service time of each in nanoseconds.
+    pub fn with_on_time(self, requests: impl Iterator<Item = (Option<i64>, Option<i64>)>) -> Self {
+        let is_on_time = |delay_ns: i64| delay_ns <= self.bound_ns as i64;
+        let on_time = requests.filter(|(delay_ns, _)| delay_ns.is_some_and(is_on_time));
+        let service: Histogram = on_time.filter_map(|(_, service_ns)| Some(service_ns?.max(0) as u64)).collect();
+        let quantile = |q: f64| (service.count() > 0).then(|| service.quantile(q));
+        Self { on_time_p99_ns: quantile(0.99), on_time_p999_ns: quantile(0.999), ..self }
+    }
+
+    /// Those of several clients or trials together. Of the quantiles the highest is kept: that of all is no higher.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            bound_ns: self.bound_ns.max(other.bound_ns),
+            count: self.count + other.count,
+            sent: self.sent + other.sent,
+            on_time_p99_ns: self.on_time_p99_ns.max(other.on_time_p99_ns),
+            on_time_p999_ns: self.on_time_p999_ns.max(other.on_time_p999_ns),
+        }
+    }
+
+    /// The share of the requests that were late.
+    pub fn share(&self) -> f64 {
+        self.count as f64 / self.sent.max(1) as f64
+    }
+
+    /// Whether the client may have made the quantile `q` of the service or response time.
+    pub fn reaches(&self, q: f64) -> bool {
+        // Half a request of rounding decides nothing.
+        self.count as f64 * TAIL_TO_LATE_MIN > (1.0 - q) * self.sent as f64 + 0.5
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of 10 000 requests of 50 us so many that are 60 ms late.
+    fn late(count: usize) -> LateSends {
+        let delay: Histogram = (0..10_000).map(|at| if at < count { 60_000_000 } else { 1_000 }).collect();
+        LateSends::of(&delay, &[50_000; 10].into_iter().collect())
+    }
+
+    #[test]
+    fn late_sends_reach_quantiles_with_too_small_a_tail() {
+        let reached = |count: usize| [0.5, 0.9, 0.99, 0.999].map(|q| late(count).reaches(q));
+        assert_eq!(reached(0), [false; 4]);
+        assert_eq!(reached(1), [false, false, false, false]);
+        assert_eq!(reached(10), [false, false, false, true]);
+        assert_eq!(reached(11), [false, false, true, true]);
+        assert_eq!(reached(101), [false, true, true, true]);
+        assert_eq!(reached(501), [true; 4]);
+        assert!(late(500).share() <= LATE_SHARE_MAX && late(501).share() > LATE_SHARE_MAX);
+        assert!(!LateSends::default().reaches(1.0), "nothing was sent");
+    }
+
+    #[test]
+    fn a_send_is_late_beyond_the_median_service_time() {
+        let of = |service_ns: u64, delay_ns: u64| {
+            LateSends::of(&[delay_ns].into_iter().collect(), &[service_ns; 3].into_iter().collect()).count
+        };
+        assert_eq!([of(50_000, 90_000), of(50_000, 110_000)], [0, 1]);
+        assert_eq!([of(500_000, 490_000), of(500_000, 510_000)], [0, 1]);
+    }
+
+    #[test]
+    fn bursts_of_late_sends_leave_the_service_time_on_time_alone() {
+        let request =
+            |at: i64| if at % 20 == 0 { (Some(9_000_000), Some(5_000_000)) } else { (Some(10), Some(40_000)) };
+        let found = late(0).with_on_time((0..1_000).map(request).chain([(None, None), (Some(1), None)]));
+        assert!(found.on_time_p999_ns.unwrap() < 41_000, "{found:?}");
+        assert_eq!(late(0).with_on_time(std::iter::empty()).on_time_p99_ns, None);
+    }
+}
