@@ -9,7 +9,7 @@ use lab::plan::duration_ns;
 use lab::record::{Trial, TrialRecord};
 use lab::runner::Event;
 use lab::units::Share;
-use report::format;
+use report::{format, tails};
 
 use crate::output;
 
@@ -153,7 +153,8 @@ fn found(record: &TrialRecord) -> String {
         return format!(", {}", format::bandwidth(bytes_per_s));
     }
     let (p50, p99) = (load.service.distribution.p50_ns, load.service.distribution.p99_ns);
-    format!(", p50 {}, p99 {}", format::time(p50 as f64), format::time(p99 as f64))
+    let p99 = tails::mark(format::time(p99 as f64), &load.late_sends(), 0.99);
+    format!(", p50 {}, p99 {p99}", format::time(p50 as f64))
 }
 
 /// Whole seconds, or minutes from two on.

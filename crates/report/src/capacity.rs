@@ -3,13 +3,15 @@
 use lab::capacity::{Answer, Ended, Probe, Pursuit, Question, pursuits};
 use lab::course::{Course, Finding};
 use lab::record::{Run, Workload};
+use load::LoadReport;
+use load::late::LateSends;
 use serde::Serialize;
 use stats::{Histogram, Interval};
 
 use crate::summary::title;
 use crate::table::{self, Column};
 use crate::terminal::host;
-use crate::{Medium, format};
+use crate::{Medium, format, tails};
 
 /// What the searches of a run found.
 #[derive(Clone, Debug, Serialize)]
@@ -32,6 +34,8 @@ pub struct Row {
     /// The quantiles that are limited, in nanoseconds, in the order of the limits: of the probes in the interval that met them,
     /// or else of the nearest below; `None` if none did.
     pub there_ns: Vec<Option<u64>>,
+    /// Requests of those probes that the client sent late.
+    pub there_late: LateSends,
     /// Probes by what they said.
     pub probes: Probes,
     /// Why the search ended; `None` if it was stopped.
@@ -120,16 +124,16 @@ fn row(run: &Run, question: &Question, pursuit: &Pursuit<'_>) -> Row {
     };
     let met = || {
         let met = records().filter(|record| question.probe(record) == Probe::Met);
-        met.filter_map(|record| Some((record.trial.workload.rate_per_s?, &record.load.as_ref()?.response.histogram)))
+        met.filter_map(|record| Some((record.trial.workload.rate_per_s?, record.load.as_ref()?)))
     };
-    let mut histogram = Histogram::new();
-    for (_, response) in met().filter(|(rate, _)| interval.low <= *rate && *rate <= interval.high) {
-        histogram.merge(response);
-    }
-    if histogram.count() == 0 {
+    let within = met().filter(|(rate, _)| interval.low <= *rate && *rate <= interval.high);
+    let mut there: Vec<&LoadReport> = within.map(|(_, load)| load).collect();
+    if there.is_empty() {
         let below = met().filter(|(rate, _)| *rate <= interval.high);
-        below.max_by(|a, b| a.0.total_cmp(&b.0)).iter().for_each(|(_, response)| histogram.merge(response));
+        there.extend(below.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, load)| load));
     }
+    let mut histogram = Histogram::new();
+    there.iter().for_each(|load| histogram.merge(&load.response.histogram));
     let mut failed = records().filter(|record| record.load.is_none());
     Row {
         architecture: first.label(),
@@ -140,6 +144,7 @@ fn row(run: &Run, question: &Question, pursuit: &Pursuit<'_>) -> Row {
             .iter()
             .map(|limit| (histogram.count() > 0).then(|| histogram.quantile(limit.quantile)))
             .collect(),
+        there_late: tails::late(there.into_iter()),
         probes: Probes::of(pursuit),
         ended: pursuit.ended,
         impossible: first.impossible.clone(),
@@ -184,7 +189,10 @@ fn interval(row: &Row) -> String {
 
 fn there(question: &Question, row: &Row) -> String {
     let quantile = |(limit, ns): (&lab::capacity::Limit, &Option<u64>)| {
-        ns.map(|ns| format!("{} {}", limit.name(), format::time(ns as f64)))
+        ns.map(|ns| {
+            let time = tails::mark(format::time(ns as f64), &row.there_late, limit.quantile);
+            format!("{} {time}", limit.name())
+        })
     };
     let known: Vec<String> = question.limits.iter().zip(&row.there_ns).filter_map(quantile).collect();
     if known.is_empty() { "-".into() } else { known.join(", ") }
@@ -224,6 +232,11 @@ pub fn render(run: &Run, capacities: &Capacities, medium: impl Into<Medium>) -> 
         line(&table);
         if !dropped.is_empty() {
             line(&medium.prose(&format!("(too narrow for: {}; see --json)", dropped.join(", "))));
+        }
+        let is_marked = |row: &&&Row| question.limits.iter().any(|limit| row.there_late.reaches(limit.quantile));
+        let late: Vec<&str> = rows.iter().filter(is_marked).map(|row| row.architecture.as_str()).collect();
+        if !late.is_empty() {
+            line(&medium.prose(&tails::note_of(&late.join(", "))));
         }
         for row in &rows {
             for reason in row.impossible.iter().chain(&row.failure) {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use lab::record::{Run, TrialRecord};
 use lab::transport::Transport;
 use lab::units::Think;
+use load::LoadReport;
 use load::config::Schedule;
 use load::report::{KernelReport, Measured};
 use serde::Serialize;
@@ -12,7 +13,7 @@ use server::Accept;
 use server::counters::Totals;
 use stats::Distribution;
 
-use crate::sentence;
+use crate::{sentence, tails};
 
 #[derive(Serialize)]
 struct Row {
@@ -72,16 +73,29 @@ struct Row {
     service_p25_ns: Option<u64>,
     service_p50_ns: Option<u64>,
     service_p75_ns: Option<u64>,
+    service_p90_ns: Option<u64>,
+    service_p95_ns: Option<u64>,
     service_p99_ns: Option<u64>,
     service_p999_ns: Option<u64>,
     service_max_ns: Option<u64>,
     service_mean_ns: Option<f64>,
     service_stddev_ns: Option<f64>,
     lag_p50_ns: Option<u64>,
+    lag_p90_ns: Option<u64>,
+    lag_p95_ns: Option<u64>,
     lag_p99_ns: Option<u64>,
+    lag_p999_ns: Option<u64>,
     lag_max_ns: Option<u64>,
     response_p50_ns: Option<u64>,
+    response_p90_ns: Option<u64>,
+    response_p95_ns: Option<u64>,
     response_p99_ns: Option<u64>,
+    /// Requests that the client sent late, and what late is.
+    late: Option<u64>,
+    late_bound_ns: Option<u64>,
+    /// The lowest quantile of service and response time that may be the client's doing for that, as in `p99`.
+    clients_from: Option<&'static str>,
+    receiver_busy_share: Option<f64>,
     to_driver_p50_ns: Option<u64>,
     to_driver_p99_ns: Option<u64>,
     from_arrival_p50_ns: Option<u64>,
@@ -150,6 +164,7 @@ fn row(record: &TrialRecord) -> Row {
     let kv = trial.workload.kv.as_ref();
     let phases = trial.workload.phases;
     let load = record.load.as_ref();
+    let late = load.map(LoadReport::late_sends);
     let churn = load.and_then(|load| load.churn.as_ref());
     let targets = trial.workload.http.iter().flat_map(|http| &http.targets);
     let paths: Vec<&str> = targets.map(|target| target.path.as_str()).collect();
@@ -218,16 +233,27 @@ fn row(record: &TrialRecord) -> Row {
         service_p25_ns: service(|d| d.p25_ns),
         service_p50_ns: service(|d| d.p50_ns),
         service_p75_ns: service(|d| d.p75_ns),
+        service_p90_ns: service(|d| d.p90_ns),
+        service_p95_ns: service(|d| d.p95_ns),
         service_p99_ns: service(|d| d.p99_ns),
         service_p999_ns: service(|d| d.p999_ns),
         service_max_ns: service(|d| d.max_ns),
         service_mean_ns: load.map(|load| load.service.distribution.mean_ns),
         service_stddev_ns: load.map(|load| load.service.distribution.stddev_ns),
         lag_p50_ns: lag(|d| d.p50_ns),
+        lag_p90_ns: lag(|d| d.p90_ns),
+        lag_p95_ns: lag(|d| d.p95_ns),
         lag_p99_ns: lag(|d| d.p99_ns),
+        lag_p999_ns: lag(|d| d.p999_ns),
         lag_max_ns: lag(|d| d.max_ns),
         response_p50_ns: response(|d| d.p50_ns),
+        response_p90_ns: response(|d| d.p90_ns),
+        response_p95_ns: response(|d| d.p95_ns),
         response_p99_ns: response(|d| d.p99_ns),
+        late: late.map(|late| late.count),
+        late_bound_ns: late.map(|late| late.bound_ns),
+        clients_from: late.and_then(|late| tails::clients_from(&late)),
+        receiver_busy_share: load.and_then(|load| load.receiver_busy_share),
         to_driver_p50_ns: kernel(|k| &k.to_driver, |d| d.p50_ns),
         to_driver_p99_ns: kernel(|k| &k.to_driver, |d| d.p99_ns),
         from_arrival_p50_ns: kernel(|k| &k.from_arrival, |d| d.p50_ns),

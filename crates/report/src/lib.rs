@@ -13,6 +13,7 @@
 //! - `response`: response time against ports of datagrams, or idle connections
 //! - `throughput`: transactions a second of closed loops against their connections, and bandwidth of streams; [`stream`]: what
 //!   else there is to say of these
+//! - [`tails`]: quantiles that may be the client's doing
 //! - `marks`: percentiles of the service time in text
 //! - [`explain`]: why one wins, by what the servers counted
 //! - [`table`]: tables that fit where they go
@@ -51,6 +52,7 @@ pub mod stream;
 pub mod summary;
 pub mod sweep;
 pub mod table;
+pub mod tails;
 pub mod terminal;
 mod throughput;
 pub mod versus;

@@ -2,7 +2,7 @@
 //! scale.
 
 use crate::summary::{Comparison, Row};
-use crate::{Medium, format};
+use crate::{Medium, format, tails};
 
 /// Columns of the scale, however wide the terminal is, and at least.
 const WIDTH: (usize, usize) = (24, 72);
@@ -51,10 +51,12 @@ pub(crate) fn of(comparison: &Comparison, medium: Medium) -> Option<String> {
     Some(medium.verbatim(&text))
 }
 
-/// p1, p25, p50, p75 and p99 in nanoseconds, at least one.
+/// p1, p25, p50, p75 and p99 in nanoseconds, at least one. Where p99 may be the client's, the line ends
+/// before it.
 fn percentiles(row: &Row) -> Option<[f64; 5]> {
     let time = row.service?;
-    Some([time.p1_ns, time.p25_ns, time.p50_ns, time.p75_ns, time.p99_ns].map(|ns| ns.max(1) as f64))
+    let (_, last) = tails::end_of_line(&row.late);
+    Some([time.p1_ns, time.p25_ns, time.p50_ns, time.p75_ns.min(last(&time)), last(&time)].map(|ns| ns.max(1) as f64))
 }
 
 #[cfg(test)]

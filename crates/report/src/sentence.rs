@@ -149,11 +149,13 @@ fn equals_of_best(comparison: &Comparison) -> Vec<&str> {
     ranked.filter(is_equal).map(|(_, row)| row.architecture.as_str()).collect()
 }
 
-/// Says so when another architecture has a clearly better 99th percentile than the one with the best median.
+/// Says so when another architecture has a clearly better 99th percentile than the one with the best median. A percentile
+/// that may be the client's is neither better nor worse.
 fn tail(ranked: &[&Row]) -> String {
     let p99 = |row: &Row| row.service.map_or(u64::MAX, |service| service.p99_ns);
-    let Some(least) = ranked.iter().min_by_key(|row| p99(row)) else { return String::new() };
-    if (p99(least) as f64) < p99(ranked[0]) as f64 * (1.0 - 2.0 * MARGIN) {
+    let known = ranked.iter().filter(|row| !row.is_client_tail(0.99));
+    let Some(least) = known.min_by_key(|row| p99(row)) else { return String::new() };
+    if !ranked[0].is_client_tail(0.99) && (p99(least) as f64) < p99(ranked[0]) as f64 * (1.0 - 2.0 * MARGIN) {
         format!(
             " Its 99th percentile, {}, is not the least: {} has {}.",
             format::time(p99(ranked[0]) as f64),

@@ -5,6 +5,7 @@ use lab::record::{Run, Trial, TrialRecord, Verdict, VerdictKind, Workload};
 use lab::units::{Share, Size, Sizes, Think, Work};
 use load::LoadReport;
 use load::config::{Choice, Schedule};
+use load::late::LateSends;
 use load::report::{ChurnReport, KernelReport, Measured};
 use serde::Serialize;
 use server::{Accept, Options, ReadBudget, ServerCounters};
@@ -12,7 +13,7 @@ use stats::{Distribution, Estimate, Histogram, Ratio, interval};
 
 use crate::explain::Why;
 use crate::stream::Streams;
-use crate::{format, network, sentence};
+use crate::{format, network, sentence, tails};
 
 /// What rows are ranked by.
 pub const METRIC: &str = "median service time";
@@ -89,6 +90,11 @@ pub struct Row {
     pub lag: Option<Distribution>,
     /// t3 − t1.
     pub response: Option<Distribution>,
+    /// Requests of all repeats that the client sent late.
+    pub late: LateSends,
+    /// The lowest quantile of service and response time that may be the client's doing for that, as in `p99`; `None` where
+    /// all are the server's.
+    pub clients_from: Option<&'static str>,
     /// The mean over repeats, in requests a second.
     pub rate_achieved_per_s: Option<f64>,
     /// Requests a second over valid repeats, with its interval: of a closed loop its transactions.
@@ -105,7 +111,7 @@ pub struct Row {
     pub stream: Option<Streams>,
     /// Median service time over valid repeats, in nanoseconds, with its interval.
     pub service_p50_ns: Option<Estimate>,
-    /// Its 99th percentile likewise.
+    /// Its 99th percentile likewise, over those whose is the server's; `None` unless most are.
     pub service_p99_ns: Option<Estimate>,
     /// Median response time likewise.
     pub response_p50_ns: Option<Estimate>,
@@ -405,7 +411,10 @@ fn row(architecture: String, finished: &[&TrialRecord], missing: Vec<String>, se
         estimated.iter().filter_map(|record| record.load.as_ref()).map(figure).collect()
     };
     let p50s_ns = of_each(&|load| load.service.distribution.p50_ns as f64);
-    let p99s_ns = of_each(&|load| load.service.distribution.p99_ns as f64);
+    let p99s_ns = tails::servers(estimated.iter().filter_map(|record| record.load.as_ref()), 0.99);
+    let p99s_ns = p99s_ns.into_iter().map(|load| load.service.distribution.p99_ns as f64);
+    let p99s_ns: Vec<f64> = p99s_ns.collect();
+    let late = tails::late(loads());
     let responses_ns = of_each(&|load| load.response.distribution.p50_ns as f64);
     let rates = |records: &mut dyn Iterator<Item = &TrialRecord>| -> Vec<f64> {
         records.filter_map(TrialRecord::rate_achieved_per_s).collect()
@@ -433,6 +442,8 @@ fn row(architecture: String, finished: &[&TrialRecord], missing: Vec<String>, se
         service: merged(|load| &load.service),
         lag: merged(|load| &load.lag),
         response: merged(|load| &load.response),
+        late,
+        clients_from: tails::clients_from(&late),
         rate_achieved_per_s: (!all_rates_per_s.is_empty())
             .then(|| all_rates_per_s.iter().sum::<f64>() / all_rates_per_s.len() as f64),
         cost: cost(&counters, requests),
@@ -522,6 +533,11 @@ impl Row {
         self.architecture == trial.architecture.to_string()
             && self.accept == options.map(|options| options.accept)
             && self.read_budget_bytes == options.map(|options| options.read_budget_bytes)
+    }
+
+    /// Whether the quantile `q` of its service and response time may be the client's doing.
+    pub fn is_client_tail(&self, q: f64) -> bool {
+        self.late.reaches(q)
     }
 
     /// Whether it may be compared with others.

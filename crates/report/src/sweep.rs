@@ -11,6 +11,7 @@
 use lab::course::Course;
 use lab::record::{Run, TrialRecord, VerdictKind, Workload};
 use lab::units::Share;
+use load::late::LateSends;
 use load::report::{Errors, PARTS};
 use serde::Serialize;
 
@@ -18,7 +19,7 @@ use crate::chart::{self, Line};
 use crate::summary::{Comparison, Row, Summary, estimated, title};
 use crate::table::{self, Column};
 use crate::terminal::host;
-use crate::{Medium, format, sentence};
+use crate::{Medium, format, sentence, tails};
 
 /// Parts of the window whose rates of replies are looked at.
 const LOOKS: usize = 8;
@@ -85,8 +86,16 @@ pub struct Figures {
     errors: f64,
     /// Median response time, in ms.
     resp_time_p50: f64,
+    /// Its 90th percentile.
+    resp_time_p90: f64,
+    /// Its 95th percentile.
+    resp_time_p95: f64,
     /// Its 99th percentile.
     resp_time_p99: f64,
+    /// Requests that the client sent late.
+    late: LateSends,
+    /// The lowest quantile of the response time that may be the client's doing for that, as in `p99`.
+    clients_from: Option<&'static str>,
     /// Failures by class, over the whole of all repeats and not their windows only.
     errors_by_class: Errors,
     repeats: usize,
@@ -153,6 +162,7 @@ fn figures(records: &[&TrialRecord]) -> Option<Figures> {
     let mut response = stats::Histogram::new();
     loads.iter().for_each(|load| response.merge(&load.response.histogram));
     let response = response.distribution();
+    let late = tails::late(loads.iter().copied());
     let looks: Vec<f64> = loads.iter().flat_map(|load| reply_rates(load)).collect();
     let extreme = |pick: fn(f64, f64) -> f64| looks.iter().copied().reduce(pick);
     let errors = loads.iter().fold(Errors::default(), |errors, load| errors.and(&load.errors));
@@ -173,6 +183,10 @@ fn figures(records: &[&TrialRecord]) -> Option<Figures> {
         net_io: net_io(records),
         errors: 100.0 * planned.saturating_sub(answered) as f64 / planned.max(1) as f64,
         resp_time_p50: response.p50_ns as f64 / 1e6,
+        resp_time_p90: response.p90_ns as f64 / 1e6,
+        resp_time_p95: response.p95_ns as f64 / 1e6,
+        late,
+        clients_from: tails::clients_from(&late),
         resp_time_p99: response.p99_ns as f64 / 1e6,
         errors_by_class: errors,
         repeats: loads.len(),
@@ -247,7 +261,7 @@ pub fn csv(sweep: &Sweep) -> anyhow::Result<String> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     let classes = Errors::default().by_class().map(|(class, _)| format!("errors_{}", class.replace('-', "_")));
     let before = ["architecture", "connections", "active", "idle"];
-    let after = ["resp_time_p50", "resp_time_p99", "verdict"];
+    let after = ["resp_time_p50", "resp_time_p90", "resp_time_p95", "resp_time_p99", "clients_from", "verdict"];
     writer.write_record(
         before.iter().chain(&AUTOBENCH).chain(&after).copied().chain(classes.iter().map(String::as_str)),
     )?;
@@ -261,7 +275,14 @@ pub fn csv(sweep: &Sweep) -> anyhow::Result<String> {
                 Share(curve.workload.active).0.to_string(),
                 curve.workload.idle.to_string(),
             ];
-            let after = [time(|it| it.resp_time_p50), time(|it| it.resp_time_p99), step.verdict_name().to_owned()];
+            let after = [
+                time(|it| it.resp_time_p50),
+                time(|it| it.resp_time_p90),
+                time(|it| it.resp_time_p95),
+                time(|it| it.resp_time_p99),
+                figures.and_then(|it| it.clients_from).unwrap_or_default().to_owned(),
+                step.verdict_name().to_owned(),
+            ];
             let counts = |(_, count): (&str, u64)| figures.map_or(String::new(), |_| count.to_string());
             let errors = figures.map_or(Errors::default(), |figures| figures.errors_by_class).by_class().map(counts);
             writer.write_record(before.into_iter().chain(step.autobench()).chain(after).chain(errors))?;
@@ -318,16 +339,24 @@ const COLUMNS: &[Column<Step>] = &[
     Column { heading: "avg_rep_rate", rank: 0, text: |step| figure(step, |it| Some(it.avg_rep_rate)) },
     Column { heading: "max_rep_rate", rank: 3, text: |step| figure(step, |it| it.max_rep_rate) },
     Column { heading: "stddev_rep_rate", rank: 4, text: |step| figure(step, |it| it.stddev_rep_rate) },
-    Column { heading: "resp_time ms", rank: 2, text: |step| figure(step, |it| Some(it.resp_time)) },
+    Column { heading: "resp_time ms", rank: 2, text: |step| tail(step, 0.99, |it| it.resp_time) },
     Column { heading: "p50 ms", rank: 1, text: |step| figure(step, |it| Some(it.resp_time_p50)) },
-    Column { heading: "p99 ms", rank: 0, text: |step| figure(step, |it| Some(it.resp_time_p99)) },
+    Column { heading: "p90 ms", rank: 5, text: |step| tail(step, 0.9, |it| it.resp_time_p90) },
+    Column { heading: "p95 ms", rank: 5, text: |step| tail(step, 0.95, |it| it.resp_time_p95) },
+    Column { heading: "p99 ms", rank: 0, text: |step| tail(step, 0.99, |it| it.resp_time_p99) },
     Column { heading: "net_io KiB/s", rank: 4, text: |step| figure(step, |it| it.net_io) },
     Column { heading: "errors %", rank: 2, text: |step| figure(step, |it| Some(it.errors)) },
     Column { heading: "verdict", rank: 0, text: |step| step.verdict_name().to_owned() },
 ];
 
-fn figure(step: &Step, figure: fn(&Figures) -> Option<f64>) -> String {
+fn figure(step: &Step, figure: impl Fn(&Figures) -> Option<f64>) -> String {
     step.figures.as_ref().and_then(figure).map_or("-".into(), format::significant)
+}
+
+/// A quantile, or a mean in which the tail above one weighs, marked where it may be the client's.
+fn tail(step: &Step, q: f64, of: fn(&Figures) -> f64) -> String {
+    let text = figure(step, |it| Some(of(it)));
+    step.figures.as_ref().map_or(text.clone(), |it| tails::mark(text, &it.late, q))
 }
 
 /// The whole sweep.
@@ -345,6 +374,12 @@ pub fn render(run: &Run, sweep: &Sweep, medium: impl Into<Medium>) -> String {
         line(&table);
         if !dropped.is_empty() {
             line(&medium.prose(&format!("(too narrow for: {}; see --csv)", dropped.join(", "))));
+        }
+        let is_late =
+            |curve: &&Curve| curve.steps.iter().filter_map(|it| it.figures.as_ref()).any(|it| it.late.reaches(0.99));
+        let late: Vec<&str> = sweep.curves_of(workload).filter(is_late).map(|it| it.architecture.as_str()).collect();
+        if !late.is_empty() {
+            line(&medium.prose(&tails::note_of(&late.join(", "))));
         }
         for curve in sweep.curves_of(workload) {
             line(&medium.prose(&sentence_of(curve)));
@@ -366,7 +401,10 @@ pub fn render(run: &Run, sweep: &Sweep, medium: impl Into<Medium>) -> String {
 }
 
 fn line_of(curve: &Curve) -> Line {
-    let point = |step: &Step| Some((step.dem_req_rate, step.figures.as_ref()?.resp_time_p99 * 1e6));
+    let point = |step: &Step| {
+        let figures = step.figures.as_ref().filter(|it| !it.late.reaches(0.99))?;
+        Some((step.dem_req_rate, figures.resp_time_p99 * 1e6))
+    };
     Line { name: curve.architecture.clone(), points: curve.steps.iter().filter_map(point).collect() }
 }
 

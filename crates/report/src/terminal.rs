@@ -4,23 +4,28 @@ use lab::course::Course;
 use lab::record::{Run, Workload};
 use lab::transport::Transport;
 use load::interface::Hardware;
+use stats::Distribution;
 
 use crate::stream::Streams;
 use crate::summary::{Churn, Comparison, Datagrams, Kernel, Row, Summary};
 use crate::table::{self, Column};
+use crate::tails::{self, P1, P25, P50, P75, P90, P95, P99, Quantile};
 use crate::{Medium, format, marks, response, sentence, throughput};
 
 /// In order from left to right.
 const COLUMNS: &[Column<Row>] = &[
     Column { heading: "architecture", rank: 0, text: Row::label },
     Column { heading: "vs best", rank: 0, text: versus_best },
-    Column { heading: "p1 µs", rank: 4, text: |row| service(row, |d| d.p1_ns) },
-    Column { heading: "p25 µs", rank: 4, text: |row| service(row, |d| d.p25_ns) },
-    Column { heading: "p50 µs", rank: 0, text: |row| service(row, |d| d.p50_ns) },
-    Column { heading: "p75 µs", rank: 4, text: |row| service(row, |d| d.p75_ns) },
-    Column { heading: "p99 µs", rank: 0, text: |row| service(row, |d| d.p99_ns) },
+    Column { heading: "p1 µs", rank: 4, text: |row| service(row, P1) },
+    Column { heading: "p25 µs", rank: 4, text: |row| service(row, P25) },
+    Column { heading: "p50 µs", rank: 0, text: |row| service(row, P50) },
+    Column { heading: "p75 µs", rank: 4, text: |row| service(row, P75) },
+    Column { heading: "p90 µs", rank: 5, text: |row| service(row, P90) },
+    Column { heading: "p95 µs", rank: 5, text: |row| service(row, P95) },
+    Column { heading: "p99 µs", rank: 0, text: |row| service(row, P99) },
+    Column { heading: "resp p99", rank: 0, text: |row| response(row, P99) },
     Column { heading: "lag p99 µs", rank: 2, text: |row| row.lag.map_or(none(), |lag| format::us(lag.p99_ns as f64)) },
-    Column { heading: "req/s", rank: 1, text: |row| row.rate_achieved_per_s.map_or(none(), format::digits) },
+    Column { heading: "req/s", rank: 2, text: |row| row.rate_achieved_per_s.map_or(none(), format::digits) },
     Column { heading: "CPU µs/req", rank: 1, text: |row| cost(row, |c| format::us(c.cpu_ns_per_request)) },
     Column { heading: "switches/req", rank: 3, text: |row| cost(row, |c| format::digits(c.switches_per_request)) },
     Column { heading: "user+kernel/conn", rank: 2, text: memory },
@@ -32,11 +37,13 @@ const CLOSED_COLUMNS: &[Column<Row>] = &[
     Column { heading: "architecture", rank: 0, text: Row::label },
     Column { heading: "vs best", rank: 0, text: versus_best },
     Column { heading: "trans/s", rank: 0, text: |row| row.rate_achieved_per_s.map_or(none(), format::digits) },
-    Column { heading: "p1 µs", rank: 4, text: |row| service(row, |d| d.p1_ns) },
-    Column { heading: "p25 µs", rank: 4, text: |row| service(row, |d| d.p25_ns) },
-    Column { heading: "p50 µs", rank: 1, text: |row| service(row, |d| d.p50_ns) },
-    Column { heading: "p75 µs", rank: 4, text: |row| service(row, |d| d.p75_ns) },
-    Column { heading: "p99 µs", rank: 0, text: |row| service(row, |d| d.p99_ns) },
+    Column { heading: "p1 µs", rank: 4, text: |row| service(row, P1) },
+    Column { heading: "p25 µs", rank: 4, text: |row| service(row, P25) },
+    Column { heading: "p50 µs", rank: 1, text: |row| service(row, P50) },
+    Column { heading: "p75 µs", rank: 4, text: |row| service(row, P75) },
+    Column { heading: "p90 µs", rank: 5, text: |row| service(row, P90) },
+    Column { heading: "p95 µs", rank: 5, text: |row| service(row, P95) },
+    Column { heading: "p99 µs", rank: 0, text: |row| service(row, P99) },
     Column { heading: "client CPU", rank: 2, text: |row| row.client_busy_share.map_or(none(), whole_percent) },
     Column { heading: "CPU µs/trans", rank: 1, text: |row| cost(row, |c| format::us(c.cpu_ns_per_request)) },
     Column { heading: "switches/trans", rank: 3, text: |row| cost(row, |c| format::digits(c.switches_per_request)) },
@@ -48,17 +55,20 @@ const CLOSED_COLUMNS: &[Column<Row>] = &[
 const DATAGRAM_COLUMNS: &[Column<Row>] = &[
     Column { heading: "architecture", rank: 0, text: Row::label },
     Column { heading: "vs best", rank: 0, text: versus_best },
-    Column { heading: "p1 µs", rank: 4, text: |row| service(row, |d| d.p1_ns) },
-    Column { heading: "p25 µs", rank: 4, text: |row| service(row, |d| d.p25_ns) },
-    Column { heading: "p50 µs", rank: 0, text: |row| service(row, |d| d.p50_ns) },
-    Column { heading: "p75 µs", rank: 4, text: |row| service(row, |d| d.p75_ns) },
-    Column { heading: "p99 µs", rank: 0, text: |row| service(row, |d| d.p99_ns) },
+    Column { heading: "p1 µs", rank: 4, text: |row| service(row, P1) },
+    Column { heading: "p25 µs", rank: 4, text: |row| service(row, P25) },
+    Column { heading: "p50 µs", rank: 0, text: |row| service(row, P50) },
+    Column { heading: "p75 µs", rank: 4, text: |row| service(row, P75) },
+    Column { heading: "p90 µs", rank: 5, text: |row| service(row, P90) },
+    Column { heading: "p95 µs", rank: 5, text: |row| service(row, P95) },
+    Column { heading: "p99 µs", rank: 0, text: |row| service(row, P99) },
+    Column { heading: "resp p99", rank: 1, text: |row| response(row, P99) },
     Column { heading: "lag p99 µs", rank: 3, text: |row| row.lag.map_or(none(), |lag| format::us(lag.p99_ns as f64)) },
     Column { heading: "lost", rank: 0, text: |row| lost(row).unwrap_or_else(none) },
     Column { heading: "dup", rank: 2, text: |row| datagrams(row, |it| it.duplicates) },
     Column { heading: "reordered", rank: 2, text: |row| datagrams(row, |it| it.reordered) },
     Column { heading: "req/s", rank: 3, text: |row| row.rate_achieved_per_s.map_or(none(), format::digits) },
-    Column { heading: "CPU µs/req", rank: 1, text: |row| cost(row, |c| format::us(c.cpu_ns_per_request)) },
+    Column { heading: "CPU µs/req", rank: 2, text: |row| cost(row, |c| format::us(c.cpu_ns_per_request)) },
     Column { heading: "switches/req", rank: 3, text: |row| cost(row, |c| format::digits(c.switches_per_request)) },
     Column { heading: "user+kernel/port", rank: 2, text: memory },
     Column { heading: "verdict", rank: 0, text: verdict },
@@ -120,8 +130,12 @@ fn none() -> String {
     "-".into()
 }
 
-fn service(row: &Row, figure: fn(&stats::Distribution) -> u64) -> String {
-    row.service.as_ref().map_or(none(), |service| format::us(figure(service) as f64))
+fn service(row: &Row, quantile: Quantile) -> String {
+    row.service.as_ref().map_or(none(), |service| tails::us(service, &row.late, quantile))
+}
+
+fn response(row: &Row, quantile: Quantile) -> String {
+    row.response.as_ref().map_or(none(), |response| tails::us(response, &row.late, quantile))
 }
 
 fn cost(row: &Row, figure: fn(&crate::summary::Cost) -> String) -> String {
@@ -167,6 +181,7 @@ pub fn render(run: &Run, medium: impl Into<Medium>) -> String {
         if !dropped.is_empty() {
             line(&medium.prose(&format!("(too narrow for: {}; see --json)", dropped.join(", "))));
         }
+        tails::note(rows).iter().for_each(|note| line(&medium.prose(note)));
         if let Some(marks) = marks::of(comparison, medium) {
             line(&marks);
         }
@@ -205,21 +220,17 @@ const CHURN_COLUMNS: &[Column<Row>] = &[
         rank: 0,
         text: |row| row.churn.as_ref().map_or(none(), |it| format::digits(it.opened_per_s)),
     },
-    Column { heading: "established p50 µs", rank: 0, text: |row| churn_us(row, |it| it.connect.p50_ns) },
-    Column { heading: "p99", rank: 1, text: |row| churn_us(row, |it| it.connect.p99_ns) },
-    Column { heading: "first byte p50 µs", rank: 0, text: |row| churn_us(row, |it| it.first_byte.p50_ns) },
-    Column { heading: "p99", rank: 1, text: |row| churn_us(row, |it| it.first_byte.p99_ns) },
-    Column { heading: "response p50 µs", rank: 2, text: |row| response_us(row, |d| d.p50_ns) },
-    Column { heading: "p99", rank: 2, text: |row| response_us(row, |d| d.p99_ns) },
+    Column { heading: "established p50 µs", rank: 0, text: |row| churn_us(row, |it| &it.connect, P50) },
+    Column { heading: "p99", rank: 1, text: |row| churn_us(row, |it| &it.connect, P99) },
+    Column { heading: "first byte p50 µs", rank: 0, text: |row| churn_us(row, |it| &it.first_byte, P50) },
+    Column { heading: "p99", rank: 1, text: |row| churn_us(row, |it| &it.first_byte, P99) },
+    Column { heading: "response p50 µs", rank: 2, text: |row| response(row, P50) },
+    Column { heading: "p99", rank: 2, text: |row| response(row, P99) },
     Column { heading: "waited", rank: 3, text: |row| row.churn.as_ref().map_or(none(), |it| it.waited.to_string()) },
 ];
 
-fn churn_us(row: &Row, figure: fn(&Churn) -> u64) -> String {
-    row.churn.as_ref().map_or(none(), |churn| format::us(figure(churn) as f64))
-}
-
-fn response_us(row: &Row, figure: fn(&stats::Distribution) -> u64) -> String {
-    row.response.as_ref().map_or(none(), |response| format::us(figure(response) as f64))
+fn churn_us(row: &Row, time: fn(&Churn) -> &Distribution, quantile: Quantile) -> String {
+    row.churn.as_ref().map_or(none(), |churn| tails::us(time(churn), &row.late, quantile))
 }
 
 /// How long connecting took, where connections come and go; nothing where they stay.
@@ -242,7 +253,7 @@ const KERNEL_COLUMNS: &[Column<Row>] = &[
     Column { heading: "p99", rank: 2, text: |row| kernel_us(row, |k| k.to_driver.p99_ns) },
     Column { heading: "t3-t3k p50 µs", rank: 0, text: |row| kernel_us(row, |k| k.from_arrival.p50_ns) },
     Column { heading: "p99", rank: 2, text: |row| kernel_us(row, |k| k.from_arrival.p99_ns) },
-    Column { heading: "client p50 µs", rank: 1, text: |row| service(row, |d| d.p50_ns) },
+    Column { heading: "client p50 µs", rank: 1, text: |row| service(row, P50) },
     Column { heading: "kernel p50 µs", rank: 1, text: |row| kernel_us(row, |k| k.service.p50_ns) },
     Column {
         heading: "hardware",
@@ -294,7 +305,7 @@ fn about(run: &Run, summary: &Summary) -> String {
     let coverage = format::coverage(summary.interval_coverage);
     format!(
         "Service time runs from the request's write to the last byte of its response; \"vs best\" is {}, with {}{coverage}; \
-         p1 to p99 are of all repeats together.\n\
+         p1 to p99 are of all repeats together. Response time (resp p99, in µs) runs from when the request was due.\n\
          {NOTES_OF_MEMORY}\n{}",
         summary.comparisons.first().map_or(summary.metric, |comparison| comparison.metric),
         summary.interval_method,

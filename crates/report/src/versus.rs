@@ -13,7 +13,7 @@ use stats::{Ratio, interval};
 
 use crate::summary::{MARGIN, estimated, left_out, missing, order, title};
 use crate::table::{self, Column};
-use crate::{Medium, format, json, sentence, stream};
+use crate::{Medium, format, json, sentence, stream, tails};
 
 /// Two runs, compared.
 #[derive(Clone, Debug, Serialize)]
@@ -100,7 +100,7 @@ pub struct Pair {
     pub b: Figures,
     /// Median service time, B against A; `None` unless both have a valid repeat.
     pub service_p50: Option<Against>,
-    /// 99th percentile of service time, likewise.
+    /// 99th percentile of service time, likewise; `None` as well where most repeats' may be the client's doing.
     pub service_p99: Option<Against>,
     /// Transactions a second of a closed loop, likewise; `None` in an open one, whose rate is asked for.
     pub rate: Option<Against>,
@@ -119,7 +119,7 @@ pub struct Figures {
     pub missing: Vec<String>,
     /// Median service time, the median over valid repeats, in nanoseconds.
     pub service_p50_ns: Option<f64>,
-    /// 99th percentile of service time, likewise.
+    /// 99th percentile of service time, likewise, of the repeats whose is the server's; `None` unless most are.
     pub service_p99_ns: Option<f64>,
     /// Requests a second that were answered, likewise.
     pub rate_per_s: Option<f64>,
@@ -309,9 +309,12 @@ fn client(load: &LoadConfig) -> String {
 
 fn pair(a: &Run, b: &Run, of_a: &Group<'_>, of_b: &Group<'_>) -> Pair {
     let (records_a, records_b) = (records(a, of_a), records(b, of_b));
-    let against = |figure: fn(&TrialRecord) -> Option<f64>, finding: fn(&Ratio) -> Finding| {
-        let ratio = Ratio::of(&valid(&records_b, figure), &valid(&records_a, figure), a.header.seed)?;
+    let ratio_of = |a_s: &[f64], b_s: &[f64], finding: fn(&Ratio) -> Finding| {
+        let ratio = Ratio::of(b_s, a_s, a.header.seed)?;
         Some(Against { ratio, finding: finding(&ratio) })
+    };
+    let against = |figure: fn(&TrialRecord) -> Option<f64>, finding: fn(&Ratio) -> Finding| {
+        ratio_of(&valid(&records_a, figure), &valid(&records_b, figure), finding)
     };
     Pair {
         architecture: of_a.architecture.to_string(),
@@ -320,7 +323,7 @@ fn pair(a: &Run, b: &Run, of_a: &Group<'_>, of_b: &Group<'_>) -> Pair {
         a: figures(a, of_a, &records_a),
         b: figures(b, of_b, &records_b),
         service_p50: against(p50_ns, Finding::of),
-        service_p99: against(p99_ns, Finding::of),
+        service_p99: ratio_of(&p99s_ns(&records_a), &p99s_ns(&records_b), Finding::of),
         rate: if of_a.workload.is_closed() {
             against(TrialRecord::rate_achieved_per_s, Finding::of_rate)
         } else {
@@ -343,8 +346,11 @@ fn p50_ns(record: &TrialRecord) -> Option<f64> {
     Some(record.load.as_ref()?.service.distribution.p50_ns as f64)
 }
 
-fn p99_ns(record: &TrialRecord) -> Option<f64> {
-    Some(record.load.as_ref()?.service.distribution.p99_ns as f64)
+/// The 99th percentile of each of these repeats whose is the server's.
+fn p99s_ns(records: &[&TrialRecord]) -> Vec<f64> {
+    let estimated = estimated(records);
+    let servers = tails::servers(estimated.iter().filter_map(|record| record.load.as_ref()), 0.99);
+    servers.into_iter().map(|load| load.service.distribution.p99_ns as f64).collect()
 }
 
 fn figures(run: &Run, group: &Group<'_>, records: &[&TrialRecord]) -> Figures {
@@ -362,7 +368,7 @@ fn figures(run: &Run, group: &Group<'_>, records: &[&TrialRecord]) -> Figures {
         not_valid,
         missing: missing(group.trials.iter().copied(), records, &left_out(run)),
         service_p50_ns: interval::median(&valid(records, p50_ns)),
-        service_p99_ns: interval::median(&valid(records, p99_ns)),
+        service_p99_ns: interval::median(&p99s_ns(records)),
         rate_per_s: interval::median(&valid(records, TrialRecord::rate_achieved_per_s)),
     }
 }

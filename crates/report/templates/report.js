@@ -59,10 +59,11 @@
     } else {
       lines.push(`${axes.x.label}: ${words[axes.x.form](x)}`);
     }
-    if (spread && spread.length === 4) {
+    // Of three the client may have made the fourth.
+    if (spread && spread.length >= 3) {
       ["p1", "p25"].forEach((name, at) => lines.push(`${name} ${value(spread[at])}`));
       lines.push(`<b>p50 ${value(y)}</b>`);
-      ["p75", "p99"].forEach((name, at) => lines.push(`${name} ${value(spread[at + 2])}`));
+      ["p75", "p99"].forEach((name, at) => lines.push(`${name} ${spread[at + 2] === undefined ? "?" : value(spread[at + 2])}`));
     } else {
       const interval = spread && spread.length === 2 ? ` (${value(spread[0])} to ${value(spread[1])})` : "";
       lines.push(`${axes.y.label}: <b>${value(y)}</b>${interval}`);
@@ -91,7 +92,7 @@
     });
     const bars = [];
     if (chart.shape === "percentiles") {
-      bars.push(bar((it) => it[0], (it) => it[3], 1.5), bar((it) => it[1], (it) => it[2], 6));
+      bars.push(bar((it) => it[0], (it) => it[it.length - 1], 1.5), bar((it) => it[1], (it) => it[2], 6));
     } else if (chart.shape === "points" && series.points.some((point) => point[2] && point[2].length)) {
       bars.push(bar((it) => it[0], (it) => it[1], 2));
     }

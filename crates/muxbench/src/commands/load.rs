@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use ::load::config::{Choice, LoadConfig, Phases, Schedule, Transport};
+use ::load::late::LateSends;
 use ::load::report::Measured;
 use ::load::{Event, Listener, LoadReport, Outcome};
 use anyhow::{Context, bail};
@@ -17,7 +18,7 @@ use lab::samples::Unwritten;
 use lab::stop::Stop;
 use lab::units::{Cpus, Rate, Share, Time};
 use lab::{experiment, stream, verdict};
-use report::{Medium, format, sentence, table};
+use report::{Medium, format, sentence, table, tails};
 
 use crate::commands::compare::{ClientArgs, named};
 use crate::commands::idle;
@@ -287,32 +288,45 @@ fn text(report: &LoadReport, verdict: &lab::record::Verdict, medium: Medium) -> 
 /// The percentiles of all that was timed.
 fn times(report: &LoadReport, medium: Medium) -> String {
     let mut rows = Vec::new();
-    let mut line = |name: &str, measured: &Measured| {
+    // What the client itself took is its own, however late it was.
+    let (late, own) = (report.late_sends(), LateSends::default());
+    let mut line = |name: &str, measured: &Measured, late: &LateSends| {
         let d = &measured.distribution;
-        let times = [d.p1_ns, d.p25_ns, d.p50_ns, d.p75_ns, d.p99_ns, d.p999_ns, d.max_ns];
-        rows.push([name.to_owned()].into_iter().chain(times.map(|ns| format::us(ns as f64))).collect());
+        let times = [
+            (0.01, d.p1_ns),
+            (0.25, d.p25_ns),
+            (0.5, d.p50_ns),
+            (0.75, d.p75_ns),
+            (0.9, d.p90_ns),
+            (0.95, d.p95_ns),
+            (0.99, d.p99_ns),
+            (0.999, d.p999_ns),
+            (1.0, d.max_ns),
+        ];
+        let shown = times.map(|(q, ns)| tails::mark(format::us(ns as f64), late, q));
+        rows.push([name.to_owned()].into_iter().chain(shown).collect());
     };
     if report.stream.is_some() {
-        line("time of a burst", &report.service);
+        line("time of a burst", &report.service, &own);
     } else {
-        line("lag", &report.lag);
-        line("service time", &report.service);
-        line("response time", &report.response);
+        line("send delay", &report.lag, &own);
+        line("service time", &report.service, &late);
+        line("response time", &report.response, &late);
     }
     if let Some(churn) = &report.churn {
-        line("SYN to established", &churn.connect);
-        line("SYN to first byte", &churn.first_byte);
+        line("SYN to established", &churn.connect, &late);
+        line("SYN to first byte", &churn.first_byte, &late);
     }
     if let Some(kernel) = &report.kernel {
-        line("t2 to scheduler", &kernel.to_scheduler);
-        line("t2 to driver (t2k)", &kernel.to_driver);
-        line("arrival (t3k) to t3", &kernel.from_arrival);
-        line("service time, kernel's", &kernel.service);
+        line("t2 to scheduler", &kernel.to_scheduler, &own);
+        line("t2 to driver (t2k)", &kernel.to_driver, &own);
+        line("arrival (t3k) to t3", &kernel.from_arrival, &own);
+        line("service time, kernel's", &kernel.service, &late);
         if let Some(hardware) = &kernel.hardware_service {
-            line("service time, interface's", hardware);
+            line("service time, interface's", hardware, &late);
         }
     }
-    table::of_text(&["µs", "p1", "p25", "p50", "p75", "p99", "p99.9", "max"], rows, medium)
+    table::of_text(&["µs", "p1", "p25", "p50", "p75", "p90", "p95", "p99", "p99.9", "max"], rows, medium)
 }
 
 /// What else there is to say, in lines.
@@ -384,6 +398,9 @@ fn facts(report: &LoadReport, verdict: &lab::record::Verdict) -> String {
             _ => "",
         };
         let _ = writeln!(text, "  {class}: {count}{why}");
+    }
+    if let Some(note) = tails::note_of_load(report) {
+        let _ = writeln!(text, "{note}");
     }
     let _ = writeln!(text, "{}: {}", sentence::name(verdict.kind), verdict.reason);
     text

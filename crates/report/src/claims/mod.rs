@@ -108,17 +108,18 @@ pub static SERVICE_MEDIAN: Metric = Metric {
 pub static SERVICE_SPREAD: Metric = Metric {
     name: "service time from p1 to p99",
     of: |record, _| {
-        let service = record.load.as_ref()?.service.distribution;
+        let load = record.load.as_ref().filter(|load| !load.is_client_tail(0.99))?;
+        let service = load.service.distribution;
         Some(service.p99_ns as f64 - service.p1_ns as f64)
     },
     counts: valid,
     show: format::time,
 };
 
-/// Mean of t3 − t2, in nanoseconds.
+/// Mean of t3 − t2, in nanoseconds: the tail weighs in it, so it counts only where that is the server's.
 pub static SERVICE_MEAN: Metric = Metric {
     name: "mean service time",
-    of: |record, _| Some(record.load.as_ref()?.service.distribution.mean_ns),
+    of: |record, _| Some(record.load.as_ref().filter(|load| !load.is_client_tail(0.99))?.service.distribution.mean_ns),
     counts: valid,
     show: format::time,
 };

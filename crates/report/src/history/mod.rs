@@ -129,7 +129,7 @@ pub struct Figures {
     pub repeats_valid: usize,
     /// Median service time in nanoseconds, with its interval over repeats where they are valid.
     pub service_p50_ns: Option<Estimate>,
-    /// Its 99th percentile likewise.
+    /// Its 99th percentile likewise; `None` where it may be the client's doing.
     pub service_p99_ns: Option<Estimate>,
     /// Requests a second that were answered, likewise; of streams, bursts.
     pub rate_per_s: Option<Estimate>,
@@ -297,7 +297,9 @@ impl Figures {
             repeats: row.repeats,
             repeats_valid: row.repeats_valid,
             service_p50_ns: timed.and_then(|_| shown(row.service_p50_ns, time(|it| it.p50_ns))),
-            service_p99_ns: timed.and_then(|_| shown(row.service_p99_ns, time(|it| it.p99_ns))),
+            service_p99_ns: timed
+                .filter(|_| !row.is_client_tail(0.99))
+                .and_then(|_| shown(row.service_p99_ns, time(|it| it.p99_ns))),
             rate_per_s: shown(row.rate_per_s, row.rate_achieved_per_s),
             metrics: if row.is_ranked() { row.metrics.clone() } else { Vec::new() },
         }

@@ -99,7 +99,7 @@ pub struct Point {
     pub x: f64,
     /// How much.
     pub y: f64,
-    /// p1, p25, p75, p99 of [`Shape::Percentiles`]; both ends of an interval of [`Shape::Points`], or nothing.
+    /// p1, p25, p75, p99 of [`Shape::Percentiles`], of which those that may be the client's are left out; both ends of an interval of [`Shape::Points`], or nothing.
     pub spread: Vec<f64>,
     /// What may be believed of it.
     pub verdict: VerdictKind,

@@ -177,6 +177,23 @@ pub struct Vertical {
     pub log: bool,
 }
 
+/// The five percentiles of a row's service time, for a point, without those that may be the client's doing.
+pub fn service(row: &Row) -> Option<(f64, Vec<f64>)> {
+    servers(row, row.service)
+}
+
+/// The same of another time that late sends make longer.
+pub fn servers(row: &Row, time: Option<Distribution>) -> Option<(f64, Vec<f64>)> {
+    let (median, mut spread) = percentiles(time)?;
+    if row.is_client_tail(0.99) {
+        spread.pop();
+    }
+    if row.is_client_tail(0.75) {
+        spread.clear();
+    }
+    Some((median, spread))
+}
+
 /// The five percentiles of a time, for a point; nothing of a time that nothing was measured of.
 pub fn percentiles(time: Option<Distribution>) -> Option<(f64, Vec<f64>)> {
     let time = time.filter(|time| time.count > 0)?;

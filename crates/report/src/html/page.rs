@@ -12,7 +12,7 @@ use super::frame::{Drawing, Frame};
 use super::style;
 use crate::summary::{Comparison, Row};
 use crate::terminal::{self, NOTES_OF_MEMORY};
-use crate::{Summary, csv, format, json, sentence};
+use crate::{Summary, csv, format, json, sentence, tails};
 
 #[derive(Template)]
 #[template(path = "report.html")]
@@ -163,7 +163,8 @@ fn table(comparison: &Comparison, place: &impl Fn(&Row) -> usize) -> Table {
         sentence: sentence::of(comparison),
         headings: columns.iter().map(|column| column.heading).collect(),
         rows: comparison.rows.iter().map(row).collect(),
-        notes: [of(&|row| &row.reasons), of(&|row| &row.missing)].concat(),
+        notes: [tails::note(&comparison.rows).into_iter().collect(), of(&|row| &row.reasons), of(&|row| &row.missing)]
+            .concat(),
     }
 }
 

@@ -299,6 +299,7 @@ fn draw_series(
         };
         let bars = match point.spread.as_slice() {
             [p1, p25, p75, p99] => vec![bar(*p1, *p99, 1), bar(*p25, *p75, 6)],
+            [p1, p25, p75] => vec![bar(*p1, *p75, 1), bar(*p25, *p75, 6)],
             [low, high] => vec![bar(*low, *high, 2)],
             _ => Vec::new(),
         };

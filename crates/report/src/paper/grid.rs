@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::figure::Figure;
 use crate::html::chart::{Axis, Chart, Form, Mark, Panel, Point, Published, Shape};
-use crate::{Medium, format, table};
+use crate::{Medium, format, table, tails};
 
 /// A table whose first columns say what a row is of.
 #[derive(Clone, Debug, Serialize)]
@@ -144,6 +144,9 @@ impl By<'_> {
             (Self::Y(x, _), _) => number(x.form, point.x),
             (Self::X(_, y), [p1, p25, p75, p99]) => {
                 [*p1, *p25, point.y, *p75, *p99].map(|value| number(y.form, value)).join("/")
+            }
+            (Self::X(_, y), [p1, p25, p75]) => {
+                [*p1, *p25, point.y, *p75].map(|value| number(y.form, value)).join("/") + "/" + tails::MARK
             }
             (Self::X(_, y), _) => number(y.form, point.y),
         };

@@ -23,7 +23,7 @@ use crate::claims::{Axis, Claim, Is, SEND_STDDEV, SENDS_WITHIN_1US, SERVICE_MEAN
 use crate::deviation::{DeviationOf, SHARES, TrialDeviation};
 use crate::html::chart::{self, Chart, Form, Mark, Panel, Published, Series, Shape};
 use crate::summary::estimated;
-use crate::{format, json, sentence};
+use crate::{format, json, sentence, tails};
 
 const SERVICE_TIME: &str = include_str!("kawai2006-service-time.csv");
 const SEND_DEVIATION: &str = include_str!("kawai2006-send-deviation.csv");
@@ -253,6 +253,8 @@ struct Here {
     repeats_estimated: usize,
     /// Over the valid repeats; `None` when there are none.
     times: Option<Times>,
+    /// Their tail, which weighs in the mean and the standard deviation, may be the client's doing.
+    is_client_tail: bool,
 }
 
 /// A column of Table 5.
@@ -348,20 +350,24 @@ impl Cell {
             median_ms: all.p50_ns as f64 / 1e6,
             stddev_ms: all.stddev_ns / 1e6,
         });
-        self.here = Some(Here { verdict, repeats: records.len(), repeats_estimated: loads.len(), times });
+        let is_client_tail = tails::late(loads.iter().copied()).reaches(0.99);
+        let (repeats, repeats_estimated) = (records.len(), loads.len());
+        self.here = Some(Here { verdict, repeats, repeats_estimated, times, is_client_tail });
     }
 
     /// What this run has to show for it.
     fn text_here(&self) -> String {
         match &self.here {
             None => "-".into(),
-            Some(Here { times: Some(times), repeats, repeats_estimated, .. }) if repeats == repeats_estimated => {
-                times.text()
+            Some(Here { times: None, verdict, .. }) => sentence::name(*verdict).into(),
+            Some(Here { times: Some(times), repeats, repeats_estimated, is_client_tail, .. }) => {
+                let mark = if *is_client_tail { tails::MARK } else { "" };
+                let of_repeats = match repeats == repeats_estimated {
+                    true => String::new(),
+                    false => format!(" ({repeats_estimated} of {repeats})"),
+                };
+                format!("{}{mark}{of_repeats}", times.text())
             }
-            Some(Here { times: Some(times), repeats, repeats_estimated, .. }) => {
-                format!("{} ({repeats_estimated} of {repeats})", times.text())
-            }
-            Some(here) => sentence::name(here.verdict).into(),
         }
     }
 }
@@ -506,6 +512,12 @@ impl Kawai2006 {
         let mut notes = Vec::new();
         if cells().any(|cell| cell.here.is_none()) {
             notes.push("-: this run has no such trial, or has not finished it.".to_owned());
+        }
+        if cells().any(|cell| cell.here.as_ref().is_some_and(|here| here.is_client_tail)) {
+            notes.push(
+                "?: the client sent too many requests late for the mean and the standard deviation to be the server's."
+                    .to_owned(),
+            );
         }
         if cells().any(|cell| cell.here.as_ref().is_some_and(|here| here.times.is_none())) {
             notes.push(
@@ -652,6 +664,7 @@ impl Tables for Kawai2006 {
         for cell in &self.service_time {
             let times = cell.here.as_ref().and_then(|here| here.times);
             let verdict = cell.here.as_ref().map_or("", |here| sentence::name(here.verdict));
+            let is_client_tail = cell.here.as_ref().is_some_and(|here| here.is_client_tail);
             let published = cell.published.named();
             let ours = times.map(Times::named);
             for (at, (name, value)) in published.into_iter().enumerate() {
@@ -663,7 +676,8 @@ impl Tables for Kawai2006 {
                     &cell.rate_per_s.to_string(),
                     verdict,
                     name,
-                    &number(ours.map(|ours| ours[at].1)),
+                    // The client's tail weighs in all but the median.
+                    &number(ours.filter(|_| !is_client_tail || name == "median_ms").map(|ours| ours[at].1)),
                     &value.to_string(),
                 ])?;
             }

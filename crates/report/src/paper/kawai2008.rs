@@ -10,7 +10,7 @@ use load::config::Schedule;
 use super::figure::{Curves, Figure, Here, Kind, Scale, Value, published};
 use crate::claims::{Axis, Claim, Is, LAG_MEDIAN, LAG_P99, SERVICE_MEDIAN, SERVICE_SPREAD, Statement};
 use crate::html::chart::{Chart, Form, Mark, Panel, Series, Shape};
-use crate::html::material::percentiles;
+use crate::html::material::{percentiles, service};
 
 /// Those whose service time is said to be flat.
 const FLAT: &[&str] = &["mp", "mt", "epoll"];
@@ -84,7 +84,7 @@ fn together(workload: &Workload) -> bool {
 const HTTP_LIKE_PER_S: &[f64] = &[125.0, 500.0, 2_000.0];
 const MINIMISED_PER_S: &[f64] = &[125.0, 500.0, 2_000.0, 8_000.0];
 
-const SERVICE: (&str, Value) = ("service time", |row| percentiles(row.service));
+const SERVICE: (&str, Value) = ("service time", service);
 const LAG: (&str, Value) = ("lag", |row| percentiles(row.lag));
 
 pub(super) const FIGURES: &[Figure] = &[

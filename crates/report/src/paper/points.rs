@@ -49,6 +49,7 @@ fn values(axis: &Axis, point: &Point) -> Vec<String> {
     let spread = match point.spread.as_slice() {
         [low, high] => [Some(*low), None, None, Some(*high)],
         [p1, p25, p75, p99] => [p1, p25, p75, p99].map(|it| Some(*it)),
+        [p1, p25, p75] => [Some(*p1), Some(*p25), Some(*p75), None],
         _ => [None; 4],
     };
     let spread = spread.map(|it| it.map_or_else(String::new, |it| it.to_string()));

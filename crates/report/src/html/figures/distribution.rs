@@ -15,7 +15,10 @@ const NEAR: (f64, f64) = (0.04, 0.01);
 /// Draws it.
 pub(super) fn draw(material: &Material<'_>) -> Option<Chart> {
     let panels = material.lines(|comparison, row| {
-        vec![("", thinned(&material.merged(comparison, row, |load| &load.service), row.verdict))]
+        let mut points = thinned(&material.merged(comparison, row, |load| &load.service), row.verdict);
+        // Beyond, it may be the client's.
+        points.retain(|point| !row.is_client_tail(1.0 - 10f64.powf(-point.y)));
+        vec![("", points)]
     })?;
     let points = || panels.iter().flat_map(|panel| &panel.series).flat_map(|series| &series.points);
     let top = points().map(|point| point.y).fold(1.0, f64::max);
@@ -27,7 +30,7 @@ pub(super) fn draw(material: &Material<'_>) -> Option<Chart> {
     );
     let rows = material.summary.comparisons.iter().flat_map(|it| it.rows.iter().map(move |row| (it, row)));
     let tails = rows
-        .filter(|(_, row)| row.is_ranked())
+        .filter(|(_, row)| row.is_ranked() && !row.is_client_tail(0.999))
         .filter_map(|(comparison, row)| Some((row.service?.p999_ns as f64, row.label(), &comparison.title)));
     let words = tails.max_by(|a, b| a.0.total_cmp(&b.0)).map_or_else(String::new, |(p999_ns, label, title)| {
         format!("The longest tail is that of {label} at {title}: 99.9 % within {}.", format::time(p999_ns))

@@ -1,12 +1,12 @@
 //! Times by the kernel's timestamps.
 
 use crate::html::chart::{Chart, Form, Shape};
-use crate::html::material::{Material, Value, Vertical, percentiles};
+use crate::html::material::{Material, Value, Vertical, percentiles, servers};
 
 const VALUES: [(&str, Value); 3] = [
     ("t2k − t2", |_, row| percentiles(row.kernel.as_ref().map(|kernel| kernel.to_driver))),
     ("t3 − t3k", |_, row| percentiles(row.kernel.as_ref().map(|kernel| kernel.from_arrival))),
-    ("service time", |_, row| percentiles(row.kernel.as_ref().map(|kernel| kernel.service))),
+    ("service time", |_, row| servers(row, row.kernel.as_ref().map(|kernel| kernel.service))),
 ];
 
 /// Draws it.

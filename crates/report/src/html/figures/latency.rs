@@ -1,7 +1,7 @@
 //! Service time against the rate asked.
 
 use crate::html::chart::{Chart, Form, Shape};
-use crate::html::material::{Along, Material, Vertical, percentiles};
+use crate::html::material::{Along, Material, Vertical, service};
 
 /// Draws it.
 pub(super) fn draw(material: &Material<'_>) -> Option<Chart> {
@@ -9,5 +9,5 @@ pub(super) fn draw(material: &Material<'_>) -> Option<Chart> {
         return None;
     }
     let y = Vertical { label: "service time", form: Form::Time, log: true };
-    material.rows(Along::Rate, Shape::Percentiles, y, &[("", |_, row| percentiles(row.service))])
+    material.rows(Along::Rate, Shape::Percentiles, y, &[("", |_, row| service(row))])
 }

@@ -87,7 +87,8 @@ pub const FIGURES: &[Figure] = &[
         name: "service-time",
         title: "Service time",
         about: "Against connections, or idle ones or ports where these differ: from a request's write to the last byte of its response. Each mark has five percentiles: the thin line goes \
-                from p1 to p99, the broad one from p25 to p75, and the marker is the median.",
+                from p1 to p99, the broad one from p25 to p75, and the marker is the median. Where the client may have made the \
+                p99, the thin line ends at p75.",
         needs: "requests that were answered",
         draw: service::draw,
     },

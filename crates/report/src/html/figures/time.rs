@@ -27,7 +27,8 @@ pub(super) fn draw(material: &Material<'_>) -> Option<Chart> {
         let line = |percentile: fn(&Measured) -> &[u64; PARTS]| -> Vec<Point> {
             over_window(&trials, percentile).into_iter().map(|it| Point { verdict: row.verdict, ..it }).collect()
         };
-        vec![("", line(|it| &it.p50_by_part_ns)), ("p90", line(|it| &it.p90_by_part_ns))]
+        let p90 = if row.is_client_tail(0.9) { Vec::new() } else { line(|it| &it.p90_by_part_ns) };
+        vec![("", line(|it| &it.p50_by_part_ns)), ("p90", p90)]
     })?;
     let points = || panels.iter().flat_map(|panel| &panel.series).flat_map(|series| &series.points);
     let y = Axis::log(

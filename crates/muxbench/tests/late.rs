@@ -1,0 +1,58 @@
+//! A client that is stopped sends late: its trial is not the server's, or its tails are not.
+
+mod common;
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::Stdio;
+use std::time::Duration;
+
+use common::{Serve, muxbench};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// What `muxbench load` reports of a window of two seconds, in which it is stopped so often for so long.
+fn stopped(server: &str, times: u32, stop: Duration) -> Value {
+    let serve = Serve::start(server.parse().unwrap(), 64, 64);
+    let flags = "--connections 10 --rate 1000 --ramp 0 --hold 200ms --measure 2s --drain 20s --json";
+    let mut load = muxbench();
+    load.args(["load", "--target", &serve.address.to_string()]).args(["--request", "64B", "--response", "64B"]);
+    let mut load = load.args(flags.split(' ')).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let pid = Pid::from_child(&load);
+    let mut told = BufReader::new(load.stderr.take().unwrap()).lines();
+    assert!(told.any(|line| line.unwrap().starts_with("measure:")), "the window begins");
+    for _ in 0..times {
+        kill_process(pid, Signal::STOP).unwrap();
+        std::thread::sleep(stop);
+        kill_process(pid, Signal::CONT).unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    told.for_each(drop);
+    let mut json = String::new();
+    load.stdout.take().unwrap().read_to_string(&mut json).unwrap();
+    load.wait().unwrap();
+    serde_json::from_str(&json).unwrap()
+}
+
+#[test]
+fn stopped_client_is_limited_and_says_why() {
+    let found = stopped("epoll", 3, Duration::from_millis(60));
+    // A tenth of the window: whatever else a noisy machine does, the client was late.
+    let verdict = &found["verdict"];
+    assert_eq!(verdict["kind"], "client-limited", "{verdict}");
+    let reason = verdict["reason"].as_str().unwrap();
+    assert!(reason.contains("send delay p99 ") && reason.contains(" ms exceeds the limit of "), "{reason}");
+    let late = &found["report"]["late"];
+    assert!(late["count"].as_u64().unwrap() >= 100 && late["bound_ns"].as_u64().unwrap() >= 100_000, "{late}");
+}
+
+#[test]
+fn briefly_stopped_client_has_no_unmarked_p99() {
+    let found = stopped("epoll", 1, Duration::from_millis(12));
+    // On a noisy machine the trial may be limited by the client besides.
+    if found["verdict"]["kind"] == "valid" {
+        let late = &found["report"]["late"];
+        assert!(late["count"].as_u64().unwrap() >= 5, "of 2 000 requests: {late}");
+        let reason = found["verdict"]["reason"].as_str().unwrap();
+        assert!(reason.contains("p99 may be the client's"), "{reason}");
+    }
+}
