@@ -167,7 +167,8 @@ pub fn receive_loop<S: Speak>(clock: &Clock, until: &Until<'_>, receiver: &mut R
         let now = clock.now();
         sleeper.look(now);
         if until.stopped() || now >= until.drained || !until.progress.is_outstanding() {
-            return sleeper.busy_share(|from, to| clock.between_ns(from, to));
+            let window_ns = clock.between_ns(until.window.start, until.window.end) as u64;
+            return sleeper.busy_share(now, window_ns);
         }
     }
 }

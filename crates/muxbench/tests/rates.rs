@@ -73,7 +73,7 @@ fn a_sweep_stops_past_saturation_and_writes_autobench_s_columns() {
     let heading = csv.lines().next().unwrap();
     let classes = "errors_timeout,errors_refused,errors_reset,errors_no_descriptors,errors_no_addresses,errors_short,\
                    errors_wrong,errors_miss,errors_rejected,errors_closed,errors_unreachable,errors_other";
-    let after = "resp_time_p50,resp_time_p99,verdict";
+    let after = "resp_time_p50,resp_time_p90,resp_time_p95,resp_time_p99,clients_from,verdict";
     assert_eq!(heading, format!("architecture,connections,active,idle,{AUTOBENCH},{after},{classes}"));
     let rows: Vec<HashMap<&str, &str>> =
         csv.lines().skip(1).map(|line| heading.split(',').zip(line.split(',')).collect()).collect();
@@ -88,7 +88,10 @@ fn a_sweep_stops_past_saturation_and_writes_autobench_s_columns() {
     // A server that others keep from its CPU may answer none of a step's requests in time.
     let is_answered = |row: &&HashMap<&str, &str>| row["resp_time"].parse::<f64>().is_ok_and(|ms| ms > 0.0);
     let answered = rows.iter().filter(is_answered).count();
-    assert_eq!(out.contains("p99 of the response time"), answered > 1, "{out}");
+    // Nor is a p99 drawn that may be the client's: on a busy machine that is late.
+    let is_client_tail = |row: &&HashMap<&str, &str>| !["", "p99.9"].contains(&row["clients_from"]);
+    let drawn = rows.iter().filter(is_answered).filter(|row| !is_client_tail(row)).count();
+    assert_eq!(out.contains("p99 of the response time"), drawn > 1, "{answered} answered: {out}");
     for row in &rows[..run_count] {
         let number = |column: &str| row[column].parse::<f64>().unwrap();
         assert!(number("avg_rep_rate") <= 1000.0 && number("con_rate") == 0.0, "{csv}");

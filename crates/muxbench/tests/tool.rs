@@ -152,6 +152,10 @@ fn two_runs_are_lined_up() {
             match valid {
                 // The machine was busy.
                 0 => assert_eq!(pair[figure], Value::Null),
+                // So that the tail may be the client's.
+                _ if figure == "service_p99" && pair["a"]["service_p99_ns"].is_null() => {
+                    assert_eq!(pair[figure], Value::Null)
+                }
                 _ => assert_eq!(pair[figure]["ratio"], 1.0),
             }
         }
