@@ -34,6 +34,7 @@ pub mod fleet;
 pub mod host;
 pub mod http;
 pub mod idle;
+pub mod interrupts;
 mod mistake;
 pub mod needs;
 pub mod network;

@@ -20,6 +20,7 @@ use crate::child::Child;
 use crate::course::{self, Finding};
 use crate::fleet::{self, Fleet};
 use crate::idle::Holders;
+use crate::interrupts::{self, Accounting};
 use crate::network::{Lab, NetworkReport};
 use crate::placement;
 use crate::record::{RunHeader, Trial, TrialRecord, Verdict};
@@ -27,7 +28,7 @@ use crate::samples::Unwritten;
 use crate::stop::{LOOK, Stop};
 use crate::store::Store;
 use crate::stream;
-use crate::ticks::{self, Ticks};
+use crate::ticks::{Reading, Shares};
 use crate::transport::{SocketFolder, Transport};
 use crate::verdict::{self, ServerSide};
 
@@ -155,7 +156,13 @@ pub fn run(
             counters.memory_user_bytes_per_connection = None;
             counters.memory_kernel_bytes_per_connection = None;
         }
-        let taken = account.cpu_taken_by_others(trial, fleet.are_elsewhere());
+        let (taken, interrupts_ns) = account.cpu_beside_server(trial, fleet.are_elsewhere()).unzip();
+        if let Some(counters) = counters.as_mut() {
+            counters.interrupts_ns = interrupts_ns.flatten();
+        }
+        if !fleet.are_elsewhere() {
+            account.add_interrupts_to_client(&trial.load.cpus);
+        }
         let verdict = match (&outcome, &account.load) {
             (Ok(()), Some(report)) => {
                 let took_in = |counters: &ServerCounters| match trial.workload.service.stream()?.direction {
@@ -258,9 +265,9 @@ struct Account {
 struct Mark {
     server: Snapshot,
     /// Before the server was asked, which costs one with thousands of processes a good part of a second of its CPUs, ...
-    ticks_before: Vec<Ticks>,
+    ticks_before: Reading,
     /// ...and after.
-    ticks_after: Vec<Ticks>,
+    ticks_after: Reading,
 }
 
 /// Where in the account a mark goes.
@@ -293,16 +300,39 @@ impl Account {
         late.max().unwrap_or(0)
     }
 
-    fn cpu_taken_by_others(&self, trial: &Trial, are_elsewhere: bool) -> Option<f64> {
+    /// Shares of these CPUs over the window. Asking the server for its counters is left out: it costs time that is neither
+    /// the server's nor others'.
+    fn shares_of(&self, cpus: &[usize]) -> Option<Shares> {
+        self.start.as_ref()?.ticks_after.until(&self.end.as_ref()?.ticks_before, cpus)
+    }
+
+    /// The share of the server's CPUs that others took, and the CPU time of interrupts there that the server's own lacks.
+    fn cpu_beside_server(&self, trial: &Trial, are_elsewhere: bool) -> Option<(f64, Option<u64>)> {
         let counters = self.counters()?;
         let (cpus, client) = (trial.serve.cpus(), &trial.load.cpus);
         let are_apart = are_elsewhere || !client.is_empty() && !cpus.iter().any(|cpu| client.contains(cpu));
-        if cpus.is_empty() || !are_apart {
+        if !are_apart {
             return None;
         }
-        let ours = counters.totals.cpu_ns() as f64 / counters.window_ns as f64 / cpus.len() as f64;
-        // What asking costs is not the server's, nor others'.
-        ticks::taken_by_others(&self.start.as_ref()?.ticks_after, &self.end.as_ref()?.ticks_before, cpus, ours)
+        let (shares, accounting) = (self.shares_of(cpus)?, interrupts::accounting()?);
+        let cpus_ns = counters.window_ns as f64 * cpus.len() as f64;
+        let taken = shares.taken_by_others(counters.totals.cpu_ns() as f64 / cpus_ns, accounting);
+        let interrupts_ns = (shares.charged_to_nobody(accounting) * cpus_ns) as u64;
+        Some((taken, (accounting == Accounting::Apart).then_some(interrupts_ns)))
+    }
+
+    /// Adds to what clients of a closed loop used of their CPUs the interrupts there that are in no process's CPU time: a client
+    /// without any time to spare would seem to have some.
+    fn add_interrupts_to_client(&mut self, cpus: &[usize]) {
+        let Some(interrupts) =
+            interrupts::accounting().and_then(|accounting| Some(self.shares_of(cpus)?.charged_to_nobody(accounting)))
+        else {
+            return;
+        };
+        if let Some(closed) = self.load.as_mut().and_then(|load| load.closed.as_mut()) {
+            let busy_share = closed.busy_share + interrupts * cpus.len() as f64 / f64::from(closed.cpus.max(1));
+            closed.busy_share = busy_share.min(1.0);
+        }
     }
 }
 
@@ -548,10 +578,10 @@ fn server_says(server: &mut Child<ServerEvent>, stop: &Stop) -> anyhow::Result<S
 
 /// Asks the server for its counters.
 fn mark(server: &mut Child<ServerEvent>, stop: &Stop) -> anyhow::Result<Mark> {
-    let ticks_before = Ticks::read();
+    let ticks_before = Reading::now();
     server.say("mark").or_else(|error| blame(server, error))?;
     match server_says(server, stop)? {
-        ServerEvent::Mark { snapshot } => Ok(Mark { server: snapshot, ticks_before, ticks_after: Ticks::read() }),
+        ServerEvent::Mark { snapshot } => Ok(Mark { server: snapshot, ticks_before, ticks_after: Reading::now() }),
         _ => bail!("the server did not count"),
     }
 }

@@ -150,7 +150,7 @@ pub struct ServerSide<'a> {
 impl ServerSide<'_> {
     /// The share of its CPUs that it used.
     fn busy_share(&self) -> f64 {
-        self.counters.totals.cpu_ns() as f64 / (self.counters.window_ns as f64 * self.cpus as f64)
+        self.counters.cpu_ns() as f64 / (self.counters.window_ns as f64 * self.cpus as f64)
     }
 
     /// Whether it worked for at least this share of its CPUs' time. One that spins uses all of it, whatever it works.
@@ -532,7 +532,7 @@ fn beyond_capacity(report: &LoadReport, server: &ServerSide<'_>) -> Option<Check
     if report.rate_achieved_per_s >= RATE_SHARE_MIN * planned_per_s || requests == 0.0 {
         return None;
     }
-    let needed = counters.totals.cpu_ns() as f64 / requests * planned_per_s / 1e9;
+    let needed = counters.cpu_ns() as f64 / requests * planned_per_s / 1e9;
     server.is_busy().then(|| {
         check(
             "CPUs that the server needs for the rate",

@@ -261,7 +261,7 @@ fn row(record: &TrialRecord) -> Row {
         kernel_service_p50_ns: kernel(|k| &k.service, |d| d.p50_ns),
         kernel_service_p99_ns: kernel(|k| &k.service, |d| d.p99_ns),
         server_requests: server.and_then(|server| server.totals.requests),
-        server_cpu_ns: server.map(|server| server.totals.cpu_ns()),
+        server_cpu_ns: server.map(|server| server.cpu_ns()),
         server_switches: server.map(|server| server.totals.switches()),
         server_syscalls: server.and_then(|server| server.totals.syscalls()),
         server_syscalls_by_kind: by_kind(|totals| &totals.syscalls),

@@ -36,6 +36,10 @@ pub struct Why {
     pub cpu_system_ns_per_request: f64,
     /// CPU time a request that the kernel does not split: that of the processes of connections, in nanoseconds.
     pub cpu_children_ns_per_request: f64,
+    /// CPU time a request of interrupts that the kernel charges to no process, in nanoseconds; `None` where those above have
+    /// it, or it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interrupts_ns_per_request: Option<f64>,
 }
 
 /// System calls of which the server's own count and the kernel's are not the same.
@@ -110,11 +114,17 @@ impl Why {
             cpu_user_ns_per_request: sum(|totals| totals.cpu_user_ns) / requests,
             cpu_system_ns_per_request: sum(|totals| totals.cpu_system_ns) / requests,
             cpu_children_ns_per_request: sum(|totals| totals.cpu_children_ns) / requests,
+            interrupts_ns_per_request: counters
+                .iter()
+                .map(|counters| counters.interrupts_ns)
+                .sum::<Option<u64>>()
+                .map(|interrupts_ns| interrupts_ns as f64 / requests),
         })
     }
 
     fn cpu_ns(&self) -> f64 {
-        self.cpu_user_ns_per_request + self.cpu_system_ns_per_request + self.cpu_children_ns_per_request
+        let own_ns = self.cpu_user_ns_per_request + self.cpu_system_ns_per_request + self.cpu_children_ns_per_request;
+        own_ns + self.interrupts_ns_per_request.unwrap_or(0.0)
     }
 
     /// By the server's own count, or else the kernel's.
@@ -205,12 +215,19 @@ pub fn render(summary: &Summary, medium: impl Into<Medium>) -> String {
     medium.finished(text)
 }
 
+/// The rows whose servers counted anything, each with that.
+fn whys(rows: &[Row]) -> impl Iterator<Item = (&Row, &Why)> {
+    rows.iter().filter_map(|row| Some((row, row.why.as_ref()?)))
+}
+
 fn table(rows: &[Row]) -> Table {
+    let has_interrupts = whys(rows).any(|(_, why)| why.interrupts_ns_per_request.is_some());
     let headings = [
         "architecture",
         "CPU µs: user",
         "kernel",
         "unsplit",
+        "interrupts",
         "wake-ups",
         "preempted",
         "events/wait",
@@ -218,8 +235,9 @@ fn table(rows: &[Row]) -> Table {
         "system calls, and operations of the kernel's",
     ];
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(headings);
-    for (row, why) in rows.iter().filter_map(|row| Some((row, row.why.as_ref()?))) {
+    let is_shown = |heading: &str| has_interrupts || heading != "interrupts";
+    table.load_style(presets::NOTHING).set_header(headings.into_iter().filter(|heading| is_shown(heading)));
+    for (row, why) in whys(rows) {
         let optional = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), format::digits);
         let kinds = |kinds: &BTreeMap<String, f64>| {
             // A hundredth of a call a request is told apart from none; less is not.
@@ -233,7 +251,7 @@ fn table(rows: &[Row]) -> Table {
         if calls.is_empty() {
             calls = "-".into();
         }
-        table.add_row(vec![
+        let cells = [
             row.label(),
             format::us(why.cpu_user_ns_per_request),
             format::us(why.cpu_system_ns_per_request),
@@ -242,12 +260,15 @@ fn table(rows: &[Row]) -> Table {
             } else {
                 "-".into()
             },
+            why.interrupts_ns_per_request.map_or_else(|| "-".to_owned(), format::us),
             format::digits(why.voluntary_switches_per_request),
             format::digits(why.involuntary_switches_per_request),
             optional(why.events_per_wait),
             optional(why.bytes_per_read),
             calls,
-        ]);
+        ];
+        let shown = headings.iter().zip(cells).filter(|(heading, _)| is_shown(heading));
+        table.add_row(shown.map(|(_, cell)| cell));
     }
     align(&mut table);
     table
@@ -255,11 +276,8 @@ fn table(rows: &[Row]) -> Table {
 
 /// The servers' own counts of system calls beside the kernel's; nothing where that was not asked.
 fn two_counts(rows: &[Row], medium: Medium) -> String {
-    let counted: Vec<(&Row, &Why)> = rows
-        .iter()
-        .filter_map(|row| Some((row, row.why.as_ref()?)))
-        .filter(|(_, why)| !why.syscalls_outside_per_request.is_empty())
-        .collect();
+    let counted: Vec<(&Row, &Why)> =
+        whys(rows).filter(|(_, why)| !why.syscalls_outside_per_request.is_empty()).collect();
     if counted.is_empty() {
         return String::new();
     }
@@ -371,6 +389,25 @@ mod tests {
         assert_eq!(differences(&counts(1.0, 0.0), &counts(1.02, 0.0)), differ);
         assert_eq!(differences(&counts(1.0, 0.0), &counts(1.0, 0.02)).len(), 1);
         assert_eq!(differences(&BTreeMap::new(), &counts(1.0, 0.0)), [], "there is nothing to compare");
+    }
+
+    #[test]
+    fn interrupts_charged_to_nobody_are_in_cpu_time_a_request() {
+        let mut counters = ServerCounters::default();
+        counters.totals.cpu_user_ns = 3_000;
+        let why = |counters: &[&ServerCounters]| Why::of(counters, 10.0).unwrap();
+        assert_eq!((why(&[&counters]).interrupts_ns_per_request, why(&[&counters]).cpu_ns()), (None, 300.0));
+        let with = ServerCounters { interrupts_ns: Some(1_000), ..counters.clone() };
+        assert_eq!((why(&[&with]).interrupts_ns_per_request, why(&[&with]).cpu_ns()), (Some(100.0), 400.0));
+        assert_eq!(why(&[&with, &counters]).interrupts_ns_per_request, None, "of one it is not known");
+        let mut run = made_up::run();
+        assert!(!render(&Summary::of(&run), 120).contains("interrupts"));
+        for server in run.records.iter_mut().filter_map(|record| record.server.as_mut()) {
+            server.interrupts_ns = Some(500_000);
+        }
+        let text = render(&Summary::of(&run), 120);
+        let heading = text.lines().find(|line| line.contains("CPU µs: user")).unwrap();
+        assert!(heading.contains("interrupts") && text.contains(" 2.50 "), "{text}");
     }
 
     #[test]

@@ -141,6 +141,7 @@ fn record(trial: &Trial, service_ns: u64, verdict: VerdictKind, reason: &str) ->
                 syscalls: BTreeMap::from([("read".into(), 200), ("write".into(), 200), ("wait".into(), 200)]),
                 ..Totals::default()
             },
+            interrupts_ns: None,
             fell: Vec::new(),
             moved: Vec::new(),
         }),

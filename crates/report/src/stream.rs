@@ -52,7 +52,7 @@ impl Streams {
             let Some(server) = &record.server else { continue };
             let of = |kind: &str| server.totals.syscalls.get(kind).copied().unwrap_or(0) as f64;
             bytes += moved(record).unwrap_or(0) as f64;
-            cpu_ns += server.totals.cpu_ns() as f64;
+            cpu_ns += server.cpu_ns() as f64;
             calls += of(call) + server.totals.completions.get(completion).copied().unwrap_or(0) as f64;
             waits += of("wait");
         }
@@ -91,7 +91,7 @@ fn moved(record: &TrialRecord) -> Option<u64> {
 
 /// Bytes of bursts for each second of the server's CPU time, of one trial.
 pub(crate) fn bytes_per_cpu_s(record: &TrialRecord) -> Option<f64> {
-    let cpu_ns = record.server.as_ref()?.totals.cpu_ns();
+    let cpu_ns = record.server.as_ref()?.cpu_ns();
     (cpu_ns > 0).then_some(moved(record)? as f64 * 1e9 / cpu_ns as f64)
 }
 

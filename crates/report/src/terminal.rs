@@ -1,6 +1,7 @@
 //! Tables for a terminal.
 
 use lab::course::Course;
+use lab::interrupts;
 use lab::record::{Run, Workload};
 use lab::transport::Transport;
 use load::interface::Hardware;
@@ -333,8 +334,10 @@ pub(crate) fn host(run: &Run) -> String {
         _ if header.trials.iter().all(is_unix) => "none: requests and responses stay in the kernel, in Unix sockets",
         network => network,
     };
+    let interrupts = about_interrupts(run);
     format!(
         "Host: {}, Linux {kernel}, {}. Network: {}.\n\
+         {interrupts}\
          {client}\
          Run {} ({trials}, seed {}), muxbench {}: {}",
         fact("cpu"),
@@ -345,6 +348,22 @@ pub(crate) fn host(run: &Run) -> String {
         header.muxbench,
         header.command.join(" ")
     )
+}
+
+/// What CPU time has of interrupts, where the kernel charges no process with them.
+fn about_interrupts(run: &Run) -> &'static str {
+    let fact = run.header.host.get(interrupts::FACT).map_or("", String::as_str);
+    let mut servers = run.records.iter().filter_map(|record| record.server.as_ref());
+    match fact.starts_with(interrupts::CHARGED_TO_NOBODY) {
+        false => "",
+        true if servers.all(|server| server.interrupts_ns.is_some()) => {
+            "CPU time includes that of interrupts on the server's CPUs: this kernel charges no process with it.\n"
+        }
+        true => {
+            "CPU time lacks that of interrupts, at least in some trials: this kernel charges no process with it; give server \
+             and client CPUs of their own (--server-cpus, --client-cpus) to include it.\n"
+        }
+    }
 }
 
 /// Breaks lines between words. A word that is longer than a line stays whole, to be copied.
@@ -374,6 +393,20 @@ mod tests {
     #[test]
     fn a_run_in_full() {
         insta::assert_snapshot!(render(&made_up::run(), 160));
+    }
+
+    #[test]
+    fn cpu_time_without_interrupts_is_told() {
+        let mut run = made_up::run();
+        assert!(!host(&run).contains("interrupts"), "a stored run without the fact");
+        run.header.host.insert(interrupts::FACT.into(), "charged to the process they interrupt".into());
+        assert!(!host(&run).contains("interrupts"));
+        run.header.host.insert(interrupts::FACT.into(), interrupts::CHARGED_TO_NOBODY.into());
+        assert!(host(&run).contains("CPU time lacks that of interrupts"), "{}", host(&run));
+        for server in run.records.iter_mut().filter_map(|record| record.server.as_mut()) {
+            server.interrupts_ns = Some(1);
+        }
+        assert!(host(&run).contains("CPU time includes that of interrupts"), "{}", host(&run));
     }
 
     #[test]

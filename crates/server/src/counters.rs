@@ -119,6 +119,10 @@ pub struct ServerCounters {
     pub memory_kernel_bytes_per_connection: Option<f64>,
     /// What was added during the window.
     pub totals: Totals,
+    /// CPU time of interrupts on the server's CPUs, in nanoseconds, where the kernel charges no process with it; `None` where it
+    /// is in `totals`, or not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interrupts_ns: Option<u64>,
     /// Counts that were less at its end than at its start, by name: they wrapped, or lost what they had counted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fell: Vec<String>,
@@ -145,9 +149,17 @@ impl ServerCounters {
             memory_user_bytes_per_connection: per_connection(start.memory_user_bytes, ready.memory_user_bytes),
             memory_kernel_bytes_per_connection: per_connection(start.memory_kernel_bytes, ready.memory_kernel_bytes),
             totals,
+            interrupts_ns: None,
             fell,
             moved: Vec::new(),
         }
+    }
+}
+
+impl ServerCounters {
+    /// CPU time that serving took, in nanoseconds: the server's own, and that of interrupts which it lacks.
+    pub fn cpu_ns(&self) -> u64 {
+        self.totals.cpu_ns() + self.interrupts_ns.unwrap_or(0)
     }
 }
 

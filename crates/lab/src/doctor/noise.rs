@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use crate::ticks::Ticks;
+use crate::ticks::Reading;
 
 /// How long we sleep while the load of others is measured. The kernel counts in ticks of 1 to 10 ms.
 const WINDOW: Duration = Duration::from_secs(1);
@@ -59,27 +59,24 @@ impl Pauses {
 /// Listens on `cpus`.
 pub fn listen(cpus: &[usize]) -> Noise {
     let started = Instant::now();
-    let before = Ticks::read();
+    let before = Reading::now();
     thread::sleep(WINDOW);
-    let after = Ticks::read();
-    let of = |ticks: &[Ticks], cpu| ticks.iter().find(|row| row.cpu == Some(cpu)).copied();
+    let after = Reading::now();
     let busy = cpus.iter().filter_map(|&cpu| {
-        let window = of(&after, cpu)?.since(of(&before, cpu)?);
-        Some((cpu, window.busy as f64 / window.all.max(1) as f64))
+        let shares = before.until(&after, &[cpu])?;
+        Some((cpu, (shares.used - shares.steal).max(0.0)))
     });
     let busy = busy.collect();
     let pauses = thread::scope(|scope| {
         let threads: Vec<_> = cpus.iter().map(|&cpu| scope.spawn(move || spin(cpu))).collect();
         threads.into_iter().filter_map(|thread| thread.join().ok()?).collect()
     });
-    let host = |ticks: &[Ticks]| ticks.iter().find(|row| row.cpu.is_none()).copied();
-    let end = host(&Ticks::read());
-    let steal = |ticks: Ticks| ticks.steal as f64 / ticks.all.max(1) as f64;
+    let (end, all) = (Reading::now(), before.cpus());
     Noise {
         window_ns: started.elapsed().as_nanos() as u64,
         busy,
-        steal: end.zip(host(&before)).map(|(end, before)| steal(end.since(before))),
-        steal_since_boot: end.map(steal),
+        steal: before.until(&end, &all).map(|shares| shares.steal),
+        steal_since_boot: end.since_boot(&all).map(|shares| shares.steal),
         pauses,
     }
 }

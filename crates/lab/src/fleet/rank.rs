@@ -21,9 +21,10 @@ use super::secret::{self, Side, Transcript};
 use super::{Patience, await_ready, await_report, deadline_of, instant_of, local, monotonic_ns, patience_of, way};
 use crate::child::{Child, Handle};
 use crate::host::Host;
+use crate::interrupts;
 use crate::runner::LoadOrder;
 use crate::samples::Unwritten;
-use crate::ticks::{self, Ticks};
+use crate::ticks::Reading;
 use crate::until::Until;
 
 /// Pause before the first rank is tried again.
@@ -297,7 +298,7 @@ struct Cpus<'a> {
     config: &'a LoadConfig,
     /// When it is to be looked at: shortly before the window, and after it.
     edges: [Instant; 2],
-    looks: Vec<Vec<Ticks>>,
+    looks: Vec<Reading>,
 }
 
 impl<'a> Cpus<'a> {
@@ -318,7 +319,7 @@ impl<'a> Cpus<'a> {
             _ => false,
         };
         if is_due {
-            self.looks.push(Ticks::read());
+            self.looks.push(Reading::now());
         }
         match self.looks.len() {
             0 if now < before => before,
@@ -327,12 +328,12 @@ impl<'a> Cpus<'a> {
         }
     }
 
-    /// The share of them that was in use; whose it was is not known here.
+    /// The share of them that was in use, interrupts that no process is charged with aside; whose it was is not known here.
     fn used(mut self) -> Option<f64> {
         // The client may have been quicker than we.
         self.look(Instant::now());
         let [before, after] = &self.looks[..] else { return None };
-        ticks::taken_by_others(before, after, &self.config.cpus, 0.0)
+        Some(before.until(after, &self.config.cpus)?.taken_by_others(0.0, interrupts::accounting()?))
     }
 }
 

@@ -9,7 +9,7 @@ use load::interface::{self, Hardware};
 use rustix::process::{Resource, getrlimit};
 
 use super::Host;
-use crate::probe;
+use crate::{interrupts, probe};
 
 /// How long planning waits for the kernel's stamps, which usually come at once.
 const STAMPS_PATIENCE: Duration = Duration::from_millis(8);
@@ -204,6 +204,7 @@ fn facts(allowed: &[usize]) -> BTreeMap<String, String> {
         ("port range", read("/proc/sys/net/ipv4/ip_local_port_range").map(|range| range.replace('\t', "-"))),
         ("io_uring disabled", read("/proc/sys/kernel/io_uring_disabled")),
         ("io_uring", Some(probe::io_uring().map_or_else(|error| format!("refused: {error}"), |()| "allowed".into()))),
+        (interrupts::FACT, Some(interrupts::fact())),
         ("kernel timestamps", Some(kernel_timestamps(STAMPS_PATIENCE))),
         ("hardware timestamps", Some(hardware_timestamps())),
         ("mitigations", Some(vulnerabilities("Mitigation"))),
