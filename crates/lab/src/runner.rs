@@ -155,6 +155,10 @@ pub fn run(
             // There were now more of them and now fewer.
             counters.memory_user_bytes_per_connection = None;
             counters.memory_kernel_bytes_per_connection = None;
+            // Of threads and processes that come and go with them, most of what they waited was not seen.
+            if trial.architecture.ours().is_none_or(|architecture| architecture.model.has_worker_per_connection()) {
+                counters.totals.run_delay_ns = None;
+            }
         }
         let (taken, interrupts_ns) = account.cpu_beside_server(trial, fleet.are_elsewhere()).unzip();
         if let Some(counters) = counters.as_mut() {

@@ -6,6 +6,7 @@ use comfy_table::{Table, presets};
 use serde::Serialize;
 use server::ServerCounters;
 use server::workers::{OTHER, Syscall, alike};
+use stats::Distribution;
 
 use crate::summary::{Comparison, Row, Summary};
 use crate::table::align;
@@ -40,6 +41,26 @@ pub struct Why {
     /// it, or it is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interrupts_ns_per_request: Option<f64>,
+    /// Time a request in which threads of the server were runnable and waited for a CPU, in nanoseconds; `None` where that is
+    /// not known.
+    pub run_delay_ns_per_request: Option<f64>,
+    /// The share of the tail that waiting for a CPU is, by [`share_of_tail`].
+    pub run_delay_share_of_tail: Option<f64>,
+}
+
+/// The share of the tail that the server's waits for a CPU are, of a mean wait a request, and the mean and the median of the
+/// service time, all in nanoseconds; `None` without a tail.
+///
+/// The mean of a sum is the sum of means: the mean service time has the mean wait of a request in it, whatever the
+/// distribution of either. The tail is what the mean exceeds the median by, to which slow requests add most. A percentile is
+/// no sum, so that nothing follows from the waits for p99.
+///
+/// Two things make it a rough figure. Requests that queue inside a single loop behind one wait count that wait once, though
+/// all of them bear it: for such a server the share is too small. A wait that every request has, which is in the median
+/// already, makes it too large, at most to 1.
+fn share_of_tail(run_delay_ns: f64, mean_ns: f64, p50_ns: f64) -> Option<f64> {
+    let tail_ns = mean_ns - p50_ns;
+    (tail_ns > 0.0).then(|| (run_delay_ns / tail_ns).min(1.0))
 }
 
 /// System calls of which the server's own count and the kernel's are not the same.
@@ -119,7 +140,19 @@ impl Why {
                 .map(|counters| counters.interrupts_ns)
                 .sum::<Option<u64>>()
                 .map(|interrupts_ns| interrupts_ns as f64 / requests),
+            run_delay_ns_per_request: counters
+                .iter()
+                .map(|counters| counters.totals.run_delay_ns)
+                .sum::<Option<u64>>()
+                .map(|run_delay_ns| run_delay_ns as f64 / requests),
+            run_delay_share_of_tail: None,
         })
+    }
+
+    /// With what is said of the tail of the service times of the same repeats.
+    pub(crate) fn with_tail(self, service: Option<&Distribution>) -> Self {
+        let share = |run_delay_ns| service.and_then(|it| share_of_tail(run_delay_ns, it.mean_ns, it.p50_ns as f64));
+        Self { run_delay_share_of_tail: self.run_delay_ns_per_request.and_then(share), ..self }
     }
 
     fn cpu_ns(&self) -> f64 {
@@ -204,6 +237,7 @@ pub fn render(summary: &Summary, medium: impl Into<Medium>) -> String {
     for Comparison { title, rows, .. } in &summary.comparisons {
         text += &(medium.heading(&format!("Why, by what the servers counted a request: {title}")) + "\n");
         text += &(medium.table(&table(rows)) + "\n");
+        text += &about_delays(rows, medium);
         text += &two_counts(rows, medium);
         if let Some(best) = rows.first().filter(|row| row.is_ranked()) {
             for row in rows.iter().skip(1).filter(|row| row.why.is_some()) {
@@ -215,6 +249,24 @@ pub fn render(summary: &Summary, medium: impl Into<Medium>) -> String {
     medium.finished(text)
 }
 
+/// The heading of the time that threads waited for a CPU...
+const WAITED: &str = "CPU awaited µs";
+/// ...and of what that is of the tail.
+const TAIL: &str = "of tail";
+
+/// The meaning of those columns; nothing without them.
+fn about_delays(rows: &[Row], medium: Medium) -> String {
+    if whys(rows).all(|(_, why)| why.run_delay_ns_per_request.is_none()) {
+        return String::new();
+    }
+    let text = format!(
+        "\"{WAITED}\" is the time a request in which threads of the server were runnable and waited for a CPU, \"{TAIL}\" its \
+         share of what the mean service time exceeds the median by. Threads that wait for each other all count; requests that \
+         queue inside a single loop behind one wait do not."
+    );
+    medium.prose(&text) + "\n"
+}
+
 /// The rows whose servers counted anything, each with that.
 fn whys(rows: &[Row]) -> impl Iterator<Item = (&Row, &Why)> {
     rows.iter().filter_map(|row| Some((row, row.why.as_ref()?)))
@@ -222,6 +274,7 @@ fn whys(rows: &[Row]) -> impl Iterator<Item = (&Row, &Why)> {
 
 fn table(rows: &[Row]) -> Table {
     let has_interrupts = whys(rows).any(|(_, why)| why.interrupts_ns_per_request.is_some());
+    let has_delays = whys(rows).any(|(_, why)| why.run_delay_ns_per_request.is_some());
     let headings = [
         "architecture",
         "CPU µs: user",
@@ -230,12 +283,18 @@ fn table(rows: &[Row]) -> Table {
         "interrupts",
         "wake-ups",
         "preempted",
+        WAITED,
+        TAIL,
         "events/wait",
         "bytes/read",
         "system calls, and operations of the kernel's",
     ];
     let mut table = Table::new();
-    let is_shown = |heading: &str| has_interrupts || heading != "interrupts";
+    let is_shown = |heading: &str| match heading {
+        "interrupts" => has_interrupts,
+        WAITED | TAIL => has_delays,
+        _ => true,
+    };
     table.load_style(presets::NOTHING).set_header(headings.into_iter().filter(|heading| is_shown(heading)));
     for (row, why) in whys(rows) {
         let optional = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), format::digits);
@@ -263,6 +322,8 @@ fn table(rows: &[Row]) -> Table {
             why.interrupts_ns_per_request.map_or_else(|| "-".to_owned(), format::us),
             format::digits(why.voluntary_switches_per_request),
             format::digits(why.involuntary_switches_per_request),
+            why.run_delay_ns_per_request.map_or_else(|| "-".to_owned(), format::us),
+            why.run_delay_share_of_tail.map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", 100.0 * share)),
             optional(why.events_per_wait),
             optional(why.bytes_per_read),
             calls,
@@ -408,6 +469,52 @@ mod tests {
         let text = render(&Summary::of(&run), 120);
         let heading = text.lines().find(|line| line.contains("CPU µs: user")).unwrap();
         assert!(heading.contains("interrupts") && text.contains(" 2.50 "), "{text}");
+    }
+
+    #[test]
+    fn run_delay_is_told_with_its_share_of_the_tail() {
+        let mut run = made_up::run();
+        assert!(!render(&Summary::of(&run), 160).contains(WAITED), "no server of an old run says it");
+        for server in run.records.iter_mut().filter_map(|record| record.server.as_mut()) {
+            server.totals.run_delay_ns = Some(700_000);
+        }
+        let summary = Summary::of(&run);
+        let row = &summary.comparisons[0].rows[0];
+        let (why, service) = (row.why.as_ref().unwrap(), row.service.as_ref().unwrap());
+        assert_eq!(why.run_delay_ns_per_request, Some(3_500.0));
+        let tail_ns = service.mean_ns - service.p50_ns as f64;
+        let expected = (tail_ns > 0.0).then(|| (3_500.0 / tail_ns).min(1.0));
+        assert_eq!(why.run_delay_share_of_tail, expected);
+        let text = render(&summary, 160);
+        assert!(
+            text.contains(WAITED) && text.contains(" 3.50 ") && text.contains("queue inside a single loop"),
+            "{text}"
+        );
+        let json = serde_json::to_value(&summary).unwrap();
+        assert_eq!(json["comparisons"][0]["rows"][0]["why"]["run_delay_ns_per_request"], 3_500.0);
+    }
+
+    #[test]
+    fn share_of_tail_claims_no_more_than_all_of_it() {
+        assert_eq!(share_of_tail(8_000.0, 71_000.0, 51_000.0), Some(0.4));
+        assert_eq!(share_of_tail(90_000.0, 71_000.0, 51_000.0), Some(1.0));
+        assert_eq!(share_of_tail(8_000.0, 50_000.0, 51_000.0), None, "there is no tail");
+        assert_eq!(share_of_tail(0.0, 71_000.0, 51_000.0), Some(0.0));
+    }
+
+    #[test]
+    fn run_delay_of_one_repeat_unknown_is_absent() {
+        let counters = |run_delay_ns| {
+            let mut counters = ServerCounters::default();
+            counters.totals.run_delay_ns = run_delay_ns;
+            counters
+        };
+        let (known, unknown) = (counters(Some(10)), counters(None));
+        assert_eq!(Why::of(&[&known, &unknown], 10.0).unwrap().run_delay_ns_per_request, None);
+        assert_eq!(Why::of(&[&known, &known], 10.0).unwrap().run_delay_ns_per_request, Some(2.0));
+        let text = serde_json::to_string(&unknown).unwrap();
+        assert!(!text.contains("run_delay"), "a run stored before it was counted reads the same");
+        assert_eq!(serde_json::from_str::<ServerCounters>(&text).unwrap(), unknown);
     }
 
     #[test]

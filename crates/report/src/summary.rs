@@ -432,6 +432,7 @@ fn row(architecture: String, finished: &[&TrialRecord], missing: Vec<String>, se
     reasons.dedup();
     let requests = records.iter().filter_map(|record| record.requests_answered()).sum();
     let counters: Vec<&ServerCounters> = records.iter().filter_map(|record| record.server.as_ref()).collect();
+    let service = merged(|load| &load.service);
     Row {
         verdict,
         reasons,
@@ -439,7 +440,6 @@ fn row(architecture: String, finished: &[&TrialRecord], missing: Vec<String>, se
         repeats_valid: finished.iter().filter(|record| valid(record)).count(),
         repeats_estimated: estimated.len(),
         missing,
-        service: merged(|load| &load.service),
         lag: merged(|load| &load.lag),
         response: merged(|load| &load.response),
         late,
@@ -447,7 +447,8 @@ fn row(architecture: String, finished: &[&TrialRecord], missing: Vec<String>, se
         rate_achieved_per_s: (!all_rates_per_s.is_empty())
             .then(|| all_rates_per_s.iter().sum::<f64>() / all_rates_per_s.len() as f64),
         cost: cost(&counters, requests),
-        why: Why::of(&counters, requests),
+        why: Why::of(&counters, requests).map(|why| why.with_tail(service.as_ref())),
+        service,
         service_p50_ns: Estimate::of(&p50s_ns, seed),
         service_p99_ns: Estimate::of(&p99s_ns, seed),
         response_p50_ns: Estimate::of(&responses_ns, seed),

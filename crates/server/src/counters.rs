@@ -89,6 +89,10 @@ pub struct Totals {
     pub voluntary_switches: u64,
     /// Involuntary context switches.
     pub involuntary_switches: u64,
+    /// Time in which threads were runnable and waited for a CPU, in nanoseconds; `None` where the system does not say. Threads
+    /// that wait at once each count, and what one waited between its last look and its end is missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_delay_ns: Option<u64>,
 }
 
 /// What had gone by an instant, over all the server's threads and children: it costs two loads for each of them.
@@ -230,6 +234,7 @@ impl Totals {
             cpu_children_ns: self.cpu_children_ns.saturating_sub(earlier.cpu_children_ns),
             voluntary_switches: self.voluntary_switches.saturating_sub(earlier.voluntary_switches),
             involuntary_switches: self.involuntary_switches.saturating_sub(earlier.involuntary_switches),
+            run_delay_ns: now.run_delay_ns.zip(before.run_delay_ns).map(|(now, before)| now.saturating_sub(before)),
         };
         // A child that is killed takes its own with it.
         if now.crashed.unwrap_or(0) <= before.crashed.unwrap_or(0) {
@@ -271,6 +276,19 @@ mod tests {
         assert_eq!(counters.fell, ["system calls read", "system calls wait", "requests", "time"]);
         let gone = ServerCounters::between(&ready, &start, &snapshot(2_000, None, &[("read", 5), ("wait", 3)]));
         assert_eq!((gone.totals.requests, gone.fell), (None, vec!["requests".to_owned()]));
+    }
+
+    #[test]
+    fn run_delay_unknown_at_either_edge_stays_unknown() {
+        let of =
+            |run_delay_ns| Snapshot { totals: Totals { run_delay_ns, ..Totals::default() }, ..Snapshot::default() };
+        let added = |start, end| {
+            let counters = ServerCounters::between(&Snapshot::default(), &of(start), &of(end));
+            (counters.totals.run_delay_ns, counters.fell.len())
+        };
+        assert_eq!(added(Some(5), Some(12)), (Some(7), 0));
+        assert_eq!(added(None, Some(12)), (None, 0));
+        assert_eq!(added(Some(5), None), (None, 0));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use std::{fmt, io};
@@ -14,6 +14,7 @@ use wire::{Address, Ports};
 use crate::accept::Accept;
 use crate::config::ServeConfig;
 use crate::counters::{Moved, Snapshot, Totals};
+use crate::delays::RunDelays;
 use crate::mechanism::Family;
 use crate::model::PerConnection;
 use crate::network::Stage;
@@ -55,6 +56,8 @@ struct Shared {
     /// The same for who is in the middle of work.
     stopping: Arc<AtomicBool>,
     workers: Workers,
+    /// What threads and children waited for a CPU.
+    delays: Mutex<RunDelays>,
     /// Whether the model's system calls are all counted.
     counts_syscalls: bool,
     /// What the kernel counts of the accept thread and all that it makes, where it is asked to. Who asks for a snapshot is
@@ -108,6 +111,15 @@ impl Shared {
 
     /// Everything counted so far.
     fn look(&self) -> Snapshot {
+        let snapshot = self.look_first();
+        // Last, and without precedence: of many threads it takes a while, in which requests should be served.
+        let mut delays = self.delays.lock().unwrap_or_else(PoisonError::into_inner);
+        let run_delay_ns = delays.look(&platform::threads_that_serve(&self.workers));
+        Snapshot { totals: Totals { run_delay_ns, ..snapshot.totals }, ..snapshot }
+    }
+
+    /// Everything that must be of one moment.
+    fn look_first(&self) -> Snapshot {
         let workers = &self.workers;
         let _precedence = usage::Precedence::take();
         let mut totals = self.totals();
@@ -189,6 +201,7 @@ impl Server {
             stopper,
             stopping: Arc::default(),
             workers,
+            delays: Mutex::default(),
             counts_syscalls,
             outside: OnceLock::new(),
         });

@@ -33,6 +33,7 @@ mod buffered;
 pub mod config;
 pub mod control;
 pub mod counters;
+mod delays;
 mod destination;
 mod erased;
 #[cfg(target_os = "linux")]

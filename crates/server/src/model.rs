@@ -112,6 +112,11 @@ impl ModelRow {
             && matches!(self.per_connection, PerConnection::Thread | PerConnection::Process)
     }
 
+    /// Whether a thread or process begins and ends with each connection.
+    pub fn has_worker_per_connection(&self) -> bool {
+        matches!(self.per_connection, PerConnection::Thread | PerConnection::Process) && !self.is_pool()
+    }
+
     /// Whether payload is worked out in other threads than the network's.
     pub fn hands_over(&self) -> bool {
         self.stages.is_some_and(|stages| stages.payload != PayloadStage::InNetwork)
@@ -121,8 +126,7 @@ impl ModelRow {
     /// shares connections out, and stages hand them over; a runtime would need tasks of another kind.
     pub fn serves_datagrams(&self) -> bool {
         let one_thread = Stages { network: NetworkStage::InAccept, payload: PayloadStage::InNetwork };
-        let one_each = matches!(self.per_connection, PerConnection::Thread | PerConnection::Process);
-        self.stages == Some(one_thread) || (one_each && !self.is_pool())
+        self.stages == Some(one_thread) || self.has_worker_per_connection()
     }
 
     /// Whether several threads of it could accept.

@@ -7,6 +7,7 @@ use std::path::Path;
 use wire::Address;
 
 use crate::counters::{Snapshot, Totals};
+use crate::delays::RunDelays;
 use crate::platform;
 
 /// Established, in /proc/net/tcp.
@@ -25,6 +26,7 @@ pub struct Outside {
     switches: BTreeMap<(i32, i32), (u64, u64)>,
     /// ...and of all that have ended since.
     ended: (u64, u64),
+    delays: RunDelays,
     cpu_user_ns: u64,
     cpu_system_ns: u64,
 }
@@ -84,7 +86,8 @@ pub fn descendants_of(ancestor: i32) -> Vec<i32> {
 impl Outside {
     /// Of the server at `address` that descends from `keeper`.
     pub fn new(keeper: i32, address: Address) -> Self {
-        Self { keeper, address, switches: BTreeMap::new(), ended: (0, 0), cpu_user_ns: 0, cpu_system_ns: 0 }
+        let (switches, delays) = (BTreeMap::new(), RunDelays::default());
+        Self { keeper, address, switches, ended: (0, 0), delays, cpu_user_ns: 0, cpu_system_ns: 0 }
     }
 
     /// Everything the kernel has accounted so far; `reaped` is what it had for children that the keeper has waited for.
@@ -95,11 +98,15 @@ impl Outside {
         let processes = descendants(self.keeper);
         self.add_cpu(&processes, reaped);
         let pids: Vec<i32> = processes.iter().map(|process| process.pid).collect();
-        let threads = pids.iter().flat_map(|&pid| threads_of(pid).into_iter().map(move |thread| (pid, thread)));
-        let now = threads.filter_map(|(pid, thread)| {
+        let threads: Vec<(i32, i32)> = pids
+            .iter()
+            .flat_map(|&pid| platform::threads_of(pid).into_iter().map(move |thread| (pid, thread)))
+            .collect();
+        let now = threads.iter().filter_map(|&(pid, thread)| {
             Some(((pid, thread), platform::switches(&format!("/proc/{pid}/task/{thread}/status"))?))
         });
         self.add_switches(now.collect());
+        let run_delay_ns = self.delays.look(&threads);
         let at = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let of_each = || self.switches.values().chain([&self.ended]);
         Snapshot {
@@ -113,6 +120,7 @@ impl Outside {
                 cpu_system_ns: self.cpu_system_ns,
                 voluntary_switches: of_each().map(|switches| switches.0).sum(),
                 involuntary_switches: of_each().map(|switches| switches.1).sum(),
+                run_delay_ns,
                 ..Totals::default()
             },
         }
@@ -146,11 +154,6 @@ impl Outside {
         }
         self.switches = now;
     }
-}
-
-fn threads_of(pid: i32) -> Vec<i32> {
-    let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
 /// Connections that are established to `address` of this host.

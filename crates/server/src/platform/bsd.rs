@@ -75,3 +75,13 @@ pub(crate) fn wake_in_time() {}
 pub(crate) fn dropped(_socket: &OwnedFd) -> Option<u64> {
     None
 }
+
+/// No thread that can be asked.
+pub(crate) fn threads_that_serve(_workers: &Workers) -> Vec<(i32, i32)> {
+    Vec::new()
+}
+
+/// Not told.
+pub(crate) fn run_delay(_thread: (i32, i32)) -> Option<(u64, u64)> {
+    None
+}

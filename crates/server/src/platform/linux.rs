@@ -149,6 +149,33 @@ pub(crate) fn switches(path: &str) -> Option<(u64, u64)> {
     Some((field(&status, "voluntary_ctxt_switches:")?, field(&status, "nonvoluntary_ctxt_switches:")?))
 }
 
+/// The threads of a process; none when it has gone.
+pub(crate) fn threads_of(pid: i32) -> Vec<i32> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// How often a thread ran, and how long it was runnable and waited for that, in nanoseconds; `None` when it has gone, or the
+/// kernel does not say.
+pub(crate) fn run_delay((pid, thread): (i32, i32)) -> Option<(u64, u64)> {
+    run_delay_of(&fs::read_to_string(format!("/proc/{pid}/task/{thread}/schedstat")).ok()?)
+}
+
+/// The file has the time that a thread ran, the time that it waited, and how often it ran.
+fn run_delay_of(schedstat: &str) -> Option<(u64, u64)> {
+    let mut fields = schedstat.split_whitespace().skip(1).map(|field| field.parse().ok());
+    let (waited_ns, runs) = (fields.next()??, fields.next()??);
+    Some((runs, waited_ns))
+}
+
+/// The threads of this process and of its children in `workers`, but for the calling one, which asks.
+pub(crate) fn threads_that_serve(workers: &Workers) -> Vec<(i32, i32)> {
+    let (own, asking) = (std::process::id() as i32, rustix::thread::gettid().as_raw_pid());
+    let threads = threads_of(own).into_iter().filter(|thread| *thread != asking).map(|thread| (own, thread));
+    // A child has one thread, of its own number.
+    threads.chain(workers.taken().filter_map(|slot| slot.process()).map(|pid| (pid, pid))).collect()
+}
+
 /// CPU time of another process, to the nanosecond; `None` when it has gone.
 pub(crate) fn cpu_ns(pid: i32) -> Option<u64> {
     let mut clock = 0;
@@ -226,6 +253,14 @@ mod tests {
         assert_eq!(field(text, "voluntary_ctxt_switches:"), Some(12));
         assert_eq!(field(text, "nonvoluntary_ctxt_switches:"), Some(7));
         assert_eq!(field(text, "absent:"), None);
+    }
+
+    #[test]
+    fn schedstat_without_numbers_is_absent() {
+        assert_eq!(run_delay_of("94369 3848806 2\n"), Some((2, 3_848_806)));
+        assert_eq!(run_delay_of("0 0 0\n"), Some((0, 0)), "who sums them up sees that nothing ran");
+        assert_eq!(run_delay_of(""), None);
+        assert_eq!(run_delay_of("1 2\n"), None);
     }
 
     #[test]
