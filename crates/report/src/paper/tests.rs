@@ -123,6 +123,7 @@ fn lost_bandwidth_of_streams_is_told_with_its_costs() {
     // 2 300 MB/s over 1.1, and over 2.
     assert!(said.contains("From 100 to 1000 connections poll keeps 55 % of its bandwidth."), "{said}");
     assert!(said.contains("connections epoll keeps 100 % of its bandwidth."), "{said}");
+    assert!(said.contains("mt keeps 100 % of its bandwidth (client-limited at 1000)."), "{said}");
     // 0.9 s for 2 091 and 1 150 MB, and 1 % less; the client's 0.8 s for a tenth more of them.
     let costs = "takes 0.78 s of the server's CPU time (before 0.43 s) and 0.63 s of the client's (before 0.34 s)";
     assert!(said.contains(costs), "{said}");

@@ -142,7 +142,8 @@ fn costs(here: &Here<'_>) -> Vec<String> {
     };
     let costs: Vec<(f64, String)> = RAW.iter().filter_map(of_ends).collect();
     let falls = costs.iter().any(|(share, _)| *share < 1.0 / FLAT);
-    let remedy = falls.then(|| "docs/streams.md has the cause; compare with `--read-budget 256KiB`.".to_owned());
+    let remedy =
+        falls.then(|| "docs/streams.md describes one possible cause; compare with `--read-budget 256KiB`.".to_owned());
     costs.into_iter().map(|(_, words)| words).chain(remedy).collect()
 }
 
@@ -151,8 +152,15 @@ fn costs(here: &Here<'_>) -> Vec<String> {
 fn cost(name: &str, few: (u32, &Row), most: (u32, &Row)) -> Option<(f64, String)> {
     let (before, after) = (few.1.stream?, most.1.stream?);
     let share = after.bytes_per_s / before.bytes_per_s;
+    // A rate that is not the server's own says so: where the client is the limit, it is a lower bound.
+    let limits = [few, most].map(|(connections, row)| {
+        (!row.is_ranked()).then(|| format!("{} at {connections}", crate::format::name(&row.verdict)))
+    });
+    let limits: Vec<String> = limits.into_iter().flatten().collect();
+    let limits = if limits.is_empty() { String::new() } else { format!(" ({})", limits.join(", ")) };
+    let share_percent = 100.0 * share;
     let mut words =
-        format!("From {} to {} connections {name} keeps {:.0} % of its bandwidth.", few.0, most.0, 100.0 * share);
+        format!("From {} to {} connections {name} keeps {share_percent:.0} % of its bandwidth{limits}.", few.0, most.0);
     let seconds = |ns: Option<f64>| ns.map(|ns| ns / 1e9);
     let server = seconds(after.cpu_ns_per_gigabyte).zip(seconds(before.cpu_ns_per_gigabyte));
     let client = seconds(after.client_cpu_ns_per_gigabyte).zip(seconds(before.client_cpu_ns_per_gigabyte));
