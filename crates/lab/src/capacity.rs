@@ -93,17 +93,17 @@ impl Question {
         let slow = self.limits.iter().filter(|limit| load.response.histogram.quantile(limit.quantile) > limit.max_ns);
         let slow: Vec<f64> = slow.map(|limit| limit.quantile).collect();
         let quick = slow.is_empty();
-        // Of what is too slow, all may be the client's doing: that says nothing of the server.
+        // The client may have made every quantile that is too slow. As where it is the limit, the search goes on.
         let is_client_slow = !quick && slow.iter().all(|quantile| load.is_client_tail(*quantile));
         match record.verdict.kind {
             VerdictKind::Failed if record.verdict.has_too_few_requests() => Probe::Spoilt,
             VerdictKind::Saturated | VerdictKind::Failed => Probe::Unmet,
             _ if course::keeps_up(load) && answered && quick => Probe::Met,
             VerdictKind::ClientLimited => Probe::UnmetByTheClient,
+            VerdictKind::Unsteady if record.verdict.is_the_machine_s() => Probe::Spoilt,
             VerdictKind::Valid | VerdictKind::Unsteady if course::keeps_up(load) && answered && is_client_slow => {
                 Probe::UnmetByTheClient
             }
-            VerdictKind::Unsteady if record.verdict.is_the_machine_s() => Probe::Spoilt,
             VerdictKind::Valid | VerdictKind::Unsteady => Probe::Unmet,
         }
     }

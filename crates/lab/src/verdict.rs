@@ -28,9 +28,11 @@ const EDGE_REQUESTS: f64 = 10.0;
 const SERVICE_GROWTH_MAX: f64 = 3.0;
 /// ...which is the largest of so many...
 const SERVICE_GROWTH_FIRST: usize = 2;
-/// ...or of so many, if parts have so few requests that some have none: of times that vary by chance as waiting times do, the
-/// last ones are then all that large in one trial of 30 000, with two it would be one in 400...
+/// ...or of so many, where a part has fewer requests than [`SERVICE_GROWTH_REQUESTS`] on average: of times that vary by chance
+/// as waiting times do, the last ones are then all that large in one trial of 30 000, with two it would be one in 400...
 const SERVICE_GROWTH_FIRST_OF_FEW: usize = 4;
+/// See [`SERVICE_GROWTH_FIRST_OF_FEW`].
+const SERVICE_GROWTH_REQUESTS: u64 = 4;
 /// ...over so many parts...
 const SERVICE_GROWTH_PARTS: usize = PARTS * 3 / 10;
 /// ...and at least this, in nanoseconds; less is noise of the machine.
@@ -491,7 +493,7 @@ fn saturation(report: &LoadReport, rate_per_s: f64, server: Option<&ServerSide<'
     let piled_up = report.outstanding.at_end as f64 - report.outstanding.at_start as f64;
     let due_per_s = report.rate_sent_per_s.min(rate_per_s);
     let answered_min = RATE_SHARE_MIN * due_per_s - EDGE_REQUESTS / window_s;
-    let (last_ns, grown_ns) = growth(&report.service.p50_by_part_ns);
+    let (last_ns, grown_ns) = growth(&report.service.p50_by_part_ns, report.completed);
     let unanswered = report.outstanding.after_drain as f64;
     let mut checks = vec![
         check("requests answered", report.rate_achieved_per_s, Bound::AtLeast, answered_min, "a second", Saturated),
@@ -510,12 +512,13 @@ fn saturation(report: &LoadReport, rate_per_s: f64, server: Option<&ServerSide<'
     checks
 }
 
-/// The least median of the last parts, and what it must not exceed, in nanoseconds. A part without requests has no median:
-/// where there are such, the others have few, and more of the first ones are looked at.
-fn growth(medians_ns: &[u64; PARTS]) -> (f64, f64) {
+/// The lowest median of the last parts, and what it must not exceed, in nanoseconds, of so many requests. A part without
+/// requests has no median.
+fn growth(medians_ns: &[u64; PARTS], requests: u64) -> (f64, f64) {
     let known = |parts: &[u64]| parts.iter().filter(|&&ns| ns > 0).map(|&ns| ns as f64).collect::<Vec<_>>();
     let all = known(medians_ns);
-    let first_count = if all.len() == PARTS { SERVICE_GROWTH_FIRST } else { SERVICE_GROWTH_FIRST_OF_FEW };
+    let has_few = requests < SERVICE_GROWTH_REQUESTS * PARTS as u64;
+    let first_count = if has_few { SERVICE_GROWTH_FIRST_OF_FEW } else { SERVICE_GROWTH_FIRST };
     let first_ns = all.iter().take(first_count).copied().fold(0.0, f64::max);
     let last_ns = known(&medians_ns[PARTS - SERVICE_GROWTH_PARTS..]).into_iter().reduce(f64::min).unwrap_or(0.0);
     (last_ns, (SERVICE_GROWTH_MAX * first_ns).max(SERVICE_GROWTH_FLOOR_NS))
@@ -583,7 +586,11 @@ fn client_limits(report: &LoadReport, rate_per_s: f64) -> Vec<Check> {
 fn delay_tails(report: &LoadReport, least_ns: f64) -> Vec<Check> {
     let late = report.late_sends();
     let service = &report.service.distribution;
-    let p99_ns = late.on_time_p99_ns.unwrap_or(service.p99_ns) as f64;
+    // Behind a burst, requests on time wait as well: a p90 of most parts of the window has no part in that.
+    let mut p90s_ns: Vec<u64> = report.service.p90_by_part_ns.iter().copied().filter(|&ns| ns > 0).collect();
+    p90s_ns.sort_unstable();
+    let usual_ns = p90s_ns.get(p90s_ns.len() / 2).copied().unwrap_or(u64::MAX);
+    let p99_ns = late.on_time_p99_ns.unwrap_or(service.p99_ns).min(usual_ns) as f64;
     let p999_ns = late.on_time_p999_ns.unwrap_or(service.p999_ns) as f64;
     let p99_max_ms = p99_ns.max(DELAY_P99_NS).max(least_ns) / 1e6;
     let p999_max_ms = p999_ns.max(DELAY_P999_NS).max(least_ns) / 1e6;

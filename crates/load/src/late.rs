@@ -11,8 +11,8 @@ pub const DELAY_NS_MIN: u64 = 100_000;
 
 /// The tail above a quantile is the server's if it has this many times as many requests as were sent late.
 ///
-/// With each late request come others that are slow for the same reason: at most as many that were in flight when the client
-/// stopped, for a late request is so by a median service time or more, and behind the burst, at a server that is busy for the
+/// With each late request come others that are slow for the same reason: about as many that were in flight when the client
+/// stopped, and behind the burst, at a server that is busy for the
 /// share u of its time, u/(1-u) that were sent on time: 4 at 0.8. These 6 are then hardly more than half of the tail, and the
 /// quantile lies among the server's own slow requests.
 const TAIL_TO_LATE_MIN: f64 = 10.0;
@@ -23,9 +23,9 @@ pub const LATE_SHARE_MAX: f64 = 0.5 / TAIL_TO_LATE_MIN;
 /// How many requests the client sent late.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LateSends {
-    /// A request is late if its send delay is longer than this, in nanoseconds: the median service time, or
-    /// [`DELAY_NS_MIN`]. A burst after a delay keeps the server busy for no longer than the delay was, so what is below
-    /// adds less to a service time than there is of it.
+    /// A request is late if its send delay is longer than this, in nanoseconds: the interquartile range of the service time,
+    /// or [`DELAY_NS_MIN`]. A burst after a delay keeps the server busy for no longer than the delay was, so a shorter delay
+    /// adds less than service times vary by. Their median is no bound: most of it may be a network's delay or a sleep.
     pub bound_ns: u64,
     /// Requests that were.
     pub count: u64,
@@ -43,7 +43,8 @@ pub struct LateSends {
 impl LateSends {
     /// Counted in the histograms of send delay and service time.
     pub fn of(delay: &Histogram, service: &Histogram) -> Self {
-        let bound_ns = service.quantile(0.5).max(DELAY_NS_MIN);
+        let spread_ns = service.quantile(0.75).saturating_sub(service.quantile(0.25));
+        let bound_ns = spread_ns.max(DELAY_NS_MIN);
         Self { bound_ns, count: delay.count_above(bound_ns), sent: delay.count(), ..Self::default() }
     }
 
@@ -103,12 +104,14 @@ mod tests {
     }
 
     #[test]
-    fn a_send_is_late_beyond_the_median_service_time() {
-        let of = |service_ns: u64, delay_ns: u64| {
-            LateSends::of(&[delay_ns].into_iter().collect(), &[service_ns; 3].into_iter().collect()).count
+    fn send_is_late_beyond_the_spread_of_service_times() {
+        let of = |service_ns: [u64; 4], delay_ns: u64| {
+            LateSends::of(&[delay_ns].into_iter().collect(), &service_ns.into_iter().collect()).count
         };
-        assert_eq!([of(50_000, 90_000), of(50_000, 110_000)], [0, 1]);
-        assert_eq!([of(500_000, 490_000), of(500_000, 510_000)], [0, 1]);
+        assert_eq!([of([50_000; 4], 90_000), of([50_000; 4], 110_000)], [0, 1]);
+        let varied = [100_000, 100_000, 600_000, 600_000];
+        assert_eq!([of(varied, 480_000), of(varied, 520_000)], [0, 1]);
+        assert_eq!(of([50_000_000; 4], 45_000_000), 1, "a long way to the server hides no stall");
     }
 
     #[test]

@@ -447,7 +447,7 @@ fn row(architecture: String, finished: &[&TrialRecord], missing: Vec<String>, se
         rate_achieved_per_s: (!all_rates_per_s.is_empty())
             .then(|| all_rates_per_s.iter().sum::<f64>() / all_rates_per_s.len() as f64),
         cost: cost(&counters, requests),
-        why: Why::of(&counters, requests).map(|why| why.with_tail(service.as_ref())),
+        why: Why::of(&counters, requests).map(|why| why.with_tail(service.as_ref().filter(|_| !late.reaches(0.99)))),
         service,
         service_p50_ns: Estimate::of(&p50s_ns, seed),
         service_p99_ns: Estimate::of(&p99s_ns, seed),

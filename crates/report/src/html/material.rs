@@ -6,7 +6,7 @@ use stats::{Distribution, Histogram};
 use super::chart::{Axis, Chart, Form, Panel, Point, Series, Shape, TICKS_BESIDE};
 pub use crate::axis::Axis as Along;
 use crate::axis::apart;
-use crate::summary::{Comparison, Row, Summary};
+use crate::summary::{Comparison, Row, Summary, estimated};
 
 /// A run, and what is known of it as a whole.
 pub struct Material<'a> {
@@ -74,12 +74,9 @@ impl<'a> Material<'a> {
 
     /// The trials that a row's figures are of.
     pub fn trials(&self, comparison: &Comparison, row: &Row) -> Vec<&'a TrialRecord> {
-        let records = self
-            .run
-            .records
-            .iter()
-            .filter(|record| record.trial.workload == comparison.workload && row.is_of(&record.trial));
-        records.filter(|record| !row.is_ranked() || record.verdict.kind == row.verdict).collect()
+        let is_of = |record: &&TrialRecord| record.trial.workload == comparison.workload && row.is_of(&record.trial);
+        let records: Vec<&TrialRecord> = self.run.records.iter().filter(is_of).collect();
+        if row.is_ranked() { estimated(&records) } else { records }
     }
 
     /// A time of all of a row's trials together.
