@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::str::FromStr;
 
 use super::chunked::{Chunked, Malformed, Part};
-use super::head::{self, FIELDS_MAX, Options, Scan, digits, once};
+use super::head::{self, FIELDS_MAX, Options, Scan, digits, once, response_as_1_1};
 
 /// Where a request goes, and what it asks for there: `http://HOST[:PORT]/PATH?QUERY`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -288,6 +288,11 @@ fn begin(bytes: &[u8], is_head: bool) -> Result<Option<(Response, Body)>, Garbag
     let mut head = httparse::Response::new(&mut []);
     let config = httparse::ParserConfig::default();
     let parsed = config.parse_response_with_uninit_headers(&mut head, bytes, &mut fields);
+    if parsed == Err(httparse::Error::Version)
+        && let Some(copy) = response_as_1_1(bytes)
+    {
+        return begin(&copy, is_head);
+    }
     if parsed != Ok(httparse::Status::Complete(bytes.len())) {
         return Err(Garbage("a head that is malformed"));
     }

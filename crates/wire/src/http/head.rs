@@ -1,6 +1,7 @@
 //! A request's head: where it ends, and what it asks for.
 
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
 use httparse::{Error, Header};
 
@@ -228,9 +229,36 @@ fn framing(coding: &[u8]) -> Result<Framing, Status> {
 
 /// Whether the third word of the first line, its last, is a version of the form that all have.
 fn is_other_version(bytes: &[u8]) -> bool {
+    matches!(&bytes[version_at(bytes)], [b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9'])
+}
+
+/// Where the third word of the first line is, to the line's end.
+fn version_at(bytes: &[u8]) -> Range<usize> {
     let line = bytes.split(|&byte| byte == b'\r').next().unwrap_or_default();
-    let version = line.splitn(3, |&byte| byte == b' ').nth(2).unwrap_or_default();
-    matches!(version, [b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9'])
+    let version_bytes = line.splitn(3, |&byte| byte == b' ').nth(2).unwrap_or_default().len();
+    line.len() - version_bytes..line.len()
+}
+
+/// A copy of a request's head that says HTTP/1.1, if it says a higher minor version: RFC 9110 section 2.5 has a server
+/// process it so, but `httparse` refuses it.
+#[cold]
+pub(super) fn request_as_1_1(bytes: &[u8]) -> Option<Vec<u8>> {
+    replace_version(bytes, version_at(bytes))
+}
+
+/// The same of a response's head.
+#[cold]
+pub(super) fn response_as_1_1(bytes: &[u8]) -> Option<Vec<u8>> {
+    replace_version(bytes, 0..bytes.iter().position(|&byte| byte == b' ')?)
+}
+
+fn replace_version(bytes: &[u8], version: Range<usize>) -> Option<Vec<u8>> {
+    let is_higher = matches!(bytes[version.clone()], [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'2'..=b'9']);
+    is_higher.then(|| {
+        let mut copy = bytes.to_vec();
+        copy[version.end - 1] = b'1';
+        copy
+    })
 }
 
 /// A number of digits only, which are not more than a number can have.

@@ -3,7 +3,8 @@
 //! The parser is `httparse`. Where it is lenient we are not: a line ends with CR LF, a request has one `Host` and at most
 //! one way to say how long its body is. After what cannot be understood the connection ends, for where the next request
 //! begins would be a guess. What is left out, and answered as the RFC wants it: ranges and conditions (ignored), other
-//! methods (405, or 501 if they are unknown), versions but 1.0 and 1.1 (505), transfer codings but `chunked` (501).
+//! methods (405, or 501 if they are unknown), other major versions (505; a higher minor version is answered as 1.1), transfer
+//! codings but `chunked` (501).
 //!
 //! A client cannot make us keep more than a head (32 KiB, 431 or 414 beyond it) besides what is read at once; bodies of
 //! requests are thrown away as they come, up to 1 MiB (413). Time is not seen here: `server::limits` cuts off who takes too

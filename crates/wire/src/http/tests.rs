@@ -44,9 +44,16 @@ fn drain_counted(http: &Http, conn: &mut HttpConn, at_most: usize, requests: &mu
 
 /// One conversation on a connection of its own: what is said, and whether the connection ends.
 fn talk(http: &Http, input: &[u8]) -> (String, bool) {
-    let mut conn = HttpConn::default();
-    http.receive(&mut conn, input);
-    let said = drain(http, &mut conn, usize::MAX);
+    talk_in_pieces(http, input, usize::MAX)
+}
+
+/// The same, of input that comes in pieces of this size.
+fn talk_in_pieces(http: &Http, input: &[u8], piece_bytes: usize) -> (String, bool) {
+    let (mut conn, mut said) = (HttpConn::default(), Vec::new());
+    for piece in input.chunks(piece_bytes) {
+        http.receive(&mut conn, piece);
+        said.extend(drain(http, &mut conn, usize::MAX));
+    }
     (String::from_utf8_lossy(&said).into_owned(), http.is_over(&conn))
 }
 
@@ -142,7 +149,8 @@ const EXCHANGES: &[(&str, &[&str], bool)] = &[
     ("BREW / HTTP/1.1\r\nHost: h\r\n\r\nget / HTTP/1.1\r\nHost: h\r\n\r\n", &["501", "501"], false),
     // Versions.
     ("GET / HTTP/2.0\r\nHost: h\r\n\r\n", &["505"], true),
-    ("GET / HTTP/1.2\r\nHost: h\r\n\r\n", &["505"], true),
+    ("GET / HTTP/3.1\r\nHost: h\r\n\r\n", &["505"], true),
+    ("GET / HTTP/0.9\r\nHost: h\r\n\r\n", &["505"], true),
     ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &["505"], true),
     ("GET / HTTP/11\r\nHost: h\r\n\r\n", &["400"], true),
     ("GET / HTTP/1.10\r\nHost: h\r\n\r\n", &["400"], true),
@@ -243,6 +251,23 @@ const EXCHANGES: &[(&str, &[&str], bool)] = &[
     ("POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 9999999\r\n\r\n", &["413"], true),
     ("POST / HTTP/1.1\r\nHost: h\r\nExpect: tea\r\nContent-Length: 3\r\n\r\n", &["417"], true),
 ];
+
+#[test]
+fn higher_minor_version_is_answered_as_1_1() {
+    let http = generated();
+    let mut compared = 0;
+    for (input, ..) in EXCHANGES.iter().filter(|(input, ..)| input.contains(" HTTP/1.1\r\n")) {
+        for minor in ['2', '9'] {
+            let higher = input.replace(" HTTP/1.1\r\n", &format!(" HTTP/1.{minor}\r\n"));
+            for piece_bytes in [input.len(), 7] {
+                let expected = talk_in_pieces(http, input.as_bytes(), piece_bytes);
+                assert_eq!(talk_in_pieces(http, higher.as_bytes(), piece_bytes), expected, "{higher}");
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 200, "only {compared} exchanges compared");
+}
 
 #[test]
 fn requests_are_answered_as_the_rfcs_have_it() {

@@ -3,7 +3,7 @@
 use super::Http;
 use super::answer::{Answer, Body, Now};
 use super::chunked::{Chunked, Malformed, Part};
-use super::head::{Connection, Framing, Scan, parse};
+use super::head::{Connection, Framing, Scan, parse, request_as_1_1};
 use super::status::Status;
 use crate::inbox::Taken;
 
@@ -133,7 +133,15 @@ impl Http {
         }
         let Some(head_bytes) = turn.scan.find(rest)? else { return Ok(None) };
         turn.scan = Scan::default();
-        let head = parse(&rest[..head_bytes])?;
+        let bytes = &rest[..head_bytes];
+        let copy;
+        let head = match parse(bytes) {
+            Err(Status::VersionNotSupported) => {
+                copy = request_as_1_1(bytes).ok_or(Status::VersionNotSupported)?;
+                parse(&copy)?
+            }
+            parsed => parsed?,
+        };
         let answer = match self.answer(&head) {
             Ok(answer) if head.body != Framing::Length(0) => answer,
             Ok(answer) | Err(answer) => return Ok(Some((head_bytes, Some(answer)))),

@@ -118,6 +118,22 @@ fn responses_are_read_in_any_pieces() {
 }
 
 #[test]
+fn higher_minor_version_is_read_as_1_1() {
+    let stream = b"HTTP/1.2 200 OK\r\nContent-Length: 5\r\n\r\nHTTP/\
+        HTTP/1.9 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n\
+        HTTP/1.3 100 Continue\r\n\r\nHTTP/1.2 204 No Content\r\n\r\n\
+        HTTP/1.2 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx\
+        HTTP/1.2 404 Not Found\r\n\r\nall the rest";
+    for piece_bytes in crate::piece_sizes(stream.len()) {
+        assert_eq!(
+            read(stream, piece_bytes, false),
+            [stays(200, 5), stays(200, 1), stays(204, 0), ends(200, 1), ends(404, 12)],
+            "in pieces of {piece_bytes}"
+        );
+    }
+}
+
+#[test]
 fn a_response_to_head_has_no_body() {
     let stream = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
         HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n";
@@ -133,6 +149,10 @@ fn what_is_no_response_is_garbage() {
         b"\r\n",
         b"HTTP/1.1 200 OK\n\n",
         b"HTTP/2.0 200 OK\r\n\r\n",
+        b"HTTP/3.1 200 OK\r\n\r\n",
+        b"HTTP/0.9 200 OK\r\n\r\n",
+        b"HTTP/1.10 200 OK\r\n\r\n",
+        b"HTTP/1.2 20 OK\r\n\r\n",
         b"HTTP/1.1 20 OK\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nA : b\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
