@@ -3,21 +3,29 @@
 use std::sync::Arc;
 
 use super::Kv;
-use super::command::{Command, ERROR, Get, How, Put, Words, unsigned};
+use super::command::{Command, Get, How, Put, Words, unsigned};
 use super::counters::Count;
-use super::store::Item;
+use super::stats::version;
+use super::store::{After, Item, Mark};
 use super::turn::OUTPUT_BYTES_MAX;
 
 const NOT_FOUND: &str = "NOT_FOUND";
 pub(super) const TOO_LARGE: &str = "SERVER_ERROR object too large for cache";
 pub(super) const BAD_DATA: &str = "CLIENT_ERROR bad data chunk";
-const NOT_A_NUMBER: &str = "CLIENT_ERROR cannot increment or decrement non-numeric value";
+pub(super) const NOT_A_NUMBER: &str = "CLIENT_ERROR cannot increment or decrement non-numeric value";
 
-/// The memcached that we speak like: clients adapt to its number, and `memccapable` tests by it.
-macro_rules! version {
-    () => {
-        "1.6.18-muxbench"
-    };
+/// What became of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stored {
+    /// It is stored, in an item of this number with so many bytes.
+    Yes {
+        cas: u64,
+        bytes: usize,
+    },
+    No,
+    /// The item has another number than its client knows.
+    Changed,
+    Missing,
 }
 
 /// Writes a line.
@@ -72,81 +80,129 @@ impl Kv {
                 self.store.flush_all(exptime);
                 say(out, "OK");
             }
-            Command::Stats { what } => self.stats(what, out),
+            Command::Stats { what, more } => self.stats(what, more, out),
+            Command::MemoryLimit { mebibytes } => say(out, self.limit_memory(mebibytes)),
+            Command::Meta(verb, words) => self.meta(verb, words, out),
             Command::Version => say(out, concat!("VERSION ", version!())),
-            Command::Verbosity => say(out, "OK"),
-            Command::Wrong(why) => say(out, why),
+            Command::Answer(line) => say(out, line),
             // Those that need more than a line have been dealt with.
-            Command::Quit | Command::Get { .. } | Command::Store(_) => {}
+            Command::Quit | Command::Get { .. } | Command::Store(_) | Command::MetaSet(_) => {}
         }
+    }
+
+    /// Stores a value, and says what became of it.
+    pub(super) fn put(&self, put: &Put<'_>, value: &[u8], out: &mut Vec<u8>) {
+        let line = match self.store_value(put, value) {
+            Stored::Yes { .. } => "STORED",
+            Stored::No => "NOT_STORED",
+            Stored::Changed => "EXISTS",
+            Stored::Missing => NOT_FOUND,
+        };
+        say(out, line);
     }
 
     /// Stores a value.
-    pub(super) fn put(&self, put: &Put<'_>, value: &[u8], out: &mut Vec<u8>) {
+    pub(super) fn store_value(&self, put: &Put<'_>, value: &[u8]) -> Stored {
         self.counters.add(Count::Set);
-        let expires = self.store.expires(put.exptime);
-        let Put { how, key, flags, .. } = *put;
-        let replace = |item: &mut Item| {
-            *item = Item { data: value.into(), cas: self.store.next_cas(), flags, expires };
+        let Put { how, key, flags, exptime, cas, is_binary, .. } = *put;
+        let make = || {
+            let mut item = self.store.item(value.into(), flags, exptime, cas);
+            item.marks.set(Mark::Binary, is_binary);
+            item
         };
-        // An item that grows keeps its flags and time, and must not become too large.
-        let join = |item: &mut Item, behind: bool| {
-            let fits = self.store.fits(key.len(), item.data.len() + value.len());
-            if fits {
-                let parts = if behind { [&item.data, value] } else { [value, &item.data] };
-                item.data = parts.concat().into();
-                item.cas = self.store.next_cas();
-            }
-            fits
+        let yes = |item: &Item| Stored::Yes { cas: item.cas, bytes: item.data.len() };
+        let replace = |item: &mut Item| {
+            *item = make();
+            yes(item)
         };
         let stored = match how {
             How::Set => {
-                self.store.set(key, flags, expires, value);
-                true
+                let item = make();
+                let stored = yes(&item);
+                self.store.set(key, item);
+                stored
             }
-            How::Add => self.store.add(key, flags, expires, value),
-            How::Replace => self.store.update(key, replace).is_some(),
-            How::Append => self.store.update(key, |item| join(item, true)) == Some(true),
-            How::Prepend => self.store.update(key, |item| join(item, false)) == Some(true),
-            How::Cas(number) => {
-                let same = self.store.update(key, |item| {
-                    let same = item.cas == number;
-                    if same {
-                        replace(item);
+            How::Add => self
+                .store
+                .enter(key, Some(make), |item, is_new| After::Keep(if is_new { yes(item) } else { Stored::No }))
+                .unwrap_or(Stored::No),
+            How::Replace => self.store.update(key, replace).unwrap_or(Stored::No),
+            How::Join { behind, number, or_add } => self
+                .store
+                .enter(key, or_add.then_some(make), |item, is_new| {
+                    After::Keep(if is_new {
+                        yes(item)
+                    } else if number != 0 && number != item.cas {
+                        Stored::Changed
+                    } else if self.join(key, item, value, behind, cas) {
+                        yes(item)
+                    } else {
+                        Stored::No
+                    })
+                })
+                .unwrap_or(Stored::No),
+            How::Cas { number, or_older } => {
+                let stored = self.store.update(key, |item| {
+                    if number != 0 && number == item.cas {
+                        replace(item)
+                    } else if or_older && number != 0 && number < item.cas {
+                        let old = item.clone();
+                        let stored = replace(item);
+                        item.expires = old.expires;
+                        item.marks.set(Mark::Stale, true);
+                        item.marks.set(Mark::Won, old.marks.has(Mark::Won));
+                        stored
+                    } else {
+                        Stored::Changed
                     }
-                    same
                 });
-                let (count, line) = match same {
-                    Some(true) => (Count::CasHit, "STORED"),
-                    Some(false) => (Count::CasBad, "EXISTS"),
-                    None => (Count::CasMiss, NOT_FOUND),
-                };
-                self.counters.add(count);
-                if same == Some(true) {
-                    self.counters.add(Count::Stored);
-                }
-                return say(out, line);
+                let stored = stored.unwrap_or(Stored::Missing);
+                self.counters.add(match stored {
+                    Stored::Yes { .. } => Count::CasHit,
+                    Stored::Missing => Count::CasMiss,
+                    Stored::No | Stored::Changed => Count::CasBad,
+                });
+                stored
             }
         };
-        if stored {
+        if matches!(stored, Stored::Yes { .. }) {
             self.counters.add(Count::Stored);
         }
-        say(out, if stored { "STORED" } else { "NOT_STORED" });
+        stored
     }
 
-    /// `incr` wraps at 64 bits, `decr` stops at 0. A number that became shorter is followed by spaces.
+    /// Joins a value to an item, which keeps its flags and time to live; whether it is not too large for that.
+    fn join(&self, key: &[u8], item: &mut Item, value: &[u8], behind: bool, cas: Option<u64>) -> bool {
+        let fits = self.store.fits(key.len(), item.data.len() + value.len());
+        if fits {
+            let parts = if behind { [&item.data, value] } else { [value, &item.data] };
+            let (expires, marks) = (item.expires, item.marks.of_successor());
+            *item = self.store.item(parts.concat().into(), item.flags, 0, cas);
+            (item.expires, item.marks) = (expires, marks);
+        }
+        fits
+    }
+
+    /// `incr` wraps at 64 bits, `decr` stops at 0. A number that became shorter is followed by spaces. The sum, if the item is
+    /// a number.
+    pub(super) fn add_to(&self, item: &mut Item, delta: u64, up: bool, cas: Option<u64>) -> Option<u64> {
+        let value = unsigned(&item.data)?;
+        let sum = if up { value.wrapping_add(delta) } else { value.saturating_sub(delta) };
+        let mut digits = itoa::Buffer::new();
+        let digits = digits.format(sum).as_bytes();
+        let mut data = vec![b' '; digits.len().max(item.data.len())];
+        data[..digits.len()].copy_from_slice(digits);
+        if digits.len() > item.data.len() {
+            // To memcached it is another item, for it is in another place.
+            item.marks = item.marks.of_successor();
+        }
+        item.data = Arc::from(data);
+        item.cas = cas.unwrap_or_else(|| self.store.next_cas());
+        Some(sum)
+    }
+
     fn add(&self, key: &[u8], delta: u64, up: bool, out: &mut Vec<u8>) {
-        let sum = self.store.update(key, |item| {
-            let value = unsigned(&item.data)?;
-            let sum = if up { value.wrapping_add(delta) } else { value.saturating_sub(delta) };
-            let mut digits = itoa::Buffer::new();
-            let digits = digits.format(sum).as_bytes();
-            let mut data = vec![b' '; digits.len().max(item.data.len())];
-            data[..digits.len()].copy_from_slice(digits);
-            item.data = Arc::from(data);
-            item.cas = self.store.next_cas();
-            Some(sum)
-        });
+        let sum = self.store.update(key, |item| self.add_to(item, delta, up, None));
         let (hit, miss) = if up { (Count::IncrHit, Count::IncrMiss) } else { (Count::DecrHit, Count::DecrMiss) };
         match sum {
             Some(Some(sum)) => {
@@ -166,63 +222,21 @@ impl Kv {
         let expires = self.store.expires(exptime);
         let touched = self.store.update(key, |item| {
             item.expires = expires;
+            self.store.fetched(item);
             item.clone()
         });
         self.counters.add(if touched.is_some() { Count::TouchHit } else { Count::TouchMiss });
         touched
     }
 
-    fn stats(&self, what: &[u8], out: &mut Vec<u8>) {
-        match what {
-            b"" => self.general_stats(out),
-            b"reset" => {
-                self.counters.reset();
-                return say(out, "RESET");
-            }
-            // There are no slabs to speak of, and the settings are the trial's.
-            b"settings" | b"items" | b"slabs" | b"sizes" | b"conns" => {}
-            _ => return say(out, ERROR),
+    /// Changes how much memory there is for items.
+    fn limit_memory(&self, mebibytes: u32) -> &'static str {
+        match mebibytes {
+            0..8 => "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m",
+            1_000_000_001.. => "MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes",
+            _ if self.store.set_memory_max_bytes(u64::from(mebibytes) << 20) => "OK",
+            _ => "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust",
         }
-        say(out, "END");
-    }
-
-    fn general_stats(&self, out: &mut Vec<u8>) {
-        let mut stat = |name: &str, value: u64| say(out, &format!("STAT {name} {value}"));
-        let sum = |count| self.counters.sum(count);
-        let now = (self.store.clock)();
-        let (items, bytes) = self.store.size();
-        stat("pid", self.config.pid.into());
-        stat("uptime", now.saturating_sub(self.started).into());
-        stat("time", now.into());
-        stat("pointer_size", usize::BITS.into());
-        stat("cmd_get", sum(Count::GetHit) + sum(Count::GetMiss));
-        stat("cmd_set", sum(Count::Set));
-        stat("cmd_flush", sum(Count::Flush));
-        stat("cmd_touch", sum(Count::TouchHit) + sum(Count::TouchMiss));
-        for (name, count) in [
-            ("get_hits", Count::GetHit),
-            ("get_misses", Count::GetMiss),
-            ("delete_misses", Count::DeleteMiss),
-            ("delete_hits", Count::DeleteHit),
-            ("incr_misses", Count::IncrMiss),
-            ("incr_hits", Count::IncrHit),
-            ("decr_misses", Count::DecrMiss),
-            ("decr_hits", Count::DecrHit),
-            ("cas_misses", Count::CasMiss),
-            ("cas_hits", Count::CasHit),
-            ("cas_badval", Count::CasBad),
-            ("touch_hits", Count::TouchHit),
-            ("touch_misses", Count::TouchMiss),
-            ("store_too_large", Count::TooLarge),
-            ("total_items", Count::Stored),
-        ] {
-            stat(name, sum(count));
-        }
-        stat("limit_maxbytes", self.config.memory_max_bytes);
-        stat("bytes", bytes);
-        stat("curr_items", items as u64);
-        stat("evictions", self.store.evictions());
-        say(out, concat!("STAT version ", version!()));
     }
 }
 

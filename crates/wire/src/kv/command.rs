@@ -13,6 +13,14 @@ const BAD_EXPTIME: &str = "CLIENT_ERROR invalid exptime argument";
 const BAD_DELTA: &str = "CLIENT_ERROR invalid numeric delta argument";
 const BAD_DELETE: &str = "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]";
 const NO_SHUTDOWN: &str = "ERROR: shutdown not enabled";
+const NO_WATCH: &str = "CLIENT_ERROR watch commands not allowed";
+const NO_REASSIGN: &str = "CLIENT_ERROR slab reassignment disabled";
+const NO_CRAWLER: &str = "CLIENT_ERROR lru crawler disabled";
+const NO_CRAWLER_THREAD: &str = "ERROR failed to start lru crawler thread";
+const LONG_SLEEP: &str = "CLIENT_ERROR sleep must be one second or less";
+const LARGE_SHARES: &str = "ERROR hot and warm pcts must not exceed 80";
+const SMALL_FACTORS: &str = "ERROR hot/warm age factors must be greater than 0";
+const OK: &str = "OK";
 
 /// A command line, and whether its client wants no answer.
 #[derive(Debug)]
@@ -48,12 +56,29 @@ pub(super) enum Command<'a> {
     },
     Stats {
         what: &'a [u8],
+        more: [&'a [u8]; 2],
     },
+    /// `cache_memlimit`, in mebibytes.
+    MemoryLimit {
+        mebibytes: u32,
+    },
+    /// `ms`: the rest of the line, which a value follows.
+    MetaSet(&'a [u8]),
+    /// The other meta commands, with the rest of the line.
+    Meta(MetaVerb, &'a [u8]),
     Version,
-    Verbosity,
     Quit,
     /// Nothing: this is the answer.
-    Wrong(&'static str),
+    Answer(&'static str),
+}
+
+/// A meta command that no value follows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum MetaVerb {
+    Get,
+    Delete,
+    Arithmetic,
+    Debug,
 }
 
 /// How keys are looked up.
@@ -73,6 +98,10 @@ pub(super) struct Put<'a> {
     pub flags: u32,
     pub exptime: i32,
     pub value_bytes: usize,
+    /// The number that the item is to have; without one, the next.
+    pub cas: Option<u64>,
+    /// Whether the key was written in base64.
+    pub is_binary: bool,
 }
 
 /// When and how a value is stored.
@@ -81,14 +110,28 @@ pub(super) enum How {
     Set,
     Add,
     Replace,
-    Append,
-    Prepend,
-    /// If the item's number is this.
-    Cas(u64),
+    /// Behind what is there, or in front of it.
+    Join {
+        behind: bool,
+        /// If the item's number is this, unless it is 0.
+        number: u64,
+        /// Without an item it is stored as one.
+        or_add: bool,
+    },
+    /// If the item's number is this; with `or_older`, an older value than what is there is stored too, as a stale one.
+    Cas {
+        number: u64,
+        or_older: bool,
+    },
+}
+
+impl How {
+    pub const APPEND: Self = Self::Join { behind: true, number: 0, or_add: false };
+    pub const PREPEND: Self = Self::Join { behind: false, number: 0, or_add: false };
 }
 
 /// Words between spaces, and nothing but spaces.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Words<'a>(pub &'a [u8]);
 
 impl<'a> Iterator for Words<'a> {
@@ -115,12 +158,18 @@ pub(super) fn parse(line: &[u8]) -> Request<'_> {
         b"gets" => loud(keys(words, Get { cas: true, touch: None })),
         b"gat" => loud(get_and_touch(words, false)),
         b"gats" => loud(get_and_touch(words, true)),
+        b"ms" => loud(Ok(Command::MetaSet(words.0))),
+        b"mg" => loud(Ok(Command::Meta(MetaVerb::Get, words.0))),
+        b"md" => loud(Ok(Command::Meta(MetaVerb::Delete, words.0))),
+        b"ma" => loud(Ok(Command::Meta(MetaVerb::Arithmetic, words.0))),
+        b"me" => loud(Ok(Command::Meta(MetaVerb::Debug, words.0))),
+        b"mn" => loud(Ok(Command::Answer("MN"))),
         _ => parse_rest(verb, words),
     }
 }
 
 fn loud<'a>(command: Result<Command<'a>, &'static str>) -> Request<'a> {
-    Request { command: command.unwrap_or_else(Command::Wrong), quiet: false }
+    Request { command: command.unwrap_or_else(Command::Answer), quiet: false }
 }
 
 /// All keys must be short enough before the first is looked up. They are, where the line is.
@@ -143,6 +192,7 @@ fn get_and_touch<'a>(mut words: Words<'a>, cas: bool) -> Result<Command<'a>, &'s
 /// The commands with a fixed number of words.
 fn parse_rest<'a>(verb: &'a [u8], mut rest: Words<'a>) -> Request<'a> {
     const WORDS_MAX: usize = 7;
+    let all = rest;
     let mut words = [&b""[..]; WORDS_MAX];
     let mut count = 0;
     for word in rest.by_ref() {
@@ -161,8 +211,8 @@ fn parse_rest<'a>(verb: &'a [u8], mut rest: Words<'a>) -> Request<'a> {
         b"set" => (put(How::Set, words), true),
         b"add" => (put(How::Add, words), true),
         b"replace" => (put(How::Replace, words), true),
-        b"append" => (put(How::Append, words), true),
-        b"prepend" => (put(How::Prepend, words), true),
+        b"append" => (put(How::APPEND, words), true),
+        b"prepend" => (put(How::PREPEND, words), true),
         b"cas" => (compare_and_store(words), true),
         b"incr" => (add(words, true), true),
         b"decr" => (add(words, false), true),
@@ -170,15 +220,32 @@ fn parse_rest<'a>(verb: &'a [u8], mut rest: Words<'a>) -> Request<'a> {
         b"delete" => (delete(words, last_is_noreply), words.len() > 1),
         b"flush_all" => (flush_all(words, last_is_noreply), true),
         b"verbosity" => (verbosity(words), true),
-        b"stats" => (Ok(Command::Stats { what: words.first().copied().unwrap_or_default() }), false),
+        b"cache_memlimit" => (memory_limit(words), true),
+        b"slabs" => slabs(words),
+        b"lru" => (lru(words), true),
+        b"lru_crawler" => (lru_crawler(words), false),
+        b"watch" => (Err(NO_WATCH), true),
+        b"stats" => {
+            let word = |at| words.get(at).copied().unwrap_or_default();
+            (Ok(Command::Stats { what: word(0), more: [word(1), word(2)] }), false)
+        }
         b"version" => (Ok(Command::Version), false),
         b"quit" => (Ok(Command::Quit), false),
         b"shutdown" => (Err(NO_SHUTDOWN), false),
+        _ if is_http(verb, all) => (Ok(Command::Quit), false),
         _ => (Err(ERROR), false),
     };
     // A line with too few or too many words is not looked at further.
     let quiet = may_be_quiet && last_is_noreply && command != Err(ERROR);
-    Request { command: command.unwrap_or_else(Command::Wrong), quiet }
+    Request { command: command.unwrap_or_else(Command::Answer), quiet }
+}
+
+/// Whether a line is a request of HTTP, after which memcached hangs up. It does not look beyond the first 23 words, nor at verbs
+/// that begin like one of its own.
+fn is_http(verb: &[u8], rest: Words<'_>) -> bool {
+    !b"gsacidt".contains(verb.first().unwrap_or(&b'g'))
+        && !matches!(verb, [_] | [b'm', _])
+        && rest.take(22).last().unwrap_or(verb).starts_with(b"HTTP/")
 }
 
 fn key(word: &[u8]) -> Result<&[u8], &'static str> {
@@ -193,7 +260,7 @@ fn put<'a>(how: How, words: &[&'a [u8]]) -> Result<Command<'a>, &'static str> {
     let flags = unsigned(flags).ok_or(BAD_FORMAT)? as u32;
     let exptime = signed(exptime).ok_or(BAD_FORMAT)?;
     let value_bytes = signed(bytes).filter(|bytes| (0..=i32::MAX - 2).contains(bytes)).ok_or(BAD_FORMAT)? as usize;
-    Ok(Command::Store(Put { how, key, flags, exptime, value_bytes }))
+    Ok(Command::Store(Put { how, key, flags, exptime, value_bytes, cas: None, is_binary: false }))
 }
 
 fn compare_and_store<'a>(words: &[&'a [u8]]) -> Result<Command<'a>, &'static str> {
@@ -202,7 +269,7 @@ fn compare_and_store<'a>(words: &[&'a [u8]]) -> Result<Command<'a>, &'static str
         [put_words @ .., cas, _] if put_words.len() == 4 => (put_words, cas),
         _ => return Err(ERROR),
     };
-    put(How::Cas(unsigned(cas).ok_or(BAD_FORMAT)?), put_words)
+    put(How::Cas { number: unsigned(cas).ok_or(BAD_FORMAT)?, or_older: false }, put_words)
 }
 
 fn add<'a>(words: &[&'a [u8]], up: bool) -> Result<Command<'a>, &'static str> {
@@ -242,7 +309,67 @@ fn flush_all<'a>(words: &[&'a [u8]], last_is_noreply: bool) -> Result<Command<'a
 fn verbosity<'a>(words: &[&'a [u8]]) -> Result<Command<'a>, &'static str> {
     let ([level] | [level, _]) = words else { return Err(ERROR) };
     unsigned(level).ok_or(BAD_FORMAT)?;
-    Ok(Command::Verbosity)
+    Ok(Command::Answer(OK))
+}
+
+fn memory_limit<'a>(words: &[&'a [u8]]) -> Result<Command<'a>, &'static str> {
+    let ([mebibytes] | [mebibytes, _]) = words else { return Err(ERROR) };
+    match unsigned(mebibytes) {
+        Some(mebibytes) => Ok(Command::MemoryLimit { mebibytes: mebibytes as u32 }),
+        // This one, and what follows here, is silent where the client wants it to be.
+        None => Ok(Command::Answer(ERROR)),
+    }
+}
+
+/// There are no slabs: a memcached that does not move their pages says the same.
+fn slabs<'a>(words: &[&'a [u8]]) -> (Result<Command<'a>, &'static str>, bool) {
+    let answer = match words {
+        [b"reassign", _, _] => return (Err(NO_REASSIGN), false),
+        [b"automove", b"ratio", ratio] | [b"automove", b"ratio", ratio, ..] if float(ratio).is_some() => OK,
+        [b"automove", b"ratio", ..] => ERROR,
+        [b"automove", level, ..] => match unsigned(level) {
+            Some(0..=2) => OK,
+            Some(_) => ERROR,
+            None => BAD_FORMAT,
+        },
+        _ => return (Err(ERROR), false),
+    };
+    (Ok(Command::Answer(answer)), true)
+}
+
+/// There is one order of eviction: a memcached without a thread that maintains several says the same.
+fn lru<'a>(words: &[&'a [u8]]) -> Result<Command<'a>, &'static str> {
+    let answer = match words {
+        [] => return Err(ERROR),
+        [b"tune", hot, warm, hot_factor, factor, ..] => {
+            match (unsigned(hot), unsigned(warm), float(hot_factor), float(factor)) {
+                (Some(hot), Some(warm), ..) if hot.saturating_add(warm) > 80 => LARGE_SHARES,
+                (Some(_), Some(_), Some(hot_factor), Some(factor)) if hot_factor > 0.0 && factor > 0.0 => OK,
+                (Some(_), Some(_), Some(_), Some(_)) => SMALL_FACTORS,
+                _ => ERROR,
+            }
+        }
+        _ => ERROR,
+    };
+    Ok(Command::Answer(answer))
+}
+
+/// Nothing crawls: what is gone is dropped when it is met.
+fn lru_crawler<'a>(words: &[&'a [u8]]) -> Result<Command<'a>, &'static str> {
+    let number = |word| unsigned(word).ok_or(BAD_FORMAT);
+    match words {
+        [b"crawl" | b"metadump", _] => Err(NO_CRAWLER),
+        [b"tocrawl", count] => number(count).map(|_| Command::Answer(OK)),
+        [b"sleep", microseconds] if number(microseconds)? > 1_000_000 => Err(LONG_SLEEP),
+        [b"sleep", _] | [b"disable"] => Ok(Command::Answer(OK)),
+        [b"enable"] => Err(NO_CRAWLER_THREAD),
+        _ => Err(ERROR),
+    }
+}
+
+/// As `strtod`, of what is written in decimal.
+fn float(word: &[u8]) -> Option<f64> {
+    std::str::from_utf8(word).ok()?.parse().ok()
 }
 
 /// As `strtoull`: space before, a sign, digits, then the end or a space and whatever. What is negative is none.
@@ -253,7 +380,7 @@ pub(super) fn unsigned(word: &[u8]) -> Option<u64> {
 }
 
 /// As `strtol` into 32 bits, whose higher bits are lost.
-fn signed(word: &[u8]) -> Option<i32> {
+pub(super) fn signed(word: &[u8]) -> Option<i32> {
     let (negative, magnitude) = number(word)?;
     let value = i128::from(magnitude) * if negative { -1 } else { 1 };
     i64::try_from(value).ok().map(|value| value as i32)

@@ -24,9 +24,10 @@ pub(super) enum Count {
     /// Items stored, by whatever command.
     Stored,
     TooLarge,
+    MetaDebug,
 }
 
-const KINDS: usize = Count::TooLarge as usize + 1;
+const KINDS: usize = Count::MetaDebug as usize + 1;
 /// More threads than this share.
 const SHARDS: usize = 32;
 

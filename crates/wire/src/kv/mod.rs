@@ -15,9 +15,12 @@
 
 mod answer;
 pub mod ask;
+mod base64;
 mod command;
 mod counters;
+mod meta;
 pub mod records;
+mod stats;
 mod store;
 #[cfg(test)]
 mod tests;

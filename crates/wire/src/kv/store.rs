@@ -6,7 +6,7 @@
 //! each request, and would need an eviction of ours beside them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use quick_cache::sync::{Cache, EntryAction, EntryResult};
@@ -19,15 +19,59 @@ use crate::Clock;
 #[derive(Clone, Debug)]
 pub(super) struct Item {
     pub data: Arc<[u8]>,
-    /// Unique to each change of any item, and growing.
+    /// Unique to each change of any item, and growing, unless a client chose it.
     pub cas: u64,
     pub flags: u32,
     /// When it is gone, in seconds since 1970; 0 is never.
     pub expires: u32,
+    /// When it was last stored or fetched, as far as that is recorded: see [`Store::record_fetches`].
+    pub accessed: u32,
+    /// How many flushes there had been when it was stored; another one takes it.
+    flushes: u16,
+    pub marks: Marks,
+}
+
+/// What the meta commands remember of an item, a bit each.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Marks(u8);
+
+/// One of them.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Mark {
+    /// A client has fetched it.
+    Fetched = 1,
+    /// A client declared it out of date.
+    Stale = 2,
+    /// A client was told to replace it.
+    Won = 4,
+    /// Its key was written in base64, and is to be answered so.
+    Binary = 8,
+}
+
+impl Marks {
+    #[inline]
+    pub fn has(self, mark: Mark) -> bool {
+        self.0 & mark as u8 != 0
+    }
+
+    pub fn set(&mut self, mark: Mark, value: bool) {
+        self.0 = self.0 & !(mark as u8) | if value { mark as u8 } else { 0 };
+    }
+
+    /// Those of an item that takes this one's place under the same key.
+    pub fn of_successor(self) -> Self {
+        Self(self.0 & Mark::Binary as u8)
+    }
+}
+
+/// What becomes of an item that [`Store::enter`] found.
+pub(super) enum After<T> {
+    Keep(T),
+    Remove(T),
 }
 
 /// What an item costs beside its key and data: the entry and its links, two allocations with their headers, its hash.
-pub(super) const ITEM_OVERHEAD_BYTES: usize = 144;
+pub(super) const ITEM_OVERHEAD_BYTES: usize = 152;
 /// A time to live above this is a time since 1970 (memcached's protocol.txt).
 const RELATIVE_MAX_S: u32 = 60 * 60 * 24 * 30;
 /// What is gone already expires then.
@@ -36,14 +80,17 @@ const LONG_AGO: u32 = 1;
 /// Every item of the service.
 pub(super) struct Store {
     cache: Cache<Vec<u8>, Item, Weight, DefaultHashBuilder, Evicted>,
-    /// Asked when a time to live is given, when an item has one, and while a delayed flush is pending: a plain get reads no
-    /// clock, and no thread need keep one for it.
+    /// Asked when an item is stored or has a time to live, while a delayed flush is pending, and once fetches are recorded: a
+    /// plain get reads no clock, and no thread need keep one for it.
     pub clock: Clock,
     item_max_bytes: usize,
-    /// Items with this number or less have been flushed; they are dropped when they are met.
-    flushed_cas: AtomicU64,
+    memory_max_bytes: AtomicU64,
+    /// Items stored before the last flush are dropped when they are met.
+    flushes: AtomicU16,
     /// When a flush is due; 0 is never.
     flush_at: AtomicU32,
+    /// Whether each fetch is to leave its time.
+    records_fetches: AtomicBool,
     /// Bytes by which items grew in place. The cache makes room only when something is inserted, so it is told at times.
     grown_bytes: AtomicU64,
     evicted: Evicted,
@@ -81,6 +128,15 @@ impl Lifecycle<Vec<u8>, Item> for Evicted {
     }
 }
 
+fn expires_after(exptime: i32, now: u32) -> u32 {
+    match u32::try_from(exptime) {
+        Ok(0) => 0,
+        Ok(seconds) if seconds <= RELATIVE_MAX_S => now + seconds,
+        Ok(absolute) => absolute,
+        Err(_) => LONG_AGO,
+    }
+}
+
 impl Store {
     pub fn new(config: &KvConfig, clock: Clock) -> Self {
         let evicted = Evicted::default();
@@ -96,8 +152,10 @@ impl Store {
             cache: Cache::with_options(options, Weight, DefaultHashBuilder::default(), evicted.clone()),
             clock,
             item_max_bytes: config.item_max_bytes as usize,
-            flushed_cas: AtomicU64::new(0),
+            memory_max_bytes: AtomicU64::new(config.memory_max_bytes),
+            flushes: AtomicU16::new(0),
             flush_at: AtomicU32::new(0),
+            records_fetches: AtomicBool::new(false),
             grown_bytes: AtomicU64::new(0),
             evicted,
             cas: Alone::default(),
@@ -111,11 +169,21 @@ impl Store {
 
     /// When an item with this time to live is gone.
     pub fn expires(&self, exptime: i32) -> u32 {
-        match u32::try_from(exptime) {
-            Ok(0) => 0,
-            Ok(seconds) if seconds <= RELATIVE_MAX_S => (self.clock)() + seconds,
-            Ok(absolute) => absolute,
-            Err(_) => LONG_AGO,
+        if exptime == 0 { 0 } else { expires_after(exptime, (self.clock)()) }
+    }
+
+    /// An item stored now. Without a number it gets the next.
+    pub fn item(&self, data: Arc<[u8]>, flags: u32, exptime: i32, cas: Option<u64>) -> Item {
+        self.flush_if_due();
+        let now = (self.clock)();
+        Item {
+            data,
+            cas: cas.unwrap_or_else(|| self.next_cas()),
+            flags,
+            expires: expires_after(exptime, now),
+            accessed: now,
+            flushes: self.flushes.load(Relaxed),
+            marks: Marks::default(),
         }
     }
 
@@ -123,69 +191,108 @@ impl Store {
     pub fn get(&self, key: &[u8]) -> Option<Item> {
         self.flush_if_due();
         let item = self.cache.get(key)?;
-        if self.is_live(&item) {
-            return Some(item);
+        if !self.is_live(&item) {
+            self.cache.remove_if(key, |item| !self.is_live(item));
+            return None;
         }
-        self.cache.remove_if(key, |item| !self.is_live(item));
-        None
+        if !item.marks.has(Mark::Fetched) || self.records_fetches.load(Relaxed) {
+            self.note_fetch(key, item.cas);
+        }
+        Some(item)
+    }
+
+    /// Looks at an item, which counts for nothing.
+    pub fn peek(&self, key: &[u8]) -> Option<Item> {
+        self.flush_if_due();
+        self.cache.peek(key).filter(|item| self.is_live(item))
+    }
+
+    /// The first fetch of an item leaves a mark, and later ones their time, where that is recorded.
+    #[cold]
+    fn note_fetch(&self, key: &[u8], cas: u64) {
+        self.cache.entry(key, Some(Duration::ZERO), |_, item| {
+            // Another may have stored a new one since.
+            if item.cas == cas {
+                self.fetched(item);
+            }
+            EntryAction::Retain(())
+        });
+    }
+
+    /// Marks an item as fetched now.
+    pub fn fetched(&self, item: &mut Item) {
+        item.marks.set(Mark::Fetched, true);
+        if self.records_fetches.load(Relaxed) {
+            item.accessed = (self.clock)();
+        }
+    }
+
+    /// From now on each fetch reads the clock, and changes its item: nobody pays for that before the first client asks when an
+    /// item was last accessed. Until then that is when it was stored.
+    pub fn record_fetches(&self) {
+        if !self.records_fetches.load(Relaxed) {
+            self.records_fetches.store(true, Relaxed);
+        }
     }
 
     /// Stores an item whatever was there.
-    pub fn set(&self, key: &[u8], flags: u32, expires: u32, data: &[u8]) {
-        self.flush_if_due();
-        self.cache.insert(key.to_vec(), Item { data: data.into(), cas: self.next_cas(), flags, expires });
-    }
-
-    /// Stores an item unless there is one; whether it did.
-    pub fn add(&self, key: &[u8], flags: u32, expires: u32, data: &[u8]) -> bool {
-        self.flush_if_due();
-        let mut item = Some(Item { data: data.into(), cas: self.next_cas(), flags, expires });
-        let mut grown_bytes = 0;
-        let result = self.cache.entry(key, None, |_, old| match item.take_if(|_| !self.is_live(old)) {
-            Some(item) => {
-                grown_bytes = item.data.len().saturating_sub(old.data.len());
-                *old = item;
-                EntryAction::Retain(true)
-            }
-            None => EntryAction::Retain(false),
-        });
-        let added = match result {
-            EntryResult::Retained(added) => added,
-            EntryResult::Vacant(guard) => {
-                // Refused if another has set or deleted it since: then ours was there before that.
-                let _ = item.map(|item| guard.insert(item));
-                true
-            }
-            EntryResult::Removed(..) | EntryResult::Replaced(..) | EntryResult::Timeout => {
-                unreachable!("neither asked for")
-            }
-        };
-        self.grown(grown_bytes);
-        added
+    pub fn set(&self, key: &[u8], item: Item) {
+        self.cache.insert(key.to_vec(), item);
     }
 
     /// Changes an item that is there, alone with it; what `change` answers, or `None` if there is no item.
     pub fn update<T>(&self, key: &[u8], change: impl FnOnce(&mut Item) -> T) -> Option<T> {
+        self.enter(key, None::<fn() -> Item>, |item, _| After::Keep(change(item)))
+    }
+
+    /// Changes or removes an item, alone with it. If there is none, `change` gets the one that `make` makes, and is told so.
+    /// Without `make` the answer is then `None`.
+    pub fn enter<T>(
+        &self,
+        key: &[u8],
+        mut make: Option<impl FnOnce() -> Item>,
+        change: impl FnOnce(&mut Item, bool) -> After<T>,
+    ) -> Option<T> {
         self.flush_if_due();
         // To look first is cheaper: the cache would set a place aside for a key that is not there.
-        if !self.cache.contains_key(key) {
+        if make.is_none() && !self.cache.contains_key(key) {
             return None;
         }
-        let mut grown_bytes = 0;
-        let result = self.cache.entry(key, Some(Duration::ZERO), |_, item| {
-            if !self.is_live(item) {
-                return EntryAction::Remove;
-            }
+        let patience = make.is_none().then_some(Duration::ZERO);
+        let (mut change, mut removed, mut grown_bytes) = (Some(change), None, 0);
+        let result = self.cache.entry(key, patience, |_, item| {
             let before_bytes = item.data.len();
-            let answer = change(item);
-            grown_bytes = item.data.len().saturating_sub(before_bytes);
-            EntryAction::Retain(answer)
+            let is_new = !self.is_live(item);
+            if is_new {
+                let Some(make) = make.take() else { return EntryAction::Remove };
+                *item = make();
+            }
+            let change = change.take().expect("called once");
+            match change(item, is_new) {
+                After::Keep(answer) => {
+                    grown_bytes = item.data.len().saturating_sub(before_bytes);
+                    EntryAction::Retain(answer)
+                }
+                After::Remove(answer) => {
+                    removed = Some(answer);
+                    EntryAction::Remove
+                }
+            }
         });
         self.grown(grown_bytes);
         match result {
             EntryResult::Retained(answer) => Some(answer),
-            // Gone, or being added by another this moment: it was not there before.
-            _ => None,
+            EntryResult::Removed(..) => removed,
+            EntryResult::Vacant(guard) => {
+                let mut item = make.take()?();
+                let (After::Keep(answer) | After::Remove(answer)) = change.take()?(&mut item, true);
+                // Refused if another has set or deleted it since: then ours was there before that.
+                let _ = guard.insert(item);
+                Some(answer)
+            }
+            // Being added by another this moment: it was not there before.
+            EntryResult::Timeout => None,
+            EntryResult::Replaced(..) => unreachable!("not asked for"),
         }
     }
 
@@ -211,6 +318,32 @@ impl Store {
         self.cas.0.fetch_add(1, Relaxed) + 1
     }
 
+    /// Some items with their keys, at most as many as are looked at in a moment.
+    pub fn some(&self) -> impl Iterator<Item = (Vec<u8>, Item)> {
+        const MAX: usize = 20_000;
+        self.cache.iter().take(MAX).filter(|(_, item)| self.is_live(item))
+    }
+
+    /// Memory for items.
+    pub fn memory_max_bytes(&self) -> u64 {
+        self.memory_max_bytes.load(Relaxed)
+    }
+
+    /// Changes how much memory there is for items, and evicts what is too much; whether the largest items would still fit.
+    pub fn set_memory_max_bytes(&self, bytes: u64) -> bool {
+        let fits = bytes / self.cache.num_shards() as u64 >= 2 * self.item_max_bytes as u64;
+        if fits {
+            self.memory_max_bytes.store(bytes, Relaxed);
+            self.cache.set_capacity(bytes);
+        }
+        fits
+    }
+
+    /// What an item takes of the memory.
+    pub fn weight(key: &[u8], item: &Item) -> usize {
+        weight(key.len(), item.data.len())
+    }
+
     /// Items and their bytes, those gone but not yet met included.
     pub fn size(&self) -> (usize, u64) {
         (self.cache.len(), self.cache.weight())
@@ -222,7 +355,7 @@ impl Store {
 
     #[inline]
     fn is_live(&self, item: &Item) -> bool {
-        item.cas > self.flushed_cas.load(Relaxed) && (item.expires == 0 || item.expires > (self.clock)())
+        item.flushes == self.flushes.load(Relaxed) && (item.expires == 0 || item.expires > (self.clock)())
     }
 
     /// Every command looks first, so that nothing is stored between the flush's time and its being noticed.
@@ -235,7 +368,12 @@ impl Store {
     }
 
     fn flush(&self) {
-        self.flushed_cas.fetch_max(self.cas.0.load(Relaxed), Relaxed);
+        // memcached numbers a flush like a change.
+        self.next_cas();
+        if self.flushes.fetch_add(1, Relaxed) == u16::MAX {
+            // The count begins again, and so must the items.
+            self.cache.clear();
+        }
     }
 
     /// Has the cache make room once items have grown by as much as one item may have.

@@ -4,6 +4,7 @@ use super::Kv;
 use super::answer::{BAD_DATA, TOO_LARGE, say};
 use super::command::{Command, Get, How, Put, parse};
 use super::counters::Count;
+use super::meta::{MetaPut, Refused};
 use crate::inbox::Taken;
 
 /// Once a turn has said so much, the rest waits until that is sent: a short request can ask for a lot.
@@ -95,17 +96,35 @@ impl Kv {
                 line_bytes
             }
             Command::Store(put) => {
-                let total_bytes = line_bytes + put.value_bytes + END.len();
-                let Some(value) = rest.get(line_bytes..total_bytes) else {
-                    turn.enough_bytes = total_bytes;
-                    return None;
-                };
-                match value.strip_suffix(END) {
+                let (total_bytes, value) = take_value(turn, rest, line_bytes, put.value_bytes)?;
+                match value {
                     Some(value) => self.put(&put, value, out),
                     None => say(out, BAD_DATA),
                 }
                 total_bytes
             }
+            Command::MetaSet(words) => match MetaPut::read(words) {
+                Err(Refused { why, value_bytes }) => {
+                    turn.unwanted_bytes = value_bytes.map_or(0, |value_bytes| value_bytes + END.len());
+                    say(out, why);
+                    line_bytes
+                }
+                Ok(meta) if !self.store.fits(meta.put().key.len(), meta.value_bytes) => {
+                    turn.unwanted_bytes = meta.value_bytes + END.len();
+                    self.counters.add(Count::TooLarge);
+                    self.store.delete(meta.put().key);
+                    say(out, TOO_LARGE);
+                    line_bytes
+                }
+                Ok(meta) => {
+                    let (total_bytes, value) = take_value(turn, rest, line_bytes, meta.value_bytes)?;
+                    match value {
+                        Some(value) => self.meta_put(&meta, value, out),
+                        None => say(out, BAD_DATA),
+                    }
+                    total_bytes
+                }
+            },
             Command::Quit => {
                 turn.over = true;
                 line_bytes
@@ -152,6 +171,23 @@ impl Kv {
         }
         say(out, TOO_LARGE);
     }
+}
+
+/// The value behind a line, and how much of the input both are; no value if it does not end as one, and nothing while it is not
+/// all there.
+#[inline]
+fn take_value<'a>(
+    turn: &mut Turn,
+    rest: &'a [u8],
+    line_bytes: usize,
+    value_bytes: usize,
+) -> Option<(usize, Option<&'a [u8]>)> {
+    let total_bytes = line_bytes + value_bytes + END.len();
+    let Some(value) = rest.get(line_bytes..total_bytes) else {
+        turn.enough_bytes = total_bytes;
+        return None;
+    };
+    Some((total_bytes, value.strip_suffix(END)))
 }
 
 /// Whether a line, or the beginning of one, is longer than is put up with.
