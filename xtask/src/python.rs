@@ -1,5 +1,5 @@
-//! The Python environment: the public tools that tests read results with, a client of memcached's, and what links for
-//! other systems. It is `target/python`, made when it is missing or its requirements have changed.
+//! The Python environment: the public tools that tests read results with, clients of memcached's, and what links for other
+//! systems. It is `target/python`, made when it is missing or its requirements have changed.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ pub fn prepare() -> anyhow::Result<PathBuf> {
     if fs::read_to_string(&mark).is_ok_and(|made_for| made_for == requirements) && works(&interpreter) {
         return Ok(interpreter);
     }
-    eprintln!("== preparing target/python (duckdb, polars, hdrhistogram, pymemcache, zig)");
+    eprintln!("== preparing target/python (duckdb, polars, hdrhistogram, pymemcache, meta-memcache, pytest, zig)");
     if let Err(error) = make(&folder) {
         eprintln!("python3 -m venv: {error:#}; installing Debian's python3-venv");
         // Debian leaves `venv` out of its python3.

@@ -1,6 +1,8 @@
 //! The service `kv` in every architecture: real clients of memcached's, and what the server's loops owe to it.
 
 mod common;
+#[path = "../../wire/src/kv/tests/recorded.rs"]
+mod recorded;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -9,6 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::{Serve, Theirs, muxbench, peer, prepared};
+use recorded::RECORDED;
 use server::Architecture;
 use wire::ServiceSpec;
 
@@ -49,15 +52,42 @@ fn memcslap(address: SocketAddr, test: &str, each: usize) -> Result<(), String> 
     Err(format!("memcslap -t {test} ({}): {done:?} of {}: {out}{err}", output.status, CONNECTIONS * each))
 }
 
+/// What the Python interpreter says to these arguments, and whether it ended well.
+fn python(arguments: &[&str]) -> (bool, String) {
+    let interpreter = prepared("MUXBENCH_PYTHON", "python");
+    let output = Command::new("timeout").arg("120").arg(interpreter).args(arguments).output().unwrap();
+    (output.status.success(), text(&output.stdout) + &text(&output.stderr))
+}
+
+/// Every part of a client's script, of which there are 12.
+fn all_parts(script: &str, port: u16) -> Result<(), String> {
+    let path = format!("{}/tests/{script}", env!("CARGO_MANIFEST_DIR"));
+    let (is_success, said) = python(&[&path, &port.to_string()]);
+    let passed = said.lines().filter(|line| line.ends_with(" passed")).count();
+    if is_success && passed == 12 { Ok(()) } else { Err(format!("{script}: {said}")) }
+}
+
 /// Everything that `pymemcache_client.py` does.
 fn pymemcache(port: u16) -> Result<(), String> {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pymemcache_client.py");
-    let interpreter = prepared("MUXBENCH_PYTHON", "python");
-    let output =
-        Command::new("timeout").arg("120").arg(interpreter).args([script, &port.to_string()]).output().unwrap();
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
-    let passed = out.lines().filter(|line| line.ends_with(" passed")).count();
-    if output.status.success() && passed == 12 { Ok(()) } else { Err(format!("pymemcache: {out}{err}")) }
+    all_parts("pymemcache_client.py", port)
+}
+
+/// Everything that `meta_client.py` does: meta commands.
+fn meta_memcache(port: u16) -> Result<(), String> {
+    all_parts("meta_client.py", port)
+}
+
+/// The integration tests that pymemcache's package contains.
+fn pymemcache_tests(port: u16) -> Result<(), String> {
+    let (_, package) = python(&["-c", "import pymemcache.test as test; print(test.__path__[0])"]);
+    let tests = format!("{}/test_integration.py", package.trim());
+    let (port, rootdir) = (port.to_string(), package.trim());
+    // Its own settings, which measure coverage, are not in the package; nothing is written into it.
+    let runner = ["-B", "-m", "pytest", "-q", "-c", "/dev/null", "-W", "ignore", "-p", "no:cacheprovider"];
+    let (is_success, said) =
+        python(&[&runner[..], &["--rootdir", rootdir, &tests, "--server", "127.0.0.1", "--port", &port]].concat());
+    // As many as pymemcache 4.0.0 has, without those of TLS.
+    if is_success && said.contains("\n100 passed") { Ok(()) } else { Err(format!("pymemcache's tests: {said}")) }
 }
 
 #[test]
@@ -89,12 +119,30 @@ fn pymemcache_gets_what_it_expects_from_every_architecture() {
     });
 }
 
+#[test]
+fn meta_memcache_passes_in_every_architecture() {
+    with_each(|architecture| {
+        let serve = Serve::start_kv(architecture, &[]);
+        meta_memcache(serve.ip().port()).unwrap_or_else(|error| panic!("{architecture}: {error}"));
+    });
+}
+
+#[test]
+fn pymemcaches_tests_pass_in_every_architecture() {
+    with_each(|architecture| {
+        let serve = Serve::start_kv(architecture, &[]);
+        pymemcache_tests(serve.ip().port()).unwrap_or_else(|error| panic!("{architecture}: {error}"));
+    });
+}
+
 fn memcached() -> Theirs {
     let program = prepared("MUXBENCH_PEERS", "peers").join("memcached");
     Theirs::start("memcached", |port| {
         let mut command = Command::new(&program);
         // Root must say that it wants to be; others are not asked.
         command.args(["-u", "root", "-l", "127.0.0.1", "-p", &port.to_string()]);
+        // Without what `kv` has not.
+        command.args(["-W", "-o", "no_lru_crawler,no_lru_maintainer,no_slab_reassign"]);
         command
     })
 }
@@ -106,6 +154,166 @@ fn memcached_itself_passes_what_is_asked_of_ours() {
     memccapable(address, 60).unwrap();
     ["set", "get", "mget"].iter().for_each(|test| memcslap(address, test, 1000).unwrap());
     pymemcache(address.port()).unwrap();
+    meta_memcache(address.port()).unwrap();
+    pymemcache_tests(address.port()).unwrap();
+}
+
+/// A connection to a memcached that is told one command at a time.
+struct Asked(BufReader<TcpStream>);
+
+impl Asked {
+    /// The answer to a command, and to its value if it has one; `mn` ends it.
+    fn ask(&mut self, command: &[u8]) -> String {
+        self.0.get_mut().write_all(&[command, b"mn\r\n"].concat()).unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"MN\r\n") {
+            let count = self.0.read_until(b'\n', &mut answer).unwrap();
+            assert!(count > 0, "the connection ended after {}", text(&answer));
+        }
+        text(&answer)
+    }
+}
+
+/// The answer without what the clock, the allocator or the version has a say in.
+fn comparable(answer: &str) -> String {
+    let is_number = |word: &str| word.parse::<i64>().is_ok();
+    let word = |word: &str| -> String {
+        let (letter, number) = word.split_at(word.chars().next().map_or(0, char::len_utf8));
+        match letter {
+            // Seconds: two clocks need not tick at once.
+            "l" if is_number(number) => "l".into(),
+            "t" if number.parse::<u64>().is_ok_and(|seconds| seconds > 0) => "t".into(),
+            _ if ["la=", "exp=", "cls=", "size="].iter().any(|name| word.starts_with(name)) => "".into(),
+            _ => word.into(),
+        }
+    };
+    let line = |line: &str| line.split(' ').map(word).collect::<Vec<_>>().join(" ");
+    answer.split('\n').map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Commands by chance, of which the seed decides.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, limit: usize) -> usize {
+        // SplitMix64 (Steele, Lea and Flood 2014).
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let number = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((number ^ (number >> 31)) % limit as u64) as usize
+    }
+
+    fn one<'a>(&mut self, of: &[&'a str]) -> &'a str {
+        of[self.below(of.len())]
+    }
+
+    /// Numbers of items that may be right: they are small, for a flush begins each conversation with new items.
+    fn number(&mut self, last: u64) -> u64 {
+        last.saturating_sub(self.below(6) as u64)
+    }
+
+    fn flags(&mut self, of: &[&str], last: u64) -> String {
+        (0..self.below(6)).fold(String::new(), |flags, _| match self.one(of) {
+            "C" => format!("{flags} C{}", self.number(last)),
+            flag => format!("{flags} {flag}"),
+        })
+    }
+
+    /// A command with its value; `last` is about the last number of an item.
+    fn command(&mut self, last: u64) -> Vec<u8> {
+        const COMMON: [&str; 9] = ["k", "q", "O1", "Oab", "P", "Lx", "c", "t", "T100"];
+        // A key, alone or in base64.
+        let (key, is_binary) =
+            [("a", false), ("b", false), ("c", false), ("YQ==", true), ("Yg==", true)][self.below(5)];
+        let b = if is_binary { " b" } else { "" };
+        let value = self.one(&["", "x", "7", "99", "18446744073709551615", "12 ab", "hello\r\nEND"]);
+        let bytes = value.len();
+        let noreply = self.one(&["", "", " noreply"]);
+        let line = match self.below(24) {
+            0..=6 => {
+                let more = ["v", "v", "s", "f", "h", "l", "u", "N60", "R30", "R200", "T0", "T-1", "T20", "Z", "Nx"];
+                format!("mg {key}{b}{}", self.flags(&[&COMMON[..], &more].concat(), last))
+            }
+            7..=11 => {
+                let more = ["C", "C", "F5", "I", "ME", "MA", "MP", "MR", "MS", "MX", "T-1", "Fx"];
+                let of: Vec<_> = COMMON.iter().chain(&more).copied().collect();
+                format!("ms {key} {bytes}{b}{}\r\n{value}", self.flags(&of, last))
+            }
+            12..=13 => {
+                format!("md {key}{b}{}", self.flags(&[&COMMON[..], &["C", "I", "I", "T30", "x!"]].concat(), last))
+            }
+            14..=16 => {
+                let more = ["C", "v", "v", "N0", "N90", "J13", "D10", "MI", "MD", "M+", "M-", "MX", "Dx"];
+                format!("ma {key}{b}{}", self.flags(&[&COMMON[..], &more].concat(), last))
+            }
+            17 => format!("me {key}{b}"),
+            18 => format!("{} a b c", self.one(&["get", "gets", "gat 100", "gats 0", "gat -1"])),
+            19 => {
+                let verb = self.one(&["set", "add", "replace", "append", "prepend"]);
+                format!("{verb} a 3 {} {bytes}{noreply}\r\n{value}", self.one(&["0", "100", "-1"]))
+            }
+            20 => format!("cas b 0 0 {bytes} {}{noreply}\r\n{value}", self.number(last)),
+            21 => format!(
+                "{} a {}{noreply}",
+                self.one(&["incr", "decr"]),
+                self.one(&["1", "1000", "18446744073709551615", "x"])
+            ),
+            22 => format!("{} a{noreply}", self.one(&["delete", "touch", "delete b 0 ", "touch b 100"])),
+            _ => self
+                .one(&[
+                    "flush_all",
+                    "verbosity 1",
+                    "stats sizes",
+                    "lru mode flat",
+                    "cache_memlimit 64",
+                    "mn",
+                    "mg",
+                    "me",
+                ])
+                .into(),
+        };
+        format!("{line}\r\n").into()
+    }
+}
+
+#[test]
+fn commands_by_chance_are_answered_as_by_memcached() {
+    const SEEDS: u64 = 8;
+    const COMMANDS: usize = 1_500;
+    for seed in 0..SEEDS {
+        let memcached = memcached();
+        let ours = Serve::start_kv("epoll".parse().unwrap(), &[]);
+        let [mut theirs, mut ours] =
+            [memcached.address, ours.ip()].map(|address| Asked(BufReader::new(TcpStream::connect(address).unwrap())));
+        let (mut chance, mut last) = (Chance(seed), 0);
+        for at in 0..COMMANDS {
+            let command = chance.command(last);
+            let [said, expected] = [ours.ask(&command), theirs.ask(&command)];
+            let line = text(&command);
+            assert_eq!(comparable(&said), comparable(&expected), "seed {seed}, command {at}: {line}");
+            let numbers = expected.split_whitespace().filter_map(|word| word.strip_prefix('c')?.parse().ok());
+            last = numbers.fold(last, u64::max);
+        }
+    }
+}
+
+#[test]
+fn recorded_conversations_are_memcacheds() {
+    for (input, output) in RECORDED {
+        let memcached = memcached();
+        let mut stream = TcpStream::connect(memcached.address).unwrap();
+        stream.set_nodelay(true).unwrap();
+        // A line at a time: what is still being sent of an item makes a difference to memcached.
+        for line in input.as_bytes().split_inclusive(|&byte| byte == b'\n') {
+            // It may have hung up.
+            let _ = stream.write_all(line);
+            thread::sleep(Duration::from_millis(5));
+        }
+        let _ = stream.shutdown(Shutdown::Write);
+        let mut said = Vec::new();
+        let _ = stream.read_to_end(&mut said);
+        assert_eq!(text(&said), *output, "{input}");
+    }
 }
 
 #[test]
@@ -170,6 +378,8 @@ fn a_server_that_is_wrong_is_found_out() {
         memccapable(deaf, 2),
         pymemcache(forgetful.port()),
         pymemcache(deaf.port()),
+        meta_memcache(deaf.port()),
+        pymemcache_tests(forgetful.port()),
     ];
     for verdict in verdicts {
         println!("{}", verdict.expect_err("it is wrong"));
