@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::Kv;
-use super::command::{Command, Get, How, Put, Words, unsigned};
+use super::command::{Command, Get, How, More, Put, Words, unsigned};
 use super::counters::Count;
 use super::stats::version;
-use super::store::{After, Item, Mark};
+use super::store::{After, Item, Mark, Marks};
 use super::turn::OUTPUT_BYTES_MAX;
 
 const NOT_FOUND: &str = "NOT_FOUND";
@@ -26,6 +26,13 @@ pub(super) enum Stored {
     /// The item has another number than its client knows.
     Changed,
     Missing,
+}
+
+impl Stored {
+    #[inline]
+    fn of(item: &Item) -> Self {
+        Self::Yes { cas: item.cas, bytes: item.data.len() }
+    }
 }
 
 /// Writes a line.
@@ -92,7 +99,7 @@ impl Kv {
 
     /// Stores a value, and says what became of it.
     pub(super) fn put(&self, put: &Put<'_>, value: &[u8], out: &mut Vec<u8>) {
-        let line = match self.store_value(put, value) {
+        let line = match self.store_value(put, More::default(), value) {
             Stored::Yes { .. } => "STORED",
             Stored::No => "NOT_STORED",
             Stored::Changed => "EXISTS",
@@ -102,50 +109,59 @@ impl Kv {
     }
 
     /// Stores a value.
-    pub(super) fn store_value(&self, put: &Put<'_>, value: &[u8]) -> Stored {
+    #[inline]
+    pub(super) fn store_value(&self, put: &Put<'_>, more: More, value: &[u8]) -> Stored {
         self.counters.add(Count::Set);
-        let Put { how, key, flags, exptime, cas, is_binary, .. } = *put;
-        let make = || {
-            let mut item = self.store.item(value.into(), flags, exptime, cas);
-            item.marks.set(Mark::Binary, is_binary);
-            item
+        let stored = if put.how == How::Set {
+            Stored::Yes { cas: self.store.set(put.key, || self.item(put, more, value)), bytes: value.len() }
+        } else {
+            self.store_if(put, more, value)
         };
-        let yes = |item: &Item| Stored::Yes { cas: item.cas, bytes: item.data.len() };
+        if matches!(stored, Stored::Yes { .. }) {
+            self.counters.add(Count::Stored);
+        }
+        stored
+    }
+
+    #[inline]
+    fn item(&self, put: &Put<'_>, more: More, value: &[u8]) -> Item {
+        self.store.item(value.into(), put.flags, put.exptime, more.cas, Marks::of_new(more.is_binary))
+    }
+
+    /// Stores a value if what is there lets it.
+    fn store_if(&self, put: &Put<'_>, more: More, value: &[u8]) -> Stored {
+        let Put { how, number, key, .. } = *put;
+        let make = || self.item(put, more, value);
         let replace = |item: &mut Item| {
             *item = make();
-            yes(item)
+            Stored::of(item)
         };
-        let stored = match how {
-            How::Set => {
-                let item = make();
-                let stored = yes(&item);
-                self.store.set(key, item);
-                stored
-            }
+        match how {
+            How::Set => unreachable!("nothing that is there hinders it"),
             How::Add => self
                 .store
-                .enter(key, Some(make), |item, is_new| After::Keep(if is_new { yes(item) } else { Stored::No }))
+                .enter(key, Some(make), |item, is_new| After::Keep(if is_new { Stored::of(item) } else { Stored::No }))
                 .unwrap_or(Stored::No),
             How::Replace => self.store.update(key, replace).unwrap_or(Stored::No),
-            How::Join { behind, number, or_add } => self
+            How::Append | How::Prepend => self
                 .store
-                .enter(key, or_add.then_some(make), |item, is_new| {
+                .enter(key, more.or_add.then_some(make), |item, is_new| {
                     After::Keep(if is_new {
-                        yes(item)
+                        Stored::of(item)
                     } else if number != 0 && number != item.cas {
                         Stored::Changed
-                    } else if self.join(key, item, value, behind, cas) {
-                        yes(item)
+                    } else if self.join(key, item, value, how == How::Append, more.cas) {
+                        Stored::of(item)
                     } else {
                         Stored::No
                     })
                 })
                 .unwrap_or(Stored::No),
-            How::Cas { number, or_older } => {
+            How::Cas => {
                 let stored = self.store.update(key, |item| {
                     if number != 0 && number == item.cas {
                         replace(item)
-                    } else if or_older && number != 0 && number < item.cas {
+                    } else if more.or_older && number != 0 && number < item.cas {
                         let old = item.clone();
                         let stored = replace(item);
                         item.expires = old.expires;
@@ -164,11 +180,7 @@ impl Kv {
                 });
                 stored
             }
-        };
-        if matches!(stored, Stored::Yes { .. }) {
-            self.counters.add(Count::Stored);
         }
-        stored
     }
 
     /// Joins a value to an item, which keeps its flags and time to live; whether it is not too large for that.
@@ -176,9 +188,9 @@ impl Kv {
         let fits = self.store.fits(key.len(), item.data.len() + value.len());
         if fits {
             let parts = if behind { [&item.data, value] } else { [value, &item.data] };
-            let (expires, marks) = (item.expires, item.marks.of_successor());
-            *item = self.store.item(parts.concat().into(), item.flags, 0, cas);
-            (item.expires, item.marks) = (expires, marks);
+            let expires = item.expires;
+            *item = self.store.item(parts.concat().into(), item.flags, 0, cas, item.marks.of_successor());
+            item.expires = expires;
         }
         fits
     }

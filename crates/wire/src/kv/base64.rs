@@ -17,7 +17,7 @@ pub(super) fn encode(bytes: &[u8], out: &mut Vec<u8>) {
 /// Decodes; `None` if there are no whole blocks of four, or no bytes.
 pub(super) fn decode(text: &[u8]) -> Option<Vec<u8>> {
     let digits: Vec<u8> = text.iter().copied().filter(|&byte| byte == b'=' || value(byte).is_some()).collect();
-    if digits.len() % 4 != 0 {
+    if !digits.len().is_multiple_of(4) {
         return None;
     }
     let mut bytes = Vec::with_capacity(digits.len() / 4 * 3);

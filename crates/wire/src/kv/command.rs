@@ -94,14 +94,25 @@ pub(super) struct Get {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Put<'a> {
     pub how: How,
+    /// The number that the item must have to be changed; for `append` and `prepend` 0 is any.
+    pub number: u64,
     pub key: &'a [u8],
     pub flags: u32,
     pub exptime: i32,
     pub value_bytes: usize,
+}
+
+/// What only a meta command says of the item that it stores.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct More {
     /// The number that the item is to have; without one, the next.
     pub cas: Option<u64>,
     /// Whether the key was written in base64.
     pub is_binary: bool,
+    /// Whether a value that is to be joined to an item is stored as one if there is none.
+    pub or_add: bool,
+    /// Whether a value that is older than the item is stored too, as a stale one.
+    pub or_older: bool,
 }
 
 /// When and how a value is stored.
@@ -110,24 +121,10 @@ pub(super) enum How {
     Set,
     Add,
     Replace,
-    /// Behind what is there, or in front of it.
-    Join {
-        behind: bool,
-        /// If the item's number is this, unless it is 0.
-        number: u64,
-        /// Without an item it is stored as one.
-        or_add: bool,
-    },
-    /// If the item's number is this; with `or_older`, an older value than what is there is stored too, as a stale one.
-    Cas {
-        number: u64,
-        or_older: bool,
-    },
-}
-
-impl How {
-    pub const APPEND: Self = Self::Join { behind: true, number: 0, or_add: false };
-    pub const PREPEND: Self = Self::Join { behind: false, number: 0, or_add: false };
+    Append,
+    Prepend,
+    /// If the item's number is this.
+    Cas,
 }
 
 /// Words between spaces, and nothing but spaces.
@@ -208,11 +205,11 @@ fn parse_rest<'a>(verb: &'a [u8], mut rest: Words<'a>) -> Request<'a> {
 
     // The last of the words is asked for `noreply`, whether there is one too many or not.
     let (command, may_be_quiet) = match verb {
-        b"set" => (put(How::Set, words), true),
-        b"add" => (put(How::Add, words), true),
-        b"replace" => (put(How::Replace, words), true),
-        b"append" => (put(How::APPEND, words), true),
-        b"prepend" => (put(How::PREPEND, words), true),
+        b"set" => (put(How::Set, words).map(Command::Store), true),
+        b"add" => (put(How::Add, words).map(Command::Store), true),
+        b"replace" => (put(How::Replace, words).map(Command::Store), true),
+        b"append" => (put(How::Append, words).map(Command::Store), true),
+        b"prepend" => (put(How::Prepend, words).map(Command::Store), true),
         b"cas" => (compare_and_store(words), true),
         b"incr" => (add(words, true), true),
         b"decr" => (add(words, false), true),
@@ -252,7 +249,7 @@ fn key(word: &[u8]) -> Result<&[u8], &'static str> {
     if word.len() > KEY_BYTES_MAX { Err(BAD_FORMAT) } else { Ok(word) }
 }
 
-fn put<'a>(how: How, words: &[&'a [u8]]) -> Result<Command<'a>, &'static str> {
+fn put<'a>(how: How, words: &[&'a [u8]]) -> Result<Put<'a>, &'static str> {
     let ([first, flags, exptime, bytes] | [first, flags, exptime, bytes, _]) = words else {
         return Err(ERROR);
     };
@@ -260,7 +257,7 @@ fn put<'a>(how: How, words: &[&'a [u8]]) -> Result<Command<'a>, &'static str> {
     let flags = unsigned(flags).ok_or(BAD_FORMAT)? as u32;
     let exptime = signed(exptime).ok_or(BAD_FORMAT)?;
     let value_bytes = signed(bytes).filter(|bytes| (0..=i32::MAX - 2).contains(bytes)).ok_or(BAD_FORMAT)? as usize;
-    Ok(Command::Store(Put { how, key, flags, exptime, value_bytes, cas: None, is_binary: false }))
+    Ok(Put { how, number: 0, key, flags, exptime, value_bytes })
 }
 
 fn compare_and_store<'a>(words: &[&'a [u8]]) -> Result<Command<'a>, &'static str> {
@@ -269,7 +266,8 @@ fn compare_and_store<'a>(words: &[&'a [u8]]) -> Result<Command<'a>, &'static str
         [put_words @ .., cas, _] if put_words.len() == 4 => (put_words, cas),
         _ => return Err(ERROR),
     };
-    put(How::Cas { number: unsigned(cas).ok_or(BAD_FORMAT)?, or_older: false }, put_words)
+    let number = unsigned(cas).ok_or(BAD_FORMAT)?;
+    Ok(Command::Store(Put { number, ..put(How::Cas, put_words)? }))
 }
 
 fn add<'a>(words: &[&'a [u8]], up: bool) -> Result<Command<'a>, &'static str> {

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use super::Kv;
 use super::answer::{NOT_A_NUMBER, Stored, say};
 use super::base64;
-use super::command::{BAD_FORMAT, ERROR, How, KEY_BYTES_MAX, MetaVerb, Put, Words, signed, unsigned};
+use super::command::{BAD_FORMAT, ERROR, How, KEY_BYTES_MAX, MetaVerb, More, Put, Words, signed, unsigned};
 use super::counters::Count;
-use super::store::{After, Item, Mark, Store};
+use super::store::{After, Item, Mark, Marks, Store};
 
 /// Most words of a line, the command's among them.
 const WORDS_MAX: usize = 19;
@@ -186,14 +186,13 @@ impl<'a> MetaPut<'a> {
         // Where its value ends is known, whatever is wrong with the rest.
         let refuse = |why| Refused { why, value_bytes: Some(value_bytes) };
         let Meta { key, flags, wishes } = Meta::read(words, 1, MANY_FLAGS).map_err(refuse)?;
-        let join = |behind| How::Join { behind, number: wishes.number.unwrap_or(0), or_add: wishes.vivify.is_some() };
         let how = match (wishes.mode, wishes.number) {
-            (None | Some(b'S' | b'R'), Some(number)) => How::Cas { number, or_older: wishes.stale },
+            (None | Some(b'S' | b'R'), Some(_)) => How::Cas,
             (None | Some(b'S'), None) => How::Set,
             (Some(b'R'), None) => How::Replace,
             (Some(b'E'), _) => How::Add,
-            (Some(b'A'), _) => join(true),
-            (Some(b'P'), _) => join(false),
+            (Some(b'A'), _) => How::Append,
+            (Some(b'P'), _) => How::Prepend,
             (Some(_), _) => return Err(refuse(BAD_SET_MODE)),
         };
         let is_long = |flag: &[u8]| flag[0] == b'O' && flag.len() > OPAQUE_BYTES_MAX;
@@ -205,17 +204,16 @@ impl<'a> MetaPut<'a> {
 
     /// The same as the other commands have it.
     pub fn put(&self) -> Put<'_> {
-        let Wishes { exptime, vivify, client_flags, new_number, is_binary, .. } = self.wishes;
-        let is_join = matches!(self.how, How::Join { .. });
+        let Wishes { exptime, vivify, client_flags, .. } = self.wishes;
+        let is_join = matches!(self.how, How::Append | How::Prepend);
         Put {
             how: self.how,
+            number: self.wishes.number.unwrap_or(0),
             key: &self.key,
             flags: client_flags,
             // What is there keeps its own; what is not has that of `N`.
             exptime: if is_join { vivify } else { exptime }.unwrap_or(0),
             value_bytes: self.value_bytes,
-            cas: new_number,
-            is_binary,
         }
     }
 }
@@ -223,7 +221,9 @@ impl<'a> MetaPut<'a> {
 impl Kv {
     /// Stores the value of `ms`.
     pub(super) fn meta_put(&self, meta: &MetaPut<'_>, value: &[u8], out: &mut Vec<u8>) {
-        let stored = self.store_value(&meta.put(), value);
+        let Wishes { new_number, is_binary, vivify, stale, .. } = meta.wishes;
+        let more = More { cas: new_number, is_binary, or_add: vivify.is_some(), or_older: stale };
+        let stored = self.store_value(&meta.put(), more, value);
         let (code, cas, bytes) = match stored {
             Stored::Yes { .. } if meta.wishes.is_quiet => return,
             Stored::Yes { cas, bytes } => ("HD", cas, bytes),
@@ -277,11 +277,8 @@ impl Kv {
             found = item.map(|mut item| self.show(meta, &mut item, false, out));
         }
         if found.is_none() {
-            let make = || {
-                let mut item = self.store.item(Arc::default(), 0, 0, wishes.new_number);
-                item.marks.set(Mark::Binary, wishes.is_binary);
-                item
-            };
+            let marks = Marks::of_new(wishes.is_binary);
+            let make = || self.store.item(Arc::default(), 0, 0, wishes.new_number, marks);
             found = self.store.enter(&meta.key, wishes.vivify.is_some().then_some(make), |item, is_new| {
                 let shown = self.show(meta, item, is_new, out);
                 if shown.is_ok() && !wishes.unnoticed {
@@ -380,9 +377,8 @@ impl Kv {
             if wishes.remove_value {
                 // An empty item with a new number takes its place.
                 let (cas, expires) = (wishes.new_number.unwrap_or(item.cas), wishes.exptime.unwrap_or(0));
-                let marks = item.marks.of_successor();
-                *item = self.store.item(Arc::default(), wishes.client_flags, expires, Some(cas));
-                item.marks = marks;
+                *item =
+                    self.store.item(Arc::default(), wishes.client_flags, expires, Some(cas), item.marks.of_successor());
             }
             if wishes.stale {
                 if let Some(exptime) = wishes.exptime {
@@ -423,9 +419,7 @@ impl Kv {
         let start = out.len();
         let make = || {
             let digits = itoa::Buffer::new().format(wishes.initial).as_bytes().into();
-            let mut item = self.store.item(digits, 0, 0, wishes.new_number);
-            item.marks.set(Mark::Binary, wishes.is_binary);
-            item
+            self.store.item(digits, 0, 0, wishes.new_number, Marks::of_new(wishes.is_binary))
         };
         let mut is_created = false;
         let sum = self.store.enter(&meta.key, wishes.vivify.is_some().then_some(make), |item, is_new| {

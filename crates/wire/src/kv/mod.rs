@@ -1,15 +1,22 @@
 //! A key-value store for concurrent readers and writers, speaking the memcached text protocol.
 //!
-//! What it says is what memcached 1.6.18 says, byte for byte, but that
-//! - `version` and `stats` tell of us; meta commands, and those that tune memcached's slabs, are an `ERROR`;
-//! - a line that is too long ends the connection however it comes, where memcached looks at how much of it has come;
-//! - a key that is too long does not undo the answers to earlier commands;
-//! - a zero byte does not end a line;
+//! It answers as memcached 1.6.18 does, byte for byte, with these exceptions:
+//! - `version` and `stats` describe this server. All items are in class 1, and `stats conns` lists no connection.
+//! - Commands that tune slabs, the LRU, its crawler or external storage, and `watch`, are answered as by a memcached without these.
+//! - `cache_memlimit` refuses a limit that the largest items would not fit.
+//! - Meta commands also take the flags that versions up to 1.6.45 added. `me` shows the remaining time as a positive number.
+//! - The last access (`l` of `mg`, `la` of `me`) is when the item was stored, until a client first asks for one. From then on every
+//!   fetch counts.
+//! - Items that `mg` or `ma` creates, and those that were changed, keep the base64 form of their key.
+//! - A line that is too long ends the connection however it comes, where memcached looks at how much of it has come.
+//! - A key that is too long does not undo the answers to earlier commands.
+//! - A zero byte does not end a line.
 //! - `flush_all 1` waits a second, and a delayed flush does not bring back what an earlier one took.
 //!
 //! # Layout
 //! - `command`: lines, read without copying; `answer`: what each command does and says
-//! - `store`: the items, their eviction and expiry; `counters`: what `stats` tells
+//! - `meta`: the meta commands; `base64`: their binary keys
+//! - `store`: the items, their eviction and expiry; `counters`: what is counted; `stats`: what is told of it
 //! - `turn`: what is taken of the input, and when more must come first
 //! - [`ask`]: the other side: requests, and responses as they come; [`records`]: records that need not be kept to be known
 

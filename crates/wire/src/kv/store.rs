@@ -54,8 +54,15 @@ impl Marks {
         self.0 & mark as u8 != 0
     }
 
+    #[inline]
     pub fn set(&mut self, mark: Mark, value: bool) {
         self.0 = self.0 & !(mark as u8) | if value { mark as u8 } else { 0 };
+    }
+
+    /// Those of a new item.
+    #[inline]
+    pub fn of_new(is_binary: bool) -> Self {
+        Self(if is_binary { Mark::Binary as u8 } else { 0 })
     }
 
     /// Those of an item that takes this one's place under the same key.
@@ -173,7 +180,8 @@ impl Store {
     }
 
     /// An item stored now. Without a number it gets the next.
-    pub fn item(&self, data: Arc<[u8]>, flags: u32, exptime: i32, cas: Option<u64>) -> Item {
+    #[inline]
+    pub fn item(&self, data: Arc<[u8]>, flags: u32, exptime: i32, cas: Option<u64>, marks: Marks) -> Item {
         self.flush_if_due();
         let now = (self.clock)();
         Item {
@@ -183,7 +191,7 @@ impl Store {
             expires: expires_after(exptime, now),
             accessed: now,
             flushes: self.flushes.load(Relaxed),
-            marks: Marks::default(),
+            marks,
         }
     }
 
@@ -235,9 +243,14 @@ impl Store {
         }
     }
 
-    /// Stores an item whatever was there.
-    pub fn set(&self, key: &[u8], item: Item) {
-        self.cache.insert(key.to_vec(), item);
+    /// Stores an item whatever was there; its number. The key is copied first: its hash would wait for a copy just written.
+    #[inline]
+    pub fn set(&self, key: &[u8], make: impl FnOnce() -> Item) -> u64 {
+        let key = key.to_vec();
+        let item = make();
+        let cas = item.cas;
+        self.cache.insert(key, item);
+        cas
     }
 
     /// Changes an item that is there, alone with it; what `change` answers, or `None` if there is no item.
