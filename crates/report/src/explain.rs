@@ -478,13 +478,25 @@ mod tests {
         for server in run.records.iter_mut().filter_map(|record| record.server.as_mut()) {
             server.totals.run_delay_ns = Some(700_000);
         }
+        for load in run.records.iter_mut().filter_map(|record| record.load.as_mut()) {
+            load.service.histogram.merge(&[3_000_000; 2].into_iter().collect());
+        }
         let summary = Summary::of(&run);
         let row = &summary.comparisons[0].rows[0];
         let (why, service) = (row.why.as_ref().unwrap(), row.service.as_ref().unwrap());
         assert_eq!(why.run_delay_ns_per_request, Some(3_500.0));
         let tail_ns = service.mean_ns - service.p50_ns as f64;
-        let expected = (tail_ns > 0.0).then(|| (3_500.0 / tail_ns).min(1.0));
-        assert_eq!(why.run_delay_share_of_tail, expected);
+        assert!(tail_ns > 3_500.0, "{tail_ns}");
+        assert_eq!(why.run_delay_share_of_tail, Some(3_500.0 / tail_ns));
+        let mut late = run.clone();
+        let share = |run: &lab::record::Run| {
+            let why = Summary::of(run).comparisons[0].rows[0].why.clone().unwrap();
+            (why.run_delay_ns_per_request, why.run_delay_share_of_tail)
+        };
+        for load in late.records.iter_mut().filter_map(|record| record.load.as_mut()) {
+            load.late = Some(load::late::LateSends { count: 9, sent: 200, ..load::late::LateSends::default() });
+        }
+        assert_eq!(share(&late), (Some(3_500.0), None), "the client's tail is not the server's");
         let text = render(&summary, 160);
         assert!(
             text.contains(WAITED) && text.contains(" 3.50 ") && text.contains("queue inside a single loop"),

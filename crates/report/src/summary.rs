@@ -433,6 +433,9 @@ fn row(architecture: String, finished: &[&TrialRecord], missing: Vec<String>, se
     let requests = records.iter().filter_map(|record| record.requests_answered()).sum();
     let counters: Vec<&ServerCounters> = records.iter().filter_map(|record| record.server.as_ref()).collect();
     let service = merged(|load| &load.service);
+    // Nothing follows from a tail that the client may have made.
+    let servers_tail = service.as_ref().filter(|_| !late.reaches(0.99));
+    let why = Why::of(&counters, requests).map(|why| why.with_tail(servers_tail));
     Row {
         verdict,
         reasons,
@@ -447,7 +450,7 @@ fn row(architecture: String, finished: &[&TrialRecord], missing: Vec<String>, se
         rate_achieved_per_s: (!all_rates_per_s.is_empty())
             .then(|| all_rates_per_s.iter().sum::<f64>() / all_rates_per_s.len() as f64),
         cost: cost(&counters, requests),
-        why: Why::of(&counters, requests).map(|why| why.with_tail(service.as_ref().filter(|_| !late.reaches(0.99)))),
+        why,
         service,
         service_p50_ns: Estimate::of(&p50s_ns, seed),
         service_p99_ns: Estimate::of(&p99s_ns, seed),
