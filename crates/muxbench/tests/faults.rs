@@ -726,3 +726,29 @@ fn a_port_that_is_taken_is_told_of_and_stays_whose_it_is() {
     }
     common::exchange(&mut serve.connect(), 1, 1);
 }
+
+#[test]
+fn server_outlives_the_thread_that_started_it() {
+    let start = || Serve::start("epoll".parse().unwrap(), 1, 1);
+    let serve = std::thread::spawn(start).join().unwrap();
+    // A signal at the thread's end comes at once.
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(serve.try_exchange(1, 1).is_some(), "the server has stopped");
+}
+
+#[test]
+fn server_ends_with_the_process_that_started_it() {
+    let mut shell = Command::new("sh")
+        .args(["-c", "\"$0\" serve --arch epoll --json & read line", env!("CARGO_BIN_EXE_muxbench")])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(shell.stdout.take().unwrap());
+    lines.read_line(&mut String::new()).unwrap();
+    drop(shell.stdin.take());
+    shell.wait().unwrap();
+    let (says, said) = std::sync::mpsc::channel();
+    std::thread::spawn(move || says.send(lines.lines().count()));
+    assert!(said.recv_timeout(Duration::from_secs(60)).is_ok(), "the server still holds its output");
+}

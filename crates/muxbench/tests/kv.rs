@@ -197,9 +197,12 @@ fn comparable(answer: &str) -> String {
     answer.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Whether memcached creates or changes an item and then answers its binary key as it is: ours remembers base64.
-fn forgets_base64(line: &str) -> bool {
-    line.starts_with("mg") && line.contains(" k")
+/// An answer without the key and the flag that it is in base64: memcached may create or change an item and then answer its
+/// binary key as it is, where ours remembers base64.
+fn without_key(answer: &str) -> String {
+    let is_key = |word: &str| word == "b" || word.starts_with('k');
+    let line = |line: &str| line.split(' ').filter(|word| !is_key(word.trim_end())).collect::<Vec<_>>().join(" ");
+    answer.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// Commands by chance, of which the seed decides.
@@ -296,15 +299,18 @@ fn commands_by_chance_are_answered_as_by_memcached() {
         let ours = Serve::start_kv("epoll".parse().unwrap(), &[]);
         let [mut theirs, mut ours] =
             [memcached.address, ours.ip()].map(|address| Asked(BufReader::new(TcpStream::connect(address).unwrap())));
+        // Ours notices fetches from the first meta command on.
+        [&mut ours, &mut theirs].map(|it| it.ask(b"mg nothing\r\n"));
         let (mut chance, mut last) = (Chance(seed), 0);
         for at in 0..COMMANDS {
             let command = chance.command(last);
             let [said, expected] = [ours.ask(&command), theirs.ask(&command)];
             let line = text(&command);
-            if forgets_base64(&line) {
-                continue;
+            let [said, shown] = [comparable(&said), comparable(&expected)];
+            let may_differ_in_key = line.starts_with("mg") && line.contains(" k");
+            if !may_differ_in_key || without_key(&said) != without_key(&shown) {
+                assert_eq!(said, shown, "seed {seed}, command {at}: {line}");
             }
-            assert_eq!(comparable(&said), comparable(&expected), "seed {seed}, command {at}: {line}");
             let numbers = expected.split_whitespace().filter_map(|word| word.strip_prefix('c')?.parse().ok());
             last = numbers.fold(last, u64::max);
         }

@@ -53,7 +53,11 @@ pub(crate) fn content(service: &ServiceSpec) -> io::Result<Option<Arc<Content>>>
     })
 }
 
-/// Seconds since 1970, by a clock that is read without a system call.
+/// Seconds since 1970, by a clock that is read without a system call whatever the kernel's clock source is.
 pub(crate) fn unix_time_s() -> u32 {
-    rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec as u32
+    #[cfg(target_os = "linux")]
+    let clock = rustix::time::ClockId::RealtimeCoarse;
+    #[cfg(not(target_os = "linux"))]
+    let clock = rustix::time::ClockId::Realtime;
+    rustix::time::clock_gettime(clock).tv_sec as u32
 }

@@ -119,12 +119,13 @@ enum Message {
 
 /// Serves until stopped.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    end_with_parent()?;
     let (sender, messages) = mpsc::channel();
     listen_to_signals(sender.clone())?;
     if !args.control {
+        listen_to_parent(sender)?;
         return by_hand(args, &messages);
     }
+    end_with_runner()?;
     listen_to_input(sender.clone())?;
     match controlled(&sender, &messages) {
         Ok(()) => Ok(ExitCode::SUCCESS),
@@ -353,11 +354,40 @@ fn say(event: &Event) {
     let _ = output::print_line(event);
 }
 
-/// SIGTERM when the parent goes, so that a server never outlives what started it. Where there is none, a runner's server
-/// ends with its standard input.
-fn end_with_parent() -> anyhow::Result<()> {
+/// Asks for SIGTERM when the runner's thread ends that forked this process, which lives as long as the runner
+/// (`server::spawn`). Where the system has no such signal, a runner's server ends with its standard input.
+fn end_with_runner() -> anyhow::Result<()> {
     server::platform::die_with_parent(rustix::process::Signal::TERM)
         .context("cannot ask to be told of the parent's end")
+}
+
+/// Stops the server when its parent process ends. Any program may be the parent, and its thread that forked may end long
+/// before it does: a signal at the thread's end (PR_SET_PDEATHSIG) would stop a server that is in use.
+#[cfg(target_os = "linux")]
+fn listen_to_parent(sender: mpsc::Sender<Message>) -> anyhow::Result<()> {
+    use rustix::event::{PollFd, PollFlags, poll};
+    use rustix::io::{Errno, retry_on_intr};
+    use rustix::process::{PidfdFlags, getppid, pidfd_open};
+
+    // There is none in this namespace of processes, or it has just ended.
+    let Some(parent) = getppid() else { return Ok(()) };
+    let parent = match pidfd_open(parent, PidfdFlags::empty()) {
+        Err(Errno::SRCH) => return Ok(()),
+        parent => parent.context("cannot watch the parent process; Linux has pidfd_open since 5.3")?,
+    };
+    let listen = move || {
+        if retry_on_intr(|| poll(&mut [PollFd::new(&parent, PollFlags::IN)], None)).is_ok() {
+            let _ = sender.send(Message::Stop);
+        }
+    };
+    thread::Builder::new().name("parent".into()).spawn(listen)?;
+    Ok(())
+}
+
+/// Elsewhere a signal, if the system has one, is of the process.
+#[cfg(not(target_os = "linux"))]
+fn listen_to_parent(_sender: mpsc::Sender<Message>) -> anyhow::Result<()> {
+    end_with_runner()
 }
 
 fn listen_to_signals(sender: mpsc::Sender<Message>) -> anyhow::Result<()> {

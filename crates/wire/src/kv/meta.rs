@@ -221,6 +221,7 @@ impl<'a> MetaPut<'a> {
 impl Kv {
     /// Stores the value of `ms`.
     pub(super) fn meta_put(&self, meta: &MetaPut<'_>, value: &[u8], out: &mut Vec<u8>) {
+        self.store.notice_fetches();
         let Wishes { new_number, is_binary, vivify, stale, .. } = meta.wishes;
         let more = More { cas: new_number, is_binary, or_add: vivify.is_some(), or_older: stale };
         let stored = self.store_value(&meta.put(), more, value);
@@ -249,6 +250,7 @@ impl Kv {
 
     /// Does what a meta command without a value asks for.
     pub(super) fn meta(&self, verb: MetaVerb, words: &[u8], out: &mut Vec<u8>) {
+        self.store.notice_fetches();
         let start = out.len();
         let words = Words(words);
         let done = match verb {
@@ -280,6 +282,9 @@ impl Kv {
             let marks = Marks::of_new(wishes.is_binary);
             let make = || self.store.item(Arc::default(), 0, 0, wishes.new_number, marks);
             found = self.store.enter(&meta.key, wishes.vivify.is_some().then_some(make), |item, is_new| {
+                if is_new {
+                    self.counters.add(Count::Stored);
+                }
                 let shown = self.show(meta, item, is_new, out);
                 if shown.is_ok() && !wishes.unnoticed {
                     self.store.fetched(item);
@@ -288,7 +293,7 @@ impl Kv {
             });
         }
         let Some(shown) = found else {
-            self.counters.add(Count::GetMiss);
+            self.counters.add(if wishes.exptime.is_some() { Count::TouchMiss } else { Count::GetMiss });
             let start = out.len();
             out.extend_from_slice(b"EN");
             meta.echo(out)?;

@@ -98,6 +98,8 @@ pub(super) struct Store {
     flush_at: AtomicU32,
     /// Whether each fetch is to leave its time.
     records_fetches: AtomicBool,
+    /// See [`Store::notice_fetches`].
+    notices_fetches: AtomicBool,
     /// Bytes by which items grew in place. The cache makes room only when something is inserted, so it is told at times.
     grown_bytes: AtomicU64,
     evicted: Evicted,
@@ -163,6 +165,7 @@ impl Store {
             flushes: AtomicU16::new(0),
             flush_at: AtomicU32::new(0),
             records_fetches: AtomicBool::new(false),
+            notices_fetches: AtomicBool::new(false),
             grown_bytes: AtomicU64::new(0),
             evicted,
             cas: Alone::default(),
@@ -203,7 +206,8 @@ impl Store {
             self.cache.remove_if(key, |item| !self.is_live(item));
             return None;
         }
-        if !item.marks.has(Mark::Fetched) || self.records_fetches.load(Relaxed) {
+        let is_news = !item.marks.has(Mark::Fetched) && self.notices_fetches.load(Relaxed);
+        if is_news || self.records_fetches.load(Relaxed) {
             self.note_fetch(key, item.cas);
         }
         Some(item)
@@ -232,6 +236,14 @@ impl Store {
         item.marks.set(Mark::Fetched, true);
         if self.records_fetches.load(Relaxed) {
             item.accessed = (self.clock)();
+        }
+    }
+
+    /// From the first meta command on, the first fetch of an item marks it, which takes a second look-up and a shard's lock.
+    /// Clients without meta commands cannot ask for the mark, and do not pay for it.
+    pub fn notice_fetches(&self) {
+        if !self.notices_fetches.load(Relaxed) {
+            self.notices_fetches.store(true, Relaxed);
         }
     }
 
@@ -394,7 +406,16 @@ impl Store {
         let bytes = bytes as u64;
         if bytes > 0 && self.grown_bytes.fetch_add(bytes, Relaxed) + bytes > self.item_max_bytes as u64 {
             self.grown_bytes.store(0, Relaxed);
-            self.cache.set_capacity(self.cache.capacity());
+            // Another may change the limit meanwhile: the last to set it must have seen the last limit.
+            let mut limit_bytes = self.memory_max_bytes();
+            loop {
+                self.cache.set_capacity(limit_bytes);
+                let now_bytes = self.memory_max_bytes();
+                if now_bytes == limit_bytes {
+                    break;
+                }
+                limit_bytes = now_bytes;
+            }
         }
     }
 }

@@ -535,3 +535,13 @@ fn stats_count_and_can_be_reset() {
     assert_eq!(talk(&kv, b"stats reset\r\n"), "RESET\r\n");
     assert!(talk(&kv, b"stats\r\n").contains("STAT cmd_get 0\r\n"));
 }
+
+#[test]
+fn missed_get_and_touch_is_counted_as_memcached_does() {
+    let (kv, _) = kv(KvConfig::default());
+    assert_eq!(talk(&kv, b"mg absent T30 v\r\nmg absent v\r\n"), "EN\r\nEN\r\n");
+    let stats = talk(&kv, b"stats\r\n");
+    for line in ["cmd_touch 1", "touch_misses 1", "cmd_get 1", "get_misses 1"] {
+        assert!(stats.contains(&format!("STAT {line}\r\n")), "{line}: {stats}");
+    }
+}
