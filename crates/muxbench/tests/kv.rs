@@ -274,16 +274,7 @@ impl Chance {
             ),
             22 => format!("{} a{noreply}", self.one(&["delete", "touch", "delete b 0 ", "touch b 100"])),
             _ => self
-                .one(&[
-                    "flush_all",
-                    "verbosity 1",
-                    "stats sizes",
-                    "lru mode flat",
-                    "cache_memlimit 64",
-                    "mn",
-                    "mg",
-                    "me",
-                ])
+                .one(&["flush_all", "verbosity 1", "stats sizes", "lru mode flat", "cache_memlimit 64", "mg", "me"])
                 .into(),
         };
         format!("{line}\r\n").into()
