@@ -183,6 +183,7 @@ fn report(config: &LoadConfig, samples: &[Sample]) -> LoadReport {
         errors: Errors::default(),
         late: None,
         receiver_busy_share: None,
+        stalled_ns: None,
         lag: measured(samples, WINDOW_NS, summary::lag_ns),
         service: measured(samples, WINDOW_NS, summary::service_ns),
         response: measured(samples, WINDOW_NS, summary::response_ns),

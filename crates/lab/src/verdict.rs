@@ -234,6 +234,10 @@ fn tails(report: &LoadReport) -> String {
         return String::new();
     }
     let late = report.late_sends();
+    if late.stalled > 0 {
+        let share = 100.0 * report.stalled_share().unwrap_or(0.0);
+        return format!("; its p99 may be the client's, which was stalled for {share:.2} % of the window");
+    }
     let (share, bound_ms) = (100.0 * late.share(), late.bound_ns as f64 / 1e6);
     format!("; its p99 may be the client's, which sent {share:.2} % of the requests more than {bound_ms:.1} ms late")
 }
@@ -251,11 +255,12 @@ fn judge_closed(report: &LoadReport, closed: &ClosedReport, server: Option<&Serv
     decide(checks.concat(), || {
         let server = server.map(|server| format!(", the server {:.0} %", 100.0 * server.busy_share()));
         format!(
-            "{} transactions, {:.0} a second, the client used {:.0} % of its CPUs{}",
+            "{} transactions, {:.0} a second, the client used {:.0} % of its CPUs{}{}",
             report.completed,
             report.rate_achieved_per_s,
             100.0 * closed.busy_share,
-            server.unwrap_or_default()
+            server.unwrap_or_default(),
+            tails(report)
         )
     })
 }
@@ -273,12 +278,12 @@ fn judge_stream(
     let unended = check(what, unended, Bound::AtMost, 0.0, "", VerdictKind::Failed);
     let errors = failures(report).into_iter().filter(|check| check.name != Check::REQUESTS).collect();
     let taken = steadiness(report, server).into_iter().filter(|check| check.name == Check::TAKEN_BY_OTHERS).collect();
-    let limits = client_busy(closed, server);
+    let limits = stalled(report).into_iter().chain([client_busy(closed, server)]).collect();
     // Where they arrive.
     let part_s = report.window_ns as f64 / 1e9 / PARTS as f64;
     let by_client = || stream.bytes_by_part.map(|bytes| bytes as f64 / part_s);
     let by_part = server.and_then(|server| server.took_in).unwrap_or_else(by_client);
-    let checks = [errors, vec![bytes, unended], vec![limits], part_steadiness("bandwidth", &by_part), taken];
+    let checks = [errors, vec![bytes, unended], limits, part_steadiness("bandwidth", &by_part), taken];
     decide(checks.concat(), || {
         let server = server.map(|server| format!(", the server {:.0} %", 100.0 * server.busy_share()));
         format!(
@@ -564,8 +569,7 @@ fn client_limits(report: &LoadReport, rate_per_s: f64) -> Vec<Check> {
     let mut checks = vec![check("median send delay", lag_us, Bound::AtMost, lag_us_max, "us", ClientLimited)];
     checks.extend(latest(report, LAG_P50_NS.max(LAG_SHARE_MAX * interval_ns)));
     checks.extend(delay_tails(report, 0.0));
-    let late = report.late_sends().share();
-    checks.push(check("share of requests sent late", late, Bound::AtMost, LATE_SENDS_SHARE_MAX, "", ClientLimited));
+    checks.extend(late_share(report));
     let what = "share of the window in which the client was receiving, without time to spare";
     let busy = report.receiver_busy_share;
     checks.extend(busy.map(|share| check(what, share, Bound::AtMost, RECEIVER_BUSY_SHARE_MAX, "", ClientLimited)));
@@ -579,6 +583,22 @@ fn client_limits(report: &LoadReport, rate_per_s: f64) -> Vec<Check> {
     let what = "distance of the sends from their plan";
     checks.extend(report.fit.as_ref().map(|fit| test(what, fit, FIT_DISTANCE_MAX, FIT_P_VALUE_MIN, ClientLimited)));
     checks
+}
+
+/// Whether the client sent, and could receive, nearly all of the time: with larger shares it may have made even the median.
+fn late_share(report: &LoadReport) -> impl Iterator<Item = Check> {
+    let late = report.late_sends();
+    let share = late.count as f64 / late.sent.max(1) as f64;
+    let sent = "share of requests sent late";
+    let sent = check(sent, share, Bound::AtMost, LATE_SENDS_SHARE_MAX, "", VerdictKind::ClientLimited);
+    [sent].into_iter().chain(stalled(report))
+}
+
+/// As [`late_share`], of a client whose threads sleep.
+fn stalled(report: &LoadReport) -> Option<Check> {
+    let what = "share of the window in which the client was stalled";
+    let of = |share| check(what, share, Bound::AtMost, LATE_SENDS_SHARE_MAX, "", VerdictKind::ClientLimited);
+    report.stalled_share().map(of)
 }
 
 /// Whether the tails of the send delay stay below those of the service time, and those of the client that was latest. Limits
@@ -633,7 +653,7 @@ fn closed_client_limits(report: &LoadReport, closed: &ClosedReport, server: Opti
     let lag = check("median send delay", lag_us, Bound::AtMost, lag_us_max, "us", VerdictKind::ClientLimited);
     let tails = delay_tails(report, LAG_SHARE_MAX * closed.think_ns as f64);
     let lags = [lag].into_iter().chain(latest(report, lag_us_max * 1e3)).chain(tails);
-    lags.chain([client_busy(closed, server)]).collect()
+    lags.chain(late_share(report)).chain([client_busy(closed, server)]).collect()
 }
 
 /// Whether the client of a closed loop had CPU to spare, or the server had none either.
@@ -757,6 +777,7 @@ pub(crate) mod tests {
             errors: Errors::default(),
             late: None,
             receiver_busy_share: None,
+            stalled_ns: None,
             lag: measured([200; 10]),
             service: measured([50_000; 10]),
             response: measured([50_200; 10]),
@@ -1158,6 +1179,42 @@ pub(crate) mod tests {
                 .ends_with("its p99 may be the client's, which sent 0.90 % of the requests more than 0.1 ms late")
         );
         assert!(!judge(&healthy(), None).reason.contains("may be"));
+    }
+
+    #[test]
+    fn stalled_client_is_limited_or_its_tails_are_marked() {
+        let closed = ClosedReport { unsampled: 0, busy_share: 0.5, cpus: 1, think_ns: 0 };
+        let closed = LoadReport { rate_asked_per_s: None, closed: Some(closed), ..healthy() };
+        let two_threads = LoadReport { roles: Roles::TwoThreads, ..healthy() };
+        for report in [closed, two_threads] {
+            let stalled = |share: f64| LoadReport { stalled_ns: Some((share * 1e9) as u64), ..report.clone() };
+            let verdict = judge(&stalled(0.1), None);
+            assert_eq!(verdict.kind, VerdictKind::ClientLimited);
+            let reason = "share of the window in which the client was stalled: 0.100 exceeds the limit of 0.050";
+            assert_eq!(verdict.reason, reason);
+            let (marked, clean) = (stalled(0.01), stalled(0.0));
+            assert_eq!(judge(&marked, None).kind, VerdictKind::Valid);
+            let reason = judge(&marked, None).reason;
+            assert!(
+                reason.ends_with("p99 may be the client's, which was stalled for 1.00 % of the window"),
+                "{reason}"
+            );
+            assert!(marked.is_client_tail(0.99) && !marked.is_client_tail(0.5));
+            assert!(!clean.is_client_tail(0.99) && !judge(&clean, None).reason.contains("may be"));
+        }
+        let streams = |share: f64| LoadReport { stalled_ns: Some((share * 1e9) as u64), ..streaming() };
+        assert_eq!(
+            [0.1, 0.01].map(|share| judge(&streams(share), None).kind),
+            [VerdictKind::ClientLimited, VerdictKind::Valid]
+        );
+    }
+
+    #[test]
+    fn late_sends_of_a_thinking_closed_loop_are_bounded() {
+        let closed = ClosedReport { unsampled: 0, busy_share: 0.5, cpus: 1, think_ns: 1_000_000 };
+        let report = LoadReport { rate_asked_per_s: None, closed: Some(closed), ..healthy() };
+        let kind = |late| judge(&LoadReport { lag: with_tail(1_000, late, 200_000), ..report.clone() }, None).kind;
+        assert_eq!([5_001, 5_000].map(kind), [VerdictKind::ClientLimited, VerdictKind::Valid]);
     }
 
     #[test]

@@ -108,7 +108,7 @@ pub fn run<S: Speak>(
     churners.iter_mut().for_each(|churner| churner.begin(times.clone()));
     let loops = churners.into_iter().map(|churner| move |stop: &AtomicBool| churner.run(stop));
     let progress: Vec<&Progress> = progress.iter().collect();
-    let (kept, usage) = run::run_threads(config, (&clock, start), &progress, loops, listener)?;
+    let (kept, usage) = run::run_threads(config, (&clock, start), &progress, pacing, loops, listener)?;
 
     let facts = Facts {
         config,

@@ -78,7 +78,7 @@ pub fn run<S: Speak>(
         move |stop: &AtomicBool| worker.run(times, stop)
     });
     let progress: Vec<&Progress> = progress.iter().collect();
-    let (kept, usage) = run::run_threads(config, (&clock, start), &progress, loops, listener)?;
+    let (kept, usage) = run::run_threads(config, (&clock, start), &progress, None, loops, listener)?;
 
     let facts = Facts {
         config,

@@ -29,6 +29,9 @@ pub struct LateSends {
     pub bound_ns: u64,
     /// Requests that were.
     pub count: u64,
+    /// Requests besides, that responses of which may have waited for a stalled client: as large a share as it was stalled for.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub stalled: u64,
     /// Requests whose send delay is known.
     pub sent: u64,
     /// 99th percentile of the service time of the requests that were not late, in nanoseconds; `None` where that is not
@@ -57,27 +60,43 @@ impl LateSends {
         Self { on_time_p99_ns: quantile(0.99), on_time_p999_ns: quantile(0.999), ..self }
     }
 
+    /// With the share of the window in which the client was stalled, of which some may have made sends late.
+    pub fn with_stalled(self, share: f64) -> Self {
+        let stalled = (share * self.sent as f64).ceil() as u64;
+        Self { stalled: stalled.saturating_sub(self.count), ..self }
+    }
+
     /// Those of several clients or trials together. Of the quantiles the highest is kept: that of all is no higher.
     pub fn and(self, other: Self) -> Self {
         Self {
             bound_ns: self.bound_ns.max(other.bound_ns),
             count: self.count + other.count,
+            stalled: self.stalled + other.stalled,
             sent: self.sent + other.sent,
             on_time_p99_ns: self.on_time_p99_ns.max(other.on_time_p99_ns),
             on_time_p999_ns: self.on_time_p999_ns.max(other.on_time_p999_ns),
         }
     }
 
-    /// The share of the requests that were late.
+    /// Requests that the client may have made slow.
+    pub fn total(&self) -> u64 {
+        self.count + self.stalled
+    }
+
+    /// The share of the requests that the client may have made slow.
     pub fn share(&self) -> f64 {
-        self.count as f64 / self.sent.max(1) as f64
+        self.total() as f64 / self.sent.max(1) as f64
     }
 
     /// Whether the client may have made the quantile `q` of the service or response time.
     pub fn reaches(&self, q: f64) -> bool {
         // Half a request of rounding decides nothing.
-        self.count as f64 * TAIL_TO_LATE_MIN > (1.0 - q) * self.sent as f64 + 0.5
+        self.total() as f64 * TAIL_TO_LATE_MIN > (1.0 - q) * self.sent as f64 + 0.5
     }
+}
+
+fn is_none(count: &u64) -> bool {
+    *count == 0
 }
 
 #[cfg(test)]
@@ -112,6 +131,19 @@ mod tests {
         let varied = [100_000, 100_000, 600_000, 600_000];
         assert_eq!([of(varied, 480_000), of(varied, 520_000)], [0, 1]);
         assert_eq!(of([50_000_000; 4], 45_000_000), 1, "a long way to the server hides no stall");
+    }
+
+    #[test]
+    fn stalled_client_reaches_quantiles_without_late_sends() {
+        let reached = |count: usize, share: f64| [0.9, 0.99, 0.999].map(|q| late(count).with_stalled(share).reaches(q));
+        assert_eq!(reached(0, 0.0), [false; 3]);
+        assert_eq!(reached(0, 0.001), [false, false, true]);
+        assert_eq!(reached(0, 0.002), [false, true, true]);
+        assert_eq!(reached(0, 0.1), [true; 3]);
+        // A stall that shows in send delays is counted once.
+        assert_eq!(late(20).with_stalled(0.002).total(), 20);
+        let both = late(20).with_stalled(0.002).and(late(0).with_stalled(0.01));
+        assert_eq!((both.count, both.stalled, both.share()), (20, 100, 120.0 / 20_000.0));
     }
 
     #[test]

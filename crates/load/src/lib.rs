@@ -33,6 +33,7 @@ mod connect;
 pub mod cost;
 mod datagrams;
 pub mod error;
+mod hiccups;
 pub mod hostile;
 pub mod idle;
 pub mod interface;

@@ -99,6 +99,8 @@ pub fn report(config: &LoadConfig, accounts: &[Account], samples: &[Sample]) -> 
         late: Some(late),
         // Of several the busiest: the others do not help it.
         receiver_busy_share: reports().filter_map(|it| it.receiver_busy_share).reduce(f64::max),
+        // Each has other requests: one that was stalled is not helped by the others.
+        stalled_ns: reports().filter_map(|it| it.stalled_ns).max(),
         response: measured(reports().map(|it| &it.response), Some(of_samples(summary::response_ns))),
         fit,
         closed: closed(accounts),

@@ -23,6 +23,29 @@ pub fn resolve(config: &LoadConfig) -> (Roles, Pacing) {
     (roles, pacing)
 }
 
+/// The CPUs on which only threads run that sleep when they have nothing to do, each once; `None` is any CPU. Without `pacing`
+/// all of the client's threads do so. In two threads those that receive always do.
+pub fn sleeping_cpus(config: &LoadConfig, roles: Roles, pacing: Option<Pacing>) -> Vec<Option<usize>> {
+    let all = &config.cpus;
+    let clients = config.clients as usize;
+    let on = |thread: usize| all[thread % all.len()];
+    let mut cpus: Vec<usize> = match (roles, pacing) {
+        (_, None) if all.is_empty() => return vec![None],
+        (Roles::TwoThreads, Some(Pacing::SleepSpin)) if all.is_empty() => return vec![None],
+        _ if all.is_empty() => Vec::new(),
+        (_, None) => (0..clients).map(on).collect(),
+        (Roles::TwoThreads, Some(pacing)) => {
+            let receive = (0..clients).map(|client| on(2 * client + 1));
+            let is_spun_on = |cpu: &usize| pacing != Pacing::SleepSpin && (0..clients).any(|it| on(2 * it) == *cpu);
+            receive.filter(|cpu| !is_spun_on(cpu)).collect()
+        }
+        _ => Vec::new(),
+    };
+    cpus.sort_unstable();
+    cpus.dedup();
+    cpus.into_iter().map(Some).collect()
+}
+
 /// CPUs that the client's threads may run on.
 pub fn cpus(config: &LoadConfig) -> usize {
     match config.cpus.len() {

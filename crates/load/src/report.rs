@@ -105,6 +105,10 @@ pub struct LoadReport {
     /// one without time to spare waits there. `None` in a closed loop, which has its own, and where that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receiver_busy_share: Option<f64>,
+    /// For how much of the window the client could not have woken when it had to (the module `hiccups`), in nanoseconds; of
+    /// several clients the greatest. `None` where its threads spin, which shows in the send delay, and in runs stored earlier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stalled_ns: Option<u64>,
     /// Whether the sends followed their plan; `None` with too few to say.
     pub fit: Option<TestResult>,
     /// What only a closed loop has.
@@ -137,14 +141,20 @@ pub struct LoadReport {
 }
 
 impl LoadReport {
-    /// Requests of the window that were sent late; where they were not counted, by the histograms.
+    /// Requests of the window that were sent late, or may have met a stall; where they were not counted, by the histograms.
     pub fn late_sends(&self) -> LateSends {
-        match self.late {
+        let late = match self.late {
             // The bursts of a stream are not sent by any plan.
             _ if self.stream.is_some() => LateSends::default(),
             Some(late) => late,
             None => LateSends::of(&self.lag.histogram, &self.service.histogram),
-        }
+        };
+        late.with_stalled(self.stalled_share().unwrap_or(0.0))
+    }
+
+    /// The share of the window in which the client was stalled; `None` where that was not measured.
+    pub fn stalled_share(&self) -> Option<f64> {
+        self.stalled_ns.map(|ns| ns as f64 / self.window_ns as f64)
     }
 
     /// Whether the quantile `q` of its service and response time may be the client's doing.

@@ -11,8 +11,9 @@ use wire::ServiceSpec;
 use wire::udp::DATAGRAM_BYTES_MAX;
 
 use crate::clock::{self, Clock, Wall};
-use crate::config::{Choice, KvTraffic, LoadConfig, Roles, Schedule, Timestamps};
+use crate::config::{Choice, KvTraffic, LoadConfig, Pacing, Roles, Schedule, Timestamps};
 use crate::error::LoadError;
+use crate::hiccups::Hiccups;
 use crate::open::{self, Until};
 use crate::placement;
 use crate::platform::{self, Pinned};
@@ -256,6 +257,7 @@ fn run_open<S: Speak>(
     // Only stamps are of the wall clock; without them it is not looked at.
     let mut wall = stamping.is_some().then(Wall::default);
     compare(&mut wall, &clock);
+    let meters = placement::sleeping_cpus(config, roles, Some(pacing));
     let (receivers, usage) = thread::scope(|scope| {
         let spawn = || -> Result<Vec<_>, LoadError> {
             let mut threads = Vec::new();
@@ -297,7 +299,8 @@ fn run_open<S: Speak>(
         let _pinned = Pinned::to(&config.cpus);
         let progress: Vec<&Progress> = clients.iter().map(|client| &client.progress).collect();
         let is_over = || threads.iter().all(thread::ScopedJoinHandle::is_finished);
-        let usage = watch(config, &clock, start, &progress, &is_over, &mut wall, listener);
+        let watched = watch(config, &clock, start, &progress, &meters, &is_over, &mut wall, listener);
+        let usage = watched.inspect_err(stop)?;
         // The send role has nothing to tell that the records do not.
         let join = |thread: thread::ScopedJoinHandle<'_, _>| thread.join().expect("a role does not panic");
         Ok((threads.into_iter().filter_map(join).collect::<Vec<(Errors, Option<f64>)>>(), usage))
@@ -347,15 +350,18 @@ pub fn begin(clock: &Clock, listener: &mut dyn Listener) -> Result<u64, LoadErro
 }
 
 /// Runs clients that are one loop each, in threads of their own on their CPUs, until all are done: what each kept, and what the
-/// process used in the window. A loop ends early when it is told to stop.
+/// process used in the window. A loop ends early when it is told to stop. Without `pacing` the loops sleep when they have nothing
+/// to do.
 pub fn run_threads<T: Send>(
     config: &LoadConfig,
     (clock, start): (&Clock, u64),
     progress: &[&Progress],
+    pacing: Option<Pacing>,
     loops: impl Iterator<Item = impl FnOnce(&AtomicBool) -> T + Send>,
     listener: &mut dyn Listener,
 ) -> Result<(Vec<T>, Usage), LoadError> {
     let stop = &AtomicBool::new(false);
+    let meters = placement::sleeping_cpus(config, Roles::OneLoop, pacing);
     thread::scope(|scope| {
         let mut threads = Vec::new();
         for (number, run) in loops.enumerate() {
@@ -367,7 +373,9 @@ pub fn run_threads<T: Send>(
         // This thread wakes now and then, and is to disturb the client then and not the server. If it cannot, so be it.
         let _pinned = Pinned::to(&config.cpus);
         let is_over = || threads.iter().all(thread::ScopedJoinHandle::is_finished);
-        let usage = watch(config, clock, start, progress, &is_over, &mut None, listener);
+        let watched = watch(config, clock, start, progress, &meters, &is_over, &mut None, listener);
+        // The loops would run for the whole trial.
+        let usage = watched.inspect_err(|_| stop.store(true, Relaxed))?;
         let join = |thread: thread::ScopedJoinHandle<'_, T>| thread.join().expect("a client does not panic");
         Ok((threads.into_iter().map(join).collect(), usage))
     })
@@ -551,8 +559,32 @@ fn compare(wall: &mut Option<Wall>, clock: &Clock) {
     }
 }
 
+/// Watches the trial: see [`watch_alone`]. Threads on `meters` measure meanwhile for how long the client is stalled.
+#[expect(clippy::too_many_arguments)]
+fn watch(
+    config: &LoadConfig,
+    clock: &Clock,
+    start: u64,
+    progress: &[&Progress],
+    meters: &[Option<usize>],
+    is_over: &dyn Fn() -> bool,
+    wall: &mut Option<Wall>,
+    listener: &mut dyn Listener,
+) -> Result<Usage, LoadError> {
+    let (window, stop) = (window(config, clock, start), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let hiccups = Hiccups::start(scope, meters, clock, &window, &stop);
+        // Those that have started would beat until the window ends.
+        let hiccups = hiccups.inspect_err(|_| stop.store(true, Relaxed))?;
+        let mut usage = watch_alone(config, clock, start, progress, is_over, wall, listener);
+        stop.store(true, Relaxed);
+        usage.stalled_ns = hiccups.stalled_ns();
+        Ok(usage)
+    })
+}
+
 /// Sleeps through the trial, and wakes to report progress and to take the process's usage at the window's edges.
-pub fn watch(
+fn watch_alone(
     config: &LoadConfig,
     clock: &Clock,
     start: u64,

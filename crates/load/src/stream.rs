@@ -90,7 +90,7 @@ pub fn run(
         move |stop: &AtomicBool| worker.run(times, stop)
     });
     let progress: Vec<&Progress> = progress.iter().collect();
-    let (moved, usage) = run::run_threads(config, (&clock, start), &progress, loops, listener)?;
+    let (moved, usage) = run::run_threads(config, (&clock, start), &progress, None, loops, listener)?;
 
     let (moved, kept): (Vec<Moved>, Vec<Kept>) = moved.into_iter().unzip();
     let facts = Facts {

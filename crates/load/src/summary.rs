@@ -19,6 +19,8 @@ use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub struct Usage {
     cpu_ns: u64,
     involuntary_switches: u64,
+    /// For how long it was stalled, in nanoseconds; `None` where that was not measured.
+    pub stalled_ns: Option<u64>,
 }
 
 impl Usage {
@@ -34,6 +36,7 @@ impl Usage {
         Self {
             cpu_ns: nanoseconds(usage.ru_utime) + nanoseconds(usage.ru_stime),
             involuntary_switches: usage.ru_nivcsw as u64,
+            stalled_ns: None,
         }
     }
 
@@ -42,6 +45,7 @@ impl Usage {
         Self {
             cpu_ns: self.cpu_ns - earlier.cpu_ns,
             involuntary_switches: self.involuntary_switches - earlier.involuntary_switches,
+            stalled_ns: self.stalled_ns,
         }
     }
 }
@@ -324,6 +328,7 @@ impl Facts<'_> {
             errors: seen.errors,
             late: Some(late(&lag, &service, samples)),
             receiver_busy_share: None,
+            stalled_ns: self.usage.stalled_ns,
             lag,
             service,
             response: measured(samples, window_ns, response_ns),

@@ -12,11 +12,22 @@ use serde_json::Value;
 
 /// What `muxbench load` reports of a window of two seconds, in which it is stopped so often for so long.
 fn stopped(server: &str, times: u32, stop: Duration) -> Value {
+    stopped_with(server, "--rate 1000", times, stop)
+}
+
+/// As [`stopped`], with other flags for the load.
+fn stopped_with(server: &str, schedule: &str, times: u32, stop: Duration) -> Value {
     let serve = Serve::start(server.parse().unwrap(), 64, 64);
-    let flags = "--connections 10 --rate 1000 --ramp 0 --hold 200ms --measure 2s --drain 20s --json";
+    let flags = "--connections 10 --ramp 0 --hold 200ms --measure 2s --drain 20s --json";
     let mut load = muxbench();
     load.args(["load", "--target", &serve.address.to_string()]).args(["--request", "64B", "--response", "64B"]);
-    let mut load = load.args(flags.split(' ')).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut load = load
+        .args(schedule.split(' '))
+        .args(flags.split(' '))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     let pid = Pid::from_child(&load);
     let mut told = BufReader::new(load.stderr.take().unwrap()).lines();
     assert!(told.any(|line| line.unwrap().starts_with("measure:")), "the window begins");
@@ -54,5 +65,27 @@ fn briefly_stopped_client_has_no_unmarked_p99() {
         assert!(late["count"].as_u64().unwrap() >= 5, "of 2 000 requests: {late}");
         let reason = found["verdict"]["reason"].as_str().unwrap();
         assert!(reason.contains("p99 may be the client's"), "{reason}");
+    }
+}
+
+#[test]
+fn stopped_client_without_send_delay_is_limited() {
+    // The receiver of two threads sleeps; its sender has a send delay besides, where both are stopped.
+    for schedule in ["--schedule closed", "--schedule closed --think 1ms", "--rate 1000 --roles two-threads"] {
+        let found = stopped_with("epoll", schedule, 3, Duration::from_millis(60));
+        let verdict = &found["verdict"];
+        assert_eq!(verdict["kind"], "client-limited", "{schedule}: {verdict}");
+        let stalled_ns = found["report"]["stalled_ns"].as_u64();
+        assert!(stalled_ns.is_some_and(|ns| ns > 150_000_000), "{schedule}: {stalled_ns:?}");
+    }
+}
+
+#[test]
+fn briefly_stopped_closed_loop_has_no_unmarked_p99() {
+    let found = stopped_with("epoll", "--schedule closed", 3, Duration::from_millis(15));
+    // On a noisy machine the trial may be limited by the client besides.
+    if found["verdict"]["kind"] == "valid" {
+        let reason = found["verdict"]["reason"].as_str().unwrap();
+        assert!(reason.contains("p99 may be the client's, which was stalled for"), "{reason}");
     }
 }

@@ -111,6 +111,7 @@ fn record(trial: &Trial, service_ns: u64, verdict: VerdictKind, reason: &str) ->
             errors: Errors::default(),
             late: None,
             receiver_busy_share: None,
+            stalled_ns: None,
             lag: measured(300),
             service: measured(service_ns),
             response: measured(service_ns + 300),

@@ -61,6 +61,12 @@ pub fn mark(figure: String, late: &LateSends, q: f64) -> String {
 /// The mark's meaning, if a quantile of this load has one.
 pub fn note_of_load(load: &LoadReport) -> Option<String> {
     let late = load.late_sends();
+    if late.stalled > 0 {
+        let share = 100.0 * load.stalled_share().unwrap_or(0.0);
+        return Some(format!(
+            "{MARK}: may be the client's doing, which was stalled for {share:.2} % of the window: responses waited in its sockets."
+        ));
+    }
     (late.count > 0).then(|| {
         format!(
             "{MARK}: may be the client's doing, which sent {} of {} requests more than {} late: a burst of them queues at the \
@@ -81,8 +87,8 @@ pub(crate) fn note(rows: &[Row]) -> Option<String> {
 /// The same of architectures by name.
 pub(crate) fn note_of(names: &str) -> String {
     format!(
-        "{MARK}: may be the client's doing. It sent too many requests late ({names}), and a burst of them queues at the \
-         server. Nothing is concluded from such a figure."
+        "{MARK}: may be the client's doing. It sent too many requests late or was stalled ({names}): bursts queue \
+         at the server, responses in the client. Nothing is concluded from such a figure."
     )
 }
 

@@ -17,6 +17,9 @@ pub(super) fn check(account: &Account, samples: &[Sample]) -> Result<(), String>
     if report.window_ns == 0 {
         return Err("window_ns is 0".to_owned());
     }
+    if let Some(stalled_ns) = report.stalled_ns.filter(|&ns| ns > report.window_ns) {
+        return Err(format!("stalled_ns is {stalled_ns}, and the window {} ns", report.window_ns));
+    }
     let connections = config.connections;
     for (name, count) in counts_of_connections(report) {
         if count > connections {
@@ -129,6 +132,7 @@ mod tests {
                 "outstanding.at_end is",
             ),
             (LoadReport { window_ns: 0, ..healthy() }, "window_ns is 0"),
+            (LoadReport { stalled_ns: Some(1_000_000_001), ..healthy() }, "stalled_ns is 1000000001"),
             (LoadReport { connections: 11, ..healthy() }, "connections is 11, and it has 10"),
             (LoadReport { active: u32::MAX, ..healthy() }, "active is 4294967295"),
             (LoadReport { closed: Some(closed(u32::MAX)), ..healthy() }, "closed.cpus is 4294967295"),

@@ -130,7 +130,7 @@ pub fn run(config: &LoadConfig, listener: &mut dyn Listener) -> Result<Outcome, 
         move |stop: &AtomicBool| client.run(pacing, &Until { window, drained, timeout, stop })
     });
     let progress: Vec<&Progress> = shares.iter().map(|share| &share.progress).collect();
-    let (kept, usage) = run::run_threads(config, (&clock, start), &progress, loops, listener)?;
+    let (kept, usage) = run::run_threads(config, (&clock, start), &progress, Some(pacing), loops, listener)?;
 
     let recorded: Vec<Recorded> = shares
         .into_iter()
