@@ -12,7 +12,7 @@ use cargo_metadata::{CargoOpt, DependencyKind, Metadata, MetadataCommand, Packag
 use serde::Deserialize;
 use spdx::{Expression, ParseMode};
 
-use crate::check::root;
+use xtask::root;
 
 /// What of `deny.toml` is read here; the rest is cargo-deny's.
 #[derive(Debug, Deserialize)]

@@ -12,27 +12,24 @@ mod http_client;
 mod kv;
 mod lab;
 mod page;
+pub mod process;
 mod spread;
 mod stream;
 
-use std::io::{BufRead, BufReader};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
-use load::config::{LoadConfig, Phases, Schedule, Timestamps};
+use load::config::Timestamps;
 use load::{Sample, cost, summary};
+use process::{
+    CLIENT_CPU, CONNECTIONS, Process, SERVER_CPU, Server, closed_config, config, cpu_ns_of, muxbench, reference,
+};
 use spread::{Bound, Spread};
 use wire::ServiceSpec;
 
-use crate::check::root;
+use xtask::root;
 
-/// The CPUs of servers and of clients.
-const SERVER_CPU: &str = "0";
-const CLIENT_CPU: usize = 1;
-const CONNECTIONS: u32 = 400;
 /// What the C reference server can be; whatever else there is, is compared with our epoll.
 const REFERENCES: &[&str] = &["epoll", "poll", "select", "mt", "mp"];
 
@@ -215,134 +212,6 @@ fn measure(bench: &Bench) -> anyhow::Result<()> {
             servers(5, &["epoll-et", "io_uring"].map(String::from), Some("epoll"))
         }
     }
-}
-
-/// A process that is killed when dropped.
-struct Process(Child);
-
-impl Process {
-    /// Starts `command`, and waits until it is there.
-    fn start(mut command: Command, is_there: impl Fn() -> bool) -> anyhow::Result<Self> {
-        let process = command.stdout(Stdio::null()).spawn().with_context(|| format!("cannot start {command:?}"))?;
-        let process = Self(process);
-        let started = Instant::now();
-        while !is_there() {
-            if started.elapsed() > Duration::from_secs(5) {
-                bail!("{command:?} does not listen");
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        Ok(process)
-    }
-
-    /// CPU time of its threads, in nanoseconds.
-    fn cpu_ns(&self) -> anyhow::Result<u64> {
-        cpu_ns_of(self.0.id())
-    }
-}
-
-/// CPU time of a process's threads, in nanoseconds.
-fn cpu_ns_of(process: u32) -> anyhow::Result<u64> {
-    let mut total_ns = 0;
-    for thread in std::fs::read_dir(format!("/proc/{process}/task")).context("the process ended")? {
-        let path = thread?.path().join("schedstat");
-        let line = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        let first = line.split_whitespace().next().and_then(|word| word.parse::<u64>().ok());
-        total_ns += first.with_context(|| format!("{}: `{line}`", path.display()))?;
-    }
-    Ok(total_ns)
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-        // Children of a reference server end when their connections do; the next one is not to share its CPU with them.
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
-/// A server of fixed sizes.
-struct Server {
-    _process: Process,
-    address: SocketAddr,
-}
-
-impl Server {
-    /// Starts `command`, which listens on the port that it is given.
-    fn start(command: impl FnOnce(u16) -> Command) -> anyhow::Result<Self> {
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let process = Process::start(command(port), || TcpStream::connect(address).is_ok())?;
-        Ok(Self { _process: process, address })
-    }
-
-    fn ours(architecture: &str, service: &ServiceSpec) -> anyhow::Result<Self> {
-        let (request_bytes, response_bytes) = service.fixed().context("the reference has fixed sizes")?;
-        let binary = muxbench()?;
-        Self::start(|port| {
-            let mut command = Command::new(binary);
-            command.args(["serve", "--arch", architecture, "--cpus", SERVER_CPU]);
-            command.args(["--listen", &format!("127.0.0.1:{port}")]);
-            command.args(["--request", &format!("{request_bytes}B"), "--response", &format!("{response_bytes}B")]);
-            command
-        })
-    }
-
-    fn reference(binary: &Path, architecture: &str, service: &ServiceSpec) -> anyhow::Result<Self> {
-        let (request_bytes, response_bytes) = service.fixed().context("the reference has fixed sizes")?;
-        Self::start(|port| {
-            let mut command = Command::new("taskset");
-            command.args(["-c", SERVER_CPU]).arg(binary).arg(architecture);
-            command.args([port.to_string(), request_bytes.to_string(), response_bytes.to_string()]);
-            command
-        })
-    }
-}
-
-/// Builds our binary, and says where it is.
-pub(crate) fn muxbench() -> anyhow::Result<PathBuf> {
-    let mut command = Command::new(env!("CARGO"));
-    command.args(["build", "--release", "--quiet", "--package", "muxbench", "--message-format", "json"]);
-    let output = command.current_dir(root()).stderr(Stdio::inherit()).output()?;
-    let lines = BufReader::new(output.stdout.as_slice()).lines().map_while(Result::ok);
-    lines
-        .filter_map(|line| serde_json::from_str::<serde_json::Value>(&line).ok())
-        .filter_map(|message| Some(PathBuf::from(message["executable"].as_str()?)))
-        .find(|path| path.ends_with("muxbench"))
-        .context("muxbench does not build")
-}
-
-/// Builds the C reference server.
-fn reference() -> anyhow::Result<PathBuf> {
-    let binary = root().join("target/refserver");
-    let source = root().join("xtask/reference/refserver.c");
-    let status = Command::new("cc").args(["-O2", "-pthread", "-o"]).arg(&binary).arg(source).status();
-    if !status.context("cannot run cc; install a C compiler")?.success() {
-        bail!("the reference server does not build");
-    }
-    Ok(binary)
-}
-
-fn config(target: SocketAddr, service: &ServiceSpec) -> LoadConfig {
-    LoadConfig {
-        connections: CONNECTIONS,
-        rate_per_s: Some(8_000.0),
-        phases: Phases {
-            ramp_ns: 500_000_000,
-            hold_ns: 500_000_000,
-            measure_ns: 4_000_000_000,
-            drain_ns: 1_000_000_000,
-        },
-        cpus: vec![CLIENT_CPU],
-        ..LoadConfig::new(target, service.clone())
-    }
-}
-
-/// A closed loop, which finds a server's highest rate.
-fn closed_config(target: SocketAddr, service: &ServiceSpec) -> LoadConfig {
-    let phases = Phases { ramp_ns: 300_000_000, hold_ns: 0, measure_ns: 1_200_000_000, drain_ns: 1_000_000_000 };
-    LoadConfig { rate_per_s: None, schedule: Schedule::Closed, phases, ..config(target, service) }
 }
 
 fn servers(rounds: usize, architectures: &[String], against: Option<&str>) -> anyhow::Result<()> {

@@ -1,10 +1,11 @@
 //! Everything that has to pass before a change is merged.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 use rustix::fs::Mode;
+use xtask::root;
 
 use crate::{audit, browser, cross, loom, peers, python, servers};
 
@@ -47,9 +48,4 @@ fn cargo(arguments: &[&str], prepared: &[(&str, PathBuf)]) -> anyhow::Result<()>
         bail!("`{step}` failed ({status})");
     }
     Ok(())
-}
-
-/// The workspace's folder.
-pub fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is in the workspace")
 }

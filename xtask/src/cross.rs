@@ -9,7 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context, bail, ensure};
 
-use crate::check::root;
+use xtask::root;
 
 /// A system and processor.
 struct Target {

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 
-use crate::check::root;
+use xtask::root;
 
 /// Searches for input that makes a parser panic; what reaches new code is kept in target/fuzz, a find in fuzz/artifacts
 #[derive(Debug, Args)]

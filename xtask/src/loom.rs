@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail, ensure};
 
-use crate::check::root;
+use xtask::root;
 
 /// Crates with models, which are tests in modules of the name `models`. Without features: runtimes have models of their own
 /// behind the same flag.

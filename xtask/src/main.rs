@@ -1,5 +1,5 @@
 //! What developers run: `cargo xtask test`, `bench`, `cross`, `python`, `servers`, `peers`, `browser`, `fuzz`, `loom`, `audit`,
-//! `sanitize`, `soak`.
+//! `sanitize`, `soak`, `cycles`.
 
 mod audit;
 mod bench;
@@ -19,6 +19,7 @@ mod soak;
 use std::process::ExitCode;
 
 use clap::Parser;
+use xtask::cycles;
 
 /// What developers run
 #[derive(Debug, Parser)]
@@ -39,6 +40,8 @@ enum Command {
     Cross,
     /// Models of what threads hand each other, in every order, in target/loom
     Loom,
+    /// Prints the files of each crate that use each other, and the names by which they do
+    Cycles,
     Fuzz(fuzz::Fuzz),
     Sanitize(sanitize::Sanitize),
     Soak(soak::Soak),
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         Command::Audit => audit::run(true),
         Command::Cross => python::prepare().and_then(|interpreter| cross::link(&interpreter)),
         Command::Loom => loom::run(),
+        Command::Cycles => print_cycles(),
         Command::Fuzz(fuzz) => fuzz::run(&fuzz),
         Command::Sanitize(sanitize) => sanitize::run(&sanitize),
         Command::Soak(soak) => soak::run(&soak),
@@ -72,4 +76,11 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn print_cycles() -> anyhow::Result<()> {
+    for (name, cycles) in cycles::of_workspace(xtask::root())? {
+        cycles.iter().for_each(|cycle| println!("{name}: {cycle}"));
+    }
+    Ok(())
 }

@@ -8,8 +8,8 @@ use std::process::Command;
 
 use anyhow::Context;
 
-use crate::check::root;
 use crate::debian::{self, Tool};
+use xtask::root;
 
 /// The variable that tells tests where the commands are.
 pub const VARIABLE: &str = "MUXBENCH_PEERS";

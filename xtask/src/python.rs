@@ -7,8 +7,8 @@ use std::process::Command;
 
 use anyhow::Context;
 
-use crate::check::root;
 use crate::debian::{self, said};
+use xtask::root;
 
 /// The variable that tells tests where the interpreter is.
 pub const VARIABLE: &str = "MUXBENCH_PYTHON";

@@ -7,8 +7,8 @@ use std::process::Command;
 use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueEnum};
 
-use crate::check::root;
 use crate::debian;
+use xtask::root;
 
 /// Looks for undefined behaviour: runs tests under what finds it, in target/sanitize; a nightly compiler is taken
 #[derive(Debug, Args)]

@@ -7,8 +7,8 @@ use std::process::Command;
 
 use anyhow::Context;
 
-use crate::check::root;
 use crate::debian::{self, Tool, said};
+use xtask::root;
 
 /// The variable that tells tests where the built servers are.
 pub const VARIABLE: &str = "MUXBENCH_SERVERS";

@@ -20,7 +20,7 @@ use anyhow::{Context, bail, ensure};
 use clap::Args;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::bench::muxbench;
+use crate::bench::process::muxbench;
 use server::{Held, Server};
 use turn::Done;
 

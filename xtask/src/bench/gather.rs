@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, ensure};
 
 use super::{Bound, Spread};
-use crate::check::root;
+use xtask::root;
 
 /// What it may take, in seconds.
 const GATHERED_S: f64 = 10.0;

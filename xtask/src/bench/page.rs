@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context, bail, ensure};
 
 use super::{Bound, Spread, muxbench};
-use crate::check::root;
+use xtask::root;
 
 /// What it may take, in seconds.
 const WRITTEN_S: f64 = 3.0;

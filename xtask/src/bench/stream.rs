@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, ensure};
 
 use super::{Bound, CLIENT_CPU, Process, SERVER_CPU, Spread, muxbench};
-use crate::check::root;
+use xtask::root;
 
 /// Connections of which many are compared with few.
 const FEW: u32 = 10;

@@ -1,0 +1,113 @@
+//! Cycles between the files of a crate: which file uses which, read from the sources.
+//!
+//! A file uses another one if its code names an item that the other file defines: in a path, in a private `use`, in the
+//! arguments of a macro or an attribute. Each decision is the least surprising for a reader who looks for layers:
+//!
+//! - A name leads to the file that defines it, through any number of re-exports. Re-exports in `mod.rs` or `lib.rs` therefore
+//!   tie no file to these.
+//! - `mod child;` and `pub use child::Item;` only show what is there. Code that mentions the re-exported name uses it.
+//! - Importing a module is no use; the paths that begin with its name are.
+//! - `use module::*` uses the file of that module, and the files of the names that the code takes from it.
+//! - An item that a macro makes belongs to the file of its module.
+//! - Files for other systems and features count; tests (`#[cfg(test)]`) don't.
+//!
+//! Limits: a method call uses the method's file only if the code also names the type, and links in comments don't count.
+
+mod reader;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::{fmt, fs};
+
+use anyhow::Result;
+use reader::Uses;
+
+/// Files that use each other, directly or through others of them.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Cycle {
+    /// The files, relative to the folder of the crate's root file.
+    pub files: BTreeSet<PathBuf>,
+    /// The uses among these files: a file, the one that it uses, and the items that it takes from there.
+    pub uses: BTreeMap<(PathBuf, PathBuf), BTreeSet<String>>,
+}
+
+impl fmt::Display for Cycle {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        writeln!(f, "{} files use each other:", self.files.len())?;
+        for ((from, to), names) in &self.uses {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            writeln!(f, "  {} -> {}: {}", from.display(), to.display(), names.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the cycles of every crate of the workspace, by the name of the crate's folder.
+pub fn of_workspace(workspace: &Path) -> Result<BTreeMap<String, Vec<Cycle>>> {
+    let mut folders = vec![workspace.join("fuzz"), workspace.join("xtask")];
+    for entry in fs::read_dir(workspace.join("crates"))? {
+        folders.push(entry?.path());
+    }
+    let mut found = BTreeMap::new();
+    for folder in folders {
+        let mut cycles = Vec::new();
+        for root in ["src/lib.rs", "src/main.rs"].map(|name| folder.join(name)).iter().filter(|root| root.exists()) {
+            cycles.extend(of_crate(root, &|path| fs::read_to_string(path).ok())?);
+        }
+        found.insert(folder.file_name().unwrap_or_default().to_string_lossy().into_owned(), cycles);
+    }
+    Ok(found)
+}
+
+/// Returns the cycles of the crate with this root file; `text` returns the text of a file, if it exists.
+pub fn of_crate(root: &Path, text: &dyn Fn(&Path) -> Option<String>) -> Result<Vec<Cycle>> {
+    let uses = reader::uses(root, text)?;
+    let mut search = Search { uses: &uses, places: BTreeMap::new(), stack: Vec::new(), groups: Vec::new() };
+    for file in uses.keys() {
+        search.visit(file);
+    }
+    let folder = root.parent().unwrap_or(Path::new(""));
+    let name = |file: &Path| file.strip_prefix(folder).unwrap_or(file).to_owned();
+    let cycle = |files: &BTreeSet<&Path>| {
+        let all = files.iter().flat_map(|from| uses[*from].iter().map(|(to, names)| (name(from), to, names.clone())));
+        let inside = all.filter(|(_, to, _)| files.contains(to.as_path()));
+        Cycle {
+            uses: inside.map(|(from, to, names)| ((from, name(to)), names)).collect(),
+            files: files.iter().copied().map(name).collect(),
+        }
+    };
+    Ok(search.groups.iter().map(cycle).collect())
+}
+
+/// Finds the groups of files in which each one reaches every other one (Tarjan, SIAM J. Comput. 1972).
+struct Search<'a> {
+    uses: &'a Uses,
+    /// When each file was visited.
+    places: BTreeMap<&'a Path, usize>,
+    stack: Vec<&'a Path>,
+    groups: Vec<BTreeSet<&'a Path>>,
+}
+
+impl<'a> Search<'a> {
+    /// Visits a file and the files that it reaches; returns the earliest place on the stack that they reach.
+    fn visit(&mut self, file: &'a Path) -> usize {
+        if let Some(place) = self.places.get(file) {
+            let is_on_stack = self.stack.contains(&file);
+            return if is_on_stack { *place } else { usize::MAX };
+        }
+        let place = self.places.len();
+        self.places.insert(file, place);
+        self.stack.push(file);
+        let lowest = self.uses[file].keys().fold(place, |lowest, used| lowest.min(self.visit(used)));
+        if lowest == place {
+            let start = self.stack.iter().rposition(|it| *it == file).unwrap_or_default();
+            let group: BTreeSet<&Path> = self.stack.drain(start..).collect();
+            if group.len() > 1 {
+                self.groups.push(group);
+            }
+        }
+        lowest
+    }
+}
