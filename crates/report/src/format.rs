@@ -1,5 +1,7 @@
 //! Numbers and units, three significant digits unless whole.
 
+use lab::record::VerdictKind;
+
 /// Nanoseconds as microseconds.
 pub fn us(ns: f64) -> String {
     digits(ns / 1e3)
@@ -12,6 +14,17 @@ pub fn time(ns: f64) -> String {
         ns if ns < 1e9 => format!("{} ms", digits(ns / 1e6)),
         ns if ns < 120e9 => format!("{} s", digits(ns / 1e9)),
         ns => format!("{:.0} min", ns / 60e9),
+    }
+}
+
+/// A verdict as it is written everywhere.
+pub fn verdict(verdict: VerdictKind) -> &'static str {
+    match verdict {
+        VerdictKind::Valid => "valid",
+        VerdictKind::Saturated => "saturated",
+        VerdictKind::ClientLimited => "client-limited",
+        VerdictKind::Unsteady => "unsteady",
+        VerdictKind::Failed => "failed",
     }
 }
 

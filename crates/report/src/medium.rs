@@ -2,7 +2,7 @@
 
 use comfy_table::Table;
 
-use crate::{table, terminal};
+use crate::terminal;
 
 /// Where a report goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ impl Medium {
     /// A table as it is.
     pub(crate) fn table(self, table: &Table) -> String {
         match self {
-            Self::Terminal(_) => table::trim(table),
+            Self::Terminal(_) => trimmed(table),
             Self::Markdown => markdown(table),
         }
     }
@@ -86,6 +86,11 @@ fn markdown(table: &Table) -> String {
     let headings = table.header().map(of_row).unwrap_or_default();
     let sides = (0..headings.len()).map(|at| if at == 0 { "---" } else { "--:" }.to_owned()).collect();
     [line(headings), line(sides)].into_iter().chain(table.row_iter().map(|row| line(of_row(row)))).collect()
+}
+
+/// A table's lines without blanks at their ends.
+fn trimmed(table: &Table) -> String {
+    table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
 /// Text in which nothing is Markdown's.

@@ -5,6 +5,7 @@ use lab::units::Share;
 use load::LoadReport;
 use load::report::{ClosedReport, DatagramReport, StreamReport};
 
+pub use crate::format::verdict as name;
 use crate::summary::{Comparison, MARGIN, Row, Summary};
 use crate::{format, stream};
 
@@ -192,15 +193,4 @@ pub fn stream(stream: &StreamReport, closed: &ClosedReport, report: &LoadReport)
         report.errors.total(),
         100.0 * closed.busy_share
     )
-}
-
-/// A verdict as it is written everywhere.
-pub fn name(verdict: VerdictKind) -> &'static str {
-    match verdict {
-        VerdictKind::Valid => "valid",
-        VerdictKind::Saturated => "saturated",
-        VerdictKind::ClientLimited => "client-limited",
-        VerdictKind::Unsteady => "unsteady",
-        VerdictKind::Failed => "failed",
-    }
 }

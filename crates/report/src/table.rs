@@ -60,11 +60,6 @@ pub(crate) fn align(table: &mut Table) {
     }
 }
 
-/// A table's lines without blanks at their ends.
-pub(crate) fn trim(table: &Table) -> String {
-    table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
-}
-
 /// The table of rows that begin with `lead`; where it is wider than the medium, several ones below each other, each of some of the
 /// other columns.
 pub(crate) fn in_parts(lead: &[String], columns: &[String], rows: &[(&[String], &[String])], medium: Medium) -> String {

@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 
 use lab::record::{Run, VerdictKind};
+use lab::units::Cpus;
 use stats::interval::Interval;
 
 use super::figures::{Cell, cells};
@@ -11,7 +12,15 @@ use crate::deviation::DeviationOf;
 use crate::summary::{MARGIN, title};
 use crate::{format, sentence};
 
-pub(super) fn claim(claim: &Claim, cpus: usize, runs: &[Run], deviation_of: &mut [&mut DeviationOf<'_>]) -> Checked {
+/// Checks `claims` against runs: all that belong to their paper.
+pub fn check(claims: &[Claim], runs: &[Run], deviation_of: &mut [&mut DeviationOf<'_>]) -> Vec<Checked> {
+    let cpus = |run: &Run| run.header.host.get("cpus allowed")?.parse::<Cpus>().ok().map(|cpus| cpus.0.len());
+    // Where it is not known how many there are, figures say what there is to say.
+    let cpus = runs.iter().filter_map(cpus).min().unwrap_or(usize::MAX);
+    claims.iter().map(|claim| self::claim(claim, cpus, runs, deviation_of)).collect()
+}
+
+fn claim(claim: &Claim, cpus: usize, runs: &[Run], deviation_of: &mut [&mut DeviationOf<'_>]) -> Checked {
     let Claim { number, says, cpus_min, statements } = *claim;
     let by_statement: Vec<Vec<Finding>> =
         statements.iter().map(|statement| findings(statement, runs, deviation_of)).collect();

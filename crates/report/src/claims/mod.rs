@@ -12,11 +12,11 @@ mod render;
 #[cfg(test)]
 mod tests;
 
-use lab::record::{Run, Trial, TrialRecord, VerdictKind, Workload};
-use lab::units::Cpus;
+use lab::record::{Trial, TrialRecord, VerdictKind, Workload};
 use serde::Serialize;
 use stats::interval::Interval;
 
+pub use decide::check;
 pub(crate) use render::decisive_first;
 pub use render::{csv, render};
 
@@ -263,12 +263,4 @@ pub fn concern(claims: &[Claim], trial: &Trial) -> bool {
     let name = trial.architecture.to_string();
     let mut statements = claims.iter().flat_map(|claim| claim.statements);
     statements.any(|it| it.architectures.contains(&name.as_str()) && (it.only)(&trial.workload))
-}
-
-/// Holds `claims` against runs: all that belong to their paper.
-pub fn check(claims: &[Claim], runs: &[Run], deviation_of: &mut [&mut DeviationOf<'_>]) -> Vec<Checked> {
-    let cpus = |run: &Run| run.header.host.get("cpus allowed")?.parse::<Cpus>().ok().map(|cpus| cpus.0.len());
-    // Where it is not known how many there are, figures say what there is to say.
-    let cpus = runs.iter().filter_map(cpus).min().unwrap_or(usize::MAX);
-    claims.iter().map(|claim| decide::claim(claim, cpus, runs, deviation_of)).collect()
 }

@@ -1,3 +1,5 @@
+use lab::record::Run;
+
 use super::*;
 use crate::deviation::TrialDeviation;
 use crate::made_up;

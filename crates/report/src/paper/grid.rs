@@ -1,10 +1,29 @@
 //! Tables as plain data: one of a paper's own, or the numbers of a figure's panel with what the paper prints beside them.
 
 use serde::Serialize;
+use serde_json::Value;
 
 use super::figure::Figure;
 use crate::html::chart::{Axis, Chart, Form, Mark, Panel, Point, Published, Shape};
 use crate::{Medium, format, table, tails};
+
+/// A run in the layout of a paper's tables, to be shown.
+pub trait Tables {
+    /// Whose numbers are beside whose.
+    fn about(&self) -> String;
+
+    /// Each with its number.
+    fn tables(&self) -> Vec<(&'static str, Grid)>;
+
+    /// As JSON.
+    fn json(&self) -> Value;
+
+    /// As CSV: a row for each published value.
+    ///
+    /// # Errors
+    /// None that is known: everything is held in memory.
+    fn csv(&self) -> anyhow::Result<String>;
+}
 
 /// A table whose first columns say what a row is of.
 #[derive(Clone, Debug, Serialize)]

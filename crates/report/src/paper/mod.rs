@@ -6,6 +6,7 @@
 //! # Layout
 //! - here: the papers; a file for each has its figures, tables and claims
 //! - [`figure`]: what a figure is, and what it is drawn from; [`grid`]: its numbers, and a paper's tables; [`points`]: as CSV
+//! - `workload`: the rule that all papers' workloads have in common
 //! - `beside`: runs beside a paper; [`impossible`]: why some of it is not there
 
 mod beside;
@@ -18,18 +19,18 @@ mod maharjan2012;
 pub mod points;
 mod voras2009;
 mod welsh2001;
+mod workload;
 
 use anyhow::bail;
-use lab::record::{Run, Workload};
-use load::config::Choice;
-use serde_json::Value;
+use lab::record::Run;
 
 pub use beside::Beside;
+pub use grid::Tables;
 
 use crate::claims::Claim;
 use crate::deviation::DeviationOf;
 use figure::Figure;
-use grid::Grid;
+use workload::is_plain;
 
 /// A row of [`PAPERS`].
 #[derive(Debug)]
@@ -141,12 +142,6 @@ pub const PAPERS: &[Paper] = &[
     },
 ];
 
-/// Whether nothing is added to a workload that no paper had: a lab's network, work for each request, connections that are not
-/// chosen alike.
-fn is_plain(workload: &Workload) -> bool {
-    workload.network.is_none() && workload.work.is_none() && workload.choice == Choice::Uniform
-}
-
 /// The paper of that name.
 pub fn find(name: &str) -> Option<&'static Paper> {
     PAPERS.iter().find(|paper| paper.name == name)
@@ -215,24 +210,6 @@ impl Paper {
     pub fn figure_name(&self, figure: &Figure) -> String {
         format!("{} {}", self.figure_word, figure.number)
     }
-}
-
-/// A run in the layout of a paper's tables, to be shown.
-pub trait Tables {
-    /// Whose numbers are beside whose.
-    fn about(&self) -> String;
-
-    /// Each with its number.
-    fn tables(&self) -> Vec<(&'static str, Grid)>;
-
-    /// As JSON.
-    fn json(&self) -> Value;
-
-    /// As CSV: a row for each published value.
-    ///
-    /// # Errors
-    /// None that is known: everything is held in memory.
-    fn csv(&self) -> anyhow::Result<String>;
 }
 
 #[cfg(test)]

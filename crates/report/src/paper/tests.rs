@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::slice;
 
+use serde_json::Value;
+
 use super::*;
 use crate::deviation::{self, SendsOf};
 use crate::html::chart::Shape;
