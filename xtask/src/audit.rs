@@ -11,7 +11,6 @@ use anyhow::{Context, bail, ensure};
 use cargo_metadata::{CargoOpt, DependencyKind, Metadata, MetadataCommand, Package, PackageId, TargetKind};
 use serde::Deserialize;
 use spdx::{Expression, ParseMode};
-
 use xtask::root;
 
 /// What of `deny.toml` is read here; the rest is cargo-deny's.

@@ -27,7 +27,6 @@ use process::{
 };
 use spread::{Bound, Spread};
 use wire::ServiceSpec;
-
 use xtask::root;
 
 /// What the C reference server can be; whatever else there is, is compared with our epoll.

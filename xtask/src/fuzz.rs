@@ -6,7 +6,6 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
-
 use xtask::root;
 
 /// Searches for input that makes a parser panic; what reaches new code is kept in target/fuzz, a find in fuzz/artifacts

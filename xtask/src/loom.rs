@@ -3,7 +3,6 @@
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail, ensure};
-
 use xtask::root;
 
 /// Crates with models, which are tests in modules of the name `models`. Without features: runtimes have models of their own

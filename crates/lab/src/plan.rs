@@ -1208,7 +1208,7 @@ mod tests {
 
     #[test]
     fn a_stack_a_connection_takes_mappings() {
-        let Some(model) = server::model::MODELS.iter().find(|row| row.per_connection == PerConnection::Stack) else {
+        let Some(model) = server::registry::MODELS.iter().find(|row| row.per_connection == PerConnection::Stack) else {
             println!("no model with a stack per connection is compiled in");
             return;
         };

@@ -13,7 +13,7 @@ use lab::store::Store;
 use report::made_up;
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
-use server::mechanism::{BUFFERED, MECHANISMS};
+use server::registry::{BUFFERED, MECHANISMS};
 
 /// A comparison of a second or two.
 const SMALL: &[&str] = &[

@@ -5,7 +5,6 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use wire::Address;
 
-use crate::architecture::Architecture;
 use crate::model::{ModelRow, PerConnection};
 
 /// How connections are accepted. Where one thread accepts for all, it can only be [`Accept::Single`].
@@ -38,35 +37,6 @@ impl Accept {
     /// What `model` does when nothing is said.
     pub fn default_of(model: &ModelRow) -> Self {
         if model.is_pool() { Self::Shared } else { Self::Single }
-    }
-
-    /// Whether `architecture` can accept like this.
-    ///
-    /// # Errors
-    /// Why not, and what can.
-    pub fn check(self, architecture: Architecture) -> Result<(), String> {
-        let Architecture { model, mechanism, .. } = architecture;
-        let wakes_exclusively = mechanism.is_some_and(|row| row.wakes_exclusively);
-        match self {
-            Self::Single if model.is_pool() && model.per_connection == PerConnection::Process => Err(format!(
-                "`{}` cannot accept like `single`: descriptors are not passed between processes here; choose shared or \
-                 exclusive, or `mt-pool`",
-                model.name
-            )),
-            // Elsewhere the kernel does not divide connections.
-            Self::Reuseport if model.has_network_threads() && cfg!(target_os = "linux") => Ok(()),
-            Self::Exclusive if model.has_network_threads() && wakes_exclusively => Ok(()),
-            Self::Exclusive if model.has_network_threads() => Err(format!(
-                "`{architecture}` cannot accept like `exclusive`: of its threads all would be woken; choose epoll or \
-                 epoll-et, or reuseport"
-            )),
-            Self::Shared | Self::Reuseport | Self::Exclusive if !model.is_pool() => Err(format!(
-                "`{}` cannot accept like `{self}`: one thread accepts for all; leave it out, or choose mp-prefork or \
-                 mt-pool (and reuseport and, over epoll, exclusive go with symped, seda and seda-s, too)",
-                model.name
-            )),
-            _ => Ok(()),
-        }
     }
 
     /// Whether connections can come like this to `listen`.
@@ -109,13 +79,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_strategy_has_its_place_and_every_model_its_default() {
+    fn every_strategy_has_its_place() {
         for (at, (accept, name, _)) in Accept::ALL.iter().enumerate() {
             assert_eq!(*accept as usize, at);
             assert_eq!(&accept.to_string(), name);
-        }
-        for architecture in Architecture::every() {
-            assert_eq!(Accept::default_of(architecture.model).check(architecture), Ok(()), "{architecture}");
         }
     }
 }

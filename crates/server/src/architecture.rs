@@ -6,8 +6,11 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use wire::{Address, ServiceSpec};
 
-use crate::mechanism::{self, Family, MechanismRow};
-use crate::model::{self, ModelRow, PayloadStage, PerConnection, Takes};
+use crate::accept::Accept;
+use crate::mechanism::{DEFAULT, Family, NEEDS_NETWORK};
+pub use crate::model::Threads;
+use crate::model::{ModelRow, PayloadStage, PerConnection};
+use crate::registry::{BUFFERED, MECHANISMS, MODELS, MechanismRow, Model, find_mechanism, find_model};
 use crate::runtime;
 
 /// What may be behind a name that is not known here.
@@ -16,78 +19,12 @@ const ELSEWHERE: &str = if cfg!(target_os = "linux") { "" } else { " on this sys
 /// A model with its mechanism: how a server is built. Equal names are equal architectures.
 #[derive(Clone, Copy)]
 pub struct Architecture {
-    /// Its row of [`model::MODELS`].
-    pub model: &'static ModelRow,
+    /// Its row of [`MODELS`].
+    pub model: &'static Model,
     /// How many threads or processes it has; `None` where the model takes no number, or its own default is meant.
     pub threads: Option<Threads>,
-    /// Its row of [`mechanism::MECHANISMS`]; `None` for models that take none.
+    /// Its row of [`MECHANISMS`]; `None` for models that take none.
     pub mechanism: Option<&'static MechanismRow>,
-}
-
-/// How many threads or processes an architecture has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Threads {
-    /// Of the network stage; where there are no stages, all of them. None is the accept thread alone.
-    pub network: u32,
-    /// Of the payload stage, where the name says it.
-    pub payload: Option<u32>,
-}
-
-impl Threads {
-    /// So many, all of a kind.
-    pub const fn all(count: u32) -> Self {
-        Self { network: count, payload: None }
-    }
-
-    /// What `model` has if its name says no more.
-    fn default_of(model: &ModelRow) -> Option<Self> {
-        match model.threads {
-            Takes::Nothing | Takes::NumberOrNothing => None,
-            Takes::Number { default } => Some(Self::all(default)),
-            Takes::NetworkAndPayload { default: (network, payload), .. } => {
-                Some(Self { network, payload: Some(payload) })
-            }
-        }
-    }
-
-    /// Reads what a name says of `model`.
-    fn parse(text: &str, model: &ModelRow) -> Result<Self, String> {
-        let name = model.name;
-        // What a pool may have the plan checks.
-        let most = if model.multiplexes() { model::THREADS_MAX } else { u32::MAX };
-        let number = |text: &str| text.parse::<u32>().ok().filter(|count| *count <= most);
-        let above_0 = |text: &str| number(text).filter(|count| *count > 0);
-        match &model.threads {
-            Takes::Nothing => Err(format!("`{name}` takes no number of threads")),
-            Takes::NumberOrNothing | Takes::Number { .. } => above_0(text).map(Self::all).ok_or_else(|| {
-                format!("`{text}` is no number of threads; write a whole number above 0, as in {name}:4")
-            }),
-            Takes::NetworkAndPayload { network, default } => {
-                let parts = text.split_once('+').and_then(|(first, payload)| {
-                    let first = number(first).filter(|count| network.contains(count))?;
-                    Some(Self { network: first, payload: Some(above_0(payload)?) })
-                });
-                parts.ok_or_else(|| {
-                    format!(
-                        "`{text}` is no number of threads; write NETWORK+PAYLOAD, NETWORK from {} to {}, as in {name}:{}+{}",
-                        network.start(),
-                        network.end(),
-                        default.0,
-                        default.1
-                    )
-                })
-            }
-        }
-    }
-}
-
-impl fmt::Display for Threads {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.payload {
-            None => write!(f, "{}", self.network),
-            Some(payload) => write!(f, "{}+{payload}", self.network),
-        }
-    }
 }
 
 impl Architecture {
@@ -146,7 +83,7 @@ impl Architecture {
 
     /// Whether there is a layer above its sockets that it would not need.
     pub fn is_buffered(&self) -> bool {
-        self.mechanism.is_some_and(|row| mechanism::BUFFERED.iter().any(|buffered| buffered.name == row.name))
+        self.mechanism.is_some_and(|row| BUFFERED.iter().any(|buffered| buffered.name == row.name))
     }
 
     /// Whether it can serve connections to that address.
@@ -154,7 +91,7 @@ impl Architecture {
     /// # Errors
     /// Why not, and what can.
     pub fn can_listen(&self, listen: &Address) -> Result<(), String> {
-        let needs_network = |row: &&MechanismRow| mechanism::NEEDS_NETWORK.contains(&row.name);
+        let needs_network = |row: &&MechanismRow| NEEDS_NETWORK.contains(&row.name);
         match (listen, self.mechanism.filter(needs_network)) {
             (Address::Unix(_), Some(mechanism)) => Err(format!(
                 "`{}` sends in a way that the kernel has not for Unix sockets; take another mechanism, or tcp",
@@ -189,24 +126,23 @@ impl Architecture {
     /// Each row of both tables: every mechanism in one thread, every other model with its own number of threads and, where
     /// it takes a mechanism, epoll.
     pub fn all() -> Vec<Self> {
-        let is_short =
-            |row: &Self| row.model.name == "sped" || row.mechanism.is_none_or(|row| row.name == mechanism::DEFAULT);
+        let is_short = |row: &Self| row.model.name == "sped" || row.mechanism.is_none_or(|row| row.name == DEFAULT);
         Self::every().into_iter().filter(is_short).collect()
     }
 
     /// Every model over every mechanism that it can have, in the tables' order, each with its own number of threads.
     pub fn every() -> Vec<Self> {
-        Self::over(mechanism::MECHANISMS)
+        Self::over(MECHANISMS)
     }
 
     /// One thread over each mechanism with a layer above its sockets, which is in no other list.
     pub fn buffered() -> Vec<Self> {
-        Self::over(mechanism::BUFFERED).into_iter().filter(|row| row.model.name == "sped").collect()
+        Self::over(BUFFERED).into_iter().filter(|row| row.model.name == "sped").collect()
     }
 
     fn over(mechanisms: &'static [MechanismRow]) -> Vec<Self> {
         let mut every = Vec::new();
-        for model in model::MODELS {
+        for model in MODELS {
             let threads = Threads::default_of(model);
             if model.multiplexes() {
                 let mechanisms = mechanisms.iter().filter(|row| fits(model, row).is_ok());
@@ -216,6 +152,37 @@ impl Architecture {
             }
         }
         every
+    }
+}
+
+impl Accept {
+    /// Whether `architecture` can accept like this.
+    ///
+    /// # Errors
+    /// Why not, and what can.
+    pub fn check(self, architecture: Architecture) -> Result<(), String> {
+        let Architecture { model, mechanism, .. } = architecture;
+        let wakes_exclusively = mechanism.is_some_and(|row| row.wakes_exclusively);
+        match self {
+            Self::Single if model.is_pool() && model.per_connection == PerConnection::Process => Err(format!(
+                "`{}` cannot accept like `single`: descriptors are not passed between processes here; choose shared or \
+                 exclusive, or `mt-pool`",
+                model.name
+            )),
+            // Elsewhere the kernel does not divide connections.
+            Self::Reuseport if model.has_network_threads() && cfg!(target_os = "linux") => Ok(()),
+            Self::Exclusive if model.has_network_threads() && wakes_exclusively => Ok(()),
+            Self::Exclusive if model.has_network_threads() => Err(format!(
+                "`{architecture}` cannot accept like `exclusive`: of its threads all would be woken; choose epoll or \
+                 epoll-et, or reuseport"
+            )),
+            Self::Shared | Self::Reuseport | Self::Exclusive if !model.is_pool() => Err(format!(
+                "`{}` cannot accept like `{self}`: one thread accepts for all; leave it out, or choose mp-prefork or \
+                 mt-pool (and reuseport and, over epoll, exclusive go with symped, seda and seda-s, too)",
+                model.name
+            )),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -269,14 +236,14 @@ impl FromStr for Architecture {
         };
         let (model_name, mechanism_name) = match name.split_once('/') {
             Some((model, mechanism)) => (model, Some(mechanism)),
-            None if mechanism::find(name).is_some() => ("sped", Some(name)),
+            None if find_mechanism(name).is_some() => ("sped", Some(name)),
             None => (name, None),
         };
         let (model_name, threads) = match model_name.split_once(':') {
             Some((model, threads)) => (model, Some(threads)),
             None => (model_name, None),
         };
-        let model = model::find(model_name).ok_or_else(|| {
+        let model = find_model(model_name).ok_or_else(|| {
             unknown(if runtime::FEATURES.contains(&model_name) {
                 format!("`{model_name}` is not compiled in; build with `--features {model_name}`")
             } else {
@@ -290,9 +257,9 @@ impl FromStr for Architecture {
         let mechanism = match (model.multiplexes(), mechanism_name) {
             (false, None) => None,
             (false, Some(_)) => return Err(wrong(format!("`{model_name}` takes no mechanism"))),
-            (true, None) => Some(mechanism::find(mechanism::DEFAULT).expect("the default is in the table")),
+            (true, None) => Some(find_mechanism(DEFAULT).expect("the default is in the table")),
             (true, Some(m)) => {
-                Some(mechanism::find(m).ok_or_else(|| unknown(format!("no mechanism `{m}`{ELSEWHERE}")))?)
+                Some(find_mechanism(m).ok_or_else(|| unknown(format!("no mechanism `{m}`{ELSEWHERE}")))?)
             }
         };
         mechanism.map_or(Ok(()), |row| fits(model, row)).map_err(wrong)?;
@@ -363,6 +330,13 @@ mod tests {
         ] {
             let error = name.parse::<Architecture>().unwrap_err().to_string();
             assert!(error.contains(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn default_accept_strategy_suits_its_model() {
+        for architecture in Architecture::every() {
+            assert_eq!(Accept::default_of(architecture.model).check(architecture), Ok(()), "{architecture}");
         }
     }
 

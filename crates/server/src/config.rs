@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use wire::{Address, ServiceSpec};
 
+pub use crate::model::StageCpus;
 use crate::work::Work;
 use crate::{Accept, Architecture, Limits, ReadBudget};
 
@@ -110,24 +111,6 @@ pub struct Options {
     pub accept: Accept,
     /// The most bytes that one read takes from a connection.
     pub read_budget_bytes: ReadBudget,
-}
-
-/// CPUs that the threads of each stage may run on; empty is all of the server's.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct StageCpus {
-    /// The accept thread's, and what runs in it.
-    pub accept: Vec<usize>,
-    /// The network threads'.
-    pub network: Vec<usize>,
-    /// The payload threads'.
-    pub payload: Vec<usize>,
-}
-
-impl StageCpus {
-    fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 /// Somebody else's server: a command that is started, without a shell.

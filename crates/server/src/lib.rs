@@ -1,7 +1,8 @@
 //! The server under test: every architecture over one hot path.
 //!
 //! # Layout
-//! - [`architecture`]: names; [`model`] and [`mechanism`]: the two tables that names are looked up in
+//! - [`architecture`]: names; [`registry`]: the two tables, of models and mechanisms, that names are looked up in
+//! - [`model`] and [`mechanism`]: what a row of each is made of
 //! - [`accept`]: how connections come to those that serve them
 //! - [`config`], [`control`], [`counters`]: what goes in and what comes out, as plain data
 //! - [`network`]: the stages, one loop per family (ready, completion, blocking, pool), and the connection path that all share
@@ -49,6 +50,7 @@ pub mod outside;
 pub mod platform;
 pub mod ports;
 pub mod read_budget;
+pub mod registry;
 pub mod regular;
 mod reserve;
 pub mod runtime;

@@ -1,17 +1,15 @@
-//! Models: how accept, network and payload map to threads and processes. Adding one is one row.
+//! Models: how accept, network and payload map to threads and processes. The models themselves are rows of
+//! [`crate::registry`].
 
-use std::io;
+use std::fmt;
 use std::ops::RangeInclusive;
 
-use crate::mechanism::MechanismRow;
-#[cfg(target_os = "linux")]
-use crate::network::pool;
-use crate::network::{Stage, blocking};
-#[cfg(target_os = "linux")]
-#[allow(unused_imports, reason = "without features there are none")]
-use crate::runtime;
+use serde::{Deserialize, Serialize};
 
-/// A row of [`MODELS`].
+#[cfg(all(test, target_os = "linux"))]
+pub(crate) use crate::registry::{MODELS, find_model as find};
+
+/// A model as [`crate::registry`] describes it.
 #[derive(Debug)]
 pub struct ModelRow {
     /// The name in flags, files and reports.
@@ -31,9 +29,6 @@ pub struct ModelRow {
     pub needs: &'static str,
     /// Whether it can run here; if not, why, and what may help.
     pub can_run: fn() -> Result<(), String>,
-    /// Runs the server in the calling thread until it is stopped. Whoever started it waits until it says ([`Stage::started`]) that all
-    /// its threads have what they need, or ends.
-    pub run: fn(&Stage<'_>, Option<&'static MechanismRow>) -> io::Result<()>,
 }
 
 /// Where the stages of an event-driven server run (voras2009). Accepting is always one thread's, unless each network thread
@@ -87,6 +82,9 @@ pub enum Takes {
     },
 }
 
+/// Most threads of a stage.
+pub const THREADS_MAX: u32 = 1024;
+
 /// What a connection costs besides a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PerConnection {
@@ -136,124 +134,86 @@ impl ModelRow {
     }
 }
 
-/// Most threads of a stage.
-pub const THREADS_MAX: u32 = 1024;
+/// How many threads or processes an architecture has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Threads {
+    /// Of the network stage; where there are no stages, all of them. None is the accept thread alone.
+    pub network: u32,
+    /// Of the payload stage, where the name says it.
+    pub payload: Option<u32>,
+}
 
-/// A model in stages.
-const fn staged(
-    name: &'static str,
-    about: &'static str,
-    network: NetworkStage,
-    payload: PayloadStage,
-    threads: Takes,
-) -> ModelRow {
-    ModelRow {
-        name,
-        about,
-        stages: Some(Stages { network, payload }),
-        threads,
-        counts_syscalls: true,
-        per_connection: PerConnection::Nothing,
-        needs: "",
-        can_run: || Ok(()),
-        run: |stage, mechanism| (mechanism.expect("a model that multiplexes has a mechanism").run)(stage),
+impl Threads {
+    /// So many, all of a kind.
+    pub const fn all(count: u32) -> Self {
+        Self { network: count, payload: None }
+    }
+
+    /// What `model` has if its name says no more.
+    pub(crate) fn default_of(model: &ModelRow) -> Option<Self> {
+        match model.threads {
+            Takes::Nothing | Takes::NumberOrNothing => None,
+            Takes::Number { default } => Some(Self::all(default)),
+            Takes::NetworkAndPayload { default: (network, payload), .. } => {
+                Some(Self { network, payload: Some(payload) })
+            }
+        }
+    }
+
+    /// Reads what a name says of `model`.
+    pub(crate) fn parse(text: &str, model: &ModelRow) -> Result<Self, String> {
+        let name = model.name;
+        // What a pool may have the plan checks.
+        let most = if model.multiplexes() { THREADS_MAX } else { u32::MAX };
+        let number = |text: &str| text.parse::<u32>().ok().filter(|count| *count <= most);
+        let above_0 = |text: &str| number(text).filter(|count| *count > 0);
+        match &model.threads {
+            Takes::Nothing => Err(format!("`{name}` takes no number of threads")),
+            Takes::NumberOrNothing | Takes::Number { .. } => above_0(text).map(Self::all).ok_or_else(|| {
+                format!("`{text}` is no number of threads; write a whole number above 0, as in {name}:4")
+            }),
+            Takes::NetworkAndPayload { network, default } => {
+                let parts = text.split_once('+').and_then(|(first, payload)| {
+                    let first = number(first).filter(|count| network.contains(count))?;
+                    Some(Self { network: first, payload: Some(above_0(payload)?) })
+                });
+                parts.ok_or_else(|| {
+                    format!(
+                        "`{text}` is no number of threads; write NETWORK+PAYLOAD, NETWORK from {} to {}, as in {name}:{}+{}",
+                        network.start(),
+                        network.end(),
+                        default.0,
+                        default.1
+                    )
+                })
+            }
+        }
     }
 }
 
-/// Every model that is compiled in.
-pub const MODELS: &[ModelRow] = &[
-    ModelRow {
-        name: "mp",
-        about: "a process per connection, forked on demand, blocking I/O",
-        stages: None,
-        threads: Takes::Nothing,
-        counts_syscalls: true,
-        per_connection: PerConnection::Process,
-        needs: "",
-        can_run: || Ok(()),
-        run: |stage, _| blocking::run_processes(stage),
-    },
-    ModelRow {
-        name: "mt",
-        about: "a thread per connection, created on demand, blocking I/O, 256 KiB stacks",
-        stages: None,
-        threads: Takes::Nothing,
-        counts_syscalls: true,
-        per_connection: PerConnection::Thread,
-        needs: "",
-        can_run: || Ok(()),
-        run: |stage, _| blocking::run_threads(stage),
-    },
-    #[cfg(target_os = "linux")]
-    ModelRow {
-        name: "mp-prefork",
-        about: "processes forked beforehand, each serving one connection after the other, blocking I/O",
-        stages: None,
-        threads: Takes::NumberOrNothing,
-        per_connection: PerConnection::Process,
-        counts_syscalls: true,
-        needs: "",
-        can_run: || Ok(()),
-        run: |stage, _| pool::run_processes(stage),
-    },
-    #[cfg(target_os = "linux")]
-    ModelRow {
-        name: "mt-pool",
-        about: "threads created beforehand, each serving one connection after the other, blocking I/O, 256 KiB stacks",
-        stages: None,
-        threads: Takes::NumberOrNothing,
-        per_connection: PerConnection::Thread,
-        counts_syscalls: true,
-        needs: "",
-        can_run: || Ok(()),
-        run: |stage, _| pool::run_threads(stage),
-    },
-    staged(
-        "sped",
-        "one thread for everything, over a mechanism",
-        NetworkStage::InAccept,
-        PayloadStage::InNetwork,
-        Takes::Nothing,
-    ),
-    staged(
-        "symped",
-        "N threads that each do what one does, over a mechanism each; one thread accepts for them",
-        NetworkStage::Threads,
-        PayloadStage::InNetwork,
-        Takes::Number { default: 2 },
-    ),
-    staged(
-        "amped",
-        "one thread for the network (0: the accept thread, or 1) and M for payload, which get work in turn",
-        NetworkStage::Threads,
-        PayloadStage::Threads,
-        Takes::NetworkAndPayload { network: 0..=1, default: (1, 2) },
-    ),
-    staged(
-        "seda",
-        "N threads for the network and M for payload, which get work in turn",
-        NetworkStage::Threads,
-        PayloadStage::Threads,
-        Takes::NetworkAndPayload { network: 1..=THREADS_MAX, default: (2, 4) },
-    ),
-    staged(
-        "seda-s",
-        "N threads for the network and as many for payload, in pairs",
-        NetworkStage::Threads,
-        PayloadStage::Paired,
-        Takes::Number { default: 2 },
-    ),
-    #[cfg(all(target_os = "linux", feature = "tokio"))]
-    runtime::tokio::ROW,
-    #[cfg(all(target_os = "linux", feature = "smol"))]
-    runtime::smol::ROW,
-    #[cfg(all(target_os = "linux", feature = "may"))]
-    runtime::may::ROW,
-    #[cfg(all(target_os = "linux", feature = "compio"))]
-    runtime::compio::ROW,
-];
+impl fmt::Display for Threads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.payload {
+            None => write!(f, "{}", self.network),
+            Some(payload) => write!(f, "{}+{payload}", self.network),
+        }
+    }
+}
 
-/// The row of that name.
-pub fn find(name: &str) -> Option<&'static ModelRow> {
-    MODELS.iter().find(|row| row.name == name)
+/// CPUs that the threads of each stage may run on; empty is all of the server's.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StageCpus {
+    /// The accept thread's, and what runs in it.
+    pub accept: Vec<usize>,
+    /// The network threads'.
+    pub network: Vec<usize>,
+    /// The payload threads'.
+    pub payload: Vec<usize>,
+}
+
+impl StageCpus {
+    pub(crate) fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }

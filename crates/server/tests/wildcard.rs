@@ -4,8 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use server::mechanism::MECHANISMS;
-use server::model::MODELS;
+use server::registry::{MECHANISMS, MODELS};
 use server::skipped::skipped;
 use server::{Accept, Architecture, ServeConfig, Server, StageCpus};
 use wire::ServiceSpec;

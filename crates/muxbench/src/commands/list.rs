@@ -9,8 +9,7 @@ use lab::plan::{self, Limit};
 use lab::presets::PRESETS;
 use report::{Medium, table};
 use serde::Serialize;
-use server::mechanism::{BUFFERED, MECHANISMS, MechanismRow};
-use server::model::MODELS;
+use server::registry::{BUFFERED, MECHANISMS, MODELS, MechanismRow};
 use server::{Accept, Architecture};
 use wire::SERVICES;
 

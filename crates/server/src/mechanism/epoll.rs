@@ -10,7 +10,7 @@ use super::{Interest, Readiness, Ready, Token, Trigger, count_ready, timeout_ms}
 const EVENTS_MAX: usize = 1024;
 
 /// An epoll instance and the buffer its events come in.
-pub(super) struct Epoll {
+pub(crate) struct Epoll {
     epoll: OwnedFd,
     events: Vec<libc::epoll_event>,
 }

@@ -17,7 +17,7 @@ const READABLE: u32 = libc::EPOLLIN as u32 | ENDED;
 const ENDED: u32 = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
 
 /// An epoll instance, asked for edges.
-pub(super) struct EpollEt(Epoll);
+pub(crate) struct EpollEt(Epoll);
 
 impl Readiness for EpollEt {
     const TRIGGER: Trigger = Trigger::Edge;

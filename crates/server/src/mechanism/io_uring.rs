@@ -27,7 +27,7 @@ const SQPOLL_IDLE_MS: u32 = 10;
 /// An io_uring. `SQPOLL`: a thread of the kernel takes the operations, without a system call. `MULTISHOT`: accepts and
 /// receives go on until they are ended, instead of being asked for each time. `ZERO_COPY`: the network sends from our
 /// memory, and a send is over when it needs that no longer.
-pub(super) struct IoUring<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> {
+pub(crate) struct IoUring<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> {
     // Dropped before the buffers that it knows.
     ring: Ring,
     buffers: Buffers,
@@ -37,7 +37,7 @@ pub(super) struct IoUring<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_
 }
 
 /// Whether such a ring can be set up here.
-pub(super) fn can_run<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool>() -> Result<(), String> {
+pub(crate) fn can_run<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool>() -> Result<(), String> {
     let (ring, _buffers) = set_up(SQPOLL, *BUFFERS.start(), 1).map_err(|error| refusal(&error, "Linux 6.0"))?;
     let mut known = Probe::new();
     ring.submitter().register_probe(&mut known).map_err(|error| format!("no io_uring: {error}"))?;

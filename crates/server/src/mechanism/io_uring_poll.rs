@@ -27,7 +27,7 @@ const ENDED: i32 = (libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR) as i32;
 const REMOVAL: u64 = u64::MAX;
 
 /// A ring, and who is watched.
-pub(super) struct IoUringPoll {
+pub(crate) struct IoUringPoll {
     ring: IoUring,
     /// Tokens by descriptor.
     tokens: Vec<u64>,
@@ -45,7 +45,7 @@ fn ring(entries: u32) -> io::Result<IoUring> {
 }
 
 /// Why it cannot run here.
-pub(super) fn can_run() -> Result<(), String> {
+pub(crate) fn can_run() -> Result<(), String> {
     ring(8).map(drop).map_err(|error| refusal(&error, "Linux 6.1"))
 }
 

@@ -17,7 +17,7 @@ use super::{Interest, Readiness, Ready, Token, Trigger};
 const EVENTS_MAX: usize = 1024;
 
 /// A kqueue and the buffer its events come in.
-pub(super) struct Kqueue {
+pub(crate) struct Kqueue {
     kqueue: OwnedFd,
     events: Vec<Event>,
 }

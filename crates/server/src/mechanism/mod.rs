@@ -1,4 +1,4 @@
-//! Mechanisms: how a thread learns of I/O on many sockets. Adding one is one file and one row.
+//! Mechanisms: how a thread learns of I/O on many sockets. Adding one is one file, and one row in [`crate::registry`].
 //!
 //! Those here are told what is ready; in [`completion`] the kernel does the I/O.
 
@@ -6,50 +6,25 @@ use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-#[cfg(target_os = "linux")]
-use crate::network::completion as completing;
-use crate::network::{Stage, ready};
 use crate::workers::Counters;
 
 #[cfg(target_os = "linux")]
 pub mod completion;
 #[cfg(target_os = "linux")]
-mod epoll;
+pub(crate) mod epoll;
 #[cfg(target_os = "linux")]
-mod epoll_et;
+pub(crate) mod epoll_et;
 #[cfg(target_os = "linux")]
-mod io_uring;
+pub(crate) mod io_uring;
 #[cfg(target_os = "linux")]
-mod io_uring_poll;
+pub(crate) mod io_uring_poll;
 #[cfg(any(target_os = "freebsd", target_os = "macos"))]
-mod kqueue;
-mod poll;
+pub(crate) mod kqueue;
+pub(crate) mod poll;
 #[cfg(target_os = "linux")]
-mod rt_signal;
-mod select;
-mod spin;
-
-/// A row of [`MECHANISMS`].
-#[derive(Debug)]
-pub struct MechanismRow {
-    /// The name in flags, files and reports.
-    pub name: &'static str,
-    /// One line for `muxbench list`.
-    pub about: &'static str,
-    /// What it needs of the kernel, besides what every Linux has; empty for most.
-    pub needs: &'static str,
-    /// What of it keeps a CPU busy, though there may be nothing to do.
-    pub spins: Spins,
-    /// Whether it can run here; if not, why, and what may help.
-    pub can_run: fn() -> Result<(), String>,
-    /// Whether of several threads that wait for one listener only some are woken (EPOLLEXCLUSIVE).
-    pub wakes_exclusively: bool,
-    /// Who does the I/O.
-    pub family: Family,
-    /// Runs all stages of an event-driven server, the accept stage in the calling thread. Called once for each server;
-    /// below it nothing is dynamic.
-    pub run: fn(&Stage<'_>) -> io::Result<()>,
-}
+pub(crate) mod rt_signal;
+pub(crate) mod select;
+pub(crate) mod spin;
 
 /// Who does the I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,187 +46,12 @@ pub enum Spins {
     KernelThread,
 }
 
-/// Every mechanism there is.
-pub const MECHANISMS: &[MechanismRow] = &[
-    MechanismRow {
-        name: "select",
-        about: "select(2): bitmaps scanned on both sides at every wait",
-        needs: "",
-        spins: Spins::Nothing,
-        can_run: || Ok(()),
-        wakes_exclusively: false,
-        family: Family::Readiness,
-        run: ready::run::<select::Select>,
-    },
-    MechanismRow {
-        name: "poll",
-        about: "poll(2): an array scanned on both sides at every wait",
-        needs: "",
-        spins: Spins::Nothing,
-        can_run: || Ok(()),
-        wakes_exclusively: false,
-        family: Family::Readiness,
-        run: ready::run::<poll::Poll>,
-    },
-    #[cfg(target_os = "linux")]
-    MechanismRow {
-        name: "epoll",
-        about: "epoll(7), level-triggered: the kernel keeps the interest list",
-        needs: "",
-        spins: Spins::Nothing,
-        can_run: || Ok(()),
-        wakes_exclusively: epoll::Epoll::WAKES_EXCLUSIVELY,
-        family: Family::Readiness,
-        run: ready::run::<epoll::Epoll>,
-    },
-    #[cfg(target_os = "linux")]
-    MechanismRow {
-        name: "epoll-et",
-        about: "epoll(7), edge-triggered: each change is reported once, registered once for both ways",
-        needs: "",
-        spins: Spins::Nothing,
-        can_run: || Ok(()),
-        wakes_exclusively: epoll_et::EpollEt::WAKES_EXCLUSIVELY,
-        family: Family::Readiness,
-        run: ready::run::<epoll_et::EpollEt>,
-    },
-    #[cfg(any(target_os = "freebsd", target_os = "macos"))]
-    MechanismRow {
-        name: "kqueue",
-        about: "kqueue(2), level-triggered: the kernel keeps the interest list",
-        needs: "",
-        can_run: || Ok(()),
-        spins: Spins::Nothing,
-        wakes_exclusively: false,
-        family: Family::Readiness,
-        run: ready::run::<kqueue::Kqueue>,
-    },
-    MechanismRow {
-        name: "spin",
-        about: "no wait: tries every socket in turn, and takes a whole CPU",
-        needs: "",
-        spins: Spins::Loop,
-        can_run: || Ok(()),
-        wakes_exclusively: false,
-        family: Family::Readiness,
-        run: ready::run::<spin::Spin>,
-    },
-    #[cfg(target_os = "linux")]
-    MechanismRow {
-        name: "rt-signal",
-        about: "a queued real-time signal for each event (F_SETSIG), poll(2) when the queue overflows",
-        needs: "room in the queue of signals (RLIMIT_SIGPENDING), or it is poll",
-        spins: Spins::Nothing,
-        can_run: rt_signal::can_run,
-        wakes_exclusively: false,
-        family: Family::Readiness,
-        run: ready::run::<rt_signal::RtSignal>,
-    },
-    #[cfg(target_os = "linux")]
-    MechanismRow {
-        name: "io_uring-poll",
-        about: "io_uring's multishot poll: completions tell of readiness, read and write do the I/O",
-        needs: "Linux 6.1 with io_uring allowed (kernel.io_uring_disabled)",
-        spins: Spins::Nothing,
-        can_run: io_uring_poll::can_run,
-        wakes_exclusively: false,
-        family: Family::Readiness,
-        run: ready::run::<io_uring_poll::IoUringPoll>,
-    },
-    #[cfg(target_os = "linux")]
-    MechanismRow {
-        name: "io_uring",
-        about: "io_uring(7): the kernel accepts, receives (multishot, into a ring of buffers) and sends",
-        needs: "Linux 6.0",
-        spins: Spins::Nothing,
-        can_run: io_uring::can_run::<false, true, false>,
-        wakes_exclusively: false,
-        family: Family::Completion,
-        run: completing::run::<io_uring::IoUring<false, true, false>>,
-    },
-    #[cfg(target_os = "linux")]
-    MechanismRow {
-        name: "io_uring-sqpoll",
-        about: "io_uring, and a thread of the kernel takes the operations: no system call submits (SQPOLL)",
-        needs: "Linux 6.0",
-        spins: Spins::KernelThread,
-        can_run: io_uring::can_run::<true, true, false>,
-        wakes_exclusively: false,
-        family: Family::Completion,
-        run: completing::run::<io_uring::IoUring<true, true, false>>,
-    },
-    #[cfg(target_os = "linux")]
-    MechanismRow {
-        name: "io_uring-oneshot",
-        about: "io_uring, each accept and receive asked for by itself",
-        needs: "Linux 6.0",
-        spins: Spins::Nothing,
-        can_run: io_uring::can_run::<false, false, false>,
-        wakes_exclusively: false,
-        family: Family::Completion,
-        run: completing::run::<io_uring::IoUring<false, false, false>>,
-    },
-    #[cfg(target_os = "linux")]
-    MechanismRow {
-        name: "io_uring-zc",
-        about: "io_uring, sending from our memory without a copy (SEND_ZC, SENDMSG_ZC)",
-        needs: "Linux 6.1",
-        spins: Spins::Nothing,
-        can_run: io_uring::can_run::<false, true, true>,
-        wakes_exclusively: false,
-        family: Family::Completion,
-        run: completing::run::<io_uring::IoUring<false, true, true>>,
-    },
-];
-
-/// A row of [`BUFFERED`].
-macro_rules! buffered {
-    ($name:literal, $mechanism:ty, $spins:expr, $needs:literal, $can_run:expr) => {
-        MechanismRow {
-            name: concat!($name, "-buffered"),
-            about: concat!(
-                $name,
-                ", and what is read goes up in a buffer for each packet, through a queue (welsh2001's aSocket)"
-            ),
-            needs: $needs,
-            spins: $spins,
-            can_run: $can_run,
-            wakes_exclusively: <$mechanism as Readiness>::WAKES_EXCLUSIVELY,
-            family: Family::Readiness,
-            run: ready::run_buffered::<$mechanism>,
-        }
-    };
-}
-
-/// The mechanisms that say what is ready, each with a layer above the sockets (`buffered`), to see what it costs. They
-/// are not among [`MECHANISMS`], so that nobody runs them who does not name them.
-pub const BUFFERED: &[MechanismRow] = &[
-    buffered!("select", select::Select, Spins::Nothing, "", || Ok(())),
-    buffered!("poll", poll::Poll, Spins::Nothing, "", || Ok(())),
-    #[cfg(target_os = "linux")]
-    buffered!("epoll", epoll::Epoll, Spins::Nothing, "", || Ok(())),
-    #[cfg(target_os = "linux")]
-    buffered!("epoll-et", epoll_et::EpollEt, Spins::Nothing, "", || Ok(())),
-    #[cfg(any(target_os = "freebsd", target_os = "macos"))]
-    buffered!("kqueue", kqueue::Kqueue, Spins::Nothing, "", || Ok(())),
-    buffered!("spin", spin::Spin, Spins::Loop, "", || Ok(())),
-    #[cfg(target_os = "linux")]
-    buffered!("rt-signal", rt_signal::RtSignal, Spins::Nothing, "as rt-signal", rt_signal::can_run),
-    #[cfg(target_os = "linux")]
-    buffered!("io_uring-poll", io_uring_poll::IoUringPoll, Spins::Nothing, "as io_uring-poll", io_uring_poll::can_run),
-];
-
 /// Those that cannot serve Unix sockets: SEND_ZC of one is EOPNOTSUPP (io_send_zc in io_uring/net.c asks the socket for
 /// SOCK_SUPPORT_ZC, which TCP and UDP set).
 pub const NEEDS_NETWORK: &[&str] = &["io_uring-zc"];
 
 /// What a model that multiplexes has when nothing is said: the system's own interest list.
 pub const DEFAULT: &str = if cfg!(target_os = "linux") { "epoll" } else { "kqueue" };
-
-/// The row of that name.
-pub fn find(name: &str) -> Option<&'static MechanismRow> {
-    MECHANISMS.iter().chain(BUFFERED).find(|row| row.name == name)
-}
 
 /// When a mechanism reports a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

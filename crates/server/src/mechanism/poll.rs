@@ -10,7 +10,7 @@ use super::{Interest, Readiness, Ready, Token, Trigger, count_ready, index, time
 const NOWHERE: u32 = u32::MAX;
 
 /// The interest list without gaps, and where in it each descriptor is.
-pub(super) struct Poll {
+pub(crate) struct Poll {
     list: Vec<libc::pollfd>,
     /// The tokens of `list`, in its order.
     tokens: Vec<Token>,

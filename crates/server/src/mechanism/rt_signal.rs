@@ -38,7 +38,7 @@ struct Signal {
 const _: () = assert!(size_of::<Signal>() >= size_of::<libc::siginfo_t>());
 
 /// What is watched, and the signals that tell of it.
-pub(super) struct RtSignal {
+pub(crate) struct RtSignal {
     watched: Poll,
     /// Our real-time signal, and SIGIO. They are blocked in this thread for good: it waits for them here and nowhere else.
     signals: libc::sigset_t,
@@ -69,7 +69,7 @@ fn done(returned: i32) -> io::Result<()> {
 }
 
 /// Why it cannot run here.
-pub(super) fn can_run() -> Result<(), String> {
+pub(crate) fn can_run() -> Result<(), String> {
     match rustix::process::getrlimit(rustix::process::Resource::Sigpending).maximum {
         Some(0) => Err("no signal may be queued: RLIMIT_SIGPENDING is 0; raise it (ulimit -Hi)".into()),
         _ => Ok(()),

@@ -12,7 +12,7 @@ use super::{Interest, Readiness, Ready, Token, Trigger, count_ready, index};
 const BITS: usize = u64::BITS as usize;
 
 /// The watched sets and the copies that the kernel overwrites.
-pub(super) struct Select {
+pub(crate) struct Select {
     read: Sets,
     write: Sets,
     /// Tokens by descriptor.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::{Interest, Readiness, Ready, Token, Trigger, index};
 
 /// The interest list without gaps, as it is reported, and where in it each descriptor is.
-pub(super) struct Spin {
+pub(crate) struct Spin {
     list: Vec<Ready>,
     /// The descriptors of `list`, in its order.
     descriptors: Vec<RawFd>,

@@ -23,6 +23,7 @@ use super::*;
 use crate::network::ACCEPTS;
 use crate::network::bench::{Told, check_that_a_flood_leaves_others_served};
 use crate::network::ready::run_service;
+use crate::registry::{BUFFERED, MECHANISMS, find_mechanism};
 use crate::skipped::skipped;
 
 /// Those of the other family, which have tests of their own.
@@ -66,7 +67,7 @@ macro_rules! for_every_mechanism {
         let names = MECHANISMS.iter().map(|row| row.name).filter(|name| !COMPLETION.contains(name)).chain(["skeleton"]);
         assert!(checked.iter().map(|(name, _)| *name).eq(names));
         for (name, check) in checked {
-            match find(name).map_or(Ok(()), |row| (row.can_run)()) {
+            match find_mechanism(name).map_or(Ok(()), |row| (row.can_run)()) {
                 Ok(()) => println!("{name}"),
                 Err(reason) => {
                     skipped(&format!("{name}: {reason}"));

@@ -11,9 +11,6 @@ use rustix::process::Signal;
 use crate::counters::Totals;
 use crate::usage;
 
-/// Not an option of mmap(2): pages that are never used are not set aside anyway.
-pub(crate) const MAP_NORESERVE: libc::c_int = 0;
-
 /// The most that the soft limit of descriptors may be where the hard one is higher, or there is none.
 pub const DESCRIPTORS_MAX: Option<u64> = None;
 

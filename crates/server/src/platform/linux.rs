@@ -16,9 +16,6 @@ use crate::workers::{Counters, Workers};
 /// Limits that a server raises.
 pub const RAISED: &[Resource] = &[Resource::Nofile, Resource::Nproc, Resource::Sigpending];
 
-/// mmap(2): pages that are never used are not set aside.
-pub(crate) const MAP_NORESERVE: libc::c_int = libc::MAP_NORESERVE;
-
 /// The most that the soft limit of descriptors may be where the hard one is higher, or there is none.
 pub const DESCRIPTORS_MAX: Option<u64> = None;
 

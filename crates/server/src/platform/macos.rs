@@ -9,9 +9,6 @@ use rustix::process::Signal;
 
 use crate::counters::Totals;
 
-/// mmap(2): pages that are never used are not set aside.
-pub(crate) const MAP_NORESERVE: libc::c_int = libc::MAP_NORESERVE;
-
 /// The most that the soft limit of descriptors may be where the hard one is higher, or there is none: setrlimit(2) takes
 /// no more than OPEN_MAX (sys/syslimits.h).
 pub const DESCRIPTORS_MAX: Option<u64> = Some(10_240);

@@ -18,3 +18,9 @@ pub use freebsd::*;
 pub use linux::*;
 #[cfg(target_os = "macos")]
 pub use macos::*;
+
+/// The option by which mmap(2) sets no pages aside that are never used. FreeBSD lacks it and sets none aside.
+#[cfg(target_os = "freebsd")]
+pub(crate) const MAP_NORESERVE: libc::c_int = 0;
+#[cfg(not(target_os = "freebsd"))]
+pub(crate) const MAP_NORESERVE: libc::c_int = libc::MAP_NORESERVE;

@@ -22,7 +22,7 @@ use crate::network::{OnDrop, Stage, Started};
 use crate::service::with_service;
 use crate::socket;
 
-/// Its row of [`crate::model::MODELS`].
+/// Its description in [`crate::registry::MODELS`].
 pub const ROW: ModelRow = ModelRow {
     name: "compio",
     about: "a task per connection on compio, in one thread or, with :N, in N, each with a ring and connections of its \
@@ -37,7 +37,6 @@ pub const ROW: ModelRow = ModelRow {
             format!("no io_uring: {error}; see kernel.io_uring_disabled, seccomp and the limit of locked memory")
         })
     },
-    run: |stage, _| with_service!(stage, |service| run(stage, service)),
 };
 
 fn run<S: Service + Sync + Send + 'static>(stage: &Stage<'_>, service: S) -> io::Result<()> {
@@ -63,6 +62,11 @@ fn run<S: Service + Sync + Send + 'static>(stage: &Stage<'_>, service: S) -> io:
             |thread: ScopedJoinHandle<'_, _>| thread.join().unwrap_or_else(|_| Err(io::Error::other("it panicked")));
         threads.into_iter().map(join).fold(own, Result::and)
     })
+}
+
+/// Runs the server in the calling thread until it is stopped.
+pub(crate) fn run_server(stage: &Stage<'_>) -> io::Result<()> {
+    with_service!(stage, |service| run(stage, service))
 }
 
 /// One thread's part. Its runtime is dropped at the end, which ends its tasks.

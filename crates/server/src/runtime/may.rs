@@ -18,7 +18,7 @@ use crate::network::connection::{Connection, Next};
 use crate::network::{OnDrop, Stage};
 use crate::service::with_service;
 
-/// Its row of [`crate::model::MODELS`].
+/// Its description in [`crate::registry::MODELS`].
 pub const ROW: ModelRow = ModelRow {
     name: "may",
     about: "a coroutine per connection, a thread of user level with a stack of 32 KiB, on one kernel thread or, with \
@@ -29,7 +29,6 @@ pub const ROW: ModelRow = ModelRow {
     per_connection: PerConnection::Stack,
     needs: "two mappings per connection of vm.max_map_count",
     can_run: || Ok(()),
-    run: |stage, _| with_service!(stage, |service| run(stage, service)),
 };
 
 /// The longest wait for coroutines to end once the server stops.
@@ -57,6 +56,11 @@ fn run<S: Service<Conn: Send> + Send + Sync + 'static>(stage: &Stage<'_>, servic
             accept(stage, shared, || listener.accept().map(|(stream, _)| stream))
         }
     }
+}
+
+/// Runs the server in the calling thread until it is stopped.
+pub(crate) fn run_server(stage: &Stage<'_>) -> io::Result<()> {
+    with_service!(stage, |service| run(stage, service))
 }
 
 /// A connection of either kind.

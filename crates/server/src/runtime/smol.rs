@@ -18,7 +18,7 @@ use crate::network::connection::{Connection, Next};
 use crate::network::{ACCEPTS, Stage};
 use crate::service::with_service;
 
-/// Its row of [`crate::model::MODELS`].
+/// Its description in [`crate::registry::MODELS`].
 pub const ROW: ModelRow = ModelRow {
     name: "smol",
     about: "a task per connection on smol's executor, in one thread or, with :N, in N; system calls not counted",
@@ -28,7 +28,6 @@ pub const ROW: ModelRow = ModelRow {
     per_connection: PerConnection::Nothing,
     needs: "",
     can_run: || Ok(()),
-    run: |stage, _| with_service!(stage, |service| run(stage, service)),
 };
 
 fn run<S: Service<Conn: Send> + Send + Sync + 'static>(stage: &Stage<'_>, service: S) -> io::Result<()> {
@@ -57,6 +56,11 @@ fn run<S: Service<Conn: Send> + Send + Sync + 'static>(stage: &Stage<'_>, servic
             }
         }))
     })
+}
+
+/// Runs the server in the calling thread until it is stopped.
+pub(crate) fn run_server(stage: &Stage<'_>) -> io::Result<()> {
+    with_service!(stage, |service| run(stage, service))
 }
 
 /// A connection of either kind.

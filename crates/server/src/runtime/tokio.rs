@@ -17,7 +17,7 @@ use crate::network::Stage;
 use crate::network::connection::{Connection, Next};
 use crate::service::with_service;
 
-/// Its row of [`crate::model::MODELS`].
+/// Its description in [`crate::registry::MODELS`].
 pub const ROW: ModelRow = ModelRow {
     name: "tokio",
     about: "a task per connection on tokio's current-thread runtime; with :N on its multi-thread one with N workers, \
@@ -28,7 +28,6 @@ pub const ROW: ModelRow = ModelRow {
     per_connection: PerConnection::Nothing,
     needs: "",
     can_run: || Ok(()),
-    run: |stage, _| with_service!(stage, |service| run(stage, service)),
 };
 
 fn run<S: Service<Conn: Send> + Send + Sync + 'static>(stage: &Stage<'_>, service: S) -> io::Result<()> {
@@ -55,6 +54,11 @@ fn run<S: Service<Conn: Send> + Send + Sync + 'static>(stage: &Stage<'_>, servic
             }
         }
     })
+}
+
+/// Runs the server in the calling thread until it is stopped.
+pub(crate) fn run_server(stage: &Stage<'_>) -> io::Result<()> {
+    with_service!(stage, |service| run(stage, service))
 }
 
 /// A connection of either kind.
