@@ -36,16 +36,21 @@ pub fn uses(root: &Path, text: &dyn Fn(&Path) -> Option<String>) -> Result<Uses>
         reader.visit_file(&syntax);
         mem::replace(&mut reader.result, Ok(()))?;
     }
-    for Mention { file, module, path } in &reader.mentions {
+    for Mention { file, module, path, is_import } in &reader.mentions {
         let targets = |length| reader.resolve(*module, &path[..length], &mut HashSet::new());
         let all = targets(path.len());
         // Another system's file of the same module defines the same names.
         if all.contains(&Target::Item(file.clone())) {
             continue;
         }
+        // An import of a module and of a function with its name: the code tells which of them it uses.
+        if *is_import && all.iter().any(Target::is_module) {
+            continue;
+        }
         for target in &all {
             if let Target::Item(used) = target {
-                let item = (1..=path.len()).find(|length| targets(*length).contains(target)).unwrap_or(path.len());
+                let is_item = |found: BTreeSet<Target>| found.contains(target) && !found.iter().any(Target::is_module);
+                let item = (1..=path.len()).find(|length| is_item(targets(*length))).unwrap_or(path.len());
                 let names = uses.entry(file.clone()).or_default().entry(used.clone()).or_default();
                 names.insert(path[item - 1].clone());
             }
@@ -77,6 +82,7 @@ struct Mention {
     file: PathBuf,
     module: usize,
     path: Vec<String>,
+    is_import: bool,
 }
 
 #[derive(Default)]
@@ -99,6 +105,12 @@ enum Target {
     Module(usize),
     /// An item, by the file that defines it.
     Item(PathBuf),
+}
+
+impl Target {
+    fn is_module(&self) -> bool {
+        matches!(self, Self::Module(_))
+    }
 }
 
 impl Reader<'_> {
@@ -167,8 +179,8 @@ impl Reader<'_> {
         self.modules[module].names.entry(name.to_owned()).or_default().push(Name::Defined(target));
     }
 
-    fn mention(&mut self, path: Vec<String>) {
-        self.mentions.insert(Mention { file: self.file.clone(), module: self.module, path });
+    fn mention(&mut self, path: Vec<String>, is_import: bool) {
+        self.mentions.insert(Mention { file: self.file.clone(), module: self.module, path, is_import });
     }
 
     /// Returns the module of this name in the current one, which it makes if need be.
@@ -214,7 +226,7 @@ impl Reader<'_> {
                     colons = 0;
                 }
                 token => {
-                    self.mention(mem::take(&mut path));
+                    self.mention(mem::take(&mut path), false);
                     colons = 0;
                     match token {
                         Some(TokenTree::Ident(word)) => path.push(word.to_string()),
@@ -223,7 +235,7 @@ impl Reader<'_> {
                         Some(TokenTree::Literal(text)) => {
                             let path = syn::parse_str::<syn::Path>(text.to_string().trim_matches('"'));
                             let path = path.iter().flat_map(segments).collect::<Vec<_>>();
-                            self.mention(if path.len() > 1 { path } else { Vec::new() });
+                            self.mention(if path.len() > 1 { path } else { Vec::new() }, false);
                         }
                         _ => {}
                     }
@@ -287,21 +299,21 @@ impl<'ast> Visit<'ast> for Reader<'_> {
                 }
             }
             if is_private {
-                self.mention(path);
+                self.mention(path, true);
             }
         }
     }
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
-        self.mention(segments(path).collect());
+        self.mention(segments(path).collect(), false);
         visit::visit_path(self, path);
     }
 
     fn visit_macro(&mut self, item: &'ast Macro) {
         if let Some(name) = item.path.get_ident() {
-            self.mention(vec![format!("{name}!")]);
+            self.mention(vec![format!("{name}!")], false);
         }
-        self.mention(segments(&item.path).collect());
+        self.mention(segments(&item.path).collect(), false);
         self.tokens(item.tokens.clone());
     }
 

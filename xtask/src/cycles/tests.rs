@@ -66,6 +66,17 @@ fn reexport_leads_to_the_file_that_defines_the_item() {
 }
 
 #[test]
+fn module_and_function_of_one_name_are_told_apart() {
+    let root = "mod a; mod run; mod other; pub use run::run;";
+    let run = ("run.rs", "pub use crate::other::f; pub fn run() {} fn g() { crate::a::A }");
+    let other = ("other.rs", "pub fn f() {}");
+    let by_module = [("lib.rs", root), ("a.rs", "use crate::run; pub struct A; fn g() { run::f() }"), run, other];
+    assert_eq!(cycles(&by_module), [""; 0]);
+    let by_function = [by_module[0], ("a.rs", "use crate::run; pub struct A; fn g() { run() }"), run, other];
+    assert_eq!(cycles(&by_function), ["2 files use each other:; a.rs -> run.rs: run; run.rs -> a.rs: A"]);
+}
+
+#[test]
 fn parent_and_child_that_use_each_other_form_a_cycle() {
     let child = ("parent/child.rs", "use super::Item; pub fn f(_: Item) {}");
     for parent in ["mod child; pub struct Item; fn f() { child::f(Item) }", "mod child; pub struct Item; use child::f;"]
