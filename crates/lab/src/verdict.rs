@@ -594,11 +594,13 @@ fn late_share(report: &LoadReport) -> impl Iterator<Item = Check> {
     [sent].into_iter().chain(stalled(report))
 }
 
-/// As [`late_share`], of a client whose threads sleep.
+/// As [`late_share`], of a client whose threads sleep. The meter waits for a client that works as well: only where there is room
+/// for the stall beside the client's own work was it kept from that.
 fn stalled(report: &LoadReport) -> Option<Check> {
     let what = "share of the window in which the client was stalled";
     let of = |share| check(what, share, Bound::AtMost, LATE_SENDS_SHARE_MAX, "", VerdictKind::ClientLimited);
-    report.stalled_share().map(of)
+    let own = report.closed.as_ref().map(|closed| closed.busy_share).or(report.receiver_busy_share).unwrap_or(0.0);
+    report.stalled_share().filter(|share| share + own <= 1.0).map(of)
 }
 
 /// Whether the tails of the send delay stay below those of the service time, and those of the client that was latest. Limits
@@ -1202,6 +1204,15 @@ pub(crate) mod tests {
             assert!(marked.is_client_tail(0.99) && !marked.is_client_tail(0.5));
             assert!(!clean.is_client_tail(0.99) && !judge(&clean, None).reason.contains("may be"));
         }
+        let mut working = LoadReport {
+            rate_asked_per_s: None,
+            closed: Some(ClosedReport { unsampled: 0, busy_share: 0.94, cpus: 1, think_ns: 0 }),
+            stalled_ns: Some(300_000_000),
+            ..healthy()
+        };
+        assert_eq!(judge(&working, None).kind, VerdictKind::Valid, "the meter waited for the client's own work");
+        working.stalled_ns = Some(60_000_000);
+        assert_eq!(judge(&working, None).kind, VerdictKind::ClientLimited);
         let streams = |share: f64| LoadReport { stalled_ns: Some((share * 1e9) as u64), ..streaming() };
         assert_eq!(
             [0.1, 0.01].map(|share| judge(&streams(share), None).kind),

@@ -295,7 +295,9 @@ fn commands_by_chance_are_answered_as_by_memcached() {
         let [mut theirs, mut ours] =
             [memcached.address, ours.ip()].map(|address| Asked(BufReader::new(TcpStream::connect(address).unwrap())));
         // Ours notices fetches from the first meta command on.
-        [&mut ours, &mut theirs].map(|it| it.ask(b"mg nothing\r\n"));
+        for it in [&mut ours, &mut theirs] {
+            it.ask(b"mg nothing\r\n");
+        }
         let (mut chance, mut last) = (Chance(seed), 0);
         for at in 0..COMMANDS {
             let command = chance.command(last);
