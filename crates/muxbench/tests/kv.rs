@@ -199,7 +199,7 @@ fn comparable(answer: &str) -> String {
         }
     };
     let line = |line: &str| line.split(' ').map(word).collect::<Vec<_>>().join(" ");
-    answer.split('\n').map(line).collect::<Vec<_>>().join("\n")
+    answer.split("\r\n").map(line).collect::<Vec<_>>().join("\r\n")
 }
 
 /// An answer about an item, with its binary key as it is: memcached forgets base64 when an item is created or changed, ours does
@@ -261,8 +261,11 @@ impl Chance {
                 format!("md {key}{b}{}", self.flags(&[&COMMON[..], &["C", "I", "I", "T30", "Z"]].concat(), last))
             }
             14..=16 => {
+                // Without `T`, which memcached loses when the number becomes longer.
+                let common = COMMON.iter().filter(|&&flag| flag != "T100");
                 let more = ["C", "v", "v", "N0", "N90", "J13", "D10", "MI", "MD", "M+", "M-", "MX", "Dx"];
-                format!("ma {key}{b}{}", self.flags(&[&COMMON[..], &more].concat(), last))
+                let of: Vec<_> = common.chain(&more).copied().collect();
+                format!("ma {key}{b}{}", self.flags(&of, last))
             }
             17 => format!("me {key}{b}"),
             18 => format!("{} a b c", self.one(&["get", "gets", "gat 100", "gats 0", "gat -1"])),

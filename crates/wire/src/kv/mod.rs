@@ -8,6 +8,7 @@
 //! - The last access (`l` of `mg`, `la` of `me`) is when the item was stored, until a client first asks for one. From then on every
 //!   fetch counts.
 //! - Items that `mg` or `ma` creates, and those that were changed, keep the base64 form of their key.
+//! - `T` of `ma` is not lost when the number becomes longer.
 //! - A line that is too long ends the connection however it comes, where memcached looks at how much of it has come.
 //! - A key that is too long does not undo the answers to earlier commands.
 //! - A zero byte does not end a line.

@@ -268,6 +268,7 @@ fn meta_commands_count_seconds() {
     now.store(NOW + 7, Relaxed);
     assert_eq!(talk(&kv, b"mg b l u\r\nmg b l\r\nmg b l\r\nma c N5 t\r\n"), "HD l3\r\nHD l3\r\nHD l0\r\nHD t5\r\n");
     assert_eq!(talk(&kv, b"md b I T3\r\nmg b t\r\nma c T9 t\r\n"), "HD\r\nHD t3 X W\r\nHD t9\r\n");
+    assert_eq!(talk(&kv, b"ms long 1\r\n9\r\nma long T50\r\nmg long t v\r\n"), "HD\r\nHD\r\nVA 2 t50\r\n10\r\n");
     let debug = talk(&kv, b"me n\r\nme b\r\n");
     assert!(debug.starts_with("ME n exp=13 la=7 cas=3 fetch=yes cls=1 size="), "{debug}");
     now.store(NOW + 10, Relaxed);
