@@ -655,7 +655,7 @@ fn closed_client_limits(report: &LoadReport, closed: &ClosedReport, server: Opti
     let lag = check("median send delay", lag_us, Bound::AtMost, lag_us_max, "us", VerdictKind::ClientLimited);
     let tails = delay_tails(report, LAG_SHARE_MAX * closed.think_ns as f64);
     let lags = [lag].into_iter().chain(latest(report, lag_us_max * 1e3)).chain(tails);
-    lags.chain(late_share(report)).chain([client_busy(closed, server)]).collect()
+    lags.chain(stalled(report)).chain([client_busy(closed, server)]).collect()
 }
 
 /// Whether the client of a closed loop had CPU to spare, or the server had none either.
@@ -1218,14 +1218,6 @@ pub(crate) mod tests {
             [0.1, 0.01].map(|share| judge(&streams(share), None).kind),
             [VerdictKind::ClientLimited, VerdictKind::Valid]
         );
-    }
-
-    #[test]
-    fn late_sends_of_a_thinking_closed_loop_are_bounded() {
-        let closed = ClosedReport { unsampled: 0, busy_share: 0.5, cpus: 1, think_ns: 1_000_000 };
-        let report = LoadReport { rate_asked_per_s: None, closed: Some(closed), ..healthy() };
-        let kind = |late| judge(&LoadReport { lag: with_tail(1_000, late, 200_000), ..report.clone() }, None).kind;
-        assert_eq!([5_001, 5_000].map(kind), [VerdictKind::ClientLimited, VerdictKind::Valid]);
     }
 
     #[test]
