@@ -44,7 +44,7 @@ pub struct Why {
     /// Time a request in which threads of the server were runnable and waited for a CPU, in nanoseconds; `None` where that is
     /// not known.
     pub run_delay_ns_per_request: Option<f64>,
-    /// The share of the tail that waiting for a CPU is, by [`share_of_tail`].
+    /// The share of the tail (mean less median service time) that the wait for a CPU makes up, 1 at most.
     pub run_delay_share_of_tail: Option<f64>,
 }
 
