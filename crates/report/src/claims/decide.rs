@@ -179,18 +179,19 @@ fn peaks(cells: &[Cell], others: &[Cell], range: &RangeInclusive<f64>) -> Vec<Fi
 }
 
 fn found(cell: &Cell, kind: VerdictKind) -> Finding {
-    let (as_said, total) = (cell.verdicts.iter().filter(|&&found| found == kind).count(), cell.verdicts.len());
+    let count = |kind: VerdictKind| cell.verdicts.iter().filter(|&&found| found == kind).count();
+    let (as_said, valid, total) = (count(kind), count(VerdictKind::Valid), cell.verdicts.len());
     Finding {
         what: format!("{}, {}", cell.architecture, title(&cell.workload)),
         experiment: cell.experiment.clone(),
-        value: Some(as_said as f64 / total as f64),
+        // Trials that failed, or whose client was the limit, say nothing of the server.
+        value: (as_said + valid > 0).then(|| as_said as f64 / total as f64),
         interval: None,
         words: format!("{} in {as_said} of {total} trials", sentence::name(kind)),
-        holds: match cell.verdicts.iter().filter(|&&found| found == VerdictKind::Valid).count() {
-            _ if 2 * as_said > total => Some(true),
-            valid if 2 * valid > total => Some(false),
-            // That the client gave out says nothing of the server.
-            _ => None,
+        holds: match () {
+            () if 2 * as_said > total => Some(true),
+            () if 2 * valid > total => Some(false),
+            () => None,
         },
     }
 }
