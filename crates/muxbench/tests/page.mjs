@@ -10,7 +10,7 @@ const [packages, file, kind, pictures] = process.argv.slice(2).map((it, at) => (
 // What is looked at on each kind of page: a figure, what its marks say, and a word of the numbers that are saved.
 const { figure, words, numbers } = {
   // Without percentiles: a page has none that the client may have made, which a busy machine decides.
-  run: { figure: "service-time", words: ["epoll", "connections"], numbers: "\"trials\"" },
+  run: { figure: "service-time", words: ["connections"], numbers: "\"trials\"" },
   paper: { figure: "6", words: ["p1 ", "p50 ", "p99 ", "connections"], numbers: "\"claims\"" },
   index: { figure: "trend-p50", words: ["service time p50", "run"], numbers: "\"trends\"" },
 }[kind];
