@@ -64,6 +64,7 @@ impl Control {
     pub(crate) const NONE: Self = Self { bytes: [0; CONTROL_BYTES], length: 0 };
 
     /// That of a response to the datagram with which `received` came.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "io_uring's loops use it, and tests"))]
     pub(crate) fn answer(&mut self, received: &[u8]) {
         self.length = received.len().min(CONTROL_BYTES);
         self.bytes[..self.length].copy_from_slice(&received[..self.length]);

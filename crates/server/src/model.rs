@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use serde::{Deserialize, Serialize};
 
 #[cfg(all(test, target_os = "linux"))]
-pub(crate) use crate::registry::{MODELS, find_model as find};
+pub(crate) use crate::registry::MODELS;
 
 /// A model as [`crate::registry`] describes it.
 #[derive(Debug)]

@@ -16,8 +16,8 @@ use crate::accept::Accept;
 use crate::architecture::Threads;
 use crate::config::StageCpus;
 use crate::limits::Limits;
-use crate::model;
 use crate::read_budget::ReadBudget;
+use crate::registry;
 use crate::socket::{self, Bound};
 use crate::workers::Workers;
 
@@ -151,7 +151,7 @@ impl Bench {
         threads: Option<u32>,
         serve: impl FnOnce(&Stage<'static>) -> io::Result<()> + Send + 'static,
     ) -> Running {
-        let model = model::find(model).unwrap();
+        let model = registry::find_model(model).unwrap();
         let (started, is_started) = mpsc::channel();
         let stage = Stage {
             listener: &self.bound.socket,

@@ -14,6 +14,7 @@
 //! - `children`: processes made, reaped, ended
 
 #[cfg(test)]
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "the pools' and runtimes' tests use it"))]
 pub(crate) mod bench;
 pub mod blocking;
 mod children;
