@@ -35,7 +35,7 @@ fn named(error: io::Error) -> io::Error {
     if error.raw_os_error() == Some(libc::ENXIO) { other_kind() } else { error }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(target_vendor = "apple")))]
 mod tests {
     use std::fs;
     use std::io::Read;
