@@ -63,11 +63,13 @@ impl Reading {
     }
 
     /// The CPUs that the kernel accounts for.
+    #[cfg(any(target_os = "linux", test))]
     pub(crate) fn cpus(&self) -> Vec<usize> {
         self.cpus.iter().map(|ticks| ticks.cpu).collect()
     }
 
     /// Shares of the time of `cpus` since the host was started; `None` where the kernel does not account for one of them.
+    #[cfg(any(target_os = "linux", test))]
     pub(crate) fn since_boot(&self, cpus: &[usize]) -> Option<Shares> {
         let none = |cpu: &usize| Ticks { cpu: *cpu, idle: 0, interrupts: 0, steal: 0 };
         Self { at_ns: 0, cpus: cpus.iter().map(none).collect() }.until(self, cpus)
