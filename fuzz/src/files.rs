@@ -33,7 +33,7 @@ pub fn written_as_read<T: serde::Serialize + serde::de::DeserializeOwned>(data: 
 }
 
 /// An architecture's name, with its numbers.
-#[cfg(feature = "lab")]
+#[cfg(feature = "harness")]
 pub fn architecture(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok(architecture) = text.parse::<server::Architecture>() {
@@ -42,16 +42,16 @@ pub fn architecture(data: &[u8]) {
 }
 
 /// The file `run.json` of a stored run, and a trial's record, as its database has them.
-#[cfg(feature = "lab")]
+#[cfg(feature = "harness")]
 pub fn record(data: &[u8]) {
-    written_as_read::<lab::record::RunHeader>(data);
-    written_as_read::<lab::record::TrialRecord>(data);
+    written_as_read::<harness::record::RunHeader>(data);
+    written_as_read::<harness::record::TrialRecord>(data);
 }
 
 /// An experiment file. What is accepted can be planned or is refused in words.
-#[cfg(feature = "lab")]
+#[cfg(feature = "harness")]
 pub fn experiment(data: &[u8]) {
-    use lab::experiment::Experiment;
+    use harness::experiment::Experiment;
     let Ok(text) = std::str::from_utf8(data) else { return };
     let Ok(experiment) = Experiment::parse(text, "fuzz.toml") else { return };
     planned(experiment.clone());
@@ -62,8 +62,8 @@ pub fn experiment(data: &[u8]) {
 }
 
 /// Plans for a host that never was: one repeat, of two of each list, for a plan is as long as it is asked to be.
-#[cfg(feature = "lab")]
-fn planned(mut experiment: lab::experiment::Experiment) {
+#[cfg(feature = "harness")]
+fn planned(mut experiment: harness::experiment::Experiment) {
     experiment.repeats = std::num::NonZeroU32::MIN;
     experiment.architectures.0.truncate(2);
     let traffic = &mut experiment.workload;
@@ -75,23 +75,23 @@ fn planned(mut experiment: lab::experiment::Experiment) {
     if let Some(rates) = &mut traffic.rate {
         rates.0.truncate(2);
     }
-    if let Ok(plan) = lab::plan::plan(&experiment, &lab::host::Host::made_up()) {
+    if let Ok(plan) = harness::plan::plan(&experiment, &harness::host::Host::made_up()) {
         assert!(!plan.trials.is_empty(), "what is planned is something");
     }
 }
 
 /// A file of samples.
-#[cfg(feature = "lab")]
+#[cfg(feature = "harness")]
 pub fn samples(data: &[u8]) {
-    if let Ok(samples) = lab::samples::read_from(&mut std::io::Cursor::new(data)) {
+    if let Ok(samples) = harness::samples::read_from(&mut std::io::Cursor::new(data)) {
         assert!(samples.len() <= (1 << 20) + 4 * data.len(), "{} rows", samples.len());
     }
 }
 
 /// What users type, and what Slurm and Open MPI say of hosts: what is read is written so that it is read again.
-#[cfg(feature = "lab")]
+#[cfg(feature = "harness")]
 pub fn units(data: &[u8]) {
-    use lab::{contender, http, network, units};
+    use harness::{contender, http, network, units};
     let Ok(text) = std::str::from_utf8(data) else { return };
     fn read<T: std::str::FromStr>(text: &str) -> Option<T> {
         text.parse().ok()
@@ -120,7 +120,7 @@ pub fn units(data: &[u8]) {
     }
     let _ = (read::<units::Limit>(text), read::<network::Network>(text), read::<wire::http::ask::Url>(text));
     for engine in [["SLURM_PROCID", "SLURM_STEP_NODELIST"], ["OMPI_COMM_WORLD_RANK", "OMPI_MCA_orte_hnp_uri"]] {
-        let _ = lab::fleet::engine::place_in(&|name| match name {
+        let _ = harness::fleet::engine::place_in(&|name| match name {
             _ if name == engine[0] => Some("1".into()),
             _ if name == engine[1] => Some(text.into()),
             "SLURM_JOB_ID" | "SLURM_NTASKS" | "OMPI_COMM_WORLD_SIZE" => Some("7".into()),

@@ -13,7 +13,7 @@
 mod clients;
 pub mod cuts;
 mod files;
-#[cfg(feature = "lab")]
+#[cfg(feature = "harness")]
 mod peers;
 mod servers;
 
@@ -38,19 +38,19 @@ pub const TARGETS: &[Target] = &[
     Target { name: "address", run: files::address },
     Target { name: "ports", run: files::ports },
     Target { name: "service", run: files::service },
-    #[cfg(feature = "lab")]
+    #[cfg(feature = "harness")]
     Target { name: "architecture", run: files::architecture },
-    #[cfg(feature = "lab")]
+    #[cfg(feature = "harness")]
     Target { name: "record", run: files::record },
-    #[cfg(feature = "lab")]
+    #[cfg(feature = "harness")]
     Target { name: "experiment", run: files::experiment },
-    #[cfg(feature = "lab")]
+    #[cfg(feature = "harness")]
     Target { name: "samples", run: files::samples },
-    #[cfg(feature = "lab")]
+    #[cfg(feature = "harness")]
     Target { name: "units", run: files::units },
-    #[cfg(feature = "lab")]
+    #[cfg(feature = "harness")]
     Target { name: "frame", run: peers::frame },
-    #[cfg(feature = "lab")]
+    #[cfg(feature = "harness")]
     Target { name: "description", run: peers::description },
     Target { name: "histogram", run: files::histogram },
 ];

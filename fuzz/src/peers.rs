@@ -3,17 +3,17 @@
 /// A frame of another rank, known or not, and what is JSON in one.
 pub fn frame(data: &[u8]) {
     for is_known in [false, true] {
-        if let Some(said) = lab::fleet::echo(data, is_known) {
-            assert_eq!(lab::fleet::echo(&said, is_known).as_ref(), Some(&said));
+        if let Some(said) = harness::fleet::echo(data, is_known) {
+            assert_eq!(harness::fleet::echo(&said, is_known).as_ref(), Some(&said));
         }
     }
-    crate::files::written_as_read::<lab::runner::LoadOrder>(data);
+    crate::files::written_as_read::<harness::runner::LoadOrder>(data);
     crate::files::written_as_read::<load::Event>(data);
 }
 
 /// A server's description of itself.
 pub fn description(data: &[u8]) {
-    use lab::description::Description;
+    use harness::description::Description;
     if let Some(description) = Description::read(data) {
         let line = description.line().expect("what was read can be said");
         assert_eq!(Description::read(line.as_bytes()).as_ref(), Some(&description), "of {line}");

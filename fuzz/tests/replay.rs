@@ -20,7 +20,7 @@ fn the_corpus_of_every_target_is_replayed() {
 }
 
 #[test]
-#[cfg(feature = "lab")]
+#[cfg(feature = "harness")]
 fn every_corpus_has_a_target() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
     for folder in std::fs::read_dir(corpus).unwrap() {

@@ -28,7 +28,7 @@ const TARGETS: [Target; 3] = [
 ];
 
 /// The crates with system calls in them. Their tests need no C.
-const SYSTEM_CRATES: [&str; 4] = ["--package", "server", "--package", "load"];
+const SYSTEM_CRATES: [&str; 4] = ["--package", "muxbench-server", "--package", "muxbench-load"];
 
 /// Checks and links for every target. `interpreter` is that of the Python environment.
 ///

@@ -32,7 +32,7 @@ pub struct Fuzz {
 }
 
 /// Targets of files that only `lab` reads, which is most of a build: without them the others are built in a tenth of the time.
-const OF_LAB: [&str; 7] = ["architecture", "description", "experiment", "frame", "record", "samples", "units"];
+const OF_HARNESS: [&str; 7] = ["architecture", "description", "experiment", "frame", "record", "samples", "units"];
 
 /// Feeds each target; the first that fails ends it, but one that had not as many inputs as it was to have.
 ///
@@ -96,7 +96,7 @@ fn cargo_fuzz(target: &str, verb: &[&str], folders: &[PathBuf], options: &[&str]
         .args(verb)
         // The stable compiler, with what only the nightly one may do.
         .args(["fuzz", "--fuzz-dir", "fuzz", "--target-dir", "target/fuzzing"])
-        .args(if OF_LAB.contains(&target) { &[] } else { &["--no-default-features"][..] })
+        .args(if OF_HARNESS.contains(&target) { &[] } else { &["--no-default-features"][..] })
         .args(folders)
         .arg("--")
         .args(options)

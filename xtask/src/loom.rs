@@ -7,7 +7,7 @@ use xtask::root;
 
 /// Crates with models, which are tests in modules of the name `models`. Without features: runtimes have models of their own
 /// behind the same flag.
-const CRATES: [&str; 2] = ["server", "load"];
+const CRATES: [&str; 2] = ["muxbench-server", "muxbench-load"];
 
 /// Runs them all, in a build folder of their own: the flag would have everything else built anew.
 ///

@@ -40,14 +40,17 @@ struct Step {
 /// Unit tests of crates without system calls. Of those that draw cases few are enough, and those that measure or read the
 /// source are no business of an interpreter's.
 const PURE: &[Step] = &[
-    Step { arguments: &["--package", "wire", "--lib"], options: &[] },
-    Step { arguments: &["--package", "stats", "--lib"], options: &[] },
+    Step { arguments: &["--package", "muxbench-wire", "--lib"], options: &[] },
+    Step { arguments: &["--package", "muxbench-stats", "--lib"], options: &[] },
 ];
 
 /// The same and the server's.
 const UNITS: &[Step] = &[
-    Step { arguments: &["--package", "wire", "--package", "stats", "--lib"], options: &[] },
-    Step { arguments: &["--package", "server", "--lib", "--no-default-features"], options: &["--test-threads=1"] },
+    Step { arguments: &["--package", "muxbench-wire", "--package", "muxbench-stats", "--lib"], options: &[] },
+    Step {
+        arguments: &["--package", "muxbench-server", "--lib", "--no-default-features"],
+        options: &["--test-threads=1"],
+    },
 ];
 
 /// What every architecture does, without `may`, whose coroutines change stacks behind a sanitizer's back.

@@ -28,9 +28,9 @@ fn crates_depend_only_as_the_architecture_says() {
         ("stats", &[]),
         ("server", &["wire"]),
         ("load", &["wire", "stats"]),
-        ("lab", &["server", "load", "wire", "stats"]),
-        ("report", &["lab", "server", "load", "wire", "stats"]),
-        ("muxbench", &["report", "lab", "server", "load", "wire", "stats"]),
+        ("harness", &["server", "load", "wire", "stats"]),
+        ("report", &["harness", "server", "load", "wire", "stats"]),
+        ("muxbench", &["report", "harness", "server", "load", "wire", "stats"]),
         ("xtask", &["load", "wire", "stats"]),
     ]);
     for (name, allowed_for_it) in &allowed {
@@ -50,7 +50,7 @@ fn files_of_a_crate_form_no_new_cycles() {
     // How many files of each crate still use each other in circles; a crate that is not listed has no such files. Lower a
     // number with each cycle that is cut.
     let known: BTreeMap<&str, usize> =
-        BTreeMap::from([("lab", 28), ("load", 32), ("muxbench", 5), ("report", 11), ("server", 7), ("wire", 13)]);
+        BTreeMap::from([("harness", 28), ("load", 32), ("muxbench", 5), ("report", 11), ("server", 7), ("wire", 13)]);
     let mut wrong = String::new();
     for (name, cycles) in cycles::of_workspace(root()).unwrap() {
         let files: usize = cycles.iter().map(|cycle| cycle.files.len()).sum();
@@ -125,11 +125,12 @@ fn every_runtime_s_file_is_a_feature_and_a_row() {
 #[test]
 fn every_experiment_file_is_a_preset_that_plans() {
     let files = files(&root().join("experiments"), "toml");
-    assert_eq!(files.len(), lab::presets::PRESETS.len());
+    assert_eq!(files.len(), harness::presets::PRESETS.len());
     for path in files {
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();
-        let experiment = lab::presets::find(&name).unwrap_or_else(|| panic!("{name} is not in PRESETS")).experiment();
-        lab::plan::plan(&experiment, &lab::host::Host::this()).unwrap();
+        let experiment =
+            harness::presets::find(&name).unwrap_or_else(|| panic!("{name} is not in PRESETS")).experiment();
+        harness::plan::plan(&experiment, &harness::host::Host::this()).unwrap();
     }
 }
 
@@ -161,13 +162,13 @@ fn unsafe_stays_where_system_calls_are() {
         "crates/load/src/stamps.rs",
         "crates/load/src/summary.rs",
         "crates/load/src/waiter/kqueue.rs",
-        "crates/lab/src/fleet/way.rs",
-        "crates/lab/src/host/elsewhere.rs",
-        "crates/lab/src/network/namespace.rs",
-        "crates/lab/src/network/probe.rs",
-        "crates/lab/src/network/relay.rs",
-        "crates/lab/src/probe.rs",
-        "crates/lab/src/stop.rs",
+        "crates/harness/src/fleet/way.rs",
+        "crates/harness/src/host/elsewhere.rs",
+        "crates/harness/src/network/namespace.rs",
+        "crates/harness/src/network/probe.rs",
+        "crates/harness/src/network/relay.rs",
+        "crates/harness/src/probe.rs",
+        "crates/harness/src/stop.rs",
         "crates/muxbench/tests/accept.rs",
         "crates/muxbench/tests/common/mod.rs",
         "crates/server/src/destination.rs",
@@ -275,7 +276,7 @@ fn the_wall_clock_is_read_where_it_cannot_change_a_figure() {
     // What it is for: when a run and a trial began; records of a key-value store that end by the calendar; what the kernel's
     // stamps are compared with, which are of it.
     let allowed = [
-        "crates/lab/src/runner.rs",
+        "crates/harness/src/runner.rs",
         "crates/load/src/clock.rs",
         "crates/muxbench/src/execution.rs",
         "crates/server/src/service.rs",

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use load::config::{HttpTarget, HttpTraffic, Phases, Roles, Schedule, Think, Timestamps};
-use load::{LoadConfig, LoadError, Outcome, Sample};
+use muxbench_load::config::{HttpTarget, HttpTraffic, Phases, Roles, Schedule, Think, Timestamps};
+use muxbench_load::{LoadConfig, LoadError, Outcome, Sample};
 use rustix::net::{AddressFamily, SocketType};
 use wire::ServiceSpec;
 
@@ -123,7 +123,7 @@ fn asks_http(config: LoadConfig) -> LoadConfig {
 }
 
 fn run(config: &LoadConfig) -> Outcome {
-    load::run(config, &mut |_| ()).unwrap()
+    muxbench_load::run(config, &mut |_| ()).unwrap()
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn a_server_that_ends_connections_is_connected_to_again() {
     }
     let (target, _) = server(http(1));
     let staying = LoadConfig { calls_per_connection: None, ..asks_http(closed(target, 1)) };
-    let error = load::run(&staying, &mut |_| ()).unwrap_err();
+    let error = muxbench_load::run(&staying, &mut |_| ()).unwrap_err();
     assert!(matches!(&error, LoadError::Connect { class: "closed", .. }), "{error}");
     assert!(error.to_string().contains("--calls-per-connection"), "{error}");
 }
@@ -436,7 +436,7 @@ fn an_address_without_a_port_leaves_the_others() {
         assert_eq!(run(&staying).report.errors.total(), 0);
         // Without the one that has them, it is said.
         let none = LoadConfig { sources: sources[..1].to_vec(), ..staying };
-        let error = load::run(&none, &mut |_| ()).unwrap_err();
+        let error = muxbench_load::run(&none, &mut |_| ()).unwrap_err();
         assert!(matches!(&error, LoadError::Connect { class: "no-addresses", .. }), "{error}");
     }
 }
@@ -465,7 +465,7 @@ fn what_makes_no_sense_with_connections_that_come_and_go_is_refused() {
         (LoadConfig { timestamps: Timestamps::Kernel, ..open(address, 1) }, "timestamps"),
         (LoadConfig { roles: Roles::TwoThreads, ..open(address, 1) }, "roles"),
     ] {
-        let error = load::run(&wrong, &mut |_| ()).unwrap_err();
+        let error = muxbench_load::run(&wrong, &mut |_| ()).unwrap_err();
         assert!(matches!(&error, LoadError::Config(why) if why.contains(names)), "{names}: {error}");
     }
 }

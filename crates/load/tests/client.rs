@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use load::config::{Choice, Pacing, Phases, Roles, Schedule, Timestamps, Transport};
-use load::interface::Hardware;
-use load::reflector::Reflector;
-use load::{Event, Listener, LoadConfig, LoadError, Outcome, Sample};
+use muxbench_load::config::{Choice, Pacing, Phases, Roles, Schedule, Timestamps, Transport};
+use muxbench_load::interface::Hardware;
+use muxbench_load::reflector::Reflector;
+use muxbench_load::{Event, Listener, LoadConfig, LoadError, Outcome, Sample};
 use rustix::net::{AddressFamily, SocketType};
 use wire::{Address, ServiceSpec};
 
@@ -64,7 +64,7 @@ fn config(target: impl Into<Address>) -> LoadConfig {
 }
 
 fn run(config: &LoadConfig) -> Outcome {
-    load::run(config, &mut |_| ()).unwrap()
+    muxbench_load::run(config, &mut |_| ()).unwrap()
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn nobody_there() {
     let held = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     rustix::net::bind(&held, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
     let address: SocketAddr = rustix::net::getsockname(&held).unwrap().try_into().unwrap();
-    let error = load::run(&config(address), &mut |_| ()).unwrap_err();
+    let error = muxbench_load::run(&config(address), &mut |_| ()).unwrap_err();
     assert!(matches!(error, LoadError::Connect { class: "refused", number: 1, .. }), "{error}");
     assert!(error.to_string().contains("is the server running there?"));
 }
@@ -209,14 +209,14 @@ fn nobody_there() {
 #[test]
 fn a_server_that_does_not_serve_is_found_out_before_the_ramp() {
     let target = server(|_| thread::sleep(Duration::from_secs(20)));
-    let error = load::run(&LoadConfig { timeout_ns: 100_000_000, ..config(target) }, &mut |_| ()).unwrap_err();
+    let error = muxbench_load::run(&LoadConfig { timeout_ns: 100_000_000, ..config(target) }, &mut |_| ()).unwrap_err();
     assert!(matches!(error, LoadError::Connect { class: "timeout", .. }), "{error}");
 }
 
 #[test]
 fn events_tell_the_phases_in_order() {
     let mut events = Vec::new();
-    load::run(&config(server(honest)), &mut |event| events.push(event)).unwrap();
+    muxbench_load::run(&config(server(honest)), &mut |event| events.push(event)).unwrap();
     let connected = events.iter().position(|event| matches!(event, Event::Connected { connections: 10, .. })).unwrap();
     let started = events.iter().position(|event| matches!(event, Event::Started { .. })).unwrap();
     assert_eq!(connected + 1, started);
@@ -232,7 +232,7 @@ impl Listener for Begins {
     fn on(&mut self, _event: Event) {}
 
     fn begin(&mut self) -> Result<Option<u64>, String> {
-        Ok(self.ago_ns.map(|ago_ns| load::clock::monotonic_ns() - ago_ns))
+        Ok(self.ago_ns.map(|ago_ns| muxbench_load::clock::monotonic_ns() - ago_ns))
     }
 }
 
@@ -240,7 +240,7 @@ impl Listener for Begins {
 fn who_is_told_too_late_when_to_begin_says_by_how_much() {
     let late_ns = |ago_ns| {
         let reflector = Reflector::start(Transport::Tcp, &service(), None, || Duration::ZERO).unwrap();
-        let outcome = load::run_with(&config(reflector.address().clone()), &mut Begins { ago_ns }).unwrap();
+        let outcome = muxbench_load::run_with(&config(reflector.address().clone()), &mut Begins { ago_ns }).unwrap();
         outcome.report.begun_late_ns
     };
     assert_eq!(late_ns(None), 0);
@@ -259,7 +259,7 @@ fn nonsense_is_refused_before_anything_is_connected() {
         LoadConfig { service: ServiceSpec::Fixed { request_bytes: 0, response_bytes: 1 }, ..config(address) },
         LoadConfig { rate_per_s: Some(1e15), ..config(address) },
     ] {
-        assert!(matches!(load::run(&wrong, &mut |_| ()), Err(LoadError::Config(_))), "{wrong:?}");
+        assert!(matches!(muxbench_load::run(&wrong, &mut |_| ()), Err(LoadError::Config(_))), "{wrong:?}");
     }
 }
 
@@ -330,10 +330,10 @@ fn a_port_where_nobody_is_refuses_datagrams() {
     let nobody = held.local_addr().unwrap();
     held.connect(nobody).unwrap();
     let config = LoadConfig { datagrams: true, ..config(nobody) };
-    let Err(error @ LoadError::Connect { .. }) = load::run(&config, &mut |_| ()) else { panic!() };
+    let Err(error @ LoadError::Connect { .. }) = muxbench_load::run(&config, &mut |_| ()) else { panic!() };
     assert!(error.to_string().contains("refused"), "{error}");
     let config = LoadConfig { service: ServiceSpec::Fixed { request_bytes: 70_000, response_bytes: 1 }, ..config };
-    let error = load::run(&config, &mut |_| ()).unwrap_err().to_string();
+    let error = muxbench_load::run(&config, &mut |_| ()).unwrap_err().to_string();
     assert!(error.contains("65507"), "{error}");
 }
 
@@ -351,7 +351,7 @@ fn a_share_of_connections_is_active_and_the_same_for_each_seed() {
     assert_eq!(three.len(), 3);
     assert_eq!(three, used(0.3, Choice::Uniform, 1));
     assert_eq!(used(1.0 / 64.0, Choice::Zipf { exponent: 1.0 }, 1).len(), 1, "never none");
-    assert!(load::run(&LoadConfig { active: 0.0, ..config(target) }, &mut |_| ()).is_err());
+    assert!(muxbench_load::run(&LoadConfig { active: 0.0, ..config(target) }, &mut |_| ()).is_err());
 }
 
 /// A path among the temporary files that no other test has; nothing is there.
@@ -374,7 +374,7 @@ fn unix_sockets_are_streams_without_stamps() {
         (LoadConfig { timestamps: Timestamps::Kernel, ..config.clone() }, "timestamps: "),
         (LoadConfig { datagrams: true, ..config.clone() }, "transport: "),
     ] {
-        let error = load::run(&wrong, &mut |_| ()).unwrap_err().to_string();
+        let error = muxbench_load::run(&wrong, &mut |_| ()).unwrap_err().to_string();
         assert!(error.starts_with(word), "{error}");
     }
     let file = reflector.address().path().unwrap().to_owned();
@@ -387,10 +387,10 @@ fn unix_sockets_are_streams_without_stamps() {
 fn nobody_at_a_unix_socket() {
     let path = path("nobody");
     let config = config(Address::unix(path.clone()).unwrap());
-    let error = load::run(&config, &mut |_| ()).unwrap_err().to_string();
+    let error = muxbench_load::run(&config, &mut |_| ()).unwrap_err().to_string();
     assert!(error.contains("is the server running there?"), "{error}");
     drop(UnixListener::bind(&path).unwrap());
-    let error = load::run(&config, &mut |_| ()).unwrap_err();
+    let error = muxbench_load::run(&config, &mut |_| ()).unwrap_err();
     std::fs::remove_file(&path).unwrap();
     assert!(matches!(error, LoadError::Connect { class: "refused", .. }), "{error}");
 }
@@ -404,7 +404,7 @@ fn where_too_many_wait_to_be_accepted_a_connection_waits_and_then_gives_up() {
     rustix::net::listen(&listener, 1).unwrap();
     let target = Address::unix(path.clone()).unwrap();
     let few = LoadConfig { timeout_ns: 100_000_000, ..config(target.clone()) };
-    let error = load::run(&few, &mut |_| ()).unwrap_err();
+    let error = muxbench_load::run(&few, &mut |_| ()).unwrap_err();
     assert!(matches!(error, LoadError::Connect { class: "timeout", number: 3, .. }), "{error}");
 
     let patient = LoadConfig { timeout_ns: 20_000_000_000, ..config(target) };

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use load::config::{Choice, KvTraffic, Pacing, Phases, Roles, Schedule, Think, Timestamps};
-use load::{Event, LoadConfig, LoadError, Outcome, Sample};
+use muxbench_load::config::{Choice, KvTraffic, Pacing, Phases, Roles, Schedule, Think, Timestamps};
+use muxbench_load::{Event, LoadConfig, LoadError, Outcome, Sample};
 use wire::kv::{Kv, KvConfig, KvConn};
 use wire::{Service, ServiceSpec};
 
@@ -104,7 +104,7 @@ fn open(config: LoadConfig) -> LoadConfig {
 }
 
 fn run(config: &LoadConfig) -> Outcome {
-    load::run(config, &mut |_| ()).unwrap()
+    muxbench_load::run(config, &mut |_| ()).unwrap()
 }
 
 /// One outstanding on each connection: the next is due when the response has come, and not before the time to think is over.
@@ -138,7 +138,7 @@ fn each_connection_has_one_request_outstanding() {
         assert!(completed.abs_diff(report.completed) <= 20, "{completed} {}: those at the edges", report.completed);
         assert_eq!(closed.unsampled, 0);
         assert!(closed.busy_share > 0.0, "{closed:?}");
-        assert_eq!((report.outstanding.after_drain, report.roles), (0, load::config::Roles::OneLoop));
+        assert_eq!((report.outstanding.after_drain, report.roles), (0, muxbench_load::config::Roles::OneLoop));
         assert!(report.memory_bytes_per_connection <= 256.0, "{}", report.memory_bytes_per_connection);
     }
 }
@@ -166,7 +166,7 @@ fn values_are_stored_and_verified() {
     let mut prepared = 0;
     let mut connected = false;
     let config = for_long(kv(store(|_| ())));
-    let outcome = load::run(&config, &mut |event| match event {
+    let outcome = muxbench_load::run(&config, &mut |event| match event {
         Event::Preparing { done, total: 2_000 } => prepared = done,
         Event::Connected { .. } => connected = true,
         _ => {}
@@ -292,7 +292,7 @@ fn a_data_set_that_is_not_stored_is_no_trial() {
             }
         }
     });
-    let error = load::run(&kv(target), &mut |_| ()).unwrap_err();
+    let error = muxbench_load::run(&kv(target), &mut |_| ()).unwrap_err();
     assert!(matches!(error, LoadError::Store { number: 3, total: 2_000, class: "rejected" }), "{error}");
 }
 
@@ -415,7 +415,7 @@ fn what_makes_no_sense_in_a_closed_loop_is_refused() {
         (LoadConfig { rate_per_s: Some(f64::INFINITY), ..open(fixed(address)) }, "rate"),
         (LoadConfig { rate_per_s: Some(f64::MAX), ..open(fixed(address)) }, "rate"),
     ] {
-        let error = load::run(&wrong, &mut |_| ()).unwrap_err();
+        let error = muxbench_load::run(&wrong, &mut |_| ()).unwrap_err();
         assert!(matches!(&error, LoadError::Config(why) if why.contains(names)), "{names}: {error}");
     }
 }

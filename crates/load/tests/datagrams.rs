@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use load::config::{LoadConfig, Pacing, Phases, Roles, Schedule, Timestamps};
-use load::{LoadReport, Outcome, Sample};
+use muxbench_load::config::{LoadConfig, Pacing, Phases, Roles, Schedule, Timestamps};
+use muxbench_load::{LoadReport, Outcome, Sample};
 use wire::udp::{ID_BYTES, Udp};
 use wire::{Ports, ServiceSpec};
 
@@ -83,7 +83,7 @@ fn config(ports: Ports) -> LoadConfig {
 }
 
 fn run(config: &LoadConfig) -> (LoadReport, Vec<Sample>) {
-    let Outcome { report, samples, .. } = load::run(config, &mut |_| ()).unwrap();
+    let Outcome { report, samples, .. } = muxbench_load::run(config, &mut |_| ()).unwrap();
     (report, samples)
 }
 
@@ -241,7 +241,8 @@ fn a_port_that_is_closed_is_unreachable() {
 #[test]
 fn ports_that_do_not_answer_are_named_before_anything_starts() {
     let silent = Server::start(|_, _| vec![]);
-    let error = load::run(&LoadConfig { timeout_ns: 300_000_000, ..silent.config() }, &mut |_| ()).unwrap_err();
+    let error =
+        muxbench_load::run(&LoadConfig { timeout_ns: 300_000_000, ..silent.config() }, &mut |_| ()).unwrap_err();
     let error = error.to_string();
     assert!(error.contains("timeout") && error.contains(&silent.targets[0].to_string()), "{error}");
     if cfg!(target_os = "linux") {
@@ -251,7 +252,7 @@ fn ports_that_do_not_answer_are_named_before_anything_starts() {
             let ports: Vec<u16> = gone.iter().map(|socket| socket.local_addr().unwrap().port()).collect();
             // Held, so that nobody comes; what has another peer refuses.
             gone.iter().for_each(|socket| socket.connect(socket.local_addr().unwrap()).unwrap());
-            let error = load::run(&config(Ports::list(&ports)), &mut |_| ()).unwrap_err().to_string();
+            let error = muxbench_load::run(&config(Ports::list(&ports)), &mut |_| ()).unwrap_err().to_string();
             let named = ports.iter().any(|port| error.contains(&format!("127.0.0.1:{port}")));
             assert!(error.contains("unreachable") && named, "{error}");
         }
@@ -273,7 +274,7 @@ fn what_makes_no_sense_is_told() {
         (LoadConfig { target: wire::Address::Unix("x".into()), ..base() }, "Unix"),
         (LoadConfig { ports: None, target: ([127, 0, 0, 1], 65_535).into(), ..base() }, "65535"),
     ] {
-        let error = load::run(&config, &mut |_| ()).unwrap_err().to_string();
+        let error = muxbench_load::run(&config, &mut |_| ()).unwrap_err().to_string();
         assert!(error.contains(word), "{word}: {error}");
     }
 }

@@ -6,8 +6,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use load::LoadConfig;
-use load::idle::{self, Event, IdleReport};
+use muxbench_load::LoadConfig;
+use muxbench_load::idle::{self, Event, IdleReport};
 use wire::ServiceSpec;
 
 const REQUEST: usize = 16;

@@ -4,8 +4,8 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 
-use load::LoadConfig;
-use load::config::{Phases, Schedule};
+use muxbench_load::LoadConfig;
+use muxbench_load::config::{Phases, Schedule};
 use wire::ServiceSpec;
 use wire::stream::{Direction, Stream};
 
@@ -48,7 +48,7 @@ fn acknowledge(mut stream: TcpStream) {
 
 #[test]
 fn bytes_are_those_of_the_window_and_connections_have_their_share() {
-    let report = load::run(&config(server(|stream, _| acknowledge(stream))), &mut |_| ()).unwrap().report;
+    let report = muxbench_load::run(&config(server(|stream, _| acknowledge(stream))), &mut |_| ()).unwrap().report;
     assert_eq!(report.errors.total(), 0, "{:?}", report.errors);
     let stream = report.stream.unwrap();
     assert_eq!((stream.ended, stream.bytes_by_second.len()), (4, 1));
@@ -69,7 +69,7 @@ fn who_is_not_read_has_no_share() {
     let mut config = config(server(served));
     // All of the drain is waited for.
     (config.phases.hold_ns, config.phases.drain_ns) = (1_000_000_000, 5_000_000_000);
-    let report = load::run(&config, &mut |_| ()).unwrap().report;
+    let report = muxbench_load::run(&config, &mut |_| ()).unwrap().report;
     let stream = report.stream.unwrap();
     assert_eq!((stream.ended, report.errors.timeout), (1, 3), "{:?}", report.errors);
     assert!(stream.fairness < 0.6, "{}", stream.fairness);
@@ -83,7 +83,7 @@ fn servers_that_end_or_say_too_much_are_found_out() {
             acknowledge(stream)
         }
     };
-    let report = load::run(&config(server(ends)), &mut |_| ()).unwrap().report;
+    let report = muxbench_load::run(&config(server(ends)), &mut |_| ()).unwrap().report;
     assert_eq!(report.errors.total(), 1, "{:?}", report.errors);
     assert_eq!(report.stream.unwrap().ended, 3);
 
@@ -92,7 +92,7 @@ fn servers_that_end_or_say_too_much_are_found_out() {
         let _ = stream.write_all(&[0; 9]);
         acknowledge(stream);
     };
-    let report = load::run(&config(server(talks)), &mut |_| ()).unwrap().report;
+    let report = muxbench_load::run(&config(server(talks)), &mut |_| ()).unwrap().report;
     assert_eq!(report.errors.wrong, 4, "{:?}", report.errors);
 }
 
@@ -115,7 +115,7 @@ fn what_makes_no_sense_is_said() {
         (churn, "calls per connection"),
         (endless, "drain"),
     ] {
-        let error = load::run(&config, &mut |_| ()).unwrap_err().to_string();
+        let error = muxbench_load::run(&config, &mut |_| ()).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
     }
 }

@@ -8,23 +8,23 @@ use std::sync::Arc;
 use std::thread;
 
 use anyhow::{Context, anyhow, bail};
-use lab::capacity::{Answer, Pursuit};
-use lab::course::{self, Course, Finding};
-use lab::experiment::Experiment;
-use lab::fleet::engine::Place;
-use lab::fleet::local::Local;
-use lab::fleet::ranks::{Loss, Ranks};
-use lab::fleet::{Fleet, engine, rank};
-use lab::host::{Host, differences};
-use lab::network::conditions::{self, Found};
-use lab::network::surrounding::Surrounding;
-use lab::plan::{Plan, plan};
-use lab::record::{Run, RunHeader, Trial, TrialRecord, VerdictKind};
-use lab::runner::{self, Ended};
-use lab::stop::{Stop, ends_at_hangup};
-use lab::store::{self, Store};
-use lab::transport::Transport;
-use lab::units::Time;
+use harness::capacity::{Answer, Pursuit};
+use harness::course::{self, Course, Finding};
+use harness::experiment::Experiment;
+use harness::fleet::engine::Place;
+use harness::fleet::local::Local;
+use harness::fleet::ranks::{Loss, Ranks};
+use harness::fleet::{Fleet, engine, rank};
+use harness::host::{Host, differences};
+use harness::network::conditions::{self, Found};
+use harness::network::surrounding::Surrounding;
+use harness::plan::{Plan, plan};
+use harness::record::{Run, RunHeader, Trial, TrialRecord, VerdictKind};
+use harness::runner::{self, Ended};
+use harness::stop::{Stop, ends_at_hangup};
+use harness::store::{self, Store};
+use harness::transport::Transport;
+use harness::units::Time;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -392,7 +392,7 @@ fn go_on(folder: &Path, store: Store, run: &Run, args: &ExecutionArgs, clients: 
     if let Some(trial) = run.header.trials.first() {
         let mut reasons = match &clients {
             Clients::Here => Vec::new(),
-            Clients::Ranks(ranks) => lab::plan::impossible_for_ranks(trial, &ranks.facts()),
+            Clients::Ranks(ranks) => harness::plan::impossible_for_ranks(trial, &ranks.facts()),
         };
         if let (Some(network), Clients::Here) = (&trial.workload.network, &clients) {
             reasons.extend(conditions::choose(network, &Found::here()).err().unwrap_or_default());
@@ -412,7 +412,7 @@ fn go_on(folder: &Path, store: Store, run: &Run, args: &ExecutionArgs, clients: 
 /// # Errors
 /// When they are not allowed: what would be run, and by which flag.
 fn allow_commands(trials: &[Trial], allowed: bool) -> anyhow::Result<()> {
-    let commands = lab::contender::commands(trials);
+    let commands = harness::contender::commands(trials);
     if commands.is_empty() {
         return Ok(());
     }
@@ -556,9 +556,9 @@ fn is_believable(run: &Run, strict: bool) -> bool {
         }
         Course::Sweep { .. } => count >= 1,
         Course::Capacity(question) => {
-            let pursuits = lab::capacity::pursuits(&run.header, question, &findings());
+            let pursuits = harness::capacity::pursuits(&run.header, question, &findings());
             let is_found = |it: &Pursuit<'_>| matches!(it.answer(), Some(Answer::Server { .. }));
-            let is_precise = |it: &Pursuit<'_>| is_found(it) && it.ended == Some(lab::capacity::Ended::Precise);
+            let is_precise = |it: &Pursuit<'_>| is_found(it) && it.ended == Some(harness::capacity::Ended::Precise);
             if strict { pursuits.iter().all(is_precise) } else { pursuits.iter().any(|it| it.answer().is_some()) }
         }
     }

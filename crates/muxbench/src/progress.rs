@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use harness::capacity::Question;
+use harness::course::Finding;
+use harness::plan::duration_ns;
+use harness::record::{Trial, TrialRecord};
+use harness::runner::Event;
+use harness::units::Share;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use lab::capacity::Question;
-use lab::course::Finding;
-use lab::plan::duration_ns;
-use lab::record::{Trial, TrialRecord};
-use lab::runner::Event;
-use lab::units::Share;
 use report::{format, tails};
 
 use crate::output;

@@ -15,14 +15,14 @@ use std::time::{Duration, Instant};
 use common::{
     PATIENCE, Serve, anybodys_muxbench, as_nobody, clinging, descendants, eventually, is_alive, muxbench, skipped,
 };
-use lab::experiment::Experiment;
-use lab::fleet::local::Local;
-use lab::host::Host;
-use lab::plan::plan;
-use lab::record::{Check, Run, RunHeader, Trial, VerdictKind};
-use lab::runner::{self, Ended, Event, Options};
-use lab::stop::Stop;
-use lab::store::{self, Store};
+use harness::experiment::Experiment;
+use harness::fleet::local::Local;
+use harness::host::Host;
+use harness::plan::plan;
+use harness::record::{Check, Run, RunHeader, Trial, VerdictKind};
+use harness::runner::{self, Ended, Event, Options};
+use harness::stop::Stop;
+use harness::store::{self, Store};
 use report::made_up;
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use serde_json::Value;

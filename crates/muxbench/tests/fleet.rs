@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use common::{children_of, eventually, muxbench, prepared, skipped};
-use lab::network::conditions::Links;
-use lab::record::{Run, TrialRecord, VerdictKind};
-use lab::store::Store;
+use harness::network::conditions::Links;
+use harness::record::{Run, TrialRecord, VerdictKind};
+use harness::store::Store;
 use rustix::process::{Pid, Signal};
 
 /// A comparison of two repeats, of which each takes about two seconds.
@@ -26,7 +26,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 /// A run whose trials could all be done; whether they are valid is the machine's doing.
 fn finished(folder: &Path, output: &Output) -> Run {
     let said = String::from_utf8_lossy(&output.stderr);
-    let run = lab::store::read(folder).unwrap_or_else(|error| panic!("{error:#}: {said}"));
+    let run = harness::store::read(folder).unwrap_or_else(|error| panic!("{error:#}: {said}"));
     assert_eq!(run.records.len(), run.header.trials.len(), "{said}");
     for record in &run.records {
         // One that could not be judged has no checks.
@@ -45,7 +45,7 @@ fn is_merged(folder: &Path, record: &TrialRecord, connections: &[u32]) {
     // All that was planned, give or take one for each process.
     let asked = load.rate_asked_per_s.unwrap() * load.window_ns as f64 / 1e9;
     assert!((load.planned as f64 - asked).abs() <= connections.len() as f64, "{} of {asked}", load.planned);
-    let samples = lab::samples::read(&lab::store::samples_path(folder, record.trial.index)).unwrap();
+    let samples = harness::samples::read(&harness::store::samples_path(folder, record.trial.index)).unwrap();
     assert_eq!(samples.len() as u64, load.planned);
     assert!(samples.windows(2).all(|pair| pair[0].planned_ns <= pair[1].planned_ns));
     let mut first = 0;
@@ -128,7 +128,7 @@ fn two_more_trials(folder: &Path) {
 
 /// Whether a trial failed for that reason, and those after it were divided so among the ranks that there were.
 fn goes_on_after(reasons: [&str; 2], folder: &Path, connections: &[u32]) {
-    let records = lab::store::read(folder).unwrap().records;
+    let records = harness::store::read(folder).unwrap().records;
     let is_it = |record: &TrialRecord| reasons.iter().all(|reason| record.verdict.reason.contains(reason));
     let verdicts = || records.iter().map(|record| &record.verdict.reason).collect::<Vec<_>>();
     let at = records.iter().position(is_it).unwrap_or_else(|| panic!("{:?}", verdicts()));
@@ -252,7 +252,7 @@ fn ranks_divide_each_trial_and_the_first_has_all_of_it() {
 
 #[test]
 fn a_rank_that_is_kept_to_some_cpus_is_told_once() {
-    let host = lab::host::Host::this();
+    let host = harness::host::Host::this();
     let cpus = host.cores.concat();
     if cpus.len() < 2 {
         return skipped("a rank that is kept to one of several CPUs: there is one");
@@ -315,7 +315,7 @@ fn an_interrupt_of_all_ranks_has_the_trial_finished_first() {
     // As an engine does when it is interrupted.
     (0..3).for_each(|rank| rustix::process::kill_process(job.pid(rank), Signal::INT).unwrap());
     let outputs = job.end();
-    let records = lab::store::read(&folder).unwrap().records;
+    let records = harness::store::read(&folder).unwrap().records;
     assert!((1..30).contains(&records.len()), "{outputs:?}");
     let is_lost = |record: &TrialRecord| record.verdict.reason.contains("lost");
     assert!(!records.iter().any(is_lost), "{outputs:?}");
@@ -331,7 +331,7 @@ fn a_rank_that_dies_fails_its_trial_by_name_and_the_run_ends() {
     job.until_it_has_a_client(2);
     rustix::process::kill_process(job.pid(2), Signal::KILL).unwrap();
     let outputs = job.end();
-    let run = lab::store::read(&folder).unwrap();
+    let run = harness::store::read(&folder).unwrap();
     assert!((1..3).contains(&run.records.len()), "the others are for a whole fleet: {outputs:?}");
     let verdict = &run.records.last().unwrap().verdict;
     assert_eq!(verdict.kind, VerdictKind::Failed);
@@ -346,7 +346,7 @@ fn a_rank_that_dies_fails_its_trial_by_name_and_the_run_ends() {
     let said = String::from_utf8_lossy(&resume(2)[0].stderr).into_owned();
     assert!(said.contains("start 3 ranks"), "{said}");
     let outputs = resume(3);
-    let run = lab::store::read(&folder).unwrap();
+    let run = harness::store::read(&folder).unwrap();
     assert_eq!(run.records.len(), 3, "{outputs:?}");
     is_merged(&folder, &run.records[2], &[15, 16]);
 }
@@ -749,7 +749,7 @@ fn ctrl_c_under_slurm_has_the_trial_finished_first() {
         said.contains("the trial that runs is finished first") && said.contains("stopped; what is finished"),
         "{said}"
     );
-    let records = lab::store::read(&folder).unwrap().records;
+    let records = harness::store::read(&folder).unwrap().records;
     assert!((1..30).contains(&records.len()), "{said}");
     let is_lost = |record: &TrialRecord| record.verdict.reason.contains("lost");
     assert!(!records.iter().any(is_lost), "{said}");

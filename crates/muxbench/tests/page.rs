@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::Command;
 
 use common::{muxbench, prepared};
-use lab::record::Run;
-use lab::store::Store;
+use harness::record::Run;
+use harness::store::Store;
 use report::made_up;
 
 fn text_of(bytes: &[u8]) -> String {

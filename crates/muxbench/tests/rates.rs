@@ -209,14 +209,14 @@ fn a_search_whose_time_was_over_is_given_more() {
     let folder = tempfile::tempdir().unwrap();
     let capacity = ["capacity", "--p50", "1us", "--arch", "epoll", "--from", "100", "--measure", "200ms"];
     run(folder.path(), &[&capacity[..], &["--time-max", "1ms", "--output", "here"], SMALL].concat(), &[0, 3]);
-    let of = |folder: &Path| lab::store::read(&folder.join("here")).unwrap();
+    let of = |folder: &Path| harness::store::read(&folder.join("here")).unwrap();
     assert_eq!(of(folder.path()).records.len(), 1, "no probe is begun after the first");
     let resume = ["capacity", "--resume", "here", "--quiet"];
     run(folder.path(), &resume, &[0, 3]);
     assert_eq!(of(folder.path()).records.len(), 1, "its time is over");
     let out = text(&run(folder.path(), &[&resume[..], &["--time-max", "60s"]].concat(), &[0, 3]).stdout);
     assert_eq!(unmet(&out), 1, "{out}");
-    let lab::course::Course::Capacity(question) = of(folder.path()).header.course else { panic!("{out}") };
+    let harness::course::Course::Capacity(question) = of(folder.path()).header.course else { panic!("{out}") };
     assert_eq!(question.time_max_ns, 60_000_000_000, "it is kept");
 
     let refused = [&resume[..], &["--precision", "2%"]].concat();
@@ -251,14 +251,14 @@ fn sweeps_and_searches_that_are_stopped_keep_what_they_finished_and_are_resumed(
             .spawn()
             .unwrap();
         let long = folder.path().join(name);
-        eventually("two trials are finished", || lab::store::read(&long).is_ok_and(|run| run.records.len() >= 2));
+        eventually("two trials are finished", || harness::store::read(&long).is_ok_and(|run| run.records.len() >= 2));
         rustix::process::kill_process(Pid::from_child(&child), Signal::INT).unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(130), "{name}");
-        let before = lab::store::read(&long).unwrap().records;
+        let before = harness::store::read(&long).unwrap().records;
         // Whichever command resumes it.
         run(folder.path(), &["run", "--resume", name, "--quiet"], &[0, 3]);
-        let after = lab::store::read(&long).unwrap();
-        let started = |records: &[lab::record::TrialRecord]| -> HashMap<u32, String> {
+        let after = harness::store::read(&long).unwrap();
+        let started = |records: &[harness::record::TrialRecord]| -> HashMap<u32, String> {
             records.iter().map(|record| (record.trial.index, record.started_at.clone())).collect()
         };
         let (of_before, of_after) = (started(&before), started(&after.records));

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use common::{PATIENCE, Serve, eventually, muxbench};
-use lab::store::Store;
+use harness::store::Store;
 use report::made_up;
 use rustix::net::{AddressFamily, SocketType};
 use rustix::process::Pid;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use common::{Serve, children_of, descendants, eventually, is_alive, muxbench, prepared};
-use lab::store::Store;
+use harness::store::Store;
 use report::made_up;
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
@@ -94,7 +94,7 @@ fn compare_prints_a_table_that_the_store_alone_gives_again() {
 
     let results = std::fs::read_dir(folder.path().join("results")).unwrap().next().unwrap().unwrap().path();
     for trial in 0..4 {
-        let samples = lab::samples::read(&lab::store::samples_path(&results, trial)).unwrap();
+        let samples = harness::samples::read(&harness::store::samples_path(&results, trial)).unwrap();
         assert_eq!(samples.len(), 100);
         assert!(
             samples.iter().all(|sample| sample.planned_ns <= sample.sent_ns && sample.sent_ns < sample.complete_ns)
@@ -102,7 +102,7 @@ fn compare_prints_a_table_that_the_store_alone_gives_again() {
     }
     assert_eq!(std::fs::read_dir(results.join("samples")).unwrap().count(), 4, "no draft is left");
     for trial in 0..4 {
-        let log = std::fs::read_to_string(lab::store::histograms_path(&results, trial)).unwrap();
+        let log = std::fs::read_to_string(harness::store::histograms_path(&results, trial)).unwrap();
         assert!(log.contains(" 20 connections, 500 requests/s, repeat "), "{log}");
         for time in ["lag", "service", "response"] {
             assert!(log.contains(&format!("\nTag={time},0.000,0.200,")), "{log}");
@@ -206,7 +206,7 @@ fn send_deviations_come_from_the_stored_samples() {
     let said = text(&run(folder.path(), &report, 0).stdout);
     assert!(said.contains("stddev µs") && !said.contains("presumes constant intervals"), "{said}");
 
-    std::fs::remove_file(lab::store::samples_path(&folder.path().join("even"), 2)).unwrap();
+    std::fs::remove_file(harness::store::samples_path(&folder.path().join("even"), 2)).unwrap();
     let said = text(&run(folder.path(), &report, 0).stdout);
     assert!(said.contains("0002.parquet"), "what is missing is named: {said}");
     let csv = text(&run(folder.path(), &[&report[..], &["--csv"]].concat(), 0).stdout);
@@ -233,7 +233,7 @@ fn send_deviations_come_from_the_stored_samples() {
 fn a_paper_s_experiment_ends_in_the_paper_s_tables() {
     let _beside = beside_others();
     let folder = tempfile::tempdir().unwrap();
-    let experiment = lab::presets::find("kawai2006").unwrap().text;
+    let experiment = harness::presets::find("kawai2006").unwrap().text;
     let one = experiment
         .replace("[400, 2000, 10000]", "400")
         .replace("[\"1\", \"1/4\", \"1/16\", \"1/64\"]", "\"1\"")
@@ -450,7 +450,7 @@ fn the_kernel_proves_that_requests_left() {
         // A client that is late reads two responses at once, which then have no stamp of their own: on a busy machine most.
         assert!(kernel["service"]["distribution"]["count"].as_u64().unwrap() > 0, "{trial}");
     }
-    let samples = lab::samples::read(&lab::store::samples_path(&folder.path().join("run"), 0)).unwrap();
+    let samples = harness::samples::read(&harness::store::samples_path(&folder.path().join("run"), 0)).unwrap();
     assert!(
         samples
             .iter()
@@ -468,11 +468,12 @@ fn locality_and_schedules_are_flags() {
     let title = "20 connections, 1/4 of them active, 30 idle ones besides, chosen by zipf:0.8, 500 requests/s, as a Poisson \
                  process, 1B -> 100B";
     assert!(out.contains(title), "{out}");
-    let store = lab::store::read(&folder.path().join("run")).unwrap();
+    let store = harness::store::read(&folder.path().join("run")).unwrap();
     assert_eq!(store.records.len(), 8);
     for record in store.records {
         let samples =
-            lab::samples::read(&lab::store::samples_path(&folder.path().join("run"), record.trial.index)).unwrap();
+            harness::samples::read(&harness::store::samples_path(&folder.path().join("run"), record.trial.index))
+                .unwrap();
         let mut used: Vec<u32> = samples.iter().map(|sample| sample.connection).collect();
         used.sort_unstable();
         used.dedup();
@@ -605,7 +606,7 @@ fn start_long(folder: &Path) -> (std::process::Child, Vec<Pid>) {
         .spawn()
         .unwrap();
     let long = folder.join("long");
-    eventually("a trial is finished", || lab::store::read(&long).is_ok_and(|run| !run.records.is_empty()));
+    eventually("a trial is finished", || harness::store::read(&long).is_ok_and(|run| !run.records.is_empty()));
     let pid = Pid::from_child(&child);
     let mut processes = Vec::new();
     eventually("processes of another trial", || {
@@ -625,10 +626,10 @@ fn a_run_that_is_stopped_or_killed_keeps_what_it_finished_and_is_resumed() {
         let status = child.wait().unwrap();
         assert_eq!(status.code(), (signal != Signal::KILL).then_some(130), "{signal:?}: {status}");
         eventually("nothing outlives it", || !processes.iter().any(|&process| is_alive(process)));
-        let finished = lab::store::read(&folder.path().join("long")).unwrap().records.len();
+        let finished = harness::store::read(&folder.path().join("long")).unwrap().records.len();
         assert!((1..8).contains(&finished), "{finished}");
         measure(folder.path(), &["run", "--resume", "long", "--quiet"]);
-        let run = lab::store::read(&folder.path().join("long")).unwrap();
+        let run = harness::store::read(&folder.path().join("long")).unwrap();
         assert_eq!(run.records.len(), 8);
     }
 }
@@ -639,7 +640,7 @@ fn a_paper_is_reproduced_in_as_many_calls_as_it_takes() {
     let folder = tempfile::tempdir().unwrap();
     let arguments = ["reproduce", "voras2009", "--output", "over here", "--figures", "plots"];
     let at = folder.path().join("over here/voras2009");
-    let finished = || lab::store::read(&at).map_or(0, |run| run.records.len());
+    let finished = || harness::store::read(&at).map_or(0, |run| run.records.len());
     for call in 0..2 {
         let before = finished();
         let mut child = muxbench().args(arguments).current_dir(folder.path()).stderr(Stdio::piped()).spawn().unwrap();
@@ -650,7 +651,7 @@ fn a_paper_is_reproduced_in_as_many_calls_as_it_takes() {
         let again = "muxbench reproduce voras2009 --quick --output 'over here' --figures plots\n";
         assert!(said.contains(again), "{call}: {said}");
     }
-    let run = lab::store::read(&at).unwrap();
+    let run = harness::store::read(&at).unwrap();
     let mut trials: Vec<u32> = run.records.iter().map(|record| record.trial.index).collect();
     trials.dedup();
     assert_eq!(trials.len(), run.records.len(), "none was run twice");
@@ -738,7 +739,7 @@ fn one_figure_runs_what_it_needs_and_shows_nothing_else() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    eventually("a trial is finished", || lab::store::read(&at).is_ok_and(|run| !run.records.is_empty()));
+    eventually("a trial is finished", || harness::store::read(&at).is_ok_and(|run| !run.records.is_empty()));
     rustix::process::kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let said = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130), "{said}");
@@ -779,10 +780,10 @@ fn one_figure_runs_what_it_needs_and_shows_nothing_else() {
 
 /// A folder as `reproduce` leaves it, of an experiment none of whose trials came to anything.
 fn failed_run(folder: &Path, experiment: &str) {
-    let quick = lab::presets::find(experiment).unwrap().experiment().quick();
-    let host = lab::host::Host::this();
-    let plan = lab::plan::plan(&quick, &host).unwrap();
-    let header = lab::record::RunHeader {
+    let quick = harness::presets::find(experiment).unwrap().experiment().quick();
+    let host = harness::host::Host::this();
+    let plan = harness::plan::plan(&quick, &host).unwrap();
+    let header = harness::record::RunHeader {
         name: experiment.into(),
         muxbench: env!("CARGO_PKG_VERSION").into(),
         command: vec!["muxbench".into()],
@@ -790,19 +791,19 @@ fn failed_run(folder: &Path, experiment: &str) {
         experiment: experiment.into(),
         seed: plan.seed,
         trials: plan.trials,
-        course: lab::course::Course::Whole,
+        course: harness::course::Course::Whole,
         host: host.facts,
         placement: plan.placement,
         is_fleet_s: false,
     };
-    let store = lab::store::Store::create(folder, &header).unwrap();
+    let store = harness::store::Store::create(folder, &header).unwrap();
     for trial in &header.trials {
-        let verdict = lab::record::Verdict {
-            kind: lab::record::VerdictKind::Failed,
+        let verdict = harness::record::Verdict {
+            kind: harness::record::VerdictKind::Failed,
             reason: "made up".into(),
             checks: Vec::new(),
         };
-        let record = lab::record::TrialRecord {
+        let record = harness::record::TrialRecord {
             trial: trial.clone(),
             started_at: header.started_at.clone(),
             elapsed_ns: 1,
@@ -848,7 +849,7 @@ fn a_paper_whose_runs_are_finished_is_shown_and_not_run_again() {
 }
 
 /// What comes of a run of two trials with idle connections when the first one's process of such a command is killed.
-fn killed_mid_trial(command: &str) -> Vec<lab::record::TrialRecord> {
+fn killed_mid_trial(command: &str) -> Vec<harness::record::TrialRecord> {
     let folder = tempfile::tempdir().unwrap();
     let mut child = muxbench()
         .args(["compare", "--arch", "epoll", "--connections", "10", "--rate", "200", "--ramp", "0", "--hold", "200ms"])
@@ -870,8 +871,8 @@ fn killed_mid_trial(command: &str) -> Vec<lab::record::TrialRecord> {
     std::thread::sleep(std::time::Duration::from_millis(300));
     rustix::process::kill_process(victim.unwrap(), Signal::KILL).unwrap();
     assert!(matches!(child.wait().unwrap().code(), Some(0 | 3)));
-    let records = lab::store::read(&folder.path().join("run")).unwrap().records;
-    let failed = |at: usize| records[at].verdict.kind == lab::record::VerdictKind::Failed;
+    let records = harness::store::read(&folder.path().join("run")).unwrap().records;
+    let failed = |at: usize| records[at].verdict.kind == harness::record::VerdictKind::Failed;
     assert!(records.len() == 2 && failed(0) && !failed(1), "{records:?}");
     records
 }
@@ -952,9 +953,9 @@ fn assert_closed(folder: &Path, trials_expected: usize) {
         assert!(["valid", "client-limited", "unsteady"].contains(&verdict), "{}", trial["verdict"]);
     }
     let results = std::fs::read_dir(folder.join("results")).unwrap().next().unwrap().unwrap().path();
-    let samples = lab::samples::read(&lab::store::samples_path(&results, 0)).unwrap();
+    let samples = harness::samples::read(&harness::store::samples_path(&results, 0)).unwrap();
     assert_eq!(Some(samples.len() as u64), trials[0]["load"]["planned"].as_u64());
-    let log = std::fs::read_to_string(lab::store::histograms_path(&results, 0)).unwrap();
+    let log = std::fs::read_to_string(harness::store::histograms_path(&results, 0)).unwrap();
     assert!(log.contains(" connections, closed loop, repeat 0"), "{log}");
 }
 
@@ -1038,7 +1039,7 @@ fn serve_and_load_work_by_hand() {
         .unwrap();
     let out = text(&output.stdout);
     assert!(out.contains("200 of 200 requests completed"), "{out}{}", text(&output.stderr));
-    assert_eq!(lab::samples::read(&samples).unwrap().len(), 200);
+    assert_eq!(harness::samples::read(&samples).unwrap().len(), 200);
     let (_, totals) = serve.stop();
     // Each connection's first request verifies it.
     assert!(totals["requests"].as_u64().unwrap() >= 220, "{totals}");

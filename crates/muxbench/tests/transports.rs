@@ -223,7 +223,7 @@ fn a_run_over_unix_sockets_has_a_private_folder_and_removes_it() {
     assert!(out.contains("10B -> 20B, over Unix sockets"), "{out}");
     assert!(out.contains("Network: none"), "{out}");
     assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "nothing is left");
-    let run = lab::store::read(&folder.path().join("here")).unwrap();
+    let run = harness::store::read(&folder.path().join("here")).unwrap();
     assert_eq!(run.records.len(), 3);
     for record in &run.records {
         let load = record.load.as_ref().unwrap_or_else(|| panic!("{}", record.verdict.reason));
@@ -276,7 +276,7 @@ fn somebody_else_s_server_is_given_a_socket() {
         .output()
         .unwrap();
     assert!(matches!(output.status.code(), Some(0 | 3)), "{}", text(&output.stderr));
-    let record = lab::store::read(&folder.path().join("here")).unwrap().records.remove(0);
+    let record = harness::store::read(&folder.path().join("here")).unwrap().records.remove(0);
     let load = record.load.unwrap_or_else(|| panic!("{}", record.verdict.reason));
     assert!(load.completed > 0 && load.errors.total() == 0, "{:?}", load.errors);
     assert_eq!(record.server.unwrap().connections, 10);

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
-use lab::store::Store;
-use report::made_up;
+use harness::store::Store;
+use muxbench_report::made_up;
 
 fn main() -> anyhow::Result<()> {
     let folder = std::env::args_os().nth(1).context("name a folder for the run: made-up FOLDER")?;

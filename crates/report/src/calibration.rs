@@ -1,7 +1,7 @@
 //! What the client recovered of known holds, for a terminal.
 
 use comfy_table::{Table, presets};
-use lab::calibration::{Calibration, Condition, Recovered};
+use harness::calibration::{Calibration, Condition, Recovered};
 use load::config::Transport;
 
 use crate::table::align;
@@ -83,7 +83,7 @@ fn row(condition: &Condition, timestamps: &str, recovered: &Recovered) -> Vec<St
 
 #[cfg(test)]
 mod tests {
-    use lab::calibration::{Hold, Law};
+    use harness::calibration::{Hold, Law};
     use stats::{Estimate, Interval};
 
     use super::*;

@@ -1,8 +1,8 @@
 //! The highest rate at which each architecture meets the limits of a search, side by side.
 
-use lab::capacity::{Answer, Ended, Probe, Pursuit, Question, pursuits};
-use lab::course::{Course, Finding};
-use lab::record::{Run, Workload};
+use harness::capacity::{Answer, Ended, Probe, Pursuit, Question, pursuits};
+use harness::course::{Course, Finding};
+use harness::record::{Run, Workload};
 use load::LoadReport;
 use load::late::LateSends;
 use serde::Serialize;
@@ -188,7 +188,7 @@ fn interval(row: &Row) -> String {
 }
 
 fn there(question: &Question, row: &Row) -> String {
-    let quantile = |(limit, ns): (&lab::capacity::Limit, &Option<u64>)| {
+    let quantile = |(limit, ns): (&harness::capacity::Limit, &Option<u64>)| {
         ns.map(|ns| {
             let time = tails::mark(format::time(ns as f64), &row.there_late, limit.quantile);
             format!("{} {time}", limit.name())

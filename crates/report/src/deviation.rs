@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use comfy_table::{Cell, Table, presets};
-use lab::record::{Run, TrialRecord, VerdictKind, Workload};
-use lab::units::Share;
+use harness::record::{Run, TrialRecord, VerdictKind, Workload};
+use harness::units::Share;
 use load::config::Schedule;
 use serde::Serialize;
 use stats::{Deviation, deviation};

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use lab::doctor::{Finding, State};
+use harness::doctor::{Finding, State};
 
 use crate::terminal::wrap;
 use crate::{Medium, format, table};

@@ -1,4 +1,4 @@
-//! What a run looks like. Reads nothing but plain data: [`lab::record::Run`], which the store gives, plans and findings.
+//! What a run looks like. Reads nothing but plain data: [`harness::record::Run`], which the store gives, plans and findings.
 //!
 //! # Layout
 //! - [`summary`]: the figures of each architecture under each workload, merged over repeats, and their order
@@ -63,7 +63,7 @@ pub use summary::Summary;
 pub use sweep::Sweep;
 pub use versus::Versus;
 
-use lab::record::Run;
+use harness::record::Run;
 
 /// A run as its course has it.
 pub fn render(run: &Run, medium: impl Into<Medium>) -> String {

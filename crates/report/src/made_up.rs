@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use lab::capacity::{Limit, Question};
-use lab::course::{self, Course, Finding};
-use lab::record::{Bound, Check, Run, RunHeader, Trial, TrialRecord, Verdict, VerdictKind, Workload};
+use harness::capacity::{Limit, Question};
+use harness::course::{self, Course, Finding};
+use harness::record::{Bound, Check, Run, RunHeader, Trial, TrialRecord, Verdict, VerdictKind, Workload};
 use load::config::{Choice, KvTraffic, LoadConfig, Pacing, Phases, Roles, Schedule, Think, Transport};
 use load::interface::Hardware;
 use load::report::{
@@ -34,7 +34,7 @@ fn trial(index: u32, repeat: u32, architecture: &str, connections: u32) -> Trial
     let architecture: server::Architecture = architecture.parse().unwrap();
     let workload = Workload {
         service: service.clone(),
-        transport: lab::transport::Transport::Tcp,
+        transport: harness::transport::Transport::Tcp,
         network: None,
         connections,
         rate_per_s: Some(200.0),
@@ -366,8 +366,8 @@ pub fn kawai2006_run() -> Run {
 /// An experiment that comes with the binary, at its quick scale, every trial of it run: times and rates that grow or fall with
 /// connections, idle ones, ports and rates where servers scan. Every seventh trial is saturated.
 pub fn run_of_experiment(name: &str) -> Run {
-    let experiment = lab::presets::find(name).unwrap().experiment().quick();
-    let plan = lab::plan::plan(&experiment, &lab::host::Host::this()).unwrap();
+    let experiment = harness::presets::find(name).unwrap().experiment().quick();
+    let plan = harness::plan::plan(&experiment, &harness::host::Host::this()).unwrap();
     let mut run = run();
     run.header.name = format!("20260101T000000-{name}");
     run.header.experiment = name.into();

@@ -1,6 +1,6 @@
 //! What hosts an experiment needs, before there are any.
 
-use lab::needs::{ClientNeeds, Figure, Needs, ServerNeeds, Setting};
+use harness::needs::{ClientNeeds, Figure, Needs, ServerNeeds, Setting};
 
 use crate::{Medium, format, table};
 
@@ -117,19 +117,19 @@ fn gib(bytes: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use lab::host::Host;
-    use lab::needs::{self, ClientHost, Figures, PORTS_MAX};
+    use harness::host::Host;
+    use harness::needs::{self, ClientHost, Figures, PORTS_MAX};
 
     use super::*;
     use crate::made_up;
 
     #[test]
     fn what_a_million_connections_need() {
-        let mut experiment = lab::presets::find("compare").unwrap().experiment();
+        let mut experiment = harness::presets::find("compare").unwrap().experiment();
         experiment.architectures.0 = ["epoll", "poll", "mt", "mp"].map(|name| name.parse().unwrap()).into();
         experiment.workload.connections.0 = [1_000, 1_000_000].map(|count| count.try_into().unwrap()).into();
         let host = Host::made_up();
-        let plan = lab::plan::plan(&experiment, &host).unwrap();
+        let plan = harness::plan::plan(&experiment, &host).unwrap();
         let client = ClientHost { cpus: 8, memory_bytes: 16 << 30, addresses: 1, ports: PORTS_MAX };
         let figures = Figures::documented().or_of(&made_up::run(), "results/x").unwrap();
         let here = |path: &str| match path {

@@ -1,6 +1,6 @@
 //! What a lab's network was, in a sentence.
 
-use lab::network::NetworkReport;
+use harness::network::NetworkReport;
 
 use crate::format;
 
@@ -47,8 +47,8 @@ pub fn sentence<'a>(reports: impl Iterator<Item = &'a NetworkReport>) -> Option<
 
 #[cfg(test)]
 mod tests {
-    use lab::network::conditions::{Applied, Links, Means};
-    use lab::network::{Account, Measured};
+    use harness::network::conditions::{Applied, Links, Means};
+    use harness::network::{Account, Measured};
 
     use super::*;
 

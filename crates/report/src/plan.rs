@@ -1,8 +1,8 @@
 //! A plan, before it is run.
 
 use comfy_table::{Table, presets};
-use lab::plan::{Plan, duration_ns};
-use lab::units::Share;
+use harness::plan::{Plan, duration_ns};
+use harness::units::Share;
 
 use crate::{Medium, format};
 
@@ -10,7 +10,7 @@ use crate::{Medium, format};
 pub fn render(plan: &Plan, medium: impl Into<Medium>) -> String {
     let medium = medium.into();
     let mut table = Table::new();
-    let is_udp = |trial: &lab::record::Trial| trial.workload.service.ports().is_some();
+    let is_udp = |trial: &harness::record::Trial| trial.workload.service.ports().is_some();
     // All trials of a plan have one service.
     let targets = if plan.trials.iter().any(is_udp) { "ports" } else { "connections" };
     let headings = ["trial", "repeat", "architecture", targets, "active", "req/s", "time"];
@@ -27,7 +27,7 @@ pub fn render(plan: &Plan, medium: impl Into<Medium>) -> String {
         ]);
     }
     let mut text = vec![medium.table(&table)];
-    let commands = lab::contender::commands(&plan.trials);
+    let commands = harness::contender::commands(&plan.trials);
     if !commands.is_empty() {
         text.push(String::new());
         text.push(medium.prose("Commands, which `run` starts only with --allow-exec:"));

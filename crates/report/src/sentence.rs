@@ -1,7 +1,7 @@
 //! The plain sentence: which is best for this traffic, by how much, how sure.
 
-use lab::record::VerdictKind;
-use lab::units::Share;
+use harness::record::VerdictKind;
+use harness::units::Share;
 use load::LoadReport;
 use load::report::{ClosedReport, DatagramReport, StreamReport};
 

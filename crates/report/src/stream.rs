@@ -1,7 +1,7 @@
 //! What there is to say of streams: how many bytes went, how evenly, and what they cost the server.
 
-use lab::record::{TrialRecord, Workload};
-use lab::stream;
+use harness::record::{TrialRecord, Workload};
+use harness::stream;
 use load::report::PARTS;
 use serde::Serialize;
 use stats::interval;

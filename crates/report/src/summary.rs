@@ -1,8 +1,8 @@
 //! The figures of each architecture under each workload: histograms merged over repeats, percentiles never averaged.
 
-use lab::course::{self, Finding};
-use lab::record::{Run, Trial, TrialRecord, Verdict, VerdictKind, Workload};
-use lab::units::{Share, Size, Sizes, Think, Work};
+use harness::course::{self, Finding};
+use harness::record::{Run, Trial, TrialRecord, Verdict, VerdictKind, Workload};
+use harness::units::{Share, Size, Sizes, Think, Work};
 use load::LoadReport;
 use load::config::{Choice, Schedule};
 use load::late::LateSends;
@@ -345,7 +345,7 @@ pub(crate) fn title(workload: &Workload) -> String {
     words.push(match workload.service.fixed() {
         Some((request_bytes, response_bytes)) => format!("{} -> {}", Size(request_bytes), Size(response_bytes)),
         None => match workload.service.stream() {
-            Some(stream) => lab::stream::Stream::from(stream).to_string(),
+            Some(stream) => harness::stream::Stream::from(stream).to_string(),
             None => workload.service.name().to_owned(),
         },
     });
@@ -564,7 +564,7 @@ fn rank(rows: &mut [Row], more_is_better: bool, seed: u64) {
 #[cfg(test)]
 mod tests {
     use VerdictKind::*;
-    use lab::record::{Bound, Check};
+    use harness::record::{Bound, Check};
 
     use super::*;
 

@@ -8,9 +8,9 @@
 //! the window's requests that were not answered, datagrams that were lost among them. What was answered wrongly is in the counts
 //! by class, which are of the whole trial.
 
-use lab::course::Course;
-use lab::record::{Run, TrialRecord, VerdictKind, Workload};
-use lab::units::Share;
+use harness::course::Course;
+use harness::record::{Run, TrialRecord, VerdictKind, Workload};
+use harness::units::Share;
 use load::late::LateSends;
 use load::report::{Errors, PARTS};
 use serde::Serialize;

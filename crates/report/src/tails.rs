@@ -94,7 +94,7 @@ pub(crate) fn note_of(names: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use lab::record::Run;
+    use harness::record::Run;
 
     use super::*;
     use crate::{Summary, Versus, claims, made_up, sentence};

@@ -1,9 +1,9 @@
 //! Tables for a terminal.
 
-use lab::course::Course;
-use lab::interrupts;
-use lab::record::{Run, Workload};
-use lab::transport::Transport;
+use harness::course::Course;
+use harness::interrupts;
+use harness::record::{Run, Workload};
+use harness::transport::Transport;
 use load::interface::Hardware;
 use stats::Distribution;
 
@@ -328,7 +328,7 @@ pub(crate) fn host(run: &Run) -> String {
         let pacing = load.pacing.map_or(String::new(), |pacing| format!(", pacing {}", format::name(&pacing)));
         format!("Client: {}{pacing}, clock {}.\n", format::name(&load.roles), load.clock.source)
     });
-    let is_unix = |trial: &lab::record::Trial| trial.workload.transport == Transport::Unix;
+    let is_unix = |trial: &harness::record::Trial| trial.workload.transport == Transport::Unix;
     let network = match fact("network") {
         _ if header.trials.iter().all(|trial| trial.workload.network.is_some()) => "a lab on this machine",
         _ if header.trials.iter().all(is_unix) => "none: requests and responses stay in the kernel, in Unix sockets",

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use lab::contender::Contender;
-use lab::record::{Run, RunHeader, Trial, TrialRecord, VerdictKind, Workload};
-use lab::units::Budget;
+use harness::contender::Contender;
+use harness::record::{Run, RunHeader, Trial, TrialRecord, VerdictKind, Workload};
+use harness::units::Budget;
 use load::LoadConfig;
 use load::config::Phases;
 use serde::Serialize;
@@ -217,7 +217,7 @@ impl Versus {
             });
         }
         pairs.sort_by(|x, y| order(&x.workload, &y.workload).then(x.architecture.cmp(&y.architecture)));
-        let host_differences = lab::host::differences(&a.header.host, &b.header.host).into_iter();
+        let host_differences = harness::host::differences(&a.header.host, &b.header.host).into_iter();
         Self {
             format: json::FORMAT,
             interval_method: interval::METHOD,
@@ -763,6 +763,6 @@ mod tests {
         let b = facts(&[("cpu", "x"), ("kernel", "6.12"), ("load average", "2"), ("boost", "1")]);
         let told = |name: &str, a: &str, b: &str| (name.to_owned(), a.to_owned(), b.to_owned());
         let expected = [told("boost", "absent", "1"), told("kernel", "6.1", "6.12"), told("smt", "on", "absent")];
-        assert_eq!(lab::host::differences(&a, &b), expected);
+        assert_eq!(harness::host::differences(&a, &b), expected);
     }
 }

@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
-use server::{Accept, Architecture, ServeConfig, Server, StageCpus};
+use muxbench_server::{Accept, Architecture, ServeConfig, Server, StageCpus};
 use wire::ServiceSpec;
 
 const CONNECTIONS: u32 = 300;
@@ -39,8 +39,8 @@ fn short_lived_children_are_counted_with_their_exits() {
         cpus: Vec::new(),
         stage_cpus: StageCpus::default(),
         connections_max: 2 * CONNECTIONS,
-        limits: server::Limits::default(),
-        read_budget_bytes: server::ReadBudget::default(),
+        limits: muxbench_server::Limits::default(),
+        read_budget_bytes: muxbench_server::ReadBudget::default(),
         count_syscalls: false,
     };
     let server = Server::start(&config).unwrap();

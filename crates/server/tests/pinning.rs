@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use server::{Accept, Architecture, ServeConfig, Server, StageCpus};
+use muxbench_server::{Accept, Architecture, ServeConfig, Server, StageCpus};
 use wire::ServiceSpec;
 
 /// CPUs that a thread may run on, as the kernel lists them, of each of this process's threads by name.
@@ -34,8 +34,8 @@ fn each_stage_stays_on_its_cpus() {
             cpus: Vec::new(),
             stage_cpus: StageCpus { accept: vec![first], network: vec![last], payload: vec![first] },
             connections_max: 8,
-            read_budget_bytes: server::ReadBudget::default(),
-            limits: server::Limits::default(),
+            read_budget_bytes: muxbench_server::ReadBudget::default(),
+            limits: muxbench_server::Limits::default(),
             count_syscalls: false,
         };
         let server = Server::start(&config).unwrap();

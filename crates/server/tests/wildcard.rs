@@ -4,9 +4,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use server::registry::{MECHANISMS, MODELS};
-use server::skipped::skipped;
-use server::{Accept, Architecture, ServeConfig, Server, StageCpus};
+use muxbench_server::registry::{MECHANISMS, MODELS};
+use muxbench_server::skipped::skipped;
+use muxbench_server::{Accept, Architecture, ServeConfig, Server, StageCpus};
 use wire::ServiceSpec;
 use wire::udp::Udp;
 
@@ -23,8 +23,8 @@ fn server(architecture: Architecture, listen: IpAddr) -> Server {
         cpus: Vec::new(),
         stage_cpus: StageCpus::default(),
         connections_max: 8,
-        limits: server::Limits::default(),
-        read_budget_bytes: server::ReadBudget::default(),
+        limits: muxbench_server::Limits::default(),
+        read_budget_bytes: muxbench_server::ReadBudget::default(),
         count_syscalls: false,
     };
     Server::start(&config).unwrap_or_else(|error| panic!("{architecture}: {error}"))

@@ -14,7 +14,7 @@ const GATHERED_S: f64 = 10.0;
 /// Runs `rounds`.
 pub(super) fn run(rounds: usize, samples: u64) -> anyhow::Result<()> {
     let mut example = Command::new(env!("CARGO"));
-    example.args(["run", "--quiet", "--release", "--package", "lab", "--example", "gather", "--"]);
+    example.args(["run", "--quiet", "--release", "--package", "muxbench-harness", "--example", "gather", "--"]);
     example.args([samples.to_string(), rounds.to_string()]).current_dir(root());
     let output = example.stderr(Stdio::inherit()).output().context("cannot start cargo")?;
     ensure!(output.status.success(), "nothing was gathered ({})", output.status);

@@ -24,7 +24,7 @@ pub(super) fn run(rounds: usize) -> anyhow::Result<()> {
         "--quiet",
         "--release",
         "--package",
-        "report",
+        "muxbench-report",
         "--features",
         "made-up",
         "--example",

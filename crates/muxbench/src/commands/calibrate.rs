@@ -7,10 +7,10 @@ use std::process::ExitCode;
 use ::load::LoadConfig;
 use ::load::config::{Phases, Transport};
 use anyhow::bail;
-use lab::calibration::{self, Hold, Law, Settings};
-use lab::host::Host;
-use lab::units::{Cpus, Rate, Time};
-use lab::{experiment, placement};
+use harness::calibration::{self, Hold, Law, Settings};
+use harness::host::Host;
+use harness::units::{Cpus, Rate, Time};
+use harness::{experiment, placement};
 use wire::{Address, ServiceSpec};
 
 use crate::commands::compare::{ClientArgs, named};

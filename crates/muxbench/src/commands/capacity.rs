@@ -5,11 +5,11 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::CommandFactory;
 use clap::error::ErrorKind;
-use lab::capacity::{Limit, Question};
-use lab::course::Course;
-use lab::experiment::{List, Phases};
-use lab::plan;
-use lab::units::{Rate, Share, Time};
+use harness::capacity::{Limit, Question};
+use harness::course::Course;
+use harness::experiment::{List, Phases};
+use harness::plan;
+use harness::units::{Rate, Share, Time};
 
 use crate::cli::Cli;
 use crate::commands::compare::{SetupArgs, checked};
@@ -123,7 +123,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         Ok(experiment)
     };
-    let course = |plan: plan::Plan, host: &lab::host::Host| {
+    let course = |plan: plan::Plan, host: &harness::host::Host| {
         let there_is_memory = plan.trials.iter().map(|trial| plan::rate_max_per_s(trial, host).round());
         let most_per_s = there_is_memory.fold(args.to.map_or(MOST_PER_S, |rate| rate.0), f64::min);
         if most_per_s < from.0 {

@@ -6,14 +6,14 @@ use std::process::ExitCode;
 
 use ::load::config::{Choice, ClockChoice, Pacing, Roles, Schedule, Timestamps};
 use anyhow::bail;
-use lab::contender::Contender;
-use lab::experiment::{Experiment, List, Phases, Service, Workload};
-use lab::http::Header;
-use lab::network::Network;
-use lab::presets;
-use lab::stream::{self, Stream};
-use lab::transport::Transport;
-use lab::units::{Bandwidth, Budget, Cpus, Loss, Rate, Share, Size, Sizes, Think, Time, Work};
+use harness::contender::Contender;
+use harness::experiment::{Experiment, List, Phases, Service, Workload};
+use harness::http::Header;
+use harness::network::Network;
+use harness::presets;
+use harness::stream::{self, Stream};
+use harness::transport::Transport;
+use harness::units::{Bandwidth, Budget, Cpus, Loss, Rate, Share, Size, Sizes, Think, Time, Work};
 use server::{Accept, Architecture};
 use wire::ServiceSpec;
 use wire::stream::Direction;
@@ -380,7 +380,7 @@ pub struct StageArgs {
 
 impl StageArgs {
     /// Puts what was said in place of what was there.
-    pub fn apply(&self, server: &mut lab::experiment::Server) {
+    pub fn apply(&self, server: &mut harness::experiment::Server) {
         let stages = [
             (&self.accept_cpus, &mut server.accept_cpus),
             (&self.network_cpus, &mut server.network_cpus),
@@ -401,7 +401,7 @@ pub fn named<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
 
 impl ClientArgs {
     /// Puts what was said in place of what was there.
-    pub fn apply(&self, client: &mut lab::experiment::Client) {
+    pub fn apply(&self, client: &mut harness::experiment::Client) {
         set(&mut client.pacing, self.pacing);
         set(&mut client.roles, self.roles);
         client.clients = self.clients.or(client.clients);

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, stderr};
 use std::process::ExitCode;
 
-use lab::doctor::leftovers;
+use harness::doctor::leftovers;
 
 use crate::output;
 
@@ -38,7 +38,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if stderr().is_terminal() {
         output::tell("measuring...");
     }
-    let findings = lab::doctor::examine();
+    let findings = harness::doctor::examine();
     if args.json {
         output::print_json(&findings)?;
     } else {

@@ -9,12 +9,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use lab::experiment::Placement;
-use lab::host::Host;
-use lab::network::Lab;
-use lab::network::surrounding::{HOSTS, Keeper, SOCKET};
-use lab::placement;
-use lab::stop::ends_at_hangup;
+use harness::experiment::Placement;
+use harness::host::Host;
+use harness::network::Lab;
+use harness::network::surrounding::{HOSTS, Keeper, SOCKET};
+use harness::placement;
+use harness::stop::ends_at_hangup;
 use rustix::process::{Pid, Signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 

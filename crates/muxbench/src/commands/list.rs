@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::process::ExitCode;
 
-use lab::host::Host;
-use lab::plan::{self, Limit};
-use lab::presets::PRESETS;
+use harness::host::Host;
+use harness::plan::{self, Limit};
+use harness::presets::PRESETS;
 use report::{Medium, table};
 use serde::Serialize;
 use server::registry::{BUFFERED, MECHANISMS, MODELS, MechanismRow};

@@ -11,13 +11,13 @@ use ::load::late::LateSends;
 use ::load::report::Measured;
 use ::load::{Event, Listener, LoadReport, Outcome};
 use anyhow::{Context, bail};
-use lab::idle::Holders;
-use lab::record::{Trial, VerdictKind};
-use lab::runner::LoadOrder;
-use lab::samples::Unwritten;
-use lab::stop::Stop;
-use lab::units::{Cpus, Rate, Share, Time};
-use lab::{experiment, stream, verdict};
+use harness::idle::Holders;
+use harness::record::{Trial, VerdictKind};
+use harness::runner::LoadOrder;
+use harness::samples::Unwritten;
+use harness::stop::Stop;
+use harness::units::{Cpus, Rate, Share, Time};
+use harness::{experiment, stream, verdict};
 use report::{Medium, format, sentence, table, tails};
 
 use crate::commands::compare::{ClientArgs, named};
@@ -247,7 +247,7 @@ fn load(
 ) -> anyhow::Result<Outcome> {
     let outcome = ::load::run_with(config, listener)?;
     if let Some(path) = &args.samples {
-        lab::samples::write(path, &outcome.samples, &lab::samples::parameters(config, trial)?)?;
+        harness::samples::write(path, &outcome.samples, &harness::samples::parameters(config, trial)?)?;
     }
     Ok(outcome)
 }
@@ -277,7 +277,7 @@ impl Bandwidth {
     }
 }
 
-fn text(report: &LoadReport, verdict: &lab::record::Verdict, medium: Medium) -> String {
+fn text(report: &LoadReport, verdict: &harness::record::Verdict, medium: Medium) -> String {
     let (times, facts) = (times(report, medium), facts(report, verdict));
     match medium {
         Medium::Terminal(_) => format!("{times}\n{facts}"),
@@ -330,7 +330,7 @@ fn times(report: &LoadReport, medium: Medium) -> String {
 }
 
 /// What else there is to say, in lines.
-fn facts(report: &LoadReport, verdict: &lab::record::Verdict) -> String {
+fn facts(report: &LoadReport, verdict: &harness::record::Verdict) -> String {
     let mut text = String::new();
     if let Some(kernel) = &report.kernel {
         let _ = writeln!(

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use lab::experiment::Experiment;
-use lab::host::Host;
-use lab::needs::{self, ClientHost, Figure, Figures, Needs};
-use lab::plan::Plan;
-use lab::store;
+use harness::experiment::Experiment;
+use harness::host::Host;
+use harness::needs::{self, ClientHost, Figure, Figures, Needs};
+use harness::plan::Plan;
+use harness::store;
 use load::config::Timestamps;
 
 use crate::commands::run::ExperimentArgs;

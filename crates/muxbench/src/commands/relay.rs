@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use lab::network::relay::{self, Event, Order};
+use harness::network::relay::{self, Event, Order};
 
 use crate::output;
 

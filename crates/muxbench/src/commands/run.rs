@@ -5,9 +5,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow, bail};
-use lab::experiment::Experiment;
-use lab::files;
-use lab::presets::{self, PRESETS};
+use harness::experiment::Experiment;
+use harness::files;
+use harness::presets::{self, PRESETS};
 
 use crate::execution;
 

@@ -19,10 +19,10 @@ use signal_hook::iterator::Signals;
 use wire::udp::DATAGRAM_BYTES_MAX;
 use wire::{Address, Ports, ServiceSpec};
 
-use lab::description::{self, Description};
-use lab::experiment::Service;
-use lab::stream::Stream;
-use lab::units::{Budget, Cpus, Limit, Size, Work};
+use harness::description::{self, Description};
+use harness::experiment::Service;
+use harness::stream::Stream;
+use harness::units::{Budget, Cpus, Limit, Size, Work};
 
 use super::compare::{StageArgs, StreamArgs, named};
 use crate::output;
@@ -138,7 +138,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Started by hand: says where it listens, and at the end what it did.
 fn by_hand(args: &Args, messages: &mpsc::Receiver<Message>) -> anyhow::Result<ExitCode> {
-    let mut stages = lab::experiment::Server::default();
+    let mut stages = harness::experiment::Server::default();
     args.stages.apply(&mut stages);
     let config = ServeConfig {
         architecture: args.arch,

@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use std::str::FromStr;
 
 use anyhow::{Context, bail};
-use lab::course::Course;
-use lab::experiment::{List, Phases};
-use lab::store;
-use lab::units::{Rates, Time};
+use harness::course::Course;
+use harness::experiment::{List, Phases};
+use harness::store;
+use harness::units::{Rates, Time};
 use report::{Sweep, sweep};
 
 use crate::commands::compare::{SetupArgs, checked, set};

@@ -5,9 +5,9 @@ use std::str::FromStr;
 
 use ::load::config::{HttpTraffic, LoadConfig};
 use anyhow::{Context, anyhow, bail};
-use lab::description;
-use lab::experiment::{List, Service};
-use lab::presets;
+use harness::description;
+use harness::experiment::{List, Service};
+use harness::presets;
 use wire::{Address, Ports, ServiceSpec};
 
 use crate::commands::compare::TrafficArgs;

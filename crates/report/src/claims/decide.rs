@@ -2,8 +2,8 @@
 
 use std::ops::RangeInclusive;
 
-use lab::record::{Run, VerdictKind};
-use lab::units::Cpus;
+use harness::record::{Run, VerdictKind};
+use harness::units::Cpus;
 use stats::interval::Interval;
 
 use super::figures::{Cell, cells};

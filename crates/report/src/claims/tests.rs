@@ -1,4 +1,4 @@
-use lab::record::Run;
+use harness::record::Run;
 
 use super::*;
 use crate::deviation::TrialDeviation;

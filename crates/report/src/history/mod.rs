@@ -14,7 +14,7 @@ mod trends;
 
 use std::collections::BTreeMap;
 
-use lab::record::{Run, TrialRecord, VerdictKind, Workload};
+use harness::record::{Run, TrialRecord, VerdictKind, Workload};
 use serde::Serialize;
 use stats::{Estimate, Ratio};
 
@@ -174,7 +174,7 @@ impl Builder {
     /// Takes notice of a run.
     pub fn add(&mut self, folder: &str, run: &Run) {
         let header = &run.header;
-        let is_same = |host: &BTreeMap<String, String>| lab::host::differences(host, &header.host).is_empty();
+        let is_same = |host: &BTreeMap<String, String>| harness::host::differences(host, &header.host).is_empty();
         let host = self.hosts.iter().position(is_same).unwrap_or_else(|| {
             self.hosts.push(header.host.clone());
             self.hosts.len() - 1
@@ -242,7 +242,7 @@ impl Builder {
 /// The host that comes at a place of the order.
 fn host(hosts: &[BTreeMap<String, String>], order: &[usize], at: usize) -> HostOf {
     let (first, facts) = (&hosts[order[0]], hosts[order[at]].clone());
-    let differences = lab::host::differences(first, &facts).into_iter();
+    let differences = harness::host::differences(first, &facts).into_iter();
     HostOf {
         letter: letter(at),
         differences: differences.map(|(fact, a, b)| Difference { fact, a, b }).collect(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lab::record::Trial;
+use harness::record::Trial;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -29,7 +29,7 @@ fn named(of: &'static str, of_trial: Option<&impl Serialize>, names: &'static [&
 
 /// In what they differ from any of the others.
 pub(super) fn words(settings: &Settings, others: &[&Settings]) -> String {
-    let names = others.iter().flat_map(|other| lab::host::differences(settings, other)).map(|(name, ..)| name);
+    let names = others.iter().flat_map(|other| harness::host::differences(settings, other)).map(|(name, ..)| name);
     let mut names: Vec<String> = names.collect();
     names.sort();
     names.dedup();

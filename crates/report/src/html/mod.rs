@@ -21,7 +21,7 @@ pub mod paper;
 pub mod still;
 pub mod style;
 
-use lab::record::Run;
+use harness::record::Run;
 
 use crate::Summary;
 use chart::Chart;

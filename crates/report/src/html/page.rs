@@ -1,7 +1,7 @@
 //! The page: one file with its style, its script, its data and the library that draws them.
 
 use askama::Template;
-use lab::record::{Bound, Check, Run, TrialRecord};
+use harness::record::{Bound, Check, Run, TrialRecord};
 use serde::Serialize;
 use serde_json::Value;
 

@@ -1,7 +1,7 @@
 //! A paper's page: its figures and tables as they are here, beside what it prints, and its claims.
 
 use askama::Template;
-use lab::record::{Run, TrialRecord};
+use harness::record::{Run, TrialRecord};
 use serde::Serialize;
 use serde_json::Value;
 

@@ -1,6 +1,6 @@
 //! A paper's figures: rows of data, each drawn from runs in the layout that the paper has.
 
-use lab::record::{Run, Workload};
+use harness::record::{Run, Workload};
 
 use crate::Summary;
 use crate::axis::Axis as Along;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lab::record::Run;
+use harness::record::Run;
 use serde::Serialize;
 
 /// A reason, and what it keeps from being run.

@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 
 use anyhow::bail;
-use lab::record::{Run, Trial, TrialRecord, VerdictKind, Workload};
-use lab::transport::Transport;
-use lab::units::Share;
+use harness::record::{Run, Trial, TrialRecord, VerdictKind, Workload};
+use harness::transport::Transport;
+use harness::units::Share;
 use load::config::Schedule;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -738,7 +738,7 @@ mod tests {
 
     #[test]
     fn the_experiment_has_every_published_workload() {
-        let experiment = lab::presets::find("kawai2006").unwrap().experiment();
+        let experiment = harness::presets::find("kawai2006").unwrap().experiment();
         for cell in published_service_time() {
             assert!(experiment.workload.connections.0.iter().any(|it| it.get() == cell.connections));
             assert!(experiment.workload.active.0.iter().any(|it| it.0 == cell.active));

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use lab::record::Workload;
+use harness::record::Workload;
 
 use super::figure::{Curves, Figure, Here, Kind, Scale, Value, published, rate};
 use crate::claims::{Axis, Claim, Is, RATE, RESPONSE_MEDIAN, Statement};

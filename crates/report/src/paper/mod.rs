@@ -22,7 +22,7 @@ mod welsh2001;
 mod workload;
 
 use anyhow::bail;
-use lab::record::Run;
+use harness::record::Run;
 
 pub use beside::Beside;
 pub use grid::Tables;

@@ -1,6 +1,6 @@
 //! M. Welsh, "SandStorm I/O Core Benchmarks" (Harvard University, 2001): its three graphs, and what it claims of them.
 
-use lab::record::Workload;
+use harness::record::Workload;
 use wire::stream::Stream;
 
 use super::figure::{Curves, Figure, Here, Kind, Scale, Value, published, rate};

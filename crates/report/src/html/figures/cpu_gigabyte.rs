@@ -1,6 +1,6 @@
 //! CPU time of the server, for each gigabyte of streams.
 
-use lab::record::Workload;
+use harness::record::Workload;
 
 use crate::html::chart::{Chart, Form, Shape};
 use crate::html::material::{Material, Vertical};

@@ -1,6 +1,6 @@
 //! Distributions of service time, to five nines.
 
-use lab::record::VerdictKind;
+use harness::record::VerdictKind;
 use stats::Histogram;
 
 use crate::format;

@@ -1,6 +1,6 @@
 //! Against the best, with intervals.
 
-use lab::record::Workload;
+use harness::record::Workload;
 
 use crate::html::chart::{Chart, Form, Shape};
 use crate::html::material::{Material, Vertical, estimate};

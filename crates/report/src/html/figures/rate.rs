@@ -1,6 +1,6 @@
 //! The rate achieved, of the rate asked.
 
-use lab::record::Workload;
+use harness::record::Workload;
 
 use crate::html::chart::{Chart, Form, Shape};
 use crate::html::material::{Along, Material, Vertical};

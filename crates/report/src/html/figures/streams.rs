@@ -1,6 +1,6 @@
 //! Bandwidth of streams, against connections and against idle ones: the graphs of welsh2001.
 
-use lab::record::Workload;
+use harness::record::Workload;
 use stats::Interval;
 
 use crate::html::chart::{Chart, Form, Shape};

@@ -1,6 +1,6 @@
 //! Context switches of the server, a request.
 
-use lab::record::Workload;
+use harness::record::Workload;
 
 use crate::html::chart::{Chart, Form, Shape};
 use crate::html::material::{Material, Vertical};

@@ -1,6 +1,6 @@
 //! Transactions a second of closed loops against connections.
 
-use lab::record::Workload;
+use harness::record::Workload;
 
 use crate::html::chart::{Chart, Form, Shape};
 use crate::html::material::{Material, Vertical, estimate};

@@ -1,0 +1,202 @@
+//! What the ranks of a fleet saw, brought together: `cargo run --release -p lab --example gather -- SAMPLES ROUNDS` starts six
+//! processes of itself, of which the first gathers as many samples from the clients of the five others, which made them up. It
+//! prints a line of JSON for each round: seconds to collect them, to merge them, and to merge the same in one process.
+
+use std::io::BufRead;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use load::config::{LoadConfig, Pacing, Phases, Roles, Transport};
+use load::merge::{self, Account};
+use load::report::{ClockFacts, Errors, LoadReport, Outstanding};
+use load::summary::{self, measured};
+use load::{Event, Sample};
+use muxbench_harness::fleet::ranks::{Loss, Ranks};
+use muxbench_harness::fleet::{self, Fleet, engine, rank};
+use muxbench_harness::host::Host;
+use muxbench_harness::runner::LoadOrder;
+use muxbench_harness::{plan, presets, samples};
+
+const RANKS: u32 = 6;
+/// What the clients' window is.
+const WINDOW_NS: u64 = 1_000_000_000;
+/// A response that comes so much later.
+const SERVICE_NS: i64 = 50_000;
+
+fn main() -> anyhow::Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["load", .., path] => client(Path::new(path)),
+        ["rank", samples, rounds] => be_a_rank(samples.parse()?, rounds.parse()?),
+        [samples, rounds] => start_ranks(samples, rounds),
+        _ => bail!("say how many samples, and how many rounds: gather SAMPLES ROUNDS"),
+    }
+}
+
+/// Starts all of them as an engine would.
+fn start_ranks(samples: &str, rounds: &str) -> anyhow::Result<()> {
+    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+    let start = |rank: u32| -> anyhow::Result<Child> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["rank", samples, rounds]).env("MUXBENCH_SECRET", "gather");
+        command.env("MUXBENCH_RANK", rank.to_string()).env("MUXBENCH_RANKS", RANKS.to_string());
+        command.env("MUXBENCH_RENDEZVOUS", format!("127.0.0.1:{port}")).stdin(Stdio::null());
+        Ok(command.spawn()?)
+    };
+    let ranks = (0..RANKS).map(start).collect::<anyhow::Result<Vec<Child>>>()?;
+    // When the first one ends, so do all.
+    for mut rank in ranks {
+        let status = rank.wait()?;
+        ensure!(status.success(), "a rank failed ({status})");
+    }
+    Ok(())
+}
+
+fn be_a_rank(samples: u64, rounds: usize) -> anyhow::Result<()> {
+    let place = engine::place().map_err(anyhow::Error::msg)?;
+    if place.rank > 0 {
+        return rank::follow(&place, &std::env::current_exe()?);
+    }
+    let mut ranks = Ranks::meet(&place, Loss::End)?;
+    let folder = tempfile::tempdir()?;
+    let draft = folder.path().join("samples");
+    for _ in 0..rounds {
+        let order = order(samples)?;
+        let mut look = |_: Option<&Event>| Ok(Instant::now() + Duration::from_millis(200));
+        ranks.broadcast(&order, &draft)?;
+        ranks.barrier(&mut look)?;
+        let started = Instant::now();
+        let gathered = ranks.gather(&mut look)?;
+        let gather_s = started.elapsed().as_secs_f64();
+        ranks.dismiss();
+        let started = Instant::now();
+        let report = fleet::merge(&order, gathered, &draft)?;
+        let merge_s = started.elapsed().as_secs_f64();
+        ensure!(report.planned == report.service.distribution.count, "{} of {}", report.planned, samples);
+        let alone_s = alone(&order, &folder.path().join("alone"))?;
+        println!(
+            "{}",
+            serde_json::json!({
+                "samples": report.planned, "gather_s": gather_s, "merge_s": merge_s, "alone_s": alone_s
+            })
+        );
+    }
+    Ok(())
+}
+
+/// A trial that plans so many requests.
+fn order(samples: u64) -> anyhow::Result<LoadOrder> {
+    let experiment = presets::find("compare").context("it is in the table")?.experiment();
+    let mut trial = plan::plan(&experiment, &Host::this()).map_err(anyhow::Error::msg)?.trials.remove(0);
+    let phases = Phases { ramp_ns: 0, hold_ns: 0, measure_ns: WINDOW_NS, drain_ns: 0 };
+    trial.load = LoadConfig {
+        rate_per_s: Some(samples as f64 * 1e9 / WINDOW_NS as f64),
+        phases,
+        processes: RANKS - 1,
+        ..trial.load
+    };
+    Ok(LoadOrder::new(trial.load.clone(), trial))
+}
+
+/// What a client does that is told to begin and has measured at once.
+fn client(path: &Path) -> anyhow::Result<()> {
+    let mut lines = std::io::stdin().lock().lines();
+    let mut hear = || lines.next().context("standard input ended")?.context("standard input");
+    let LoadOrder { config, .. } = serde_json::from_str(&hear()?)?;
+    let samples = made_up(&config);
+    samples::write(path, &samples, &samples::parameters(&config, None)?)?;
+    let report = Box::new(report(&config, &samples));
+    println!("{}", serde_json::to_string(&Event::Ready)?);
+    hear()?;
+    println!("{}", serde_json::to_string(&Event::Finished { report })?);
+    // Its end is the end of its input.
+    let _ = hear();
+    Ok(())
+}
+
+/// Seconds that it takes to merge the same where all is in this process.
+fn alone(order: &LoadOrder, draft: &Path) -> anyhow::Result<f64> {
+    let parts: Vec<(LoadConfig, Vec<Sample>)> =
+        order.config.parts().into_iter().map(|config| (config.clone(), made_up(&config))).collect();
+    let account = |(config, samples): &(LoadConfig, Vec<Sample>)| Account {
+        config: config.clone(),
+        machine: String::new(),
+        place: String::new(),
+        report: report(config, samples),
+        cpus_used: None,
+    };
+    let accounts: Vec<Account> = parts.iter().map(account).collect();
+    let started = Instant::now();
+    let merged = merge::samples(parts);
+    samples::write(draft, &merged, &samples::parameters(&order.config, Some(&order.trial))?)?;
+    let report = merge::report(&order.config, &accounts, &merged);
+    ensure!(report.planned == merged.len() as u64, "{} of {}", merged.len(), report.planned);
+    Ok(started.elapsed().as_secs_f64())
+}
+
+/// Requests at even times, whose responses take times that differ from one to the next.
+fn made_up(config: &LoadConfig) -> Vec<Sample> {
+    let count = (config.rate_per_s.unwrap_or(0.0) * WINDOW_NS as f64 / 1e9).round() as i64;
+    let part = config.part.map_or(0, |part| i64::from(part.number));
+    let sample = |at: i64| {
+        let planned_ns = at * WINDOW_NS as i64 / count + part;
+        let sent_ns = planned_ns + at % 97 * 10;
+        Sample {
+            planned_ns,
+            sent_ns,
+            complete_ns: sent_ns + SERVICE_NS + at * at % 7_919,
+            connection: (at % i64::from(config.connections)) as u32,
+            ..Sample::UNKNOWN
+        }
+    };
+    (0..count).map(sample).collect()
+}
+
+fn report(config: &LoadConfig, samples: &[Sample]) -> LoadReport {
+    let count = samples.len() as u64;
+    LoadReport {
+        clock: ClockFacts {
+            source: "none".into(),
+            reason: "made up".into(),
+            frequency_hz: 1e9,
+            drift_ppm: 0.0,
+            went_back: 0,
+        },
+        pacing: Some(Pacing::Spin),
+        roles: Roles::OneLoop,
+        transport: Transport::Tcp,
+        connections: config.connections,
+        active: config.connections,
+        connect_ns: 0,
+        window_ns: WINDOW_NS,
+        rate_asked_per_s: config.rate_per_s,
+        planned: count,
+        sent: count,
+        completed: count,
+        rate_achieved_per_s: count as f64,
+        completed_by_part: None,
+        rate_sent_per_s: count as f64,
+        outstanding: Outstanding::default(),
+        errors: Errors::default(),
+        late: None,
+        receiver_busy_share: None,
+        stalled_ns: None,
+        lag: measured(samples, WINDOW_NS, summary::lag_ns),
+        service: measured(samples, WINDOW_NS, summary::service_ns),
+        response: measured(samples, WINDOW_NS, summary::response_ns),
+        fit: None,
+        closed: None,
+        churn: None,
+        datagrams: None,
+        stream: None,
+        kernel: None,
+        memory_bytes_per_connection: 0.0,
+        processes: Vec::new(),
+        begun_late_ns: 0,
+        cpu_ns: 0,
+        involuntary_switches: 0,
+    }
+}

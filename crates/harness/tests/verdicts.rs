@@ -1,0 +1,182 @@
+//! Each verdict as a real client gives it of a server that misbehaves in a known way.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use load::LoadConfig;
+use load::config::{Phases, Roles, Transport};
+use load::reflector::Reflector;
+use muxbench_harness::record::VerdictKind;
+use muxbench_harness::verdict::judge;
+use wire::ServiceSpec;
+
+const CONNECTIONS: u32 = 20;
+/// Low enough for holds that are long against what a busy machine adds to them.
+const RATE_PER_S: u32 = 200;
+const INTERVAL_NS: u64 = 1_000_000_000 / RATE_PER_S as u64;
+/// Before the window and in it.
+const HOLD_REQUESTS: u32 = 40;
+const MEASURED_REQUESTS: u32 = 400;
+
+/// A reflector never sleeps: two at once would keep each other from their CPUs.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// A load on a server that holds the `n`th request, verifying ones included, for `hold(n)`.
+fn verdict(transport: Transport, hold: impl Fn(u32) -> Duration + Send + 'static) -> muxbench_harness::record::Verdict {
+    let service = ServiceSpec::Fixed { request_bytes: 8, response_bytes: 8 };
+    let mut number = 0;
+    let hold = move || {
+        number += 1;
+        hold(number - 1)
+    };
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let reflector = Reflector::start(transport, &service, None, hold).unwrap();
+    let config = LoadConfig {
+        datagrams: transport == Transport::Udp,
+        connections: CONNECTIONS,
+        rate_per_s: Some(RATE_PER_S.into()),
+        phases: Phases {
+            ramp_ns: 0,
+            hold_ns: u64::from(HOLD_REQUESTS) * INTERVAL_NS,
+            measure_ns: u64::from(MEASURED_REQUESTS) * INTERVAL_NS,
+            drain_ns: 1_000_000_000,
+        },
+        ..LoadConfig::new(reflector.address().clone(), service)
+    };
+    let report = load::run(&config, &mut |_| ()).unwrap().report;
+    judge(&report, None)
+}
+
+/// The number of the first request of the window's second half.
+const HALF_WAY: u32 = CONNECTIONS + HOLD_REQUESTS + MEASURED_REQUESTS / 2;
+
+/// That the check fails, and that it decides unless the client was late besides, as it may be on a busy machine.
+fn assert_unsteady(found: &muxbench_harness::record::Verdict, check: &str) {
+    assert!(found.checks.iter().any(|it| !it.passed && it.name.contains(check)), "{check}: {}", words(found));
+    // On a busy machine the client may be late besides, or requests be left over; these come first.
+    let first = found.checks.iter().find(|it| !it.passed).map(|it| it.decides);
+    assert_eq!(Some(found.kind), first, "{}", words(found));
+}
+
+#[test]
+fn a_server_that_slows_half_way_is_unsteady() {
+    for transport in [Transport::Tcp, Transport::Udp] {
+        let found = verdict(transport, |number| Duration::from_millis(if number < HALF_WAY { 30 } else { 200 }));
+        assert_unsteady(&found, "Pettitt");
+    }
+}
+
+#[test]
+fn a_server_that_slows_little_by_little_is_unsteady() {
+    let found = verdict(Transport::Tcp, |number| Duration::from_micros(30_000 + 600 * u64::from(number)));
+    assert_unsteady(&found, "Mann-Kendall");
+}
+
+#[test]
+fn a_server_that_keeps_its_pace_is_steady() {
+    // A neighbour makes it unsteady, but not time after time.
+    let is_steady = || {
+        let found = verdict(Transport::Tcp, |_| Duration::from_millis(100));
+        let unsteady = found.checks.iter().any(|check| !check.passed && check.decides == VerdictKind::Unsteady);
+        if unsteady {
+            println!("{}", words(&found));
+        }
+        !unsteady
+    };
+    assert!((0..5).any(|_| is_steady()), "one of five runs is steady");
+}
+
+#[test]
+fn a_server_that_sessions_have_to_wait_for_is_saturated() {
+    // It serves one connection after the other, each for 20 ms: 50 a second.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            while stream.read_exact(&mut [0; 8]).is_ok() {
+                std::thread::sleep(Duration::from_millis(20));
+                if stream.write_all(&[0; 8]).is_err() {
+                    break;
+                }
+            }
+        }
+    });
+    let service = ServiceSpec::Fixed { request_bytes: 8, response_bytes: 8 };
+    let config = LoadConfig {
+        connections: 1,
+        calls_per_connection: Some(1),
+        rate_per_s: Some(RATE_PER_S.into()),
+        phases: Phases { ramp_ns: 0, hold_ns: 0, measure_ns: 1_000_000_000, drain_ns: 200_000_000 },
+        ..LoadConfig::new(address, service)
+    };
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let found = judge(&load::run(&config, &mut |_| ()).unwrap().report, None);
+    let saturated = found.checks.iter().filter(|check| !check.passed && check.decides == VerdictKind::Saturated);
+    let names: Vec<&str> = saturated.map(|check| check.name.as_str()).collect();
+    assert!(names.contains(&"requests added to the outstanding over the window"), "{}", words(&found));
+    assert!(names.contains(&"requests unanswered after the drain"), "{}", words(&found));
+    // On a busy machine the client may be late besides.
+    assert!(matches!(found.kind, VerdictKind::Saturated | VerdictKind::ClientLimited), "{}", words(&found));
+}
+
+/// A server that writes as fast as it can: `response_bytes` for each 8 bytes, a thread a connection.
+fn fast_server(response_bytes: usize) -> std::net::SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let response = vec![0; response_bytes];
+            std::thread::spawn(
+                move || {
+                    while stream.read_exact(&mut [0; 8]).is_ok() && stream.write_all(&response).is_ok() {}
+                },
+            );
+        }
+    });
+    address
+}
+
+#[test]
+fn receiver_without_time_to_spare_limits_the_client() {
+    const RESPONSE_BYTES: u32 = 16 << 20;
+    let service = ServiceSpec::Fixed { request_bytes: 8, response_bytes: RESPONSE_BYTES };
+    let cpu = muxbench_harness::host::Host::this().cores[0][0];
+    for roles in [Roles::TwoThreads, Roles::OneLoop] {
+        let config = LoadConfig {
+            connections: 4,
+            // 17 GB/s for one CPU to read.
+            rate_per_s: Some(1_000.0),
+            roles,
+            cpus: vec![cpu],
+            phases: Phases { ramp_ns: 0, hold_ns: 200_000_000, measure_ns: 600_000_000, drain_ns: 100_000_000 },
+            ..LoadConfig::new(fast_server(RESPONSE_BYTES as usize), service.clone())
+        };
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = judge(&load::run(&config, &mut |_| ()).unwrap().report, None);
+        assert_eq!(found.kind, VerdictKind::ClientLimited, "{roles:?}: {}", words(&found));
+        let receiver = found.checks.iter().find(|check| check.name.contains("receiving"));
+        assert!(receiver.is_some_and(|check| !check.passed), "{roles:?}: {}", words(&found));
+    }
+}
+
+#[test]
+fn a_server_that_stops_answering_is_saturated() {
+    let found = verdict(Transport::Tcp, |number| Duration::from_secs(if number < HALF_WAY { 0 } else { 60 }));
+    let saturated = found.checks.iter().filter(|check| !check.passed && check.decides == VerdictKind::Saturated);
+    let names: Vec<&str> = saturated.map(|check| check.name.as_str()).collect();
+    assert!(names.contains(&"requests unanswered after the drain"), "{}", words(&found));
+    assert!(matches!(found.kind, VerdictKind::Saturated | VerdictKind::ClientLimited), "{}", words(&found));
+}
+
+/// The verdict and the checks that tests are about, short enough to read.
+fn words(found: &muxbench_harness::record::Verdict) -> String {
+    let checks = found.checks.iter().filter(|check| check.value != 0.0).map(|check| {
+        format!(
+            "{}: {} {:?} {} p {:?} passed {}",
+            check.name, check.value, check.bound, check.limit, check.p_value, check.passed
+        )
+    });
+    format!("{:?}\n{}", found.kind, checks.collect::<Vec<_>>().join("\n"))
+}
