@@ -5,7 +5,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands;
-use crate::execution::ExecutionArgs;
+use crate::options::execution::ExecutionArgs;
 
 /// What may be said beside `--resume` that is a command's own, and not of every run: what a search may have more of, and where
 /// rows are written.

@@ -1,14 +1,13 @@
 //! A plan becomes a run, is stored as it goes, and is shown: what `compare` and `run` share.
 
-use std::io::Write;
+mod show;
+
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::thread;
 
 use anyhow::{Context, anyhow, bail};
-use harness::capacity::{Answer, Pursuit};
 use harness::course::{self, Course, Finding};
 use harness::experiment::Experiment;
 use harness::fleet::engine::Place;
@@ -19,73 +18,20 @@ use harness::host::{Host, differences};
 use harness::network::conditions::{self, Found};
 use harness::network::surrounding::Surrounding;
 use harness::plan::{Plan, plan};
-use harness::record::{Run, RunHeader, Trial, TrialRecord, VerdictKind};
+use harness::record::{Run, RunHeader, Trial, TrialRecord};
 use harness::runner::{self, Ended};
-use harness::stop::{Stop, ends_at_hangup};
+use harness::stop::Stop;
 use harness::store::{self, Store};
 use harness::transport::Transport;
 use harness::units::Time;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
+use signal_hook::consts::SIGINT;
 
+use crate::options::execution::ExecutionArgs;
 use crate::output;
 use crate::progress::Progress;
+use crate::signals::stop_at_signals;
 
-/// No trial is valid: the run is done, and its figures are not to be believed.
-pub const NO_VALID_TRIAL: u8 = 3;
-/// Stopped by a signal, as shells have it.
-pub const STOPPED: u8 = 130;
-/// What the first Ctrl-C is answered.
-const FINISHING: &str = "muxbench: the trial that runs is finished first; once more stops at once\n";
-
-/// Flags of commands that run something.
-#[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Results")]
-pub struct ExecutionArgs {
-    /// Folder for the results [default: results/TIME-NAME]
-    #[arg(long, value_name = "FOLDER")]
-    output: Option<PathBuf>,
-    /// Finish a stopped run: its folder, or the newest one; what it is of is taken from there, and no flag may say it again
-    #[arg(long, value_name = "FOLDER", num_args = 0..=1)]
-    resume: Option<Option<PathBuf>>,
-    /// Start the commands that the experiment's `exec` tables name; without it they are only shown
-    #[arg(long)]
-    allow_exec: bool,
-    /// Exit with 3 unless every trial is valid; of a sweep, valid or past saturation; of a search, every capacity precise
-    #[arg(long)]
-    strict: bool,
-    /// Be a rank of a job that srun, mpirun or Kubernetes started: the first runs the servers and keeps the results, the
-    /// others are the clients, and divide connections and rate among themselves
-    #[arg(long, help_heading = "Fleet")]
-    fleet: bool,
-    /// When a rank is lost, the trial fails. Then the run ends, or goes on with the others: end, go-on [default: end]
-    #[arg(long, value_name = "WHAT", value_parser = ["end", "go-on"], requires = "fleet", help_heading = "Fleet")]
-    lost_rank: Option<String>,
-    /// Say why: system calls, events, switches and CPU a request, and what sets each architecture apart from the best
-    #[arg(long)]
-    explain: bool,
-    /// Print the whole result as JSON
-    #[arg(long)]
-    json: bool,
-    /// Print tables as Markdown, to paste into an issue
-    #[arg(long, conflicts_with = "json")]
-    markdown: bool,
-    /// Say nothing while it runs
-    #[arg(long, short)]
-    quiet: bool,
-}
-
-impl ExecutionArgs {
-    /// Whether an earlier run is to be finished instead of making a new one.
-    pub fn is_resume(&self) -> bool {
-        self.resume.is_some()
-    }
-
-    /// Whether it is to be said why.
-    pub fn explains(&self) -> bool {
-        self.explain
-    }
-}
+use show::show;
 
 /// Who the clients of a run are.
 enum Clients {
@@ -430,37 +376,6 @@ fn now() -> String {
     now.round(jiff::Unit::Second).unwrap_or(now).to_string()
 }
 
-/// What signals set, from now on: SIGINT has the trial that runs finished first, once more, SIGTERM or a hang-up stops at once.
-///
-/// # Errors
-/// When signals cannot be listened to.
-pub fn stop_at_signals() -> anyhow::Result<Stop> {
-    const CANNOT: &str = "cannot listen to signals";
-    let stop = Stop::default();
-    // At once, so that whoever looks next sees it.
-    signal_hook::flag::register(SIGINT, stop.asked.clone()).context(CANNOT)?;
-    signal_hook::flag::register(SIGTERM, stop.now.clone()).context(CANNOT)?;
-    if ends_at_hangup() {
-        signal_hook::flag::register(SIGHUP, stop.now.clone()).context(CANNOT)?;
-    }
-    let mut interrupts = Signals::new([SIGINT]).context(CANNOT)?;
-    let heard = stop.clone();
-    let listen = move || {
-        let mut heard_before = false;
-        for _ in interrupts.forever() {
-            if heard_before {
-                heard.ask_now();
-            } else {
-                // Whoever closed standard error is not told.
-                let _ = anstream::stderr().write_all(FINISHING.as_bytes());
-            }
-            heard_before = true;
-        }
-    };
-    thread::Builder::new().name("signals".into()).spawn(listen).context(CANNOT)?;
-    Ok(stop)
-}
-
 fn execute(
     folder: &Path,
     store: Store,
@@ -494,78 +409,4 @@ fn execute(
     })?;
     drop(store);
     Ok((store::read(folder)?, ended))
-}
-
-fn show(folder: &Path, run: &Run, ended: Ended, args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
-    if args.json {
-        output::print_json(&report::json::of(run))?;
-    } else {
-        let medium = output::medium(args.markdown);
-        output::print(&report::render(run, medium))?;
-        if args.explain {
-            output::print(&format!("\n{}", report::explain::render(&report::Summary::of(run), medium)))?;
-        }
-        let place = folder.display();
-        let page = match run.header.course {
-            // A page is of trials at given rates.
-            Course::Capacity(_) => String::new(),
-            Course::Whole | Course::Sweep { .. } => {
-                format!(" (as a page with figures: muxbench report {place} --html)")
-            }
-        };
-        // What is not to be pasted is said beside it.
-        let say = |text: &str| match args.markdown {
-            true => {
-                output::tell(text.trim_end());
-                Ok(())
-            }
-            false => output::print(text),
-        };
-        say(&format!("Results: {place}{page}\n"))?;
-        if let Some(paper) = report::paper::of_experiment(&run.header.experiment) {
-            let (folder, name) = (folder.display(), paper.name);
-            say(&format!("Beside the paper: muxbench report {folder} --paper {name}\n"))?;
-        }
-    }
-    if ended == Ended::Stopped {
-        let fleet = if run.header.is_fleet_s { " --fleet" } else { "" };
-        return Ok(stopped(&format!("muxbench run{fleet} --resume {}", folder.display())));
-    }
-    if ended == Ended::Broken {
-        let folder = folder.display();
-        output::tell(format_args!(
-            "muxbench: a rank is lost, and the run ends; what is finished is kept. Finish it, with as many ranks as there \
-             were: muxbench run --fleet --resume {folder}; with --lost-rank go-on a run goes on without"
-        ));
-        return Ok(ExitCode::from(NO_VALID_TRIAL));
-    }
-    Ok(if is_believable(run, args.strict) { ExitCode::SUCCESS } else { ExitCode::from(NO_VALID_TRIAL) })
-}
-
-/// Whether there is a figure to be believed; with `strict`, whether all are. That a sweep's last steps are past saturation is
-/// what it looks for. A capacity is one only if the server bounds it.
-fn is_believable(run: &Run, strict: bool) -> bool {
-    let valid = |record: &&TrialRecord| record.verdict.kind == VerdictKind::Valid;
-    let findings = || run.records.iter().map(|record| Finding::of(record, &run.header.course)).collect::<Vec<_>>();
-    let count = run.records.iter().filter(valid).count();
-    match &run.header.course {
-        Course::Whole => count >= if strict { run.header.trials.len() } else { 1 },
-        Course::Sweep { .. } if strict => {
-            let past = run.records.iter().filter(|record| record.verdict.kind == VerdictKind::Saturated).count();
-            count > 0 && count + past + course::left_out(&run.header, &findings()).len() == run.header.trials.len()
-        }
-        Course::Sweep { .. } => count >= 1,
-        Course::Capacity(question) => {
-            let pursuits = harness::capacity::pursuits(&run.header, question, &findings());
-            let is_found = |it: &Pursuit<'_>| matches!(it.answer(), Some(Answer::Server { .. }));
-            let is_precise = |it: &Pursuit<'_>| is_found(it) && it.ended == Some(harness::capacity::Ended::Precise);
-            if strict { pursuits.iter().all(is_precise) } else { pursuits.iter().any(|it| it.answer().is_some()) }
-        }
-    }
-}
-
-/// What a command that a signal stopped says and ends with.
-pub fn stopped(how_to_finish: &str) -> ExitCode {
-    output::tell(format_args!("muxbench: stopped; what is finished is kept. Finish it with: {how_to_finish}"));
-    ExitCode::from(STOPPED)
 }

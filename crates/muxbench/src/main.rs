@@ -8,10 +8,16 @@
 mod cli;
 mod commands;
 mod execution;
+mod exit;
+mod files;
+mod options;
 mod output;
 mod progress;
+mod signals;
 
 use std::process::ExitCode;
+
+use clap::CommandFactory;
 
 /// Whatever the umask of who started it, nobody else writes what it makes: results, sockets, logs; its processes inherit that.
 fn close_to_others() {
@@ -26,6 +32,10 @@ fn main() -> ExitCode {
     match commands::dispatch(cli.command) {
         Ok(code) => code,
         Err(error) => {
+            let error = match error.downcast::<clap::Error>() {
+                Ok(usage) => usage.format(&mut cli::Cli::command()).exit(),
+                Err(error) => error,
+            };
             output::tell(format_args!("muxbench: {}", report::format::visible(&format!("{error:#}"))));
             ExitCode::FAILURE
         }

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 
 use report::Medium;
 use report::format::visible;
+use report::paper::Beside;
 use serde::Serialize;
 
 /// Columns of the terminal; of a file or a pipe, enough for a whole table.
@@ -67,4 +68,18 @@ pub fn print_line(value: &impl Serialize) -> anyhow::Result<()> {
     let mut output = io::stdout().lock();
     writeln!(output, "{}", serde_json::to_string(value)?)?;
     Ok(output.flush()?)
+}
+
+/// Prints runs beside a paper: as JSON, as CSV or as text.
+///
+/// # Errors
+/// Errors of writing.
+pub fn show_beside(beside: &Beside, json: bool, csv: bool, medium: Medium) -> anyhow::Result<()> {
+    if json {
+        print_json(&beside.json())
+    } else if csv {
+        print(&beside.csv()?)
+    } else {
+        print(&beside.render(medium))
+    }
 }

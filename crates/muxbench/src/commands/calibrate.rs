@@ -13,8 +13,9 @@ use harness::units::{Cpus, Rate, Time};
 use harness::{experiment, placement};
 use wire::{Address, ServiceSpec};
 
-use crate::commands::compare::{ClientArgs, named};
-use crate::{execution, output};
+use crate::options::client::ClientArgs;
+use crate::options::named;
+use crate::{exit, output};
 
 /// Measure known times with the client, and print its bias and spread
 ///
@@ -121,5 +122,5 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         output::print(&report::calibration::render(&calibration, output::medium(args.markdown)))?;
     }
     let recovered = calibration.conditions.iter().all(calibration::Condition::is_recovered);
-    Ok(if args.strict && !recovered { ExitCode::from(execution::NO_VALID_TRIAL) } else { ExitCode::SUCCESS })
+    Ok(if args.strict && !recovered { ExitCode::from(exit::NO_VALID_TRIAL) } else { ExitCode::SUCCESS })
 }

@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 
 use anyhow::bail;
-use clap::CommandFactory;
 use clap::error::ErrorKind;
 use harness::capacity::{Limit, Question};
 use harness::course::Course;
@@ -11,9 +10,9 @@ use harness::experiment::{List, Phases};
 use harness::plan;
 use harness::units::{Rate, Share, Time};
 
-use crate::cli::Cli;
-use crate::commands::compare::{SetupArgs, checked};
 use crate::execution;
+use crate::options::execution::ExecutionArgs;
+use crate::options::setup::{SetupArgs, checked};
 
 /// No rate beyond this is tried, even if there were memory for it.
 const MOST_PER_S: f64 = 10e6;
@@ -63,7 +62,7 @@ pub struct Args {
     #[command(flatten)]
     setup: SetupArgs,
     #[command(flatten)]
-    execution: execution::ExecutionArgs,
+    execution: ExecutionArgs,
 }
 
 impl Args {
@@ -75,9 +74,9 @@ impl Args {
 
 /// Searches.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    if args.execution.explains() {
+    if args.execution.explain {
         let what = "--explain is of trials at one rate, and each probe has its own; see `muxbench compare --explain`";
-        Cli::command().error(ErrorKind::ArgumentConflict, what).exit()
+        return Err(clap::Error::raw(ErrorKind::ArgumentConflict, what).into());
     }
     if args.execution.is_resume() {
         return match args.time_max {
@@ -88,7 +87,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let limits = args.limits();
     if limits.is_empty() {
         let what = "a capacity needs a limit, as in --p99 1ms; there are --p50, --p90, --p99 and --p999";
-        Cli::command().error(ErrorKind::MissingRequiredArgument, what).exit()
+        return Err(clap::Error::raw(ErrorKind::MissingRequiredArgument, what).into());
     }
     let precision = args.precision.map_or(0.05, |share| share.0);
     if !(0.005..=0.5).contains(&precision) {

@@ -3,10 +3,8 @@
 use std::io;
 use std::process::ExitCode;
 
-use clap::CommandFactory;
+use clap::Command;
 use clap_complete::Shell;
-
-use crate::cli::Cli;
 
 /// Print a shell's completions
 #[derive(Debug, clap::Args)]
@@ -25,14 +23,13 @@ pub struct ManArgs {
 }
 
 /// Prints completions.
-pub fn completions(args: &CompletionsArgs) -> anyhow::Result<ExitCode> {
-    clap_complete::generate(args.shell, &mut Cli::command(), "muxbench", &mut io::stdout());
+pub fn completions(args: &CompletionsArgs, mut all: Command) -> anyhow::Result<ExitCode> {
+    clap_complete::generate(args.shell, &mut all, "muxbench", &mut io::stdout());
     Ok(ExitCode::SUCCESS)
 }
 
 /// Prints the manual page.
-pub fn man(args: &ManArgs) -> anyhow::Result<ExitCode> {
-    let mut all = Cli::command();
+pub fn man(args: &ManArgs, mut all: Command) -> anyhow::Result<ExitCode> {
     all.build();
     let command = match &args.command {
         None => all,

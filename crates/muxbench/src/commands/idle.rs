@@ -13,8 +13,8 @@ use anyhow::{Context, bail};
 use harness::units::Time;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::commands::target::TargetArgs;
-use crate::{execution, output};
+use crate::options::target::TargetArgs;
+use crate::{exit, output};
 
 /// Hold idle connections to a server that is already there, and verify that they live
 ///
@@ -80,7 +80,7 @@ fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         // The second one ends it at once, whatever it waits for.
-        signal_hook::flag::register_conditional_shutdown(signal, execution::STOPPED.into(), stop.clone())?;
+        signal_hook::flag::register_conditional_shutdown(signal, exit::STOPPED.into(), stop.clone())?;
         signal_hook::flag::register(signal, stop.clone()).context("cannot listen to signals")?;
     }
     let say = &mut |event| match event {
@@ -107,7 +107,7 @@ fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
     } else {
         output::print(&text(&report))?;
     }
-    Ok(if report.alive == report.held { ExitCode::SUCCESS } else { ExitCode::from(execution::NO_VALID_TRIAL) })
+    Ok(if report.alive == report.held { ExitCode::SUCCESS } else { ExitCode::from(exit::NO_VALID_TRIAL) })
 }
 
 /// What became of idle connections, in lines.

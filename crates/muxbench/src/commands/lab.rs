@@ -18,7 +18,7 @@ use harness::stop::ends_at_hangup;
 use rustix::process::{Pid, Signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::compare::NetworkArgs;
+use crate::options::network::NetworkArgs;
 
 /// How often it is looked whether the command has ended, or something was asked.
 const LOOK: Duration = Duration::from_millis(10);

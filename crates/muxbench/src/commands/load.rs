@@ -20,10 +20,11 @@ use harness::units::{Cpus, Rate, Share, Time};
 use harness::{experiment, stream, verdict};
 use report::{Medium, format, sentence, table, tails};
 
-use crate::commands::compare::{ClientArgs, named};
 use crate::commands::idle;
-use crate::commands::target::TargetArgs;
-use crate::{execution, output};
+use crate::options::client::ClientArgs;
+use crate::options::named;
+use crate::options::target::TargetArgs;
+use crate::{exit, output};
 
 /// Load a server that is already there, and print what the client measured
 #[derive(Debug, clap::Args)]
@@ -236,7 +237,7 @@ fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
         output::print(&held.as_ref().map(idle::text).unwrap_or_default())?;
         output::print(&text(&report, &verdict, output::medium(args.markdown)))?;
     }
-    Ok(if verdict.kind == VerdictKind::Valid { ExitCode::SUCCESS } else { ExitCode::from(execution::NO_VALID_TRIAL) })
+    Ok(if verdict.kind == VerdictKind::Valid { ExitCode::SUCCESS } else { ExitCode::from(exit::NO_VALID_TRIAL) })
 }
 
 fn load(

@@ -19,12 +19,12 @@ pub mod reproduce;
 pub mod run;
 pub mod serve;
 pub mod sweep;
-mod target;
-mod url;
 
 use std::process::ExitCode;
 
-use crate::cli::Command;
+use clap::CommandFactory;
+
+use crate::cli::{Cli, Command};
 
 /// Does what was asked for.
 pub fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
@@ -47,7 +47,7 @@ pub fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Lab(args) => lab::run(&args),
         #[cfg(target_os = "linux")]
         Command::Relay(args) => relay::run(&args),
-        Command::Completions(args) => docs::completions(&args),
-        Command::Man(args) => docs::man(&args),
+        Command::Completions(args) => docs::completions(&args, Cli::command()),
+        Command::Man(args) => docs::man(&args, Cli::command()),
     }
 }

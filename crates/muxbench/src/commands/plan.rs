@@ -12,7 +12,7 @@ use harness::plan::Plan;
 use harness::store;
 use load::config::Timestamps;
 
-use crate::commands::run::ExperimentArgs;
+use crate::options::experiment::ExperimentArgs;
 use crate::{execution, output};
 
 /// Requests whose cost to a client is measured.

@@ -1,28 +1,23 @@
 //! `muxbench report`: a run again, as a paper or a page has it, two side by side, or many from run to run, from their stores
 //! alone.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use clap::CommandFactory;
 use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
 use harness::course::Course;
 use harness::record::Run;
-use harness::{files, samples, store};
-use load::Sample;
+use harness::store;
 use report::deviation::{self, Deviations};
 use report::history;
-use report::html::chart::Chart;
 use report::html::paper::Origin;
-use report::html::{self, Drawn, still};
+use report::html::{self, Drawn};
 use report::paper::{self, Beside, PAPERS};
-use report::{Medium, Versus, format, versus};
+use report::{Versus, format, versus};
 
-use super::reproduce::pictures_of_paper;
-use crate::cli::Cli;
+use crate::files::{pictures, pictures_of_paper, sends, write};
 use crate::{execution, output};
 
 /// Print a run again, two runs side by side, or many from run to run
@@ -89,7 +84,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         [] => store::latest(Path::new("results"))?,
         runs if of_one && (runs.len() > 1 || runs.iter().any(is_folder_of_runs)) => {
             let what = "--paper and --send-deviation are of one run, and several are given; name one";
-            Cli::command().error(ErrorKind::ArgumentConflict, what).exit()
+            return Err(clap::Error::raw(ErrorKind::ArgumentConflict, what).into());
         }
         runs if runs.iter().any(is_folder_of_runs) || (runs.len() == 2 && is_page) => {
             return from_run_to_run(args, runs);
@@ -126,7 +121,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             pictures_of_paper(&beside, folder)?;
         }
         if args.html.is_none() && args.figures.is_none() {
-            show_beside(&beside, args.json, args.csv, output::medium(args.markdown))?;
+            output::show_beside(&beside, args.json, args.csv, output::medium(args.markdown))?;
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -176,56 +171,6 @@ fn page(page: &str, path: PathBuf) -> anyhow::Result<()> {
     write(&path, page.as_bytes())?;
     output::tell(format_args!("muxbench: {} ({})", path.display(), format::bytes(page.len() as f64)));
     Ok(())
-}
-
-/// Writes each figure, of its name, its title and what it shows, and says where they are.
-///
-/// # Errors
-/// When the folder cannot be made, or a file cannot be written.
-pub fn pictures<'a, T: AsRef<str>>(
-    figures: impl Iterator<Item = (T, T, &'a Chart)>,
-    architectures: &[String],
-    folder: &Path,
-) -> anyhow::Result<()> {
-    fs::create_dir_all(folder).with_context(|| format!("{}: cannot make the folder for figures", folder.display()))?;
-    let mut names = Vec::new();
-    for (name, title, chart) in figures {
-        let name = name.as_ref();
-        let svg = still::svg(title.as_ref(), chart, architectures)?;
-        write(&folder.join(format!("{name}.svg")), svg.as_bytes())?;
-        write(&folder.join(format!("{name}.png")), &still::png(&svg)?)?;
-        names.push(name.to_owned());
-    }
-    output::tell(format_args!("muxbench: {}, as SVG and PNG: {}", folder.display(), names.join(", ")));
-    Ok(())
-}
-
-/// Writes a file, whole or not at all.
-///
-/// # Errors
-/// When it cannot.
-pub fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    files::replace(path, bytes).with_context(|| format!("{}: cannot write it; is its folder there?", path.display()))
-}
-
-/// Prints runs beside a paper: as JSON, as CSV or as text.
-///
-/// # Errors
-/// Errors of writing.
-pub fn show_beside(beside: &Beside, json: bool, csv: bool, medium: Medium) -> anyhow::Result<()> {
-    if json {
-        output::print_json(&beside.json())
-    } else if csv {
-        output::print(&beside.csv()?)
-    } else {
-        output::print(&beside.render(medium))
-    }
-}
-
-/// When a trial's requests were sent, those that were.
-pub fn sends(folder: &Path, trial: u32) -> anyhow::Result<Vec<i64>> {
-    let samples = samples::read(&store::samples_path(folder, trial))?;
-    Ok(samples.iter().map(|sample| sample.sent_ns).filter(|&sent_ns| sent_ns != Sample::NEVER).collect())
 }
 
 /// Many runs, and what was measured again in them.
@@ -333,6 +278,8 @@ fn side_by_side(args: &Args, a: &Path, b: &Path) -> anyhow::Result<ExitCode> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

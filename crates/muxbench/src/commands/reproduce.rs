@@ -14,8 +14,8 @@ use report::html::{self, paper::Origin};
 use report::paper::{self, Beside, PAPERS, Paper};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use super::report::{pictures, sends, show_beside, write};
-use crate::{execution, output};
+use crate::files::{pictures_of_paper, sends, write};
+use crate::{execution, exit, output, signals};
 
 const EXAMPLES: &str = "Examples:
   muxbench reproduce kawai2008                     # all of it, at the quick scale
@@ -86,8 +86,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (scale_flag, shown_folder) = (format!("--{scale}"), folder.display().to_string());
     let of_one = ["muxbench", "reproduce", paper.name, &scale_flag, "--output", &shown_folder].map(str::to_owned);
     let words: Vec<String> = of_one.iter().cloned().chain(part.flags()).collect();
-    let stopped = || execution::stopped(&html::command(&[words.clone(), shown_as(args)].concat()));
-    let stop = execution::stop_at_signals()?;
+    let stopped = || exit::stopped(&html::command(&[words.clone(), shown_as(args)].concat()));
+    let stop = signals::stop_at_signals()?;
     let experiments = paper.experiments_of(part);
     // All are had, or none is begun.
     let presets = experiments.iter().map(|name| presets::of_a_paper(name));
@@ -108,7 +108,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // All is kept, and what follows can be left at any time.
     for signal in [SIGINT, SIGTERM] {
         let at_once = Arc::new(AtomicBool::new(true));
-        signal_hook::flag::register_conditional_shutdown(signal, execution::STOPPED.into(), at_once)?;
+        signal_hook::flag::register_conditional_shutdown(signal, exit::STOPPED.into(), at_once)?;
     }
     let folders: Vec<PathBuf> = experiments.iter().map(|name| folder.join(name)).collect();
     let mut sends_of: Vec<_> = folders.iter().map(|folder| |trial| sends(folder, trial)).collect();
@@ -122,7 +122,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let origin = Origin { command: &words, of_one: &of_one, folders: &folders };
     let document = html::paper::render(&beside, &runs, &origin)?;
     write(&page, document.as_bytes())?;
-    show_beside(&beside, args.json, args.csv, output::medium(args.markdown))?;
+    output::show_beside(&beside, args.json, args.csv, output::medium(args.markdown))?;
     let places = format!("Page: {}\nResults: {}\n", page.display(), folder.display());
     if args.markdown {
         // It is not to be pasted.
@@ -139,17 +139,4 @@ fn shown_as(args: &Args) -> Vec<String> {
     let flags = flags.into_iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| flag.to_owned());
     let figures = args.figures.iter().flat_map(|folder| ["--figures".to_owned(), folder.display().to_string()]);
     figures.chain(flags).collect()
-}
-
-/// Writes each figure of a paper that runs have something of, and says where they are.
-///
-/// # Errors
-/// When the folder cannot be made, or a file cannot be written.
-pub fn pictures_of_paper(beside: &Beside, folder: &Path) -> anyhow::Result<()> {
-    let figures = beside.figures.iter().map(|(figure, chart)| {
-        let name = format!("{}-figure-{}", beside.paper.name, figure.number.replace('.', "-"));
-        let title = format!("{}, {}: {}", beside.paper.name, beside.paper.figure_name(figure), figure.title);
-        (name, title, chart)
-    });
-    pictures(figures, &beside.paper.series.iter().map(ToString::to_string).collect::<Vec<_>>(), folder)
 }

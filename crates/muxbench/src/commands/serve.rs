@@ -24,7 +24,9 @@ use harness::experiment::Service;
 use harness::stream::Stream;
 use harness::units::{Budget, Cpus, Limit, Size, Work};
 
-use super::compare::{StageArgs, StreamArgs, named};
+use crate::options::named;
+use crate::options::stages::StageArgs;
+use crate::options::traffic::StreamArgs;
 use crate::output;
 
 /// Run one server until SIGTERM or Ctrl-C, then print its counters

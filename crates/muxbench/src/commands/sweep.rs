@@ -12,8 +12,10 @@ use harness::store;
 use harness::units::{Rates, Time};
 use report::{Sweep, sweep};
 
-use crate::commands::compare::{SetupArgs, checked, set};
 use crate::execution;
+use crate::options::execution::ExecutionArgs;
+use crate::options::set;
+use crate::options::setup::{SetupArgs, checked};
 
 /// Run a series of rates, one row a step, until each architecture is past saturation
 ///
@@ -50,7 +52,7 @@ pub struct Args {
     #[command(flatten)]
     setup: SetupArgs,
     #[command(flatten)]
-    execution: execution::ExecutionArgs,
+    execution: ExecutionArgs,
 }
 
 /// Steps in a row past saturation after which an architecture is left out; `None`: it never is.

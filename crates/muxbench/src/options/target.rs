@@ -10,8 +10,8 @@ use harness::experiment::{List, Service};
 use harness::presets;
 use wire::{Address, Ports, ServiceSpec};
 
-use crate::commands::compare::TrafficArgs;
-use crate::commands::url;
+use super::traffic::TrafficArgs;
+use super::url;
 use crate::output;
 
 /// Connections where nothing is said of them.

@@ -1,0 +1,81 @@
+//! The result of a run, as the user sees it.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use harness::capacity::{Answer, Pursuit};
+use harness::course::{self, Course, Finding};
+use harness::record::{Run, TrialRecord, VerdictKind};
+use harness::runner::Ended;
+
+use crate::exit::{NO_VALID_TRIAL, stopped};
+use crate::options::execution::ExecutionArgs;
+use crate::output;
+
+pub fn show(folder: &Path, run: &Run, ended: Ended, args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
+    if args.json {
+        output::print_json(&report::json::of(run))?;
+    } else {
+        let medium = output::medium(args.markdown);
+        output::print(&report::render(run, medium))?;
+        if args.explain {
+            output::print(&format!("\n{}", report::explain::render(&report::Summary::of(run), medium)))?;
+        }
+        let place = folder.display();
+        let page = match run.header.course {
+            // A page is of trials at given rates.
+            Course::Capacity(_) => String::new(),
+            Course::Whole | Course::Sweep { .. } => {
+                format!(" (as a page with figures: muxbench report {place} --html)")
+            }
+        };
+        // What is not to be pasted is said beside it.
+        let say = |text: &str| match args.markdown {
+            true => {
+                output::tell(text.trim_end());
+                Ok(())
+            }
+            false => output::print(text),
+        };
+        say(&format!("Results: {place}{page}\n"))?;
+        if let Some(paper) = report::paper::of_experiment(&run.header.experiment) {
+            let (folder, name) = (folder.display(), paper.name);
+            say(&format!("Beside the paper: muxbench report {folder} --paper {name}\n"))?;
+        }
+    }
+    if ended == Ended::Stopped {
+        let fleet = if run.header.is_fleet_s { " --fleet" } else { "" };
+        return Ok(stopped(&format!("muxbench run{fleet} --resume {}", folder.display())));
+    }
+    if ended == Ended::Broken {
+        let folder = folder.display();
+        output::tell(format_args!(
+            "muxbench: a rank is lost, and the run ends; what is finished is kept. Finish it, with as many ranks as there \
+             were: muxbench run --fleet --resume {folder}; with --lost-rank go-on a run goes on without"
+        ));
+        return Ok(ExitCode::from(NO_VALID_TRIAL));
+    }
+    Ok(if is_believable(run, args.strict) { ExitCode::SUCCESS } else { ExitCode::from(NO_VALID_TRIAL) })
+}
+
+/// Whether there is a figure to be believed; with `strict`, whether all are. That a sweep's last steps are past saturation is
+/// what it looks for. A capacity is one only if the server bounds it.
+fn is_believable(run: &Run, strict: bool) -> bool {
+    let valid = |record: &&TrialRecord| record.verdict.kind == VerdictKind::Valid;
+    let findings = || run.records.iter().map(|record| Finding::of(record, &run.header.course)).collect::<Vec<_>>();
+    let count = run.records.iter().filter(valid).count();
+    match &run.header.course {
+        Course::Whole => count >= if strict { run.header.trials.len() } else { 1 },
+        Course::Sweep { .. } if strict => {
+            let past = run.records.iter().filter(|record| record.verdict.kind == VerdictKind::Saturated).count();
+            count > 0 && count + past + course::left_out(&run.header, &findings()).len() == run.header.trials.len()
+        }
+        Course::Sweep { .. } => count >= 1,
+        Course::Capacity(question) => {
+            let pursuits = harness::capacity::pursuits(&run.header, question, &findings());
+            let is_found = |it: &Pursuit<'_>| matches!(it.answer(), Some(Answer::Server { .. }));
+            let is_precise = |it: &Pursuit<'_>| is_found(it) && it.ended == Some(harness::capacity::Ended::Precise);
+            if strict { pursuits.iter().all(is_precise) } else { pursuits.iter().any(|it| it.answer().is_some()) }
+        }
+    }
+}
