@@ -91,7 +91,7 @@ pub fn samples(data: &[u8]) {
 /// What users type, and what Slurm and Open MPI say of hosts: what is read is written so that it is read again.
 #[cfg(feature = "harness")]
 pub fn units(data: &[u8]) {
-    use harness::{contender, http, network, units};
+    use harness::{contender, http, spec, units};
     let Ok(text) = std::str::from_utf8(data) else { return };
     fn read<T: std::str::FromStr>(text: &str) -> Option<T> {
         text.parse().ok()
@@ -118,7 +118,7 @@ pub fn units(data: &[u8]) {
         assert!(!rates.is_empty() && rates.len() <= 1_000, "{} of {text:?}", rates.len());
         assert!(rates.is_sorted_by(|a, b| a.0 <= b.0), "{rates:?}");
     }
-    let _ = (read::<units::Limit>(text), read::<network::Network>(text), read::<wire::http::ask::Url>(text));
+    let _ = (read::<units::Limit>(text), read::<spec::network::Network>(text), read::<wire::http::ask::Url>(text));
     for engine in [["SLURM_PROCID", "SLURM_STEP_NODELIST"], ["OMPI_COMM_WORLD_RANK", "OMPI_MCA_orte_hnp_uri"]] {
         let _ = harness::fleet::engine::place_in(&|name| match name {
             _ if name == engine[0] => Some("1".into()),

@@ -164,11 +164,11 @@ fn unsafe_stays_where_system_calls_are() {
         "crates/load/src/waiter/kqueue.rs",
         "crates/harness/src/fleet/way.rs",
         "crates/harness/src/host/elsewhere.rs",
-        "crates/harness/src/network/namespace.rs",
-        "crates/harness/src/network/probe.rs",
-        "crates/harness/src/network/relay.rs",
+        "crates/harness/src/netns/namespace.rs",
+        "crates/harness/src/netns/probe.rs",
+        "crates/harness/src/netns/relay.rs",
         "crates/harness/src/probe.rs",
-        "crates/harness/src/stop.rs",
+        "crates/harness/src/process/stop.rs",
         "crates/muxbench/tests/accept.rs",
         "crates/muxbench/tests/common/mod.rs",
         "crates/server/src/destination.rs",
@@ -276,7 +276,7 @@ fn the_wall_clock_is_read_where_it_cannot_change_a_figure() {
     // What it is for: when a run and a trial began; records of a key-value store that end by the calendar; what the kernel's
     // stamps are compared with, which are of it.
     let allowed = [
-        "crates/harness/src/runner.rs",
+        "crates/harness/src/exec/runner.rs",
         "crates/load/src/clock.rs",
         "crates/muxbench/src/execution.rs",
         "crates/server/src/service.rs",

@@ -17,7 +17,7 @@ use load::{Event, Sample};
 use muxbench_harness::fleet::ranks::{Loss, Ranks};
 use muxbench_harness::fleet::{self, Fleet, engine, rank};
 use muxbench_harness::host::Host;
-use muxbench_harness::runner::LoadOrder;
+use muxbench_harness::model::order::LoadOrder;
 use muxbench_harness::{plan, presets, samples};
 
 const RANKS: u32 = 6;

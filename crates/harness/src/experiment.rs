@@ -18,7 +18,7 @@ use wire::ServiceSpec;
 use crate::contender::{self, Contender};
 use crate::http::Http;
 pub use crate::mistake::ExperimentError;
-use crate::network::Network;
+use crate::spec::network::Network;
 use crate::stream::Stream;
 use crate::transport::Transport;
 use crate::units::{Budget, Cpus, Rate, Share, Size, Sizes, Think, Time, Work};

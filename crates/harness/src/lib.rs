@@ -22,31 +22,31 @@
 
 pub mod calibration;
 pub mod capacity;
-mod child;
 pub mod contender;
 pub mod course;
 pub mod description;
 #[cfg(target_os = "linux")]
 pub mod doctor;
+pub mod exec;
 pub mod experiment;
 pub mod files;
 pub mod fleet;
 pub mod host;
 pub mod http;
-pub mod idle;
 pub mod interrupts;
 mod mistake;
+pub mod model;
 pub mod needs;
-pub mod network;
+pub mod netns;
 pub mod placement;
 pub mod plan;
 pub mod presets;
 #[cfg(target_os = "linux")]
 mod probe;
+pub mod process;
 pub mod record;
-pub mod runner;
 pub mod samples;
-pub mod stop;
+pub mod spec;
 pub mod store;
 pub mod stream;
 mod ticks;

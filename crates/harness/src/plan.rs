@@ -18,10 +18,12 @@ use crate::contender::Contender;
 use crate::experiment::{Experiment, Service};
 use crate::fleet::Facts;
 use crate::host::Host;
-use crate::network::conditions::{self, Applied, Found, Links};
-use crate::network::{Network, lab};
+use crate::model::network::{Applied, Links};
+use crate::netns::addresses;
+use crate::netns::conditions::{self, Found};
 use crate::placement;
 use crate::record::{Trial, Workload};
+use crate::spec::network::Network;
 use crate::transport::Transport;
 use crate::units::{Cpus, Size};
 
@@ -252,7 +254,7 @@ fn warnings_of_lab(
     processes: u32,
 ) -> Vec<String> {
     let mut warnings = Vec::new();
-    let cpus = Cpus(lab::relay_cpus(&placement.server, &placement.client));
+    let cpus = Cpus(conditions::relay_cpus(&placement.server, &placement.client));
     if applied.links == Links::Tun && !placement.client.is_empty() && cpus.0 == placement.client {
         warnings.push(format!(
             "a process takes packets from host to host (this kernel has no netem), and no CPU is left for it: it runs on the \
@@ -343,7 +345,7 @@ fn trial(
     architecture: Contender,
 ) -> Trial {
     let any_address = match &workload.network {
-        Some(_) => Network::server_address(workload.transport),
+        Some(_) => addresses::server_address(workload.transport),
         None => workload.transport.any_address(),
     };
     let client = &experiment.client;
@@ -659,7 +661,7 @@ fn impossible(trial: &Trial, host: &Host, kernel: &mut Answers) -> Vec<String> {
     let sources = match &trial.workload.network {
         Some(network) => {
             reasons.extend(kernel.can_be(network, host.fleet.as_ref()).clone().err().unwrap_or_default());
-            Network::sources(&trial.load, ports)
+            addresses::sources(&trial.load, ports)
         }
         None => load::ports::sources_with(&trial.load, ports),
     };
@@ -863,7 +865,8 @@ mod tests {
         experiment.client.processes = std::num::NonZeroU32::new(2);
         let network: Network = "lab:clients=2".parse().unwrap();
         // No kernel was ever asked for this.
-        let applied = Applied { links: Links::Tun, delay: None, loss: Some(conditions::Means::Tbf), bandwidth: None };
+        let applied =
+            Applied { links: Links::Tun, delay: None, loss: Some(crate::model::network::Means::Tbf), bandwidth: None };
         let lossy = Network { loss: Some(crate::units::Loss(0.01)), bandwidth: None, ..network.clone() };
         let delayed = Network { delay: crate::units::Time(1_000_000), ..lossy.clone() };
         let planned = |asked: &Network, beside_server: &[u32]| {

@@ -11,7 +11,8 @@ use wire::stream::Direction;
 
 use crate::contender::Contender;
 use crate::course::Course;
-use crate::network::{Network, NetworkReport};
+use crate::model::network::NetworkReport;
+use crate::spec::network::Network;
 use crate::stream;
 use crate::transport::Transport;
 use crate::units::Budget;
@@ -25,7 +26,7 @@ pub struct Workload {
     #[serde(default)]
     pub transport: Transport,
     /// The lab that server and client are hosts of; `None` where they talk over loopback.
-    #[serde(default, deserialize_with = "crate::network::stored", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::spec::network::stored", skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
     /// Connections held open; of `udp`, the server's ports.
     pub connections: u32,

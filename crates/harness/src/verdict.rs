@@ -14,9 +14,10 @@ use server::counters::Totals;
 use stats::{TestResult, steadiness};
 use wire::stream::Stream;
 
-use crate::network::conditions::Links;
-use crate::network::{Account, Network, NetworkReport};
+use crate::model::network::Links;
+use crate::model::network::{NetworkReport, RelayCounts};
 use crate::record::{Bound, Check, Verdict, VerdictKind, requests_answered};
+use crate::spec::network::Network;
 
 /// A server keeps up when it answers at least this share of the rate asked for, and so does a client that sends it.
 const RATE_SHARE_MIN: f64 = 0.98;
@@ -411,7 +412,7 @@ pub fn with_network(verdict: Verdict, asked: Option<&Network>, report: Option<&N
 }
 
 /// Whether the process that takes packets from host to host did to them what was asked, and no more.
-fn kept_up(asked: &Network, relay: &Account) -> [Check; 3] {
+fn kept_up(asked: &Network, relay: &RelayCounts) -> [Check; 3] {
     let at_most = |name: &str, value: f64, limit: f64, unit: &str| {
         check(name, value, Bound::AtMost, limit, unit, VerdictKind::Failed)
     };
@@ -1428,8 +1429,8 @@ pub(crate) mod tests {
 
     #[test]
     fn a_trial_whose_relay_could_not_keep_up_does_not_count() {
-        use crate::network::Measured;
-        use crate::network::conditions::{Applied, Means};
+        use crate::model::network::Measured;
+        use crate::model::network::{Applied, Means};
 
         let asked = Network { delay: crate::units::Time(10_000_000), ..Network::default() };
         let with_links = |links, relay| {
@@ -1450,7 +1451,7 @@ pub(crate) mod tests {
             with_network(judge(&healthy(), None), Some(&asked), Some(&report))
         };
         let with = |relay| with_links(Links::Tun, relay);
-        let account = Account { packets: 20_000, lost: 0, dropped: 2, late_p50_ns: 60_000, late_p99_ns: 400_000 };
+        let account = RelayCounts { packets: 20_000, lost: 0, dropped: 2, late_p50_ns: 60_000, late_p99_ns: 400_000 };
         let kept_up = with(Some(account));
         assert_eq!(kept_up.kind, VerdictKind::Valid);
         let of_relay: Vec<Check> = kept_up.checks.into_iter().filter(|it| it.name.contains("relay")).collect();
@@ -1461,15 +1462,15 @@ pub(crate) mod tests {
         assert_eq!(silent.kind, VerdictKind::Failed, "{}", silent.reason);
         for (worse, why) in [
             (
-                Account { dropped: 57, ..account },
+                RelayCounts { dropped: 57, ..account },
                 "packets that the lab's relay dropped, unasked: 57 exceeds the limit of 2",
             ),
             (
-                Account { late_p50_ns: 2_500_000, ..account },
+                RelayCounts { late_p50_ns: 2_500_000, ..account },
                 "median by which the lab's relay was late 2.5 ms exceeds the limit of 1.5 ms",
             ),
             (
-                Account { late_p99_ns: 90_000_000, ..account },
+                RelayCounts { late_p99_ns: 90_000_000, ..account },
                 "99th percentile by which the lab's relay was late 90 ms exceeds the limit of 15 ms",
             ),
         ] {
@@ -1480,8 +1481,8 @@ pub(crate) mod tests {
 
     #[test]
     fn a_client_s_host_that_is_cut_off_is_told_by_its_number() {
-        use crate::network::Measured;
-        use crate::network::conditions::{Applied, Means};
+        use crate::model::network::Measured;
+        use crate::model::network::{Applied, Means};
 
         let bandwidth = crate::units::Bandwidth(100_000_000);
         let asked = Network { bandwidth: Some(bandwidth), .."lab:clients=5".parse().unwrap() };

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use harness::capacity::Question;
 use harness::course::Finding;
+use harness::exec::runner::Event;
 use harness::plan::duration_ns;
 use harness::record::{Trial, TrialRecord};
-use harness::runner::Event;
 use harness::units::Share;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use report::{format, tails};

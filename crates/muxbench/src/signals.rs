@@ -4,7 +4,7 @@ use std::io::Write;
 use std::thread;
 
 use anyhow::Context;
-use harness::stop::{Stop, ends_at_hangup};
+use harness::process::stop::{Stop, ends_at_hangup};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 

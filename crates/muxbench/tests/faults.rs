@@ -15,13 +15,13 @@ use std::time::{Duration, Instant};
 use common::{
     PATIENCE, Serve, anybodys_muxbench, as_nobody, clinging, descendants, eventually, is_alive, muxbench, skipped,
 };
+use harness::exec::runner::{self, Ended, Event, Options};
 use harness::experiment::Experiment;
 use harness::fleet::local::Local;
 use harness::host::Host;
 use harness::plan::plan;
+use harness::process::stop::Stop;
 use harness::record::{Check, Run, RunHeader, Trial, VerdictKind};
-use harness::runner::{self, Ended, Event, Options};
-use harness::stop::Stop;
 use harness::store::{self, Store};
 use report::made_up;
 use rustix::process::{Pid, Resource, Rlimit, Signal};

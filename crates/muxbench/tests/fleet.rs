@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use common::{children_of, eventually, muxbench, prepared, skipped};
-use harness::network::conditions::Links;
+use harness::model::network::Links;
 use harness::record::{Run, TrialRecord, VerdictKind};
 use harness::store::Store;
 use rustix::process::{Pid, Signal};

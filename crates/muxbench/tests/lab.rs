@@ -17,8 +17,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{PATIENCE, children_of, is_alive, muxbench, skipped};
-use harness::network::Network;
-use harness::network::conditions::{Found, choose};
+use harness::netns::conditions::{Found, choose};
+use harness::spec::network::Network;
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 

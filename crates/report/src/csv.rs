@@ -279,7 +279,7 @@ fn row(record: &TrialRecord) -> Row {
         network: trial.workload.network.as_ref().map(ToString::to_string).unwrap_or_default(),
         network_round_trip_p50_ns: measured.map(|it| it.round_trip_p50_ns),
         network_round_trip_p99_ns: measured.map(|it| it.round_trip_p99_ns),
-        network_lost_share: measured.map(harness::network::Measured::loss),
+        network_lost_share: measured.map(harness::model::network::Measured::loss),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a lab's network was, in a sentence.
 
-use harness::network::NetworkReport;
+use harness::model::network::NetworkReport;
 
 use crate::format;
 
@@ -47,8 +47,8 @@ pub fn sentence<'a>(reports: impl Iterator<Item = &'a NetworkReport>) -> Option<
 
 #[cfg(test)]
 mod tests {
-    use harness::network::conditions::{Applied, Links, Means};
-    use harness::network::{Account, Measured};
+    use harness::model::network::{Applied, Links, Means};
+    use harness::model::network::{Measured, RelayCounts};
 
     use super::*;
 
@@ -67,7 +67,7 @@ mod tests {
                 lost: 1,
                 bandwidth_bits_per_s: Some([99.5e6, 98.25e6]),
             },
-            relay: Some(Account { late_p99_ns: late, dropped: late / 100_000, ..Account::default() }),
+            relay: Some(RelayCounts { late_p99_ns: late, dropped: late / 100_000, ..RelayCounts::default() }),
         };
         let mut reports = [20_100_000, 20_200_000, 20_900_000].map(|ns| report(ns, ns / 100));
         insta::assert_snapshot!(sentence(reports.iter()).unwrap());

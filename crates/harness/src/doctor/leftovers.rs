@@ -15,8 +15,8 @@ use anyhow::{Context, ensure};
 use rustix::process::{Pid, Signal};
 use server::Badge;
 
-use crate::network::surrounding::SOCKET;
-use crate::stop::LOOK;
+use crate::netns::surrounding::SOCKET;
+use crate::process::stop::LOOK;
 
 /// Commands that a runner starts.
 const STARTED: &[&str] = &["serve", "load", "idle", "relay"];

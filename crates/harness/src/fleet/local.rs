@@ -12,9 +12,9 @@ use super::{
     Draft, Fleet, Gathered, Look, Member, Patience, Said, await_ready, await_report, deadline_of, draft_of,
     monotonic_ns, patience_of, placed,
 };
-use crate::child::Child;
-use crate::network::Host;
-use crate::runner::LoadOrder;
+use crate::model::order::LoadOrder;
+use crate::netns::TestbedHost;
+use crate::process::child::Child;
 
 /// Between the last client's being ready and the beginning of all: as long as telling them may take, in nanoseconds...
 const LEAD_NS: u64 = 5_000_000;
@@ -28,7 +28,7 @@ pub(super) const ALONE: &str = "the client";
 pub struct Local {
     program: PathBuf,
     /// Of a lab, if there is one.
-    hosts: Vec<Host>,
+    hosts: Vec<TestbedHost>,
     clients: Vec<Client>,
     /// When those that measure must have given their account.
     deadline: Instant,
@@ -55,7 +55,7 @@ pub(super) fn command(program: &Path, samples: &Path) -> Command {
 }
 
 impl Fleet for Local {
-    fn place(&mut self, hosts: &[Host]) -> anyhow::Result<()> {
+    fn place(&mut self, hosts: &[TestbedHost]) -> anyhow::Result<()> {
         self.hosts = hosts.to_vec();
         Ok(())
     }
@@ -164,7 +164,7 @@ mod tests {
                 *'"part":{"number":0,'* | *'"part":{"number":2,'*) echo '{"event":"ready"}'; read begin ;;
                 *) echo '{"event":"failed","reason":"out of luck"}' ;;
             esac"#;
-        crate::child::write_program(&program, script);
+        crate::process::child::write_program(&program, script);
         let experiment = crate::presets::find("smoke").unwrap().experiment();
         let trial = crate::plan::plan(&experiment, &crate::host::Host::this()).unwrap().trials.remove(0);
         let mut look = |_: Option<&Event>| Ok(Instant::now() + Duration::from_secs(1));

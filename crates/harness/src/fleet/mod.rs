@@ -31,10 +31,12 @@ use load::config::{LoadConfig, Pacing};
 use load::merge::{self, Account};
 use load::{Event, LoadReport};
 
-use crate::network::surrounding::Surrounding;
-use crate::network::{Applied, Host, Network};
-use crate::runner::LoadOrder;
+use crate::model::network::Applied;
+use crate::model::order::LoadOrder;
+use crate::netns::TestbedHost;
+use crate::netns::surrounding::Surrounding;
 use crate::samples;
+use crate::spec::network::Network;
 
 /// How long others are waited for. Tests have less.
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +74,7 @@ pub trait Fleet {
     ///
     /// # Errors
     /// When they are on machines of their own.
-    fn place(&mut self, hosts: &[Host]) -> anyhow::Result<()> {
+    fn place(&mut self, hosts: &[TestbedHost]) -> anyhow::Result<()> {
         match hosts {
             [] => Ok(()),
             _ => bail!("network: the clients of this fleet are where an engine started them; leave the network out"),

@@ -25,8 +25,8 @@ use super::{
     draft_of, monotonic_ns, patience_of, placed, rank, way,
 };
 use crate::files;
-use crate::network::surrounding::Surrounding;
-use crate::runner::LoadOrder;
+use crate::model::order::LoadOrder;
+use crate::netns::surrounding::Surrounding;
 use crate::samples;
 use crate::units::Cpus;
 use crate::until::Until;
@@ -1177,7 +1177,7 @@ mod tests {
              cp {place}/samples \"$4\"\ncat {place}/said\nread end\n"
         );
         let path = folder.join("client");
-        crate::child::write_program(&path, &script);
+        crate::process::child::write_program(&path, &script);
         path
     }
 

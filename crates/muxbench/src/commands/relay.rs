@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use harness::network::relay::{self, Event, Order};
+use harness::netns::relay::{self, RelayConfig, RelayEvent};
 
 use crate::output;
 
@@ -25,13 +25,13 @@ pub fn run(_args: &Args) -> anyhow::Result<ExitCode> {
     while rustix::io::read(io::stdin().as_fd(), &mut byte)? == 1 && byte[0] != b'\n' {
         line.push(byte[0]);
     }
-    let order: Order = serde_json::from_slice(&line).context("the order on standard input")?;
+    let order: RelayConfig = serde_json::from_slice(&line).context("the order on standard input")?;
     // When nobody listens any more the runner has died.
-    let say = &mut |event: Event| output::print_line(&event).unwrap_or_else(|_| std::process::exit(1));
+    let say = &mut |event: RelayEvent| output::print_line(&event).unwrap_or_else(|_| std::process::exit(1));
     match relay::run(&order, io::stdin().as_fd(), say) {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(error) => {
-            say(Event::Failed { reason: format!("{error:#}") });
+            say(RelayEvent::Failed { reason: format!("{error:#}") });
             Ok(ExitCode::FAILURE)
         }
     }

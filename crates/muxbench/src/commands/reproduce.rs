@@ -7,8 +7,8 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::bail;
 use clap::builder::PossibleValuesParser;
+use harness::exec::runner::Ended;
 use harness::presets;
-use harness::runner::Ended;
 use report::deviation::SendsOf;
 use report::html::{self, paper::Origin};
 use report::paper::{self, Beside, PAPERS, Paper};

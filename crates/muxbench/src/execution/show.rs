@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use harness::capacity::{Answer, Pursuit};
 use harness::course::{self, Course, Finding};
+use harness::exec::runner::Ended;
 use harness::record::{Run, TrialRecord, VerdictKind};
-use harness::runner::Ended;
 
 use crate::exit::{NO_VALID_TRIAL, stopped};
 use crate::options::execution::ExecutionArgs;

@@ -1,6 +1,6 @@
 //! Flags of the network between server and clients.
 
-use harness::network::Network;
+use harness::spec::network::Network;
 use harness::units::{Bandwidth, Loss, Size, Time};
 
 use super::set;

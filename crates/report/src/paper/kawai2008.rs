@@ -1,8 +1,8 @@
 //! E. Kawai and S. Yamaguchi, "A Benchmark Tool for Network I/O Management Architectures", IPSJ Digital Courier 4 (2008):
 //! Figures 6, 8, 10 and 11 and a figure of appendix A.1, and what it claims of them.
 
-use harness::network::Network;
 use harness::record::{VerdictKind, Workload};
+use harness::spec::network::Network;
 use harness::transport::Transport;
 use harness::units::Bandwidth;
 use load::config::Schedule;

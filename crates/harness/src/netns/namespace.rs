@@ -11,7 +11,7 @@ use std::thread;
 use anyhow::{Context, anyhow, bail};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 
-use crate::child::without_secrets;
+use crate::process::child::without_secrets;
 
 /// A network namespace. It is there as long as this is, or a process or socket is in it.
 #[derive(Clone, Debug)]

@@ -24,8 +24,8 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 use serde::{Deserialize, Serialize};
 use stats::Histogram;
 
-use super::Account;
 use super::namespace::Namespace;
+use crate::model::network::RelayCounts;
 
 /// More than any packet of a device whose MTU is 1500.
 const BUFFER_BYTES: usize = 2_048;
@@ -38,7 +38,7 @@ const FLOWS: usize = 1 << 16;
 
 /// What it is told.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Order {
+pub struct RelayConfig {
     /// Paths of the hosts' namespaces, by their number.
     pub hosts: Vec<String>,
     /// What their devices are called.
@@ -65,13 +65,13 @@ pub struct Conditions {
 /// What it says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
-pub enum Event {
+pub enum RelayEvent {
     /// The devices are there.
     Ready,
     /// What it has done since it was last asked.
     Account {
         /// It.
-        account: Account,
+        account: RelayCounts,
     },
     /// It cannot go on.
     Failed {
@@ -107,14 +107,14 @@ pub(crate) fn open(host: &Namespace, device: &str) -> io::Result<OwnedFd> {
 ///
 /// # Errors
 /// When the devices cannot be made, or one fails.
-pub fn run(order: &Order, input: BorrowedFd<'_>, say: &mut dyn FnMut(Event)) -> anyhow::Result<()> {
+pub fn run(order: &RelayConfig, input: BorrowedFd<'_>, say: &mut dyn FnMut(RelayEvent)) -> anyhow::Result<()> {
     run_first(&order.cpus)?;
     let mut devices = Vec::new();
     for path in &order.hosts {
         let host = Namespace::from(File::open(path).with_context(|| format!("the host {path}"))?);
         devices.push(open(&host, &order.device).context("a TUN device")?);
     }
-    say(Event::Ready);
+    say(RelayEvent::Ready);
     let mut relay = Relay::new(order.conditions);
     let mut said = [0; 64];
     loop {
@@ -135,7 +135,7 @@ pub fn run(order: &Order, input: BorrowedFd<'_>, say: &mut dyn FnMut(Event)) -> 
                 Ok(0) | Err(_) => return Ok(()),
                 Ok(count) => {
                     for _ in said[..count].iter().filter(|byte| **byte == b'\n') {
-                        say(Event::Account { account: relay.take_account() });
+                        say(RelayEvent::Account { account: relay.take_counts() });
                     }
                 }
             }
@@ -204,7 +204,7 @@ struct Relay {
     taken: u64,
     /// Buffers of packets that have gone.
     buffers: Vec<Vec<u8>>,
-    account: Account,
+    account: RelayCounts,
     late: Histogram,
 }
 
@@ -216,7 +216,7 @@ impl Relay {
             held,
             taken: 0,
             buffers,
-            account: Account::default(),
+            account: RelayCounts::default(),
             late: Histogram::new(),
         }
     }
@@ -280,7 +280,7 @@ impl Relay {
     }
 
     /// What was done since the last account.
-    fn take_account(&mut self) -> Account {
+    fn take_counts(&mut self) -> RelayCounts {
         let late = std::mem::replace(&mut self.late, Histogram::new());
         let mut account = std::mem::take(&mut self.account);
         if late.count() > 0 {
@@ -391,7 +391,7 @@ mod tests {
         assert_eq!(destination(&back), Some(7));
         let mut v6 = vec![0; 40];
         v6[0] = 0x60;
-        let std::net::IpAddr::V6(to) = super::super::address(9, true, 3) else { panic!("it is of IPv6") };
+        let std::net::IpAddr::V6(to) = super::super::addresses::address(9, true, 3) else { panic!("it is of IPv6") };
         v6[24..40].copy_from_slice(&to.octets());
         assert_eq!(destination(&v6), Some(9));
         v6[24] = 0xff;

@@ -1,46 +1,13 @@
-//! A lab: hosts on this machine, one of the server and one of each client, and what the network between them does to packets.
-//!
-//! A host is a network namespace without a name: a descriptor of ours keeps it, and the processes in it. When we end, however
-//! we end, so do they, and with the last of them the namespace and all its interfaces go.
-//!
-//! # Layout
-//! - here: what the user says, the hosts' addresses, and what is stored
-//! - [`conditions`]: by which means it can be had here, and what tc(8) and nft(8) are told
-//! - `namespace`: makes hosts, and puts processes into them
-//! - [`relay`]: the process that holds packets where the kernel has no netem
-//! - [`lab`]: all of that together; `probe`: what it really does
-//! - [`surrounding`]: a lab that is kept for a command, which runs on its hosts
-
-#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "elsewhere there are no links to be told"))]
-pub mod conditions;
-#[cfg(not(target_os = "linux"))]
-#[path = "elsewhere.rs"]
-pub mod lab;
-#[cfg(target_os = "linux")]
-pub mod lab;
-#[cfg(target_os = "linux")]
-mod namespace;
-#[cfg(target_os = "linux")]
-mod probe;
-#[cfg(target_os = "linux")]
-pub mod relay;
-pub mod surrounding;
+//! The network of an experiment: `[network]`, or the flags of `compare` and `lab`.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
-use load::LoadConfig;
 use schemars::JsonSchema;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
-use wire::Address;
 
-pub use conditions::Applied;
-pub use lab::{Host, Lab};
-
-use crate::transport::Transport;
 use crate::units::{Bandwidth, Loss, Size, Time};
 
 /// Most clients' hosts: each has a block of addresses of its own.
@@ -53,11 +20,6 @@ const DELAY_MAX: Time = Time(10_000_000_000);
 const BANDWIDTH_MIN: Bandwidth = Bandwidth(64_000);
 /// Two packets with all their headers, rounded up.
 const BURST_MIN: Size = Size(3_072);
-/// Addresses of one host to connect from.
-const ADDRESSES: u8 = 254;
-/// How long a port stays in TIME_WAIT between hosts of a lab, in seconds: `tcp_tw_reuse` is set there.
-const TIME_WAIT_S: f64 = 1.0;
-
 /// A lab on this machine: hosts, and what happens to packets between any two of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -173,22 +135,6 @@ impl Network {
         }
         flags
     }
-
-    /// Where the server listens, on a port that the kernel will choose.
-    pub fn server_address(transport: Transport) -> Address {
-        (address(0, transport == Transport::Tcp6, 1), 0).into()
-    }
-
-    /// Addresses that `config`'s connections come from in turn, those of the first client's host; none where the kernel can
-    /// choose. `ports` is how many an address has.
-    ///
-    /// # Errors
-    /// When even all of them have too few ports.
-    pub fn sources(config: &LoadConfig, ports: u32) -> Result<Vec<IpAddr>, String> {
-        let is_v6 = config.target.ip().is_some_and(|target| target.is_ipv6());
-        let addresses = || (1..=ADDRESSES).map(|last| address(1, is_v6, last)).collect();
-        load::ports::sources_among(config, ports, TIME_WAIT_S, addresses)
-    }
 }
 
 /// A network as a stored run has it. Runs of version 0.1.0 hold a loss without its unit, as a fraction.
@@ -235,83 +181,6 @@ impl fmt::Display for Network {
 /// A share, as short as it can be.
 fn percent(share: f64) -> String {
     format!("{} %", (share * 1e6).round() / 1e4)
-}
-
-/// The addresses of host `number`, of which 0 is the server: those set aside for measuring networks (RFC 2544, RFC 5180), so
-/// that they can be taken for nothing else. `last` tells those of one host apart.
-pub(crate) fn address(number: u32, is_v6: bool, last: u8) -> IpAddr {
-    match is_v6 {
-        false => Ipv4Addr::new(198, 18, number as u8, last).into(),
-        true => Ipv6Addr::new(0x2001, 2, 0, number as u16, 0, 0, 0, last.into()).into(),
-    }
-}
-
-/// The same addresses as `of_the_first` client's host, of another.
-pub(crate) fn sources_of(host: u32, of_the_first: &[IpAddr]) -> Vec<IpAddr> {
-    let last = |ip: &IpAddr| match ip {
-        IpAddr::V4(ip) => ip.octets()[3],
-        IpAddr::V6(ip) => ip.octets()[15],
-    };
-    of_the_first.iter().map(|ip| address(host, ip.is_ipv6(), last(ip))).collect()
-}
-
-/// What a network was in a trial: how it was made, and what it was seen to do right before.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct NetworkReport {
-    /// By which means.
-    pub applied: Applied,
-    /// How long the lab took to come up, in nanoseconds.
-    pub setup_ns: u64,
-    /// What was measured between the clients' hosts and the server's, before the trial.
-    pub measured: Measured,
-    /// What the relay did in the trial; `None` where there is none, or it did not say.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub relay: Option<Account>,
-}
-
-/// What a relay did in some time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Account {
-    /// Packets that were to be taken to a host.
-    pub packets: u64,
-    /// Those that were lost, as was asked.
-    pub lost: u64,
-    /// Those that were dropped, because too many were held, their host did not take them, or they waited in front of the relay
-    /// and there was no more room.
-    pub dropped: u64,
-    /// How late packets were written, in nanoseconds: the median, ...
-    pub late_p50_ns: u64,
-    /// ...and the 99th percentile.
-    pub late_p99_ns: u64,
-}
-
-/// What was measured of a network.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Measured {
-    /// Datagrams that came back, of the small ones that were sent to see how long that takes.
-    pub round_trips: u32,
-    /// Median time there and back, in nanoseconds.
-    pub round_trip_p50_ns: u64,
-    /// Its 99th percentile.
-    pub round_trip_p99_ns: u64,
-    /// The client's host, of several, that what follows is of: before each trial another's, in turn.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub host: Option<u32>,
-    /// Datagrams sent one way to count those that arrive, both ways together.
-    pub sent: u32,
-    /// Those that did not arrive.
-    pub lost: u32,
-    /// Bits a second that arrived at the server and at the client, all headers included; `None` where the network has no
-    /// bandwidth of its own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bandwidth_bits_per_s: Option<[f64; 2]>,
-}
-
-impl Measured {
-    /// The share of datagrams that were lost, each way.
-    pub fn loss(&self) -> f64 {
-        f64::from(self.lost) / f64::from(self.sent.max(1))
-    }
 }
 
 #[cfg(test)]
@@ -386,33 +255,5 @@ mod tests {
         assert_eq!(loss(r#"{"loss": "1/1000"}"#), Some(Loss(0.001)));
         assert_eq!(loss(r#"{"loss": "2.5%"}"#), Some(Loss(0.025)));
         assert_eq!(loss(r#"{"clients": 2}"#), None);
-    }
-
-    #[test]
-    fn no_two_hosts_share_an_address() {
-        let mut all: Vec<IpAddr> = (0..=CLIENTS_MAX)
-            .flat_map(|number| [false, true].map(|is_v6| (number, is_v6)))
-            .flat_map(|(number, is_v6)| (1..=ADDRESSES).map(move |last| address(number, is_v6, last)))
-            .collect();
-        let count = all.len();
-        all.sort_unstable();
-        all.dedup();
-        assert_eq!(all.len(), count);
-        assert_eq!(Network::server_address(Transport::Tcp).to_string(), "198.18.0.1:0");
-        assert_eq!(Network::server_address(Transport::Tcp6).to_string(), "[2001:2::1]:0");
-    }
-
-    #[test]
-    fn many_connections_come_from_many_addresses() {
-        let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
-        let config = |connections, transport| {
-            let target = Network::server_address(transport);
-            LoadConfig { connections, rate_per_s: Some(1.0), ..LoadConfig::new(target, service.clone()) }
-        };
-        assert_eq!(Network::sources(&config(100, Transport::Tcp), 28_000), Ok(Vec::new()));
-        for transport in [Transport::Tcp, Transport::Tcp6] {
-            let sources = Network::sources(&config(60_000, transport), 28_000).unwrap();
-            assert_eq!(sources, [1, 2, 3].map(|last| address(1, transport == Transport::Tcp6, last)));
-        }
     }
 }

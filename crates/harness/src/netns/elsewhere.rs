@@ -8,15 +8,16 @@ use std::process::Command;
 use anyhow::bail;
 use load::LoadConfig;
 
-use super::{Account, Applied, Network, NetworkReport};
-use crate::stop::Stop;
+use crate::model::network::{Applied, NetworkReport, RelayCounts};
+use crate::process::stop::Stop;
+use crate::spec::network::Network;
 use crate::transport::Transport;
 
 /// No host.
 #[derive(Clone, Debug)]
-pub enum Host {}
+pub enum TestbedHost {}
 
-impl Host {
+impl TestbedHost {
     /// Nobody calls it.
     pub fn enter(&self, _command: &mut Command) {
         match *self {}
@@ -42,9 +43,9 @@ impl Host {
 }
 
 /// No lab.
-pub enum Lab {}
+pub enum Testbed {}
 
-impl Lab {
+impl Testbed {
     /// Makes none.
     ///
     /// # Errors
@@ -54,12 +55,12 @@ impl Lab {
     }
 
     /// Nobody calls it.
-    pub fn server(&self) -> &Host {
+    pub fn server(&self) -> &TestbedHost {
         match *self {}
     }
 
     /// Nobody calls it.
-    pub fn clients(&self) -> &[Host] {
+    pub fn clients(&self) -> &[TestbedHost] {
         match *self {}
     }
 
@@ -93,12 +94,7 @@ impl Lab {
     ///
     /// # Errors
     /// None.
-    pub fn account(&mut self) -> anyhow::Result<Option<Account>> {
+    pub fn account(&mut self) -> anyhow::Result<Option<RelayCounts>> {
         match *self {}
     }
-}
-
-/// There is no relay, and it needs no CPU.
-pub(crate) fn relay_cpus(_server: &[usize], _client: &[usize]) -> Vec<usize> {
-    Vec::new()
 }

@@ -12,8 +12,11 @@ use load::LoadConfig;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::{Account, Applied, Lab, Network, NetworkReport};
-use crate::stop::{LOOK, Stop};
+use super::addresses;
+use super::testbed::Testbed;
+use crate::model::network::{Applied, NetworkReport, RelayCounts};
+use crate::process::stop::{LOOK, Stop};
+use crate::spec::network::Network;
 use crate::transport::SocketFolder;
 
 /// The variable that names the socket, for what runs on a lab's hosts.
@@ -74,19 +77,19 @@ impl Surrounding {
     /// # Errors
     /// When even all its addresses have too few ports.
     pub fn sources(&self, config: &LoadConfig, address: IpAddr) -> Result<Vec<IpAddr>, String> {
-        let first = |host: &u32| super::address(*host, address.is_ipv6(), 1);
+        let first = |host: &u32| addresses::address(*host, address.is_ipv6(), 1);
         // Whoever is none of its hosts has addresses that are not known here.
         let Some(host) = (1..=self.network.clients.get()).find(|host| first(host) == address) else {
             return Ok(Vec::new());
         };
-        let of_the_first = load::ports::sources_in(config, |ports| Network::sources(config, ports))?;
-        Ok(super::sources_of(host, &of_the_first))
+        let of_the_first = load::ports::sources_in(config, |ports| addresses::sources(config, ports))?;
+        Ok(addresses::sources_of(host, &of_the_first))
     }
 
     /// What it does, measured now; takes about a second.
     ///
     /// # Errors
-    /// As [`Lab::measure`]; and when nobody keeps it any more.
+    /// As [`Testbed::measure`]; and when nobody keeps it any more.
     pub fn measure(&self, stop: &Stop) -> anyhow::Result<NetworkReport> {
         ask(&self.socket, Question::Measure, stop)
     }
@@ -94,8 +97,8 @@ impl Surrounding {
     /// What its relay did since it was measured; `None` where there is none.
     ///
     /// # Errors
-    /// As [`Lab::account`]; and when nobody keeps it any more.
-    pub fn account(&self) -> anyhow::Result<Option<Account>> {
+    /// As [`Testbed::account`]; and when nobody keeps it any more.
+    pub fn account(&self) -> anyhow::Result<Option<RelayCounts>> {
         ask(&self.socket, Question::Account, &Stop::default())
     }
 }
@@ -158,14 +161,14 @@ impl Keeper {
     }
 
     /// Answers who has come, one after the other, and does not wait for any. One who goes wrong is let go.
-    pub fn answer(&self, lab: &mut Lab) {
+    pub fn answer(&self, lab: &mut Testbed) {
         while let Ok((stream, _)) = self.listener.accept() {
             let _ = answer(stream, lab);
         }
     }
 }
 
-fn answer(mut stream: UnixStream, lab: &mut Lab) -> anyhow::Result<()> {
+fn answer(mut stream: UnixStream, lab: &mut Testbed) -> anyhow::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(QUESTION_MAX))?;
     stream.set_write_timeout(Some(QUESTION_MAX))?;
@@ -185,8 +188,8 @@ fn said<T: Serialize>(outcome: anyhow::Result<T>) -> serde_json::Result<String> 
 
 #[cfg(test)]
 mod tests {
-    use super::super::conditions::Links;
     use super::*;
+    use crate::model::network::Links;
 
     #[test]
     fn a_lab_that_nobody_keeps_is_told_with_its_socket() {

@@ -1,8 +1,7 @@
 //! By which means a network's conditions can be had here, and the commands that make them so.
 
-use serde::{Deserialize, Serialize};
-
-use super::Network;
+use crate::model::network::{Applied, Links, Means};
+use crate::spec::network::Network;
 use crate::units::{Bandwidth, Time};
 
 /// A packet with all its headers, as Ethernet has it.
@@ -14,119 +13,51 @@ const QUEUE_NS: u64 = 50_000_000;
 /// Packets that netem holds, at most: it drops what is beyond.
 const NETEM_PACKETS: u32 = 1_000_000;
 
-/// By what a condition is made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Means {
-    /// The kernel's netem, for what each host sends.
-    Netem,
-    /// A process that holds packets or drops them, between the hosts' TUN devices.
-    Tun,
-    /// A rule of nftables, for what each host receives.
-    Nft,
-    /// The kernel's token bucket, for what each host sends.
-    Tbf,
-}
-
-/// How hosts are linked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Links {
-    /// Pairs of veth devices, and a bridge.
-    Veth,
-    /// TUN devices, and a process that takes packets from one to another.
-    Tun,
-}
-
-/// How a network is made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Applied {
-    /// How hosts are linked.
-    pub links: Links,
-    /// Delay and jitter, if there is any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub delay: Option<Means>,
-    /// Loss, if there is any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub loss: Option<Means>,
-    /// Bandwidth, if it is limited.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bandwidth: Option<Means>,
-}
-
-impl Means {
-    /// Its name, for the reader.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Netem => "netem",
-            Self::Tun => "a TUN process",
-            Self::Nft => "nftables",
-            Self::Tbf => "TBF",
-        }
+/// Bytes that the kernel counts of a packet besides what IP does: those of Ethernet, which a TUN device has not.
+pub(crate) fn link_bytes(applied: &Applied) -> u64 {
+    match applied.links {
+        Links::Veth => 14,
+        Links::Tun => 0,
     }
 }
 
-impl Applied {
-    /// In words: `veth pairs and a bridge; delay by netem`.
-    pub fn words(&self) -> String {
-        let links = match self.links {
-            Links::Veth => "veth pairs and a bridge",
-            Links::Tun => "TUN devices and a process between them",
-        };
-        let mut words = vec![links.to_owned()];
-        for (what, means) in [("delay", self.delay), ("loss", self.loss), ("bandwidth", self.bandwidth)] {
-            words.extend(means.map(|means| format!("{what} by {}", means.name())));
-        }
-        words.join("; ")
-    }
-
-    /// Bytes that the kernel counts of a packet besides what IP does: those of Ethernet, which a TUN device has not.
-    pub(crate) fn link_bytes(&self) -> u64 {
-        match self.links {
-            Links::Veth => 14,
-            Links::Tun => 0,
-        }
-    }
-
-    /// What tc(8) is told in each host, of its interface `device`.
-    pub(crate) fn tc(&self, network: &Network, device: &str) -> String {
-        let mut lines = String::new();
-        let mut parent = "root handle 1:";
-        let (delay, loss) = (self.delay == Some(Means::Netem), self.loss == Some(Means::Netem));
-        if delay || loss {
-            lines += &format!("qdisc add dev {device} {parent} netem limit {NETEM_PACKETS}");
-            if delay {
-                lines += &format!(" delay {}us", us(network.delay));
-                if network.jitter.0 > 0 {
-                    lines += &format!(" {}us", us(network.jitter));
-                }
+/// What tc(8) is told in each host, of its interface `device`.
+pub(crate) fn tc(applied: &Applied, network: &Network, device: &str) -> String {
+    let mut lines = String::new();
+    let mut parent = "root handle 1:";
+    let (delay, loss) = (applied.delay == Some(Means::Netem), applied.loss == Some(Means::Netem));
+    if delay || loss {
+        lines += &format!("qdisc add dev {device} {parent} netem limit {NETEM_PACKETS}");
+        if delay {
+            lines += &format!(" delay {}us", us(network.delay));
+            if network.jitter.0 > 0 {
+                lines += &format!(" {}us", us(network.jitter));
             }
-            if let Some(loss) = network.loss.filter(|_| loss) {
-                lines += &format!(" loss {}%", loss.0 * 100.0);
-            }
-            lines += "\n";
-            parent = "parent 1:1 handle 2:";
         }
-        if let Some(bandwidth) = network.bandwidth.filter(|_| self.bandwidth == Some(Means::Tbf)) {
-            let (burst, queue) =
-                (burst_bytes(network, bandwidth), bytes_in(bandwidth, QUEUE_NS).max(10 * PACKET_BYTES));
-            let bits = bandwidth.0;
-            lines += &format!("qdisc add dev {device} {parent} tbf rate {bits}bit burst {burst}b limit {queue}b\n");
+        if let Some(loss) = network.loss.filter(|_| loss) {
+            lines += &format!(" loss {}%", loss.0 * 100.0);
         }
-        lines
+        lines += "\n";
+        parent = "parent 1:1 handle 2:";
     }
+    if let Some(bandwidth) = network.bandwidth.filter(|_| applied.bandwidth == Some(Means::Tbf)) {
+        let (burst, queue) = (burst_bytes(network, bandwidth), bytes_in(bandwidth, QUEUE_NS).max(10 * PACKET_BYTES));
+        let bits = bandwidth.0;
+        lines += &format!("qdisc add dev {device} {parent} tbf rate {bits}bit burst {burst}b limit {queue}b\n");
+    }
+    lines
+}
 
-    /// What nft(8) is told in each host: of what comes to it, for a packet that is dropped on its way out is an error of the
-    /// one who sends it.
-    pub(crate) fn nft(&self, network: &Network, device: &str) -> String {
-        let Some(loss) = network.loss.filter(|_| self.loss == Some(Means::Nft)) else { return String::new() };
-        let of_a_million = (loss.0 * 1e6).round().max(1.0);
-        format!(
-            "add table inet muxbench\n\
-             add chain inet muxbench input {{ type filter hook input priority 0; }}\n\
-             add rule inet muxbench input iifname \"{device}\" numgen random mod 1000000 < {of_a_million} drop\n"
-        )
-    }
+/// What nft(8) is told in each host: of what comes to it, for a packet that is dropped on its way out is an error of the
+/// one who sends it.
+pub(crate) fn nft(applied: &Applied, network: &Network, device: &str) -> String {
+    let Some(loss) = network.loss.filter(|_| applied.loss == Some(Means::Nft)) else { return String::new() };
+    let of_a_million = (loss.0 * 1e6).round().max(1.0);
+    format!(
+        "add table inet muxbench\n\
+         add chain inet muxbench input {{ type filter hook input priority 0; }}\n\
+         add rule inet muxbench input iifname \"{device}\" numgen random mod 1000000 < {of_a_million} drop\n"
+    )
 }
 
 /// In microseconds, as tc(8) reads them.
@@ -239,9 +170,9 @@ impl Found {
         let tc = |commands: &str| try_it(Tool::Tc, commands).and(try_it(Tool::Tc, "qdisc del dev lo root\n"));
         let netem = tc("qdisc add dev lo root netem delay 1000us 100us loss 1%\n");
         let tbf = tc("qdisc add dev lo root tbf rate 1000000bit burst 3028b limit 15140b\n");
-        let nft = Applied { links: Links::Veth, delay: None, loss: Some(Means::Nft), bandwidth: None };
+        let without_netem = Applied { links: Links::Veth, delay: None, loss: Some(Means::Nft), bandwidth: None };
         let some = Network { loss: Some(crate::units::Loss(0.5)), ..Network::default() };
-        let nft = try_it(Tool::Nft, &nft.nft(&some, "lo"));
+        let nft = try_it(Tool::Nft, &nft(&without_netem, &some, "lo"));
         let tun = super::relay::open(&namespace, "muxd").map(drop).map_err(|error| {
             format!("a process that holds packets needs a TUN device ({error}); load the module (modprobe tun)")
         });
@@ -257,6 +188,31 @@ impl Found {
             nft,
         }
     }
+}
+
+/// CPUs for the relay: those that neither side has, or the client's, as the server is what is measured.
+#[cfg(target_os = "linux")]
+pub(crate) fn relay_cpus(server: &[usize], client: &[usize]) -> Vec<usize> {
+    let free = allowed_cpus().into_iter().filter(|cpu| !server.contains(cpu) && !client.contains(cpu));
+    let free: Vec<usize> = free.collect();
+    match (server, free.as_slice()) {
+        // Placed nowhere.
+        ([], _) => Vec::new(),
+        (_, []) => client.to_vec(),
+        _ => free,
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn allowed_cpus() -> Vec<usize> {
+    let set = rustix::thread::sched_getaffinity(None);
+    set.map_or_else(|_| Vec::new(), |set| (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
+}
+
+/// Without Linux there is no relay.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn relay_cpus(_server: &[usize], _client: &[usize]) -> Vec<usize> {
+    Vec::new()
 }
 
 #[cfg(test)]
@@ -333,9 +289,19 @@ mod tests {
         ];
         let lines = cases.map(|(name, network, found)| {
             let applied = choose(&network, &found).unwrap();
-            let (tc, nft) = (applied.tc(&network, "eth0"), applied.nft(&network, "eth0"));
+            let (tc, nft) = (tc(&applied, &network, "eth0"), nft(&applied, &network, "eth0"));
             format!("{name}: {}\ntc: {tc}\nnft: {nft}\n", applied.words())
         });
         insta::assert_snapshot!(lines.join("\n"));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_relay_is_kept_from_what_is_measured() {
+        let all = allowed_cpus();
+        let (first, rest) = all.split_first().unwrap();
+        assert_eq!(relay_cpus(&[*first], rest), rest, "with none to spare it has the client's");
+        assert_eq!(relay_cpus(&[*first], &[*first]), if rest.is_empty() { vec![*first] } else { rest.to_vec() });
+        assert_eq!(relay_cpus(&[], &[]), [0; 0]);
     }
 }

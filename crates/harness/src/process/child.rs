@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::fleet::engine;
-use crate::stop::{LOOK, Stop};
+use crate::process::stop::{LOOK, Stop};
 
 /// How long a child may take to end once it is told to.
 const END_MAX: Duration = Duration::from_secs(5);

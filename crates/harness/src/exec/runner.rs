@@ -8,7 +8,6 @@ use anyhow::{Context, bail};
 use load::idle::IdleReport;
 use load::report::PARTS;
 use load::{LoadConfig, LoadReport};
-use serde::{Deserialize, Serialize};
 use server::control::Event as ServerEvent;
 use server::mechanism::Spins;
 use server::model::PerConnection;
@@ -16,16 +15,18 @@ use server::{Moved, ServerCounters, Snapshot, Subject};
 use wire::stream::Direction;
 use wire::{Address, Ports};
 
-use crate::child::Child;
 use crate::course::{self, Finding};
+use crate::exec::idle::Holders;
 use crate::fleet::{self, Fleet};
-use crate::idle::Holders;
 use crate::interrupts::{self, Accounting};
-use crate::network::{Lab, NetworkReport};
+use crate::model::network::NetworkReport;
+use crate::model::order::LoadOrder;
+use crate::netns::Testbed;
 use crate::placement;
+use crate::process::child::Child;
+use crate::process::stop::{LOOK, Stop};
 use crate::record::{RunHeader, Trial, TrialRecord, Verdict};
 use crate::samples::Unwritten;
-use crate::stop::{LOOK, Stop};
 use crate::store::Store;
 use crate::stream;
 use crate::ticks::{Reading, Shares};
@@ -70,25 +71,6 @@ pub enum Event<'a> {
         /// It.
         trial: &'a Trial,
     },
-}
-
-/// What a `load` process is told.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct LoadOrder {
-    /// What to do.
-    pub config: LoadConfig,
-    /// The trial that it is for, which goes with its samples.
-    pub trial: Trial,
-    /// Whether nobody is to be told how far it is.
-    #[serde(default)]
-    pub is_quiet: bool,
-}
-
-impl LoadOrder {
-    /// Of a client whose progress is told.
-    pub fn new(config: LoadConfig, trial: Trial) -> Self {
-        Self { config, trial, is_quiet: false }
-    }
 }
 
 /// How a run ended.
@@ -279,13 +261,13 @@ type Place = fn(&mut Account) -> &mut Option<Mark>;
 
 impl Account {
     /// What the lab's relay did since the network was measured; one that no longer says is not asked again.
-    fn ask_relay(&mut self, lab: &mut Option<Lab>, fleet: &dyn Fleet) {
+    fn ask_relay(&mut self, lab: &mut Option<Testbed>, fleet: &dyn Fleet) {
         let Some(report) = &mut self.network else { return };
         if let Some(surrounding) = fleet.surrounding() {
             report.relay = surrounding.account().ok().flatten();
             return;
         }
-        match lab.as_mut().map(Lab::account).transpose() {
+        match lab.as_mut().map(Testbed::account).transpose() {
             Ok(relay) => report.relay = relay.flatten(),
             Err(_) => *lab = None,
         }
@@ -345,7 +327,7 @@ fn enter_lab(
     trial: &Trial,
     options: &Options<'_>,
     fleet: &dyn Fleet,
-    lab: &mut Option<Lab>,
+    lab: &mut Option<Testbed>,
     account: &mut Account,
 ) -> anyhow::Result<()> {
     let Some(network) = &trial.workload.network else {
@@ -365,7 +347,7 @@ fn enter_lab(
     if lab.as_ref().is_none_or(|lab| lab.network() != network) {
         *lab = None;
         let cpus = (trial.serve.cpus(), trial.load.cpus.as_slice());
-        *lab = Some(Lab::start(network, &options.program, cpus, trial.load.seed).context("the lab")?);
+        *lab = Some(Testbed::start(network, &options.program, cpus, trial.load.seed).context("the lab")?);
     }
     let measured = lab.as_mut().map(|lab| lab.measure(options.stop)).transpose();
     if measured.is_err() {
@@ -381,7 +363,7 @@ fn enter_lab(
 struct Around<'a> {
     options: &'a Options<'a>,
     /// Whose hosts they run in; `None` over loopback.
-    lab: Option<&'a Lab>,
+    lab: Option<&'a Testbed>,
 }
 
 fn run_trial(
@@ -457,7 +439,7 @@ fn load_it(
     if let Some(lab) = lab {
         config.sources = lab.sources(&config).map_err(anyhow::Error::msg)?;
     }
-    let hosts = lab.map_or(&[][..], Lab::clients);
+    let hosts = lab.map_or(&[][..], Testbed::clients);
     let mut connecting = |done, total| on_event(Event::Load(&load::Event::Connecting { done, total }));
     let idle = Holders::start(&options.program, &config, hosts, stop, &mut connecting)
         .or_else(|error| turned_away(trial, server, account, stop, error))?;

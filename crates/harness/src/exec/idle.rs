@@ -12,9 +12,9 @@ use load::config::{Choice, Timestamps};
 use load::idle::{Event, IdleReport};
 use rustix::process::{Resource, getrlimit};
 
-use crate::child::Child;
-use crate::network::Host;
-use crate::stop::Stop;
+use crate::netns::TestbedHost;
+use crate::process::child::Child;
+use crate::process::stop::Stop;
 
 /// Descriptors of a process besides its connections.
 const DESCRIPTORS_BESIDE: u64 = 64;
@@ -36,7 +36,7 @@ impl Holders {
     pub fn start(
         program: &Path,
         config: &LoadConfig,
-        hosts: &[Host],
+        hosts: &[TestbedHost],
         stop: &Stop,
         progress: &mut dyn FnMut(u32, u32),
     ) -> anyhow::Result<Self> {

@@ -12,9 +12,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 
 use super::conditions::burst_bytes;
-use super::lab::{Counted, Host};
-use super::{Measured, Network};
-use crate::stop::{LOOK, Stop};
+use super::host::TestbedHost;
+use super::interface::InterfaceCounters;
+use crate::model::network::Measured;
+use crate::process::stop::{LOOK, Stop};
+use crate::spec::network::Network;
 use crate::transport::Transport;
 use crate::units::Bandwidth;
 
@@ -64,7 +66,12 @@ const SOCKET_BYTES: usize = 16 << 20;
 ///
 /// # Errors
 /// When hardly anything arrives, or nothing of one host, or an end is wanted.
-pub(super) fn measure(line: &Line<'_>, server: &Host, clients: &[Host], turn: usize) -> anyhow::Result<Measured> {
+pub(super) fn measure(
+    line: &Line<'_>,
+    server: &TestbedHost,
+    clients: &[TestbedHost],
+    turn: usize,
+) -> anyhow::Result<Measured> {
     let network = line.network;
     let there = socket(server).context("a socket of the server's host")?;
     let here: Vec<UdpSocket> =
@@ -153,7 +160,7 @@ impl Line<'_> {
     }
 }
 
-fn socket(host: &Host) -> io::Result<UdpSocket> {
+fn socket(host: &TestbedHost) -> io::Result<UdpSocket> {
     let socket = host.within(|| UdpSocket::bind((host.address(Transport::Tcp), 0)))??;
     // A smaller one does as well where this is refused.
     let _ = rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, SOCKET_BYTES);
@@ -246,7 +253,7 @@ fn count_arrivals(line: &Line<'_>, from: &UdpSocket, to: &UdpSocket, count: u32)
 fn fill(
     line: &Line<'_>,
     (from, to): (&UdpSocket, SocketAddr),
-    receiver: &Host,
+    receiver: &TestbedHost,
     bandwidth: Bandwidth,
 ) -> anyhow::Result<f64> {
     let bits_per_s = bandwidth.0 as f64;
@@ -292,11 +299,11 @@ fn fill(
 }
 
 /// Bytes that a host has received so far, headers included, and when that was: of some readings, the one that took the least.
-fn received(host: &Host) -> io::Result<(u64, Instant)> {
+fn received(host: &TestbedHost) -> io::Result<(u64, Instant)> {
     let mut nearest: Option<(Duration, (u64, Instant))> = None;
     for _ in 0..READINGS_MAX {
         let started = Instant::now();
-        let counted = Counted::of(host)?;
+        let counted = InterfaceCounters::read(&host.namespace)?;
         let now = Instant::now();
         let taken = now - started;
         if nearest.is_none_or(|(least, _)| taken < least) {

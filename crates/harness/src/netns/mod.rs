@@ -1,0 +1,41 @@
+//! A testbed: hosts on this machine, one for the server and one for each client, and a network between them. The command
+//! line and TOML files call it a lab.
+//!
+//! A host is an unnamed network namespace. A descriptor of this process and the processes inside keep it alive. The kernel
+//! ends those processes when this one ends, and removes the namespace and its interfaces with the last of them.
+//!
+//! # Layout
+//! - `addresses`: the addresses of the hosts
+//! - [`conditions`]: which means this kernel offers for delay, loss and bandwidth, and the commands for tc(8) and nft(8)
+//! - `namespace`: creates network namespaces and runs processes in them
+//! - `host`, `interface`: one host, and its network interface
+//! - [`relay`]: the process that forwards packets where the kernel has no netem
+//! - `probe`: measures round trips, loss and bandwidth
+//! - [`testbed`]: all hosts with the network between them
+//! - [`surrounding`]: the testbed that `muxbench lab` keeps while a command runs on its hosts
+
+pub mod addresses;
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux has the means"))]
+pub mod conditions;
+#[cfg(target_os = "linux")]
+mod host;
+#[cfg(target_os = "linux")]
+mod interface;
+#[cfg(target_os = "linux")]
+mod namespace;
+#[cfg(target_os = "linux")]
+mod probe;
+#[cfg(target_os = "linux")]
+pub mod relay;
+pub mod surrounding;
+#[cfg(not(target_os = "linux"))]
+#[path = "elsewhere.rs"]
+pub mod testbed;
+#[cfg(target_os = "linux")]
+pub mod testbed;
+
+#[cfg(target_os = "linux")]
+pub use host::TestbedHost;
+pub use testbed::Testbed;
+#[cfg(not(target_os = "linux"))]
+pub use testbed::TestbedHost;

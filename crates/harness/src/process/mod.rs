@@ -1,0 +1,4 @@
+//! Processes that muxbench starts, and requests to stop.
+
+pub(crate) mod child;
+pub mod stop;

@@ -1,0 +1,3 @@
+//! Experiments, as users write them.
+
+pub mod network;
