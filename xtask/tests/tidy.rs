@@ -30,7 +30,8 @@ fn crates_depend_only_as_the_architecture_says() {
         ("load", &["wire", "stats"]),
         ("harness", &["server", "load", "wire", "stats"]),
         ("report", &["harness", "server", "load", "wire", "stats"]),
-        ("muxbench", &["report", "harness", "server", "load", "wire", "stats"]),
+        ("papers", &["report", "harness", "load", "wire", "stats"]),
+        ("muxbench", &["papers", "report", "harness", "server", "load", "wire", "stats"]),
         ("xtask", &["load", "wire", "stats"]),
     ]);
     for (name, allowed_for_it) in &allowed {

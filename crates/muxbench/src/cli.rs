@@ -92,7 +92,7 @@ fn unfit_to_resume(command: &clap::Command, said: &ArgMatches) -> Option<String>
     let may_be = listed(&may_be, "or").unwrap_or_default();
     Some(format!(
         "{names} cannot be used with --resume: what a run is of, and where it is kept, was settled when it began; leave that \
-         out, or begin a new run without --resume{folder}. Beside it there may be {may_be}"
+         out, or begin a new run without --resume{folder}. PaperComparison it there may be {may_be}"
     ))
 }
 

@@ -6,9 +6,9 @@ use std::path::Path;
 use anyhow::Context;
 use harness::{files, samples, store};
 use load::Sample;
+use papers::PaperComparison;
 use report::html::chart::Chart;
 use report::html::still;
-use report::paper::Beside;
 
 use crate::output;
 
@@ -46,7 +46,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// When the folder cannot be made, or a file cannot be written.
-pub fn pictures_of_paper(beside: &Beside, folder: &Path) -> anyhow::Result<()> {
+pub fn pictures_of_paper(beside: &PaperComparison, folder: &Path) -> anyhow::Result<()> {
     let figures = beside.figures.iter().map(|(figure, chart)| {
         let name = format!("{}-figure-{}", beside.paper.name, figure.number.replace('.', "-"));
         let title = format!("{}, {}: {}", beside.paper.name, beside.paper.figure_name(figure), figure.title);

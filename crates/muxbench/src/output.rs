@@ -3,9 +3,9 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 
+use papers::PaperComparison;
 use report::Medium;
 use report::format::visible;
-use report::paper::Beside;
 use serde::Serialize;
 
 /// Columns of the terminal; of a file or a pipe, enough for a whole table.
@@ -74,7 +74,7 @@ pub fn print_line(value: &impl Serialize) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// Errors of writing.
-pub fn show_beside(beside: &Beside, json: bool, csv: bool, medium: Medium) -> anyhow::Result<()> {
+pub fn show_beside(beside: &PaperComparison, json: bool, csv: bool, medium: Medium) -> anyhow::Result<()> {
     if json {
         print_json(&beside.json())
     } else if csv {

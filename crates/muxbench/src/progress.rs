@@ -167,7 +167,7 @@ fn humane(time: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
-    use report::made_up;
+    use report::fixtures;
 
     use super::*;
 
@@ -182,16 +182,16 @@ mod tests {
 
     #[test]
     fn what_a_trial_found() {
-        assert_eq!(found(&made_up::run().records[0]), ", p50 40.0 µs, p99 43.9 µs");
-        assert_eq!(found(&made_up::bandwidth_run().records[0]), ", 2.40 GB/s");
-        let mut record = made_up::run().records.remove(0);
+        assert_eq!(found(&fixtures::run().records[0]), ", p50 40.0 µs, p99 43.9 µs");
+        assert_eq!(found(&fixtures::bandwidth_run().records[0]), ", 2.40 GB/s");
+        let mut record = fixtures::run().records.remove(0);
         record.load = None;
         assert_eq!(found(&record), "");
     }
 
     #[test]
     fn the_time_left_goes_down_within_a_trial() {
-        let run = made_up::run();
+        let run = fixtures::run();
         let mut progress = Progress::new(&run.header.trials.iter().collect::<Vec<_>>());
         let whole = progress.left_ns;
         progress.on(&Event::Started { trial: &run.header.trials[0] });

@@ -23,7 +23,7 @@ use harness::plan::plan;
 use harness::process::stop::Stop;
 use harness::record::{Check, Run, RunHeader, Trial, VerdictKind};
 use harness::store::{self, Store};
-use report::made_up;
+use report::fixtures;
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use serde_json::Value;
 
@@ -54,7 +54,7 @@ fn trials(architecture: &str, transport: &str, workload: &str, repeats: u32) -> 
 
 fn header(trials: Vec<Trial>) -> RunHeader {
     let numbered = |(index, trial): (usize, Trial)| Trial { index: index as u32, ..trial };
-    RunHeader { trials: trials.into_iter().enumerate().map(numbered).collect(), ..made_up::run().header }
+    RunHeader { trials: trials.into_iter().enumerate().map(numbered).collect(), ..fixtures::run().header }
 }
 
 /// Runs in `folder` with the muxbench there, and says of each event.
@@ -411,7 +411,7 @@ fn a_full_disk_ends_a_run_that_is_finished_once_there_is_room() {
 
 /// A finished run in a folder.
 fn stored(folder: &Path) -> Run {
-    let run = made_up::run();
+    let run = fixtures::run();
     let store = Store::create(folder, &run.header).unwrap();
     run.records.iter().for_each(|record| store.commit(record).unwrap());
     run

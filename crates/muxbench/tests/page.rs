@@ -8,7 +8,7 @@ use std::process::Command;
 use common::{muxbench, prepared};
 use harness::record::Run;
 use harness::store::Store;
-use report::made_up;
+use report::fixtures;
 
 fn text_of(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -73,7 +73,7 @@ fn store(folder: &Path, run: &Run) {
 fn a_paper_s_page_opens_works_and_can_be_read_by_all() {
     let folder = tempfile::tempdir().unwrap();
     for experiment in ["kawai2008-http", "kawai2008-minimised", "kawai2008-saturated", "kawai2008-synchronisation"] {
-        store(&folder.path().join("here").join(experiment), &made_up::run_of_experiment(experiment));
+        store(&folder.path().join("here").join(experiment), &fixtures::run_of_experiment(experiment));
     }
     let arguments = ["reproduce", "kawai2008", "--output", "here", "--quiet", "--figures", "figures"];
     let (out, _) = run(folder.path(), &arguments);
@@ -92,7 +92,7 @@ fn a_paper_s_page_opens_works_and_can_be_read_by_all() {
 #[test]
 fn a_page_of_streams_works() {
     let folder = tempfile::tempdir().unwrap();
-    store(&folder.path().join("streams"), &made_up::bandwidth_run());
+    store(&folder.path().join("streams"), &fixtures::bandwidth_run());
     run(folder.path(), &["report", "streams", "--html"]);
     println!("{}", browse(&folder.path().join("streams/report.html"), "run"));
 }
@@ -100,7 +100,7 @@ fn a_page_of_streams_works() {
 #[test]
 fn an_index_leads_to_its_runs_and_works() {
     let folder = tempfile::tempdir().unwrap();
-    for (at, mut made_up) in [made_up::run(), made_up::other_run(), made_up::closed_run()].into_iter().enumerate() {
+    for (at, mut made_up) in [fixtures::run(), fixtures::other_run(), fixtures::closed_run()].into_iter().enumerate() {
         for day in 1..=2 {
             made_up.header.started_at = format!("2026-01-0{day}T0{at}:00:00Z");
             made_up.header.name = format!("run {at} of day #{day}");

@@ -13,7 +13,7 @@ use std::process::{Command, Output, Stdio};
 
 use common::{PATIENCE, Serve, eventually, muxbench};
 use harness::store::Store;
-use report::made_up;
+use report::fixtures;
 use rustix::net::{AddressFamily, SocketType};
 use rustix::process::Pid;
 
@@ -201,7 +201,7 @@ fn a_folder_that_others_write_is_refused_for_results() {
     let open = folder.path().join("open");
     fs::create_dir(&open).unwrap();
     fs::set_permissions(&open, fs::Permissions::from_mode(0o1777)).unwrap();
-    let run = made_up::run();
+    let run = fixtures::run();
     let refused = Store::create(&open, &run.header).unwrap_err().to_string();
     assert!(refused.contains("others may write"), "{refused}");
     assert_eq!(fs::read_dir(&open).unwrap().count(), 0, "nothing is left in it");
@@ -212,7 +212,7 @@ fn a_folder_that_others_write_is_refused_for_results() {
 #[test]
 fn what_a_stored_run_says_is_no_order_to_a_terminal() {
     let folder = tempfile::tempdir().unwrap();
-    let run = made_up::hostile(made_up::run());
+    let run = fixtures::hostile(fixtures::run());
     let store = Store::create(&folder.path().join("it"), &run.header).unwrap();
     run.records.iter().for_each(|record| store.commit(record).unwrap());
     drop(store);

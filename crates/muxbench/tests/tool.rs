@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use common::{Serve, children_of, descendants, eventually, is_alive, muxbench, prepared};
 use harness::store::Store;
-use report::made_up;
+use report::fixtures;
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use server::registry::{BUFFERED, MECHANISMS};
@@ -684,7 +684,7 @@ fn what_hosts_are_needed_follows_from_documented_figures_or_a_run_s() {
     assert_eq!(documented["clients"]["hosts"], 16, "64 512 ports each: {}", documented["clients"]);
     let many = needs(&["--client-host-addresses", "16", "--client-host-cpus", "64", "--client-host-memory", "64"]);
     assert_eq!(many["clients"]["hosts"], 1, "{}", many["clients"]);
-    let stored = made_up::run();
+    let stored = fixtures::run();
     let store = Store::create(&folder.path().join("small"), &stored.header).unwrap();
     stored.records.iter().for_each(|record| store.commit(record).unwrap());
     drop(store);
@@ -1093,7 +1093,7 @@ fn every_command_has_help_completions_and_a_manual_page() {
         assert!(text(&run(folder.path(), &["man", command], 0).stdout).contains(".TH"));
     }
     let help = text(&run(folder.path(), &["reproduce", "--help"], 0).stdout);
-    for paper in report::paper::PAPERS {
+    for paper in papers::PAPERS {
         assert!(help.contains(&format!("  {} ({})\n", paper.name, paper.parts())), "{help}");
         assert!(paper.experiments.iter().all(|experiment| help.contains(experiment)), "{help}");
         assert!(paper.figures.iter().all(|figure| paper.parts().contains(figure.number)), "{}", paper.parts());
@@ -1198,10 +1198,10 @@ fn tables(markdown: &str) -> usize {
 fn every_table_can_be_pasted_into_an_issue() {
     let folder = tempfile::tempdir().unwrap();
     for (name, run) in [
-        ("whole", made_up::run()),
-        ("sweep", made_up::sweep_run()),
-        ("capacity", made_up::capacity_run()),
-        ("streams", made_up::bandwidth_run()),
+        ("whole", fixtures::run()),
+        ("sweep", fixtures::sweep_run()),
+        ("capacity", fixtures::capacity_run()),
+        ("streams", fixtures::bandwidth_run()),
     ] {
         let store = Store::create(&folder.path().join(name), &run.header).unwrap();
         run.records.iter().for_each(|record| store.commit(record).unwrap());

@@ -316,11 +316,11 @@ fn sentence(rows: &[&Row]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::made_up;
+    use crate::fixtures;
 
     #[test]
     fn searches_side_by_side() {
-        let run = made_up::capacity_run();
+        let run = fixtures::capacity_run();
         let capacities = Capacities::of(&run).unwrap();
         for width in [140, 70] {
             let text = render(&run, &capacities, width);
@@ -331,7 +331,7 @@ mod tests {
 
     #[test]
     fn one_that_can_do_more_is_named_beside_the_highest_that_was_found() {
-        let row = Capacities::of(&made_up::capacity_run()).unwrap().rows.swap_remove(0);
+        let row = Capacities::of(&fixtures::capacity_run()).unwrap().rows.swap_remove(0);
         let row = |name: &str, answer: Answer| Row { architecture: name.into(), answer: Some(answer), ..row.clone() };
         let found = |name: &str, rate_per_s: f64| {
             let interval = Interval { low: rate_per_s * 0.98, high: rate_per_s * 1.02 };
@@ -357,7 +357,7 @@ mod tests {
 
     #[test]
     fn a_search_that_has_just_begun_says_so() {
-        let mut run = made_up::capacity_run();
+        let mut run = fixtures::capacity_run();
         run.records.clear();
         let text = render(&run, &Capacities::of(&run).unwrap(), 100);
         assert!(text.contains("stopped") && text.contains("No capacity was found."), "{text}");

@@ -140,7 +140,7 @@ pub fn of(run: &Run) -> anyhow::Result<String> {
 }
 
 /// What was written, in which nothing is a formula: a text that a spreadsheet would compute has an apostrophe before it.
-pub(crate) fn finished(writer: csv::Writer<Vec<u8>>) -> anyhow::Result<String> {
+pub fn finished(writer: csv::Writer<Vec<u8>>) -> anyhow::Result<String> {
     let written = writer.into_inner()?;
     let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(&written[..]);
     let mut inert = csv::WriterBuilder::new().flexible(true).from_writer(Vec::new());
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn a_row_for_each_trial() {
-        let run = crate::made_up::run();
+        let run = crate::fixtures::run();
         let text = of(&run).unwrap();
         assert_eq!(text.lines().count(), run.records.len() + 1);
         insta::assert_snapshot!(text.lines().take(2).collect::<Vec<_>>().join("\n"));
@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn nothing_that_others_wrote_is_computed() {
-        let mut run = crate::made_up::run();
+        let mut run = crate::fixtures::run();
         let formula = "=HYPERLINK(\"http://127.0.0.1/\",\"see\")";
         run.records[0].verdict.reason = formula.into();
         run.records[1].verdict.reason = "-1.5".into();

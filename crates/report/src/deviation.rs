@@ -182,7 +182,7 @@ fn table(trials: &[TrialDeviation], medium: Medium) -> String {
 }
 
 /// A share as a heading.
-pub(crate) fn percent(share: f64) -> String {
+pub fn percent(share: f64) -> String {
     format!("{} %", (share * 1_000.0).round() / 10.0)
 }
 
@@ -259,12 +259,12 @@ pub fn csv(deviations: &Deviations) -> anyhow::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::made_up;
+    use crate::fixtures;
 
     #[test]
     fn deviations_in_full_and_what_is_missing_is_named() {
-        let run = made_up::kawai2006_run();
-        let deviations = Deviations::of(&run, &mut made_up::sends_of(&run));
+        let run = fixtures::kawai2006_run();
+        let deviations = Deviations::of(&run, &mut fixtures::sends_of(&run));
         insta::assert_snapshot!(render(&deviations, 180));
         let narrow = render(&deviations, 80);
         assert!(narrow.lines().all(|line| line.chars().count() <= 80), "{narrow}");
@@ -278,8 +278,8 @@ mod tests {
 
     #[test]
     fn another_schedule_is_shown_with_a_warning() {
-        let run = made_up::run();
-        let text = render(&Deviations::of(&run, &mut made_up::sends_of(&run)), 100);
+        let run = fixtures::run();
+        let text = render(&Deviations::of(&run, &mut fixtures::sends_of(&run)), 100);
         assert!(text.contains("presumes constant intervals"), "{text}");
     }
 }

@@ -18,11 +18,11 @@
 //! - [`explain`]: why one wins, by what the servers counted
 //! - [`table`]: tables that fit where they go
 //! - [`versus`]: two runs side by side
-//! - [`deviation`]: how evenly each trial's requests were sent; [`paper`]: a run in the layout of a paper's tables
+//! - [`deviation`]: how evenly each trial's requests were sent
 //! - [`doctor`]: what is the matter with a host
 //! - [`calibration`]: what the client recovered of known times
 //! - [`mod@format`]: numbers and units
-//! - `made_up`: runs that never were, for tests and benches (feature `made-up`)
+//! - `fixtures`: runs that never were, for tests and benches (feature `fixtures`)
 
 #![forbid(unsafe_code)]
 
@@ -30,7 +30,6 @@ pub mod axis;
 pub mod calibration;
 pub mod capacity;
 mod chart;
-pub mod claims;
 pub mod csv;
 pub mod deviation;
 #[cfg(target_os = "linux")]
@@ -44,7 +43,6 @@ mod marks;
 pub mod medium;
 pub mod needs;
 mod network;
-pub mod paper;
 pub mod plan;
 mod response;
 pub mod sentence;
@@ -77,5 +75,5 @@ pub fn render(run: &Run, medium: impl Into<Medium>) -> String {
     }
 }
 
-#[cfg(any(test, feature = "made-up"))]
-pub mod made_up;
+#[cfg(any(test, feature = "fixtures"))]
+pub mod fixtures;

@@ -21,7 +21,7 @@ impl From<usize> for Medium {
 
 impl Medium {
     /// Columns that there is room for.
-    pub(crate) fn width(self) -> usize {
+    pub fn width(self) -> usize {
         match self {
             Self::Terminal(width) => width,
             Self::Markdown => usize::MAX,
@@ -29,7 +29,7 @@ impl Medium {
     }
 
     /// What stands above a table.
-    pub(crate) fn heading(self, text: &str) -> String {
+    pub fn heading(self, text: &str) -> String {
         match self {
             Self::Terminal(width) => terminal::wrap(text, width),
             Self::Markdown => format!("### {}\n", escaped(text)),
@@ -110,7 +110,7 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::made_up;
+    use crate::fixtures;
 
     #[test]
     fn nothing_in_a_table_is_taken_for_markdown() {
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn reports_as_they_are_pasted() {
         for (name, run) in
-            [("whole", made_up::run()), ("sweep", made_up::sweep_run()), ("capacity", made_up::capacity_run())]
+            [("whole", fixtures::run()), ("sweep", fixtures::sweep_run()), ("capacity", fixtures::capacity_run())]
         {
             let text = crate::render(&run, Medium::Markdown);
             assert!(!text.contains("\n\n\n") && !text.contains("too narrow"), "{text}");

@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn a_table_for_each_rate() {
-        let summary = Summary::of(&crate::made_up::datagram_run());
+        let summary = Summary::of(&crate::fixtures::datagram_run());
         insta::assert_snapshot!(tables(&summary, 120.into()).join("\n\n"));
     }
 }

@@ -76,7 +76,7 @@ impl Streams {
 }
 
 /// Bytes of bursts a second where they arrive, of one trial.
-pub(crate) fn bytes_per_s(record: &TrialRecord) -> Option<f64> {
+pub fn bytes_per_s(record: &TrialRecord) -> Option<f64> {
     record.stream_bytes_per_s()
 }
 
@@ -90,7 +90,7 @@ fn moved(record: &TrialRecord) -> Option<u64> {
 }
 
 /// Bytes of bursts for each second of the server's CPU time, of one trial.
-pub(crate) fn bytes_per_cpu_s(record: &TrialRecord) -> Option<f64> {
+pub fn bytes_per_cpu_s(record: &TrialRecord) -> Option<f64> {
     let cpu_ns = record.server.as_ref()?.cpu_ns();
     (cpu_ns > 0).then_some(moved(record)? as f64 * 1e9 / cpu_ns as f64)
 }

@@ -276,7 +276,7 @@ fn comparison(run: &Run, workload: &Workload, left_out: &[u32]) -> Comparison {
 }
 
 /// The order of workloads wherever they are listed.
-pub(crate) fn order(a: &Workload, b: &Workload) -> std::cmp::Ordering {
+pub fn order(a: &Workload, b: &Workload) -> std::cmp::Ordering {
     (a.connections, a.idle)
         .cmp(&(b.connections, b.idle))
         .then(a.transport.cmp(&b.transport))
@@ -312,7 +312,7 @@ pub(crate) fn missing<'a>(
 }
 
 /// A workload in words; what is as usual is left out.
-pub(crate) fn title(workload: &Workload) -> String {
+pub fn title(workload: &Workload) -> String {
     let mut words = vec![format!("{} {}", workload.connections, workload.targets())];
     words.extend(workload.calls_per_connection.map(|calls| match calls {
         1 => "1 request on each".to_owned(),
@@ -386,7 +386,7 @@ fn verdict(verdicts: &[&Verdict]) -> VerdictKind {
 
 /// The repeats that estimates are made of. Those of a valid row include unsteady ones, see
 /// [`Verdict::belongs_in_estimates`].
-pub(crate) fn estimated<'a>(finished: &[&'a TrialRecord]) -> Vec<&'a TrialRecord> {
+pub fn estimated<'a>(finished: &[&'a TrialRecord]) -> Vec<&'a TrialRecord> {
     let row = verdict(&finished.iter().map(|record| &record.verdict).collect::<Vec<_>>());
     let belongs = |verdict: &Verdict| match row {
         VerdictKind::Valid => verdict.belongs_in_estimates(),
@@ -604,7 +604,7 @@ mod tests {
 
     #[test]
     fn own_unsteady_repeat_stays_in_the_estimate() {
-        let mut run = crate::made_up::run();
+        let mut run = crate::fixtures::run();
         let row =
             |run: &Run| Summary::of(run).comparisons[0].rows.iter().find(|row| row.architecture == "epoll").cloned();
         let before = row(&run).unwrap();
@@ -627,7 +627,7 @@ mod tests {
 
     #[test]
     fn figures_of_a_ranked_row_are_of_its_valid_repeats() {
-        let mut run = crate::made_up::run();
+        let mut run = crate::fixtures::run();
         let row =
             |run: &Run| Summary::of(run).comparisons[0].rows.iter().find(|row| row.architecture == "epoll").cloned();
         let before = row(&run).unwrap();

@@ -442,11 +442,11 @@ fn sentence_of(curve: &Curve) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::made_up;
+    use crate::fixtures;
 
     #[test]
     fn a_sweep_in_full_and_narrow() {
-        let run = made_up::sweep_run();
+        let run = fixtures::sweep_run();
         let sweep = Sweep::of(&run).unwrap();
         for width in [160, 80] {
             let text = render(&run, &sweep, width);
@@ -457,7 +457,7 @@ mod tests {
 
     #[test]
     fn the_columns_are_autobench_s() {
-        let sweep = Sweep::of(&made_up::sweep_run()).unwrap();
+        let sweep = Sweep::of(&fixtures::sweep_run()).unwrap();
         insta::assert_snapshot!("sweep_csv", csv(&sweep).unwrap());
         insta::assert_snapshot!("sweep_tsv", tsv(&sweep).unwrap());
         let alone = Sweep { curves: sweep.curves[..1].to_vec() };
@@ -470,7 +470,7 @@ mod tests {
 
     #[test]
     fn traffics_that_differ_in_anything_have_rows_and_columns_of_their_own() {
-        let one = Sweep::of(&made_up::sweep_run()).unwrap();
+        let one = Sweep::of(&fixtures::sweep_run()).unwrap();
         let of = |(connections, active, idle): (u32, f64, u32)| {
             let curves = one.curves.iter().cloned();
             curves.map(move |curve| {
@@ -500,7 +500,7 @@ mod tests {
 
     #[test]
     fn errors_are_of_the_window_s_requests_the_lost_among_them() {
-        let mut run = made_up::sweep_run();
+        let mut run = fixtures::sweep_run();
         let record = &mut run.records[0];
         let load = record.load.as_mut().unwrap();
         // Others failed before the window.

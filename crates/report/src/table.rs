@@ -62,7 +62,7 @@ pub(crate) fn align(table: &mut Table) {
 
 /// The table of rows that begin with `lead`; where it is wider than the medium, several ones below each other, each of some of the
 /// other columns.
-pub(crate) fn in_parts(lead: &[String], columns: &[String], rows: &[(&[String], &[String])], medium: Medium) -> String {
+pub fn in_parts(lead: &[String], columns: &[String], rows: &[(&[String], &[String])], medium: Medium) -> String {
     let part = |from: usize, to: usize| {
         let mut table = Table::new();
         table.load_style(presets::NOTHING).set_header(lead.iter().chain(&columns[from..to]));

@@ -367,7 +367,7 @@ fn about_interrupts(run: &Run) -> &'static str {
 }
 
 /// Breaks lines between words. A word that is longer than a line stays whole, to be copied.
-pub(crate) fn wrap(text: &str, width: usize) -> String {
+pub fn wrap(text: &str, width: usize) -> String {
     let mut lines = Vec::new();
     for paragraph in text.lines() {
         let mut line = String::new();
@@ -388,16 +388,16 @@ pub(crate) fn wrap(text: &str, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::made_up;
+    use crate::fixtures;
 
     #[test]
     fn a_run_in_full() {
-        insta::assert_snapshot!(render(&made_up::run(), 160));
+        insta::assert_snapshot!(render(&fixtures::run(), 160));
     }
 
     #[test]
     fn cpu_time_without_interrupts_is_told() {
-        let mut run = made_up::run();
+        let mut run = fixtures::run();
         assert!(!host(&run).contains("interrupts"), "a stored run without the fact");
         run.header.host.insert(interrupts::FACT.into(), "charged to the process they interrupt".into());
         assert!(!host(&run).contains("interrupts"));
@@ -411,14 +411,14 @@ mod tests {
 
     #[test]
     fn a_narrow_terminal_gets_fewer_columns() {
-        let text = render(&made_up::run(), 80);
+        let text = render(&fixtures::run(), 80);
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         insta::assert_snapshot!(text);
     }
 
     #[test]
     fn rows_that_accept_differently_are_told_apart() {
-        let mut run = made_up::run();
+        let mut run = fixtures::run();
         let pool: server::Architecture = "mt-pool".parse().unwrap();
         for (record, trial) in run.records.iter_mut().zip(&mut run.header.trials) {
             let accept = match record.trial.architecture.to_string().as_str() {
@@ -439,7 +439,7 @@ mod tests {
 
     #[test]
     fn rows_of_another_read_budget_say_so() {
-        let mut run = made_up::run();
+        let mut run = fixtures::run();
         for (record, trial) in run.records.iter_mut().zip(&mut run.header.trials) {
             if record.trial.architecture.to_string() != "epoll" || trial.repeat > 0 {
                 continue;
@@ -457,7 +457,7 @@ mod tests {
     #[test]
     fn a_closed_loop_is_ranked_by_what_it_does() {
         for width in [160, 80] {
-            let text = render(&made_up::closed_run(), width);
+            let text = render(&fixtures::closed_run(), width);
             assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
             insta::assert_snapshot!(format!("closed_{width}"), text);
         }
@@ -466,7 +466,7 @@ mod tests {
     #[test]
     fn datagrams_that_are_lost_are_shown_with_the_ports() {
         for width in [170, 80] {
-            let text = render(&made_up::datagram_run(), width);
+            let text = render(&fixtures::datagram_run(), width);
             assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
             insta::assert_snapshot!(format!("datagrams_{width}"), text);
         }
@@ -475,7 +475,7 @@ mod tests {
     #[test]
     fn streams_are_ranked_by_bandwidth() {
         for width in [160, 80] {
-            let text = render(&made_up::bandwidth_run(), width);
+            let text = render(&fixtures::bandwidth_run(), width);
             assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
             insta::assert_snapshot!(format!("streams_{width}"), text);
         }
@@ -483,15 +483,15 @@ mod tests {
 
     #[test]
     fn a_run_that_has_just_begun() {
-        let mut run = made_up::run();
+        let mut run = fixtures::run();
         run.records.clear();
         insta::assert_snapshot!(render(&run, 100));
     }
 
     #[test]
     fn the_kernel_s_view_fits_the_width() {
-        let mut run = made_up::run();
-        made_up::add_kernel(&mut run);
+        let mut run = fixtures::run();
+        fixtures::add_kernel(&mut run);
         for width in [160, 80] {
             let text = render(&run, width);
             assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");

@@ -684,23 +684,23 @@ pub fn csv(versus: &Versus) -> anyhow::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::made_up;
+    use crate::fixtures;
 
     #[test]
     fn two_runs_in_full() {
-        insta::assert_snapshot!(render(&Versus::of(&made_up::run(), &made_up::other_run()), 160));
+        insta::assert_snapshot!(render(&Versus::of(&fixtures::run(), &fixtures::other_run()), 160));
     }
 
     #[test]
     fn a_narrow_terminal_gets_fewer_columns() {
-        let text = render(&Versus::of(&made_up::run(), &made_up::other_run()), 80);
+        let text = render(&Versus::of(&fixtures::run(), &fixtures::other_run()), 80);
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         insta::assert_snapshot!(text);
     }
 
     #[test]
     fn closed_loops_are_compared_by_what_they_do() {
-        let (a, mut b) = (made_up::closed_run(), made_up::closed_run());
+        let (a, mut b) = (fixtures::closed_run(), fixtures::closed_run());
         for record in b.records.iter_mut().filter(|record| record.trial.architecture.to_string() == "epoll") {
             record.load.as_mut().unwrap().rate_achieved_per_s *= 1.3;
         }
@@ -715,12 +715,12 @@ mod tests {
 
     #[test]
     fn two_runs_as_csv() {
-        insta::assert_snapshot!(csv(&Versus::of(&made_up::run(), &made_up::other_run())).unwrap());
+        insta::assert_snapshot!(csv(&Versus::of(&fixtures::run(), &fixtures::other_run())).unwrap());
     }
 
     #[test]
     fn a_run_is_as_long_as_itself() {
-        let run = made_up::run();
+        let run = fixtures::run();
         let versus = Versus::of(&run, &run);
         assert!(versus.only_a.is_empty() && versus.only_b.is_empty() && versus.host_differences.is_empty());
         assert_eq!(versus.pairs.len(), 8);
@@ -736,19 +736,19 @@ mod tests {
 
     #[test]
     fn one_valid_repeat_gives_a_ratio_and_no_finding() {
-        let mut run = made_up::run();
+        let mut run = fixtures::run();
         run.records.retain(|record| record.trial.repeat == 0);
-        let versus = Versus::of(&made_up::run(), &run);
+        let versus = Versus::of(&fixtures::run(), &run);
         let against = versus.pairs[0].service_p50.unwrap();
         assert_eq!((against.ratio.interval, against.finding), (None, Finding::NoInterval));
         run.records.clear();
-        let versus = Versus::of(&made_up::run(), &run);
+        let versus = Versus::of(&fixtures::run(), &run);
         assert!(versus.sentence.contains("Nothing can be compared"), "{}", versus.sentence);
     }
 
     #[test]
     fn traffic_that_differs_in_more_than_its_phases_is_not_lined_up() {
-        let (a, mut b) = (made_up::run(), made_up::run());
+        let (a, mut b) = (fixtures::run(), fixtures::run());
         for trial in &mut b.header.trials {
             trial.workload.rate_per_s = trial.workload.rate_per_s.map(|rate_per_s| rate_per_s + 1.0);
         }

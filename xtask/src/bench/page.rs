@@ -26,12 +26,12 @@ pub(super) fn run(rounds: usize) -> anyhow::Result<()> {
         "--package",
         "muxbench-report",
         "--features",
-        "made-up",
+        "fixtures",
         "--example",
-        "made-up",
+        "store-large-run",
     ]);
     let status = example.arg("--").arg(&run).current_dir(root()).status().context("cannot start cargo")?;
-    ensure!(status.success(), "the made-up run could not be stored ({status})");
+    ensure!(status.success(), "the run could not be stored ({status})");
     let (mut written_s, mut answers_s) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         let started = Instant::now();

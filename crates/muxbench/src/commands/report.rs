@@ -10,11 +10,11 @@ use clap::error::ErrorKind;
 use harness::course::Course;
 use harness::record::Run;
 use harness::store;
+use papers::html::Origin;
+use papers::{PAPERS, PaperComparison};
 use report::deviation::{self, Deviations};
 use report::history;
-use report::html::paper::Origin;
 use report::html::{self, Drawn};
-use report::paper::{self, Beside, PAPERS};
 use report::{Versus, format, versus};
 
 use crate::files::{pictures, pictures_of_paper, sends, write};
@@ -107,14 +107,14 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
     }
     let mut sends_of = |trial| sends(&folder, trial);
-    if let Some(paper) = args.paper.as_deref().and_then(paper::find) {
+    if let Some(paper) = args.paper.as_deref().and_then(papers::find) {
         let part = paper.part(args.figure.as_deref(), args.table.as_deref())?;
-        let beside = Beside::of(paper, part, std::slice::from_ref(&run), &mut [&mut sends_of])?;
+        let beside = PaperComparison::of(paper, part, std::slice::from_ref(&run), &mut [&mut sends_of])?;
         if let Some(file) = &args.html {
             let shown = [folder.display().to_string()];
             let of_one = ["muxbench", "report", &shown[0], "--paper", paper.name].map(str::to_owned);
             let origin = Origin { command: &run.header.command, of_one: &of_one, folders: &shown };
-            let document = html::paper::render(&beside, std::slice::from_ref(&run), &origin)?;
+            let document = papers::html::render(&beside, std::slice::from_ref(&run), &origin)?;
             page(&document, file.clone().unwrap_or_else(|| folder.join(beside.file_name())))?;
         }
         if let Some(folder) = &args.figures {

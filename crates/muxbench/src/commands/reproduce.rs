@@ -9,9 +9,10 @@ use anyhow::bail;
 use clap::builder::PossibleValuesParser;
 use harness::exec::runner::Ended;
 use harness::presets;
+use papers::html::Origin;
+use papers::{PAPERS, Paper, PaperComparison};
 use report::deviation::SendsOf;
-use report::html::{self, paper::Origin};
-use report::paper::{self, Beside, PAPERS, Paper};
+use report::html;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::files::{pictures_of_paper, sends, write};
@@ -78,7 +79,7 @@ fn help() -> String {
 
 /// Runs what is missing, and shows all of it.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let Some(paper) = paper::find(&args.paper) else { bail!("no such paper: {}", args.paper) };
+    let Some(paper) = papers::find(&args.paper) else { bail!("no such paper: {}", args.paper) };
     let part = paper.part(args.figure.as_deref(), args.table.as_deref())?;
     let scale = if args.full { "full" } else { "quick" };
     let usual = || Path::new("results").join(format!("reproduce-{}-{scale}", paper.name));
@@ -113,14 +114,14 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let folders: Vec<PathBuf> = experiments.iter().map(|name| folder.join(name)).collect();
     let mut sends_of: Vec<_> = folders.iter().map(|folder| |trial| sends(folder, trial)).collect();
     let mut sends_of: Vec<&mut SendsOf<'_>> = sends_of.iter_mut().map(|sends_of| sends_of as _).collect();
-    let beside = Beside::of(paper, part, &runs, &mut sends_of)?;
+    let beside = PaperComparison::of(paper, part, &runs, &mut sends_of)?;
     if let Some(folder) = &args.figures {
         pictures_of_paper(&beside, folder)?;
     }
     let page = folder.join(beside.file_name());
     let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
     let origin = Origin { command: &words, of_one: &of_one, folders: &folders };
-    let document = html::paper::render(&beside, &runs, &origin)?;
+    let document = papers::html::render(&beside, &runs, &origin)?;
     write(&page, document.as_bytes())?;
     output::show_beside(&beside, args.json, args.csv, output::medium(args.markdown))?;
     let places = format!("Page: {}\nResults: {}\n", page.display(), folder.display());

@@ -38,7 +38,7 @@ pub fn show(folder: &Path, run: &Run, ended: Ended, args: &ExecutionArgs) -> any
             false => output::print(text),
         };
         say(&format!("Results: {place}{page}\n"))?;
-        if let Some(paper) = report::paper::of_experiment(&run.header.experiment) {
+        if let Some(paper) = papers::of_experiment(&run.header.experiment) {
             let (folder, name) = (folder.display(), paper.name);
             say(&format!("Beside the paper: muxbench report {folder} --paper {name}\n"))?;
         }

@@ -13,7 +13,7 @@ struct Index<'a> {
     history: &'a History,
     rows: Vec<RunRow<'a>>,
     hosts: Vec<String>,
-    frame: Frame,
+    frame: &'a Frame,
     figures: &'a [(&'static Trended, Chart)],
 }
 
@@ -41,12 +41,7 @@ pub fn page(history: &History, links: &[String]) -> anyhow::Result<String> {
         host: &history.hosts[entry.host].letter,
         trials: entry.of_trials(),
     });
-    let page = Index {
-        history,
-        rows: rows.collect(),
-        hosts: history.about_hosts(),
-        frame: Frame::of(&architectures, drawings.collect(), &raw)?,
-        figures: &figures,
-    };
-    Ok(page.render()?)
+    let frame = Frame::new(&architectures, drawings.collect(), &raw)?;
+    let page = Index { history, rows: rows.collect(), hosts: history.about_hosts(), frame: &frame, figures: &figures };
+    frame.document(&format!("{} runs", history.runs.len()), &page)
 }

@@ -1,7 +1,7 @@
 //! Histories of runs that never were.
 
 use super::*;
-use crate::{Medium, made_up};
+use crate::{Medium, fixtures};
 
 /// Three runs on one host, one with another kernel, one that measured something else, a search, and one that cannot be read.
 fn history() -> History {
@@ -11,7 +11,7 @@ fn history() -> History {
         run.header.name = format!("202601{day:02}T{hour:02}0000-made-up");
         run
     };
-    let mut slower = began(made_up::run(), 3, 8);
+    let mut slower = began(fixtures::run(), 3, 8);
     for record in slower.records.iter_mut().filter(|record| record.trial.architecture.to_string() == "mt") {
         let load = record.load.as_mut().unwrap();
         load.service.distribution.p50_ns = load.service.distribution.p50_ns * 13 / 10;
@@ -19,11 +19,11 @@ fn history() -> History {
     // Not in their order.
     for run in [
         slower,
-        began(made_up::run(), 1, 8),
-        began(made_up::run(), 2, 8),
-        began(made_up::other_run(), 2, 9),
-        began(made_up::closed_run(), 4, 8),
-        began(made_up::capacity_run(), 4, 9),
+        began(fixtures::run(), 1, 8),
+        began(fixtures::run(), 2, 8),
+        began(fixtures::other_run(), 2, 9),
+        began(fixtures::closed_run(), 4, 8),
+        began(fixtures::capacity_run(), 4, 9),
     ] {
         builder.add(&format!("results/{}", run.header.name), &run);
     }
@@ -44,11 +44,11 @@ fn a_history_in_full_and_narrow() {
 #[test]
 fn what_others_wrote_breaks_no_index() {
     let mut builder = Builder::default();
-    builder.add(made_up::HOSTILE, &made_up::hostile(made_up::run()));
-    builder.add("results/b", &made_up::hostile(made_up::other_run()));
-    builder.add_unreadable(made_up::HOSTILE, &anyhow::anyhow!(made_up::HOSTILE));
+    builder.add(fixtures::HOSTILE, &fixtures::hostile(fixtures::run()));
+    builder.add("results/b", &fixtures::hostile(fixtures::other_run()));
+    builder.add_unreadable(fixtures::HOSTILE, &anyhow::anyhow!(fixtures::HOSTILE));
     let page = page(&builder.finish(1), &["./a/".to_owned(), "./b/".to_owned()]).unwrap();
-    assert!(page.contains("alert(1)") && !made_up::has_obeyed(&page), "it is text");
+    assert!(page.contains("alert(1)") && !fixtures::has_obeyed(&page), "it is text");
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn the_newest_is_held_against_the_one_before_on_its_host() {
 fn what_was_measured_otherwise_is_another_trend() {
     let mut builder = Builder::default();
     for day in 1..=4 {
-        let mut run = made_up::run();
+        let mut run = fixtures::run();
         run.header.started_at = format!("2026-01-{day:02}T08:00:00Z");
         for record in run.records.iter_mut().filter(|_| day > 2) {
             record.trial.load.cpus = vec![7];
@@ -115,7 +115,7 @@ fn a_row_of_csv_for_each_point() {
 fn trends_of_streams_are_of_bytes() {
     let mut builder = Builder::default();
     for name in ["one", "two"] {
-        let mut run = made_up::bandwidth_run();
+        let mut run = fixtures::bandwidth_run();
         run.header.name = name.into();
         builder.add(name, &run);
     }
@@ -147,6 +147,6 @@ fn every_trend_is_drawn_and_the_page_leads_to_each_run() {
     assert!(html.contains("results/broken") && html.contains(&history.sentence));
     // One run is no history, and has an index all the same.
     let mut builder = Builder::default();
-    builder.add("one", &made_up::run());
+    builder.add("one", &fixtures::run());
     assert!(page(&builder.finish(1), &["one".into()]).unwrap().contains("Nothing was measured in more than one run"));
 }

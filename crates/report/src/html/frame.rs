@@ -1,5 +1,6 @@
-//! What every page of ours has around its content: switches, data, the library that draws, style and script.
+//! The frame of every page: switches, data, the library that draws them, style and script.
 
+use askama::Template;
 use serde::Serialize;
 
 use super::chart::Chart;
@@ -11,45 +12,89 @@ pub(crate) const PLOTLY: &str = include_str!("../../assets/plotly-basic.min.js")
 const CSS: &str = include_str!("../../templates/report.css");
 const SCRIPT: &str = include_str!("../../templates/report.js");
 
-/// It, as the templates' common parts take it.
-pub(crate) struct Frame {
-    pub(crate) architectures: Vec<Switch>,
-    pub(crate) data: String,
-    pub(crate) raw: String,
-    pub(crate) plotly: &'static str,
-    pub(crate) css: &'static str,
-    pub(crate) script: &'static str,
+/// The data of a page, and the architectures that its switches show and hide.
+pub struct Frame {
+    /// The switches.
+    pub architectures: Vec<Switch>,
+    data: String,
+    raw: String,
+}
+
+#[derive(Template)]
+#[template(path = "document.html")]
+struct Document<'a> {
+    title: &'a str,
+    content: &'a str,
+    frame: &'a Frame,
+    plotly: &'static str,
+    css: &'static str,
+    script: &'static str,
+}
+
+#[derive(Template)]
+#[template(path = "switches.html")]
+struct Switches<'a> {
+    frame: &'a Frame,
+}
+
+#[derive(Template)]
+#[template(path = "panels.html")]
+struct Panels<'a> {
+    number: usize,
+    heading: &'a str,
+    chart: &'a Chart,
+}
+
+/// The elements that the script draws a chart in: the chart of this place among the page's figures.
+///
+/// # Errors
+/// Never in practice: a template is filled in memory.
+pub fn panels(number: usize, heading: &str, chart: &Chart) -> anyhow::Result<String> {
+    Ok(Panels { number, heading, chart }.render()?)
 }
 
 impl Frame {
-    /// Of architectures by their places, what is drawn of them, and what is downloaded.
+    /// Takes the architectures by their places, their figures, and the data that a reader may download.
     ///
     /// # Errors
-    /// None that is known: everything is held in memory.
-    pub(crate) fn of(
-        architectures: &[String],
-        figures: Vec<Drawing<'_>>,
-        raw: &impl Serialize,
-    ) -> anyhow::Result<Self> {
+    /// Never in practice: everything is held in memory.
+    pub fn new(architectures: &[String], figures: Vec<Drawing<'_>>, raw: &impl Serialize) -> anyhow::Result<Self> {
         let styles = (0..architectures.len()).map(style::style).collect();
         Ok(Self {
             architectures: switches(architectures),
             data: embedded(&Data { architectures, styles, figures })?,
             raw: embedded(raw)?,
-            plotly: PLOTLY,
-            css: CSS,
-            script: SCRIPT,
         })
+    }
+
+    /// The switches as HTML; empty without architectures.
+    ///
+    /// # Errors
+    /// Never in practice: a template is filled in memory.
+    pub fn switches(&self) -> anyhow::Result<String> {
+        if self.architectures.is_empty() { Ok(String::new()) } else { Ok(Switches { frame: self }.render()?) }
+    }
+
+    /// The whole page around its content.
+    ///
+    /// # Errors
+    /// Never in practice: a template is filled in memory.
+    pub fn document(&self, title: &str, content: &impl Template) -> anyhow::Result<String> {
+        let content = &content.render()?;
+        Ok(Document { title, content, frame: self, plotly: PLOTLY, css: CSS, script: SCRIPT }.render()?)
     }
 }
 
-/// An architecture among the switches.
-pub(crate) struct Switch {
-    pub(crate) name: String,
-    /// In the list of all.
-    pub(crate) place: usize,
-    pub(crate) style: Style,
-    pub(crate) swatch: String,
+/// The switch of an architecture.
+pub struct Switch {
+    /// The architecture's name.
+    pub name: String,
+    /// The architecture's place in the list of all.
+    pub place: usize,
+    /// The look of its lines.
+    pub style: Style,
+    /// A line with its marker, as SVG.
+    pub swatch: String,
 }
 
 fn switches(architectures: &[String]) -> Vec<Switch> {
@@ -62,7 +107,7 @@ fn switches(architectures: &[String]) -> Vec<Switch> {
     architectures.iter().enumerate().map(one).collect()
 }
 
-/// What the script draws.
+/// The data that the script draws.
 #[derive(Serialize)]
 struct Data<'a> {
     architectures: &'a [String],
@@ -70,16 +115,19 @@ struct Data<'a> {
     figures: Vec<Drawing<'a>>,
 }
 
-/// One of its figures.
+/// A figure of a page.
 #[derive(Serialize)]
-pub(crate) struct Drawing<'a> {
-    pub(crate) name: &'static str,
-    pub(crate) title: &'static str,
+pub struct Drawing<'a> {
+    /// Its name.
+    pub name: &'static str,
+    /// Its heading.
+    pub title: &'static str,
+    /// Its data.
     #[serde(flatten)]
-    pub(crate) chart: &'a Chart,
+    pub chart: &'a Chart,
 }
 
-/// JSON that no script element ends in.
+/// JSON that contains no `</script>`.
 fn embedded(value: &impl Serialize) -> anyhow::Result<String> {
     Ok(serde_json::to_string(value)?.replace('<', "\\u003c"))
 }

@@ -4,9 +4,8 @@
 //! - [`figures`]: what is drawn, one file and one row of a table each
 //! - [`chart`]: what a figure is made of, as plain data; [`material`]: what it takes from a run
 //! - [`style`]: how architectures are told apart
-//! - `page`: the document, from `templates/report.html`; `frame`: what documents share, with the script that draws the data
-//!   with plotly
-//! - [`paper`]: a paper's document likewise, from `templates/paper.html`
+//! - `page`: the document, from `templates/report.html`; [`frame`]: the frame of every document, with the script that draws
+//!   the data with plotly
 //! - [`still`]: the same data as SVG and PNG
 //!
 //! Everything is of a run's records: medians of the window's parts show what changed in it, and histograms every request, so
@@ -14,10 +13,9 @@
 
 pub mod chart;
 pub mod figures;
-pub(crate) mod frame;
+pub mod frame;
 pub mod material;
 pub(crate) mod page;
-pub mod paper;
 pub mod still;
 pub mod style;
 

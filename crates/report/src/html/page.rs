@@ -21,7 +21,7 @@ struct Page<'a> {
     command: String,
     best: String,
     run_metric: &'static str,
-    frame: Frame,
+    frame: &'a Frame,
     tables: Vec<Table>,
     interval_method: &'static str,
     coverage: String,
@@ -89,12 +89,13 @@ pub fn render(run: &Run) -> anyhow::Result<String> {
     let place = |row: &Row| architectures.iter().position(|name| *name == row.label()).unwrap_or_default();
     let drawings = figures.iter().map(|(figure, chart)| Drawing { name: figure.name, title: figure.title, chart });
     let raw = Raw { name: &run.header.name, csv: csv::of(run)?, json: without_histograms(json::of(run)) };
+    let frame = Frame::new(architectures, drawings.collect(), &raw)?;
     let page = Page {
         run,
         command: command(&run.header.command),
         best: sentence::overall(&summary),
         run_metric: summary.comparisons.first().map_or(summary.metric, |comparison| comparison.metric),
-        frame: Frame::of(architectures, drawings.collect(), &raw)?,
+        frame: &frame,
         tables: summary.comparisons.iter().map(|comparison| table(comparison, &place)).collect(),
         interval_method: summary.interval_method,
         coverage: format::coverage(summary.interval_coverage),
@@ -104,7 +105,7 @@ pub fn render(run: &Run) -> anyhow::Result<String> {
         finished: run.records.len(),
         possible: run.header.trials.iter().filter(|trial| trial.impossible.is_empty()).count(),
     };
-    Ok(page.render()?)
+    frame.document(&run.header.name, &page)
 }
 
 /// Histograms are in the run's folder, as files that tools read; here they would be most of the page.

@@ -1,0 +1,236 @@
+//! Whether a claim holds for what runs hold.
+
+use std::ops::RangeInclusive;
+
+use harness::record::{Run, VerdictKind};
+use harness::units::Cpus;
+use stats::interval::Interval;
+
+use super::figures::{Cell, cells};
+use super::{Axis, Checked, Claim, Finding, Is, Outcome, PROPORTIONAL, Statement};
+use report::deviation::DeviationOf;
+use report::summary::{MARGIN, title};
+use report::{format, sentence};
+
+/// Checks `claims` against runs: all that belong to their paper.
+pub fn check(claims: &[Claim], runs: &[Run], deviation_of: &mut [&mut DeviationOf<'_>]) -> Vec<Checked> {
+    let cpus = |run: &Run| run.header.host.get("cpus allowed")?.parse::<Cpus>().ok().map(|cpus| cpus.0.len());
+    // Where it is not known how many there are, figures say what there is to say.
+    let cpus = runs.iter().filter_map(cpus).min().unwrap_or(usize::MAX);
+    claims.iter().map(|claim| self::claim(claim, cpus, runs, deviation_of)).collect()
+}
+
+fn claim(claim: &Claim, cpus: usize, runs: &[Run], deviation_of: &mut [&mut DeviationOf<'_>]) -> Checked {
+    let Claim { number, says, cpus_min, statements } = *claim;
+    let by_statement: Vec<Vec<Finding>> =
+        statements.iter().map(|statement| findings(statement, runs, deviation_of)).collect();
+    let (outcome, reason) = if cpus < cpus_min {
+        (Outcome::NotTestableHere, Some(format!("it needs {cpus_min} CPUs, and there are {cpus}")))
+    } else {
+        outcome(&by_statement)
+    };
+    Checked { number, says, outcome, reason, findings: by_statement.into_iter().flatten().collect() }
+}
+
+/// One figure against a claim is enough; all statements must have figures for it, most of them, and none that is open.
+fn outcome(by_statement: &[Vec<Finding>]) -> (Outcome, Option<String>) {
+    let all = || by_statement.iter().flatten();
+    let count = |holds: Option<bool>| all().filter(|finding| finding.value.is_some() && finding.holds == holds).count();
+    let decided = |findings: &Vec<Finding>| findings.iter().any(|finding| finding.holds.is_some());
+    if count(Some(false)) > 0 {
+        return (Outcome::DoesNotHoldHere, None);
+    }
+    if count(None) > 0 {
+        let (open, total) = (count(None), all().count());
+        return (Outcome::Inconclusive, Some(format!("the intervals of {open} of {total} figures leave it open")));
+    }
+    let (missing, total) = (all().filter(|finding| finding.value.is_none()).count(), all().count());
+    let reason = (missing > 0).then(|| format!("{missing} of {total} figures have no valid trials"));
+    if !by_statement.iter().all(decided) || 2 * missing > total {
+        return (Outcome::NotTestableHere, reason.or_else(|| Some("no trials for all of it".into())));
+    }
+    (Outcome::HoldsHere, reason)
+}
+
+fn findings(statement: &Statement, runs: &[Run], deviation_of: &mut [&mut DeviationOf<'_>]) -> Vec<Finding> {
+    let Statement { architectures, metric, only, is } = statement;
+    let others = match is {
+        Is::Above(_, others) | Is::Peaks(_, others) => others,
+        _ => &[][..],
+    };
+    let of = cells(runs, deviation_of, architectures, *only, metric);
+    let others = cells(runs, deviation_of, others, *only, metric);
+    told_apart(match *is {
+        Is::Flat(axis, factor) => ends(&of, axis, &(1.0 / factor..=factor)),
+        Is::Grows(axis, factor) => ends(&of, axis, &(factor..=f64::INFINITY)),
+        Is::Falls(axis, factor) => ends(&of, axis, &(0.0..=1.0 / factor)),
+        Is::Proportional(axis) => slopes(&of, axis),
+        Is::Alike(factor) => alike(&of, factor),
+        Is::AtMost(limit) => each(statement, &of, f64::NEG_INFINITY..=limit),
+        Is::AtLeast(limit) => each(statement, &of, limit..=f64::INFINITY),
+        Is::Above(factor, _) => peaks(&of, &others, &(factor..=f64::INFINITY)),
+        Is::Peaks(factor, _) => peaks(&of, &others, &(1.0 / factor..=factor)),
+        Is::Found(kind) => of.iter().map(|cell| found(cell, kind)).collect(),
+    })
+}
+
+/// Two experiments may have the same workload but for its phases, which no words tell: the experiment does then.
+fn told_apart(mut findings: Vec<Finding>) -> Vec<Finding> {
+    let is_one_of_several = |it: &Finding| findings.iter().filter(|other| other.what == it.what).count() > 1;
+    let alike: Vec<bool> = findings.iter().map(is_one_of_several).collect();
+    for finding in findings.iter_mut().zip(alike).filter_map(|(finding, is_alike)| is_alike.then_some(finding)) {
+        finding.what += &format!(", in {}", finding.experiment);
+    }
+    findings
+}
+
+/// A ratio or another figure, and its interval.
+type Found = Option<(f64, Option<Interval>)>;
+
+/// The cells at both ends of the axis, for each architecture and all else alike.
+fn pairs(cells: &[Cell], axis: Axis) -> impl Iterator<Item = (&Cell, &Cell)> {
+    cells.iter().filter_map(move |low| {
+        let rest = axis.apart_from(&low.workload);
+        let same = cells
+            .iter()
+            .filter(|cell| cell.architecture == low.architecture && axis.apart_from(&cell.workload) == rest);
+        let at = |cell: &&Cell| axis.at(&cell.workload);
+        let least = same.clone().map(|cell| at(&cell)).fold(f64::INFINITY, f64::min);
+        let high = same.max_by(|a, b| at(a).total_cmp(&at(b)))?;
+        (at(&low) == least && at(&high) > least).then_some((low, high))
+    })
+}
+
+fn ends(cells: &[Cell], axis: Axis, range: &RangeInclusive<f64>) -> Vec<Finding> {
+    let finding = |(low, high): (&Cell, &Cell)| {
+        let ratio = high.against(low).map(|ratio| (ratio.ratio, ratio.interval));
+        factor_within(high, pair_in_words(low, high, axis), ratio, range)
+    };
+    pairs(cells, axis).map(finding).collect()
+}
+
+fn pair_in_words(low: &Cell, high: &Cell, axis: Axis) -> String {
+    format!("{}, {}, against {}", low.architecture, title(&high.workload), axis.words(&low.workload))
+}
+
+fn slopes(cells: &[Cell], axis: Axis) -> Vec<Finding> {
+    let finding = |(low, high): (&Cell, &Cell)| {
+        let decades = (axis.at(&high.workload) / axis.at(&low.workload)).ln();
+        let slope = |ratio: f64| ratio.ln() / decades;
+        let found = high.against(low).map(|ratio| {
+            let interval = ratio.interval.map(|it| Interval { low: slope(it.low), high: slope(it.high) });
+            (slope(ratio.ratio), interval)
+        });
+        let shown = |value: f64| format!("{value:.2}");
+        finding_of(high, pair_in_words(low, high, axis), found, "slope ", shown, &PROPORTIONAL)
+    };
+    pairs(cells, axis).map(finding).collect()
+}
+
+/// Of each workload, every architecture against the first.
+fn alike(cells: &[Cell], factor: f64) -> Vec<Finding> {
+    let first = cells.first().map(|cell| cell.architecture.clone());
+    let (bases, others): (Vec<&Cell>, Vec<&Cell>) =
+        cells.iter().partition(|cell| Some(&cell.architecture) == first.as_ref());
+    let finding = |cell: &Cell| {
+        let base = bases.iter().find(|base| base.workload == cell.workload)?;
+        let ratio = cell.against(base).map(|ratio| (ratio.ratio, ratio.interval));
+        let what = format!("{} against {}, {}", cell.architecture, base.architecture, title(&cell.workload));
+        Some(factor_within(cell, what, ratio, &(1.0 / factor..=factor)))
+    };
+    others.into_iter().filter_map(finding).collect()
+}
+
+fn each(statement: &Statement, cells: &[Cell], range: RangeInclusive<f64>) -> Vec<Finding> {
+    let finding = |cell: &Cell| {
+        let found = cell.estimate().map(|estimate| (estimate.value, estimate.interval));
+        let what = format!("{}, {}", cell.architecture, title(&cell.workload));
+        finding_of(cell, what, found, &format!("{} ", statement.metric.name), statement.metric.show, &range)
+    };
+    cells.iter().map(finding).collect()
+}
+
+/// The best of one side against the best of the other. Where not every workload has a figure the best may be better than it
+/// seems, which leaves open what follows from its being no better.
+fn peaks(cells: &[Cell], others: &[Cell], range: &RangeInclusive<f64>) -> Vec<Finding> {
+    let peak = |cells: &[Cell]| -> Option<Cell> {
+        let value = |cell: &Cell| cell.estimate().map(|estimate| estimate.value);
+        let valued = cells.iter().filter_map(|cell| Some((value(cell)?, cell)));
+        valued.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, cell)| cell.clone())
+    };
+    let (Some(best), Some(other)) = (peak(cells), peak(others)) else { return Vec::new() };
+    let ratio = best.against(&other).map(|ratio| (ratio.ratio, ratio.interval));
+    let words = |cell: &Cell| format!("{} ({})", cell.architecture, title(&cell.workload));
+    let what = format!("the peak of {} against that of {}", words(&best), words(&other));
+    let is_bounded = range.end().is_finite();
+    let mut finding = factor_within(&best, what, ratio, range);
+    let without = |cells: &[Cell]| cells.iter().filter(|cell| cell.values.is_empty()).count();
+    let (ours, theirs) = (without(cells), without(others));
+    let is_open = match finding.holds {
+        Some(true) => theirs > 0 || is_bounded && ours > 0,
+        Some(false) => ours > 0 || is_bounded && theirs > 0,
+        None => false,
+    };
+    if is_open {
+        finding.holds = None;
+        finding.words += &format!("; left open by {} workloads without valid trials", ours + theirs);
+    }
+    vec![finding]
+}
+
+fn found(cell: &Cell, kind: VerdictKind) -> Finding {
+    let count = |kind: VerdictKind| cell.verdicts.iter().filter(|&&found| found == kind).count();
+    let (as_said, valid, total) = (count(kind), count(VerdictKind::Valid), cell.verdicts.len());
+    Finding {
+        what: format!("{}, {}", cell.architecture, title(&cell.workload)),
+        experiment: cell.experiment.clone(),
+        // Trials that failed, or whose client was the limit, say nothing of the server.
+        value: (as_said + valid > 0).then(|| as_said as f64 / total as f64),
+        interval: None,
+        words: format!("{} in {as_said} of {total} trials", sentence::name(kind)),
+        holds: match () {
+            () if 2 * as_said > total => Some(true),
+            () if 2 * valid > total => Some(false),
+            () => None,
+        },
+    }
+}
+
+fn factor_within(of: &Cell, what: String, found: Found, range: &RangeInclusive<f64>) -> Finding {
+    finding_of(of, what, found, "factor ", format::digits, range)
+}
+
+/// It holds with its whole interval inside the range, not with it outside; where there is none, the figure decides, unless
+/// there is no practical difference between it and a bound.
+fn finding_of(
+    of: &Cell,
+    what: String,
+    found: Found,
+    name: &str,
+    show: impl Fn(f64) -> String,
+    range: &RangeInclusive<f64>,
+) -> Finding {
+    let experiment = of.experiment.clone();
+    let Some((value, interval)) = found else {
+        let words = "no valid trials".to_owned();
+        return Finding { what, experiment, value: None, interval: None, words, holds: None };
+    };
+    let [near, far] = [value * (1.0 - MARGIN), value * (1.0 + MARGIN)];
+    let Interval { low, high } = interval.unwrap_or(Interval { low: near.min(far), high: near.max(far) });
+    let holds = match (range.contains(&low), range.contains(&high)) {
+        (true, true) => Some(true),
+        _ if high < *range.start() || low > *range.end() => Some(false),
+        _ => None,
+    };
+    let bounds = match (range.start().is_finite() && *range.start() != 0.0, range.end().is_finite()) {
+        (true, true) => format!("{} to {}", show(*range.start()), show(*range.end())),
+        (true, false) => format!("at least {}", show(*range.start())),
+        _ => format!("at most {}", show(*range.end())),
+    };
+    let ends = match interval {
+        Some(_) => format!("{} to {}", show(low), show(high)),
+        None => "no interval".to_owned(),
+    };
+    let words = format!("{name}{} ({ends}), claimed {bounds}", show(value));
+    Finding { what, experiment, value: Some(value), interval, words, holds }
+}

@@ -1,0 +1,72 @@
+//! What runs hold of each architecture under each workload, one value a repeat.
+
+use harness::record::{Run, VerdictKind, Workload};
+use stats::{Estimate, Ratio};
+
+use super::Metric;
+use report::deviation::DeviationOf;
+
+/// An architecture under a workload.
+#[derive(Clone, Debug)]
+pub(super) struct Cell {
+    pub architecture: String,
+    pub workload: Workload,
+    /// What it is run in; of several that have the same workload, phases and all, the first.
+    pub experiment: String,
+    /// The metric of each repeat that counts, or is unsteady for the server's own cause; none if not most repeats count.
+    pub values: Vec<f64>,
+    /// The verdicts of all finished repeats.
+    pub verdicts: Vec<VerdictKind>,
+    seed: u64,
+}
+
+impl Cell {
+    pub fn estimate(&self) -> Option<Estimate> {
+        Estimate::of(&self.values, self.seed)
+    }
+
+    pub fn against(&self, base: &Self) -> Option<Ratio> {
+        Ratio::of(&self.values, &base.values, self.seed)
+    }
+}
+
+/// The cells of these architectures, as far as trials of them are finished, in the order of `architectures`.
+pub(super) fn cells(
+    runs: &[Run],
+    deviation_of: &mut [&mut DeviationOf<'_>],
+    architectures: &[&str],
+    only: fn(&Workload) -> bool,
+    metric: &Metric,
+) -> Vec<Cell> {
+    let mut cells: Vec<Cell> = Vec::new();
+    for (run, deviation_of) in runs.iter().zip(deviation_of) {
+        for record in &run.records {
+            // With its options: those of others are not what a paper claims something of.
+            let (name, workload) = (record.trial.label(), &record.trial.workload);
+            if !architectures.contains(&name.as_str()) || !only(workload) {
+                continue;
+            }
+            let at = cells.iter().position(|cell| cell.architecture == name && cell.workload == *workload);
+            let at = at.unwrap_or_else(|| {
+                let (values, verdicts, seed) = (Vec::new(), Vec::new(), run.header.seed);
+                let (workload, experiment) = (workload.clone(), run.header.experiment.clone());
+                cells.push(Cell { architecture: name, workload, experiment, values, verdicts, seed });
+                cells.len() - 1
+            });
+            cells[at].verdicts.push(record.verdict.kind);
+            if (metric.counts)(record.verdict.kind) || record.verdict.belongs_in_estimates() {
+                cells[at].values.extend((metric.of)(record, deviation_of));
+            }
+        }
+    }
+    // One that counts among several that do not may be the odd one, as of an architecture so fast that the client is its limit.
+    for cell in &mut cells {
+        let counted = cell.verdicts.iter().filter(|kind| (metric.counts)(**kind)).count();
+        if 2 * counted <= cell.verdicts.len() {
+            cell.values.clear();
+        }
+    }
+    let rank = |cell: &Cell| architectures.iter().position(|&name| name == cell.architecture);
+    cells.sort_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| report::summary::order(&a.workload, &b.workload)));
+    cells
+}

@@ -1,0 +1,120 @@
+use harness::record::Run;
+
+use super::*;
+use report::deviation::TrialDeviation;
+use report::fixtures;
+
+const ALL: fn(&Workload) -> bool = |_| true;
+
+/// What becomes of a claim with this one statement.
+fn checked(run: &Run, architectures: &'static [&'static str], metric: &'static Metric, is: Is) -> Checked {
+    let statements = vec![Statement { architectures, metric, only: ALL, is }].leak();
+    check_one(run, Claim { number: 1, says: "So it is.", cpus_min: 0, statements })
+}
+
+fn check_one(run: &Run, claim: Claim) -> Checked {
+    let deviation_of: &mut DeviationOf<'_> = &mut |record| TrialDeviation::of(record, &mut |_| Ok(Vec::new()));
+    check(&[claim], std::slice::from_ref(run), &mut [deviation_of]).remove(0)
+}
+
+/// `epoll` hardly changes, `poll` is in proportion to the connections, `mt` says now this and now that.
+fn run() -> Run {
+    fixtures::run_of(&["epoll", "poll", "mt"], |architecture, connections, repeat| match architecture {
+        "epoll" => 40_000 + u64::from(repeat) * 1_000 + u64::from(connections),
+        "poll" => 100 * u64::from(connections) + u64::from(repeat) * 500,
+        _ => [20_000, 60_000, 120_000][(repeat as usize + usize::from(connections > 400)) % 3],
+    })
+}
+
+#[test]
+fn what_the_figures_agree_with_holds() {
+    let run = run();
+    let holds: [(&'static [&'static str], Is); 8] = [
+        (&["epoll"], Is::Flat(Axis::Connections, 1.5)),
+        (&["poll"], Is::Proportional(Axis::Connections)),
+        (&["poll"], Is::Grows(Axis::Connections, 5.0)),
+        (&["epoll", "poll"], Is::Alike(12.0)),
+        (&["epoll"], Is::AtMost(50_000.0)),
+        (&["poll"], Is::AtLeast(39_000.0)),
+        (&["poll"], Is::Above(5.0, &["epoll"])),
+        (&["epoll"], Is::Found(VerdictKind::Valid)),
+    ];
+    for (architectures, is) in holds {
+        let name = format!("{is:?}");
+        let checked = checked(&run, architectures, &SERVICE_MEDIAN, is);
+        assert_eq!(checked.outcome, Outcome::HoldsHere, "{name}: {checked:#?}");
+    }
+}
+
+#[test]
+fn what_the_figures_are_against_does_not_hold() {
+    let run = run();
+    let against: [(&'static [&'static str], Is); 9] = [
+        (&["epoll", "poll"], Is::Flat(Axis::Connections, 1.5)),
+        (&["epoll"], Is::Proportional(Axis::Connections)),
+        (&["epoll"], Is::Grows(Axis::Connections, 1.5)),
+        (&["poll"], Is::Falls(Axis::Connections, 1.5)),
+        (&["epoll", "poll"], Is::Alike(2.0)),
+        (&["epoll"], Is::AtMost(30_000.0)),
+        (&["epoll"], Is::Above(1.0, &["poll"])),
+        (&["epoll"], Is::Peaks(2.0, &["poll"])),
+        (&["epoll"], Is::Found(VerdictKind::Saturated)),
+    ];
+    for (architectures, is) in against {
+        let name = format!("{is:?}");
+        let checked = checked(&run, architectures, &SERVICE_MEDIAN, is);
+        assert_eq!(checked.outcome, Outcome::DoesNotHoldHere, "{name}: {checked:#?}");
+    }
+    let flat = checked(&run, &["epoll", "poll"], &SERVICE_MEDIAN, Is::Flat(Axis::Connections, 1.5));
+    let holds: Vec<_> = flat.findings.iter().map(|finding| finding.holds).collect();
+    assert_eq!(holds, [Some(true), Some(false)], "of one it does, and it is said of both");
+    assert!((flat.findings[1].value.unwrap() - 10.0).abs() < 0.2, "{:?}", flat.findings);
+}
+
+#[test]
+fn what_is_not_known_is_not_decided() {
+    let run = run();
+    let noisy = checked(&run, &["mt"], &SERVICE_MEDIAN, Is::Flat(Axis::Connections, 1.5));
+    assert_eq!(noisy.outcome, Outcome::Inconclusive, "{noisy:#?}");
+    assert!(noisy.reason.unwrap().contains("leave it open"));
+
+    let nobody = checked(&run, &["select"], &SERVICE_MEDIAN, Is::Flat(Axis::Connections, 1.5));
+    assert_eq!((nobody.outcome, nobody.findings.len()), (Outcome::NotTestableHere, 0));
+
+    let mut spoilt = run.clone();
+    spoilt.records.iter_mut().for_each(|record| record.verdict.kind = VerdictKind::Unsteady);
+    let spoilt = checked(&spoilt, &["epoll"], &SERVICE_MEDIAN, Is::AtMost(1.0));
+    assert_eq!(spoilt.outcome, Outcome::NotTestableHere, "figures that are not valid decide nothing");
+    assert_eq!(spoilt.findings[0].words, "no valid trials");
+
+    let mut small = run;
+    small.header.host.insert("cpus allowed".into(), "0-1".into());
+    const FAST: &[Statement] =
+        &[Statement { architectures: &["epoll"], metric: &SERVICE_MEDIAN, only: |_| true, is: Is::AtMost(1e9) }];
+    let claim = |cpus_min| Claim { number: 1, says: "It scales.", cpus_min, statements: FAST };
+    assert_eq!(check_one(&small, claim(2)).outcome, Outcome::HoldsHere);
+    let checked = check_one(&small, claim(8));
+    assert_eq!(checked.outcome, Outcome::NotTestableHere);
+    assert_eq!(checked.reason.as_deref(), Some("it needs 8 CPUs, and there are 2"));
+}
+
+#[test]
+fn claims_are_shown_with_what_decided() {
+    let run = run();
+    let claims = [
+        checked(&run, &["epoll", "poll"], &SERVICE_MEDIAN, Is::Flat(Axis::Connections, 1.5)),
+        Checked { number: 2, ..checked(&run, &["poll"], &SERVICE_MEDIAN, Is::Proportional(Axis::Connections)) },
+        Checked { number: 3, ..checked(&run, &["mt"], &SERVICE_MEDIAN, Is::AtMost(100_000.0)) },
+    ];
+    insta::assert_snapshot!(format!("{}\n{}", render(&claims, 100), csv(&claims).unwrap()));
+}
+
+#[test]
+fn client_tail_gives_no_service_spread() {
+    let mut record = fixtures::run().records.remove(0);
+    let spread = |record: &TrialRecord| (SERVICE_SPREAD.of)(record, &mut |_| unreachable!());
+    assert!(spread(&record).is_some());
+    let late = load::late::LateSends { bound_ns: 100_000, count: 2, sent: 200, ..Default::default() };
+    record.load.as_mut().unwrap().late = Some(late);
+    assert!(spread(&record).is_none());
+}

@@ -1,0 +1,212 @@
+//! Runs beside a paper: what there is of its figures, tables and claims, as text, JSON and CSV.
+
+use anyhow::{bail, ensure};
+use harness::record::Run;
+use serde_json::{Value, json};
+
+use super::figure::{Figure, Here};
+use super::grid::{self, Grid};
+use super::impossible::{self, Impossible};
+use super::{Paper, Part, Tables, points};
+use crate::claims::{self, Checked};
+use report::deviation::{self, DeviationOf, SendsOf};
+use report::html::chart::Chart;
+use report::{Medium, Summary, json};
+
+/// Runs beside a paper, to be shown.
+pub struct PaperComparison {
+    /// The paper.
+    pub paper: &'static Paper,
+    /// What is shown of it.
+    pub part: Part,
+    /// Its figures that runs have something of.
+    pub figures: Vec<(&'static Figure, Chart)>,
+    /// Those that they have nothing of.
+    pub missing: Vec<&'static Figure>,
+    /// Why there is nothing of some trials.
+    pub impossible: Vec<Impossible>,
+    /// Its claims, and what became of them.
+    pub claims: Vec<Checked>,
+    tables: Vec<Box<dyn Tables>>,
+}
+
+impl PaperComparison {
+    /// Lines runs up with a paper or a part of it, each with what gives its sends.
+    ///
+    /// # Errors
+    /// When no trial of theirs is of it.
+    pub fn of(
+        paper: &'static Paper,
+        part: Part,
+        runs: &[Run],
+        sends_of: &mut [&mut SendsOf<'_>],
+    ) -> anyhow::Result<Self> {
+        let has_tables = !matches!(part, Part::Figure(_));
+        let tables_of = paper.tables_of.filter(|_| has_tables);
+        let mut kept: Vec<_> = sends_of.iter_mut().map(|sends_of| deviation::kept(*sends_of)).collect();
+        let mut deviation_of: Vec<&mut DeviationOf<'_>> = kept.iter_mut().map(|it| it as _).collect();
+        let of_runs = runs.iter().zip(&mut deviation_of);
+        let tables = of_runs.filter_map(|(run, deviation_of)| Some(tables_of?(run, *deviation_of)));
+        let tables = tables.collect::<anyhow::Result<Vec<_>>>()?;
+        let claims = match part {
+            Part::Whole => claims::check(paper.claims, runs, &mut deviation_of),
+            Part::Figure(_) | Part::Table(_) => Vec::new(),
+        };
+        let wanted = paper.figures.iter().filter(|figure| match part {
+            Part::Whole => true,
+            Part::Figure(one) => one.number == figure.number,
+            Part::Table(_) => false,
+        });
+        let summaries: Vec<Summary> = runs.iter().map(Summary::of).collect();
+        let (mut figures, mut missing) = (Vec::new(), Vec::new());
+        for figure in wanted {
+            let here = Here { names: paper.series, runs, summaries: &summaries, experiments: figure.experiments };
+            match (figure.draw)(&here, &mut deviation_of) {
+                Some(chart) => figures.push((figure, chart)),
+                None => missing.push(figure),
+            }
+        }
+        let mut records = runs.iter().flat_map(|run| &run.records);
+        let is_of_it = !tables.is_empty()
+            || !figures.is_empty()
+            || records.any(|record| claims::concern(paper.claims, &record.trial));
+        let impossible: Vec<Impossible> = runs.iter().flat_map(impossible::of).collect();
+        let why: String = impossible::listed(&impossible).lines().map(|line| format!("\n{line}")).collect();
+        ensure!(is_of_it, "no trial of this run has a workload of {}{why}", paper.name);
+        if let (Part::Figure(figure), []) = (part, figures.as_slice()) {
+            let (name, word, experiments) = (paper.name, paper.figure_name(figure), figure.experiments.join(" and "));
+            bail!(
+                "no finished trial of this run is in {word} of {name}, which is of {experiments}; make it with `muxbench \
+                 reproduce {name} --figure {}`{why}",
+                figure.number
+            );
+        }
+        Ok(Self { paper, part, figures, missing, impossible, claims, tables })
+    }
+
+    /// What its page is called.
+    pub fn file_name(&self) -> String {
+        format!("{}{}.html", self.paper.name, self.part.flags().join("-").replace("--", "-"))
+    }
+
+    /// Its tables, with their numbers.
+    pub fn grids(&self) -> Vec<(&'static str, Grid)> {
+        let tables = self.tables.iter().flat_map(|tables| tables.tables());
+        let is_wanted = |number: &str| !matches!(self.part, Part::Table(one) if one != number);
+        tables.filter(|(number, _)| is_wanted(number)).collect()
+    }
+
+    /// As text; on a terminal as wide as it is, where that is possible.
+    pub fn render(&self, medium: impl Into<Medium>) -> String {
+        let medium = medium.into();
+        let mut parts: Vec<String> = self.tables.iter().map(|tables| medium.prose(&tables.about())).collect();
+        if parts.is_empty() {
+            parts.push(medium.prose(&format!("{}: {}.", self.paper.name, self.paper.citation)));
+        }
+        parts.extend(self.grids().iter().map(|(number, grid)| table_text(number, grid, medium)));
+        parts.extend(self.figures.iter().map(|(figure, chart)| self.figure_text(figure, chart, medium)));
+        if !self.missing.is_empty() {
+            let missing = self
+                .missing
+                .iter()
+                .map(|figure| format!("{} (of {})", self.paper.figure_name(figure), figure.experiments.join(" and ")));
+            let missing = missing.collect::<Vec<_>>().join(", ");
+            parts.push(medium.prose(&format!("Of these there is nothing to show: {missing}.")));
+        }
+        if !self.impossible.is_empty() {
+            parts.push(medium.prose(&impossible::listed(&self.impossible)));
+        }
+        let mut text = parts.join("\n\n") + "\n";
+        if !self.claims.is_empty() {
+            text += &format!("\n{}", claims_text(&self.claims, medium));
+        }
+        medium.finished(text)
+    }
+
+    pub(super) fn figure_text(&self, figure: &Figure, chart: &Chart, medium: impl Into<Medium>) -> String {
+        let medium = medium.into();
+        let mut text = medium.heading(&format!("{}. {}", self.paper.figure_name(figure), figure.title));
+        text += &format!("\n{}\n{}", medium.prose(figure.about), medium.prose(&chart.words));
+        for Grid { notes, .. } in grid::of(figure, chart, self.paper.series).iter().take(1) {
+            text += &notes.iter().map(|note| format!("\n{}", medium.prose(note))).collect::<String>();
+        }
+        for grid in grid::of(figure, chart, self.paper.series) {
+            text += &format!("\n\n{}\n{}", medium.prose(&grid.title), grid.render(medium));
+        }
+        let mut points = chart.panels.iter().flat_map(|it| &it.series).flat_map(|series| &series.points);
+        if points.any(|point| !point.is_valid()) {
+            text += &format!("\n{}", medium.prose("In brackets: not valid, and not ranked."));
+        }
+        text
+    }
+
+    /// As JSON: what the tables have, the figures, what is impossible here, and the claims.
+    pub fn json(&self) -> Value {
+        let mut all = json!({ "format": json::FORMAT, "paper": self.paper.name });
+        let fields = match (self.part, self.tables.first()) {
+            (Part::Whole, Some(tables)) => tables.json(),
+            (Part::Table(_), _) => {
+                let table = |(number, grid): &(&str, Grid)| json!({ "number": number, "table": grid });
+                json!({ "tables": self.grids().iter().map(table).collect::<Vec<_>>() })
+            }
+            _ => json!({}),
+        };
+        let fields = fields.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), value.clone()));
+        all.as_object_mut().expect("it is one").extend(fields);
+        let figure = |(figure, chart): &(&Figure, Chart)| {
+            json!({ "number": figure.number, "title": figure.title, "about": figure.about, "series": self.paper.series,
+                    "chart": chart })
+        };
+        if !matches!(self.part, Part::Table(_)) {
+            all["figures"] = json!(self.figures.iter().map(figure).collect::<Vec<_>>());
+        }
+        all["impossible"] = json!(self.impossible);
+        if matches!(self.part, Part::Whole) {
+            all["claims"] = json!(self.claims);
+        }
+        all
+    }
+
+    /// As CSV: of a figure, a row for each point; of a table, its rows. Of all, a row for each published value, or where there are
+    /// no tables, for each figure that a claim was held against.
+    ///
+    /// # Errors
+    /// None that is known: everything is held in memory.
+    pub fn csv(&self) -> anyhow::Result<String> {
+        match (self.part, self.tables.first()) {
+            (Part::Figure(_), _) => points::csv(self.paper, &self.figures),
+            (Part::Table(_), _) => self.grids().first().map_or_else(|| Ok(String::new()), |(_, grid)| grid.csv()),
+            (Part::Whole, Some(tables)) => tables.csv(),
+            (Part::Whole, None) => claims::csv(&self.claims),
+        }
+    }
+}
+
+/// A table with its number and its notes.
+fn table_text(number: &str, grid: &Grid, medium: Medium) -> String {
+    let mut text = format!("{}\n{}", medium.heading(&format!("Table {number}. {}", grid.title)), grid.render(medium));
+    if !grid.notes.is_empty() {
+        text += &format!("\n{}", medium.prose(&grid.notes.join("\n")));
+    }
+    text
+}
+
+/// Claims and what became of them. What decided is below each by its indentation, which Markdown has to keep.
+fn claims_text(claims: &[Checked], medium: Medium) -> String {
+    /// As wide as GitHub shows it.
+    const VERBATIM_COLUMNS: usize = 110;
+    let Medium::Terminal(width) = medium else {
+        let text = claims::render(claims, VERBATIM_COLUMNS);
+        let text = text.strip_prefix("Claims\n").unwrap_or(&text);
+        return format!("{}\n{}", medium.heading("Claims"), medium.verbatim(text));
+    };
+    claims::render(claims, width)
+}
+
+/// All that a paper's tables have to say.
+#[cfg(test)]
+pub(super) fn tables_text(tables: &dyn Tables, width: usize) -> String {
+    let medium = Medium::Terminal(width);
+    let texts = tables.tables().into_iter().map(|(number, grid)| table_text(number, &grid, medium));
+    [medium.prose(&tables.about())].into_iter().chain(texts).collect::<Vec<_>>().join("\n\n") + "\n"
+}

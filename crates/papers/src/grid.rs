@@ -1,0 +1,190 @@
+//! Tables as plain data: one of a paper's own, or the numbers of a figure's panel with what the paper prints beside them.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::figure::Figure;
+use report::html::chart::{Axis, Chart, Form, Mark, Panel, Point, Published, Shape};
+use report::{Medium, format, table, tails};
+
+/// A run in the layout of a paper's tables, to be shown.
+pub trait Tables {
+    /// Whose numbers are beside whose.
+    fn about(&self) -> String;
+
+    /// Each with its number.
+    fn tables(&self) -> Vec<(&'static str, Grid)>;
+
+    /// As JSON.
+    fn json(&self) -> Value;
+
+    /// As CSV: a row for each published value.
+    ///
+    /// # Errors
+    /// None that is known: everything is held in memory.
+    fn csv(&self) -> anyhow::Result<String>;
+}
+
+/// A table whose first columns say what a row is of.
+#[derive(Clone, Debug, Serialize)]
+pub struct Grid {
+    /// What it is of.
+    pub title: String,
+    /// The headings of the columns that lead.
+    pub lead: Vec<String>,
+    /// The headings of the others.
+    pub columns: Vec<String>,
+    /// In order.
+    pub rows: Vec<Row>,
+    /// What there is to say below it.
+    pub notes: Vec<String>,
+}
+
+/// A row of a [`Grid`].
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// What it is of.
+    pub lead: Vec<String>,
+    /// A cell for each column.
+    pub cells: Vec<String>,
+}
+
+impl Grid {
+    /// As text; where it is wider than the medium, several tables below each other, each of some columns.
+    pub fn render(&self, medium: Medium) -> String {
+        let rows: Vec<(&[String], &[String])> =
+            self.rows.iter().map(|row| (row.lead.as_slice(), row.cells.as_slice())).collect();
+        table::in_parts(&self.lead, &self.columns, &rows, medium)
+    }
+
+    /// As CSV, without its notes.
+    ///
+    /// # Errors
+    /// None that is known: everything is held in memory.
+    pub fn csv(&self) -> anyhow::Result<String> {
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        writer.write_record(self.lead.iter().chain(&self.columns))?;
+        for row in &self.rows {
+            writer.write_record(row.lead.iter().chain(&row.cells))?;
+        }
+        report::csv::finished(writer)
+    }
+}
+
+/// The numbers of a figure, a table for each panel: a row for each place along the axis, a column for each series, then what the
+/// paper prints. What is not valid is in brackets.
+pub fn of(figure: &Figure, chart: &Chart, names: &[&'static str]) -> Vec<Grid> {
+    chart.panels.iter().map(|panel| of_panel(figure, chart, panel, names)).collect()
+}
+
+fn of_panel(figure: &Figure, chart: &Chart, panel: &Panel, names: &[&'static str]) -> Grid {
+    let (x, y) = chart.axes(panel);
+    let along = if figure.shares.is_empty() { By::X(x, y) } else { By::Y(x, y) };
+    let points = |points: &[(f64, f64)]| points.iter().map(|&(x, y)| Point::new(x, y)).collect::<Vec<_>>();
+    let ours = panel.series.iter().map(|it| (names[it.architecture].to_owned(), it.points.clone()));
+    // What is of several architectures is below ours, in their columns; else it has a column of its own.
+    let printed = || panel.published.iter().filter(|it| it.mark == Mark::Points);
+    let is_below =
+        |it: &&Published| it.architecture.is_some() && printed().filter(|other| other.label == it.label).count() > 1;
+    let below: Vec<&Published> = printed().filter(is_below).collect();
+    let theirs = printed().filter(|it| !is_below(it));
+    let theirs = theirs.map(|it| (format!("paper: {}", it.label), points(&it.points)));
+    let columns: Vec<(String, Vec<Point>)> = ours.chain(theirs).collect();
+    let mut places: Vec<f64> = match along {
+        By::X(..) => columns.iter().flat_map(|(_, points)| points).map(|point| point.x).collect(),
+        By::Y(..) => figure.shares.to_vec(),
+    };
+    places.sort_by(f64::total_cmp);
+    places.dedup();
+    let cell = |points: &[Point], at: f64| {
+        let here: Vec<String> = points.iter().filter(|it| along.is_at(it, at)).map(|it| along.text(it)).collect();
+        if here.is_empty() { "-".to_owned() } else { here.join(" ") }
+    };
+    let lead =
+        |at: String, whose: &str| [Some(at), (!below.is_empty()).then(|| whose.to_owned())].into_iter().flatten();
+    let mut rows = Vec::new();
+    for &at in &places {
+        rows.push(Row {
+            lead: lead(along.place(at), "here").collect(),
+            cells: columns.iter().map(|(_, points)| cell(points, at)).collect(),
+        });
+        let of = |name: &str| below.iter().find(|it| it.architecture.is_some_and(|place| names[place] == name));
+        let cells: Vec<String> =
+            columns.iter().map(|(name, _)| of(name).map_or("-".into(), |it| cell(&points(&it.points), at))).collect();
+        if cells.iter().any(|cell| cell != "-") {
+            rows.push(Row { lead: lead(String::new(), "paper").collect(), cells });
+        }
+    }
+    let lines = panel.published.iter().filter(|it| it.mark != Mark::Points);
+    let mut notes: Vec<String> = lines.map(|it| format!("paper: {}", it.label)).collect();
+    notes.dedup();
+    let what = match (along, chart.shape) {
+        (By::Y(..), _) => format!("{}{}", x.label, unit(x.form)),
+        (By::X(..), Shape::Percentiles) => format!("{}{}: p1/p25/p50/p75/p99", y.label, unit(y.form)),
+        (By::X(..), _) => format!("{}{}", y.label, unit(y.form)),
+    };
+    Grid {
+        title: if panel.title.is_empty() { what } else { format!("{}: {what}", panel.title) },
+        lead: lead(if figure.shares.is_empty() { x.label.clone() } else { y.label.clone() }, "").collect(),
+        columns: columns.iter().map(|(name, _)| name.clone()).collect(),
+        rows,
+        notes,
+    }
+}
+
+/// What rows are by: the horizontal axis, or of a distribution the vertical one.
+#[derive(Clone, Copy)]
+enum By<'a> {
+    X(&'a Axis, &'a Axis),
+    Y(&'a Axis, &'a Axis),
+}
+
+impl By<'_> {
+    fn is_at(self, point: &Point, at: f64) -> bool {
+        match self {
+            Self::X(..) => point.x == at,
+            Self::Y(..) => (point.y - at).abs() < 1e-9,
+        }
+    }
+
+    fn place(self, at: f64) -> String {
+        match self {
+            Self::X(x, _) if x.form == Form::Names => x.ticks[at as usize].1.clone(),
+            Self::X(..) => at.to_string(),
+            Self::Y(_, y) => match y.form {
+                Form::Share => format::percent(at),
+                form => form.text(at),
+            },
+        }
+    }
+
+    fn text(self, point: &Point) -> String {
+        let text = match (self, point.spread.as_slice()) {
+            (Self::Y(x, _), _) => number(x.form, point.x),
+            (Self::X(_, y), [p1, p25, p75, p99]) => {
+                [*p1, *p25, point.y, *p75, *p99].map(|value| number(y.form, value)).join("/")
+            }
+            (Self::X(_, y), [p1, p25, p75]) => {
+                [*p1, *p25, point.y, *p75].map(|value| number(y.form, value)).join("/") + "/" + tails::MARK
+            }
+            (Self::X(_, y), _) => number(y.form, point.y),
+        };
+        if point.is_valid() { text } else { format!("({text})") }
+    }
+}
+
+/// A number of a cell, in the unit of its table.
+fn number(form: Form, value: f64) -> String {
+    match form {
+        Form::Time => format::significant(value / 1e3),
+        _ => format::significant(value),
+    }
+}
+
+fn unit(form: Form) -> &'static str {
+    match form {
+        Form::Time => " in µs",
+        Form::Bytes => " in bytes",
+        _ => "",
+    }
+}

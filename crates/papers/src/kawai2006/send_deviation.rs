@@ -1,0 +1,178 @@
+//! Table 5: how far sends are from even intervals.
+
+use std::collections::BTreeMap;
+
+use harness::record::{Run, TrialRecord, VerdictKind};
+use harness::units::Share;
+use load::config::Schedule;
+use report::deviation::{DeviationOf, TrialDeviation};
+use report::format;
+use serde::Serialize;
+use stats::{Deviation, interval};
+
+use super::matrix::ARCHITECTURES;
+use super::service_time::{is_of_matrix, published_service_time};
+use crate::grid::Row;
+
+pub(super) const SEND_DEVIATION: &str = include_str!("send-deviation.csv");
+
+/// A column of Table 5.
+#[derive(Debug, Serialize)]
+pub(super) struct Worst {
+    pub(super) architecture: &'static str,
+    /// The printed values by the name of the statistic: `stddev_us`, `median_us`, `max_us`.
+    pub(super) published: BTreeMap<String, f64>,
+    /// The trial with the largest standard deviation; `None` when no trial counts.
+    pub(super) here: Option<TrialDeviation>,
+    /// All trials that count: a single pause of the host decides which one is the worst.
+    all: All,
+}
+
+/// The trials of an architecture that count for Table 5.
+#[derive(Debug, Default, Serialize)]
+struct All {
+    trials: usize,
+    /// The median over them of their standard deviations.
+    stddev_us_median: Option<f64>,
+    /// The median over them of the share of sends at most 1 µs from the median.
+    within_1us_of_median_median: Option<f64>,
+}
+
+/// Every published value of Table 5, by statistic, then by architecture.
+fn published_send_deviation() -> BTreeMap<String, BTreeMap<String, f64>> {
+    let mut reader = csv::Reader::from_reader(SEND_DEVIATION.as_bytes());
+    let row = |mut row: BTreeMap<String, String>| {
+        let statistic = row.remove("statistic").expect("a test reads every row");
+        let number = |(architecture, text): (String, String)| (architecture, text.parse().expect("likewise"));
+        (statistic, row.into_iter().map(number).collect())
+    };
+    reader.deserialize().map(|record| row(record.expect("a test reads every row"))).collect()
+}
+
+/// The trials of a run that count for Table 5 and Figure 2.
+#[derive(Debug, Serialize)]
+pub(super) struct Sends {
+    /// The columns of Table 5, in the order of [`ARCHITECTURES`].
+    #[serde(rename = "send_deviation")]
+    pub(super) worst: Vec<Worst>,
+    /// The number of valid trials at constant intervals with readable samples, and of all trials in the paper's matrix.
+    deviation_trials: (usize, usize),
+    /// Samples that cannot be read, each with its reason.
+    samples_missing: Vec<String>,
+}
+
+impl Sends {
+    pub(super) fn of(run: &Run, deviation_of: &mut DeviationOf<'_>) -> Self {
+        let published = published_service_time();
+        let of_matrix = run.header.trials.iter().filter(|trial| is_of_matrix(&published, &trial.workload)).count();
+        let table_5 = published_send_deviation();
+        let column = |architecture: &str| {
+            table_5.iter().filter_map(|(statistic, row)| Some((statistic.clone(), *row.get(architecture)?))).collect()
+        };
+        let mut worst = ARCHITECTURES.map(|architecture| Worst {
+            architecture,
+            published: column(architecture),
+            here: None,
+            all: All::default(),
+        });
+        let counts = |record: &&TrialRecord| {
+            let TrialRecord { trial, verdict, .. } = record;
+            let is_even = trial.workload.schedule == Schedule::Constant;
+            is_even && verdict.kind == VerdictKind::Valid && is_of_matrix(&published, &trial.workload)
+        };
+        let (mut counted, mut samples_missing) = (Vec::new(), Vec::new());
+        for record in run.records.iter().filter(counts) {
+            let architecture = record.trial.architecture.to_string();
+            let Some(worst) = worst.iter_mut().find(|worst| worst.architecture == architecture) else { continue };
+            let deviation = deviation_of(record);
+            if let Some(why) = &deviation.missing {
+                samples_missing.push(format!("trial {}, {architecture}: {why}", deviation.trial));
+                continue;
+            }
+            counted.extend(deviation.figures.map(|figures| (worst.architecture, figures)));
+            let stddev_ns = |it: &TrialDeviation| it.figures.map_or(0.0, |figures| figures.stddev_ns);
+            if worst.here.as_ref().is_none_or(|here| stddev_ns(&deviation) > stddev_ns(here)) {
+                worst.here = Some(deviation);
+            }
+        }
+        for Worst { architecture, all, .. } in &mut worst {
+            let median = |figure: fn(&Deviation) -> f64| {
+                let these = counted.iter().filter(|(of, _)| of == architecture);
+                interval::median(&these.map(|(_, figures)| figure(figures)).collect::<Vec<_>>())
+            };
+            all.trials = counted.iter().filter(|(of, _)| of == architecture).count();
+            all.stddev_us_median = median(|figures| figures.stddev_ns / 1e3);
+            all.within_1us_of_median_median = median(|figures| figures.within_1us_of_median);
+        }
+        Self { worst: worst.into(), deviation_trials: (counted.len(), of_matrix), samples_missing }
+    }
+
+    /// The notes below Table 5.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let (counted, of_matrix) = self.deviation_trials;
+        let mut notes = vec![
+            format!(
+                "Only valid trials at constant intervals count: {counted} of the {of_matrix} trials in the paper's matrix. One \
+                 pause of the host decides the worst trial; the medians over all trials are robust against it."
+            ),
+            "In the paper (section 5.2), more than 90 % of the sends of select and poll, and most of the others', are within \
+             ±1 µs."
+                .into(),
+        ];
+        notes.extend(self.samples_missing.iter().cloned());
+        notes
+    }
+
+    fn row(&self, name: &str, whose: &str, text: impl Fn(&Worst) -> Option<String>) -> Row {
+        Row {
+            lead: vec![name.into(), whose.into()],
+            cells: self.worst.iter().map(|worst| text(worst).unwrap_or("-".into())).collect(),
+        }
+    }
+
+    fn here_row(&self, name: &str, text: fn(&TrialDeviation) -> Option<String>) -> Row {
+        self.row(name, "here", |worst| text(worst.here.as_ref()?))
+    }
+
+    /// Table 5, and further statistics of its trials.
+    pub(super) fn rows(&self) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for Statistic { name, key, here_us } in STATISTICS {
+            let here = |worst: &Worst| here_us(worst.here.as_ref()?).map(format::significant);
+            let paper = |worst: &Worst| worst.published.get(*key).copied().map(format::significant);
+            rows.push(self.row(name, "here", here));
+            rows.push(self.row("", "paper", paper));
+        }
+        let within = |it: &TrialDeviation| Some(format::significant(it.figures?.within_1us_of_median * 100.0));
+        rows.extend([
+            self.here_row("within ±1 µs of the median, %", within),
+            self.here_row("trial", |it| Some(it.trial.to_string())),
+            self.here_row("  its connections", |it| Some(it.workload.connections.to_string())),
+            self.here_row("  its active share", |it| Some(Share(it.workload.active).to_string())),
+            self.here_row("  its requests/s", |it| Some(format::rate(it.workload.rate_per_s))),
+            self.row("trials that count", "here", |worst| Some(worst.all.trials.to_string())),
+            self.row("  median standard deviation", "here", |worst| {
+                worst.all.stddev_us_median.map(format::significant)
+            }),
+            self.row("  median share within ±1 µs, %", "here", |worst| {
+                worst.all.within_1us_of_median_median.map(|share| format::significant(share * 100.0))
+            }),
+        ]);
+        rows
+    }
+}
+
+/// A statistic of Table 5.
+pub(super) struct Statistic {
+    name: &'static str,
+    /// Its name in the published values.
+    pub(super) key: &'static str,
+    pub(super) here_us: fn(&TrialDeviation) -> Option<f64>,
+}
+
+/// The statistics, in the order of Table 5.
+pub(super) const STATISTICS: &[Statistic] = &[
+    Statistic { name: "standard deviation", key: "stddev_us", here_us: |it| Some(it.figures?.stddev_ns / 1e3) },
+    Statistic { name: "median", key: "median_us", here_us: |it| Some(it.figures?.median_ns / 1e3) },
+    Statistic { name: "max", key: "max_us", here_us: |it| Some(it.figures?.max_ns / 1e3) },
+];

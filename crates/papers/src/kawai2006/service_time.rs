@@ -1,0 +1,191 @@
+//! Tables 3 and 4: service time.
+
+use harness::record::{Run, Trial, TrialRecord, VerdictKind, Workload};
+use harness::units::Share;
+use load::config::Schedule;
+use report::summary::estimated;
+use report::{format, tails};
+use serde::{Deserialize, Serialize};
+use stats::Histogram;
+
+use super::matrix::{ARCHITECTURES, of_the_paper};
+use crate::grid::Row;
+
+pub(super) const SERVICE_TIME: &str = include_str!("service-time.csv");
+
+/// Service time in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct Times {
+    pub(super) mean_ms: f64,
+    pub(super) median_ms: f64,
+    pub(super) stddev_ms: f64,
+}
+
+/// An architecture under a workload, of Table 3 or 4.
+#[derive(Debug, Serialize)]
+pub(super) struct Cell {
+    pub(super) table: u8,
+    pub(super) active: f64,
+    pub(super) connections: u32,
+    pub(super) rate_per_s: f64,
+    pub(super) architecture: String,
+    pub(super) published: Times,
+    /// `None`: nothing of this is finished in the run.
+    pub(super) here: Option<Here>,
+}
+
+/// What the run has of a cell.
+#[derive(Debug, Serialize)]
+pub(super) struct Here {
+    /// The worst of its repeats'.
+    pub(super) verdict: VerdictKind,
+    pub(super) repeats: usize,
+    pub(super) repeats_estimated: usize,
+    /// Over the valid repeats; `None` when there are none.
+    pub(super) times: Option<Times>,
+    /// Their tail, which weighs in the mean and the standard deviation, may be the client's doing.
+    pub(super) is_client_tail: bool,
+}
+
+/// A row of the file of Tables 3 and 4.
+#[derive(Deserialize)]
+struct ServiceTimeRow {
+    active_ratio: String,
+    connections: u32,
+    rate_per_s: f64,
+    architecture: String,
+    pub(super) mean_ms: f64,
+    pub(super) median_ms: f64,
+    pub(super) stddev_ms: f64,
+}
+
+/// Every published cell of Tables 3 and 4, with nothing of a run yet.
+pub(super) fn published_service_time() -> Vec<Cell> {
+    let mut reader = csv::Reader::from_reader(SERVICE_TIME.as_bytes());
+    let cell = |row: ServiceTimeRow| {
+        let active = row.active_ratio.parse::<Share>().expect("a test reads every row").0;
+        Cell {
+            table: if active == 1.0 { 3 } else { 4 },
+            active,
+            connections: row.connections,
+            rate_per_s: row.rate_per_s,
+            architecture: row.architecture,
+            published: Times { mean_ms: row.mean_ms, median_ms: row.median_ms, stddev_ms: row.stddev_ms },
+            here: None,
+        }
+    };
+    reader.deserialize().map(|row| cell(row.expect("a test reads every row"))).collect()
+}
+
+/// Whether a workload is of the matrix that the cells are of. It has more workloads than Tables 3 and 4 show; the paper took
+/// Table 5 from all of them.
+pub(super) fn is_of_matrix(cells: &[Cell], workload: &Workload) -> bool {
+    of_the_paper(workload)
+        && cells.iter().any(|cell| cell.connections == workload.connections)
+        && cells.iter().any(|cell| cell.active == workload.active)
+        && cells.iter().any(|cell| Some(cell.rate_per_s) == workload.rate_per_s)
+}
+
+impl Cell {
+    pub(super) fn is_of(&self, trial: &Trial) -> bool {
+        let workload = &trial.workload;
+        of_the_paper(workload)
+            && (workload.connections, workload.active, workload.rate_per_s)
+                == (self.connections, self.active, Some(self.rate_per_s))
+            && trial.architecture.to_string() == self.architecture
+    }
+
+    pub(super) fn fill(&mut self, run: &Run) {
+        let records: Vec<&TrialRecord> = run.records.iter().filter(|record| self.is_of(&record.trial)).collect();
+        let Some(verdict) = records.iter().map(|record| record.verdict.kind).max() else { return };
+        let mut histogram = Histogram::new();
+        let loads: Vec<_> = estimated(&records).into_iter().filter_map(|record| record.load.as_ref()).collect();
+        loads.iter().for_each(|load| histogram.merge(&load.service.histogram));
+        let all = histogram.distribution();
+        let times = (all.count > 0).then_some(Times {
+            mean_ms: all.mean_ns / 1e6,
+            median_ms: all.p50_ns as f64 / 1e6,
+            stddev_ms: all.stddev_ns / 1e6,
+        });
+        let is_client_tail = tails::late(loads.iter().copied()).reaches(0.99);
+        let (repeats, repeats_estimated) = (records.len(), loads.len());
+        self.here = Some(Here { verdict, repeats, repeats_estimated, times, is_client_tail });
+    }
+
+    /// What this run has to show for it.
+    fn text_here(&self) -> String {
+        match &self.here {
+            None => "-".into(),
+            Some(Here { times: None, verdict, .. }) => format::verdict(*verdict).into(),
+            Some(Here { times: Some(times), repeats, repeats_estimated, is_client_tail, .. }) => {
+                let mark = if *is_client_tail { tails::MARK } else { "" };
+                let of_repeats = match repeats == repeats_estimated {
+                    true => String::new(),
+                    false => format!(" ({repeats_estimated} of {repeats})"),
+                };
+                format!("{}{mark}{of_repeats}", times.text())
+            }
+        }
+    }
+}
+
+impl Times {
+    /// In the order of the paper's cells.
+    pub(super) fn named(self) -> [(&'static str, f64); 3] {
+        [("mean_ms", self.mean_ms), ("median_ms", self.median_ms), ("stddev_ms", self.stddev_ms)]
+    }
+
+    fn text(self) -> String {
+        self.named().map(|(_, ms)| format::significant(ms)).join("/")
+    }
+}
+
+/// Table 3 or 4, two rows a workload.
+pub(super) fn rows(cells: &[Cell], table: u8) -> Vec<Row> {
+    let cells: Vec<&Cell> = cells.iter().filter(|cell| cell.table == table).collect();
+    let workload = |cell: &Cell| (cell.active, cell.connections, cell.rate_per_s);
+    let mut rows = Vec::new();
+    for cells in cells.chunk_by(|a, b| workload(a) == workload(b)) {
+        let of = |architecture: &&str| cells.iter().find(|cell| cell.architecture == *architecture);
+        let first = match table {
+            3 => cells[0].connections.to_string(),
+            _ => Share(cells[0].active).to_string(),
+        };
+        let rate = cells[0].rate_per_s.to_string();
+        rows.push(Row {
+            lead: vec![first, rate, "here".into()],
+            cells: ARCHITECTURES.iter().map(|it| of(it).map_or("-".into(), |cell| cell.text_here())).collect(),
+        });
+        rows.push(Row {
+            lead: vec![String::new(), String::new(), "paper".into()],
+            cells: ARCHITECTURES.iter().map(|it| of(it).map_or("-".into(), |it| it.published.text())).collect(),
+        });
+    }
+    rows
+}
+
+/// What is to be said of Table 3 or 4.
+pub(super) fn notes(cells: &[Cell], table: u8, schedules: &[Schedule]) -> Vec<String> {
+    let of_table = || cells.iter().filter(|cell| cell.table == table);
+    let mut notes = Vec::new();
+    if of_table().any(|cell| cell.here.is_none()) {
+        notes.push("-: this run has no such trial, or has not finished it.".to_owned());
+    }
+    if of_table().any(|cell| cell.here.as_ref().is_some_and(|here| here.is_client_tail)) {
+        notes.push(
+            "?: the client sent too many requests late for the mean and the standard deviation to be the server's."
+                .to_owned(),
+        );
+    }
+    if of_table().any(|cell| cell.here.as_ref().is_some_and(|here| here.times.is_none())) {
+        notes.push(
+            "A word in place of figures is a trial's verdict: its figures are not to be believed, and `muxbench report` \
+             says why."
+                .to_owned(),
+        );
+    }
+    if schedules.iter().any(|schedule| *schedule != Schedule::Constant) {
+        notes.push("The paper sends at constant intervals; trials of this run do not (see --schedule).".to_owned());
+    }
+    notes
+}

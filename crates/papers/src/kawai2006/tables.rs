@@ -1,0 +1,184 @@
+//! The tables of a run, as text, JSON and CSV.
+
+use anyhow::bail;
+use harness::record::{Run, Trial, Workload};
+use load::config::Schedule;
+use report::deviation::DeviationOf;
+use report::{format, json};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::matrix::ARCHITECTURES;
+use super::send_deviation::{STATISTICS, Sends, Statistic};
+use super::service_time::{self, Cell, Times, published_service_time};
+use crate::grid::{Grid, Row, Tables};
+
+/// The paper's hardware: its Table 1 and section 5.
+const HARDWARE: &str = "a server with two Pentium III of 800 MHz, five client hosts, gigabit Ethernet, Linux 2.6.15, 3 min \
+                        measured";
+
+/// A run in the layout of Tables 3, 4 and 5.
+#[derive(Debug, Serialize)]
+pub(crate) struct Kawai2006 {
+    /// The format version: [`json::FORMAT`].
+    format: u32,
+    paper: &'static str,
+    /// The hardware of the published values.
+    published_on: &'static str,
+    run: String,
+    /// The host of our values.
+    here_on: String,
+    /// The schedules of the trials that are shown; the paper's is `constant`.
+    schedules: Vec<Schedule>,
+    /// Tables 3 and 4, in their order.
+    pub(super) service_time: Vec<Cell>,
+    /// Table 5.
+    #[serde(flatten)]
+    pub(super) sends: Sends,
+}
+
+impl Kawai2006 {
+    /// Lines a run up with the paper.
+    ///
+    /// # Errors
+    /// When no trial of the run has a workload of Tables 3 or 4.
+    pub(crate) fn of(run: &Run, deviation_of: &mut DeviationOf<'_>) -> anyhow::Result<Self> {
+        let mut service_time = published_service_time();
+        let shown = |trial: &&Trial| service_time.iter().any(|cell| cell.is_of(trial));
+        let trials: Vec<&Trial> = run.header.trials.iter().filter(shown).collect();
+        if trials.is_empty() {
+            bail!(
+                "{}: no trial of this run has a workload of kawai2006 (128B -> 10KiB; 400, 2000 or 10000 connections, all \
+                 of them active, or 1/4, 1/16 or 1/64 of 10000; 125, 500 or 2000 requests/s); make one with \
+                 `muxbench run kawai2006 --quick`",
+                run.header.name
+            );
+        }
+        let mut schedules: Vec<Schedule> = Vec::new();
+        for trial in &trials {
+            if !schedules.contains(&trial.workload.schedule) {
+                schedules.push(trial.workload.schedule);
+            }
+        }
+        let here_on = here_on(run, trials[0]);
+
+        service_time.iter_mut().for_each(|cell| cell.fill(run));
+        Ok(Self {
+            format: json::FORMAT,
+            paper: "kawai2006",
+            published_on: HARDWARE,
+            run: run.header.name.clone(),
+            here_on,
+            schedules,
+            service_time,
+            sends: Sends::of(run, deviation_of),
+        })
+    }
+}
+
+/// The host and the conditions of our measurement, as [`HARDWARE`] has the paper's.
+fn here_on(run: &Run, trial: &Trial) -> String {
+    let fact = |name: &str| run.header.host.get(name).map_or("unknown", String::as_str);
+    let kernel = fact("kernel").split_whitespace().next().unwrap_or("unknown");
+    format!(
+        "{}, Linux {kernel}, network: {}, {}, {} measured",
+        fact("cpu"),
+        fact("network"),
+        run.header.placement,
+        format::time(trial.workload.phases.measure_ns as f64)
+    )
+}
+
+impl Tables for Kawai2006 {
+    fn about(&self) -> String {
+        format!(
+            "kawai2006: E. Kawai and S. Yamaguchi, \"An Implementation of a Benchmark Tool Considering Communication \
+             Locality\" (2006).\n\
+             paper: {HARDWARE}.\n\
+             here: {}; run {}.\n\
+             The hardware differs, so compare how times change along rows and columns, not how long they are.",
+            self.here_on, self.run
+        )
+    }
+
+    fn tables(&self) -> Vec<(&'static str, Grid)> {
+        let grid = |title: String, lead: &[&str], rows: Vec<Row>, notes: Vec<String>| Grid {
+            title,
+            lead: lead.iter().map(ToString::to_string).collect(),
+            columns: ARCHITECTURES.map(str::to_owned).into(),
+            rows,
+            notes,
+        };
+        let service_time = |table: u8, what: &str, first: &str| {
+            let title = format!("Service time, {what}: mean/median/standard deviation in ms");
+            let rows = service_time::rows(&self.service_time, table);
+            grid(
+                title,
+                &[first, "requests/s", ""],
+                rows,
+                service_time::notes(&self.service_time, table, &self.schedules),
+            )
+        };
+        let deviation = grid(
+            "Send deviation in µs, of each architecture's trial with the largest standard deviation".into(),
+            &["", ""],
+            self.sends.rows(),
+            self.sends.notes(),
+        );
+        vec![
+            ("3", service_time(3, "every connection active", "connections")),
+            ("4", service_time(4, "10000 connections", "active")),
+            ("5", deviation),
+        ]
+    }
+
+    fn json(&self) -> Value {
+        serde_json::to_value(self).expect("all keys are text")
+    }
+
+    fn csv(&self) -> anyhow::Result<String> {
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        let heading = "table,architecture,connections,active,rate_per_s,verdict,statistic,here,paper";
+        writer.write_record(heading.split(','))?;
+        let number = |number: Option<f64>| number.map_or(String::new(), |number| number.to_string());
+        for cell in &self.service_time {
+            let times = cell.here.as_ref().and_then(|here| here.times);
+            let verdict = cell.here.as_ref().map_or("", |here| format::verdict(here.verdict));
+            let is_client_tail = cell.here.as_ref().is_some_and(|here| here.is_client_tail);
+            let published = cell.published.named();
+            let ours = times.map(Times::named);
+            for (at, (name, value)) in published.into_iter().enumerate() {
+                writer.write_record([
+                    &cell.table.to_string(),
+                    &cell.architecture,
+                    &cell.connections.to_string(),
+                    &cell.active.to_string(),
+                    &cell.rate_per_s.to_string(),
+                    verdict,
+                    name,
+                    // The client's tail weighs in all but the median.
+                    &number(ours.filter(|_| !is_client_tail || name == "median_ms").map(|ours| ours[at].1)),
+                    &value.to_string(),
+                ])?;
+            }
+        }
+        for worst in &self.sends.worst {
+            let here = worst.here.as_ref();
+            let of_workload = |text: fn(&Workload) -> String| here.map_or(String::new(), |it| text(&it.workload));
+            for Statistic { key, here_us, .. } in STATISTICS {
+                writer.write_record([
+                    "5",
+                    worst.architecture,
+                    &of_workload(|it| it.connections.to_string()),
+                    &of_workload(|it| it.active.to_string()),
+                    &of_workload(|it| format::rate(it.rate_per_s)),
+                    here.map_or("", |it| format::verdict(it.verdict)),
+                    key,
+                    &number(here.and_then(here_us)),
+                    &number(worst.published.get(*key).copied()),
+                ])?;
+            }
+        }
+        report::csv::finished(writer)
+    }
+}

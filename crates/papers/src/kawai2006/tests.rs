@@ -1,0 +1,107 @@
+use harness::record::{TrialRecord, VerdictKind};
+use load::config::Schedule;
+use wire::ServiceSpec;
+
+use super::matrix::SERVICE;
+use super::send_deviation::SEND_DEVIATION;
+use super::service_time::{self, SERVICE_TIME, published_service_time};
+use super::*;
+use crate::figure::Here;
+use crate::grid::Tables;
+use report::deviation::kept;
+use report::fixtures;
+
+fn here() -> Kawai2006 {
+    let run = fixtures::kawai2006_run();
+    Kawai2006::of(&run, &mut kept(&mut fixtures::sends_of(&run))).unwrap()
+}
+
+#[test]
+fn every_published_value_finds_its_place_as_it_is_printed_there() {
+    let tables = here();
+    let rows = [service_time::rows(&tables.service_time, 3), service_time::rows(&tables.service_time, 4)];
+    assert_eq!([rows[0].len(), rows[1].len()], [18, 18], "9 workloads each, here and in the paper");
+    let mut lines = SERVICE_TIME.lines().skip(1);
+    for row in rows.iter().flatten().filter(|row| row.lead[2] == "paper") {
+        for (architecture, cell) in ARCHITECTURES.iter().zip(&row.cells) {
+            let fields: Vec<&str> = lines.next().unwrap().split(',').collect();
+            assert_eq!((fields[3], fields[4..].join("/")), (*architecture, cell.clone()));
+        }
+    }
+    assert_eq!(lines.next(), None);
+
+    let rows = tables.sends.rows();
+    let printed: Vec<String> =
+        rows.iter().filter(|row| row.lead[1] == "paper").map(|row| row.cells.join(",")).collect();
+    let published: Vec<&str> = SEND_DEVIATION.lines().skip(1).map(|line| line.split_once(',').unwrap().1).collect();
+    assert_eq!(printed, published);
+    assert_eq!(SEND_DEVIATION.lines().next().unwrap(), format!("statistic,{}", ARCHITECTURES.join(",")));
+}
+
+#[test]
+fn the_experiment_has_every_published_workload() {
+    let experiment = harness::presets::find("kawai2006").unwrap().experiment();
+    for cell in published_service_time() {
+        assert!(experiment.workload.connections.0.iter().any(|it| it.get() == cell.connections));
+        assert!(experiment.workload.active.0.iter().any(|it| it.0 == cell.active));
+        assert!(experiment.workload.rate.as_ref().unwrap().0.iter().any(|it| it.0 == cell.rate_per_s));
+        assert!(experiment.architectures.0.iter().any(|it| it.to_string() == cell.architecture));
+    }
+    assert_eq!(experiment.workload.schedule.0, [Schedule::Constant]);
+    let (request, response) = (experiment.workload.request.unwrap().0, experiment.workload.response.unwrap().0);
+    assert_eq!(SERVICE, ServiceSpec::Fixed { request_bytes: request, response_bytes: response });
+}
+
+#[test]
+fn the_tables_in_full() {
+    insta::assert_snapshot!(crate::comparison::tables_text(&here(), 160));
+}
+
+#[test]
+fn a_narrow_terminal_gets_some_architectures_at_a_time() {
+    let text = crate::comparison::tables_text(&here(), 80);
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn what_is_not_valid_is_never_shown_as_if_it_were() {
+    let tables = here();
+    for cell in &tables.service_time {
+        let times = cell.here.as_ref().and_then(|here| here.times);
+        let is_valid = cell.here.as_ref().is_some_and(|here| here.repeats_estimated > 0);
+        assert_eq!(times.is_some(), is_valid);
+    }
+    assert!(tables.sends.worst.iter().flat_map(|it| &it.here).all(|it| it.verdict == VerdictKind::Valid));
+    let csv = tables.csv().unwrap();
+    assert_eq!(csv.lines().count(), 1 + 18 * 5 * 3 + 5 * 3);
+    assert!(csv.lines().any(|line| line.contains(",saturated,mean_ms,,")), "{csv}");
+    assert_eq!(tables.json()["service_time"].as_array().unwrap().len(), 90);
+}
+
+#[test]
+fn sends_of_trials_that_are_not_valid_are_drawn_as_such() {
+    let mut run = fixtures::kawai2006_run();
+    let is_mp = |record: &TrialRecord| record.trial.architecture.to_string() == "mp";
+    run.records.retain(|record| record.trial.architecture.to_string() != "select");
+    for record in run.records.iter_mut().filter(|record| is_mp(record)) {
+        record.verdict.kind = VerdictKind::ClientLimited;
+    }
+    let (runs, summaries) = ([run.clone()], [report::Summary::of(&run)]);
+    let here = Here { names: &ARCHITECTURES, runs: &runs, summaries: &summaries, experiments: &["kawai2006"] };
+    let mut sends_of = fixtures::sends_of(&run);
+    let chart = figure::draw(&here, &mut [&mut kept(&mut sends_of)]).unwrap();
+    let of = |place: usize| chart.panels[0].series.iter().find(|series| series.architecture == place);
+    let mp = of(0).unwrap();
+    assert!(mp.of == "not valid" && mp.points.iter().all(|point| point.verdict == VerdictKind::ClientLimited));
+    assert!(of(4).unwrap().of.is_empty() && of(2).is_none());
+    assert!(chart.words.ends_with("There is no trial of select."), "{}", chart.words);
+}
+
+#[test]
+fn a_run_of_other_traffic_is_an_error() {
+    let run = fixtures::run();
+    let mut sends_of = |_| -> anyhow::Result<Vec<i64>> { unreachable!() };
+    let error = Kawai2006::of(&run, &mut kept(&mut sends_of)).unwrap_err().to_string();
+    assert!(error.contains("no trial of this run has a workload of kawai2006"), "{error}");
+}

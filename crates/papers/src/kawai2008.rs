@@ -1,0 +1,276 @@
+//! E. Kawai and S. Yamaguchi, "A Benchmark Tool for Network I/O Management Architectures", IPSJ Digital Courier 4 (2008):
+//! Figures 6, 8, 10 and 11 and a figure of appendix A.1, and what it claims of them.
+
+use harness::record::{VerdictKind, Workload};
+use harness::spec::network::Network;
+use harness::transport::Transport;
+use harness::units::Bandwidth;
+use load::config::Schedule;
+
+use super::figure::{Curves, Figure, Here, Kind, Scale, Value, published};
+use crate::claims::{Axis, Claim, Is, LAG_MEDIAN, LAG_P99, SERVICE_MEDIAN, SERVICE_SPREAD, Statement};
+use report::html::chart::{Chart, Form, Mark, Panel, Series, Shape};
+use report::html::material::{percentiles, service};
+
+/// Those whose service time is said to be flat.
+const FLAT: &[&str] = &["mp", "mt", "epoll"];
+/// Those which look at every connection.
+const SCAN: &[&str] = &["select", "poll"];
+const ALL: &[&str] = &["mp", "mt", "epoll", "select", "poll"];
+/// What figures have series of: architectures, and of appendix A.1 schedules.
+pub(super) const SERIES: &[&str] =
+    &["mp", "mt", "epoll", "select", "poll", "slot-random", "constant", "constant-drawn", "constant-together"];
+
+/// The schedules of appendix A.1, by the names of their series.
+const SCHEDULES: [(&str, Schedule); 4] = [
+    ("slot-random", Schedule::SlotRandom),
+    ("constant", Schedule::Constant),
+    ("constant-drawn", Schedule::ConstantDrawn),
+    ("constant-together", Schedule::ConstantTogether),
+];
+/// What serves there.
+const SERVER: &str = "epoll";
+/// What the last of five responses of 10 kB waits for the others on a gigabit link, in nanoseconds (appendix A.1).
+const LAST_OF_FIVE_NS: f64 = 328_000.0;
+
+/// What the figures' logarithmic scales show as no change.
+const NO_CHANGE: f64 = 1.5;
+
+/// Every connection is active, each request somewhere in its slot.
+fn of_the_paper(workload: &Workload) -> bool {
+    let is_even = workload.active == 1.0 && workload.idle == 0 && workload.calls_per_connection.is_none();
+    let is_sent = workload.schedule == Schedule::SlotRandom && workload.transport == Transport::Tcp;
+    super::is_plain(workload) && is_even && is_sent && workload.service.ports().is_none()
+}
+
+/// Figures 6 and 10.
+fn http_like(workload: &Workload) -> bool {
+    of_the_paper(workload)
+        && workload.service.fixed() == Some((128, 10_240))
+        && workload.rate_per_s.is_some_and(|rate_per_s| rate_per_s <= 2_000.0)
+}
+
+/// Figures 8 and 11.
+fn minimised(workload: &Workload) -> bool {
+    of_the_paper(workload) && workload.service.fixed() == Some((1, 1))
+}
+
+fn either(workload: &Workload) -> bool {
+    http_like(workload) || minimised(workload)
+}
+
+fn beyond(workload: &Workload) -> bool {
+    of_the_paper(workload) && workload.service.fixed() == Some((128, 10_240)) && workload.rate_per_s == Some(8_000.0)
+}
+
+/// Five clients of 10 KiB behind a gigabit link, and nothing else done to packets.
+fn on_a_link(workload: &Workload) -> bool {
+    let is_link = |network: &Network| {
+        let is_plain = network.delay.0 == 0 && network.loss.is_none();
+        is_plain && network.clients.get() == 5 && network.bandwidth == Some(Bandwidth(1_000_000_000))
+    };
+    let is_even = workload.active == 1.0 && workload.idle == 0 && workload.calls_per_connection.is_none();
+    workload.network.as_ref().is_some_and(is_link)
+        && is_even
+        && workload.work.is_none()
+        && workload.service.fixed() == Some((128, 10_240))
+}
+
+fn together(workload: &Workload) -> bool {
+    on_a_link(workload) && workload.schedule == Schedule::ConstantTogether
+}
+
+/// Tables 2 and 3: the rates, a panel each.
+const HTTP_LIKE_PER_S: &[f64] = &[125.0, 500.0, 2_000.0];
+const MINIMISED_PER_S: &[f64] = &[125.0, 500.0, 2_000.0, 8_000.0];
+
+const SERVICE: (&str, Value) = ("service time", service);
+const LAG: (&str, Value) = ("lag", |row| percentiles(row.lag));
+
+pub(super) const FIGURES: &[Figure] = &[
+    Figure {
+        number: "6",
+        title: "Service time, HTTP-like traffic",
+        about: "Kawai and Yamaguchi 2008, Figure 6: 128 B are answered by 10 KiB. Five percentiles each, in the notation of its \
+                Figure 7: the thin line goes from p1 to p99, the broad one from p25 to p75, the marker is the median. A panel for \
+                each rate. The means in the paper's text (section 5.2.1) are lines across.",
+        experiments: &["kawai2008-http"],
+        draw: |here, _| {
+            let printed = [
+                (500e3, "about 500 µs, the mean of mp, mt and epoll"),
+                (900e3, "about 900 µs to 20 ms, the means of select and poll"),
+                (20e6, "about 900 µs to 20 ms, the means of select and poll"),
+            ];
+            draw(here, http_like, HTTP_LIKE_PER_S, SERVICE, &printed)
+        },
+        shares: &[],
+    },
+    Figure {
+        number: "8",
+        title: "Service time, minimised traffic",
+        about: "Kawai and Yamaguchi 2008, Figure 8: 1 B is answered by 1 B. As Figure 6; the means are those of section 5.2.2.",
+        experiments: &["kawai2008-minimised"],
+        draw: |here, _| {
+            let printed = [
+                (200e3, "about 200 µs, the mean of mp, mt and epoll"),
+                (500e3, "about 500 µs to 20 ms, the means of select and poll"),
+                (20e6, "about 500 µs to 20 ms, the means of select and poll"),
+            ];
+            draw(here, minimised, MINIMISED_PER_S, SERVICE, &printed)
+        },
+        shares: &[],
+    },
+    Figure {
+        number: "10",
+        title: "Lag of the client, HTTP-like traffic",
+        about: "Kawai and Yamaguchi 2008, Figure 10: from when a request was planned to when it was sent, t2 − t1, by the same five \
+                percentiles. By its section 5.3 most are within 10 µs.",
+        experiments: &["kawai2008-http"],
+        draw: |here, _| draw(here, http_like, HTTP_LIKE_PER_S, LAG, &[(10e3, "10 µs, which most sends are within")]),
+        shares: &[],
+    },
+    Figure {
+        number: "11",
+        title: "Lag of the client, minimised traffic",
+        about: "Kawai and Yamaguchi 2008, Figure 11: as Figure 10. By section 5.3 some lags were up to 20 µs at 8 000 requests/s.",
+        experiments: &["kawai2008-minimised"],
+        draw: |here, _| {
+            let printed = [(10e3, "10 µs, which most sends are within"), (20e3, "20 µs, as late as some were")];
+            draw(here, minimised, MINIMISED_PER_S, LAG, &printed)
+        },
+        shares: &[],
+    },
+    Figure {
+        number: "A.1",
+        title: "Service time of clients whose requests meet",
+        about: "No figure of Kawai and Yamaguchi 2008, whose appendix A.1 answers by a calculation: a response of 10 kB is on a gigabit \
+                link for 82 µs, so that of five at once the last is 328 µs later, which the line has beside the percentiles. Five \
+                client hosts of a lab; at constant intervals they take turns, begin at times of their own (drawn), or send at once \
+                (together). On a machine with few CPUs clients wait for these, too.",
+        experiments: &["kawai2008-synchronisation"],
+        draw: |here, _| draw_schedules(here),
+        shares: &[],
+    },
+];
+
+/// A series for each schedule, by rate.
+fn draw_schedules(here: &Here<'_>) -> Option<Chart> {
+    let series = |(name, schedule): (&str, Schedule)| {
+        let only = |workload: &Workload| on_a_link(workload) && workload.schedule == schedule;
+        let curves = Curves { only: &only, of: &[SERVER], along: Axis::Rate, value: SERVICE.1 };
+        Series { architecture: here.place(name), of: "", points: here.points(&curves, SERVER) }
+    };
+    let series = SCHEDULES.map(series).into_iter().filter(|series| !series.points.is_empty());
+    let wait = "328 µs, what the last of five responses waits for the others";
+    let panel = Panel {
+        published: vec![published(wait, Mark::Level, &[(0.0, LAST_OF_FIVE_NS)])],
+        ..Panel::new(String::new(), series.collect())
+    };
+    let x = Scale { label: "requests/s", form: Form::Names, kind: Kind::Names };
+    let y = Scale { label: SERVICE.0, form: Form::Time, kind: Kind::Log };
+    here.chart(Shape::Percentiles, x, y, vec![panel])
+}
+
+fn draw(
+    here: &Here<'_>,
+    only: fn(&Workload) -> bool,
+    rates_per_s: &[f64],
+    (label, value): (&'static str, Value),
+    printed_ns: &[(f64, &str)],
+) -> Option<Chart> {
+    let panel = |&rate_per_s: &f64| {
+        let only = |workload: &Workload| only(workload) && workload.rate_per_s == Some(rate_per_s);
+        let series = here.series(&Curves { only: &only, of: ALL, along: Axis::Connections, value });
+        let printed = printed_ns.iter().map(|&(ns, label)| published(label, Mark::Level, &[(0.0, ns)]));
+        Panel { published: printed.collect(), ..Panel::new(format!("{rate_per_s} requests/s"), series) }
+    };
+    let x = Scale { label: "connections", form: Form::Names, kind: Kind::Names };
+    let y = Scale { label, form: Form::Time, kind: Kind::Log };
+    here.chart(Shape::Percentiles, x, y, rates_per_s.iter().map(panel).collect())
+}
+
+pub(super) const CLAIMS: &[Claim] = &[
+    Claim {
+        number: 1,
+        says: "The service time of mp, mt and epoll is flat in connections and rate (section 5.2).",
+        cpus_min: 1,
+        statements: &[
+            Statement {
+                architectures: FLAT,
+                metric: &SERVICE_MEDIAN,
+                only: either,
+                is: Is::Flat(Axis::Connections, NO_CHANGE),
+            },
+            Statement {
+                architectures: FLAT,
+                metric: &SERVICE_MEDIAN,
+                only: either,
+                is: Is::Flat(Axis::Rate, NO_CHANGE),
+            },
+        ],
+    },
+    Claim {
+        number: 2,
+        says: "The service time of select and poll grows in proportion to the connections.",
+        cpus_min: 1,
+        statements: &[Statement {
+            architectures: SCAN,
+            metric: &SERVICE_MEDIAN,
+            only: either,
+            is: Is::Proportional(Axis::Connections),
+        }],
+    },
+    Claim {
+        number: 3,
+        says: "mp, mt and epoll take nearly the same time.",
+        cpus_min: 1,
+        statements: &[Statement {
+            architectures: FLAT,
+            metric: &SERVICE_MEDIAN,
+            only: either,
+            is: Is::Alike(NO_CHANGE),
+        }],
+    },
+    Claim {
+        number: 4,
+        says: "select and poll take nearly the same time under both traffic models, because the scan dominates.",
+        cpus_min: 1,
+        statements: &[Statement {
+            architectures: SCAN,
+            metric: &SERVICE_MEDIAN,
+            only: either,
+            is: Is::Flat(Axis::Response, NO_CHANGE),
+        }],
+    },
+    Claim {
+        number: 5,
+        says: "HTTP-like traffic at 8 000 requests/s saturates the server, so that it gives no result.",
+        cpus_min: 1,
+        statements: &[Statement {
+            architectures: ALL,
+            metric: &SERVICE_MEDIAN,
+            only: beyond,
+            is: Is::Found(VerdictKind::Saturated),
+        }],
+    },
+    Claim {
+        number: 6,
+        says: "Most sends start within 10 µs of plan, and the 99th percentile of lag reaches about 20 µs.",
+        cpus_min: 1,
+        statements: &[
+            Statement { architectures: ALL, metric: &LAG_MEDIAN, only: either, is: Is::AtMost(10_000.0) },
+            Statement { architectures: ALL, metric: &LAG_P99, only: either, is: Is::AtMost(20_000.0) },
+        ],
+    },
+    Claim {
+        number: 7,
+        says: "Where five clients send at once, one of the responses takes 328 µs longer than the first (appendix A.1).",
+        cpus_min: 1,
+        statements: &[Statement {
+            architectures: &[SERVER],
+            metric: &SERVICE_SPREAD,
+            only: together,
+            is: Is::AtLeast(LAST_OF_FIVE_NS),
+        }],
+    },
+];

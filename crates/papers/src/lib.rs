@@ -1,0 +1,218 @@
+//! Runs beside a paper: its figures and tables in its own layout with the published values, and what it claims.
+//!
+//! A paper is one file and one row of [`PAPERS`]. A run belongs to a paper by the values of its workloads, not by its
+//! name: any experiment may cover some of the cells.
+//!
+//! # Layout
+//! - here: the papers; a file for each has its figures, tables and claims
+//! - [`figure`]: what a figure is, and what it is drawn from; [`grid`]: its numbers, and a paper's tables; [`points`]: as CSV
+//! - `workload`: the rule that all papers' workloads have in common
+//! - `beside`: runs beside a paper; [`impossible`]: why some of it is not there
+
+pub mod claims;
+mod comparison;
+pub mod figure;
+pub mod grid;
+pub mod html;
+pub mod impossible;
+mod kawai2006;
+mod kawai2008;
+mod maharjan2012;
+pub mod points;
+mod voras2009;
+mod welsh2001;
+mod workload;
+
+use anyhow::bail;
+use harness::record::Run;
+use report::deviation::DeviationOf;
+
+pub use comparison::PaperComparison;
+pub use grid::Tables;
+
+use claims::Claim;
+use figure::Figure;
+use workload::is_plain;
+
+/// A row of [`PAPERS`].
+#[derive(Debug)]
+pub struct Paper {
+    /// Its name: what `--paper` and `muxbench reproduce` take.
+    pub name: &'static str,
+    /// Who wrote it, what it is called, where it was published.
+    pub citation: &'static str,
+    /// What there is of it, in a few words.
+    pub about: &'static str,
+    /// The experiments, of those that come with the binary, that make its runs.
+    pub experiments: &'static [&'static str],
+    /// What it claims.
+    pub claims: &'static [Claim],
+    /// What it calls its figures.
+    pub figure_word: &'static str,
+    /// Those that are drawn, in its order.
+    pub figures: &'static [Figure],
+    /// What series of its figures are of.
+    pub series: &'static [&'static str],
+    /// Its tables of results, by their numbers.
+    pub tables: &'static [&'static str],
+    /// What fills them; `None` where it prints none.
+    pub tables_of: Option<TablesOf>,
+}
+
+/// Lines a run up with a paper's tables.
+///
+/// # Errors
+/// When no trial of the run has a workload of the paper.
+pub type TablesOf = fn(&Run, &mut DeviationOf<'_>) -> anyhow::Result<Box<dyn Tables>>;
+
+/// Which part of a paper is asked for.
+#[derive(Clone, Copy, Debug)]
+pub enum Part {
+    /// All of it.
+    Whole,
+    /// One of its figures.
+    Figure(&'static Figure),
+    /// One of its tables, by its number.
+    Table(&'static str),
+}
+
+/// Every paper there is.
+pub const PAPERS: &[Paper] = &[
+    Paper {
+        name: "kawai2008",
+        citation: "E. Kawai and S. Yamaguchi, \"A Benchmark Tool for Network I/O Management Architectures\", IPSJ Digital Courier 4 \
+                   (2008)",
+        about: "service time and lag of five architectures, and clients that send at once",
+        experiments: &["kawai2008-http", "kawai2008-minimised", "kawai2008-saturated", "kawai2008-synchronisation"],
+        claims: kawai2008::CLAIMS,
+        figure_word: "Figure",
+        figures: kawai2008::FIGURES,
+        series: kawai2008::SERIES,
+        tables: &[],
+        tables_of: None,
+    },
+    Paper {
+        name: "kawai2006",
+        citation: "E. Kawai and S. Yamaguchi, \"An Implementation of a Benchmark Tool Considering Communication Locality\" (2006, in \
+                   Japanese)",
+        about: "service time where some connections are active, and how far sends are from even intervals",
+        experiments: &["kawai2006"],
+        claims: kawai2006::CLAIMS,
+        figure_word: "Figure",
+        figures: kawai2006::FIGURES,
+        series: &kawai2006::ARCHITECTURES,
+        tables: &["3", "4", "5"],
+        tables_of: Some(|run, deviation_of| Ok(Box::new(kawai2006::Kawai2006::of(run, deviation_of)?))),
+    },
+    Paper {
+        name: "maharjan2012",
+        citation: "P. Maharjan, \"Comparing and Measuring Network Event Dispatch Mechanisms in Virtual Hosts\" (Tampere University of \
+                   Technology, 2012)",
+        about: "HTTP with and without idle connections, and datagrams to many ports",
+        experiments: &["maharjan2012-http", "maharjan2012-idle", "maharjan2012-udp"],
+        claims: maharjan2012::CLAIMS,
+        figure_word: "Figure",
+        figures: maharjan2012::FIGURES,
+        series: maharjan2012::ALL,
+        tables: &[],
+        tables_of: None,
+    },
+    Paper {
+        name: "voras2009",
+        citation: "I. Voras and M. Žagar, \"Characteristics of multithreading models for high-performance IO driven network \
+                   applications\" (AFRICON 2009)",
+        about: "transactions a second of five threading models",
+        experiments: &["voras2009"],
+        claims: voras2009::CLAIMS,
+        figure_word: "Figure",
+        figures: voras2009::FIGURES,
+        series: voras2009::ALL,
+        tables: &[],
+        tables_of: None,
+    },
+    Paper {
+        name: "welsh2001",
+        citation: "M. Welsh, \"SandStorm I/O Core Benchmarks\" (Harvard University, 2001)",
+        about: "bandwidth of streams against connections and idle ones",
+        experiments: &["welsh2001-connections", "welsh2001-10k", "welsh2001-idle"],
+        claims: welsh2001::CLAIMS,
+        figure_word: "Graph",
+        figures: welsh2001::FIGURES,
+        series: welsh2001::ALL,
+        tables: &[],
+        tables_of: None,
+    },
+];
+
+/// The paper of that name.
+pub fn find(name: &str) -> Option<&'static Paper> {
+    PAPERS.iter().find(|paper| paper.name == name)
+}
+
+/// The paper that an experiment is of.
+pub fn of_experiment(name: &str) -> Option<&'static Paper> {
+    PAPERS.iter().find(|paper| paper.experiments.contains(&name))
+}
+
+impl Part {
+    /// It as flags of a command line; none for all of it.
+    pub fn flags(self) -> Vec<String> {
+        match self {
+            Self::Whole => Vec::new(),
+            Self::Figure(figure) => vec!["--figure".into(), figure.number.into()],
+            Self::Table(number) => vec!["--table".into(), number.into()],
+        }
+    }
+}
+
+impl Paper {
+    /// The figure or the table of that number, or all of the paper.
+    ///
+    /// # Errors
+    /// When it has none: which it has.
+    pub fn part(&'static self, figure: Option<&str>, table: Option<&str>) -> anyhow::Result<Part> {
+        let word = self.figure_word;
+        let has = || {
+            let none = if self.tables.is_empty() { "; no tables" } else { "" };
+            format!("what there is of it: {}{none}", self.parts())
+        };
+        if let Some(number) = figure {
+            let Some(figure) = self.figures.iter().find(|figure| figure.number == number) else {
+                bail!("--figure {number}: {} has no such {word} here; {}", self.name, has())
+            };
+            return Ok(Part::Figure(figure));
+        }
+        let Some(number) = table else { return Ok(Part::Whole) };
+        match self.tables.iter().find(|it| **it == number) {
+            Some(table) => Ok(Part::Table(table)),
+            None => bail!("--table {number}: {} has no such Table here; {}", self.name, has()),
+        }
+    }
+
+    /// The numbers of its figures and tables.
+    pub fn parts(&self) -> String {
+        let list = |word: &str, numbers: Vec<&str>| match numbers.as_slice() {
+            [] => None,
+            [one] => Some(format!("{word} {one}")),
+            some => Some(format!("{word}s {}", some.join(", "))),
+        };
+        let figures = list(self.figure_word, self.figures.iter().map(|figure| figure.number).collect());
+        figures.into_iter().chain(list("Table", self.tables.to_vec())).collect::<Vec<_>>().join("; ")
+    }
+
+    /// The experiments that a part of it needs.
+    pub fn experiments_of(&self, part: Part) -> &'static [&'static str] {
+        match part {
+            Part::Figure(figure) => figure.experiments,
+            Part::Whole | Part::Table(_) => self.experiments,
+        }
+    }
+
+    /// What it calls a figure, with its number.
+    pub fn figure_name(&self, figure: &Figure) -> String {
+        format!("{} {}", self.figure_word, figure.number)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,190 @@
+//! P. Maharjan, "Comparing and Measuring Network Event Dispatch Mechanisms in Virtual Hosts" (Tampere University of Technology,
+//! 2012): Figures 5.1 to 5.5, Linux's panels, and what it claims of them.
+//!
+//! The published values are those of Figure 4.9, as printed there: `maharjan2012-autobench.csv`.
+
+use std::collections::BTreeMap;
+
+use harness::record::Workload;
+
+use super::figure::{Curves, Figure, Here, Kind, Scale, Value, published, rate};
+use crate::claims::{Axis, Claim, Is, RATE, RESPONSE_MEDIAN, Statement};
+use report::html::chart::{Chart, Form, Mark, Panel, Published, Shape};
+use report::html::material::estimate;
+
+const AUTOBENCH: &str = include_str!("maharjan2012-autobench.csv");
+
+const SCAN: &[&str] = &["select", "poll"];
+const EPOLL: &[&str] = &["epoll"];
+/// The first is what the others are held against.
+const KEEP_UP: &[&str] = &["epoll", "select", "poll"];
+
+/// Those of Figures 5.1 to 5.4, in the order of their captions.
+const MECHANISMS: &[&str] = &["epoll", "poll", "select"];
+/// Figure 5.5: epoll, and in the places of other systems' those that do not look at every connection either.
+const SCALING: &[&str] = &["epoll", "epoll-et", "io_uring-poll", "io_uring", "rt-signal"];
+pub(super) const ALL: &[&str] = &["epoll", "poll", "select", "epoll-et", "io_uring-poll", "io_uring", "rt-signal"];
+
+/// Curves that "perform comparatively well", or "do not show much effect", are within this.
+const ALIKE: f64 = 1.25;
+/// What "rapidly" is at least.
+const RAPIDLY: f64 = 2.0;
+/// Times that stay, among those that grow, are within this.
+const STAYS: f64 = 1.5;
+
+/// As fast as the server can, with so many idle connections as there are.
+fn highest(workload: &Workload) -> bool {
+    let is_kept = workload.is_closed() && workload.calls_per_connection.is_none();
+    super::is_plain(workload) && workload.service.name() == "http" && is_kept && workload.connections == 1_000
+}
+
+/// Sessions at rising rates.
+fn rising(workload: &Workload) -> bool {
+    let is_rising = !workload.is_closed() && workload.calls_per_connection.is_some() && workload.idle == 0;
+    super::is_plain(workload) && workload.service.name() == "http" && is_rising && workload.connections == 1_000
+}
+
+fn highest_without_idle(workload: &Workload) -> bool {
+    highest(workload) && workload.idle == 0
+}
+
+fn datagrams(workload: &Workload) -> bool {
+    super::is_plain(workload) && workload.service.ports().is_some()
+}
+
+const REPLIES: Scale = Scale { label: "replies a second", form: Form::Number, kind: Kind::Linear };
+const RESPONSE: Scale = Scale { label: "median response time", form: Form::Time, kind: Kind::Linear };
+const IDLE: Scale = Scale { label: "idle connections", form: Form::Number, kind: Kind::Linear };
+const PORTS: Scale = Scale { label: "ports", form: Form::Number, kind: Kind::Linear };
+
+/// Of valid repeats with the interval; of a row that is not ranked, of all samples that there are.
+const RESPONSE_TIME: Value = |row| {
+    let ranked = row.response_p50_ns.filter(|_| row.is_ranked());
+    let of_all = || Some((row.response.filter(|response| response.count > 0)?.p50_ns as f64, Vec::new()));
+    ranked.map(|median| estimate(median.value, median.interval)).or_else(of_all)
+};
+
+pub(super) const FIGURES: &[Figure] = &[
+    Figure {
+        number: "5.1",
+        title: "Replies against the rate asked, Linux",
+        about: "Maharjan 2012, Figure 5.1 (a): sessions of 100 requests on up to 1 000 connections, without idle ones. The stars are \
+                the example that its Figure 4.9 has of autobench's output, a run of epoll's on Linux.",
+        experiments: &["maharjan2012-http"],
+        draw: |here, _| {
+            let series = here.series(&Curves { only: &rising, of: MECHANISMS, along: Axis::Rate, value: rate });
+            let example = published("epoll, Figure 4.9's example", Mark::Points, &autobench());
+            let example = Published { architecture: Some(here.place("epoll")), ..example };
+            let panel = Panel { published: vec![example], ..Panel::new(String::new(), series) };
+            let x = Scale { label: "requests a second asked", form: Form::Number, kind: Kind::Linear };
+            here.chart(Shape::Points, x, REPLIES, vec![panel])
+        },
+        shares: &[],
+    },
+    Figure {
+        number: "5.2",
+        title: "Replies with idle connections, Linux",
+        about: "Maharjan 2012, Figure 5.2 (a): the highest rate that 1 000 active connections get, against connections on which \
+                nothing is sent. There httperf asks for more than a server can do; here a closed loop finds the rate. The paper \
+                prints no numbers of it.",
+        experiments: &["maharjan2012-idle"],
+        draw: |here, _| with_idle(here, MECHANISMS, ""),
+        shares: &[],
+    },
+    Figure {
+        number: "5.3",
+        title: "Response time against ports, 10 datagrams a second, Linux",
+        about: "Maharjan 2012, Figure 5.3 (a): all ports are watched, and each datagram goes to one of them at random. The paper \
+                prints no numbers of it.",
+        experiments: &["maharjan2012-udp"],
+        draw: |here, _| against_ports(here, 10.0, MECHANISMS, ""),
+        shares: &[],
+    },
+    Figure {
+        number: "5.4",
+        title: "Response time against ports, 100 datagrams a second, Linux",
+        about: "Maharjan 2012, Figure 5.4 (a): as Figure 5.3, at ten times the rate.",
+        experiments: &["maharjan2012-udp"],
+        draw: |here, _| against_ports(here, 100.0, MECHANISMS, ""),
+        shares: &[],
+    },
+    Figure {
+        number: "5.5",
+        title: "Those that scale, side by side",
+        about: "Maharjan 2012, Figure 5.5, which leaves out select and poll and has the systems beside each other. Here epoll has \
+                Linux's other mechanisms beside it, in the places of kqueue, /dev/poll and event ports; of the datagrams' rates it \
+                is the higher one.",
+        experiments: &["maharjan2012-idle", "maharjan2012-udp"],
+        draw: |here, _| {
+            let (idle, ports) = (
+                with_idle(here, SCALING, "(a) replies with idle connections"),
+                against_ports(here, 100.0, SCALING, "(b) response time to datagrams"),
+            );
+            let (Some(mut both), Some(ports)) = (idle.clone(), ports.clone()) else { return idle.or(ports) };
+            let axes = [ports.x, ports.y];
+            both.panels.extend(ports.panels.into_iter().map(|it| Panel { axes: Some(Box::new(axes.clone())), ..it }));
+            both.words = [both.words, ports.words].join(" ").trim().to_owned();
+            Some(both)
+        },
+        shares: &[],
+    },
+];
+
+fn with_idle(here: &Here<'_>, of: &[&'static str], title: &str) -> Option<Chart> {
+    let series = here.series(&Curves { only: &highest, of, along: Axis::Idle, value: rate });
+    here.chart(Shape::Points, IDLE, REPLIES, vec![Panel::new(title.into(), series)])
+}
+
+fn against_ports(here: &Here<'_>, rate_per_s: f64, of: &[&'static str], title: &str) -> Option<Chart> {
+    let only = |workload: &Workload| datagrams(workload) && workload.rate_per_s == Some(rate_per_s);
+    let series = here.series(&Curves { only: &only, of, along: Axis::Ports, value: RESPONSE_TIME });
+    here.chart(Shape::Points, PORTS, RESPONSE, vec![Panel::new(title.into(), series)])
+}
+
+/// Of Figure 4.9: the rate asked, and the mean rate of replies.
+fn autobench() -> Vec<(f64, f64)> {
+    let mut reader = csv::Reader::from_reader(AUTOBENCH.as_bytes());
+    let rows = reader.deserialize::<BTreeMap<String, f64>>().map(|row| row.expect("a test reads every row"));
+    rows.map(|row| (row["dem_req_rate"], row["avg_rep_rate"])).collect()
+}
+
+pub(super) const CLAIMS: &[Claim] = &[
+    Claim {
+        number: 1,
+        says: "With 1 000 active connections and no idle ones select and poll keep up with epoll (section 5.1).",
+        cpus_min: 1,
+        statements: &[
+            Statement { architectures: KEEP_UP, metric: &RATE, only: rising, is: Is::Alike(ALIKE) },
+            Statement { architectures: KEEP_UP, metric: &RATE, only: highest_without_idle, is: Is::Alike(ALIKE) },
+        ],
+    },
+    Claim {
+        number: 2,
+        says: "With idle connections the rate of select and poll falls rapidly, that of epoll stays (section 5.2).",
+        cpus_min: 1,
+        statements: &[
+            Statement { architectures: SCAN, metric: &RATE, only: highest, is: Is::Falls(Axis::Idle, RAPIDLY) },
+            Statement { architectures: EPOLL, metric: &RATE, only: highest, is: Is::Flat(Axis::Idle, ALIKE) },
+        ],
+    },
+    Claim {
+        number: 3,
+        says: "The response time of select and poll grows rapidly with the ports that are watched, that of epoll stays \
+               (section 5.3).",
+        cpus_min: 1,
+        statements: &[
+            Statement {
+                architectures: SCAN,
+                metric: &RESPONSE_MEDIAN,
+                only: datagrams,
+                is: Is::Grows(Axis::Ports, RAPIDLY),
+            },
+            Statement {
+                architectures: EPOLL,
+                metric: &RESPONSE_MEDIAN,
+                only: datagrams,
+                is: Is::Flat(Axis::Ports, STAYS),
+            },
+        ],
+    },
+];

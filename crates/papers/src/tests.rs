@@ -1,0 +1,401 @@
+//! Papers beside runs that never were.
+
+use std::collections::BTreeSet;
+use std::slice;
+
+use serde_json::Value;
+
+use super::*;
+use crate::html::Origin;
+use report::deviation::{self, SendsOf};
+use report::html::chart::Shape;
+use report::html::still;
+use report::{Medium, fixtures};
+
+fn runs_of(paper: &Paper) -> Vec<Run> {
+    paper.experiments.iter().map(|name| fixtures::run_of_experiment(name)).collect()
+}
+
+/// Every send is on time, but for every tenth, late by its trial.
+fn sends(runs: &[Run]) -> Vec<impl FnMut(u32) -> anyhow::Result<Vec<i64>> + use<'_>> {
+    let of = |run: &Run, trial: u32| {
+        let rate_per_s = run.header.trials.iter().find(|it| it.index == trial).and_then(|it| it.workload.rate_per_s);
+        let late_ns = |at: i64| if at % 10 == 3 { 300 * i64::from(trial) } else { at % 7 * 100 };
+        Ok((0..200).map(|at| (at as f64 * 1e9 / rate_per_s.unwrap_or(1.0)) as i64 + late_ns(at)).collect())
+    };
+    runs.iter().map(|run| move |trial| of(run, trial)).collect()
+}
+
+fn beside(paper: &'static Paper, part: Part, runs: &[Run]) -> anyhow::Result<PaperComparison> {
+    let mut sends = sends(runs);
+    let mut sends_of: Vec<&mut SendsOf<'_>> = sends.iter_mut().map(|sends_of| sends_of as _).collect();
+    PaperComparison::of(paper, part, runs, &mut sends_of)
+}
+
+/// Its page, and what that saves.
+fn page(beside: &PaperComparison, runs: &[Run]) -> (String, Value) {
+    let (words, folders) = (["muxbench".to_owned()], vec!["results/it".to_owned(); runs.len()]);
+    let origin = Origin { command: &words, of_one: &words, folders: &folders };
+    let page = html::render(beside, runs, &origin).unwrap();
+    let raw = page.split_once("id=\"raw\">").unwrap().1.split_once("</script>").unwrap().0;
+    let raw = serde_json::from_str(raw).unwrap();
+    (page, raw)
+}
+
+#[test]
+fn every_figure_of_every_paper_is_drawn_from_its_experiments() {
+    for paper in PAPERS {
+        let runs = runs_of(paper);
+        let all = beside(paper, Part::Whole, &runs).unwrap();
+        assert!(all.missing.is_empty(), "{}: {:?}", paper.name, all.missing);
+        let names: Vec<String> = paper.series.iter().map(ToString::to_string).collect();
+        assert_eq!(paper.series.iter().collect::<BTreeSet<_>>().len(), names.len(), "{}", paper.name);
+        let mut numbers = BTreeSet::new();
+        for (figure, chart) in &all.figures {
+            let name = format!("{} {}", paper.name, figure.number);
+            assert!(numbers.insert(figure.number), "{name} is there twice");
+            assert!(figure.experiments.iter().all(|it| paper.experiments.contains(it)), "{name}");
+            assert!(!figure.experiments.is_empty() && !chart.words.is_empty(), "{name}");
+            assert!(chart.panels.iter().flat_map(|it| &it.series).all(|it| !it.points.is_empty()), "{name}");
+            let svg = still::svg(figure.title, chart, &names).unwrap();
+            still::png(&svg).unwrap_or_else(|error| panic!("{name}: {error}"));
+            // By itself, from its experiments alone, it is the same.
+            let part = paper.part(Some(figure.number), None).unwrap();
+            let needed: Vec<Run> =
+                paper.experiments_of(part).iter().map(|name| fixtures::run_of_experiment(name)).collect();
+            let alone = beside(paper, part, &needed).unwrap();
+            let text = serde_json::to_string(&alone.figures[0].1).unwrap();
+            assert_eq!(text, serde_json::to_string(chart).unwrap(), "{name}");
+            assert!(alone.figures.len() == 1 && alone.claims.is_empty() && alone.grids().is_empty(), "{name}");
+        }
+        let grids: Vec<&str> = all.grids().iter().map(|(number, _)| *number).collect();
+        assert_eq!(grids, paper.tables, "{}", paper.name);
+    }
+}
+
+#[test]
+fn points_have_intervals_or_it_is_said_why_not() {
+    for paper in PAPERS {
+        let runs = runs_of(paper);
+        let all = beside(paper, Part::Whole, &runs).unwrap();
+        for (figure, chart) in all.figures.iter().filter(|(_, chart)| chart.shape == Shape::Points) {
+            let points = || chart.panels.iter().flat_map(|it| &it.series).flat_map(|it| &it.points);
+            let bare = points().filter(|point| point.is_valid() && point.spread.is_empty()).count();
+            let repeats = |name: &&str| harness::presets::find(name).unwrap().experiment().quick().repeats.get();
+            let is_once = figure.experiments.iter().map(repeats).min() == Some(1);
+            let (name, words) = (format!("{} {}", paper.name, figure.number), &chart.words);
+            assert_eq!((bare > 0, words.contains("two valid repeats")), (is_once, is_once), "{name}: {words}");
+            assert!(points().all(|point| [0, 2].contains(&point.spread.len())), "{name}");
+        }
+    }
+}
+
+#[test]
+fn an_interval_of_a_figure_is_of_the_repeats_of_its_point() {
+    let runs = vec![fixtures::datagram_run()];
+    let paper = find("maharjan2012").unwrap();
+    let all = beside(paper, paper.part(Some("5.3"), None).unwrap(), &runs).unwrap();
+    let (_, chart) = &all.figures[0];
+    let select = chart.panels[0].series.iter().find(|series| paper.series[series.architecture] == "select").unwrap();
+    assert!(select.points.iter().all(|point| point.spread.len() == 2 && point.spread[0] <= point.y), "{select:?}");
+    assert!(!chart.words.contains("repeats"), "{}", chart.words);
+
+    let runs = vec![fixtures::bandwidth_run()];
+    let paper = find("welsh2001").unwrap();
+    let all = beside(paper, paper.part(Some("1"), None).unwrap(), &runs).unwrap();
+    let (_, chart) = &all.figures[0];
+    let epoll = chart.panels[0].series.iter().find(|series| paper.series[series.architecture] == "epoll").unwrap();
+    // 2 400 MB/s, and 2 % more.
+    for point in &epoll.points {
+        let found = [point.spread[0], point.y, point.spread[1]];
+        let is_near = |(found, expected): (f64, f64)| (found / expected - 1.0).abs() < 1e-3;
+        assert!(found.into_iter().zip([19_200.0, 19_392.0, 19_584.0]).all(is_near), "{found:?}");
+    }
+}
+
+#[test]
+fn lost_bandwidth_of_streams_is_told_with_its_costs() {
+    let paper = find("welsh2001").unwrap();
+    let words = |runs: &[harness::record::Run]| {
+        beside(paper, paper.part(Some("1"), None).unwrap(), runs).unwrap().figures[0].1.words.clone()
+    };
+    let mut run = fixtures::bandwidth_run();
+    let said = words(std::slice::from_ref(&run));
+    // 2 300 MB/s over 1.1, and over 2.
+    assert!(said.contains("From 100 to 1000 connections poll keeps 55 % of its bandwidth."), "{said}");
+    assert!(said.contains("connections epoll keeps 100 % of its bandwidth."), "{said}");
+    assert!(said.contains("mt keeps 100 % of its bandwidth (client-limited at 1000)."), "{said}");
+    // 0.9 s for 2 091 and 1 150 MB, and 1 % less; the client's 0.8 s for a tenth more of them.
+    let costs = "takes 0.78 s of the server's CPU time (before 0.43 s) and 0.63 s of the client's (before 0.34 s)";
+    assert!(said.contains(costs), "{said}");
+    // 6 000 bytes each.
+    assert!(said.contains("The kernel holds 6 MB for the connections (before 1 MB)."), "{said}");
+    assert!(said.ends_with("compare with `--read-budget 256KiB`."), "{said}");
+
+    run.records.retain(|record| record.trial.architecture.to_string() != "poll");
+    let said = words(std::slice::from_ref(&run));
+    assert!(said.contains("epoll keeps 100 %") && !said.contains("--read-budget"), "{said}");
+}
+
+#[test]
+fn paper_claims_leave_out_other_read_budgets() {
+    let paper = find("welsh2001").unwrap();
+    let mut run = fixtures::bandwidth_run();
+    let findings = |run: &harness::record::Run| {
+        let all = beside(paper, Part::Whole, std::slice::from_ref(run)).unwrap();
+        all.claims.iter().map(|claim| claim.findings.len()).sum::<usize>()
+    };
+    assert!(findings(&run) > 0);
+    for trial in run.header.trials.iter_mut().chain(run.records.iter_mut().map(|record| &mut record.trial)) {
+        let server::Subject::Ours(serve) = &mut trial.serve else { continue };
+        serve.read_budget_bytes = server::ReadBudget::new(256 << 10).unwrap();
+    }
+    assert_eq!(findings(&run), 0);
+}
+
+#[test]
+fn figures_are_tables_in_a_terminal() {
+    for paper in PAPERS {
+        let runs = runs_of(paper);
+        let all = beside(paper, Part::Whole, &runs).unwrap();
+        let text: Vec<String> = all.figures.iter().map(|(figure, chart)| all.figure_text(figure, chart, 160)).collect();
+        insta::assert_snapshot!(format!("figures_of_{}", paper.name), text.join("\n\n"));
+        for (figure, chart) in &all.figures {
+            let narrow = all.figure_text(figure, chart, 80);
+            assert!(narrow.lines().all(|line| line.chars().count() <= 80), "{narrow}");
+        }
+    }
+}
+
+#[test]
+fn what_is_not_valid_is_marked_in_every_form() {
+    let paper = find("maharjan2012").unwrap();
+    let mut runs = runs_of(paper);
+    for record in &mut runs[1].records {
+        record.verdict.kind = harness::record::VerdictKind::ClientLimited;
+    }
+    let part = paper.part(Some("5.2"), None).unwrap();
+    let beside = beside(paper, part, &runs[1..2]).unwrap();
+    let (figure, chart) = &beside.figures[0];
+    assert!(beside.render(160).contains("In brackets: not valid, and not ranked."));
+    let grids = grid::of(figure, chart, paper.series);
+    assert!(grids[0].rows.iter().flat_map(|row| &row.cells).all(|cell| cell.starts_with('(')), "{grids:?}");
+    let csv = beside.csv().unwrap();
+    assert_eq!(csv.lines().filter(|line| line.ends_with("client-limited")).count(), 18, "{csv}");
+    assert_eq!(beside.json()["figures"][0]["chart"]["panels"][0]["series"][0]["points"][0][3], "client-limited");
+}
+
+#[test]
+fn a_number_that_a_paper_has_not_is_an_error_that_lists_those_it_has() {
+    let error = |paper: &str, figure: Option<&str>, table: Option<&str>| {
+        find(paper).unwrap().part(figure, table).unwrap_err().to_string()
+    };
+    let said = error("maharjan2012", Some("5.9"), None);
+    assert!(said.contains("--figure 5.9") && said.contains("Figures 5.1, 5.2, 5.3, 5.4, 5.5; no tables"), "{said}");
+    let said = error("kawai2006", None, Some("2"));
+    assert!(said.contains("--table 2") && said.contains("Figure 2; Tables 3, 4, 5"), "{said}");
+    assert!(error("welsh2001", Some("4"), None).contains("no such Graph here"));
+}
+
+#[test]
+fn a_figure_of_other_runs_is_an_error_that_says_how_to_make_it() {
+    let paper = find("kawai2008").unwrap();
+    let part = paper.part(Some("8"), None).unwrap();
+    let Err(error) = beside(paper, part, &[fixtures::run_of_experiment("kawai2008-http")]) else { panic!() };
+    assert!(error.to_string().contains("muxbench reproduce kawai2008 --figure 8"), "{error}");
+    let whole = beside(paper, Part::Whole, &[fixtures::run_of_experiment("kawai2008-http")]).unwrap();
+    let said = whole.render(160);
+    assert!(said.contains("nothing to show: Figure 8 (of kawai2008-minimised), Figure 11"), "{said}");
+}
+
+#[test]
+fn a_page_has_all_of_a_paper_and_loads_nothing() {
+    let words = ["muxbench", "reproduce", "it", "--output", "over there"].map(str::to_owned);
+    for paper in PAPERS {
+        let runs = runs_of(paper);
+        let all = beside(paper, Part::Whole, &runs).unwrap();
+        let folders: Vec<String> = paper.experiments.iter().map(|name| format!("results/{name}")).collect();
+        let origin = Origin { command: &words, of_one: &words, folders: &folders };
+        let page = html::render(&all, &runs, &origin).unwrap();
+        assert!(page.len() < 4_000_000, "{}: {} bytes", paper.name, page.len());
+        let head = page.split_once("<script type=\"application/json\"").unwrap().0;
+        let ids: Vec<&str> = head.split(" id=\"").skip(1).map(|rest| rest.split_once('"').unwrap().0).collect();
+        assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), ids.len(), "{ids:?}");
+        for link in head.split("href=\"#").skip(1).map(|rest| rest.split_once('"').unwrap().0) {
+            assert!(ids.contains(&link), "#{link} leads nowhere");
+        }
+        for (figure, _) in &all.figures {
+            assert!(head.contains(&format!("<h3>{} {}. ", paper.figure_word, figure.number)), "{}", figure.number);
+            let only = format!("muxbench reproduce it --output &#39;over there&#39; --figure {}<", figure.number);
+            assert!(head.contains(&only), "{only}");
+        }
+        for number in paper.tables {
+            assert!(head.contains(&format!("<h3>Table {number}. ")), "{number}");
+        }
+        let outcomes: BTreeSet<&str> = all.claims.iter().map(|claim| claim.outcome.words()).collect();
+        let shown = outcomes.iter().map(|words| head.matches(&format!("<strong>{words}</strong>")).count());
+        assert_eq!(shown.sum::<usize>(), paper.claims.len(), "{}", paper.name);
+        assert!(folders.iter().all(|it| head.contains(&format!("muxbench report {it} --html"))), "{}", paper.name);
+        assert!(!head.contains("src=\"") && !head.contains("href=\"http"), "{}", paper.name);
+    }
+}
+
+#[test]
+fn what_others_wrote_breaks_no_paper() {
+    for paper in PAPERS {
+        let runs: Vec<Run> = runs_of(paper).into_iter().map(fixtures::hostile).collect();
+        let (page, _) = page(&beside(paper, Part::Whole, &runs).unwrap(), &runs);
+        assert!(page.contains("alert(1)") && !fixtures::has_obeyed(&page), "{}: it is text", paper.name);
+    }
+}
+
+#[test]
+fn what_is_impossible_is_said_with_its_reason_in_every_form() {
+    let paper = find("maharjan2012").unwrap();
+    let mut runs = runs_of(paper);
+    let reason = "workload.connections: 16000 needs <many> descriptors; raise the limit";
+    let is_it = |trial: &harness::record::Trial| {
+        ["epoll", "select"].contains(&trial.architecture.to_string().as_str()) && trial.workload.idle == 15_000
+    };
+    let mut count = 0;
+    for trial in runs[1].header.trials.iter_mut().filter(|trial| is_it(trial)) {
+        trial.impossible = vec![reason.into()];
+        count += 1;
+    }
+    assert!(count >= 2);
+    let all = beside(paper, Part::Whole, &runs).unwrap();
+    let words = format!("{count} trials of epoll, select: {reason}");
+    let line = format!("Impossible here, and not run:\n- maharjan2012-idle, {words}\n");
+    assert!(all.render(400).contains(&line), "{}", all.render(400));
+    assert_eq!(all.json()["impossible"][0]["trials"], count);
+    assert_eq!(all.json()["impossible"].as_array().unwrap().len(), 1);
+    let (page, _) = page(&all, &runs);
+    assert!(page.contains(&format!("<a href=\"#again\">{count} trials are impossible here.</a>")));
+    assert_eq!(page.matches("<p>Impossible here, and not run:</p>").count(), 1, "of one run");
+    assert!(page.contains(&format!("<li>{}</li>", words.replace('<', "&#60;").replace('>', "&#62;"))));
+
+    runs[1].records.clear();
+    let part = paper.part(Some("5.2"), None).unwrap();
+    let Err(error) = beside(paper, part, &runs[1..2]) else { panic!("there is nothing of it") };
+    assert!(error.to_string().contains(&words), "{error}");
+    let possible = runs_of(paper);
+    let text = beside(paper, Part::Whole, &possible).unwrap().render(400);
+    assert!(!text.contains("Impossible"), "{text}");
+}
+
+#[test]
+fn in_markdown_each_paper_has_headings_and_tables() {
+    for paper in PAPERS {
+        let runs = runs_of(paper);
+        let all = beside(paper, Part::Whole, &runs).unwrap();
+        let text = all.render(Medium::Markdown);
+        let headings: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("### ")).collect();
+        let tables = paper.tables.iter().map(|number| format!("Table {number}. "));
+        let figures = paper.figures.iter().map(|figure| format!("{}. {}", paper.figure_name(figure), figure.title));
+        let expected: Vec<String> = tables.chain(figures).chain(["Claims".to_owned()]).collect();
+        assert_eq!(headings.len(), expected.len(), "{headings:?}");
+        for (heading, expected) in headings.iter().zip(&expected) {
+            assert!(heading.starts_with(&expected.replace('*', "\\*")), "{heading}: {expected}");
+        }
+        let rules: Vec<usize> =
+            text.lines().enumerate().filter(|(_, line)| line.starts_with("| --- |")).map(|(at, _)| at).collect();
+        let panels: usize = all.figures.iter().map(|(_, chart)| chart.panels.len()).sum();
+        assert_eq!(rules.len(), paper.tables.len() + panels, "{text}");
+        let lines: Vec<&str> = text.lines().collect();
+        for rule in rules {
+            assert!(lines[rule - 1].starts_with("| ") && lines[rule - 2].is_empty(), "{}", lines[rule - 1]);
+        }
+        assert_eq!(text.matches("```").count(), 2, "only claims are as they are: {text}");
+        assert!(!text.contains("\n\n\n"), "{text}");
+    }
+}
+
+#[test]
+fn a_page_saves_what_it_shows() {
+    let of = |paper: &str, figure: Option<&str>, table: Option<&str>| {
+        let paper = find(paper).unwrap();
+        let runs = runs_of(paper);
+        let beside = beside(paper, paper.part(figure, table).unwrap(), &runs).unwrap();
+        let (page, raw) = page(&beside, &runs);
+        let of = |name: &str| raw[name].as_str().map(str::to_owned);
+        (of("csv").unwrap(), of("tables"), page.contains("data-save=\"tables\""))
+    };
+    let (csv, tables, can_save_tables) = of("kawai2006", None, None);
+    assert!(csv.starts_with("figure,panel,") && csv.lines().count() > 1, "{csv}");
+    let tables = tables.unwrap();
+    assert!(tables.starts_with("table,architecture,") && can_save_tables, "{tables}");
+    for number in ["3", "4", "5"] {
+        assert!(tables.lines().any(|line| line.starts_with(&format!("{number},"))), "{number}: {tables}");
+    }
+    let (csv, tables, can_save_tables) = of("kawai2006", None, Some("3"));
+    assert!(csv.starts_with("connections,requests/s,") && csv.lines().count() > 1, "{csv}");
+    assert!(tables.is_none() && !can_save_tables);
+    let (csv, tables, can_save_tables) = of("kawai2008", Some("6"), None);
+    assert!(csv.starts_with("figure,panel,") && csv.lines().skip(1).all(|line| line.starts_with("6,")), "{csv}");
+    assert!(tables.is_none() && !can_save_tables);
+}
+
+#[test]
+fn what_one_series_has_most_of_is_at_a_place_by_its_name() {
+    let paper = find("kawai2008").unwrap();
+    let mut runs = vec![fixtures::run_of_experiment("kawai2008-http")];
+    runs[0].records.retain(|record| record.trial.architecture.to_string() == "epoll");
+    let connections: BTreeSet<u32> = runs[0].records.iter().map(|record| record.trial.workload.connections).collect();
+    let beside = beside(paper, paper.part(Some("6"), None).unwrap(), &runs).unwrap();
+    let words = &beside.figures[0].1.words;
+    let is_one = |connections: &u32| words.ends_with(&format!(", at {connections} connections."));
+    assert!(words.starts_with("The most of epoll is ") && connections.iter().any(is_one), "{words}");
+}
+
+#[test]
+fn no_two_findings_of_a_statement_read_the_same() {
+    for paper in PAPERS {
+        let runs = runs_of(paper);
+        let mut sends = sends(&runs);
+        let mut kept: Vec<_> = sends.iter_mut().map(|sends_of| deviation::kept(sends_of)).collect();
+        let mut deviation_of: Vec<&mut DeviationOf<'_>> = kept.iter_mut().map(|it| it as _).collect();
+        for claim in paper.claims {
+            for statement in claim.statements {
+                let one = Claim { number: claim.number, says: "", cpus_min: 0, statements: slice::from_ref(statement) };
+                let checked = claims::check(&[one], &runs, &mut deviation_of).remove(0);
+                let told: BTreeSet<&String> = checked.findings.iter().map(|finding| &finding.what).collect();
+                let place = format!("{} {}", paper.name, claim.number);
+                assert_eq!(told.len(), checked.findings.len(), "{place}: {:?}", checked.findings);
+                assert!(
+                    checked.findings.iter().all(|it| paper.experiments.contains(&it.experiment.as_str())),
+                    "{place}"
+                );
+            }
+        }
+    }
+    let runs = runs_of(find("welsh2001").unwrap());
+    let all = beside(find("welsh2001").unwrap(), Part::Whole, &runs).unwrap();
+    let told: Vec<&str> = all.claims[0].findings.iter().map(|finding| finding.what.as_str()).collect();
+    for name in ["welsh2001-connections", "welsh2001-10k"] {
+        let is_it = |what: &&&str| what.starts_with("epoll, 1000 ") && what.ends_with(&format!(", in {name}"));
+        assert_eq!(told.iter().filter(is_it).count(), 1, "{told:?}");
+    }
+    assert!(told.iter().any(|what| what.starts_with("epoll-buffered, 10000 ") && !what.contains(", in ")), "{told:?}");
+}
+
+#[test]
+fn every_paper_has_experiments_and_claims_of_what_they_run() {
+    for paper in PAPERS {
+        assert!(!paper.about.is_empty());
+        let experiments = paper.experiments.iter().map(|name| harness::presets::find(name).expect(name).experiment());
+        let mut architectures: Vec<String> = Vec::new();
+        for experiment in experiments {
+            let plan = harness::plan::plan(&experiment, &harness::host::Host::this()).unwrap();
+            let concern = |trial| claims::concern(paper.claims, trial);
+            assert!(plan.trials.iter().any(concern), "{}: no claim is about it", experiment.name);
+            architectures.extend(experiment.architectures.0.iter().map(ToString::to_string));
+        }
+        let is_run = |name: &&str| architectures.iter().any(|architecture| architecture == name);
+        for (at, claim) in paper.claims.iter().enumerate() {
+            assert_eq!(claim.number as usize, at + 1, "{}", paper.name);
+            for statement in claim.statements {
+                assert!(statement.architectures.iter().all(is_run), "{} {}", paper.name, claim.number);
+            }
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! I. Voras and M. Žagar, "Characteristics of multithreading models for high-performance IO driven network applications"
+//! (AFRICON 2009): Figures 1 to 7, and what it claims of them.
+
+use harness::record::Workload;
+use harness::transport::Transport;
+
+use super::figure::{Curves, Figure, Here, Kind, Scale, published, rate};
+use crate::claims::{Axis, Claim, Is, RATE, Statement};
+use report::html::chart::{Chart, Form, Mark, Panel, Point, Published, Series, Shape};
+
+const SPED: &[&str] = &["epoll"];
+const SEDA: &[&str] = &["seda:2+4/epoll"];
+const AMPED: &[&str] = &[
+    "amped:0+1/epoll",
+    "amped:0+2/epoll",
+    "amped:0+3/epoll",
+    "amped:0+4/epoll",
+    "amped:1+1/epoll",
+    "amped:1+2/epoll",
+    "amped:1+3/epoll",
+    "amped:1+4/epoll",
+];
+const SEDA_S: &[&str] = &["seda-s:1/epoll", "seda-s:2/epoll", "seda-s:3/epoll", "seda-s:4/epoll"];
+const SYMPED: &[&str] = &["symped:1/epoll", "symped:2/epoll", "symped:3/epoll", "symped:4/epoll", "symped:5/epoll"];
+
+/// The paper rounds to 5 000 transactions/s of about 300 000; what differs by less than this is said to be the same.
+const SAME: f64 = 1.05;
+/// The paper's machine.
+const CPUS: usize = 8;
+
+fn closed(workload: &Workload) -> bool {
+    let is_kv = workload.service.name() == "kv" && workload.transport == Transport::Unix;
+    super::is_plain(workload) && is_kv && workload.is_closed() && workload.idle == 0
+}
+
+/// The peak of one against that of another.
+const fn peak(of: &'static [&'static str], is: Is) -> Statement {
+    Statement { architectures: of, metric: &RATE, only: closed, is }
+}
+
+/// Every configuration, then each model by the best of its own.
+pub(super) const ALL: &[&str] = &[
+    "epoll",
+    "seda:2+4/epoll",
+    "amped:0+1/epoll",
+    "amped:0+2/epoll",
+    "amped:0+3/epoll",
+    "amped:0+4/epoll",
+    "amped:1+1/epoll",
+    "amped:1+2/epoll",
+    "amped:1+3/epoll",
+    "amped:1+4/epoll",
+    "seda-s:1/epoll",
+    "seda-s:2/epoll",
+    "seda-s:3/epoll",
+    "seda-s:4/epoll",
+    "symped:1/epoll",
+    "symped:2/epoll",
+    "symped:3/epoll",
+    "symped:4/epoll",
+    "symped:5/epoll",
+    "sped",
+    "seda",
+    "amped",
+    "seda-s",
+    "symped",
+];
+/// The models of Figure 7, in the order in which the paper has them.
+const MODELS: &[(&str, &[&str])] =
+    &[("sped", SPED), ("seda", SEDA), ("amped", AMPED), ("seda-s", SEDA_S), ("symped", SYMPED)];
+
+/// Section IV and the conclusion: SYMPED's peak, and what it is 54 % above.
+const PEAK: (f64, &str) = (450_000.0, "450 000, SYMPED's peak");
+const NEXT: (f64, &str) = (450_000.0 / 1.54, "about 290 000: the peak is 54 % above the next best");
+
+const CLIENTS: Scale = Scale { label: "clients", form: Form::Number, kind: Kind::Linear };
+const TRANSACTIONS: Scale = Scale { label: "transactions a second", form: Form::Number, kind: Kind::Linear };
+
+pub(super) const FIGURES: &[Figure] = &[
+    Figure {
+        number: "1",
+        title: "SPED",
+        about: "Voras and Žagar 2009, Figure 1: one thread does everything, epoll here, against simultaneous clients.",
+        experiments: &["voras2009"],
+        draw: |here, _| model(here, SPED, &[]),
+        shares: &[],
+    },
+    Figure {
+        number: "2",
+        title: "SEDA, two network threads and four payload threads",
+        about: "Voras and Žagar 2009, Figure 2.",
+        experiments: &["voras2009"],
+        draw: |here, _| model(here, SEDA, &[]),
+        shares: &[],
+    },
+    Figure {
+        number: "3",
+        title: "AMPED, no or one network thread and one to four payload threads",
+        about: "Voras and Žagar 2009, Figure 3: amped:NETWORK+PAYLOAD; with none, the accept thread does the network's work.",
+        experiments: &["voras2009"],
+        draw: |here, _| model(here, AMPED, &[]),
+        shares: &[],
+    },
+    Figure {
+        number: "4",
+        title: "SEDA-S, one to four pairs of threads",
+        about: "Voras and Žagar 2009, Figure 4: each network thread has a payload thread of its own.",
+        experiments: &["voras2009"],
+        draw: |here, _| model(here, SEDA_S, &[]),
+        shares: &[],
+    },
+    Figure {
+        number: "5",
+        title: "SYMPED, one to five threads",
+        about: "Voras and Žagar 2009, Figure 5: threads that each do network and payload of their own connections.",
+        experiments: &["voras2009"],
+        draw: |here, _| model(here, SYMPED, &[PEAK]),
+        shares: &[],
+    },
+    Figure {
+        number: "6",
+        title: "SYMPED against its threads",
+        about: "Voras and Žagar 2009, Figure 6: the most that each number of threads gets with any number of clients. In the paper it \
+                grows linearly up to 4 threads, half of the CPUs.",
+        experiments: &["voras2009"],
+        draw: |here, _| {
+            let points = SYMPED.iter().zip(1u32..).filter_map(|(name, threads)| {
+                let points = here.points(&closed_loops(&[name]), name);
+                most(points.into_iter().map(|point| Point { x: threads.into(), ..point }))
+            });
+            let series = Series { architecture: here.place("symped"), of: "", points: points.collect() };
+            let series = vec![series].into_iter().filter(|series| !series.points.is_empty()).collect();
+            let threads = Scale { label: "server threads", form: Form::Number, kind: Kind::Linear };
+            here.chart(Shape::Points, threads, TRANSACTIONS, vec![panel(series, &[PEAK])])
+        },
+        shares: &[],
+    },
+    Figure {
+        number: "7",
+        title: "The best of each model",
+        about: "Voras and Žagar 2009, Figure 7: at each number of clients the most of any number of threads. Where no configuration of a \
+                model is valid, the most of those that are not, hollow.",
+        experiments: &["voras2009"],
+        draw: |here, _| {
+            let best = |&(model, names): &(&str, &'static [&'static str])| {
+                let points = || names.iter().flat_map(|name| here.points(&closed_loops(names), name));
+                let mut clients: Vec<f64> = points().map(|point| point.x).collect();
+                clients.sort_by(f64::total_cmp);
+                clients.dedup();
+                let best = clients.into_iter().filter_map(|at| most(points().filter(|point| point.x == at)));
+                Series { architecture: here.place(model), of: "", points: best.collect() }
+            };
+            let series = MODELS.iter().map(best).filter(|series| !series.points.is_empty()).collect();
+            here.chart(Shape::Points, CLIENTS, TRANSACTIONS, vec![panel(series, &[PEAK, NEXT])])
+        },
+        shares: &[],
+    },
+];
+
+fn closed_loops<'a>(of: &'a [&'static str]) -> Curves<'a> {
+    Curves { only: &closed, of, along: Axis::Connections, value: rate }
+}
+
+fn model(here: &Here<'_>, of: &[&'static str], printed: &[(f64, &str)]) -> Option<Chart> {
+    here.chart(Shape::Points, CLIENTS, TRANSACTIONS, vec![panel(here.series(&closed_loops(of)), printed)])
+}
+
+fn panel(series: Vec<Series>, printed_per_s: &[(f64, &str)]) -> Panel {
+    let printed = printed_per_s.iter().map(|&(per_s, label)| published(label, Mark::Level, &[(0.0, per_s)]));
+    let printed: Vec<Published> = printed.collect();
+    Panel { published: printed, ..Panel::new(String::new(), series) }
+}
+
+/// The highest of those that may be believed, or if none may, of all.
+fn most(points: impl Iterator<Item = Point>) -> Option<Point> {
+    points.max_by(|a, b| a.is_valid().cmp(&b.is_valid()).then(a.y.total_cmp(&b.y)))
+}
+
+pub(super) const CLAIMS: &[Claim] = &[
+    Claim {
+        number: 1,
+        says: "The peaks are in the order SPED, about as high as SEDA, AMPED, SEDA-S, SYMPED, which is 54 % above the next.",
+        cpus_min: CPUS,
+        statements: &[
+            peak(SEDA, Is::Peaks(SAME, SPED)),
+            peak(AMPED, Is::Above(1.0, SEDA)),
+            peak(SEDA_S, Is::Above(1.0, AMPED)),
+            peak(SYMPED, Is::Above(1.54, SEDA_S)),
+        ],
+    },
+    Claim {
+        number: 2,
+        says: "SYMPED grows linearly up to 4 threads, half of the cores.",
+        cpus_min: CPUS,
+        statements: &[
+            peak(&["symped:2/epoll"], Is::Above(1.8, &["symped:1/epoll"])),
+            peak(&["symped:4/epoll"], Is::Above(3.6, &["symped:1/epoll"])),
+        ],
+    },
+    Claim {
+        number: 3,
+        says: "AMPED is best with one network thread and two payload threads: more of them only add switching.",
+        cpus_min: CPUS,
+        statements: &[peak(
+            &["amped:1+2/epoll"],
+            Is::Above(
+                1.0,
+                &[
+                    "amped:0+1/epoll",
+                    "amped:0+2/epoll",
+                    "amped:0+3/epoll",
+                    "amped:0+4/epoll",
+                    "amped:1+1/epoll",
+                    "amped:1+3/epoll",
+                    "amped:1+4/epoll",
+                ],
+            ),
+        )],
+    },
+    Claim {
+        number: 4,
+        says: "SEDA-S is best with three network threads and three payload threads.",
+        cpus_min: CPUS,
+        statements: &[peak(
+            &["seda-s:3/epoll"],
+            Is::Above(1.0, &["seda-s:1/epoll", "seda-s:2/epoll", "seda-s:4/epoll"]),
+        )],
+    },
+];

@@ -1,0 +1,261 @@
+//! M. Welsh, "SandStorm I/O Core Benchmarks" (Harvard University, 2001): its three graphs, and what it claims of them.
+
+use harness::record::Workload;
+use wire::stream::Stream;
+
+use super::figure::{Curves, Figure, Here, Kind, Scale, Value, published, rate};
+use crate::claims::{Axis, BANDWIDTH_OF_CPU, Claim, GIGABYTE, Is, Statement};
+use report::html::chart::{Chart, Form, Mark, Panel, Published, Shape};
+use report::summary::Row;
+
+/// A graph that is "essentially flat".
+const FLAT: f64 = 1.25;
+/// What is left at 10 000 connections of the bandwidth at 100: 101 of 161 Mb/s.
+const TO_10_000: f64 = 161.0 / 101.0;
+
+fn streams(workload: &Workload) -> bool {
+    let is_of_it = workload.service.stream().is_some_and(|stream| stream == Stream::default());
+    super::is_plain(workload) && is_of_it
+}
+
+/// Without the few connections for which the paper's event loops were slow to begin with.
+fn many(workload: &Workload) -> bool {
+    streams(workload) && workload.idle == 0 && (100..=1_000).contains(&workload.connections)
+}
+
+fn very_many(workload: &Workload) -> bool {
+    streams(workload) && workload.idle == 0 && [100, 10_000].contains(&workload.connections)
+}
+
+fn few(workload: &Workload) -> bool {
+    streams(workload) && workload.idle == 0 && workload.connections <= 10
+}
+
+fn one_among_idle(workload: &Workload) -> bool {
+    streams(workload) && workload.connections == 1
+}
+
+/// Where the idle ones are what costs.
+fn one_among_many_idle(workload: &Workload) -> bool {
+    one_among_idle(workload) && workload.idle >= 1_000
+}
+
+fn without_idle(workload: &Workload) -> bool {
+    streams(workload) && workload.idle == 0
+}
+
+/// Where there is a buffered variant of the same.
+fn several(workload: &Workload) -> bool {
+    without_idle(workload) && workload.connections > 1
+}
+
+fn to_1_000(workload: &Workload) -> bool {
+    without_idle(workload) && workload.connections <= 1_000
+}
+
+/// Those without a layer between sockets and service.
+const RAW: &[&str] = &["mt", "poll", "epoll"];
+pub(super) const ALL: &[&str] = &["mt", "poll", "epoll", "poll-buffered", "epoll-buffered"];
+
+/// As the graphs have it: of bursts that are the paper's, as all are here.
+const MEGABITS: Value = |row| {
+    let megabits = |bursts_per_s: f64| bursts_per_s * Stream::default().burst_bytes() as f64 * 8.0 / 1e6;
+    let (bursts_per_s, interval) = rate(row)?;
+    Some((megabits(bursts_per_s), interval.into_iter().map(megabits).collect()))
+};
+
+pub(super) const FIGURES: &[Figure] = &[
+    Figure {
+        number: "1",
+        title: "Bandwidth against connections",
+        about: "Welsh 2001, first graph: the bandwidth of all connections together. Its servers are Java's; epoll stands for its \
+                /dev/poll, and -buffered for its asynchronous sockets, which allocate a buffer for each packet.",
+        experiments: &["welsh2001-connections"],
+        draw: |here, _| {
+            let ends = "400 and 450 connections, where its threaded servers end";
+            let printed = [400.0, 450.0].map(|at| published(ends, Mark::Limit, &[(at, 0.0)]));
+            let chart =
+                draw(here, to_1_000, ALL, (Axis::Connections, "connections"), [Kind::Linear; 2], printed.into())?;
+            Some(Chart { words: [chart.words].into_iter().chain(costs(here)).collect::<Vec<_>>().join(" "), ..chart })
+        },
+        shares: &[],
+    },
+    Figure {
+        number: "2",
+        title: "Scaling to 10 000 connections",
+        about: "Welsh 2001, second graph, whose horizontal axis is of ratios. The stars are the two values that its text has. Here \
+                the vertical axis is of ratios too, or else a machine of today and one of then would not be seen together.",
+        experiments: &["welsh2001-10k"],
+        draw: |here, _| {
+            let values = [(100.0, 161.0), (10_000.0, 101.0)];
+            let printed = vec![published("asynchronous sockets over /dev/poll", Mark::Points, &values)];
+            let of = &["epoll-buffered", "poll-buffered", "mt"];
+            draw(here, without_idle, of, (Axis::Connections, "connections"), [Kind::Log; 2], printed)
+        },
+        shares: &[],
+    },
+    Figure {
+        number: "3",
+        title: "One connection among idle ones",
+        about: "Welsh 2001, third graph: the bandwidth of one connection against others on which nothing is sent. The paper prints no \
+                numbers of it.",
+        experiments: &["welsh2001-idle"],
+        draw: |here, _| {
+            let of = &["poll", "epoll"];
+            draw(here, one_among_idle, of, (Axis::Idle, "idle connections"), [Kind::Linear; 2], Vec::new())
+        },
+        shares: &[],
+    },
+];
+
+fn draw(
+    here: &Here<'_>,
+    only: fn(&Workload) -> bool,
+    of: &[&'static str],
+    (along, label): (Axis, &'static str),
+    kinds: [Kind; 2],
+    published: Vec<Published>,
+) -> Option<Chart> {
+    let series = here.series(&Curves { only: &only, of, along, value: MEGABITS });
+    let x = Scale { label, form: Form::Number, kind: kinds[0] };
+    let y = Scale { label: "bandwidth, Mb/s", form: Form::Number, kind: kinds[1] };
+    here.chart(Shape::Points, x, y, vec![Panel { published, ..Panel::new(String::new(), series) }])
+}
+
+/// For each raw architecture, from the fewest connections of [`many`] to the most: the bandwidth that is left, and what else
+/// changed with it.
+fn costs(here: &Here<'_>) -> Vec<String> {
+    let comparisons = || here.places().into_iter().flat_map(|at| &here.summaries[at].comparisons);
+    let rows_of = |name: &str| -> Vec<(u32, &Row)> {
+        let mut rows: Vec<(u32, &Row)> = comparisons()
+            .filter(|comparison| many(&comparison.workload))
+            .flat_map(|comparison| comparison.rows.iter().map(|row| (comparison.workload.connections, row)))
+            .filter(|(_, row)| row.repeats > 0 && row.label() == name)
+            .collect();
+        rows.sort_by_key(|(connections, _)| *connections);
+        rows
+    };
+    let of_ends = |name: &&str| {
+        let rows = rows_of(name);
+        let (few, most) = (rows.first()?, rows.last()?);
+        if few.0 < most.0 { cost(name, *few, *most) } else { None }
+    };
+    let costs: Vec<(f64, String)> = RAW.iter().filter_map(of_ends).collect();
+    let falls = costs.iter().any(|(share, _)| *share < 1.0 / FLAT);
+    let remedy =
+        falls.then(|| "docs/streams.md describes one possible cause; compare with `--read-budget 256KiB`.".to_owned());
+    costs.into_iter().map(|(_, words)| words).chain(remedy).collect()
+}
+
+/// The share of the bandwidth that an architecture keeps, and that in words with its costs. Rows that are not ranked count too:
+/// where the client is the limit at the fewest connections, the server keeps no more than that.
+fn cost(name: &str, few: (u32, &Row), most: (u32, &Row)) -> Option<(f64, String)> {
+    let (before, after) = (few.1.stream?, most.1.stream?);
+    let share = after.bytes_per_s / before.bytes_per_s;
+    // A rate that is not the server's own says so: where the client is the limit, it is a lower bound.
+    let limits = [few, most].map(|(connections, row)| {
+        (!row.is_ranked()).then(|| format!("{} at {connections}", report::format::name(&row.verdict)))
+    });
+    let limits: Vec<String> = limits.into_iter().flatten().collect();
+    let limits = if limits.is_empty() { String::new() } else { format!(" ({})", limits.join(", ")) };
+    let share_percent = 100.0 * share;
+    let mut words =
+        format!("From {} to {} connections {name} keeps {share_percent:.0} % of its bandwidth{limits}.", few.0, most.0);
+    let seconds = |ns: Option<f64>| ns.map(|ns| ns / 1e9);
+    let server = seconds(after.cpu_ns_per_gigabyte).zip(seconds(before.cpu_ns_per_gigabyte));
+    let client = seconds(after.client_cpu_ns_per_gigabyte).zip(seconds(before.client_cpu_ns_per_gigabyte));
+    if let (Some((server, server_before)), Some((client, client_before))) = (server, client) {
+        words += &format!(
+            " A gigabyte then takes {server:.2} s of the server's CPU time (before {server_before:.2} s) and {client:.2} s of the \
+             client's (before {client_before:.2} s)."
+        );
+    }
+    let held = |(connections, row): (u32, &Row)| {
+        Some(f64::from(connections) * row.cost.as_ref()?.memory_kernel_bytes_per_connection? / 1e6)
+    };
+    if let Some((held, held_before)) = held(most).zip(held(few)) {
+        words += &format!(" The kernel holds {held:.0} MB for the connections (before {held_before:.0} MB).");
+    }
+    Some((share, words))
+}
+
+/// In the paper the server's CPU was the limit, and its bandwidth what that CPU takes in. Over loopback it is mostly the client's,
+/// which also pays for the network below: what a second of the server's CPU time takes in is then the same question.
+pub(super) const CLAIMS: &[Claim] = &[
+    Claim {
+        number: 1,
+        says: "An event queue sustains its bandwidth to 1 000 connections, poll(2) with some loss; at 10 000, behind a layer, \
+               101 of 161 Mb/s are left.",
+        cpus_min: 1,
+        statements: &[
+            Statement {
+                architectures: &["epoll"],
+                metric: &BANDWIDTH_OF_CPU,
+                only: many,
+                is: Is::Flat(Axis::Connections, FLAT),
+            },
+            Statement {
+                architectures: &["poll"],
+                metric: &BANDWIDTH_OF_CPU,
+                only: many,
+                is: Is::Falls(Axis::Connections, 1.0),
+            },
+            Statement {
+                architectures: &["epoll-buffered"],
+                metric: &BANDWIDTH_OF_CPU,
+                only: very_many,
+                is: Is::Flat(Axis::Connections, TO_10_000),
+            },
+        ],
+    },
+    Claim {
+        number: 2,
+        says: "For few connections threads are faster than events (where they end, a plan says: at a limit of threads).",
+        cpus_min: 1,
+        statements: &[Statement {
+            architectures: &["mt"],
+            metric: &BANDWIDTH_OF_CPU,
+            only: few,
+            is: Is::Above(1.0, &["epoll", "poll"]),
+        }],
+    },
+    Claim {
+        number: 3,
+        says: "With poll(2) the bandwidth of one connection falls as the inverse of the number of idle ones, with an event queue \
+               hardly.",
+        cpus_min: 1,
+        statements: &[
+            Statement {
+                architectures: &["poll"],
+                metric: &GIGABYTE,
+                only: one_among_many_idle,
+                is: Is::Proportional(Axis::Idle),
+            },
+            Statement {
+                architectures: &["epoll"],
+                metric: &BANDWIDTH_OF_CPU,
+                only: one_among_idle,
+                is: Is::Flat(Axis::Idle, FLAT),
+            },
+        ],
+    },
+    Claim {
+        number: 4,
+        says: "A layer that allocates a buffer for each packet costs bandwidth.",
+        cpus_min: 1,
+        statements: &[
+            Statement {
+                architectures: &["epoll"],
+                metric: &BANDWIDTH_OF_CPU,
+                only: several,
+                is: Is::Above(1.0, &["epoll-buffered"]),
+            },
+            Statement {
+                architectures: &["poll"],
+                metric: &BANDWIDTH_OF_CPU,
+                only: several,
+                is: Is::Above(1.0, &["poll-buffered"]),
+            },
+        ],
+    },
+];
