@@ -120,7 +120,7 @@ pub fn units(data: &[u8]) {
     }
     let _ = (read::<units::Limit>(text), read::<spec::network::Network>(text), read::<wire::http::ask::Url>(text));
     for engine in [["SLURM_PROCID", "SLURM_STEP_NODELIST"], ["OMPI_COMM_WORLD_RANK", "OMPI_MCA_orte_hnp_uri"]] {
-        let _ = harness::fleet::engine::place_in(&|name| match name {
+        let _ = harness::fleet::launcher::membership_in(&|name| match name {
             _ if name == engine[0] => Some("1".into()),
             _ if name == engine[1] => Some(text.into()),
             "SLURM_JOB_ID" | "SLURM_NTASKS" | "OMPI_COMM_WORLD_SIZE" => Some("7".into()),

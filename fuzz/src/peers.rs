@@ -3,8 +3,8 @@
 /// A frame of another rank, known or not, and what is JSON in one.
 pub fn frame(data: &[u8]) {
     for is_known in [false, true] {
-        if let Some(said) = harness::fleet::echo(data, is_known) {
-            assert_eq!(harness::fleet::echo(&said, is_known).as_ref(), Some(&said));
+        if let Some(said) = harness::fleet::reencode(data, is_known) {
+            assert_eq!(harness::fleet::reencode(&said, is_known).as_ref(), Some(&said));
         }
     }
     crate::files::written_as_read::<harness::model::order::LoadOrder>(data);

@@ -163,7 +163,7 @@ fn unsafe_stays_where_system_calls_are() {
         "crates/load/src/stamps.rs",
         "crates/load/src/summary.rs",
         "crates/load/src/waiter/kqueue.rs",
-        "crates/harness/src/fleet/way.rs",
+        "crates/harness/src/fleet/round_trip.rs",
         "crates/harness/src/host/elsewhere.rs",
         "crates/harness/src/netns/namespace.rs",
         "crates/harness/src/netns/probe.rs",

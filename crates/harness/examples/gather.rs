@@ -14,8 +14,8 @@ use load::merge::{self, Account};
 use load::report::{ClockFacts, Errors, LoadReport, Outstanding};
 use load::summary::{self, measured};
 use load::{Event, Sample};
-use muxbench_harness::fleet::ranks::{Loss, Ranks};
-use muxbench_harness::fleet::{self, Fleet, engine, rank};
+use muxbench_harness::fleet::workers::{LossPolicy, Workers};
+use muxbench_harness::fleet::{self, Fleet, launcher, worker};
 use muxbench_harness::host::Host;
 use muxbench_harness::model::order::LoadOrder;
 use muxbench_harness::{plan, presets, samples};
@@ -56,11 +56,11 @@ fn start_ranks(samples: &str, rounds: &str) -> anyhow::Result<()> {
 }
 
 fn be_a_rank(samples: u64, rounds: usize) -> anyhow::Result<()> {
-    let place = engine::place().map_err(anyhow::Error::msg)?;
+    let place = launcher::membership().map_err(anyhow::Error::msg)?;
     if place.rank > 0 {
-        return rank::follow(&place, &std::env::current_exe()?);
+        return worker::run(&place, &std::env::current_exe()?);
     }
-    let mut ranks = Ranks::meet(&place, Loss::End)?;
+    let mut ranks = Workers::accept_all(&place, LossPolicy::EndRun)?;
     let folder = tempfile::tempdir()?;
     let draft = folder.path().join("samples");
     for _ in 0..rounds {

@@ -11,10 +11,10 @@ use anyhow::{Context, anyhow, bail};
 use harness::course::{self, Course, Finding};
 use harness::exec::runner::{self, Ended};
 use harness::experiment::Experiment;
-use harness::fleet::engine::Place;
+use harness::fleet::launcher::Membership;
 use harness::fleet::local::Local;
-use harness::fleet::ranks::{Loss, Ranks};
-use harness::fleet::{Fleet, engine, rank};
+use harness::fleet::workers::{LossPolicy, Workers};
+use harness::fleet::{Fleet, launcher, worker};
 use harness::host::{Host, differences};
 use harness::netns::conditions::{self, Found};
 use harness::netns::surrounding::Surrounding;
@@ -37,8 +37,8 @@ use show::show;
 enum Clients {
     /// Processes that are started for each trial.
     Here,
-    /// Ranks of a job.
-    Ranks(Box<Ranks>),
+    /// The other workers of a distributed run.
+    Workers(Box<Workers>),
 }
 
 /// Becomes a rank, if that is asked for; where the first can be reached in more than one way, as requests are to go, if this one
@@ -51,12 +51,12 @@ fn join(args: &ExecutionArgs, transport: impl FnOnce() -> Option<Transport>) -> 
     if !args.fleet {
         return Ok(Clients::Here);
     }
-    let place = engine::place().map_err(anyhow::Error::msg)?;
+    let place = launcher::membership().map_err(anyhow::Error::msg)?;
     if place.rank > 0 {
-        let place = Place { transport: transport(), ..place };
+        let place = Membership { transport: transport(), ..place };
         // An engine passes an interrupt on to all ranks, and it is the first that ends the run, after the trial that runs.
         signal_hook::flag::register(SIGINT, Arc::default()).context("cannot listen to signals")?;
-        rank::follow(&place, &program()?)?;
+        worker::run(&place, &program()?)?;
         std::process::exit(0);
     }
     if let Some(weakness) = place.weakness {
@@ -65,24 +65,24 @@ fn join(args: &ExecutionArgs, transport: impl FnOnce() -> Option<Transport>) -> 
              (32 characters, such as `openssl rand -hex 16` prints)"
         ));
     }
-    let loss = if args.lost_rank.as_deref() == Some("go-on") { Loss::GoOn } else { Loss::End };
-    let ranks = Ranks::meet(&place, loss)?.within(Surrounding::here()?);
+    let loss = if args.lost_rank.as_deref() == Some("go-on") { LossPolicy::Continue } else { LossPolicy::EndRun };
+    let ranks = Workers::accept_all(&place, loss)?.within(Surrounding::here()?);
     output::tell(format_args!(
         "muxbench: a fleet of {}, started by {}: {}",
         place.ranks,
-        place.engine,
+        place.launcher,
         ranks.sentence()
     ));
-    if let Some(words) = ranks.kept_to_cpus() {
+    if let Some(words) = ranks.cpu_limits() {
         output::tell(format_args!("muxbench: {}", report::format::visible(&words)));
     }
-    Ok(Clients::Ranks(Box::new(ranks)))
+    Ok(Clients::Workers(Box::new(ranks)))
 }
 
 /// Says which ranks may not use the CPUs that trials, which all have the same, have for clients.
 fn tell_cpus(clients: &Clients, trials: &[Trial]) {
-    if let (Clients::Ranks(ranks), Some(trial)) = (clients, trials.first())
-        && let Some(words) = ranks.without_planned_cpus(&trial.load.cpus)
+    if let (Clients::Workers(ranks), Some(trial)) = (clients, trials.first())
+        && let Some(words) = ranks.missing_planned_cpus(&trial.load.cpus)
     {
         output::tell(format_args!("muxbench: beware: {words}"));
     }
@@ -210,7 +210,7 @@ fn begin(
     experiment.check().map_err(anyhow::Error::msg)?;
     let mut experiment = experiment.clone();
     let mut host = Host::this();
-    if let Clients::Ranks(ranks) = clients {
+    if let Clients::Workers(ranks) = clients {
         experiment.client.processes = NonZeroU32::new(ranks.count());
         if experiment.network.is_none() {
             experiment.network = ranks.facts().lab.map(|(network, _)| network);
@@ -219,7 +219,7 @@ fn begin(
         experiment.check().map_err(anyhow::Error::msg)?;
     }
     let mut plan = plan(&experiment, &host).map_err(anyhow::Error::msg)?;
-    if let Clients::Ranks(ranks) = clients {
+    if let Clients::Workers(ranks) = clients {
         plan.placement = format!("{}; {}", plan.placement, ranks.sentence());
         host.facts.insert("network".into(), ranks.network());
     }
@@ -243,7 +243,7 @@ fn begin(
         course,
         host: host.facts,
         placement: plan.placement,
-        is_fleet_s: matches!(clients, Clients::Ranks(_)),
+        is_fleet_s: matches!(clients, Clients::Workers(_)),
     };
     let store = Store::create(&folder, &header)?;
     Ok((folder, store, header))
@@ -310,7 +310,7 @@ fn transport_of(folder: &Path) -> Option<Transport> {
 
 fn go_on(folder: &Path, store: Store, run: &Run, args: &ExecutionArgs, clients: Clients) -> anyhow::Result<ExitCode> {
     let planned = run.header.trials.first().map_or(1, |trial| trial.load.processes);
-    if let Clients::Ranks(ranks) = &clients
+    if let Clients::Workers(ranks) = &clients
         && ranks.count() != planned
     {
         bail!(
@@ -323,7 +323,7 @@ fn go_on(folder: &Path, store: Store, run: &Run, args: &ExecutionArgs, clients: 
     if matches!(clients, Clients::Here) && run.header.is_fleet_s {
         bail!("{}: that run is a fleet's; go on with --fleet, and with as many ranks as there were", folder.display());
     }
-    if matches!(clients, Clients::Ranks(_)) && !run.header.is_fleet_s {
+    if matches!(clients, Clients::Workers(_)) && !run.header.is_fleet_s {
         bail!("{}: that run's clients were on this host; go on without --fleet", folder.display());
     }
     if args.explain && matches!(run.header.course, Course::Capacity(_)) {
@@ -338,7 +338,7 @@ fn go_on(folder: &Path, store: Store, run: &Run, args: &ExecutionArgs, clients: 
     if let Some(trial) = run.header.trials.first() {
         let mut reasons = match &clients {
             Clients::Here => Vec::new(),
-            Clients::Ranks(ranks) => harness::plan::impossible_for_ranks(trial, &ranks.facts()),
+            Clients::Workers(ranks) => harness::plan::impossible_for_ranks(trial, &ranks.facts()),
         };
         if let (Some(network), Clients::Here) = (&trial.workload.network, &clients) {
             reasons.extend(conditions::choose(network, &Found::here()).err().unwrap_or_default());
@@ -393,7 +393,7 @@ fn execute(
     let options = runner::Options { program: program()?, stop };
     let mut fleet: Box<dyn Fleet> = match clients {
         Clients::Here => Box::new(Local::new(options.program.clone())),
-        Clients::Ranks(ranks) => ranks,
+        Clients::Workers(ranks) => ranks,
     };
     let ended = runner::run(header, done, &store, &options, &mut *fleet, &mut |event| {
         if let Some(progress) = &mut progress {

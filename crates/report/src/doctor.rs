@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use harness::doctor::{Finding, State};
+use harness::doctor::finding::{Diagnosis, Severity};
 
 use crate::terminal::wrap;
 use crate::{Medium, format, table};
@@ -11,15 +11,17 @@ use crate::{Medium, format, table};
 const WIDTH_MAX: usize = 100;
 
 /// What to beware of comes first, each with its effect and its remedy; then what the host does not say; then the rest.
-pub fn render(findings: &[Finding], medium: impl Into<Medium>) -> String {
+pub fn render(findings: &[Diagnosis], medium: impl Into<Medium>) -> String {
     let width = match medium.into() {
         Medium::Terminal(width) => width.min(WIDTH_MAX),
         Medium::Markdown => return markdown(findings),
     };
     let name_width = findings.iter().map(|finding| finding.name.chars().count()).max().unwrap_or(0);
     let mut text = String::new();
-    for (state, heading) in [(State::Beware, "Beware"), (State::Unknown, "Unknown"), (State::Good, "Good")] {
-        let group: Vec<&Finding> = findings.iter().filter(|finding| finding.state == state).collect();
+    for (severity, heading) in
+        [(Severity::Warning, "Warning"), (Severity::Unknown, "Unknown"), (Severity::Good, "Good")]
+    {
+        let group: Vec<&Diagnosis> = findings.iter().filter(|finding| finding.severity == severity).collect();
         if group.is_empty() {
             continue;
         }
@@ -27,7 +29,7 @@ pub fn render(findings: &[Finding], medium: impl Into<Medium>) -> String {
         let _ = writeln!(text, "{gap}{heading} ({})", group.len());
         for finding in group {
             text += &hanging(&format!("  {:name_width$}  ", finding.name), &finding.value, width);
-            if state == State::Good {
+            if severity == Severity::Good {
                 continue;
             }
             let margin = " ".repeat(4);
@@ -44,12 +46,12 @@ pub fn render(findings: &[Finding], medium: impl Into<Medium>) -> String {
 }
 
 /// A row each, in the same order.
-fn markdown(findings: &[Finding]) -> String {
-    let mut findings: Vec<&Finding> = findings.iter().collect();
-    let order = [State::Beware, State::Unknown, State::Good];
-    findings.sort_by_key(|finding| order.iter().position(|state| *state == finding.state));
-    let cells = |it: &Finding| {
-        [&it.name, &format::name(&it.state), &it.value, &it.effect, &it.remedy].map(String::clone).to_vec()
+fn markdown(findings: &[Diagnosis]) -> String {
+    let mut findings: Vec<&Diagnosis> = findings.iter().collect();
+    let order = [Severity::Warning, Severity::Unknown, Severity::Good];
+    findings.sort_by_key(|finding| order.iter().position(|severity| *severity == finding.severity));
+    let cells = |it: &Diagnosis| {
+        [&it.name, &format::name(&it.severity), &it.value, &it.effect, &it.remedy].map(String::clone).to_vec()
     };
     let headings = ["what", "state", "found", "effect", "remedy"];
     table::of_text(&headings, findings.into_iter().map(cells), Medium::Markdown)
@@ -69,30 +71,30 @@ fn hanging(lead: &str, text: &str, width: usize) -> String {
 mod tests {
     use super::*;
 
-    fn findings() -> Vec<Finding> {
-        let finding = |name: &str, value: &str, state, effect: &str, remedy: &str| Finding {
+    fn findings() -> Vec<Diagnosis> {
+        let finding = |name: &str, value: &str, severity, effect: &str, remedy: &str| Diagnosis {
             name: name.into(),
             value: value.into(),
-            state,
+            severity,
             effect: effect.into(),
             remedy: remedy.into(),
         };
         vec![
-            finding("clock source", "tsc, 25 ns a reading", State::Good, "Times are read from it.", ""),
+            finding("clock source", "tsc, 25 ns a reading", Severity::Good, "Times are read from it.", ""),
             finding(
                 "governor",
                 "powersave",
-                State::Beware,
+                Severity::Warning,
                 "A governor that follows the load runs the CPUs slower when they are mostly idle: latency then falls as the \
                  rate rises.",
                 "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",
             ),
-            finding("SMT", "hidden by the hypervisor", State::Unknown, "Siblings share a core.", "Repeat more"),
-            finding("turbo", "no switch", State::Unknown, "The frequency depends on temperature.", ""),
+            finding("SMT", "hidden by the hypervisor", Severity::Unknown, "Siblings share a core.", "Repeat more"),
+            finding("turbo", "no switch", Severity::Unknown, "The frequency depends on temperature.", ""),
             finding(
                 "mitigations",
                 "on: retbleed spec_store_bypass spectre_v1 spectre_v2; nothing is left vulnerable",
-                State::Good,
+                Severity::Good,
                 "System calls are dearer.",
                 "",
             ),

@@ -2,8 +2,8 @@
 //!
 //! A remedy is a command, which begins with a small letter and can be copied whole, or a sentence that says what to do.
 
+use super::finding::{Diagnosis, HostSnapshot, Severity};
 use super::noise::Pauses;
-use super::{Finding, Sight, State};
 use crate::experiment::Placement;
 use crate::placement::place;
 use crate::units::Cpus;
@@ -16,39 +16,39 @@ pub struct CheckRow {
     /// What it does to results.
     pub effect: &'static str,
     /// Looks.
-    pub examine: fn(&Sight) -> Seen,
+    pub examine: fn(&HostSnapshot) -> Outcome,
 }
 
 impl CheckRow {
     /// Looks, and says all of it.
-    pub fn finding(&self, sight: &Sight) -> Finding {
-        let Seen { value, state, remedy } = (self.examine)(sight);
-        Finding { name: self.name.to_owned(), value, state, effect: self.effect.to_owned(), remedy }
+    pub fn diagnose(&self, snapshot: &HostSnapshot) -> Diagnosis {
+        let Outcome { value, severity, remedy } = (self.examine)(snapshot);
+        Diagnosis { name: self.name.to_owned(), value, severity, effect: self.effect.to_owned(), remedy }
     }
 }
 
 /// What one look has found.
 #[derive(Debug)]
-pub struct Seen {
+pub struct Outcome {
     value: String,
-    state: State,
+    severity: Severity,
     remedy: String,
 }
 
-fn good(value: impl Into<String>) -> Seen {
-    Seen { value: value.into(), state: State::Good, remedy: String::new() }
+fn good(value: impl Into<String>) -> Outcome {
+    Outcome { value: value.into(), severity: Severity::Good, remedy: String::new() }
 }
 
-fn beware(value: impl Into<String>, remedy: impl Into<String>) -> Seen {
-    Seen { value: value.into(), state: State::Beware, remedy: remedy.into() }
+fn warning(value: impl Into<String>, remedy: impl Into<String>) -> Outcome {
+    Outcome { value: value.into(), severity: Severity::Warning, remedy: remedy.into() }
 }
 
-fn unknown(value: impl Into<String>, remedy: impl Into<String>) -> Seen {
-    Seen { value: value.into(), state: State::Unknown, remedy: remedy.into() }
+fn unknown(value: impl Into<String>, remedy: impl Into<String>) -> Outcome {
+    Outcome { value: value.into(), severity: Severity::Unknown, remedy: remedy.into() }
 }
 
 /// What the hypervisor hides cannot be mended from within.
-fn hidden() -> Seen {
+fn hidden() -> Outcome {
     unknown(
         "hidden by the hypervisor",
         "Repeat more (--repeats 10), and compare only runs of one session on one virtual machine",
@@ -56,10 +56,10 @@ fn hidden() -> Seen {
 }
 
 /// Fewer than `wanted` limits experiments, though plans say exactly which.
-fn at_least(number: u64, wanted: u64, about: &str, remedy: impl Into<String>) -> Seen {
+fn at_least(number: u64, wanted: u64, about: &str, remedy: impl Into<String>) -> Outcome {
     let value = if number == u64::MAX { "unlimited".into() } else { number.to_string() };
     let value = format!("{value}{about}");
-    if number >= wanted { good(value) } else { beware(format!("{value}, {wanted} are wanted"), remedy) }
+    if number >= wanted { good(value) } else { warning(format!("{value}, {wanted} are wanted"), remedy) }
 }
 
 /// A pause from which on it shows: several times the service time of a small request.
@@ -85,13 +85,13 @@ pub const CHECKS: &[CheckRow] = &[
         name: "hypervisor",
         effect: "A hypervisor decides when virtual CPUs run, shares caches and memory bandwidth with strangers, and makes \
                  interrupts and wake-ups dearer: absolute times are this machine's only.",
-        examine: |sight| match sight.fact("hypervisor") {
-            Some("true") => beware(
+        examine: |snapshot| match snapshot.fact("hypervisor") {
+            Some("true") => warning(
                 "yes, this is a virtual machine",
                 "Repeat more (--repeats 10), look at medians and intervals rather than tails, or use a machine without one",
             ),
             // Only x86 processors have a flag for it.
-            _ if sight.fact("machine").is_some_and(|machine| machine != "x86_64") => {
+            _ if snapshot.fact("machine").is_some_and(|machine| machine != "x86_64") => {
                 unknown("this processor does not say", "Look for it with systemd-detect-virt")
             }
             _ => good("none"),
@@ -118,9 +118,9 @@ pub const CHECKS: &[CheckRow] = &[
     CheckRow {
         name: "leftovers",
         effect: "What runs that were killed have left takes CPUs, memory and ports from those to come.",
-        examine: |sight| match sight.left.iter().map(ToString::to_string).collect::<Vec<_>>() {
+        examine: |snapshot| match snapshot.leftovers.iter().map(ToString::to_string).collect::<Vec<_>>() {
             none if none.is_empty() => good("none"),
-            left => beware(left.join("; "), "muxbench doctor --clean"),
+            left => warning(left.join("; "), "muxbench doctor --clean"),
         },
     },
     CheckRow {
@@ -132,9 +132,9 @@ pub const CHECKS: &[CheckRow] = &[
     CheckRow {
         name: "SMT",
         effect: "Threads on two siblings of a core share its units and its caches: each is slower when the other works.",
-        examine: |sight| match sight.fact("smt") {
-            _ if sight.is_virtual() && sight.fact("smt") != Some("on") => hidden(),
-            Some("on") => beware("on", "echo off | sudo tee /sys/devices/system/cpu/smt/control"),
+        examine: |snapshot| match snapshot.fact("smt") {
+            _ if snapshot.is_virtual() && snapshot.fact("smt") != Some("on") => hidden(),
+            Some("on") => warning("on", "echo off | sudo tee /sys/devices/system/cpu/smt/control"),
             Some(off) => good(off),
             None => unknown("the kernel does not say", ""),
         },
@@ -143,10 +143,10 @@ pub const CHECKS: &[CheckRow] = &[
         name: "governor",
         effect: "A governor that follows the load runs the CPUs slower when they are mostly idle: latency then falls as the \
                  rate rises, and architectures that sleep more look worse.",
-        examine: |sight| match (sight.fact("governor"), sight.is_virtual()) {
+        examine: |snapshot| match (snapshot.fact("governor"), snapshot.is_virtual()) {
             (Some("performance"), _) => good("performance"),
             (Some(other), _) => {
-                beware(other, "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor")
+                warning(other, "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor")
             }
             (None, true) => hidden(),
             (None, false) => {
@@ -158,10 +158,10 @@ pub const CHECKS: &[CheckRow] = &[
         name: "turbo",
         effect: "The frequency depends on temperature and on how many cores work: the first trials are faster than the last \
                  ones, and one busy core faster than many.",
-        examine: |sight| match (sight.fact("turbo disabled"), sight.fact("boost"), sight.is_virtual()) {
+        examine: |snapshot| match (snapshot.fact("turbo disabled"), snapshot.fact("boost"), snapshot.is_virtual()) {
             (Some("1"), _, _) | (None, Some("0"), _) => good("off"),
-            (Some(_), _, _) => beware("on", "echo 1 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo"),
-            (_, Some(_), _) => beware("on", "echo 0 | sudo tee /sys/devices/system/cpu/cpufreq/boost"),
+            (Some(_), _, _) => warning("on", "echo 1 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo"),
+            (_, Some(_), _) => warning("on", "echo 0 | sudo tee /sys/devices/system/cpu/cpufreq/boost"),
             (None, None, true) => hidden(),
             (None, None, false) => unknown("no switch", "Turn it off in the firmware, if it is there"),
         },
@@ -182,19 +182,21 @@ pub const CHECKS: &[CheckRow] = &[
         name: "invariant TSC",
         effect: "The client stamps requests with the processor's counter where it runs at one rate in all states; else with \
                  the kernel's clock, which takes longer to read.",
-        examine: |sight| match (sight.fact("invariant tsc"), sight.fact("machine")) {
+        examine: |snapshot| match (snapshot.fact("invariant tsc"), snapshot.fact("machine")) {
             (Some("true"), _) => good("yes"),
             (_, Some(machine)) if machine != "x86_64" => good(format!("none on {machine}: the kernel's clock is used")),
-            _ if sight.is_virtual() => beware("no", "Start the guest with it (QEMU: -cpu host,migratable=no,+invtsc)"),
-            _ => beware("no", "Use a processor that has it, to tell apart what differs by less than a microsecond"),
+            _ if snapshot.is_virtual() => {
+                warning("no", "Start the guest with it (QEMU: -cpu host,migratable=no,+invtsc)")
+            }
+            _ => warning("no", "Use a processor that has it, to tell apart what differs by less than a microsecond"),
         },
     },
     CheckRow {
         name: "timer slack",
         effect: "A timed wait may end so much later than asked. The client sets 1 ns for itself; servers keep what they \
                  inherit, as in production.",
-        examine: |sight| match sight.fact("timer slack ns").and_then(|slack| slack.parse::<u64>().ok()) {
-            Some(slack_ns) if slack_ns > SLACK_DEFAULT_NS => beware(
+        examine: |snapshot| match snapshot.fact("timer slack ns").and_then(|slack| slack.parse::<u64>().ok()) {
+            Some(slack_ns) if slack_ns > SLACK_DEFAULT_NS => warning(
                 format!("{}, more than the kernel's default", time(slack_ns as f64)),
                 format!("echo {SLACK_DEFAULT_NS} > /proc/$$/timerslack_ns"),
             ),
@@ -211,31 +213,31 @@ pub const CHECKS: &[CheckRow] = &[
     CheckRow {
         name: "descriptors",
         effect: "A process has a descriptor for each connection, so the hard limit limits connections.",
-        examine: |sight| {
+        examine: |snapshot| {
             let remedy = "sudo prlimit --pid $$ --nofile=1048576:1048576";
-            at_least(sight.host.descriptors_max, sight.host.ports, " (hard limit)", remedy)
+            at_least(snapshot.host.descriptors_max, snapshot.host.ports, " (hard limit)", remedy)
         },
     },
     CheckRow {
         name: "processes and threads",
         effect: "mp and mt have a process or a thread for each connection, so this limits their connections.",
-        examine: |sight| {
-            let (limit, name) = &sight.host.tasks_max;
+        examine: |snapshot| {
+            let (limit, name) = &snapshot.host.tasks_max;
             let remedy = match name.as_str() {
                 "kernel.threads-max" => "sudo sysctl kernel.threads-max=200000",
                 "kernel.pid_max" => "sudo sysctl kernel.pid_max=4194304",
                 name if name.contains("cgroup") => "Raise the cgroup's pids.max (systemd: TasksMax=infinity)",
                 _ => "sudo prlimit --pid $$ --nproc=unlimited",
             };
-            at_least(*limit, sight.host.ports, &format!(", by {name}"), remedy)
+            at_least(*limit, snapshot.host.ports, &format!(", by {name}"), remedy)
         },
     },
     CheckRow {
         name: "vm.max_map_count",
         effect: "Each thread's stack is two mappings, so this limits the connections of mt.",
-        examine: |sight| {
+        examine: |snapshot| {
             let remedy = "sudo sysctl vm.max_map_count=262144";
-            at_least(sight.host.mappings_max, 2 * sight.host.ports, "", remedy)
+            at_least(snapshot.host.mappings_max, 2 * snapshot.host.ports, "", remedy)
         },
     },
     CheckRow {
@@ -247,10 +249,10 @@ pub const CHECKS: &[CheckRow] = &[
     CheckRow {
         name: "port range",
         effect: "Each connection from one address to another takes a port here, so this limits connections.",
-        examine: |sight| {
-            let range = sight.fact("port range").map(|range| format!(" ({range})")).unwrap_or_default();
+        examine: |snapshot| {
+            let range = snapshot.fact("port range").map(|range| format!(" ({range})")).unwrap_or_default();
             let remedy = "sudo sysctl net.ipv4.ip_local_port_range=\"1024 65535\"";
-            at_least(sight.host.ports, PORTS, &range, remedy)
+            at_least(snapshot.host.ports, PORTS, &range, remedy)
         },
     },
     CheckRow {
@@ -262,9 +264,9 @@ pub const CHECKS: &[CheckRow] = &[
         name: "system calls from outside",
         effect: "Where the kernel does not count system calls for us, --count-syscalls is refused, and those of runtimes stay \
                  unknown; times are not affected.",
-        examine: |sight| match sight.fact("system calls from outside") {
+        examine: |snapshot| match snapshot.fact("system calls from outside") {
             Some("allowed") => good("can be counted"),
-            Some(refused) => beware(refused, "Start muxbench as root for runs with --count-syscalls"),
+            Some(refused) => warning(refused, "Start muxbench as root for runs with --count-syscalls"),
             None => unknown("not tried", ""),
         },
     },
@@ -272,9 +274,9 @@ pub const CHECKS: &[CheckRow] = &[
         name: "kernel timestamps",
         effect: "Stamps of packets as they leave and enter tell the network stack's time from the server's; without them \
                  only times of user space are known.",
-        examine: |sight| match sight.fact("kernel timestamps") {
+        examine: |snapshot| match snapshot.fact("kernel timestamps") {
             Some(value @ "sent and received") => good(format!("{value}, tried on loopback")),
-            Some(value) => beware(value, "Use a kernel that has SO_TIMESTAMPING; sandboxes such as gVisor do not"),
+            Some(value) => warning(value, "Use a kernel that has SO_TIMESTAMPING; sandboxes such as gVisor do not"),
             None => unknown("not tried", ""),
         },
     },
@@ -282,7 +284,7 @@ pub const CHECKS: &[CheckRow] = &[
         name: "hardware timestamps",
         effect: "An interface with a clock of its own stamps packets at the wire. Loopback, which all trials use, has none \
                  and needs none.",
-        examine: |sight| match sight.fact("hardware timestamps") {
+        examine: |snapshot| match snapshot.fact("hardware timestamps") {
             Some("none") => good("no interface has them"),
             Some(interfaces) => good(interfaces),
             None => unknown("not tried", ""),
@@ -292,7 +294,7 @@ pub const CHECKS: &[CheckRow] = &[
         name: "container",
         effect: "Containers add little to a system call on loopback, but their limits and filters apply, and neighbours do \
                  not show in their process list.",
-        examine: |sight| good(sight.fact("container").unwrap_or("none that shows")),
+        examine: |snapshot| good(snapshot.fact("container").unwrap_or("none that shows")),
     },
     CheckRow {
         name: "cgroup limits",
@@ -302,15 +304,15 @@ pub const CHECKS: &[CheckRow] = &[
     },
 ];
 
-fn steal(sight: &Sight) -> Seen {
-    let (Some(share), Some(since_boot)) = (sight.noise.steal, sight.noise.steal_since_boot) else {
+fn steal(snapshot: &HostSnapshot) -> Outcome {
+    let (Some(share), Some(since_boot)) = (snapshot.noise.steal, snapshot.noise.steal_since_boot) else {
         return unknown("the kernel does not say", "");
     };
     let value =
-        format!("{} of {}, {} since boot", percent(share), time(sight.noise.window_ns as f64), percent(since_boot));
+        format!("{} of {}, {} since boot", percent(share), time(snapshot.noise.window_ns as f64), percent(since_boot));
     let remedy = "Use a machine with CPUs of its own, or repeat more (--repeats 10) at another time of day";
-    match sight.is_virtual() {
-        _ if share.max(since_boot) >= SHARE_HIGH => beware(value, remedy),
+    match snapshot.is_virtual() {
+        _ if share.max(since_boot) >= SHARE_HIGH => warning(value, remedy),
         true if since_boot == 0.0 => {
             unknown("none, or not reported by the hypervisor", "Look at the pauses, which show it all the same")
         }
@@ -318,8 +320,8 @@ fn steal(sight: &Sight) -> Seen {
     }
 }
 
-fn pauses(sight: &Sight) -> Seen {
-    let mut all = sight.noise.pauses.clone();
+fn pauses(snapshot: &HostSnapshot) -> Outcome {
+    let mut all = snapshot.noise.pauses.clone();
     all.sort_by_key(|pauses| std::cmp::Reverse(pauses.longest_ns));
     let about = |pauses: &Pauses| {
         format!(
@@ -337,7 +339,7 @@ fn pauses(sight: &Sight) -> Seen {
         return good(value);
     }
     let is_others = all.iter().any(|pauses| pauses.preempted > 0);
-    let remedy = match (is_others, sight.is_virtual()) {
+    let remedy = match (is_others, snapshot.is_virtual()) {
         (true, false) => "Stop other programs (top shows them), or keep them off these CPUs",
         (true, true) => {
             "Stop other programs (top shows them); what remains is the hypervisor's: repeat more (--repeats 10) and look \
@@ -346,26 +348,26 @@ fn pauses(sight: &Sight) -> Seen {
         (false, true) => "Repeat more (--repeats 10) and look at medians: these pauses are the hypervisor's",
         (false, false) => "Boot with isolcpus=2-7 nohz_full=2-7 (for example) and run under taskset -c 2-7",
     };
-    beware(value, remedy)
+    warning(value, remedy)
 }
 
-fn neighbours(sight: &Sight) -> Seen {
-    let mut busy = sight.noise.busy.clone();
+fn neighbours(snapshot: &HostSnapshot) -> Outcome {
+    let mut busy = snapshot.noise.busy.clone();
     busy.sort_by(|a, b| b.1.total_cmp(&a.1));
     let Some(worst) = busy.first() else { return unknown("the kernel does not say", "") };
     let cpus = some_of(busy.iter().map(|(cpu, share)| format!("CPU {cpu} {} busy", percent(*share))));
-    let load = sight.fact("load average").map(|load| load.split(' ').take(3).collect::<Vec<_>>().join(" "));
+    let load = snapshot.fact("load average").map(|load| load.split(' ').take(3).collect::<Vec<_>>().join(" "));
     let value = format!("{cpus}; load average {}", load.as_deref().unwrap_or("unknown"));
     if worst.1 < BUSY_HIGH {
         return good(value);
     }
-    beware(value, "Stop what `top` shows, or move it to other CPUs (sudo taskset -a -c -p CPUS PID)")
+    warning(value, "Stop what `top` shows, or move it to other CPUs (sudo taskset -a -c -p CPUS PID)")
 }
 
-fn placement(sight: &Sight) -> Seen {
-    let cores = &sight.host.cores;
+fn placement(snapshot: &HostSnapshot) -> Outcome {
+    let cores = &snapshot.host.cores;
     let allowed = Cpus(cores.concat());
-    let online = sight.fact("cpus online").unwrap_or_default();
+    let online = snapshot.fact("cpus online").unwrap_or_default();
     let count = if cores.len() == 1 { "1 core".to_owned() } else { format!("{} cores", cores.len()) };
     let mut value = format!("{count}, CPUs {allowed}");
     if let Some(siblings) = cores.iter().find(|core| core.len() > 1) {
@@ -375,7 +377,7 @@ fn placement(sight: &Sight) -> Seen {
         value += &format!("; {}", placement.sentence);
     }
     for (name, fact) in [("isolated", "cpus isolated"), ("without tick", "cpus nohz_full")] {
-        if let Some(cpus) = sight.fact(fact).filter(|cpus| *cpus != "(null)") {
+        if let Some(cpus) = snapshot.fact(fact).filter(|cpus| *cpus != "(null)") {
             value += &format!("; {name} {cpus}");
         }
     }
@@ -383,23 +385,27 @@ fn placement(sight: &Sight) -> Seen {
         if cores.len() > 2 {
             return good(value);
         }
-        return beware(value, "Use a machine with four cores or more, and stop what else runs on this one");
+        return warning(value, "Use a machine with four cores or more, and stop what else runs on this one");
     }
     value += &format!("; online are {online}");
-    if cores.len() > 2 { good(value) } else { beware(value, format!("taskset -c {online} muxbench compare")) }
+    if cores.len() > 2 { good(value) } else { warning(value, format!("taskset -c {online} muxbench compare")) }
 }
 
-fn idle_states(sight: &Sight) -> Seen {
-    let driver = sight.fact("cpuidle driver").unwrap_or("no driver");
-    let Some(states) = sight.fact("cpuidle states") else {
-        return if sight.is_virtual() { hidden() } else { unknown(driver, "Turn deep C-states off in the firmware") };
+fn idle_states(snapshot: &HostSnapshot) -> Outcome {
+    let driver = snapshot.fact("cpuidle driver").unwrap_or("no driver");
+    let Some(states) = snapshot.fact("cpuidle states") else {
+        return if snapshot.is_virtual() {
+            hidden()
+        } else {
+            unknown(driver, "Turn deep C-states off in the firmware")
+        };
     };
     let exits = states.split(", ").filter_map(|state| state.split(' ').rev().nth(1)?.parse::<u64>().ok());
     let value = format!("{driver}: {states}");
     if exits.max().unwrap_or(0) >= IDLE_EXIT_HIGH_US {
-        return beware(value, format!("sudo cpupower idle-set -D {IDLE_EXIT_HIGH_US}"));
+        return warning(value, format!("sudo cpupower idle-set -D {IDLE_EXIT_HIGH_US}"));
     }
-    if sight.is_virtual() {
+    if snapshot.is_virtual() {
         return unknown(
             format!("{value}; those of the real CPU are hidden by the hypervisor"),
             "Measure at several rates: what is slower at a low rate than at a high one is the time of waking up",
@@ -408,31 +414,32 @@ fn idle_states(sight: &Sight) -> Seen {
     good(value)
 }
 
-fn clock_source(sight: &Sight) -> Seen {
-    let Some(source) = sight.fact("clocksource") else { return unknown("the kernel does not say", "") };
-    let reading_ns = sight.noise.pauses.iter().map(|pauses| pauses.reading_ns).reduce(f64::min);
+fn clock_source(snapshot: &HostSnapshot) -> Outcome {
+    let Some(source) = snapshot.fact("clocksource") else { return unknown("the kernel does not say", "") };
+    let reading_ns = snapshot.noise.pauses.iter().map(|pauses| pauses.reading_ns).reduce(f64::min);
     let value = reading_ns.map_or(source.to_owned(), |ns| format!("{source}, {} a reading", time(ns)));
     if CLOCKS_OF_USER_SPACE.contains(&source) {
         return good(value);
     }
-    let others = sight.fact("clocksources").unwrap_or_default();
+    let others = snapshot.fact("clocksources").unwrap_or_default();
     match CLOCKS_OF_USER_SPACE.iter().find(|clock| others.split_whitespace().any(|other| other == **clock)) {
-        Some(better) => beware(
+        Some(better) => warning(
             value,
             format!("echo {better} | sudo tee /sys/devices/system/clocksource/clocksource0/current_clocksource"),
         ),
-        None => {
-            beware(value, "Boot with tsc=reliable if the processor's TSC is invariant, and look why the kernel left it")
-        }
+        None => warning(
+            value,
+            "Boot with tsc=reliable if the processor's TSC is invariant, and look why the kernel left it",
+        ),
     }
 }
 
-fn mitigations(sight: &Sight) -> Seen {
-    let on = sight.fact("mitigations").unwrap_or("unknown");
-    match sight.fact("vulnerable") {
+fn mitigations(snapshot: &HostSnapshot) -> Outcome {
+    let on = snapshot.fact("mitigations").unwrap_or("unknown");
+    match snapshot.fact("vulnerable") {
         Some("none") => good(format!("on: {on}; nothing is left vulnerable")),
         None | Some("unknown") => unknown("the kernel does not say", ""),
-        Some(vulnerable) => beware(
+        Some(vulnerable) => warning(
             format!("on: {on}; left vulnerable: {vulnerable}"),
             "Compare only with runs whose stored facts have the same ones; boot with mitigations=auto and update the \
              microcode to have all",
@@ -440,26 +447,26 @@ fn mitigations(sight: &Sight) -> Seen {
     }
 }
 
-fn backlog(sight: &Sight) -> Seen {
-    let number = |name| sight.fact(name).and_then(|number| number.parse::<u64>().ok());
+fn backlog(snapshot: &HostSnapshot) -> Outcome {
+    let number = |name| snapshot.fact(name).and_then(|number| number.parse::<u64>().ok());
     let (Some(accept), Some(syn)) = (number("somaxconn"), number("tcp_max_syn_backlog")) else {
         return unknown("the kernel does not say", "");
     };
     let value = format!("somaxconn {accept}, tcp_max_syn_backlog {syn}");
     // With SYN cookies, the default, handshakes beyond their queue still succeed: only the accept queue drops.
-    if accept >= BACKLOG { good(value) } else { beware(value, format!("sudo sysctl net.core.somaxconn={BACKLOG}")) }
+    if accept >= BACKLOG { good(value) } else { warning(value, format!("sudo sysctl net.core.somaxconn={BACKLOG}")) }
 }
 
-fn io_uring(sight: &Sight) -> Seen {
-    let disabled = sight.fact("io_uring disabled");
+fn io_uring(snapshot: &HostSnapshot) -> Outcome {
+    let disabled = snapshot.fact("io_uring disabled");
     let sysctl = disabled.map_or(String::new(), |value| format!(" (kernel.io_uring_disabled = {value})"));
-    match sight.fact("io_uring") {
+    match snapshot.fact("io_uring") {
         Some("allowed") => good(format!("allowed{sysctl}")),
-        Some(refused) => beware(
+        Some(refused) => warning(
             format!("{refused}{sysctl}"),
             match disabled {
                 Some("1" | "2") => "sudo sysctl kernel.io_uring_disabled=0",
-                _ if sight.fact("container").is_some() => {
+                _ if snapshot.fact("container").is_some() => {
                     "Start the container without the filter that refuses it (docker: --security-opt seccomp=unconfined)"
                 }
                 _ => "Use a kernel built with CONFIG_IO_URING, and no filter (seccomp) that refuses it",
@@ -469,17 +476,17 @@ fn io_uring(sight: &Sight) -> Seen {
     }
 }
 
-fn cgroup(sight: &Sight) -> Seen {
+fn cgroup(snapshot: &HostSnapshot) -> Outcome {
     let limits = ["cgroup cpus max", "cgroup memory max bytes", "cgroup tasks max"];
     let set: Vec<String> = limits
         .iter()
-        .filter_map(|name| Some(format!("{} {}", name.trim_start_matches("cgroup "), sight.fact(name)?)))
+        .filter_map(|name| Some(format!("{} {}", name.trim_start_matches("cgroup "), snapshot.fact(name)?)))
         .collect();
     let value = if set.is_empty() { "none".to_owned() } else { set.join(", ") };
-    if sight.fact("cgroup cpus max").is_none() {
+    if snapshot.fact("cgroup cpus max").is_none() {
         return good(value);
     }
-    beware(value, "Start it without a limit of CPU time (docker: without --cpus; systemd: CPUQuota= left empty)")
+    warning(value, "Start it without a limit of CPU time (docker: without --cpus; systemd: CPUQuota= left empty)")
 }
 
 /// The first few.
@@ -523,11 +530,13 @@ fn time(ns: f64) -> String {
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
-    use super::super::{Leftover, Noise, findings};
+    use super::super::diagnose;
+    use super::super::leftovers::Leftover;
+    use super::super::noise::Noise;
     use super::*;
     use crate::host::Host;
 
-    fn sight(facts: &[(&str, &str)], limit: u64, share: f64) -> Sight {
+    fn snapshot(facts: &[(&str, &str)], limit: u64, share: f64) -> HostSnapshot {
         let facts: BTreeMap<String, String> =
             facts.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let pauses = |cpu| Pauses {
@@ -538,7 +547,7 @@ mod tests {
             preempted: 0,
             reading_ns: 25.0,
         };
-        Sight {
+        HostSnapshot {
             host: Host {
                 cores: if share > 0.0 { vec![vec![0, 1]] } else { (0..8).map(|cpu| vec![cpu]).collect() },
                 descriptors_max: limit,
@@ -556,12 +565,12 @@ mod tests {
                 steal_since_boot: Some(share),
                 pauses: (0..8).map(pauses).collect(),
             },
-            left: Vec::new(),
+            leftovers: Vec::new(),
         }
     }
 
     /// As one would have it.
-    fn quiet() -> Sight {
+    fn quiet() -> HostSnapshot {
         let facts = [
             ("boost", "0"),
             ("clocksource", "tsc"),
@@ -582,11 +591,11 @@ mod tests {
             ("timer slack ns", "50000"),
             ("vulnerable", "none"),
         ];
-        sight(&facts, 1 << 20, 0.0)
+        snapshot(&facts, 1 << 20, 0.0)
     }
 
     /// Everything is the matter with it.
-    fn bad() -> Sight {
+    fn bad() -> HostSnapshot {
         let facts = [
             ("boost", "1"),
             ("cgroup cpus max", "1.500"),
@@ -610,13 +619,13 @@ mod tests {
             ("timer slack ns", "100000000"),
             ("vulnerable", "meltdown"),
         ];
-        let left = vec![Leftover::Folder("/tmp/muxbench-4194305-0".into())];
-        Sight { left, ..sight(&facts, 1024, 0.2) }
+        let leftovers = vec![Leftover::Folder("/tmp/muxbench-4194305-0".into())];
+        HostSnapshot { leftovers, ..snapshot(&facts, 1024, 0.2) }
     }
 
     /// Says nothing of itself.
-    fn mute() -> Sight {
-        let mut mute = sight(&[], 1 << 20, 0.0);
+    fn mute() -> HostSnapshot {
+        let mut mute = snapshot(&[], 1 << 20, 0.0);
         mute.noise = Noise::default();
         mute
     }
@@ -637,23 +646,23 @@ mod tests {
             &["Boot", "Choose", "Compare", "Look", "Measure", "Raise", "Repeat", "Start", "Stop", "Turn", "Use"];
         let mut mute_guest = mute();
         mute_guest.host.facts.insert("hypervisor".into(), "true".into());
-        for finding in [quiet(), bad(), mute(), mute_guest].iter().flat_map(findings) {
+        for finding in [quiet(), bad(), mute(), mute_guest].iter().flat_map(diagnose) {
             let first = finding.remedy.split(' ').next().unwrap();
             let is_known = COMMANDS.contains(&first) || VERBS.contains(&first);
-            assert!(is_known || finding.remedy.is_empty() && finding.state != State::Beware, "{finding:?}");
+            assert!(is_known || finding.remedy.is_empty() && finding.severity != Severity::Warning, "{finding:?}");
             assert!(!finding.value.is_empty() && !finding.remedy.ends_with('.'), "{finding:?}");
         }
     }
 
     #[test]
     fn a_quiet_host_is_good_and_a_bad_one_is_not() {
-        for finding in findings(&quiet()) {
-            assert_eq!(finding.state, State::Good, "{finding:?}");
+        for finding in diagnose(&quiet()) {
+            assert_eq!(finding.severity, Severity::Good, "{finding:?}");
         }
         // Neither disturbs by itself.
         let harmless = ["port range", "hardware timestamps", "container"];
-        for finding in findings(&bad()).iter().filter(|finding| !harmless.contains(&finding.name.as_str())) {
-            assert_eq!(finding.state, State::Beware, "{finding:?}");
+        for finding in diagnose(&bad()).iter().filter(|finding| !harmless.contains(&finding.name.as_str())) {
+            assert_eq!(finding.severity, Severity::Warning, "{finding:?}");
         }
     }
 

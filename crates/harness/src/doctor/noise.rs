@@ -57,7 +57,7 @@ impl Pauses {
 }
 
 /// Listens on `cpus`.
-pub fn listen(cpus: &[usize]) -> Noise {
+pub fn measure(cpus: &[usize]) -> Noise {
     let started = Instant::now();
     let before = Reading::now();
     thread::sleep(WINDOW);
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn what_is_heard_adds_up() {
         let cpu = crate::host::Host::this().cores[0][0];
-        let noise = listen(&[cpu]);
+        let noise = measure(&[cpu]);
         assert!(noise.busy.iter().all(|(_, share)| (0.0..=1.0).contains(share)), "{noise:?}");
         let pauses = noise.pauses[0];
         assert_eq!(pauses.cpu, cpu);

@@ -142,11 +142,11 @@ pub fn run(
                 counters.totals.run_delay_ns = None;
             }
         }
-        let (taken, interrupts_ns) = account.cpu_beside_server(trial, fleet.are_elsewhere()).unzip();
+        let (taken, interrupts_ns) = account.cpu_beside_server(trial, fleet.are_all_remote()).unzip();
         if let Some(counters) = counters.as_mut() {
             counters.interrupts_ns = interrupts_ns.flatten();
         }
-        if !fleet.are_elsewhere() {
+        if !fleet.are_all_remote() {
             account.add_interrupts_to_client(&trial.load.cpus);
         }
         let verdict = match (&outcome, &account.load) {
@@ -198,7 +198,7 @@ pub fn run(
             on_event(Event::LeftOut { trial });
         }
         left_out = left_out_now;
-        if fleet.is_broken() {
+        if fleet.must_end_run() {
             return Ok(Ended::Broken);
         }
     }
@@ -444,7 +444,7 @@ fn load_it(
     let idle = Holders::start(&options.program, &config, hosts, stop, &mut connecting)
         .or_else(|error| turned_away(trial, server, account, stop, error))?;
     let order = LoadOrder::new(config, trial.clone());
-    fleet.place(hosts)?;
+    fleet.set_client_hosts(hosts)?;
     fleet.broadcast(&order, samples).or_else(|error| blame(server, error))?;
     let mut look = |event: Option<&load::Event>| {
         event.into_iter().for_each(|event| on_event(Event::Load(event)));

@@ -9,8 +9,8 @@ use load::config::LoadConfig;
 use load::merge::Account;
 
 use super::{
-    Draft, Fleet, Gathered, Look, Member, Patience, Said, await_ready, await_report, deadline_of, draft_of,
-    monotonic_ns, patience_of, placed,
+    ClientLink, ClientMessage, Draft, Fleet, Gathered, Timeouts, WaitHook, assign_cpus, await_ready, await_report,
+    draft_of, monotonic_ns, ready_timeout, report_deadline,
 };
 use crate::model::order::LoadOrder;
 use crate::netns::TestbedHost;
@@ -55,7 +55,7 @@ pub(super) fn command(program: &Path, samples: &Path) -> Command {
 }
 
 impl Fleet for Local {
-    fn place(&mut self, hosts: &[TestbedHost]) -> anyhow::Result<()> {
+    fn set_client_hosts(&mut self, hosts: &[TestbedHost]) -> anyhow::Result<()> {
         self.hosts = hosts.to_vec();
         Ok(())
     }
@@ -77,7 +77,7 @@ impl Fleet for Local {
                 (ALONE.to_owned(), draft.to_owned(), config)
             } else {
                 let config = LoadConfig { sources, ..config };
-                let config = placed(config, &order.config.cpus, number, count);
+                let config = assign_cpus(config, &order.config.cpus, number, count);
                 (format!("client {} of {count}", number + 1), draft_of(draft, number), config)
             };
             let order = LoadOrder::new(config.clone(), order.trial.clone());
@@ -92,19 +92,19 @@ impl Fleet for Local {
         Ok(())
     }
 
-    fn barrier(&mut self, look: &mut Look<'_>) -> anyhow::Result<u64> {
+    fn barrier(&mut self, look: &mut WaitHook<'_>) -> anyhow::Result<u64> {
         for client in &mut self.clients {
-            await_ready(&mut client.child, patience_of(&client.config, Patience::USUAL.client), look)?;
+            await_ready(&mut client.child, ready_timeout(&client.config, Timeouts::USUAL.client), look)?;
         }
         let start_ns = monotonic_ns() + LEAD_NS + LEAD_NS_PER_CLIENT * self.clients.len() as u64;
         for client in &mut self.clients {
             client.child.say(&format!("begin {start_ns}"))?;
-            self.deadline = deadline_of(&client.config, Patience::USUAL.client);
+            self.deadline = report_deadline(&client.config, Timeouts::USUAL.client);
         }
         Ok(start_ns)
     }
 
-    fn gather(&mut self, look: &mut Look<'_>) -> anyhow::Result<Vec<Gathered>> {
+    fn gather(&mut self, look: &mut WaitHook<'_>) -> anyhow::Result<Vec<Gathered>> {
         let mut gathered = Vec::new();
         for client in &mut self.clients {
             let report = await_report(&mut client.child, self.deadline, look)?;
@@ -125,13 +125,13 @@ impl Fleet for Local {
     }
 }
 
-impl Member for Child<Event> {
+impl ClientLink for Child<Event> {
     fn name(&self) -> String {
         self.called().to_owned()
     }
 
-    fn next(&mut self, deadline: Instant) -> anyhow::Result<Option<Said>> {
-        Ok(Child::next(self, deadline)?.map(Said::Event))
+    fn next(&mut self, deadline: Instant) -> anyhow::Result<Option<ClientMessage>> {
+        Ok(Child::next(self, deadline)?.map(ClientMessage::Event))
     }
 
     fn blamed(&self, reason: &str) -> String {

@@ -9,17 +9,17 @@
 //! - `frame`: what ranks say to each other, and how; `secret`: how they know each other; `way`: how far apart they are
 //! - `greetings`: connections of those who are not known yet; `plausible`: whether an account can be of a client
 
-pub mod engine;
-mod frame;
-mod greetings;
+pub mod launcher;
 pub mod local;
-mod plausible;
-pub mod rank;
-pub mod ranks;
+mod message;
+mod pending;
+mod round_trip;
 mod secret;
-mod way;
+mod validate;
+pub mod worker;
+pub mod workers;
 
-pub use frame::echo;
+pub use message::reencode;
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -40,12 +40,12 @@ use crate::spec::network::Network;
 
 /// How long others are waited for. Tests have less.
 #[derive(Clone, Copy, Debug)]
-struct Patience {
+struct Timeouts {
     /// Engines may take so long to start all of a job.
     meeting: Duration,
     /// What connecting to one address may take, before the next is tried; each time that all were, twice as long.
     connecting: Duration,
-    /// A greeting may take this, all of it, and more where the way is long ([`way::greeting`]). A rank that it was too short for
+    /// A greeting may take this, all of it, and more where the way is long ([`round_trip::greeting`]). A rank that it was too short for
     /// comes again until the meeting is over.
     greeting: Duration,
     /// What a client may take beyond its phases: summarising, and writing samples.
@@ -54,7 +54,7 @@ struct Patience {
     rank: Duration,
 }
 
-impl Patience {
+impl Timeouts {
     const USUAL: Self = Self {
         meeting: Duration::from_secs(120),
         connecting: Duration::from_secs(5),
@@ -66,7 +66,7 @@ impl Patience {
 
 /// Is called while something is waited for: with each thing that a client says, and when it last wished to be. It says when
 /// it wants to be called next; an error ends the waiting.
-pub type Look<'a> = dyn FnMut(Option<&Event>) -> anyhow::Result<Instant> + 'a;
+pub type WaitHook<'a> = dyn FnMut(Option<&Event>) -> anyhow::Result<Instant> + 'a;
 
 /// The clients of trials.
 pub trait Fleet {
@@ -74,7 +74,7 @@ pub trait Fleet {
     ///
     /// # Errors
     /// When they are on machines of their own.
-    fn place(&mut self, hosts: &[TestbedHost]) -> anyhow::Result<()> {
+    fn set_client_hosts(&mut self, hosts: &[TestbedHost]) -> anyhow::Result<()> {
         match hosts {
             [] => Ok(()),
             _ => bail!("network: the clients of this fleet are where an engine started them; leave the network out"),
@@ -93,13 +93,13 @@ pub trait Fleet {
     ///
     /// # Errors
     /// When one fails, ends, or takes too long: which, and why.
-    fn barrier(&mut self, look: &mut Look<'_>) -> anyhow::Result<u64>;
+    fn barrier(&mut self, look: &mut WaitHook<'_>) -> anyhow::Result<u64>;
 
     /// Waits until all have measured: their accounts, and where their samples are. Their connections stay.
     ///
     /// # Errors
     /// As [`Fleet::barrier`].
-    fn gather(&mut self, look: &mut Look<'_>) -> anyhow::Result<Vec<Gathered>>;
+    fn gather(&mut self, look: &mut WaitHook<'_>) -> anyhow::Result<Vec<Gathered>>;
 
     /// Has all end, whatever they are at.
     fn dismiss(&mut self);
@@ -115,12 +115,12 @@ pub trait Fleet {
     }
 
     /// Whether none of them is on this machine, which is the server's alone then.
-    fn are_elsewhere(&self) -> bool {
+    fn are_all_remote(&self) -> bool {
         false
     }
 
     /// Whether a client is lost for the trials to come, and they are not to be run without it.
-    fn is_broken(&self) -> bool {
+    fn must_end_run(&self) -> bool {
         false
     }
 }
@@ -167,7 +167,7 @@ pub fn merge(order: &LoadOrder, gathered: Vec<Gathered>, draft: &Path) -> anyhow
     let read = |(account, file): (&Account, &Draft)| Ok((account.config.clone(), samples::read(&file.path)?));
     let parts = accounts.iter().zip(&files).map(read).collect::<anyhow::Result<Vec<_>>>()?;
     for (number, (account, (_, samples))) in accounts.iter().zip(&parts).enumerate() {
-        if let Err(why) = plausible::check(account, samples) {
+        if let Err(why) = validate::check(account, samples) {
             let name = match account.place.as_str() {
                 "" => format!("client {} of {}", number + 1, accounts.len()),
                 place => place.to_owned(),
@@ -217,7 +217,7 @@ impl Facts {
 
 /// A client's part with CPUs of its own, where it is one of `count` on a machine. Those that have to share a CPU must not
 /// spin on it.
-fn placed(config: LoadConfig, cpus: &[usize], number: usize, count: usize) -> LoadConfig {
+fn assign_cpus(config: LoadConfig, cpus: &[usize], number: usize, count: usize) -> LoadConfig {
     if count <= cpus.len() {
         let until = |number: usize| cpus.len() * number / count;
         return LoadConfig { cpus: cpus[until(number)..until(number + 1)].to_vec(), ..config };
@@ -231,7 +231,7 @@ fn placed(config: LoadConfig, cpus: &[usize], number: usize, count: usize) -> Lo
 }
 
 /// What a client says, or the rank that has started it.
-enum Said {
+enum ClientMessage {
     /// The client.
     Event(Event),
     /// The rank: the client has given its account, which waits to be collected.
@@ -242,12 +242,12 @@ enum Said {
 }
 
 /// A client, wherever it is.
-trait Member {
+trait ClientLink {
     /// What it is called.
     fn name(&self) -> String;
 
     /// What it says next; `None` when `deadline` passes first.
-    fn next(&mut self, deadline: Instant) -> anyhow::Result<Option<Said>>;
+    fn next(&mut self, deadline: Instant) -> anyhow::Result<Option<ClientMessage>>;
 
     /// Why its trial fails, where it is one of several by its name.
     fn blamed(&self, reason: &str) -> String;
@@ -258,11 +258,11 @@ trait Member {
 
 /// Waits until a client says what `wanted` takes. `deadline` is put off by `patience` each time that it tells of progress.
 fn await_event<T>(
-    member: &mut dyn Member,
+    member: &mut dyn ClientLink,
     mut deadline: Instant,
     patience: Option<Duration>,
-    look: &mut Look<'_>,
-    mut wanted: impl FnMut(Said) -> Result<T, Said>,
+    look: &mut WaitHook<'_>,
+    mut wanted: impl FnMut(ClientMessage) -> Result<T, ClientMessage>,
 ) -> anyhow::Result<T> {
     let mut next = look(None)?;
     loop {
@@ -275,8 +275,8 @@ fn await_event<T>(
             bail!("{name} took longer than it may: it hangs, or the machine is overloaded ({words})");
         }
         let event = match &said {
-            Some(Said::Event(event)) => Some(event),
-            Some(Said::Ended { .. }) | None => None,
+            Some(ClientMessage::Event(event)) => Some(event),
+            Some(ClientMessage::Ended { .. }) | None => None,
         };
         if let (Some(Event::Connecting { .. } | Event::Preparing { .. }), Some(patience)) = (event, patience) {
             deadline = Instant::now() + patience;
@@ -284,7 +284,7 @@ fn await_event<T>(
         next = look(event)?;
         match said.map(&mut wanted) {
             Some(Ok(found)) => return Ok(found),
-            Some(Err(Said::Event(Event::Failed { reason, is_unwritten }))) => {
+            Some(Err(ClientMessage::Event(Event::Failed { reason, is_unwritten }))) => {
                 return Err(samples::failure(member.blamed(&reason), is_unwritten));
             }
             Some(Err(_)) | None => {}
@@ -293,27 +293,27 @@ fn await_event<T>(
 }
 
 /// Waits until a client is ready.
-fn await_ready(member: &mut dyn Member, patience: Duration, look: &mut Look<'_>) -> anyhow::Result<()> {
-    let is_ready = |said| if matches!(said, Said::Event(Event::Ready)) { Ok(()) } else { Err(said) };
+fn await_ready(member: &mut dyn ClientLink, patience: Duration, look: &mut WaitHook<'_>) -> anyhow::Result<()> {
+    let is_ready = |said| if matches!(said, ClientMessage::Event(Event::Ready)) { Ok(()) } else { Err(said) };
     await_event(member, Instant::now() + patience, Some(patience), look, is_ready)
 }
 
 /// How long a client may say nothing before it is ready: until it has connected, its own timeouts hold; this is for one that
 /// hangs.
-fn patience_of(config: &LoadConfig, patience: Duration) -> Duration {
+fn ready_timeout(config: &LoadConfig, patience: Duration) -> Duration {
     Duration::from_nanos(config.timeout_ns) + patience
 }
 
 /// Waits until a client gives its account.
-fn await_report(member: &mut dyn Member, deadline: Instant, look: &mut Look<'_>) -> anyhow::Result<LoadReport> {
+fn await_report(member: &mut dyn ClientLink, deadline: Instant, look: &mut WaitHook<'_>) -> anyhow::Result<LoadReport> {
     await_event(member, deadline, None, look, |said| match said {
-        Said::Event(Event::Finished { report }) => Ok(*report),
+        ClientMessage::Event(Event::Finished { report }) => Ok(*report),
         other => Err(other),
     })
 }
 
 /// When a client that begins now, or soon, must have given its account.
-fn deadline_of(config: &LoadConfig, patience: Duration) -> Instant {
+fn report_deadline(config: &LoadConfig, patience: Duration) -> Instant {
     Instant::now() + Duration::from_nanos(config.phases.sending_ns() + config.phases.drain_ns) + patience
 }
 
@@ -335,12 +335,12 @@ mod tests {
     #[test]
     fn clients_of_one_machine_divide_its_cpus_or_take_turns() {
         let of = |cpus: &[usize], count| {
-            (0..count).map(|number| placed(config(Some(1.0)), cpus, number, count).cpus).collect::<Vec<_>>()
+            (0..count).map(|number| assign_cpus(config(Some(1.0)), cpus, number, count).cpus).collect::<Vec<_>>()
         };
         assert_eq!(of(&[1, 2, 3, 4, 5], 2), [vec![1, 2], vec![3, 4, 5]]);
         assert_eq!(of(&[1, 3], 3), [[1], [3], [1]]);
         assert_eq!(of(&[], 2), [[0; 0], [0; 0]], "wherever the system puts them");
-        let pacing = |rate, cpus: &[usize], count| placed(config(rate), cpus, 0, count).pacing;
+        let pacing = |rate, cpus: &[usize], count| assign_cpus(config(rate), cpus, 0, count).pacing;
         assert_eq!(pacing(Some(1.0), &[1], 1), Pacing::Auto);
         assert_eq!(pacing(Some(1.0), &[1], 2), Pacing::SleepSpin, "one that spins keeps the other from the CPU");
         assert_eq!(pacing(None, &[1], 2), Pacing::Auto, "a closed loop sleeps anyway");
@@ -349,13 +349,13 @@ mod tests {
     /// A client whose words wait, the last first, and that says nothing more.
     struct Waiting(Vec<Event>);
 
-    impl Member for Waiting {
+    impl ClientLink for Waiting {
         fn name(&self) -> String {
             "it".into()
         }
 
-        fn next(&mut self, _: Instant) -> anyhow::Result<Option<Said>> {
-            Ok(self.0.pop().map(Said::Event))
+        fn next(&mut self, _: Instant) -> anyhow::Result<Option<ClientMessage>> {
+            Ok(self.0.pop().map(ClientMessage::Event))
         }
 
         fn blamed(&self, reason: &str) -> String {
@@ -371,7 +371,7 @@ mod tests {
     fn what_a_client_has_said_counts_however_late_it_is_heard() {
         let mut member = Waiting(vec![Event::Ready, Event::Connecting { done: 1, total: 2 }]);
         let (over, mut look) = (Instant::now(), |_: Option<&Event>| Ok(Instant::now()));
-        let is_ready = |said| if matches!(said, Said::Event(Event::Ready)) { Ok(()) } else { Err(said) };
+        let is_ready = |said| if matches!(said, ClientMessage::Event(Event::Ready)) { Ok(()) } else { Err(said) };
         await_event(&mut member, over, None, &mut look, is_ready).unwrap();
         let error = await_event(&mut member, over, None, &mut look, is_ready).unwrap_err().to_string();
         assert!(error.contains("it took longer than it may") && error.contains("silent"), "{error}");

@@ -15,7 +15,7 @@ use anyhow::{Context, anyhow};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::fleet::engine;
+use crate::fleet::launcher;
 use crate::process::stop::{LOOK, Stop};
 
 /// How long a child may take to end once it is told to.
@@ -29,7 +29,7 @@ const COMPLAINT_BYTES_MAX: u64 = 4096;
 pub(crate) fn without_secrets(command: &mut Command) {
     let given = command.get_envs().map(|(name, _)| name.to_owned());
     let all: Vec<OsString> = std::env::vars_os().map(|(name, _)| name).chain(given).collect();
-    for name in all.iter().filter(|name| engine::is_secret(&name.to_string_lossy())) {
+    for name in all.iter().filter(|name| launcher::is_secret(&name.to_string_lossy())) {
         command.env_remove(name);
     }
 }

@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use rusqlite::Connection;
 
 use super::database::{self, Access};
-use super::{folders, is_run, write_header};
+use super::folders;
 use crate::files;
 use crate::record::RunHeader;
 
@@ -56,7 +56,7 @@ fn begin_in(folder: &Path, header: &RunHeader) -> anyhow::Result<(Connection, Fi
 
 /// That no run is in a folder, nor anything that is not ours.
 fn check_free(folder: &Path) -> anyhow::Result<()> {
-    if is_run(folder) {
+    if folders::is_run(folder) {
         bail!("{}: a run is there already; name another folder, or finish it with --resume", folder.display());
     }
     let mut names = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
@@ -97,6 +97,6 @@ fn make(folder: &Path, header: &RunHeader) -> anyhow::Result<Connection> {
     fs::create_dir(folder.join("samples"))?;
     let text = serde_json::to_string_pretty(header)?;
     let database = database::create(&folder.join("muxbench.db"), &text)?;
-    write_header(folder, &text)?;
+    folders::write_header(folder, &text)?;
     Ok(database)
 }

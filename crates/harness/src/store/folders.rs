@@ -38,6 +38,13 @@ pub(super) fn lock(folder: &Path) -> anyhow::Result<File> {
     }
 }
 
+/// Writes run.json, under another name first: it is whole, or not there.
+pub(super) fn write_header(folder: &Path, text: &str) -> anyhow::Result<()> {
+    let path = folder.join("run.json");
+    let place = || format!("{}: cannot be written; is the disk full?", path.display());
+    files::write(&folder.join("run.json.part"), &path, text.as_bytes()).with_context(place)
+}
+
 /// Whether a run is in a folder, readable or not.
 pub fn is_run(folder: &Path) -> bool {
     folder.join("run.json").exists()

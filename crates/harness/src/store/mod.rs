@@ -77,7 +77,7 @@ impl Store {
         database.busy_timeout(database::COMMIT_PATIENCE)?;
         database::complete(&database, &text).map_err(|error| database::explained(folder, error))?;
         if is_header_damaged {
-            write_header(folder, &text)?;
+            folders::write_header(folder, &text)?;
         }
         Ok((Self { folder: folder.to_owned(), database, _lock: lock }, run))
     }
@@ -89,7 +89,7 @@ impl Store {
     pub fn replace_header(&self, header: &RunHeader) -> anyhow::Result<()> {
         let text = serde_json::to_string_pretty(header)?;
         database::put_header(&self.database, &text).map_err(|error| database::explained(&self.folder, error))?;
-        write_header(&self.folder, &text)
+        folders::write_header(&self.folder, &text)
     }
 
     /// Where a trial's samples go while it is not committed.
@@ -164,13 +164,6 @@ impl Store {
         }
         files::write(&path.with_extension("part"), &path, &log).with_context(place)
     }
-}
-
-/// Writes run.json, under another name first: it is whole, or not there.
-fn write_header(folder: &Path, text: &str) -> anyhow::Result<()> {
-    let path = folder.join("run.json");
-    let place = || format!("{}: cannot be written; is the disk full?", path.display());
-    files::write(&folder.join("run.json.part"), &path, text.as_bytes()).with_context(place)
 }
 
 /// Where a trial's samples are.

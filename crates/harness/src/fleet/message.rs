@@ -1,7 +1,7 @@
 //! What ranks say to each other, and how: frames of a bounded size over TCP, each a length and then postcard's bytes. What is
 //! JSON between processes of one machine, an order or an event, is a text in a frame.
 //!
-//! Before two ranks know each other they exchange a [`Greeting`] and nothing else. A [`Frame`] comes after that, with a tag
+//! Before two ranks know each other they exchange a [`HandshakeMessage`] and nothing else. A [`Message`] comes after that, with a tag
 //! that is checked before the frame is parsed.
 
 use std::io::{self, Read, Write};
@@ -37,7 +37,7 @@ const LENGTH_BYTES: usize = 4;
 
 /// One thing said by a side that has not proven yet that it knows the job's secret.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) enum Greeting {
+pub(super) enum HandshakeMessage {
     /// The first rank to anybody: random bytes, and nothing made with the secret.
     Challenge { nonce: Nonce },
     /// A rank to the first: its [`Hello`] as postcard's bytes, parsed only if the proof is right.
@@ -50,7 +50,7 @@ pub(super) enum Greeting {
 
 /// One thing said.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) enum Frame {
+pub(super) enum Message {
     /// A trial's order, as JSON; what is said of that trial bears its number.
     Order { trial: u32, order: String },
     /// What a client says, as JSON.
@@ -121,12 +121,12 @@ pub(super) fn compare_versions(stream: &mut (impl Read + Write)) -> anyhow::Resu
 }
 
 /// Says something to a peer that is not known yet, or to which this side is not.
-pub(super) fn greet(mut stream: impl Write, greeting: &Greeting) -> io::Result<()> {
+pub(super) fn greet(mut stream: impl Write, greeting: &HandshakeMessage) -> io::Result<()> {
     stream.write_all(&framed(greeting)?)
 }
 
 /// Hears something of a peer that is not known yet.
-pub(super) fn hear_greeting(stream: impl Read) -> io::Result<Greeting> {
+pub(super) fn hear_greeting(stream: impl Read) -> io::Result<HandshakeMessage> {
     understood(&hear(stream, GREETING_BYTES_MAX)?)
 }
 
@@ -166,9 +166,9 @@ fn understood<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> io::Result<T> {
 }
 
 /// What is heard of `said`, a frame of a peer that is known or of one that is not, said again; `None` if it is not understood.
-pub fn echo(said: &[u8], is_known: bool) -> Option<Vec<u8>> {
+pub fn reencode(said: &[u8], is_known: bool) -> Option<Vec<u8>> {
     if is_known {
-        framed(&understood::<Frame>(&hear(said, FRAME_BYTES_MAX).ok()?).ok()?).ok()
+        framed(&understood::<Message>(&hear(said, FRAME_BYTES_MAX).ok()?).ok()?).ok()
     } else {
         framed(&hear_greeting(said).ok()?).ok()
     }
@@ -176,19 +176,19 @@ pub fn echo(said: &[u8], is_known: bool) -> Option<Vec<u8>> {
 
 /// What a session's key and one side of it make of frames: each has a tag, which is right for this side, this session and the
 /// frame's number alone. So a frame that somebody has changed, repeated, left out, moved or sent back is no frame.
-struct Sealed {
+struct SealedCodec {
     key: Key,
     side: Side,
     /// The next frame's number.
     number: u64,
 }
 
-impl Sealed {
+impl SealedCodec {
     fn new(key: Key, side: Side) -> Self {
         Self { key, side, number: 0 }
     }
 
-    fn say(&mut self, mut stream: impl Write, frame: &Frame) -> io::Result<()> {
+    fn say(&mut self, mut stream: impl Write, frame: &Message) -> io::Result<()> {
         let mut bytes = framed(frame)?;
         let tag = self.key.seal(self.side, self.number, &bytes[LENGTH_BYTES..]);
         self.number += 1;
@@ -196,7 +196,7 @@ impl Sealed {
         stream.write_all(&bytes)
     }
 
-    fn hear(&mut self, mut stream: impl Read) -> io::Result<Frame> {
+    fn hear(&mut self, mut stream: impl Read) -> io::Result<Message> {
         let bytes = hear(&mut stream, FRAME_BYTES_MAX)?;
         let mut tag = [0; TAG_BYTES];
         stream.read_exact(&mut tag)?;
@@ -219,21 +219,25 @@ pub(super) struct Session {
 }
 
 /// A connection between two ranks that know each other. What comes is read by a thread, which sleeps when nothing does.
-pub(super) struct Line {
+pub(super) struct Channel {
     stream: TcpStream,
     /// Held while a frame is written, as numbers have to be in order.
-    sealed: Mutex<Sealed>,
+    sealed: Mutex<SealedCodec>,
     heard: mpsc::Receiver<Heard>,
 }
 
 /// When it came, on our CLOCK_MONOTONIC in nanoseconds, and what.
-type Heard = (u64, io::Result<Frame>);
+type Heard = (u64, io::Result<Message>);
 
-impl Line {
+impl Channel {
     /// Takes over a connection. `at_once` sees each frame as it comes, and that there will be no more.
-    pub(super) fn new(session: Session, mut at_once: impl FnMut(Option<&Frame>) + Send + 'static) -> io::Result<Self> {
+    pub(super) fn new(
+        session: Session,
+        mut at_once: impl FnMut(Option<&Message>) + Send + 'static,
+    ) -> io::Result<Self> {
         let Session { stream, key, side } = session;
-        let (sealed, mut theirs) = (Mutex::new(Sealed::new(key.clone(), side)), Sealed::new(key, side.other()));
+        let (sealed, mut theirs) =
+            (Mutex::new(SealedCodec::new(key.clone(), side)), SealedCodec::new(key, side.other()));
         stream.set_read_timeout(None)?;
         stream.set_write_timeout(Some(SAY_MAX))?;
         stream.set_nodelay(true)?;
@@ -258,14 +262,14 @@ impl Line {
         Ok(Self { stream, sealed, heard })
     }
 
-    pub(super) fn say(&self, frame: &Frame) -> anyhow::Result<()> {
+    pub(super) fn say(&self, frame: &Message) -> anyhow::Result<()> {
         // Whoever panicked has at most left a frame half written, which the other side notices.
         let mut sealed = self.sealed.lock().unwrap_or_else(PoisonError::into_inner);
         sealed.say(&self.stream, frame).map_err(|error| anyhow!("it cannot be told anything: {error}"))
     }
 
     /// What comes next, and when that came, on our CLOCK_MONOTONIC in nanoseconds; `None` when `deadline` passes first.
-    pub(super) fn hear_when(&self, deadline: Instant) -> anyhow::Result<Option<(u64, Frame)>> {
+    pub(super) fn hear_when(&self, deadline: Instant) -> anyhow::Result<Option<(u64, Message)>> {
         match self.heard.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok((heard_ns, Ok(frame))) => Ok(Some((heard_ns, frame))),
             Ok((_, Err(error))) if error.kind() == io::ErrorKind::UnexpectedEof => bail!("its connection ended"),
@@ -277,7 +281,7 @@ impl Line {
 
     /// What comes next alone.
     #[cfg(test)]
-    pub(super) fn hear(&self, deadline: Instant) -> anyhow::Result<Option<Frame>> {
+    pub(super) fn hear(&self, deadline: Instant) -> anyhow::Result<Option<Message>> {
         Ok(self.hear_when(deadline)?.map(|(_, frame)| frame))
     }
 
@@ -292,7 +296,7 @@ impl Line {
     }
 
     /// What comes next, however long it takes.
-    pub(super) fn hear_next(&self) -> anyhow::Result<Frame> {
+    pub(super) fn hear_next(&self) -> anyhow::Result<Message> {
         match self.heard.recv() {
             Ok((_, frame)) => frame.map_err(|error| anyhow!("its connection ended: {error}")),
             Err(_) => bail!("its connection ended"),
@@ -300,7 +304,7 @@ impl Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for Channel {
     fn drop(&mut self) {
         // The thread reads on otherwise.
         self.close();
@@ -330,20 +334,20 @@ mod tests {
     fn what_is_said_is_heard_until_the_end() {
         let (near, far) = sessions(pair());
         let (ended, has_ended) = mpsc::channel();
-        let near = Line::new(near, |_| ()).unwrap();
-        let far = Line::new(far, move |frame| {
+        let near = Channel::new(near, |_| ()).unwrap();
+        let far = Channel::new(far, move |frame| {
             if frame.is_none() {
                 let _ = ended.send(());
             }
         })
         .unwrap();
         let all = [
-            Frame::Order { trial: 3, order: "{}".into() },
-            Frame::Samples { trial: 3, bytes: vec![7; 1 << 20] },
-            Frame::Pong { number: 1, monotonic_ns: u64::MAX },
-            Frame::Ended { trial: 3, used_ppm: Some(1_000_000) },
-            Frame::Collect { trial: 3 },
-            Frame::End,
+            Message::Order { trial: 3, order: "{}".into() },
+            Message::Samples { trial: 3, bytes: vec![7; 1 << 20] },
+            Message::Pong { number: 1, monotonic_ns: u64::MAX },
+            Message::Ended { trial: 3, used_ppm: Some(1_000_000) },
+            Message::Collect { trial: 3 },
+            Message::End,
         ];
         for frame in &all {
             near.say(frame).unwrap();
@@ -351,19 +355,19 @@ mod tests {
         }
         assert!(far.is_there());
         assert_eq!(far.hear(Instant::now()).unwrap(), None, "nobody waits longer than told");
-        assert!(near.say(&Frame::Samples { trial: 3, bytes: vec![7; 17 << 20] }).is_err());
+        assert!(near.say(&Message::Samples { trial: 3, bytes: vec![7; 17 << 20] }).is_err());
         drop(near);
         assert!(far.hear(soon()).unwrap_err().to_string().contains("ended"));
         has_ended.recv_timeout(Duration::from_secs(300)).unwrap();
     }
 
     /// What comes of frames that somebody in the middle makes others of: of two that are said, each with all its bytes.
-    fn heard_of(made: impl FnOnce([Vec<u8>; 2]) -> Vec<u8>) -> Vec<Result<Frame, String>> {
+    fn heard_of(made: impl FnOnce([Vec<u8>; 2]) -> Vec<u8>) -> Vec<Result<Message, String>> {
         let ((near, mut middle), (mut far_middle, far)) = (pair(), pair());
         let ((near, _), (_, far)) = (sessions((near, pair().0)), sessions((pair().0, far)));
-        let (near, far) = (Line::new(near, |_| ()).unwrap(), Line::new(far, |_| ()).unwrap());
+        let (near, far) = (Channel::new(near, |_| ()).unwrap(), Channel::new(far, |_| ()).unwrap());
         let frames = [6, 7].map(|trial| {
-            let frame = Frame::Collect { trial };
+            let frame = Message::Collect { trial };
             near.say(&frame).unwrap();
             let mut bytes = vec![0; framed(&frame).unwrap().len() + TAG_BYTES];
             middle.read_exact(&mut bytes).unwrap();
@@ -380,11 +384,11 @@ mod tests {
 
     #[test]
     fn frame_that_was_changed_moved_or_said_again_ends_a_session() {
-        let [six, seven] = [6, 7].map(|trial| Ok(Frame::Collect { trial }));
+        let [six, seven] = [6, 7].map(|trial| Ok(Message::Collect { trial }));
         let untouched = heard_of(|frames| frames.concat());
         assert_eq!(untouched[..2], [six.clone(), seven.clone()]);
         assert!(untouched[2].clone().unwrap_err().contains("connection ended"), "{untouched:?}");
-        let is_noticed_after = |heard: &[Result<Frame, String>], before: &[Result<Frame, String>]| {
+        let is_noticed_after = |heard: &[Result<Message, String>], before: &[Result<Message, String>]| {
             let (last, others) = heard.split_last().unwrap();
             let why = last.clone().unwrap_err();
             assert!(others == before && why.contains("somebody has changed the connection"), "{heard:?}");
@@ -404,8 +408,8 @@ mod tests {
     #[test]
     fn frame_that_is_sent_back_ends_a_session() {
         let (near, mut middle) = pair();
-        let near = Line::new(sessions((near, pair().0)).0, |_| ()).unwrap();
-        let frame = Frame::Collect { trial: 6 };
+        let near = Channel::new(sessions((near, pair().0)).0, |_| ()).unwrap();
+        let frame = Message::Collect { trial: 6 };
         near.say(&frame).unwrap();
         let mut bytes = vec![0; framed(&frame).unwrap().len() + TAG_BYTES];
         middle.read_exact(&mut bytes).unwrap();
@@ -444,8 +448,8 @@ mod tests {
             let mut framed = (bytes.len() as u32).to_le_bytes().to_vec();
             framed.extend(&bytes);
             for is_known in [true, false] {
-                if let Some(again) = echo(&framed, is_known) {
-                    prop_assert_eq!(echo(&again, is_known), Some(again));
+                if let Some(again) = reencode(&framed, is_known) {
+                    prop_assert_eq!(reencode(&again, is_known), Some(again));
                 }
             }
         }

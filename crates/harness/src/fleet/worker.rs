@@ -15,10 +15,12 @@ use anyhow::{Context, anyhow, bail};
 use load::{Event, LoadConfig, LoadReport};
 use rustix::io::FdFlags;
 
-use super::engine::{Addresses, Place};
-use super::frame::{self, Frame, Greeting, Hello, Line, Session};
+use super::launcher::{Addresses, Membership};
+use super::message::{self, Channel, HandshakeMessage, Hello, Message, Session};
 use super::secret::{self, Side, Transcript};
-use super::{Patience, await_ready, await_report, deadline_of, instant_of, local, monotonic_ns, patience_of, way};
+use super::{
+    Timeouts, await_ready, await_report, instant_of, local, monotonic_ns, ready_timeout, report_deadline, round_trip,
+};
 use crate::host::Host;
 use crate::interrupts;
 use crate::model::order::LoadOrder;
@@ -43,23 +45,23 @@ pub(super) const SAME_SECRET: &str = "set MUXBENCH_SECRET to the same in all ran
 const LONG: Duration = Duration::from_secs(3600);
 
 /// The client that is at work, if one is: whoever hears that the trial is over may end it.
-type AtWork = Arc<Mutex<Option<(u32, Handle)>>>;
+type CurrentClient = Arc<Mutex<Option<(u32, Handle)>>>;
 
 /// Meets the first rank, and does what it says until it says that all is over.
 ///
 /// # Errors
 /// When it cannot be met, or is gone.
-pub fn follow(place: &Place, program: &Path) -> anyhow::Result<()> {
-    follow_within(place, program, Patience::USUAL)
+pub fn run(place: &Membership, program: &Path) -> anyhow::Result<()> {
+    follow_within(place, program, Timeouts::USUAL)
 }
 
 /// The same, with another patience.
-pub(super) fn follow_within(place: &Place, program: &Path, patience: Patience) -> anyhow::Result<()> {
-    let at_work = AtWork::default();
+pub(super) fn follow_within(place: &Membership, program: &Path, patience: Timeouts) -> anyhow::Result<()> {
+    let at_work = CurrentClient::default();
     let ending = at_work.clone();
-    let line = Line::new(meet(place, patience)?, move |frame| end_client(&ending, frame))
+    let line = Channel::new(meet(place, patience)?, move |frame| end_client(&ending, frame))
         .with_context(|| format!("rank {}: the connection to the first one", place.rank))?;
-    let rank = Follower { line, program: program.to_owned(), at_work, patience };
+    let rank = Worker { line, program: program.to_owned(), at_work, patience };
     rank.follow().with_context(|| format!("rank {} on {}, of the first", place.rank, host()))
 }
 
@@ -85,7 +87,7 @@ pub(super) fn cpus() -> (Vec<usize>, u32) {
 }
 
 /// Tries until the first rank is there.
-pub(super) fn meet(place: &Place, patience: Patience) -> anyhow::Result<Session> {
+pub(super) fn meet(place: &Membership, patience: Timeouts) -> anyhow::Result<Session> {
     let deadline = Instant::now() + patience.meeting;
     let mut why = anyhow!("no address is known of {}", place.hosts.join(", "));
     // One who listened and did not take us in says more than one who does not listen now.
@@ -131,36 +133,38 @@ pub(super) fn meet(place: &Place, patience: Patience) -> anyhow::Result<Session>
 }
 
 /// Says who we are, proves it, and finds out whether the other side is the first rank.
-pub(super) fn greet(stream: TcpStream, place: &Place, patience: Duration) -> anyhow::Result<Session> {
-    let mut line = Until::within(&stream, way::greeting(&stream, patience));
-    frame::compare_versions(&mut line)?;
-    let Greeting::Challenge { nonce: theirs } = frame::hear_greeting(&mut line)? else { bail!("it does not answer") };
+pub(super) fn greet(stream: TcpStream, place: &Membership, patience: Duration) -> anyhow::Result<Session> {
+    let mut line = Until::within(&stream, round_trip::greeting(&stream, patience));
+    message::compare_versions(&mut line)?;
+    let HandshakeMessage::Challenge { nonce: theirs } = message::hear_greeting(&mut line)? else {
+        bail!("it does not answer")
+    };
     let (rank, ranks) = (place.rank, place.ranks);
     let nonce = secret::nonce()?;
     let (machine, network, (cpus, cpus_of_host)) = (machine(), network(), cpus());
     let hello = Hello { rank, ranks, host: host(), machine, network, cpus, cpus_of_host, nonce };
     let hello = postcard::to_stdvec(&hello)?;
-    let transcript = Transcript::new(&frame::preamble(), &theirs, &hello);
+    let transcript = Transcript::new(&message::preamble(), &theirs, &hello);
     let proof = place.secret.prove(Side::Other, &transcript);
-    frame::greet(&mut line, &Greeting::Claim { hello, proof })?;
-    match frame::hear_greeting(&mut line)? {
-        Greeting::Welcome { proof } if place.secret.is_proven(Side::First, &transcript, &proof) => {
+    message::greet(&mut line, &HandshakeMessage::Claim { hello, proof })?;
+    match message::hear_greeting(&mut line)? {
+        HandshakeMessage::Welcome { proof } if place.secret.is_proven(Side::First, &transcript, &proof) => {
             Ok(Session { stream, key: place.secret.session(&transcript), side: Side::Other })
         }
-        Greeting::Welcome { .. } => bail!("it does not know this job's secret; {SAME_SECRET}"),
-        Greeting::Refused { reason } => {
+        HandshakeMessage::Welcome { .. } => bail!("it does not know this job's secret; {SAME_SECRET}"),
+        HandshakeMessage::Refused { reason } => {
             let reason: String = reason.chars().take(REFUSAL_CHARACTERS_MAX).flat_map(char::escape_debug).collect();
             bail!("it refuses: {reason}")
         }
-        Greeting::Challenge { .. } | Greeting::Claim { .. } => bail!("it does not answer"),
+        HandshakeMessage::Challenge { .. } | HandshakeMessage::Claim { .. } => bail!("it does not answer"),
     }
 }
 
 /// Ends the client that is at work, if what was heard is the end of its trial, or of everything.
-fn end_client(at_work: &AtWork, frame: Option<&Frame>) {
+fn end_client(at_work: &CurrentClient, frame: Option<&Message>) {
     let is_over = |trial: u32| match frame {
-        None | Some(Frame::End) => true,
-        Some(Frame::Dismiss { trial: it }) => *it == trial,
+        None | Some(Message::End) => true,
+        Some(Message::Dismiss { trial: it }) => *it == trial,
         Some(_) => false,
     };
     // Whoever holds it has it in order, whatever became of that thread.
@@ -172,25 +176,25 @@ fn end_client(at_work: &AtWork, frame: Option<&Frame>) {
     }
 }
 
-struct Follower {
-    line: Line,
+struct Worker {
+    line: Channel,
     program: PathBuf,
-    at_work: AtWork,
-    patience: Patience,
+    at_work: CurrentClient,
+    patience: Timeouts,
 }
 
-impl Follower {
+impl Worker {
     fn follow(&self) -> anyhow::Result<()> {
         loop {
             match self.line.hear_next()? {
-                Frame::Order { trial, order } => {
+                Message::Order { trial, order } => {
                     if let Err(error) = self.serve(trial, &order) {
                         let is_unwritten = error.is::<Unwritten>();
                         self.say(trial, &Event::Failed { reason: format!("{error:#}"), is_unwritten })?;
                     }
                     self.set_at_work(None);
                 }
-                Frame::End => return Ok(()),
+                Message::End => return Ok(()),
                 // Of a trial that is over here already.
                 _ => {}
             }
@@ -198,7 +202,7 @@ impl Follower {
     }
 
     fn say(&self, trial: u32, event: &Event) -> anyhow::Result<()> {
-        self.line.say(&Frame::Event { trial, event: serde_json::to_string(event)? })
+        self.line.say(&Message::Event { trial, event: serde_json::to_string(event)? })
     }
 
     fn set_at_work(&self, client: Option<(u32, Handle)>) {
@@ -206,15 +210,15 @@ impl Follower {
     }
 
     /// Waits until the first rank says what `wanted` takes. That the trial is over is an error otherwise.
-    fn hear<T>(&self, trial: u32, mut wanted: impl FnMut(&Frame) -> anyhow::Result<Option<T>>) -> anyhow::Result<T> {
+    fn hear<T>(&self, trial: u32, mut wanted: impl FnMut(&Message) -> anyhow::Result<Option<T>>) -> anyhow::Result<T> {
         loop {
             let frame = self.line.hear_next()?;
             if let Some(found) = wanted(&frame)? {
                 return Ok(found);
             }
             match frame {
-                Frame::Dismiss { trial: it } if it == trial => bail!("the trial was given up"),
-                Frame::End => bail!("the run is over"),
+                Message::Dismiss { trial: it } if it == trial => bail!("the trial was given up"),
+                Message::End => bail!("the run is over"),
                 _ => {}
             }
         }
@@ -235,13 +239,13 @@ impl Follower {
         // From here on it waits to be told to end.
         self.set_at_work(None);
         let (report, used) = outcome?;
-        self.line.say(&Frame::Ended { trial, used_ppm: used.map(|share| (share * 1e6) as u32) })?;
-        let is = |said: Frame| move |frame: &Frame| Ok((*frame == said).then_some(()));
-        self.hear(trial, is(Frame::Collect { trial }))?;
+        self.line.say(&Message::Ended { trial, used_ppm: used.map(|share| (share * 1e6) as u32) })?;
+        let is = |said: Message| move |frame: &Message| Ok((*frame == said).then_some(()));
+        self.hear(trial, is(Message::Collect { trial }))?;
         self.say(trial, &Event::Finished { report: Box::new(report) })?;
         self.send_samples(trial, &mut samples)?;
         // Its connections stay until the server has been asked what they cost.
-        self.hear(trial, is(Frame::Dismiss { trial }))?;
+        self.hear(trial, is(Message::Dismiss { trial }))?;
         client.end();
         Ok(())
     }
@@ -261,19 +265,19 @@ impl Follower {
             }
             Ok(Instant::now() + LONG)
         };
-        await_ready(client, patience_of(config, self.patience.client), &mut tell)?;
+        await_ready(client, ready_timeout(config, self.patience.client), &mut tell)?;
         self.say(trial, &Event::Ready)?;
         let start_ns = self.hear(trial, |frame| match frame {
-            Frame::Ping { number } => {
-                self.line.say(&Frame::Pong { number: *number, monotonic_ns: monotonic_ns() }).map(|()| None)
+            Message::Ping { number } => {
+                self.line.say(&Message::Pong { number: *number, monotonic_ns: monotonic_ns() }).map(|()| None)
             }
-            Frame::Begin { trial: it, start_ns } if *it == trial => Ok(Some(*start_ns)),
+            Message::Begin { trial: it, start_ns } if *it == trial => Ok(Some(*start_ns)),
             _ => Ok(None),
         })?;
         client.say(&format!("begin {start_ns}"))?;
         let mut cpus = Cpus::of(config, start_ns);
         let mut look = |_: Option<&Event>| Ok(cpus.look(Instant::now()));
-        let report = await_report(client, deadline_of(config, self.patience.client), &mut look)?;
+        let report = await_report(client, report_deadline(config, self.patience.client), &mut look)?;
         let used = cpus.used();
         Ok((report, used))
     }
@@ -285,7 +289,7 @@ impl Follower {
             let mut bytes = Vec::new();
             Read::by_ref(file).take(PIECE_BYTES).read_to_end(&mut bytes).context(place)?;
             let is_end = bytes.is_empty();
-            self.line.say(&Frame::Samples { trial, bytes })?;
+            self.line.say(&Message::Samples { trial, bytes })?;
             if is_end {
                 return Ok(());
             }

@@ -8,15 +8,15 @@
 use std::net::{IpAddr, Ipv6Addr, Shutdown, TcpStream};
 use std::sync::Arc;
 
-/// Greetings at a time...
+/// PendingHandshakes at a time...
 const PLACES: usize = 256;
-/// ...and of them, those of one source. Ranks of one host come from one address: where more of them come at once, these are
+/// ...and of them, those of one source. Workers of one host come from one address: where more of them come at once, these are
 /// greeted, and the others come again.
 const PLACES_OF_SOURCE: usize = 64;
 
-/// Greetings that go on.
+/// PendingHandshakes that go on.
 #[derive(Default)]
-pub(super) struct Greetings {
+pub(super) struct PendingHandshakes {
     /// In the order in which they came.
     placed: Vec<Placed>,
     /// Those whose thread has not ended, with a place or without.
@@ -30,7 +30,7 @@ struct Placed {
     stream: Arc<TcpStream>,
 }
 
-impl Greetings {
+impl PendingHandshakes {
     /// Whether another may begin. Those that have lost their places end at once; this is for a system that is slow with it.
     pub(super) fn has_room(&self) -> bool {
         self.going_on < 2 * PLACES
@@ -85,14 +85,14 @@ mod tests {
     use super::*;
     use crate::until::tests::pair;
 
-    fn greetings() -> (Greetings, impl FnMut(&mut Greetings, &str) -> TcpStream) {
-        let begin = |greetings: &mut Greetings, peer: &str| {
+    fn greetings() -> (PendingHandshakes, impl FnMut(&mut PendingHandshakes, &str) -> TcpStream) {
+        let begin = |greetings: &mut PendingHandshakes, peer: &str| {
             let (near, far) = pair();
             greetings.begin(peer.parse().unwrap(), Arc::new(near));
             far.set_nonblocking(true).unwrap();
             far
         };
-        (Greetings::default(), begin)
+        (PendingHandshakes::default(), begin)
     }
 
     fn is_ended(mut far: &TcpStream) -> bool {

@@ -33,9 +33,9 @@ const PORTS: std::ops::Range<u32> = 20_000..30_000;
 
 /// A rank's place in its job.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Place {
+pub struct Membership {
     /// Who started it, for the reader.
-    pub engine: &'static str,
+    pub launcher: &'static str,
     /// Which one it is, from 0.
     pub rank: u32,
     /// How many there are.
@@ -53,7 +53,7 @@ pub struct Place {
 }
 
 /// An engine: how it is told, and what it says.
-type Engine = fn(&dyn Fn(&str) -> Option<String>) -> Option<Result<Place, String>>;
+type Engine = fn(&dyn Fn(&str) -> Option<String>) -> Option<Result<Membership, String>>;
 
 /// In the order in which they are asked: what was said by hand is first; and Slurm's `srun` may start what `mpirun` of Open MPI
 /// then divides.
@@ -63,15 +63,15 @@ const ENGINES: &[Engine] = &[by_hand, open_mpi, slurm, kubernetes];
 ///
 /// # Errors
 /// When it does not, or not enough: what is missing.
-pub fn place() -> Result<Place, String> {
-    place_in(&|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+pub fn membership() -> Result<Membership, String> {
+    membership_in(&|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
 }
 
 /// The place of a process with such an environment.
 ///
 /// # Errors
 /// As [`place`].
-pub fn place_in(variable: &dyn Fn(&str) -> Option<String>) -> Result<Place, String> {
+pub fn membership_in(variable: &dyn Fn(&str) -> Option<String>) -> Result<Membership, String> {
     let found = ENGINES.iter().find_map(|engine| engine(variable));
     let mut place = found.unwrap_or_else(|| {
         Err("--fleet: no engine has started this: start it by srun, mpirun or as a Kubernetes indexed job, or set \
@@ -85,7 +85,7 @@ pub fn place_in(variable: &dyn Fn(&str) -> Option<String>) -> Result<Place, Stri
         place.secret = Secret::new(&secret);
         place.weakness = place.secret.is_short().then_some(SHORT);
     }
-    let Place { rank, ranks, .. } = place;
+    let Membership { rank, ranks, .. } = place;
     if ranks < 2 || rank >= ranks {
         return Err(format!(
             "--fleet: this is rank {rank} of {ranks}; a fleet has at least 2, the first for the server, the others clients"
@@ -119,13 +119,13 @@ fn port_of(job: u64) -> u16 {
     (PORTS.start + mixed as u32 % (PORTS.end - PORTS.start)) as u16
 }
 
-fn by_hand(variable: &dyn Fn(&str) -> Option<String>) -> Option<Result<Place, String>> {
+fn by_hand(variable: &dyn Fn(&str) -> Option<String>) -> Option<Result<Membership, String>> {
     variable("MUXBENCH_RANK")?;
     Some(described("hand", variable, ["MUXBENCH_RANK", "MUXBENCH_RANKS"]))
 }
 
 /// An indexed job's pods know which they are, and nothing else: the manifest says the rest.
-fn kubernetes(variable: &dyn Fn(&str) -> Option<String>) -> Option<Result<Place, String>> {
+fn kubernetes(variable: &dyn Fn(&str) -> Option<String>) -> Option<Result<Membership, String>> {
     variable("JOB_COMPLETION_INDEX")?;
     Some(described("Kubernetes", variable, ["JOB_COMPLETION_INDEX", "MUXBENCH_RANKS"]))
 }
@@ -135,16 +135,16 @@ fn described(
     engine: &'static str,
     variable: &dyn Fn(&str) -> Option<String>,
     [rank, ranks]: [&str; 2],
-) -> Result<Place, String> {
+) -> Result<Membership, String> {
     let missing = |name| format!("--fleet: {name} is not set; set it to the same in all ranks");
     let (hosts, port) = rendezvous(&variable("MUXBENCH_RENDEZVOUS").ok_or_else(|| missing("MUXBENCH_RENDEZVOUS"))?)?;
     let secret = Secret::new(&variable(SECRET).ok_or_else(|| missing(SECRET))?);
     let (rank, ranks) = (number(variable, rank)?, number(variable, ranks)?);
-    Ok(Place { engine, rank, ranks, hosts, port, secret, weakness: None, transport: None })
+    Ok(Membership { launcher: engine, rank, ranks, hosts, port, secret, weakness: None, transport: None })
 }
 
 /// Slurm: the first task runs on the step's first node.
-fn slurm(variable: &dyn Fn(&str) -> Option<String>) -> Option<Result<Place, String>> {
+fn slurm(variable: &dyn Fn(&str) -> Option<String>) -> Option<Result<Membership, String>> {
     variable("SLURM_PROCID")?;
     let read = || {
         let job = number(variable, "SLURM_JOB_ID")?;
@@ -152,8 +152,8 @@ fn slurm(variable: &dyn Fn(&str) -> Option<String>) -> Option<Result<Place, Stri
         let nodes = variable("SLURM_STEP_NODELIST").or_else(|| variable("SLURM_JOB_NODELIST"));
         let nodes = nodes.ok_or("--fleet: SLURM_STEP_NODELIST is not set; start it by srun")?;
         let ranks = if variable("SLURM_STEP_NUM_TASKS").is_some() { "SLURM_STEP_NUM_TASKS" } else { "SLURM_NTASKS" };
-        Ok(Place {
-            engine: "Slurm",
+        Ok(Membership {
+            launcher: "Slurm",
             rank: number(variable, "SLURM_PROCID")?,
             ranks: number(variable, ranks)?,
             hosts: vec![first_host(&nodes).to_owned()],
@@ -180,9 +180,9 @@ fn first_host(list: &str) -> String {
     host + rest
 }
 
-/// Open MPI 4: ranks know where `mpirun` runs, and share a key that it drew for them. Rank 0 has to run there, too, as it does
+/// Open MPI 4: ranks know where `mpirun` runs, and share a key that it drew for them. ConnectedWorker 0 has to run there, too, as it does
 /// when that host is the first in the hostfile; if not, MUXBENCH_RENDEZVOUS says where it does.
-fn open_mpi(variable: &dyn Fn(&str) -> Option<String>) -> Option<Result<Place, String>> {
+fn open_mpi(variable: &dyn Fn(&str) -> Option<String>) -> Option<Result<Membership, String>> {
     variable("OMPI_COMM_WORLD_RANK")?;
     let read = || {
         let job = variable("OMPI_MCA_ess_base_jobid").or_else(|| variable("PMIX_NAMESPACE")).unwrap_or_default();
@@ -196,8 +196,8 @@ fn open_mpi(variable: &dyn Fn(&str) -> Option<String>) -> Option<Result<Place, S
         }
         let key = variable(&format!("OMPI_MCA_orte_{OPEN_MPI_KEY}"));
         let weakness = "the number of an mpirun's job can be guessed";
-        Ok(Place {
-            engine: "Open MPI",
+        Ok(Membership {
+            launcher: "Open MPI",
             rank: number(variable, "OMPI_COMM_WORLD_RANK")?,
             ranks: number(variable, "OMPI_COMM_WORLD_SIZE")?,
             hosts,
@@ -222,7 +222,7 @@ const LOOK_UP_EVERY: Duration = Duration::from_secs(1);
 
 /// Where the first rank may be reached, as names are known by now.
 pub(super) struct Addresses<'a> {
-    place: &'a Place,
+    place: &'a Membership,
     known: Vec<SocketAddr>,
     /// What Slurm said of nodes, which stays so.
     nodes: BTreeMap<&'a str, String>,
@@ -230,7 +230,7 @@ pub(super) struct Addresses<'a> {
 }
 
 impl<'a> Addresses<'a> {
-    pub(super) fn of(place: &'a Place) -> Self {
+    pub(super) fn of(place: &'a Membership) -> Self {
         Self { place, known: Vec::new(), nodes: BTreeMap::new(), looked_up: None }
     }
 
@@ -254,7 +254,7 @@ impl<'a> Addresses<'a> {
         for host in &place.hosts {
             if let Ok(found) = of(host) {
                 addresses.extend(found);
-            } else if place.engine == "Slurm" {
+            } else if place.launcher == "Slurm" {
                 // A node's name is Slurm's, and needs not be known to anybody else.
                 if !self.nodes.contains_key(host.as_str()) {
                     self.nodes.extend(address_of_node(host).map(|address| (host.as_str(), address)));
@@ -282,8 +282,8 @@ fn address_of_node(name: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn place_of(environment: &[(&str, &str)]) -> Result<Place, String> {
-        place_in(&|name| environment.iter().find(|(it, _)| *it == name).map(|(_, value)| (*value).to_owned()))
+    fn place_of(environment: &[(&str, &str)]) -> Result<Membership, String> {
+        membership_in(&|name| environment.iter().find(|(it, _)| *it == name).map(|(_, value)| (*value).to_owned()))
     }
 
     const SLURM: &[(&str, &str)] = &[
@@ -363,7 +363,7 @@ mod tests {
         assert_eq!(place.hosts, ["192.0.2.2", "10.0.0.1", "fd00::2"]);
         assert_eq!((place.rank, place.ranks, place.weakness), (1, 2, None));
         let hosts = |transport| {
-            let place = Place { transport, ..place.clone() };
+            let place = Membership { transport, ..place.clone() };
             Addresses::of(&place).at(Instant::now()).iter().map(|it| it.ip().to_string()).collect::<Vec<_>>()
         };
         for transport in [None, Some(Transport::Tcp), Some(Transport::Unix)] {
@@ -377,7 +377,7 @@ mod tests {
     fn slurm_is_asked_for_a_node_until_it_says_and_each_second_at_most() {
         let place = place_of(SLURM).unwrap();
         // No resolver is even asked for it.
-        let place = Place { hosts: vec!["node\0".into()], ..place };
+        let place = Membership { hosts: vec!["node\0".into()], ..place };
         let (started, mut addresses) = (Instant::now(), Addresses::of(&place));
         let mut asked_ms = Vec::new();
         for ms in (0..10_000).step_by(100) {
@@ -403,7 +403,7 @@ mod tests {
             ("MUXBENCH_SECRET", "x"),
         ];
         let place = place_of(&all).unwrap();
-        assert_eq!((place.engine, place.rank, place.ranks, place.port), ("Kubernetes", 3, 6, 20_000));
+        assert_eq!((place.launcher, place.rank, place.ranks, place.port), ("Kubernetes", 3, 6, 20_000));
         for at in 1..4 {
             let (missing, others) = (all[at].0, all.iter().enumerate().filter(|(it, _)| *it != at));
             let others: Vec<_> = others.map(|(_, variable)| *variable).collect();

@@ -1,0 +1,59 @@
+//! The data of the doctor: what the checks look at, and their results.
+
+use serde::Serialize;
+
+use super::leftovers::Leftover;
+use super::noise::Noise;
+use crate::host::Host;
+
+/// The result of one check.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Diagnosis {
+    /// The check's name.
+    pub name: String,
+    /// The value found on this host, for the reader.
+    pub value: String,
+    /// The assessment of the value.
+    #[serde(rename = "state")]
+    pub severity: Severity,
+    /// How it affects results.
+    pub effect: String,
+    /// A command (lower case) or a sentence (capitalised) that remedies it; empty if there is nothing to do.
+    pub remedy: String,
+}
+
+/// The assessment of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// As it should be, or without effect.
+    Good,
+    /// It disturbs results or limits what can be measured.
+    #[serde(rename = "beware")]
+    Warning,
+    /// The host does not tell.
+    Unknown,
+}
+
+/// Everything that the checks look at. Plain data, so that tests can construct it.
+#[derive(Clone, Debug)]
+pub struct HostSnapshot {
+    /// Limits, CPUs, facts.
+    pub host: Host,
+    /// The load of other programs.
+    pub noise: Noise,
+    /// Processes and folders left behind by killed runs.
+    pub leftovers: Vec<Leftover>,
+}
+
+impl HostSnapshot {
+    /// A fact, unless it is missing or empty.
+    pub fn fact(&self, name: &str) -> Option<&str> {
+        self.host.facts.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    /// Whether a hypervisor runs this host, which hides much of the machine.
+    pub fn is_virtual(&self) -> bool {
+        self.fact("hypervisor") == Some("true")
+    }
+}
