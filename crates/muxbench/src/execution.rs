@@ -48,7 +48,7 @@ enum Clients {
 /// # Errors
 /// When the ranks do not meet.
 fn join(args: &ExecutionArgs, transport: impl FnOnce() -> Option<Transport>) -> anyhow::Result<Clients> {
-    if !args.fleet {
+    if !args.distributed {
         return Ok(Clients::Here);
     }
     let place = launcher::membership().map_err(anyhow::Error::msg)?;
@@ -65,7 +65,8 @@ fn join(args: &ExecutionArgs, transport: impl FnOnce() -> Option<Transport>) -> 
              (32 characters, such as `openssl rand -hex 16` prints)"
         ));
     }
-    let loss = if args.lost_rank.as_deref() == Some("go-on") { LossPolicy::Continue } else { LossPolicy::EndRun };
+    let is_continued = matches!(args.lost_worker.as_deref(), Some("continue" | "go-on"));
+    let loss = if is_continued { LossPolicy::Continue } else { LossPolicy::EndRun };
     let ranks = Workers::accept_all(&place, loss)?.within(Surrounding::here()?);
     output::tell(format_args!(
         "muxbench: a fleet of {}, started by {}: {}",

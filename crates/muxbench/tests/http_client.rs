@@ -200,7 +200,7 @@ fn what_changes_its_length_is_wrong() {
 #[test]
 fn what_is_no_url_to_load_is_refused() {
     for (arguments, why) in [
-        (&["https://127.0.0.1/"][..], "no TLS is spoken here"),
+        (&["https://127.0.0.1/"][..], "TLS is not supported"),
         (&["127.0.0.1:80"], "not a URL"),
         (&["http://127.0.0.1:1/", "--header", "no header"], "is no header"),
         (&["http://127.0.0.1:1/", "--header", "Connection: close"], "leave line ends"),

@@ -318,5 +318,5 @@ fn compare_shows_ports_in_place_of_connections() {
         assert!(!success && errors.contains(why), "{flags:?}: {errors}");
     }
     let (success, _, errors) = run(muxbench().args(["compare", "--ports", "10"]));
-    assert!(!success && errors.contains("only udp has ports"), "{errors}");
+    assert!(!success && errors.contains("--ports needs udp"), "{errors}");
 }

@@ -6,7 +6,7 @@ use anyhow::bail;
 use clap::error::ErrorKind;
 use harness::capacity::{Limit, Question};
 use harness::course::Course;
-use harness::experiment::{List, Phases};
+use harness::experiment::List;
 use harness::plan;
 use harness::units::{Rate, Share, Time};
 
@@ -95,24 +95,11 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let from = args.from.unwrap_or(Rate(1_000.0));
     let experiment = || {
-        let mut experiment = args.setup.experiment()?;
-        experiment.name = "capacity".into();
+        let mut experiment = args.setup.experiment_of_rates("capacity", Time(1_000_000_000))?;
         if experiment.workload.is_closed() {
-            bail!(
-                "--schedule closed: a closed loop has no rate to search for, its rate is the result; take another schedule"
-            );
+            bail!("--schedule closed: a closed loop has no rate to search; try an open-loop schedule");
         }
-        args.setup.set_many_rates(
-            &mut experiment,
-            &Phases {
-                ramp: Time(200_000_000),
-                hold: Time(300_000_000),
-                measure: Time(1_000_000_000),
-                drain: Time(1_000_000_000),
-            },
-        );
         experiment.workload.rate = Some(List(vec![from]));
-        experiment.repeats = std::num::NonZeroU32::MIN;
         let (experiment, _) = checked(&experiment)?;
         let least_per_s = Question::least_per_s(experiment.phases.measure.0);
         if from.0 < least_per_s {

@@ -23,6 +23,7 @@ use report::{Medium, format, sentence, table, tails};
 use crate::commands::idle;
 use crate::options::client::ClientArgs;
 use crate::options::named;
+use crate::options::phases::PhaseArgs;
 use crate::options::target::TargetArgs;
 use crate::{exit, output};
 
@@ -51,9 +52,9 @@ pub struct Args {
     /// Share of the connections that requests are sent on, as in 1/16 or 6.25%
     #[arg(long, value_name = "SHARE", default_value = "1")]
     active: Share,
-    /// How a request's connection is chosen: uniform, zipf (exponent 1), zipf:0.8
-    #[arg(long, value_name = "CHOICE", default_value = "uniform")]
-    choice: Choice,
+    /// Connection popularity: uniform, zipf (exponent 1), zipf:0.8
+    #[arg(long, value_name = "POPULARITY", alias = "choice", default_value = "uniform")]
+    popularity: Choice,
     /// When requests are sent: slot-random, constant, poisson; closed: when the last response came [default: slot-random, of
     /// stream closed]
     #[arg(long, value_name = "SCHEDULE", value_parser = named::<Schedule>)]
@@ -61,18 +62,8 @@ pub struct Args {
     /// Requests a second [default: 2000; a closed loop has none]
     #[arg(long, value_name = "RATE")]
     rate: Option<Rate>,
-    /// The rate grows exponentially to its target for so long
-    #[arg(long, value_name = "TIME", default_value = "1s")]
-    ramp: Time,
-    /// The rate is held for so long before measuring
-    #[arg(long, value_name = "TIME", default_value = "1s")]
-    hold: Time,
-    /// Requests planned in this time are the result
-    #[arg(long, value_name = "TIME", default_value = "5s")]
-    measure: Time,
-    /// At most this long is waited for the last responses [default: 2s, of stream 30s]
-    #[arg(long, value_name = "TIME")]
-    drain: Option<Time>,
+    #[command(flatten)]
+    phases: PhaseArgs,
     /// CPUs of the client, as in 0-1,3
     #[arg(long, value_name = "CPUS")]
     cpus: Option<Cpus>,
@@ -176,19 +167,26 @@ fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
         None => (Schedule::SlotRandom, Time(2_000_000_000)),
     };
     let schedule = args.schedule.unwrap_or(usual);
+    let mut phases = experiment::Phases {
+        ramp: Time(1_000_000_000),
+        hold: Time(1_000_000_000),
+        measure: Time(5_000_000_000),
+        drain,
+    };
+    args.phases.apply(&mut phases);
     let closed = schedule == Schedule::Closed;
     let config = LoadConfig {
         datagrams: args.transport == Some(Transport::Udp),
         idle: args.idle,
         active: args.active.0,
-        choice: args.choice,
+        choice: args.popularity,
         rate_per_s: args.rate.or((!closed).then_some(Rate(2_000.0))).map(|rate| rate.0),
         schedule,
         phases: Phases {
-            ramp_ns: args.ramp.0,
-            hold_ns: args.hold.0,
-            measure_ns: args.measure.0,
-            drain_ns: args.drain.unwrap_or(drain).0,
+            ramp_ns: phases.ramp.0,
+            hold_ns: phases.hold.0,
+            measure_ns: phases.measure.0,
+            drain_ns: phases.drain.0,
         },
         pacing: client.pacing,
         roles: client.roles,

@@ -78,8 +78,8 @@ pub struct Args {
     #[arg(long, default_value = "75s", value_name = "TIME")]
     keepalive_timeout: Limit,
     /// Work that each request is besides: cpu=50us or sleep=1ms, and with random times cpu=50us,exponential
-    #[arg(long, value_name = "WORK")]
-    work: Option<Work>,
+    #[arg(long, value_name = "WORK", alias = "work")]
+    simulated_work: Option<Work>,
     #[command(flatten)]
     stream: StreamArgs,
     #[command(flatten)]
@@ -146,7 +146,7 @@ fn by_hand(args: &Args, messages: &mpsc::Receiver<Message>) -> anyhow::Result<Ex
         architecture: args.arch,
         accept: args.accept.unwrap_or_else(|| Accept::default_of(args.arch.model)),
         service: service(args)?,
-        work: args.work.map(|work| work.0),
+        work: args.simulated_work.map(|work| work.0),
         listen: args.listen.clone(),
         cpus: args.cpus.clone().map(|cpus| cpus.0).unwrap_or_default(),
         stage_cpus: stages.stage_cpus(),

@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use anyhow::{Context, bail};
 use harness::course::Course;
-use harness::experiment::{List, Phases};
+use harness::experiment::List;
 use harness::store;
 use harness::units::{Rates, Time};
 use report::{Sweep, sweep};
@@ -78,20 +78,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let check = || [&args.csv, &args.tsv].into_iter().flatten().try_for_each(|file| check_place(file));
     let experiment = || {
         check()?;
-        let mut experiment = args.setup.experiment()?;
-        experiment.name = "sweep".into();
-        args.setup.set_many_rates(
-            &mut experiment,
-            &Phases {
-                ramp: Time(200_000_000),
-                hold: Time(300_000_000),
-                measure: Time(2_000_000_000),
-                drain: Time(1_000_000_000),
-            },
-        );
+        let mut experiment = args.setup.experiment_of_rates("sweep", Time(2_000_000_000))?;
         let rates = args.rate.iter().flat_map(|rates| rates.0.iter().copied());
         experiment.workload.rate = Some(List(rates.collect()));
-        experiment.repeats = NonZeroU32::MIN;
         set(&mut experiment.repeats, args.repeats);
         Ok(checked(&experiment)?.0)
     };

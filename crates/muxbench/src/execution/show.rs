@@ -13,10 +13,10 @@ use crate::options::execution::ExecutionArgs;
 use crate::output;
 
 pub fn show(folder: &Path, run: &Run, ended: Ended, args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
-    if args.json {
+    if args.format.json {
         output::print_json(&report::json::of(run))?;
     } else {
-        let medium = output::medium(args.markdown);
+        let medium = args.format.medium();
         output::print(&report::render(run, medium))?;
         if args.explain {
             output::print(&format!("\n{}", report::explain::render(&report::Summary::of(run), medium)))?;
@@ -30,7 +30,7 @@ pub fn show(folder: &Path, run: &Run, ended: Ended, args: &ExecutionArgs) -> any
             }
         };
         // What is not to be pasted is said beside it.
-        let say = |text: &str| match args.markdown {
+        let say = |text: &str| match args.format.markdown {
             true => {
                 output::tell(text.trim_end());
                 Ok(())
@@ -51,7 +51,7 @@ pub fn show(folder: &Path, run: &Run, ended: Ended, args: &ExecutionArgs) -> any
         let folder = folder.display();
         output::tell(format_args!(
             "muxbench: a rank is lost, and the run ends; what is finished is kept. Finish it, with as many ranks as there \
-             were: muxbench run --fleet --resume {folder}; with --lost-rank go-on a run goes on without"
+             were: muxbench run --fleet --resume {folder}; with --lost-worker continue a run goes on without"
         ));
         return Ok(ExitCode::from(NO_VALID_TRIAL));
     }

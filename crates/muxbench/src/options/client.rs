@@ -8,32 +8,32 @@ use load::config::{ClockChoice, Pacing, Roles, Timestamps};
 
 use super::{named, set};
 
-/// Flags of the client, for `compare` and `load`.
+/// The client's threads, clocks and time limit.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Client")]
 pub struct ClientArgs {
-    /// How a sender waits for the next planned time: auto, yield, spin, sleep-spin [default: auto]
+    /// How a sender waits for the next planned send time: auto, yield, spin, sleep-spin [default: auto]
     #[arg(long, value_name = "PACING", value_parser = named::<Pacing>)]
-    pub pacing: Option<Pacing>,
-    /// Send and receive in one loop or two threads: auto, one-loop, two-threads [default: auto]
+    pacing: Option<Pacing>,
+    /// Threads for sending and receiving: auto, one-loop, two-threads [default: auto]
     #[arg(long, value_name = "ROLES", value_parser = named::<Roles>)]
-    pub roles: Option<Roles>,
-    /// Independent clients, which divide connections and rate [default: 1, in a closed loop one for each CPU]
+    roles: Option<Roles>,
+    /// Independent clients, which share connections and rate evenly [default: 1; in a closed loop one per CPU]
     #[arg(long, value_name = "N")]
-    pub clients: Option<NonZeroU32>,
-    /// Clock of timestamps: auto, tsc, monotonic [default: auto]
+    clients: Option<NonZeroU32>,
+    /// Clock of the timestamps: auto, tsc, monotonic [default: auto]
     #[arg(long, value_name = "CLOCK", value_parser = named::<ClockChoice>)]
-    pub clock: Option<ClockChoice>,
-    /// Who takes timestamps: client; kernel, which proves when a request left [default: client]
-    #[arg(long, value_name = "WHO", value_parser = named::<Timestamps>)]
-    pub timestamps: Option<Timestamps>,
-    /// A connection that takes longer to be made and served fails the trial [default: 10s]
+    clock: Option<ClockChoice>,
+    /// Source of the timestamps: client; kernel, which records when a request left [default: client]
+    #[arg(long, value_name = "SOURCE", value_parser = named::<Timestamps>)]
+    timestamps: Option<Timestamps>,
+    /// Longest time to connect and get the first response; a slower connection fails the trial [default: 10s]
     #[arg(long, value_name = "TIME")]
-    pub timeout: Option<Time>,
+    timeout: Option<Time>,
 }
 
 impl ClientArgs {
-    /// Puts what was said in place of what was there.
+    /// Overwrites the settings that the user gave.
     pub fn apply(&self, client: &mut Client) {
         set(&mut client.pacing, self.pacing);
         set(&mut client.roles, self.roles);

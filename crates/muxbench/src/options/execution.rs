@@ -2,45 +2,52 @@
 
 use std::path::PathBuf;
 
-/// Flags of commands that run something.
+use super::format::FormatArgs;
+
+/// Where results go, and how a run proceeds.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Results")]
 pub struct ExecutionArgs {
     /// Folder for the results [default: results/TIME-NAME]
     #[arg(long, value_name = "FOLDER")]
     pub output: Option<PathBuf>,
-    /// Finish a stopped run: its folder, or the newest one; what it is of is taken from there, and no flag may say it again
+    /// Finish a stopped run, by default the newest; the run's folder holds its experiment, so no flag may change it
     #[arg(long, value_name = "FOLDER", num_args = 0..=1)]
     pub resume: Option<Option<PathBuf>>,
-    /// Start the commands that the experiment's `exec` tables name; without it they are only shown
+    /// Start the commands of the experiment's `exec` tables; without this flag they are only shown
     #[arg(long)]
     pub allow_exec: bool,
-    /// Exit with 3 unless every trial is valid; of a sweep, valid or past saturation; of a search, every capacity precise
+    /// Exit with 3 unless every trial is valid (sweep: valid or past saturation; capacity: every search precise)
     #[arg(long)]
     pub strict: bool,
-    /// Be a rank of a job that srun, mpirun or Kubernetes started: the first runs the servers and keeps the results, the
-    /// others are the clients, and divide connections and rate among themselves
-    #[arg(long, help_heading = "Fleet")]
-    pub fleet: bool,
-    /// When a rank is lost, the trial fails. Then the run ends, or goes on with the others: end, go-on [default: end]
-    #[arg(long, value_name = "WHAT", value_parser = ["end", "go-on"], requires = "fleet", help_heading = "Fleet")]
-    pub lost_rank: Option<String>,
-    /// Say why: system calls, events, switches and CPU a request, and what sets each architecture apart from the best
+    /// Run as one process of a distributed run under srun, mpirun or Kubernetes: the first process runs the servers and
+    /// keeps the results; the others are workers and share connections and rate
+    #[arg(long, visible_alias = "fleet", help_heading = "Distributed run")]
+    pub distributed: bool,
+    /// After a worker is lost its trial fails, and the run ends, or continues with the other workers: end, continue
+    /// [default: end]
+    #[arg(
+        long,
+        value_name = "ACTION",
+        alias = "lost-rank",
+        requires = "distributed",
+        help_heading = "Distributed run"
+    )]
+    #[arg(value_parser = ["end", "continue", "go-on"], hide_possible_values = true)]
+    pub lost_worker: Option<String>,
+    /// Explain the result: system calls, events, context switches and CPU time per request, and what sets each
+    /// architecture apart from the best
     #[arg(long)]
     pub explain: bool,
-    /// Print the whole result as JSON
-    #[arg(long)]
-    pub json: bool,
-    /// Print tables as Markdown, to paste into an issue
-    #[arg(long, conflicts_with = "json")]
-    pub markdown: bool,
-    /// Say nothing while it runs
+    #[command(flatten)]
+    pub format: FormatArgs,
+    /// Print no progress
     #[arg(long, short)]
     pub quiet: bool,
 }
 
 impl ExecutionArgs {
-    /// Whether an earlier run is to be finished instead of making a new one.
+    /// Whether the command finishes an earlier run.
     pub fn is_resume(&self) -> bool {
         self.resume.is_some()
     }

@@ -1,6 +1,8 @@
 //! The experiment that `run` and `plan` read.
 
-use std::io::ErrorKind;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use anyhow::{Context, anyhow, bail};
@@ -8,50 +10,61 @@ use harness::experiment::Experiment;
 use harness::files;
 use harness::presets::{self, PRESETS};
 
-/// Which experiment, at which scale.
+/// An experiment and its scale.
 #[derive(Debug, clap::Args)]
 pub struct ExperimentArgs {
-    /// An experiment file, or a preset's name; - is standard input
+    /// Experiment file or name of a preset; - reads standard input
     #[arg(value_name = "FILE")]
     file: Option<String>,
-    /// At the scale of the file's `quick` table: the same matrix, shorter
+    /// Run the same matrix with the shorter phases of the file's [quick] table
     #[arg(long)]
     quick: bool,
-    /// Have the kernel count the servers' system calls too, of runtimes as well; each call becomes dearer, so compare times
-    /// without it. Shown by --explain
+    /// Have the kernel count the servers' system calls; makes each call more expensive. --explain shows the counts
     #[arg(long)]
     count_syscalls: bool,
 }
 
 impl ExperimentArgs {
-    /// Reads it.
+    /// Reads and checks the experiment.
     ///
     /// # Errors
-    /// When it is not there, or anything in it is wrong.
+    /// When it cannot be read, or is invalid.
     pub fn read(&self) -> anyhow::Result<Experiment> {
-        let names = || PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>().join(", ");
-        let Some(file) = &self.file else { bail!("name an experiment file, or a preset: {}", names()) };
+        let presets = || PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>().join(", ");
+        let Some(file) = &self.file else {
+            bail!("FILE is missing; name an experiment file or one of the presets: {}", presets())
+        };
         let mut experiment = match presets::find(file) {
             Some(preset) => preset.experiment(),
             None if file == "-" => {
-                let text = std::io::read_to_string(std::io::stdin()).context("standard input")?;
+                let text = io::read_to_string(io::stdin()).context("cannot read standard input")?;
                 Experiment::parse(&text, "standard input")?
             }
             None => {
-                let text = files::read(Path::new(file)).map_err(|error| match error.kind() {
-                    ErrorKind::NotFound => anyhow!("{file}: no such file, nor a preset; presets: {}", names()),
-                    ErrorKind::InvalidInput => {
-                        anyhow!("{file}: not a regular file; name `-` and pipe it to standard input")
+                let text = read_file(Path::new(file)).map_err(|error| match error.kind() {
+                    ErrorKind::NotFound => {
+                        anyhow!("cannot read {file}: neither a file nor a preset; the presets are {}", presets())
                     }
-                    _ => anyhow!("{file}: {error}"),
+                    ErrorKind::InvalidInput => anyhow!("cannot read {file}: not a regular file; try `-` and a pipe"),
+                    _ => anyhow!("cannot read {file}: {error}"),
                 })?;
-                Experiment::parse(&String::from_utf8(text).with_context(|| format!("{file}: not a text"))?, file)?
+                Experiment::parse(&String::from_utf8(text).with_context(|| format!("{file}: not UTF-8"))?, file)?
             }
         };
         experiment.server.count_syscalls |= self.count_syscalls;
         if self.quick && experiment.quick.is_none() {
-            bail!("{file}: has no [quick] table; add one with ramp, hold, measure, drain or repeats");
+            bail!(
+                "--quick: {file} has no [quick] table; add one that sets some of ramp, warm-up, measure, cool-down and repeats"
+            );
         }
         Ok(if self.quick { experiment.quick() } else { experiment })
     }
+}
+
+/// Reads a regular file or a named pipe. Devices are refused, for they may never end.
+fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    if fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo()) {
+        return io::read_to_string(File::open(path)?).map(String::into_bytes);
+    }
+    files::read(path)
 }

@@ -3,7 +3,9 @@
 pub mod client;
 pub mod execution;
 pub mod experiment;
+pub mod format;
 pub mod network;
+pub mod phases;
 pub mod setup;
 pub mod stages;
 pub mod target;
@@ -12,20 +14,21 @@ mod url;
 
 use harness::experiment::List;
 
-/// Reads a name as experiment files have it. The error lists the names there are.
+/// Parses a name as experiment files spell it. The error lists the valid names.
 pub fn named<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
     serde_json::from_value(text.into()).map_err(|error: serde_json::Error| error.to_string())
 }
 
-/// Puts what was said, if anything, in place of what was there.
+/// Overwrites `place` with the value of a flag, if the user gave one.
 pub fn set<T>(place: &mut T, value: Option<T>) {
     if let Some(value) = value {
         *place = value;
     }
 }
 
-fn set_list<T>(place: &mut List<T>, values: Vec<T>) {
+/// Overwrites `place` with the values of a flag, if the user gave any.
+pub fn set_list<T: Clone>(place: &mut List<T>, values: &[T]) {
     if !values.is_empty() {
-        place.0 = values;
+        place.0 = values.to_vec();
     }
 }

@@ -15,113 +15,98 @@ use server::{Accept, Architecture};
 
 use super::client::ClientArgs;
 use super::network::NetworkArgs;
+use super::phases::PhaseArgs;
 use super::stages::StageArgs;
 use super::traffic::TrafficArgs;
 use super::{named, set, set_list};
 
-/// Flags of servers, traffic and client, for every command that makes an experiment of flags: all but the rates and how often.
+/// All of an experiment except its rates and repeats.
 #[derive(Debug, clap::Args)]
 pub struct SetupArgs {
-    /// Architectures: `MODEL[:THREADS][/MECHANISM]`, several with commas, or `all`; see `muxbench list`
+    /// Architectures, comma-separated: `MODEL[:THREADS][/MECHANISM]`, or `all`; see `muxbench list`
     #[arg(long, value_name = "ARCH", value_delimiter = ',')]
     arch: Vec<String>,
-    /// How pools accept: single, shared, reuseport, exclusive [default: shared]
+    /// Accept strategy of a pool: single, shared, reuseport, exclusive [default: shared]
     #[arg(long, value_name = "ACCEPT", value_parser = named::<Accept>)]
     accept: Option<Accept>,
-    /// Most bytes that one read takes from a connection before others have their turn, 1B to 1MiB [default: 64KiB]
+    /// Bytes that a server reads from one connection before it serves the next, 1B to 1MiB [default: 64KiB]
     #[arg(long, value_name = "SIZE")]
     read_budget: Option<Budget>,
     #[command(flatten)]
     stages: StageArgs,
-    /// Have the kernel count the servers' system calls too, of runtimes as well; each call becomes dearer, so compare times
-    /// without it. Shown by --explain
+    /// Have the kernel count the servers' system calls; makes each call more expensive. --explain shows the counts
     #[arg(long)]
     count_syscalls: bool,
-    /// How requests get to the servers: tcp, tcp6 (over IPv6), unix (Unix sockets) [default: tcp]
+    /// Transport: tcp, tcp6 (over IPv6), unix (Unix sockets) [default: tcp]
     #[arg(long, value_name = "TRANSPORT", value_parser = named::<Transport>)]
     transport: Option<Transport>,
-    /// Connections held open, several with commas
+    /// Open connections, comma-separated
     #[arg(long, value_name = "N", value_delimiter = ',')]
     connections: Vec<NonZeroU32>,
-    /// Ports of the server in place of connections, several with commas, of `udp` [default: 10, 1000]
+    /// Ports of a `udp` server, in place of connections, comma-separated [default: 10, 1000]
     #[arg(long, value_name = "N", value_delimiter = ',')]
     ports: Vec<NonZeroU32>,
-    /// When requests are sent, several with commas: slot-random, constant, poisson; closed: when the last response came; of
-    /// several clients at constant intervals constant has them take turns, constant-drawn each begin at a time of its own,
-    /// constant-together all send at once [default: slot-random, of stream closed]
+    /// Send times, comma-separated: slot-random, constant, poisson (open loop); closed (closed loop: send when the response
+    /// has arrived). Several clients with constant intervals take turns (constant), start at random times (constant-drawn)
+    /// or send at the same time (constant-together) [default: slot-random; stream: closed]
     #[arg(long, value_name = "SCHEDULE", value_delimiter = ',', value_parser = named::<Schedule>)]
     schedule: Vec<Schedule>,
     #[command(flatten)]
     traffic: TrafficArgs,
-    /// Folder whose files the service `http` has; without it it has /bytes/N, of N bytes
+    /// Folder that `http` serves; without one it serves /bytes/N, a body of N bytes
     #[arg(long, value_name = "FOLDER", help_heading = "HTTP")]
     folder: Option<PathBuf>,
-    /// Share of the connections that requests are sent on, as in 1/16 or 6.25%, several with commas
+    /// Share of the connections that carry requests, such as 1/16 or 6.25%, comma-separated
     #[arg(long, value_name = "SHARE", value_delimiter = ',')]
     active: Vec<Share>,
-    /// Connections held open besides, by a process of their own, that nothing is sent on, several with commas
+    /// Additional idle connections, held by a process of its own, comma-separated
     #[arg(long, value_name = "N", value_delimiter = ',')]
     idle: Vec<u32>,
-    /// How a request's connection is chosen: uniform, zipf (exponent 1), zipf:0.8 [default: uniform]
-    #[arg(long, value_name = "CHOICE")]
-    choice: Option<Choice>,
-    /// Work that each request is for the server: cpu=50us or sleep=1ms, and with random times cpu=50us,exponential
-    #[arg(long, value_name = "WORK")]
-    work: Option<Work>,
-    /// Seed of everything random: the order of trials, the schedules
+    /// Connection popularity: uniform, zipf (exponent 1), zipf:0.8 [default: uniform]
+    #[arg(long, value_name = "POPULARITY", alias = "choice")]
+    popularity: Option<Choice>,
+    /// Simulated work of the server for each request, fixed or random: cpu=50us, sleep=1ms, cpu=50us,exponential
+    #[arg(long, value_name = "WORK", alias = "work")]
+    simulated_work: Option<Work>,
+    /// Seed of all random numbers: the order of trials, the schedules
     #[arg(long, value_name = "SEED")]
     seed: Option<u64>,
-
-    /// The rate grows exponentially to its target for so long
-    #[arg(long, value_name = "TIME", help_heading = "Phases")]
-    ramp: Option<Time>,
-    /// The rate is held for so long before measuring
-    #[arg(long, value_name = "TIME", help_heading = "Phases")]
-    hold: Option<Time>,
-    /// Requests planned in this time are the result
-    #[arg(long, value_name = "TIME", help_heading = "Phases")]
-    measure: Option<Time>,
-    /// At most this long is waited for the last responses
-    #[arg(long, value_name = "TIME", help_heading = "Phases")]
-    drain: Option<Time>,
-
+    #[command(flatten)]
+    phases: PhaseArgs,
     #[command(flatten)]
     network: NetworkArgs,
-
-    /// CPUs of the server, as in 0-1,3 [default: one half]
+    /// CPUs of the server, such as 0-1,3 [default: one half]
     #[arg(long, value_name = "CPUS", help_heading = "Placement")]
     server_cpus: Option<Cpus>,
     /// CPUs of the client [default: the other half]
     #[arg(long, value_name = "CPUS", help_heading = "Placement")]
     client_cpus: Option<Cpus>,
-
     #[command(flatten)]
     client: ClientArgs,
-    /// Processes that divide connections and rate among themselves, each with --clients [default: 1, in a lab one for each
-    /// client's host]
+    /// Client processes, which share connections and rate; each has --clients [default: 1; in a lab one per client host]
     #[arg(long, value_name = "N", help_heading = "Client")]
     client_processes: Option<NonZeroU32>,
 }
 
 impl SetupArgs {
-    /// The preset `compare` with what was said in place of what was there.
+    /// The preset `compare`, changed by the flags.
     ///
     /// # Errors
-    /// When an architecture is none.
+    /// When a name is no architecture.
     pub fn experiment(&self) -> anyhow::Result<Experiment> {
-        let mut experiment = presets::find("compare").expect("it is in the table").experiment();
-        set_list(&mut experiment.architectures, architectures(&self.arch)?);
+        let mut experiment = presets::find("compare").expect("the preset exists").experiment();
+        set_list(&mut experiment.architectures, &architectures(&self.arch)?);
         set(&mut experiment.workload.transport, self.transport);
-        set_list(&mut experiment.workload.connections, self.connections.clone());
-        set_list(&mut experiment.workload.schedule, self.schedule.clone());
+        set_list(&mut experiment.workload.connections, &self.connections);
+        set_list(&mut experiment.workload.schedule, &self.schedule);
         self.traffic.apply(&mut experiment.workload);
         experiment.workload.ports = List(self.ports.clone());
         if experiment.workload.service == Service::Udp {
-            // The preset's; if some were given, they are refused.
+            // Drop the preset's connections; the check rejects those of a flag.
             if self.connections.is_empty() {
                 experiment.workload.connections = List(Vec::new());
             }
-            if experiment.workload.ports.0.is_empty() {
+            if self.ports.is_empty() {
                 experiment.workload.ports = List([10, 1_000].into_iter().filter_map(NonZeroU32::new).collect());
             }
         }
@@ -135,49 +120,49 @@ impl SetupArgs {
             experiment.phases.drain = stream::DRAIN;
         }
         if experiment.workload.is_closed() {
-            // The preset's is of an open loop; one that was given is refused.
+            // Drop the preset's rate; the check rejects the rate of a flag.
             experiment.workload.rate = None;
         }
-        set_list(&mut experiment.workload.active, self.active.clone());
-        set_list(&mut experiment.workload.idle, self.idle.clone());
-        set(&mut experiment.workload.choice, self.choice);
+        set_list(&mut experiment.workload.active, &self.active);
+        set_list(&mut experiment.workload.idle, &self.idle);
+        set(&mut experiment.workload.choice, self.popularity);
         set(&mut experiment.seed, self.seed);
-        set(&mut experiment.phases.ramp, self.ramp);
-        set(&mut experiment.phases.hold, self.hold);
-        set(&mut experiment.phases.measure, self.measure);
-        set(&mut experiment.phases.drain, self.drain);
+        self.phases.apply(&mut experiment.phases);
         experiment.network = self.network.network();
         experiment.placement.server.clone_from(&self.server_cpus);
         experiment.placement.client.clone_from(&self.client_cpus);
         experiment.server.accept = self.accept.or(experiment.server.accept);
         experiment.server.read_budget = self.read_budget.or(experiment.server.read_budget);
         self.stages.apply(&mut experiment.server);
-        experiment.workload.work = self.work.or(experiment.workload.work);
+        experiment.workload.work = self.simulated_work.or(experiment.workload.work);
         experiment.server.count_syscalls = self.count_syscalls;
         self.client.apply(&mut experiment.client);
         experiment.client.processes = self.client_processes.or(experiment.client.processes);
         Ok(experiment)
     }
 
-    /// For trials at many rates: other phases and the fewer connections of the preset, where nothing was said of them.
-    pub fn set_many_rates(&self, experiment: &mut Experiment, phases: &Phases) {
-        experiment.phases = Phases {
-            ramp: self.ramp.unwrap_or(phases.ramp),
-            hold: self.hold.unwrap_or(phases.hold),
-            measure: self.measure.unwrap_or(phases.measure),
-            drain: self.drain.unwrap_or(phases.drain),
-        };
+    /// An experiment of many rates, each run once in a short window, with the fewest connections of the preset.
+    ///
+    /// # Errors
+    /// As [`Self::experiment`].
+    pub fn experiment_of_rates(&self, name: &str, measure: Time) -> anyhow::Result<Experiment> {
+        let mut experiment = self.experiment()?;
+        experiment.name = name.into();
+        experiment.repeats = NonZeroU32::MIN;
+        experiment.phases =
+            Phases { ramp: Time(200_000_000), hold: Time(300_000_000), measure, drain: Time(1_000_000_000) };
+        self.phases.apply(&mut experiment.phases);
         if self.connections.is_empty() {
             experiment.workload.connections.0.truncate(1);
         }
+        Ok(experiment)
     }
 }
 
-/// Takes an experiment that flags made through a file's own checks, and gives it as a file too: a list with a value twice is as
-/// wrong here as there.
+/// Checks an experiment as an experiment file is checked, and returns it with the text of that file.
 ///
 /// # Errors
-/// What a file would be refused for.
+/// When such a file is invalid.
 pub fn checked(experiment: &Experiment) -> anyhow::Result<(Experiment, String)> {
     let text = toml::to_string(experiment)?;
     Ok((Experiment::parse(&text, "flags")?, text))
@@ -187,15 +172,15 @@ fn architectures(names: &[String]) -> anyhow::Result<Vec<Contender>> {
     if names == ["all"] {
         return Ok(Architecture::all().into_iter().map(Contender::from).collect());
     }
-    let read = |name: &String| {
+    let parse = |name: &String| {
         let contender = name.parse().map_err(anyhow::Error::msg)?;
         if let Contender::Exec(exec) = &contender {
             bail!(
                 "--arch {name}: a flag cannot define a command; write an experiment file with a table [exec.{exec}] \
-                 (`--print-experiment` makes one to begin with) and use `muxbench run FILE --allow-exec`"
+                 (--print-experiment prints one to start from) and try `muxbench run FILE --allow-exec`"
             );
         }
         Ok(contender)
     };
-    names.iter().map(read).collect()
+    names.iter().map(parse).collect()
 }

@@ -1,4 +1,4 @@
-//! Which server a client that is started by hand asks, and what for: flags of `load` and `idle`.
+//! The server that `load` and `idle` connect to, and the requests they send.
 
 use std::num::NonZeroU32;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use ::load::config::{HttpTraffic, LoadConfig};
 use anyhow::{Context, anyhow, bail};
 use harness::description;
-use harness::experiment::{List, Service};
+use harness::experiment::{List, Service, Workload};
 use harness::presets;
 use wire::{Address, Ports, ServiceSpec};
 
@@ -14,35 +14,36 @@ use super::traffic::TrafficArgs;
 use super::url;
 use crate::output;
 
-/// Connections where nothing is said of them.
+/// Connections without `--connections`.
 const CONNECTIONS: u32 = 400;
-/// Ports likewise, as `serve` has them.
+/// Ports without `--ports`, as many as those of `serve`.
 const PORTS: u32 = 10;
 
-/// Where it is, and what it is asked.
+/// Address and requests.
 #[derive(Debug, clap::Args)]
 pub struct TargetArgs {
-    /// What to ask for, of the service `http`: `http://HOST[:PORT]/PATH`
+    /// URL to request from an `http` server: `http://HOST[:PORT]/PATH`
     #[arg(value_name = "URL", conflicts_with_all = ["target", "path"])]
     url: Option<String>,
-    /// The server's address: `127.0.0.1:7007`, `[::1]:7007` or `unix:/tmp/muxbench.sock`
+    /// Address of the server: `127.0.0.1:7007`, `[::1]:7007` or `unix:/tmp/muxbench.sock`
     #[arg(long, value_name = "ADDRESS", required_unless_present_any = ["control", "url"])]
     target: Option<Address>,
-    /// Connections held open [default: 400]
+    /// Open connections [default: 400]
     #[arg(long, value_name = "N")]
     connections: Option<NonZeroU32>,
-    /// Ports of `udp`: how many from that of the target on [default: 10], or which, as `serve` says: 7000-7004,7010-7014
+    /// Ports of a `udp` server: how many, from the target's port on, or the list that `serve` prints, such as
+    /// 7000-7004,7010-7014 [default: 10]
     #[arg(long, value_name = "N|PORTS", conflicts_with = "connections")]
     ports: Option<PortsArg>,
     #[command(flatten)]
     traffic: TrafficArgs,
 }
 
-/// How many ports, or which.
+/// Ports by their count, or by their numbers.
 #[derive(Clone, Debug)]
 enum PortsArg {
     Count(NonZeroU32),
-    These(Ports),
+    List(Ports),
 }
 
 impl FromStr for PortsArg {
@@ -51,62 +52,45 @@ impl FromStr for PortsArg {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.parse() {
             Ok(count) => Ok(Self::Count(count)),
-            Err(_) if text.contains(['-', ',']) => text.parse().map(Self::These),
-            Err(_) => Err(format!("`{text}` is no number of ports; write one above 0, or ports like 7000-7099")),
+            Err(_) if text.contains(['-', ',']) => text.parse().map(Self::List),
+            Err(_) => Err(format!("invalid ports `{text}`: expected a number above 0, or ports such as 7000-7099")),
         }
     }
 }
 
 impl TargetArgs {
-    /// A load of that server, all else as it is without flags.
+    /// A configuration of this server and these requests, with defaults for all else.
     ///
     /// # Errors
-    /// Flags that are of another service, or cannot be; a host that has no address.
+    /// When flags contradict each other, or a host has no address.
     pub fn config(&self) -> anyhow::Result<LoadConfig> {
-        let mut traffic = presets::find("compare").expect("it is in the table").experiment().workload;
+        let mut traffic = presets::find("compare").expect("the preset exists").experiment().workload;
         if self.url.is_some() {
-            traffic.service = Service::Http;
-            // What is there is as long as it is, unless something is said.
-            traffic.response = None;
+            // The body may have any length, unless a flag sets it.
+            (traffic.service, traffic.response) = (Service::Http, None);
         }
-        // A URL is of any server; one that is named by its address may be ours, and say what it serves.
-        let served = match (&self.url, &self.target) {
+        // `serve` advertises its service; a URL may belong to any server.
+        let advertised = match (&self.url, &self.target) {
             (None, Some(Address::Ip(address))) => description::ask(*address),
             _ => None,
         };
-        if let Some(served) = &served
-            && !self.traffic.says_sizes()
+        if let Some(advertised) = &advertised
+            && !self.traffic.has_request_size()
         {
-            served.check_sizes()?;
+            advertised.check_sizes()?;
         }
-        match &served {
-            Some(served) => self.traffic.apply_served(&mut traffic, &served.service),
+        match &advertised {
+            Some(advertised) => self.traffic.apply_advertised(&mut traffic, &advertised.service),
             None => self.traffic.apply(&mut traffic),
         }
-        if traffic.kv.is_some() && traffic.service != Service::Kv {
-            bail!("--records and the like are of a key-value store; add --service kv, or leave them out");
-        }
-        if traffic.http.is_some() && traffic.service != Service::Http {
-            bail!(
-                "--path, --header and --expect-status are of HTTP; add --service http or give a URL, or leave them out"
-            );
-        }
-        if traffic.stream.is_some() && traffic.service != Service::Stream {
-            bail!("--packet, --packets, --ack and --direction are of streams; add --service stream, or leave them out");
-        }
-        let asked = self.url.as_deref().map(url::read).transpose()?;
-        let target = asked.as_ref().map(|asked| asked.target.clone()).or_else(|| self.target.clone());
-        if traffic.service == Service::Udp && self.connections.is_some() {
-            bail!("--connections: udp has none; give --ports in its place");
-        }
-        if traffic.service != Service::Udp && self.ports.is_some() {
-            bail!("--ports: only udp has ports; add --service udp");
-        }
-        let served_ports = served.as_ref().and_then(|served| served.ports.clone());
+        self.check(&traffic)?;
+        let url = self.url.as_deref().map(url::resolve).transpose()?;
+        let target = url.as_ref().map(|url| url.target.clone()).or_else(|| self.target.clone());
+        let advertised_ports = advertised.as_ref().and_then(|advertised| advertised.ports.clone());
         let (count, ports) = match &self.ports {
-            None => served_ports.map_or((PORTS, None), |ports| (ports.count(), Some(ports))),
+            None => advertised_ports.map_or((PORTS, None), |ports| (ports.count(), Some(ports))),
             Some(PortsArg::Count(count)) => (count.get(), None),
-            Some(PortsArg::These(ports)) => (ports.count(), Some(ports.clone())),
+            Some(PortsArg::List(ports)) => (ports.count(), Some(ports.clone())),
         };
         let connections =
             if traffic.service == Service::Udp { count } else { self.connections.map_or(CONNECTIONS, NonZeroU32::get) };
@@ -119,32 +103,30 @@ impl TargetArgs {
                 ServiceSpec::Udp { ports: count, request_bytes: request.0, response_bytes: response.0 }
             }
             (Service::Stream, None, None) => traffic.stream.unwrap_or_default().service(),
-            (Service::Stream, ..) => {
-                bail!("--request, --response: stream has none; its sizes are --packet, --packets and --ack")
-            }
             (Service::Kv, None, None) => {
-                let said = traffic.kv.unwrap_or_default();
-                said.check().map_err(|why| anyhow!("--{why}"))?;
-                kv = Some(said.traffic());
-                said.service()
+                let store = traffic.kv.unwrap_or_default();
+                store.check().map_err(|reason| anyhow!("--{reason}"))?;
+                kv = Some(store.traffic());
+                store.service()
             }
             (Service::Http, None, response) => {
-                let mut said = traffic.http.unwrap_or_default();
-                if let Some(asked) = &asked {
-                    said.paths = Some(List(vec![asked.path.clone()]));
+                let mut pages = traffic.http.unwrap_or_default();
+                if let Some(url) = &url {
+                    pages.paths = Some(List(vec![url.path.clone()]));
                 }
-                let asked_for = said.traffic(response, false).map_err(|why| anyhow!("--{why}"))?;
-                http = Some(HttpTraffic { host: asked.map(|asked| asked.host), ..asked_for });
-                said.service()
+                let requests = pages.traffic(response, false).map_err(|reason| anyhow!("--{reason}"))?;
+                http = Some(HttpTraffic { host: url.map(|url| url.host), ..requests });
+                pages.service()
             }
-            (Service::Http, ..) => {
-                bail!("--request: a request of http is what its path and headers make; leave it out")
+            (Service::Http, ..) => bail!("--request: not used by http; set --path and --header"),
+            (Service::Stream, ..) => {
+                bail!("--request, --response: not used by stream; set --packet, --packets and --ack")
             }
-            _ => bail!("--request, --response: kv has none; its sizes are those of its records, --value-size"),
+            _ => bail!("--request, --response: not used by kv; set --value-size"),
         };
-        match (&served, &self.target) {
-            (Some(served), _) => served.check(&service)?,
-            (None, Some(Address::Ip(address))) if !self.traffic.says_what_is_served() => {
+        match (&advertised, &self.target) {
+            (Some(advertised), _) => advertised.check(&service)?,
+            (None, Some(Address::Ip(address))) if !self.traffic.has_service() => {
                 output::tell(format_args!("muxbench: {}", description::nobody_says(*address, &service)));
             }
             _ => {}
@@ -156,7 +138,33 @@ impl TargetArgs {
             think: traffic.think.0,
             kv,
             http,
-            ..LoadConfig::new(target.context("--target: where is the server?")?, service)
+            ..LoadConfig::new(target.context("--target: the server's address is missing")?, service)
         })
+    }
+
+    /// Rejects flags of another service than that of `traffic`.
+    fn check(&self, traffic: &Workload) -> anyhow::Result<()> {
+        let is_udp = traffic.service == Service::Udp;
+        let rules = [
+            (traffic.kv.is_some(), Service::Kv, "--records and the other flags of a key-value store: add --service kv"),
+            (
+                traffic.http.is_some(),
+                Service::Http,
+                "--path, --header and --expect-status need HTTP: add --service http or name a URL",
+            ),
+            (
+                traffic.stream.is_some(),
+                Service::Stream,
+                "--packet, --packets, --ack and --direction need a stream: add --service stream",
+            ),
+            (self.ports.is_some(), Service::Udp, "--ports needs udp: add --service udp"),
+        ];
+        if let Some((.., reason)) = rules.iter().find(|(given, service, _)| *given && traffic.service != *service) {
+            bail!("{reason}, or omit the flags");
+        }
+        if is_udp && self.connections.is_some() {
+            bail!("--connections: udp has no connections; try --ports");
+        }
+        Ok(())
     }
 }

@@ -12,77 +12,77 @@ use wire::stream::Direction;
 
 use super::{named, set};
 
-/// Flags of the service and of closed loops, for `compare` and `load`.
+/// Flags of the service and of the requests.
 #[derive(Debug, clap::Args)]
 pub struct TrafficArgs {
-    /// How long a connection of a closed loop thinks: 1ms, and with random times 1ms,exponential [default: 0]
+    /// Think time of a connection in a closed loop, fixed or random: 1ms, or 1ms,exponential [default: 0]
     #[arg(long, value_name = "THINK")]
     think: Option<Think>,
-    /// Requests on each connection, after which another takes its place; in an open loop sessions of so many requests begin
-    /// by the schedule, and --connections is the most that are open at once [default: connections stay]
-    #[arg(long, value_name = "N")]
-    calls_per_connection: Option<NonZeroU32>,
-    /// What the server does with bytes: fixed; kv, a key-value store; http; udp, datagrams to many ports; stream, bursts
-    /// as fast as they go [default: fixed]
+    /// Requests on each connection before a new connection replaces it. In an open loop the schedule starts sessions of
+    /// that many requests, and --connections limits how many are open at once [default: unlimited]
+    #[arg(long, value_name = "N", alias = "calls-per-connection")]
+    requests_per_connection: Option<NonZeroU32>,
+    /// Service: fixed (fixed-size messages); kv (key-value store); http; udp (datagrams to many ports); stream (bursts at
+    /// full speed) [default: fixed]
     #[arg(long, value_name = "SERVICE", value_parser = named::<Service>)]
     service: Option<Service>,
-    /// Size of a request, of `fixed` and `udp` [default: 128B]
+    /// Request size of `fixed` and `udp` [default: 128B]
     #[arg(long, value_name = "SIZE")]
     request: Option<Size>,
-    /// Size of a response, of `fixed` and `udp`; of `http`, of its content [default: 10KiB, of udp 128B]
+    /// Response size of `fixed` and `udp`; body size of `http` [default: 10KiB; udp: 128B]
     #[arg(long, value_name = "SIZE")]
     response: Option<Size>,
-    /// Path that `http` asks for; several are asked for in turn [default: /bytes/N, N as --response says]
+    /// Path to request from `http`; several are requested in turn [default: /bytes/N with N from --response]
     #[arg(long, value_name = "PATH", help_heading = "HTTP")]
-    pub path: Vec<String>,
-    /// Header sent with each request, as in `Accept: text/html`; may be given several times
+    path: Vec<String>,
+    /// Header of each request, such as `Accept: text/html`; may be repeated
     #[arg(long, value_name = "HEADER", help_heading = "HTTP")]
     header: Vec<Header>,
-    /// What each response's status must be [default: 200]
+    /// Expected status of each response [default: 200]
     #[arg(long, value_name = "STATUS", help_heading = "HTTP")]
     expect_status: Option<NonZeroU16>,
-    /// Records of `kv`, all of them stored before the ramp [default: 30000]
+    /// Records of `kv`, all stored before the ramp [default: 30000]
     #[arg(long, value_name = "N", help_heading = "Key-value store")]
     records: Option<NonZeroU32>,
-    /// Sizes of their values, even over the logarithm [default: 10B..1000B]
+    /// Range of value sizes, log-uniform [default: 10B..1000B]
     #[arg(long, value_name = "SIZE..SIZE", help_heading = "Key-value store")]
     value_size: Option<Sizes>,
-    /// Share of requests that get a record; the others set one [default: 90%]
+    /// Share of the requests that get a record; the others set one [default: 90%]
     #[arg(long, value_name = "SHARE", help_heading = "Key-value store")]
     get_share: Option<Share>,
-    /// How a request's record is chosen: uniform, zipf (exponent 1), zipf:0.99 [default: uniform]
-    #[arg(long, value_name = "CHOICE", help_heading = "Key-value store")]
+    /// Key popularity: uniform, zipf (exponent 1), zipf:0.99 [default: uniform]
+    #[arg(long, value_name = "POPULARITY", help_heading = "Key-value store")]
     keys: Option<Choice>,
-    /// The server's memory for records [default: 64MiB]
+    /// Memory of the server for records [default: 64MiB]
     #[arg(long, value_name = "SIZE", help_heading = "Key-value store")]
     memory: Option<Size>,
-    /// Most that a record may take of it, at most a quarter [default: 1MiB]
+    /// Largest record, at most a quarter of --memory [default: 1MiB]
     #[arg(long, value_name = "SIZE", help_heading = "Key-value store")]
     item_max: Option<Size>,
     #[command(flatten)]
     stream: StreamArgs,
 }
 
-/// Flags of the service `stream`, for the server's side and the client's.
+/// Flags of the service `stream`, for server and client.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Streams")]
 pub struct StreamArgs {
-    /// Size of a packet of `stream` [default: 8KiB]
+    /// Packet size of `stream` [default: 8KiB]
     #[arg(long, value_name = "SIZE")]
     packet: Option<Size>,
     /// Packets of a burst [default: 1000]
     #[arg(long, value_name = "N")]
     packets: Option<NonZeroU32>,
-    /// What each burst is answered with or, if the server sends, asked for with [default: 32B]
+    /// Size of the acknowledgement of a burst or, with --direction out, of the request for one [default: 32B]
     #[arg(long, value_name = "SIZE")]
     ack: Option<Size>,
-    /// Who sends the bursts: in, the clients; out, the server [default: in]
+    /// Sender of the bursts: in (the clients), out (the server) [default: in]
     #[arg(long, value_name = "DIRECTION", value_parser = named::<Direction>)]
     direction: Option<Direction>,
 }
 
 impl StreamArgs {
-    /// Puts what was said in place of what was there.
+    /// Overwrites the settings that the user gave.
     pub fn apply(&self, stream: &mut Stream) {
         set(&mut stream.packet, self.packet);
         set(&mut stream.packets, self.packets);
@@ -92,83 +92,78 @@ impl StreamArgs {
 }
 
 impl TrafficArgs {
-    /// Whether the sizes of what is sent were said.
-    pub fn says_sizes(&self) -> bool {
+    /// Whether the flags set all sizes of the requests.
+    pub fn has_request_size(&self) -> bool {
         self.request.is_some() || self.stream.packet.is_some() && self.stream.ack.is_some()
     }
 
-    /// Puts what a server says that it serves in place of what was there, and then what was said.
-    pub fn apply_served(&self, workload: &mut Workload, served: &ServiceSpec) {
-        let served_as = match served {
+    /// Whether the flags set the service, or a message size.
+    pub fn has_service(&self) -> bool {
+        self.service.is_some() || self.request.is_some() || self.response.is_some()
+    }
+
+    /// Takes the service that a server advertises, then the flags.
+    pub fn apply_advertised(&self, workload: &mut Workload, advertised: &ServiceSpec) {
+        let service = match advertised {
             ServiceSpec::Fixed { .. } => Service::Fixed,
             ServiceSpec::Kv { .. } => Service::Kv,
             ServiceSpec::Http { .. } => Service::Http,
             ServiceSpec::Udp { .. } => Service::Udp,
             ServiceSpec::Stream(_) => Service::Stream,
         };
-        workload.service = served_as;
-        if self.service.unwrap_or(served_as) == served_as {
-            workload.stream = served.stream().map(Stream::from);
+        workload.service = service;
+        if self.service.unwrap_or(service) == service {
+            workload.stream = advertised.stream().map(Stream::from);
         }
         self.apply(workload);
-        if workload.service == served_as
-            && let Some((request_bytes, response_bytes)) = served.fixed()
+        if workload.service == service
+            && let Some((request_bytes, response_bytes)) = advertised.fixed()
         {
             workload.request = self.request.or(Some(Size(request_bytes)));
             workload.response = self.response.or(Some(Size(response_bytes)));
         }
     }
 
-    /// Whether it was said which service that is, or how large its messages are.
-    pub fn says_what_is_served(&self) -> bool {
-        self.service.is_some() || self.request.is_some() || self.response.is_some()
-    }
-
-    /// Puts what was said in place of what was there.
+    /// Overwrites the settings that the user gave, and drops sizes that the service does not have.
     pub fn apply(&self, workload: &mut Workload) {
         set(&mut workload.think, self.think);
         set(&mut workload.service, self.service);
-        workload.calls_per_connection = self.calls_per_connection.or(workload.calls_per_connection);
-        if matches!(workload.service, Service::Kv | Service::Stream) {
-            // What was there is of another service; what was said is refused.
-            (workload.request, workload.response) = (None, None);
-        }
-        if workload.service == Service::Http {
-            workload.request = None;
-            if !self.path.is_empty() {
-                workload.response = None;
+        workload.calls_per_connection = self.requests_per_connection.or(workload.calls_per_connection);
+        match workload.service {
+            Service::Kv | Service::Stream => (workload.request, workload.response) = (None, None),
+            Service::Http => {
+                workload.request = None;
+                workload.response = workload.response.filter(|_| self.path.is_empty());
             }
-        }
-        if workload.service == Service::Udp {
-            // What fits in one packet of any network.
-            workload.response = workload.request;
+            // Such a response fits in one packet of any network.
+            Service::Udp => workload.response = workload.request,
+            Service::Fixed => {}
         }
         workload.request = self.request.or(workload.request);
         workload.response = self.response.or(workload.response);
-        let mut http = workload.http.clone().unwrap_or_default();
-        let before = http.clone();
-        http.paths = (!self.path.is_empty()).then(|| List(self.path.clone())).or(http.paths);
-        http.headers.extend(self.header.iter().cloned());
-        http.status = self.expect_status.or(http.status);
-        if http != before {
-            workload.http = Some(http);
-        }
-        let mut bursts = workload.stream.clone().unwrap_or_default();
-        let before = bursts.clone();
-        self.stream.apply(&mut bursts);
-        if workload.service == Service::Stream || bursts != before {
-            workload.stream = Some(bursts);
-        }
-        let mut kv = workload.kv.clone().unwrap_or_default();
-        let before = kv.clone();
-        set(&mut kv.records, self.records);
-        set(&mut kv.value_size, self.value_size);
-        set(&mut kv.get_share, self.get_share);
-        set(&mut kv.keys, self.keys);
-        set(&mut kv.memory, self.memory);
-        set(&mut kv.item_max, self.item_max);
-        if workload.service == Service::Kv || kv != before {
-            workload.kv = Some(kv);
-        }
+        update(&mut workload.http, false, |http| {
+            http.paths = (!self.path.is_empty()).then(|| List(self.path.clone())).or(http.paths.take());
+            http.headers.extend(self.header.iter().cloned());
+            http.status = self.expect_status.or(http.status);
+        });
+        update(&mut workload.stream, workload.service == Service::Stream, |stream| self.stream.apply(stream));
+        update(&mut workload.kv, workload.service == Service::Kv, |kv| {
+            set(&mut kv.records, self.records);
+            set(&mut kv.value_size, self.value_size);
+            set(&mut kv.get_share, self.get_share);
+            set(&mut kv.keys, self.keys);
+            set(&mut kv.memory, self.memory);
+            set(&mut kv.item_max, self.item_max);
+        });
+    }
+}
+
+/// Changes settings of one service. Absent settings stay absent when that changes nothing, unless they are `needed`.
+fn update<T: Clone + Default + PartialEq>(place: &mut Option<T>, needed: bool, change: impl FnOnce(&mut T)) {
+    let before = place.clone().unwrap_or_default();
+    let mut after = before.clone();
+    change(&mut after);
+    if needed || after != before {
+        *place = Some(after);
     }
 }

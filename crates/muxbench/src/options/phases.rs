@@ -1,0 +1,34 @@
+//! Flags of the four phases of a trial.
+
+use harness::experiment::Phases;
+use harness::units::Time;
+
+use super::set;
+
+/// Durations of the phases.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Phases")]
+pub struct PhaseArgs {
+    /// Duration in which the rate grows exponentially to its target
+    #[arg(long, value_name = "TIME")]
+    ramp: Option<Time>,
+    /// Duration at the target rate before measuring
+    #[arg(long, value_name = "TIME", alias = "hold")]
+    warm_up: Option<Time>,
+    /// Duration of the window: the requests planned in it are measured
+    #[arg(long, value_name = "TIME")]
+    measure: Option<Time>,
+    /// Longest wait for outstanding responses after the window
+    #[arg(long, value_name = "TIME", alias = "drain")]
+    cool_down: Option<Time>,
+}
+
+impl PhaseArgs {
+    /// Overwrites the durations that the user gave.
+    pub fn apply(&self, phases: &mut Phases) {
+        set(&mut phases.ramp, self.ramp);
+        set(&mut phases.hold, self.warm_up);
+        set(&mut phases.measure, self.measure);
+        set(&mut phases.drain, self.cool_down);
+    }
+}
