@@ -34,7 +34,7 @@ pub fn http(data: &[u8]) {
     let (whole, lengths) = cuts::pieces(data);
     for is_head in [false, true] {
         let of = |pieces: &[&[u8]]| {
-            let mut reader = http::ask::Reader::default();
+            let mut reader = http::client::Reader::default();
             // What was wrong may be said in other words, for a part of it may be seen first.
             let mut found = read(
                 pieces,
@@ -57,8 +57,8 @@ pub fn http(data: &[u8]) {
 pub fn kv(data: &[u8]) {
     let (whole, lengths) = cuts::pieces(data);
     let of = |pieces: &[&[u8]]| {
-        let mut reader = kv::ask::Reader::default();
-        read(pieces, |bytes| reader.read(bytes, b"key", b"a value"), |reply| *reply == kv::ask::Reply::Garbage)
+        let mut reader = kv::client::Reader::default();
+        read(pieces, |bytes| reader.read(bytes, b"key", b"a value"), |reply| *reply == kv::client::Reply::Garbage)
     };
     assert_eq!(of(&[&whole]), of(&cuts::cut(&whole, &lengths)));
 }

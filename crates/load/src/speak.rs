@@ -4,7 +4,7 @@ mod http;
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use wire::kv::ask;
+use wire::kv::client;
 use wire::kv::records::{self, Records};
 use wire::stream::{GREETING, Stream};
 
@@ -182,7 +182,7 @@ impl Kv {
 
 impl Speak for Kv {
     type Asked = KvAsked;
-    type Reader = ask::Reader;
+    type Reader = client::Reader;
 
     #[inline]
     fn asked(&self, number: u64) -> KvAsked {
@@ -214,22 +214,22 @@ impl Speak for Kv {
         scratch.clear();
         let key = records::key_of(asked.record);
         if asked.is_set {
-            ask::set(scratch, &key, self.records.value(asked.record));
+            client::set(scratch, &key, self.records.value(asked.record));
         } else {
-            ask::get(scratch, &key);
+            client::get(scratch, &key);
         }
         scratch
     }
 
     #[inline]
-    fn read(&self, asked: KvAsked, reader: &mut ask::Reader, bytes: &[u8]) -> (usize, Option<Reply>) {
+    fn read(&self, asked: KvAsked, reader: &mut client::Reader, bytes: &[u8]) -> (usize, Option<Reply>) {
         let (key, value) = (records::key_of(asked.record), self.records.value(asked.record));
         let (taken_bytes, reply) = reader.read(bytes, &key, value);
         let reply = reply.map(|reply| match (reply, asked.is_set) {
-            (ask::Reply::Hit, false) | (ask::Reply::Stored, true) => Reply::Good,
-            (ask::Reply::Miss, false) => Reply::Bad(Class::Miss),
-            (ask::Reply::Wrong, false) => Reply::Bad(Class::Wrong),
-            (ask::Reply::NotStored, true) | (ask::Reply::Error, _) => Reply::Bad(Class::Rejected),
+            (client::Reply::Hit, false) | (client::Reply::Stored, true) => Reply::Good,
+            (client::Reply::Miss, false) => Reply::Bad(Class::Miss),
+            (client::Reply::Wrong, false) => Reply::Bad(Class::Wrong),
+            (client::Reply::NotStored, true) | (client::Reply::Error, _) => Reply::Bad(Class::Rejected),
             // The answer to something else, or none.
             _ => Reply::Garbage,
         });
@@ -318,7 +318,7 @@ mod tests {
     fn what_a_store_may_answer_and_what_it_must() {
         let kv = Kv::new(&traffic(), 7);
         let read = |is_set, bytes: &[u8]| {
-            kv.read(KvAsked { record: 3, is_set }, &mut ask::Reader::default(), bytes).1.expect("a whole response")
+            kv.read(KvAsked { record: 3, is_set }, &mut client::Reader::default(), bytes).1.expect("a whole response")
         };
         assert_eq!(read(true, b"STORED\r\n"), Reply::Good);
         assert_eq!(read(true, b"NOT_STORED\r\n"), Reply::Bad(Class::Rejected));

@@ -1,6 +1,7 @@
 //! The abstract service of kawai2008 section 3: so many bytes are a request, so many are its response.
 
-use crate::Service;
+use crate::fill::fill;
+use crate::service::Service;
 
 /// Sizes of the service, and the bytes that responses are made of.
 #[derive(Debug)]
@@ -32,13 +33,6 @@ impl Fixed {
         let length = (response_bytes as usize).clamp(WRITE_BYTES_MIN, WRITE_BYTES_MAX);
         Self { request_bytes: request_bytes.into(), response_bytes: response_bytes.into(), fill: fill(length) }
     }
-}
-
-/// Bytes that mean nothing, always the same.
-///
-/// Not zeros: a constant page may be treated specially by what lies below. A multiplicative hash is enough.
-pub(crate) fn fill(length_bytes: usize) -> Vec<u8> {
-    (0..length_bytes as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
 
 impl Service for Fixed {

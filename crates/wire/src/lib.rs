@@ -13,19 +13,22 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+mod fill;
 pub mod fixed;
 pub mod http;
-mod inbox;
 pub mod kv;
-mod outbox;
 pub mod ports;
+mod read_buffer;
 pub mod service;
+mod spec;
 pub mod stream;
 pub mod udp;
+mod write_buffer;
 
 pub use address::Address;
 pub use ports::Ports;
-pub use service::{Clock, SERVICES, Service, ServiceSpec};
+pub use service::{Clock, Service};
+pub use spec::{SERVICES, ServiceRow, ServiceSpec};
 
 /// Sizes of pieces that a stream of so many bytes is cut into: all there are, but of an interpreter, which takes a thousand times
 /// as long, a few.

@@ -5,8 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Service;
-use crate::fixed::fill;
+use crate::fill::fill;
+use crate::service::Service;
 
 /// The first byte of a burst, or of a request for one, that is of one packet.
 pub const GREETING: u8 = 0;

@@ -1,7 +1,7 @@
 //! The service of datagrams (maharjan2012): a request is one datagram that begins with an id, its response another that
 //! begins with the same. What is behind the ids means nothing.
 
-use crate::fixed::fill;
+use crate::fill::fill;
 
 /// Bytes of an id, with which each datagram begins.
 pub const ID_BYTES: usize = 8;

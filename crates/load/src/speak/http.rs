@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use wire::Address;
-use wire::http::ask::{Reader, Request, Response, Url};
+use wire::http::client::{Reader, Request, Response, Url};
 
 use super::{Reply, Speak};
 use crate::class::Class;

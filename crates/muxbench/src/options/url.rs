@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use wire::Address;
-use wire::http::ask::Url;
+use wire::http::client::Url;
 
 /// Longest time to connect to one of several addresses of a host.
 const CONNECT_MAX: Duration = Duration::from_secs(1);

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use super::answer::COPIED_BYTES_MAX;
 use super::head::digits;
+use super::limits::COPIED_BYTES_MAX;
 use super::target;
-use crate::fixed::fill;
+use crate::fill::fill;
 
 /// Most that is generated for one request.
 pub const GENERATED_BYTES_MAX: u64 = 1 << 30;

@@ -68,8 +68,8 @@ pub(super) struct Head<'a> {
     pub target: &'a str,
     pub connection: Connection,
     pub body: Framing,
-    /// The client waits to be told to go on before it sends the body.
-    pub waits: bool,
+    /// The client awaits_continue to be told to go on before it sends the body.
+    pub awaits_continue: bool,
     /// The client expects what we do not know.
     pub expects_other: bool,
 }
@@ -87,10 +87,10 @@ pub(super) enum Method {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Connection {
     /// It stays, as is usual in HTTP/1.1.
-    Stays,
+    Persists,
     /// It stays, which a client of HTTP/1.0 has to be told.
-    SaidToStay,
-    Ends,
+    AnnouncesPersistence,
+    Closes,
 }
 
 /// How a request's body ends.
@@ -127,19 +127,19 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Head<'_>, Status> {
         (None, Some(coding)) => framing(coding)?,
     };
     let connection = match (minor, fields.options.close, fields.options.keep_alive) {
-        (_, true, _) | (0, false, false) => Connection::Ends,
-        (0, false, true) => Connection::SaidToStay,
-        (_, false, _) => Connection::Stays,
+        (_, true, _) | (0, false, false) => Connection::Closes,
+        (0, false, true) => Connection::AnnouncesPersistence,
+        (_, false, _) => Connection::Persists,
     };
     let expectation = fields.expectation.filter(|_| minor > 0);
-    let waits = expectation.is_some_and(|it| it.eq_ignore_ascii_case(b"100-continue"));
+    let awaits_continue = expectation.is_some_and(|it| it.eq_ignore_ascii_case(b"100-continue"));
     Ok(Head {
         method: method_of(method),
         target,
         connection,
         body,
-        waits: waits && body != Framing::Length(0),
-        expects_other: expectation.is_some() && !waits,
+        awaits_continue: awaits_continue && body != Framing::Length(0),
+        expects_other: expectation.is_some() && !awaits_continue,
     })
 }
 

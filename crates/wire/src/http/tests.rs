@@ -5,12 +5,12 @@ use std::sync::{Arc, LazyLock};
 
 use proptest::prelude::*;
 
-use super::answer::COPIED_BYTES_MAX;
 use super::content::FILL_BYTES;
 use super::head::{FIELDS_MAX, HEAD_BYTES_MAX, LINE_BYTES_MAX};
-use super::turn::{BODY_BYTES_MAX, DROPPED_BYTES_MAX, OUTPUT_BYTES_MAX};
+use super::limits::{BODY_BYTES_MAX, COPIED_BYTES_MAX, DROPPED_BYTES_MAX, OUTPUT_BYTES_MAX};
 use super::*;
-use crate::outbox::KEPT_BYTES_MAX;
+use crate::Service;
+use crate::write_buffer::KEPT_BYTES_MAX;
 
 /// `Fri, 15 Jan 2027 08:00:00 GMT`.
 const NOW: u32 = 1_800_000_000;
@@ -458,7 +458,7 @@ fn a_body_is_thrown_away_as_it_comes() {
         let mut requests = 0;
         for piece in pieces {
             requests += http.receive(&mut conn, &piece);
-            assert!(conn.inbox.kept().is_empty());
+            assert!(conn.input.pending().is_empty());
         }
         if head.contains("chunked") {
             requests += http.receive(&mut conn, b"0\r\n\r\n");
@@ -478,7 +478,7 @@ fn an_idle_connection_is_small() {
     }
     assert_eq!(http.receive(&mut conn, b"\r\n\r\n"), 1);
     assert!(drain(http, &mut conn, 777).len() > 30_000);
-    let capacity_bytes = conn.inbox.kept_capacity() + conn.outbox.room().capacity();
+    let capacity_bytes = conn.input.capacity() + conn.output.space().capacity();
     assert!(capacity_bytes <= 2 * KEPT_BYTES_MAX, "{capacity_bytes}");
 }
 
@@ -543,7 +543,7 @@ proptest! {
         for piece in pieces {
             http.receive(&mut conn, &piece);
             drain(http, &mut conn, usize::MAX);
-            prop_assert!(conn.inbox.kept().len() <= HEAD_BYTES_MAX);
+            prop_assert!(conn.input.pending().len() <= HEAD_BYTES_MAX);
         }
     }
 }
@@ -560,13 +560,13 @@ fn a_head_without_an_end_ends_the_connection() {
         let mut sent_bytes = beginning.len();
         while !http.is_over(&conn) {
             assert!(
-                sent_bytes <= most && conn.inbox.kept().len() == sent_bytes,
+                sent_bytes <= most && conn.input.pending().len() == sent_bytes,
                 "{sent_bytes} bytes of a head are kept"
             );
             http.receive(&mut conn, more);
             sent_bytes += more.len();
         }
-        assert!(sent_bytes > most && conn.inbox.kept().is_empty());
+        assert!(sent_bytes > most && conn.input.pending().is_empty());
         let said = drain(http, &mut conn, usize::MAX);
         assert_eq!(codes(&String::from_utf8_lossy(&said)), [code]);
     }

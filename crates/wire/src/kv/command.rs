@@ -1,12 +1,11 @@
-//! Requests as the memcached text protocol writes them, read without copying.
+//! Parsing of command lines without copying.
 //!
-//! What is taken for a number, for too many words or for silence is what memcached 1.6 takes for it: its parser is
-//! C's `strtol`, which is more lenient than the protocol's text.
+//! Numbers, the limit on words and `noreply` follow memcached 1.6, whose parser (C's `strtol`) is more lenient than the
+//! protocol's text.
 
-/// Longest key, in bytes.
-pub(super) const KEY_BYTES_MAX: usize = 250;
+use super::limits::KEY_BYTES_MAX;
 
-/// What is said of lines that cannot be taken for a command.
+/// Replies to malformed lines and unsupported commands.
 pub(super) const ERROR: &str = "ERROR";
 pub(super) const BAD_FORMAT: &str = "CLIENT_ERROR bad command line format";
 const BAD_EXPTIME: &str = "CLIENT_ERROR invalid exptime argument";
@@ -22,54 +21,36 @@ const LARGE_SHARES: &str = "ERROR hot and warm pcts must not exceed 80";
 const SMALL_FACTORS: &str = "ERROR hot/warm age factors must be greater than 0";
 const OK: &str = "OK";
 
-/// A command line, and whether its client wants no answer.
+/// A parsed command line.
 #[derive(Debug)]
 pub(super) struct Request<'a> {
     pub command: Command<'a>,
+    /// Whether the client wants no reply.
     pub quiet: bool,
 }
 
-/// What a line asks for. Its words are borrowed from the line.
+/// A command, whose words are borrowed from its line.
 #[derive(Debug, PartialEq)]
 pub(super) enum Command<'a> {
     /// `get`, `gets`, `gat`, `gats`: the keys are the rest of the line.
-    Get {
-        keys: &'a [u8],
-        get: Get,
-    },
-    Store(Put<'a>),
-    Delete {
-        key: &'a [u8],
-    },
+    Get { keys: &'a [u8], get: Get },
+    Store(StoreRequest<'a>),
+    Delete { key: &'a [u8] },
     /// `incr`, or `decr` if not `up`.
-    Add {
-        key: &'a [u8],
-        delta: u64,
-        up: bool,
-    },
-    Touch {
-        key: &'a [u8],
-        exptime: i32,
-    },
-    FlushAll {
-        exptime: i32,
-    },
-    Stats {
-        what: &'a [u8],
-        more: [&'a [u8]; 2],
-    },
-    /// `cache_memlimit`, in mebibytes.
-    MemoryLimit {
-        mebibytes: u32,
-    },
+    Add { key: &'a [u8], delta: u64, up: bool },
+    Touch { key: &'a [u8], exptime: i32 },
+    FlushAll { exptime: i32 },
+    Stats { section: &'a [u8], arguments: [&'a [u8]; 2] },
+    /// `cache_memlimit`.
+    MemoryLimit { mebibytes: u32 },
     /// `ms`: the rest of the line, which a value follows.
     MetaSet(&'a [u8]),
     /// The other meta commands, with the rest of the line.
     Meta(MetaVerb, &'a [u8]),
     Version,
     Quit,
-    /// Nothing: this is the answer.
-    Answer(&'static str),
+    /// No effect except this reply.
+    Reply(&'static str),
 }
 
 /// A meta command that no value follows.
@@ -81,53 +62,39 @@ pub(super) enum MetaVerb {
     Debug,
 }
 
-/// How keys are looked up.
+/// Parameters of a look-up.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Get {
-    /// Whether the answer has each item's number.
+    /// Whether the reply has the CAS value of each item.
     pub cas: bool,
-    /// The new time to live of what is found, for `gat`.
+    /// New time to live of the items, for `gat`.
     pub touch: Option<i32>,
 }
 
 /// A command whose line is followed by a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Put<'a> {
-    pub how: How,
-    /// The number that the item must have to be changed; for `append` and `prepend` 0 is any.
-    pub number: u64,
+pub(super) struct StoreRequest<'a> {
+    pub mode: StoreMode,
+    /// CAS value that the present item must have; for `append` and `prepend` 0 means any.
+    pub cas: u64,
     pub key: &'a [u8],
     pub flags: u32,
     pub exptime: i32,
     pub value_bytes: usize,
 }
 
-/// What only a meta command says of the item that it stores.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct More {
-    /// The number that the item is to have; without one, the next.
-    pub cas: Option<u64>,
-    /// Whether the key was written in base64.
-    pub is_binary: bool,
-    /// Whether a value that is to be joined to an item is stored as one if there is none.
-    pub or_add: bool,
-    /// Whether a value that is older than the item is stored too, as a stale one.
-    pub or_older: bool,
-}
-
-/// When and how a value is stored.
+/// Condition and manner of storing a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum How {
+pub(super) enum StoreMode {
     Set,
     Add,
     Replace,
     Append,
     Prepend,
-    /// If the item's number is this.
     Cas,
 }
 
-/// Words between spaces, and nothing but spaces.
+/// Words separated by spaces.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Words<'a>(pub &'a [u8]);
 
@@ -160,13 +127,13 @@ pub(super) fn parse(line: &[u8]) -> Request<'_> {
         b"md" => loud(Ok(Command::Meta(MetaVerb::Delete, words.0))),
         b"ma" => loud(Ok(Command::Meta(MetaVerb::Arithmetic, words.0))),
         b"me" => loud(Ok(Command::Meta(MetaVerb::Debug, words.0))),
-        b"mn" => loud(Ok(Command::Answer("MN"))),
+        b"mn" => loud(Ok(Command::Reply("MN"))),
         _ => parse_rest(verb, words),
     }
 }
 
 fn loud<'a>(command: Result<Command<'a>, &'static str>) -> Request<'a> {
-    Request { command: command.unwrap_or_else(Command::Answer), quiet: false }
+    Request { command: command.unwrap_or_else(Command::Reply), quiet: false }
 }
 
 /// All keys must be short enough before the first is looked up. They are, where the line is.
@@ -205,11 +172,11 @@ fn parse_rest<'a>(verb: &'a [u8], mut rest: Words<'a>) -> Request<'a> {
 
     // The last of the words is asked for `noreply`, whether there is one too many or not.
     let (command, may_be_quiet) = match verb {
-        b"set" => (put(How::Set, words).map(Command::Store), true),
-        b"add" => (put(How::Add, words).map(Command::Store), true),
-        b"replace" => (put(How::Replace, words).map(Command::Store), true),
-        b"append" => (put(How::Append, words).map(Command::Store), true),
-        b"prepend" => (put(How::Prepend, words).map(Command::Store), true),
+        b"set" => (put(StoreMode::Set, words).map(Command::Store), true),
+        b"add" => (put(StoreMode::Add, words).map(Command::Store), true),
+        b"replace" => (put(StoreMode::Replace, words).map(Command::Store), true),
+        b"append" => (put(StoreMode::Append, words).map(Command::Store), true),
+        b"prepend" => (put(StoreMode::Prepend, words).map(Command::Store), true),
         b"cas" => (compare_and_store(words), true),
         b"incr" => (add(words, true), true),
         b"decr" => (add(words, false), true),
@@ -224,7 +191,7 @@ fn parse_rest<'a>(verb: &'a [u8], mut rest: Words<'a>) -> Request<'a> {
         b"watch" => (Err(NO_WATCH), true),
         b"stats" => {
             let word = |at| words.get(at).copied().unwrap_or_default();
-            (Ok(Command::Stats { what: word(0), more: [word(1), word(2)] }), false)
+            (Ok(Command::Stats { section: word(0), arguments: [word(1), word(2)] }), false)
         }
         b"version" => (Ok(Command::Version), false),
         b"quit" => (Ok(Command::Quit), false),
@@ -234,7 +201,7 @@ fn parse_rest<'a>(verb: &'a [u8], mut rest: Words<'a>) -> Request<'a> {
     };
     // A line with too few or too many words is not looked at further.
     let quiet = may_be_quiet && last_is_noreply && command != Err(ERROR);
-    Request { command: command.unwrap_or_else(Command::Answer), quiet }
+    Request { command: command.unwrap_or_else(Command::Reply), quiet }
 }
 
 /// Whether a line is a request of HTTP, after which memcached hangs up. It does not look beyond the first 23 words, nor at verbs
@@ -249,7 +216,7 @@ fn key(word: &[u8]) -> Result<&[u8], &'static str> {
     if word.len() > KEY_BYTES_MAX { Err(BAD_FORMAT) } else { Ok(word) }
 }
 
-fn put<'a>(how: How, words: &[&'a [u8]]) -> Result<Put<'a>, &'static str> {
+fn put<'a>(mode: StoreMode, words: &[&'a [u8]]) -> Result<StoreRequest<'a>, &'static str> {
     let ([first, flags, exptime, bytes] | [first, flags, exptime, bytes, _]) = words else {
         return Err(ERROR);
     };
@@ -257,7 +224,7 @@ fn put<'a>(how: How, words: &[&'a [u8]]) -> Result<Put<'a>, &'static str> {
     let flags = unsigned(flags).ok_or(BAD_FORMAT)? as u32;
     let exptime = signed(exptime).ok_or(BAD_FORMAT)?;
     let value_bytes = signed(bytes).filter(|bytes| (0..=i32::MAX - 2).contains(bytes)).ok_or(BAD_FORMAT)? as usize;
-    Ok(Put { how, number: 0, key, flags, exptime, value_bytes })
+    Ok(StoreRequest { mode, cas: 0, key, flags, exptime, value_bytes })
 }
 
 fn compare_and_store<'a>(words: &[&'a [u8]]) -> Result<Command<'a>, &'static str> {
@@ -266,8 +233,8 @@ fn compare_and_store<'a>(words: &[&'a [u8]]) -> Result<Command<'a>, &'static str
         [put_words @ .., cas, _] if put_words.len() == 4 => (put_words, cas),
         _ => return Err(ERROR),
     };
-    let number = unsigned(cas).ok_or(BAD_FORMAT)?;
-    Ok(Command::Store(Put { number, ..put(How::Cas, put_words)? }))
+    let cas = unsigned(cas).ok_or(BAD_FORMAT)?;
+    Ok(Command::Store(StoreRequest { cas, ..put(StoreMode::Cas, put_words)? }))
 }
 
 fn add<'a>(words: &[&'a [u8]], up: bool) -> Result<Command<'a>, &'static str> {
@@ -307,7 +274,7 @@ fn flush_all<'a>(words: &[&'a [u8]], last_is_noreply: bool) -> Result<Command<'a
 fn verbosity<'a>(words: &[&'a [u8]]) -> Result<Command<'a>, &'static str> {
     let ([level] | [level, _]) = words else { return Err(ERROR) };
     unsigned(level).ok_or(BAD_FORMAT)?;
-    Ok(Command::Answer(OK))
+    Ok(Command::Reply(OK))
 }
 
 fn memory_limit<'a>(words: &[&'a [u8]]) -> Result<Command<'a>, &'static str> {
@@ -315,7 +282,7 @@ fn memory_limit<'a>(words: &[&'a [u8]]) -> Result<Command<'a>, &'static str> {
     match unsigned(mebibytes) {
         Some(mebibytes) => Ok(Command::MemoryLimit { mebibytes: mebibytes as u32 }),
         // This one, and what follows here, is silent where the client wants it to be.
-        None => Ok(Command::Answer(ERROR)),
+        None => Ok(Command::Reply(ERROR)),
     }
 }
 
@@ -332,7 +299,7 @@ fn slabs<'a>(words: &[&'a [u8]]) -> (Result<Command<'a>, &'static str>, bool) {
         },
         _ => return (Err(ERROR), false),
     };
-    (Ok(Command::Answer(answer)), true)
+    (Ok(Command::Reply(answer)), true)
 }
 
 /// There is one order of eviction: a memcached without a thread that maintains several says the same.
@@ -349,7 +316,7 @@ fn lru<'a>(words: &[&'a [u8]]) -> Result<Command<'a>, &'static str> {
         }
         _ => ERROR,
     };
-    Ok(Command::Answer(answer))
+    Ok(Command::Reply(answer))
 }
 
 /// Nothing crawls: what is gone is dropped when it is met.
@@ -357,9 +324,9 @@ fn lru_crawler<'a>(words: &[&'a [u8]]) -> Result<Command<'a>, &'static str> {
     let number = |word| unsigned(word).ok_or(BAD_FORMAT);
     match words {
         [b"crawl" | b"metadump", _] => Err(NO_CRAWLER),
-        [b"tocrawl", count] => number(count).map(|_| Command::Answer(OK)),
+        [b"tocrawl", count] => number(count).map(|_| Command::Reply(OK)),
         [b"sleep", microseconds] if number(microseconds)? > 1_000_000 => Err(LONG_SLEEP),
-        [b"sleep", _] | [b"disable"] => Ok(Command::Answer(OK)),
+        [b"sleep", _] | [b"disable"] => Ok(Command::Reply(OK)),
         [b"enable"] => Err(NO_CRAWLER_THREAD),
         _ => Err(ERROR),
     }

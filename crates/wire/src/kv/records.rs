@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::command::KEY_BYTES_MAX;
+use super::limits::KEY_BYTES_MAX;
 
 /// Records whose values are of sizes distributed evenly over the logarithm.
 #[derive(Debug)]

@@ -1,20 +1,12 @@
 //! Answers to `stats`: what is true of this store in memcached's words, and its words for empty sections where there is nothing
 //! to tell.
 
-use super::Kv;
-use super::answer::say;
 use super::command::{BAD_FORMAT, ERROR, unsigned};
 use super::counters::Count;
+use super::limits::OUTPUT_BYTES_MAX;
+use super::reply::{version, write_line};
+use super::service::Kv;
 use super::store::Mark;
-use super::turn::OUTPUT_BYTES_MAX;
-
-/// The memcached that we speak like: clients adapt to its number, and `memccapable` tests by it.
-macro_rules! version {
-    () => {
-        "1.6.18-muxbench"
-    };
-}
-pub(super) use version;
 
 /// All items are of one class, as those of one size are in memcached.
 const CLASS: u64 = 1;
@@ -22,7 +14,7 @@ const CLASS: u64 = 1;
 const CLASSES_MAX: u64 = 64;
 
 fn stat(out: &mut Vec<u8>, name: &str, value: impl std::fmt::Display) {
-    say(out, &format!("STAT {name} {value}"));
+    write_line(out, &format!("STAT {name} {value}"));
 }
 
 impl Kv {
@@ -31,7 +23,7 @@ impl Kv {
             b"" => self.general_stats(out),
             b"reset" => {
                 self.counters.reset();
-                return say(out, "RESET");
+                return write_line(out, "RESET");
             }
             b"settings" => self.settings(out),
             b"items" => self.items(out),
@@ -45,20 +37,20 @@ impl Kv {
             }
             b"cachedump" => match self.dump(more, out) {
                 Ok(()) => {}
-                Err(why) => return say(out, why),
+                Err(why) => return write_line(out, why),
             },
             // Prefixes of keys are not counted.
             b"detail" => match more[0] {
                 b"dump" => {}
-                b"off" => return say(out, "OK"),
-                b"on" => return say(out, "SERVER_ERROR detail not supported"),
-                _ => return say(out, "CLIENT_ERROR usage: stats detail on|off|dump"),
+                b"off" => return write_line(out, "OK"),
+                b"on" => return write_line(out, "SERVER_ERROR detail not supported"),
+                _ => return write_line(out, "CLIENT_ERROR usage: stats detail on|off|dump"),
             },
             // The service knows no connection but the one that asks, and has no other storage.
             b"conns" | b"extstore" => {}
-            _ => return say(out, ERROR),
+            _ => return write_line(out, ERROR),
         }
-        say(out, "END");
+        write_line(out, "END");
     }
 
     fn general_stats(&self, out: &mut Vec<u8>) {
@@ -181,7 +173,7 @@ impl Kv {
             }
             out.extend_from_slice(b"ITEM ");
             out.extend_from_slice(&key);
-            say(out, &format!(" [{} b; {} s]", item.data.len(), item.expires));
+            write_line(out, &format!(" [{} b; {} s]", item.data.len(), item.expires));
         }
         Ok(())
     }

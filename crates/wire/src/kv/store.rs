@@ -12,8 +12,8 @@ use std::time::Duration;
 use quick_cache::sync::{Cache, EntryAction, EntryResult};
 use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
 
-use super::KvConfig;
-use crate::Clock;
+use super::config::KvConfig;
+use crate::service::Clock;
 
 /// A value and what is known of it. A clone shares the bytes.
 #[derive(Clone, Debug)]
@@ -61,12 +61,12 @@ impl Marks {
 
     /// Those of a new item.
     #[inline]
-    pub fn of_new(is_binary: bool) -> Self {
+    pub fn for_key(is_binary: bool) -> Self {
         Self(if is_binary { Mark::Binary as u8 } else { 0 })
     }
 
     /// Those of an item that takes this one's place under the same key.
-    pub fn of_successor(self) -> Self {
+    pub fn for_successor(self) -> Self {
         Self(self.0 & Mark::Binary as u8)
     }
 }
@@ -225,14 +225,14 @@ impl Store {
         self.cache.entry(key, Some(Duration::ZERO), |_, item| {
             // Another may have stored a new one since.
             if item.cas == cas {
-                self.fetched(item);
+                self.mark_fetched(item);
             }
             EntryAction::Retain(())
         });
     }
 
     /// Marks an item as fetched now.
-    pub fn fetched(&self, item: &mut Item) {
+    pub fn mark_fetched(&self, item: &mut Item) {
         item.marks.set(Mark::Fetched, true);
         if self.records_fetches.load(Relaxed) {
             item.accessed = (self.clock)();

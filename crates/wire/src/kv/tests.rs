@@ -8,10 +8,11 @@ use std::thread;
 
 use proptest::prelude::*;
 
+use super::limits::{KEYS_BYTES_MAX, LINE_BYTES_MAX, OUTPUT_BYTES_MAX};
 use super::store::ITEM_OVERHEAD_BYTES;
-use super::turn::{KEYS_BYTES_MAX, LINE_BYTES_MAX, OUTPUT_BYTES_MAX};
 use super::*;
-use crate::outbox::KEPT_BYTES_MAX;
+use crate::Service;
+use crate::write_buffer::KEPT_BYTES_MAX;
 use recorded::RECORDED;
 
 const NOW: u32 = 1_800_000_000;
@@ -47,7 +48,7 @@ fn talk(kv: &Kv, input: &[u8]) -> String {
 
 /// What is kept for a connection.
 fn held_bytes(conn: &KvConn) -> usize {
-    conn.inbox.kept().len() + conn.outbox.unsent().len()
+    conn.input.pending().len() + conn.output.unsent().len()
 }
 
 #[test]
@@ -208,7 +209,7 @@ fn an_idle_connection_is_small() {
     kv.receive(&mut conn, b"set a 0 0 100000\r\n");
     kv.receive(&mut conn, &[&[b'v'; 100_000][..], b"\r\nget a\r\n"].concat());
     drain(&kv, &mut conn, usize::MAX);
-    let capacity_bytes = conn.inbox.kept_capacity() + conn.outbox.room().capacity();
+    let capacity_bytes = conn.input.capacity() + conn.output.space().capacity();
     assert!(capacity_bytes <= 2 * KEPT_BYTES_MAX, "{capacity_bytes}");
 }
 
@@ -218,7 +219,7 @@ fn a_value_that_is_too_large_is_thrown_away_as_it_comes() {
     let mut conn = KvConn::default();
     kv.receive(&mut conn, b"set a 0 0 3\r\nold\r\nset a 0 0 5000000\r\n");
     for _ in 0..50 {
-        assert!(kv.receive(&mut conn, &[b'\n'; 100_000]) == 0 && conn.inbox.kept().is_empty());
+        assert!(kv.receive(&mut conn, &[b'\n'; 100_000]) == 0 && conn.input.pending().is_empty());
     }
     kv.receive(&mut conn, b"\r\nget a\r\n");
     // The older value is gone too: its client believes it replaced.

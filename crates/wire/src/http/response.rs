@@ -1,38 +1,37 @@
-//! What is said of each request.
+//! Responses: the decision about each request, and their bytes.
 
-use super::Http;
 use super::content::Found;
 use super::date::{DATE_BYTES, date};
 use super::head::{Connection, Framing, Head, Method};
+use super::limits::{BODY_BYTES_MAX, COPIED_BYTES_MAX};
+use super::service::Http;
 use super::status::Status;
-use super::{target, turn};
-use crate::Clock;
-
-/// Content up to this size is copied behind its head, so that one write sends both. About here the copy takes as much of
-/// a CPU as a second write would.
-pub(super) const COPIED_BYTES_MAX: u64 = 32 << 10;
+use super::target;
+use crate::service::Clock;
 
 const OK: &str = "HTTP/1.1 200 OK\r\n";
 const SERVER: &[u8] = b"Server: muxbench\r\nDate: ";
+/// Space for a head without its content.
+const HEAD_BYTES: usize = 256;
 
-/// A response before it is said.
+/// A response before it is written.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Answer {
-    pub what: Result<Found, Status>,
+pub(super) struct Response {
+    pub result: Result<Found, Status>,
     pub connection: Connection,
-    /// Whether the request was HEAD: everything is said but the content.
+    /// Whether to omit the content, as for HEAD.
     pub is_bare: bool,
 }
 
-/// Content that is sent from where it is kept.
+/// Content that is sent without copying.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Body {
     pub found: Found,
-    /// So much of it is sent.
+    /// Bytes already sent.
     pub at_bytes: u64,
 }
 
-/// The time, which is asked for only once in a turn.
+/// The time, which is read at most once a batch.
 pub(super) struct Now<'a> {
     clock: &'a Clock,
     date: Option<[u8; DATE_BYTES]>,
@@ -49,26 +48,26 @@ impl<'a> Now<'a> {
     }
 }
 
-impl Answer {
+impl Response {
     /// The last response of a connection.
     pub fn last(status: Status) -> Self {
-        Self { what: Err(status), connection: Connection::Ends, is_bare: false }
+        Self { result: Err(status), connection: Connection::Closes, is_bare: false }
     }
 }
 
 impl Http {
-    /// The answer to a request, to be said once its body is there. An error is the last answer, which waits for nothing.
+    /// Returns the response to write once the request's body has arrived. An error ends the connection without waiting for it.
     #[inline]
-    pub(super) fn answer(&self, head: &Head<'_>) -> Result<Answer, Answer> {
+    pub(super) fn respond(&self, head: &Head<'_>) -> Result<Response, Response> {
         let is_bare = head.method == Method::Head;
-        let refuse = |status| Err(Answer { is_bare, ..Answer::last(status) });
+        let refuse = |status| Err(Response { is_bare, ..Response::last(status) });
         if head.expects_other {
             return refuse(Status::ExpectationFailed);
         }
-        if matches!(head.body, Framing::Length(bytes) if bytes > turn::BODY_BYTES_MAX) {
+        if matches!(head.body, Framing::Length(bytes) if bytes > BODY_BYTES_MAX) {
             return refuse(Status::ContentTooLarge);
         }
-        let what = match head.method {
+        let result = match head.method {
             Method::Get | Method::Head => match target::path(head.target).and_then(|path| self.content.find(path)) {
                 Some(found) => found.ok_or(Status::NotFound),
                 None => return refuse(Status::BadRequest),
@@ -76,33 +75,33 @@ impl Http {
             Method::NotAllowed => Err(Status::MethodNotAllowed),
             Method::Unknown => Err(Status::NotImplemented),
         };
-        Ok(Answer { what, connection: head.connection, is_bare })
+        Ok(Response { result, connection: head.connection, is_bare })
     }
 
-    /// Says it; what of the content is to follow from where it is kept.
+    /// Writes a response; returns the content to send after it, if that is not copied.
     #[inline]
-    pub(super) fn say(&self, answer: Answer, now: &mut Now<'_>, out: &mut Vec<u8>) -> Option<Body> {
-        let last_field = match answer.connection {
-            Connection::Stays => &b"\r\n"[..],
-            Connection::SaidToStay => b"Connection: keep-alive\r\n\r\n",
-            Connection::Ends => b"Connection: close\r\n\r\n",
+    pub(super) fn write(&self, response: Response, now: &mut Now<'_>, out: &mut Vec<u8>) -> Option<Body> {
+        let last_field = match response.connection {
+            Connection::Persists => &b"\r\n"[..],
+            Connection::AnnouncesPersistence => b"Connection: keep-alive\r\n\r\n",
+            Connection::Closes => b"Connection: close\r\n\r\n",
         };
         let mut number = itoa::Buffer::new();
-        let found = match answer.what {
+        let found = match response.result {
             Ok(found) => found,
             Err(status) => {
                 let (line, fields, body) = status.parts();
                 let body_bytes = number.format(body.len());
                 begin(out, line, now, body.len());
-                say_all(out, [fields, "Content-Length: ", body_bytes, "\r\n"].map(str::as_bytes));
+                append(out, [fields, "Content-Length: ", body_bytes, "\r\n"].map(str::as_bytes));
                 out.extend_from_slice(last_field);
-                if !answer.is_bare {
+                if !response.is_bare {
                     out.extend_from_slice(body.as_bytes());
                 }
                 return None;
             }
         };
-        let total_bytes = if answer.is_bare { 0 } else { self.content.total_bytes(found) };
+        let total_bytes = if response.is_bare { 0 } else { self.content.total_bytes(found) };
         let is_copied = total_bytes <= COPIED_BYTES_MAX;
         let copied_bytes = if is_copied { total_bytes as usize } else { 0 };
         begin(out, OK, now, copied_bytes);
@@ -111,29 +110,26 @@ impl Http {
             Found::Generated { bytes } => {
                 let fields =
                     ["Content-Type: application/octet-stream\r\nContent-Length: ", number.format(bytes), "\r\n"];
-                say_all(out, fields.map(str::as_bytes));
+                append(out, fields.map(str::as_bytes));
             }
         }
         out.extend_from_slice(last_field);
         if copied_bytes > 0 {
-            // In one piece, for it is generated in larger ones.
+            // One piece, because generated content comes in pieces of at least COPIED_BYTES_MAX.
             out.extend_from_slice(self.content.from(found, 0));
         }
         (!is_copied).then_some(Body { found, at_bytes: 0 })
     }
 }
 
-/// Room for everything of a head that is not content.
-const HEAD_BYTES: usize = 256;
-
 #[inline]
 fn begin(out: &mut Vec<u8>, line: &str, now: &mut Now<'_>, body_bytes: usize) {
     out.reserve(HEAD_BYTES + body_bytes);
-    say_all(out, [line.as_bytes(), SERVER, now.date(), b"\r\n"]);
+    append(out, [line.as_bytes(), SERVER, now.date(), b"\r\n"]);
 }
 
 #[inline]
-fn say_all<const N: usize>(out: &mut Vec<u8>, parts: [&[u8]; N]) {
+fn append<const N: usize>(out: &mut Vec<u8>, parts: [&[u8]; N]) {
     for part in parts {
         out.extend_from_slice(part);
     }

@@ -1,0 +1,177 @@
+//! Batches: a connection answers requests until one is incomplete, or the output is large enough to send.
+
+use super::chunked::{Chunked, Malformed, Part};
+use super::head::{Connection, Framing, Scan, parse, request_as_1_1};
+use super::limits::{BODY_BYTES_MAX, DROPPED_BYTES_MAX, OUTPUT_BYTES_MAX};
+use super::response::{Body, Now, Response};
+use super::service::Http;
+use super::status::Status;
+use crate::read_buffer::Processed;
+
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// State of a connection between two batches.
+#[derive(Debug, Default)]
+pub(super) struct BatchState {
+    scan: Scan,
+    /// The request body that is being discarded.
+    body: Option<Discarded>,
+    /// Content that is sent without copying. The connection takes no input until it is sent.
+    pub sending: Option<Body>,
+    ending: Ending,
+}
+
+/// End of a connection.
+#[derive(Debug, Default)]
+enum Ending {
+    #[default]
+    NotYet,
+    /// After a request that the client marked as the last.
+    Clean,
+    /// While the client may still be sending. Counts the input that was discarded since.
+    CutShort { dropped_bytes: u64 },
+}
+
+/// A request body in transit, and the response to send after it.
+#[derive(Debug)]
+struct Discarded {
+    left: Left,
+    response: Response,
+}
+
+#[derive(Debug)]
+enum Left {
+    Bytes(u64),
+    Chunks { chunked: Chunked, received_bytes: u64 },
+}
+
+/// Processed bytes and the response that they lead to; `None` if the input is incomplete.
+type Step = Result<Option<(usize, Option<Response>)>, Status>;
+
+impl BatchState {
+    /// Whether the connection takes no more requests.
+    #[inline]
+    pub fn is_over(&self) -> bool {
+        !matches!(self.ending, Ending::NotYet)
+    }
+
+    /// Whether the connection is over and more of the client's input may be discarded.
+    #[inline]
+    pub fn is_cut_short(&self) -> bool {
+        matches!(self.ending, Ending::CutShort { dropped_bytes } if dropped_bytes < DROPPED_BYTES_MAX)
+    }
+
+    /// Discards input that came after the end.
+    pub fn drop_input(&mut self, bytes: usize) {
+        if let Ending::CutShort { dropped_bytes } = &mut self.ending {
+            *dropped_bytes += bytes as u64;
+        }
+    }
+
+    /// Whether no part of a request has arrived.
+    #[inline]
+    pub fn is_between_requests(&self) -> bool {
+        self.scan.is_new() && self.body.is_none()
+    }
+}
+
+impl Http {
+    /// Answers the complete requests of `input`.
+    #[inline]
+    pub(super) fn process(&self, state: &mut BatchState, input: &[u8], out: &mut Vec<u8>) -> Processed {
+        let (mut at, mut requests) = (0, 0);
+        let mut now = Now::new(&self.clock);
+        while !state.is_over() && state.sending.is_none() && out.len() < OUTPUT_BYTES_MAX && at < input.len() {
+            let rest = &input[at..];
+            let step = match state.body {
+                None => self.take_head(state, rest, out),
+                Some(ref mut body) => body.take(rest),
+            };
+            let response = match step {
+                Ok(None) => break,
+                Ok(Some((taken_bytes, response))) => {
+                    at += taken_bytes;
+                    response
+                }
+                Err(status) => Some(Response::last(status)),
+            };
+            if let Some(response) = response {
+                state.body = None;
+                state.sending = self.write(response, &mut now, out);
+                if response.connection == Connection::Closes {
+                    // More of a refused request may follow.
+                    let is_cut_short = response.result.is_err() || at < input.len();
+                    state.ending = if is_cut_short { Ending::CutShort { dropped_bytes: 0 } } else { Ending::Clean };
+                }
+                requests += 1;
+            }
+        }
+        Processed { bytes: at, requests, is_last: state.is_over() }
+    }
+
+    /// Takes a head. The response waits if a body follows.
+    #[inline]
+    fn take_head(&self, state: &mut BatchState, rest: &[u8], out: &mut Vec<u8>) -> Step {
+        if state.scan.is_new() {
+            match rest {
+                // Left over from an earlier body by clients that count wrong (RFC 9112 section 2.2).
+                [b'\r', b'\n', ..] => return Ok(Some((2, None))),
+                [b'\r'] => return Ok(None),
+                // No method begins like this, but TLS does. Its client would wait for an answer.
+                [first, ..] if !first.is_ascii_graphic() => return Err(Status::BadRequest),
+                _ => {}
+            }
+        }
+        let Some(head_bytes) = state.scan.find(rest)? else { return Ok(None) };
+        state.scan = Scan::default();
+        let bytes = &rest[..head_bytes];
+        let copy;
+        let head = match parse(bytes) {
+            Err(Status::VersionNotSupported) => {
+                copy = request_as_1_1(bytes).ok_or(Status::VersionNotSupported)?;
+                parse(&copy)?
+            }
+            parsed => parsed?,
+        };
+        let response = match self.respond(&head) {
+            Ok(response) if head.body != Framing::Length(0) => response,
+            Ok(response) | Err(response) => return Ok(Some((head_bytes, Some(response)))),
+        };
+        if head.awaits_continue {
+            out.extend_from_slice(CONTINUE);
+        }
+        let left = match head.body {
+            Framing::Length(bytes) => Left::Bytes(bytes),
+            Framing::Chunked => Left::Chunks { chunked: Chunked::default(), received_bytes: 0 },
+        };
+        state.body = Some(Discarded { left, response });
+        Ok(Some((head_bytes, None)))
+    }
+}
+
+impl Discarded {
+    /// Takes some of the body, and returns the response at its end.
+    fn take(&mut self, rest: &[u8]) -> Step {
+        match &mut self.left {
+            Left::Bytes(left) => {
+                let taken_bytes = rest.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+                *left -= taken_bytes as u64;
+                Ok(Some((taken_bytes, (*left == 0).then_some(self.response))))
+            }
+            Left::Chunks { chunked, received_bytes } => {
+                let taken = chunked.take(rest).map_err(|Malformed| Status::BadRequest)?;
+                let Some((taken_bytes, part)) = taken else { return Ok(None) };
+                // Count a chunk at its size line, so that the result does not depend on how the input is split.
+                *received_bytes = match part {
+                    Part::Size(bytes) => received_bytes.saturating_add(bytes).saturating_add(taken_bytes as u64),
+                    Part::Other | Part::Last => *received_bytes + taken_bytes as u64,
+                    Part::Content => *received_bytes,
+                };
+                if *received_bytes > BODY_BYTES_MAX {
+                    return Err(Status::ContentTooLarge);
+                }
+                Ok(Some((taken_bytes, (part == Part::Last).then_some(self.response))))
+            }
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Parsing of meta commands: a key, and flags of one letter each with an optional token.
+//!
+//! Lines are parsed in the order of memcached 1.6.18, because its error replies depend on it. Flags of later 1.6 versions are
+//! accepted too: `E` of all, `C` of `mg`, `s` and `N` of `ms`, `x` of `md`.
+
+use std::borrow::Cow;
+
+use super::base64;
+use super::command::{BAD_FORMAT, ERROR, StoreMode, StoreRequest, Words, signed, unsigned};
+use super::limits::KEY_BYTES_MAX;
+
+/// Limit on the words of a line, with the command.
+const WORDS_MAX: usize = 19;
+pub(super) const OPAQUE_BYTES_MAX: usize = 32;
+
+const DUPLICATE: &str = "CLIENT_ERROR duplicate flag";
+const UNKNOWN: &str = "CLIENT_ERROR invalid flag";
+const DUPLICATE_OR_UNKNOWN: &str = "CLIENT_ERROR invalid or duplicate flag";
+const BAD_TOKEN: &str = "CLIENT_ERROR bad token in command line format";
+const BAD_KEY: &str = "CLIENT_ERROR error decoding key";
+const BAD_MODE_LENGTH: &str = "CLIENT_ERROR incorrect length for M token";
+const BAD_INITIAL: &str = "CLIENT_ERROR invalid numeric initial value";
+const BAD_DELTA: &str = "CLIENT_ERROR invalid numeric delta value";
+const BAD_SET_MODE: &str = "CLIENT_ERROR invalid mode for ms M token";
+pub(super) const LONG_OPAQUE: &str = "CLIENT_ERROR opaque token too long";
+const MANY_FLAGS: &str = "CLIENT_ERROR options flags too long";
+const MANY_FLAGS_OF_GET: &str = "CLIENT_ERROR options flags are too long";
+
+/// An error reply.
+pub(super) type Error = &'static str;
+
+/// Key and flags of a meta command.
+pub(super) struct Meta<'a> {
+    pub key: Cow<'a, [u8]>,
+    /// The flags as written.
+    pub flags: Words<'a>,
+    pub options: Options,
+}
+
+/// Flags whose meaning does not depend on their position.
+#[derive(Debug, Default)]
+pub(super) struct Options {
+    pub is_binary: bool,
+    pub is_quiet: bool,
+    pub value: bool,
+    pub no_update: bool,
+    pub hit_before: bool,
+    pub last_access: bool,
+    pub stale: bool,
+    pub remove_value: bool,
+    pub exptime: Option<i32>,
+    pub vivify: Option<i32>,
+    pub recache: Option<i32>,
+    pub client_flags: u32,
+    pub cas: Option<u64>,
+    pub new_cas: Option<u64>,
+    pub mode: Option<u8>,
+    pub initial: u64,
+    pub delta: Option<u64>,
+}
+
+impl<'a> Meta<'a> {
+    /// Parses the words behind `mg`.
+    pub fn parse_get(words: Words<'a>) -> Result<Self, Error> {
+        Self::parse(words, 0, MANY_FLAGS_OF_GET)
+    }
+
+    /// Parses a line for which memcached has only a summary error.
+    pub fn parse_other(words: Words<'a>) -> Result<Self, Error> {
+        Self::parse(words, 0, MANY_FLAGS).map_err(|error| match error {
+            ERROR | MANY_FLAGS => error,
+            _ if { words }.next().is_some_and(|key| key.len() > KEY_BYTES_MAX) => error,
+            _ => DUPLICATE_OR_UNKNOWN,
+        })
+    }
+
+    /// Parses the words behind a command, of which `skipped` stand between key and flags.
+    fn parse(mut words: Words<'a>, skipped: usize, many_flags: Error) -> Result<Self, Error> {
+        let all = words;
+        let key = words.next().ok_or(ERROR)?;
+        if key.len() > KEY_BYTES_MAX {
+            return Err(BAD_FORMAT);
+        }
+        if all.take(WORDS_MAX).count() == WORDS_MAX {
+            return Err(many_flags);
+        }
+        let mut flags = words;
+        flags.by_ref().take(skipped).for_each(drop);
+        let mut meta = Self { key: Cow::Borrowed(key), flags, options: Options::default() };
+        meta.parse_flags()?;
+        Ok(meta)
+    }
+
+    /// The first duplicate or unknown flag decides the error, otherwise the last invalid token.
+    fn parse_flags(&mut self) -> Result<(), Error> {
+        let (mut seen, mut result) = (0u128, Ok(()));
+        let options = &mut self.options;
+        for flag in self.flags {
+            let (letter, token) = (flag[0], &flag[1..]);
+            if letter >= 127 || seen & (1 << letter) != 0 {
+                return Err(DUPLICATE);
+            }
+            seen |= 1 << letter;
+            let parsed = match letter {
+                b'b' => base64::decode(&self.key).ok_or(BAD_KEY).map(|key| {
+                    self.key = Cow::Owned(key);
+                    options.is_binary = true;
+                }),
+                b'N' => set(&mut options.vivify, signed(token), BAD_TOKEN),
+                b'T' => set(&mut options.exptime, signed(token), BAD_TOKEN),
+                b'R' => set(&mut options.recache, signed(token), BAD_TOKEN),
+                b'C' => set(&mut options.cas, unsigned(token), BAD_TOKEN),
+                b'E' => set(&mut options.new_cas, unsigned(token), BAD_TOKEN),
+                b'D' => set(&mut options.delta, unsigned(token), BAD_DELTA),
+                b'J' => unsigned(token).map(|initial| options.initial = initial).ok_or(BAD_INITIAL),
+                // memcached repeats the last error here.
+                b'F' => {
+                    let error = result.err().unwrap_or(BAD_FORMAT);
+                    unsigned(token).map(|flags| options.client_flags = flags as u32).ok_or(error)
+                }
+                b'M' => set(&mut options.mode, token.first().copied().filter(|_| token.len() == 1), BAD_MODE_LENGTH),
+                // Evaluated while the reply is written, or hints for a proxy.
+                b'O' | b'k' | b's' | b't' | b'c' | b'f' | b'P' | b'L' => Ok(()),
+                _ => {
+                    *match letter {
+                        b'q' => &mut options.is_quiet,
+                        b'v' => &mut options.value,
+                        b'u' => &mut options.no_update,
+                        b'h' => &mut options.hit_before,
+                        b'l' => &mut options.last_access,
+                        b'I' => &mut options.stale,
+                        b'x' => &mut options.remove_value,
+                        _ => return Err(UNKNOWN),
+                    } = true;
+                    Ok(())
+                }
+            };
+            if parsed.is_err() {
+                result = parsed;
+            }
+        }
+        result
+    }
+}
+
+fn set<T>(option: &mut Option<T>, token: Option<T>, error: Error) -> Result<(), Error> {
+    *option = Some(token.ok_or(error)?);
+    Ok(())
+}
+
+/// The `ms` command, which a value follows.
+pub(super) struct MetaSet<'a> {
+    pub meta: Meta<'a>,
+    mode: StoreMode,
+    pub value_bytes: usize,
+}
+
+/// An invalid `ms` line.
+pub(super) struct Refusal {
+    pub reason: Error,
+    /// Size of the value to discard, if one follows.
+    pub value_bytes: Option<usize>,
+}
+
+impl<'a> MetaSet<'a> {
+    /// Parses the words behind `ms`.
+    pub fn parse(words: &'a [u8]) -> Result<Self, Refusal> {
+        let words = Words(words);
+        let refuse = |reason| Refusal { reason, value_bytes: None };
+        let mut first = words;
+        let key = first.next().ok_or(refuse(ERROR))?;
+        let length = first.next().filter(|_| key.len() <= KEY_BYTES_MAX).ok_or(refuse(BAD_FORMAT))?;
+        if words.take(WORDS_MAX).count() == WORDS_MAX {
+            return Err(refuse(MANY_FLAGS));
+        }
+        let value_bytes =
+            signed(length).filter(|bytes| (0..=i32::MAX - 2).contains(bytes)).ok_or(refuse(BAD_FORMAT))? as usize;
+        // From here on the end of the value is known, whatever else is wrong.
+        let refuse = |reason| Refusal { reason, value_bytes: Some(value_bytes) };
+        let meta = Meta::parse(words, 1, MANY_FLAGS).map_err(refuse)?;
+        let mode = match (meta.options.mode, meta.options.cas) {
+            (None | Some(b'S' | b'R'), Some(_)) => StoreMode::Cas,
+            (None | Some(b'S'), None) => StoreMode::Set,
+            (Some(b'R'), None) => StoreMode::Replace,
+            (Some(b'E'), _) => StoreMode::Add,
+            (Some(b'A'), _) => StoreMode::Append,
+            (Some(b'P'), _) => StoreMode::Prepend,
+            (Some(_), _) => return Err(refuse(BAD_SET_MODE)),
+        };
+        let is_long = |flag: &[u8]| flag[0] == b'O' && flag.len() > OPAQUE_BYTES_MAX;
+        if { meta.flags }.any(is_long) {
+            return Err(refuse(LONG_OPAQUE));
+        }
+        Ok(Self { meta, mode, value_bytes })
+    }
+
+    /// Returns the equivalent classic command.
+    pub fn request(&self) -> StoreRequest<'_> {
+        let Options { exptime, vivify, client_flags, cas, .. } = self.meta.options;
+        let is_join = matches!(self.mode, StoreMode::Append | StoreMode::Prepend);
+        StoreRequest {
+            mode: self.mode,
+            cas: cas.unwrap_or(0),
+            key: &self.meta.key,
+            flags: client_flags,
+            // Joining keeps the time to live of a present item; a new one gets that of `N`.
+            exptime: if is_join { vivify } else { exptime }.unwrap_or(0),
+            value_bytes: self.value_bytes,
+        }
+    }
+}

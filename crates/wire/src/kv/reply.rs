@@ -1,0 +1,20 @@
+//! Reply lines in the words of memcached 1.6.
+
+pub(super) const NOT_FOUND: &str = "NOT_FOUND";
+pub(super) const TOO_LARGE: &str = "SERVER_ERROR object too large for cache";
+pub(super) const BAD_DATA: &str = "CLIENT_ERROR bad data chunk";
+pub(super) const NOT_A_NUMBER: &str = "CLIENT_ERROR cannot increment or decrement non-numeric value";
+
+/// The version of memcached that the service imitates: clients adapt to it, and `memccapable` tests by it.
+macro_rules! version {
+    () => {
+        "1.6.18-muxbench"
+    };
+}
+pub(super) use version;
+
+/// Writes a reply and its line end.
+pub(super) fn write_line(out: &mut Vec<u8>, line: &str) {
+    out.extend_from_slice(line.as_bytes());
+    out.extend_from_slice(b"\r\n");
+}

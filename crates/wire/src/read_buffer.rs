@@ -1,0 +1,82 @@
+//! Input that a connection cannot process yet: part of a request, or more requests than one batch answers.
+
+use crate::write_buffer::clear;
+
+/// Result of processing some input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Processed {
+    /// Length of the processed beginning of the input.
+    pub bytes: usize,
+    /// Number of requests that it completed.
+    pub requests: u64,
+    /// Whether the connection takes no more input.
+    pub is_last: bool,
+}
+
+/// Pending input. An empty buffer keeps little or no memory.
+#[derive(Debug, Default)]
+pub(crate) struct ReadBuffer(Vec<u8>);
+
+impl ReadBuffer {
+    /// Processes `input` behind the pending input and keeps the rest; returns the number of completed requests.
+    #[inline]
+    pub fn receive(&mut self, input: &[u8], process: impl FnOnce(&[u8]) -> Processed) -> u64 {
+        if !self.0.is_empty() {
+            self.0.extend_from_slice(input);
+            return self.resume(process);
+        }
+        let processed = process(input);
+        if processed.bytes < input.len() && !processed.is_last {
+            self.0.extend_from_slice(&input[processed.bytes..]);
+        }
+        processed.requests
+    }
+
+    /// Processes the pending input, if any; returns the number of completed requests.
+    #[inline]
+    pub fn resume(&mut self, process: impl FnOnce(&[u8]) -> Processed) -> u64 {
+        if self.0.is_empty() {
+            return 0;
+        }
+        let processed = process(&self.0);
+        if processed.bytes == self.0.len() || processed.is_last {
+            clear(&mut self.0);
+        } else {
+            self.0.drain(..processed.bytes);
+        }
+        processed.requests
+    }
+
+    #[inline]
+    pub fn pending(&self) -> &[u8] {
+        &self.0
+    }
+
+    #[cfg(test)]
+    pub fn capacity(&self) -> usize {
+        self.0.capacity()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Processes numbers of one digit, each a request, up to a full stop; at most two at once.
+    fn process(input: &[u8]) -> Processed {
+        let end = input.iter().take(2).take_while(|byte| byte.is_ascii_digit()).count();
+        let is_last = input.get(end) == Some(&b'.');
+        Processed { bytes: end, requests: end as u64, is_last }
+    }
+
+    #[test]
+    fn unprocessed_input_waits() {
+        let mut buffer = ReadBuffer::default();
+        assert_eq!(buffer.resume(|_| unreachable!("nothing is pending")), 0);
+        assert_eq!((buffer.receive(b"12", process), buffer.0.len()), (2, 0), "whole requests are not copied");
+        assert_eq!((buffer.receive(b"345", process), &buffer.0[..]), (2, &b"5"[..]));
+        assert_eq!((buffer.receive(b"6789", process), &buffer.0[..]), (2, &b"789"[..]), "behind the pending input");
+        assert_eq!((buffer.resume(process), &buffer.0[..]), (2, &b"9"[..]));
+        assert_eq!((buffer.receive(b".123", process), buffer.0.len()), (1, 0), "nothing is kept after the end");
+    }
+}

@@ -1,0 +1,109 @@
+//! Services as plain data: which one a server offers, and its parameters.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::stream::Stream;
+
+/// A service and its parameters, as plain data.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "service", rename_all = "kebab-case")]
+pub enum ServiceSpec {
+    /// Every `request_bytes` that arrive are answered with `response_bytes` (kawai2008 section 3).
+    Fixed {
+        /// Size of a request in bytes, at least 1.
+        request_bytes: u32,
+        /// Size of a response in bytes, at least 1.
+        response_bytes: u32,
+    },
+    /// A key-value store that speaks the memcached text protocol.
+    Kv {
+        /// Memory for items; beyond it items are evicted.
+        memory_max_bytes: u64,
+        /// Most that one item may take of it.
+        item_max_bytes: u32,
+    },
+    /// HTTP/1.1 for content in memory.
+    Http {
+        /// Its files are the content; without one, `/bytes/N` has N bytes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        folder: Option<PathBuf>,
+    },
+    /// Datagrams with ids, to many ports (maharjan2012).
+    Udp {
+        /// Ports that the server listens on, at least 1.
+        ports: u32,
+        /// Size of a request in bytes, from 8 to 65 507.
+        request_bytes: u32,
+        /// Size of a response in bytes, likewise.
+        response_bytes: u32,
+    },
+    /// Bursts of packets, each acknowledged (welsh2001).
+    Stream(Stream),
+}
+
+impl ServiceSpec {
+    /// The service's name, as in [`SERVICES`].
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Fixed { .. } => "fixed",
+            Self::Kv { .. } => "kv",
+            Self::Http { .. } => "http",
+            Self::Udp { .. } => "udp",
+            Self::Stream(_) => "stream",
+        }
+    }
+
+    /// Sizes of a request and of a response in bytes, where the service has them fixed.
+    pub fn fixed(&self) -> Option<(u32, u32)> {
+        match *self {
+            Self::Fixed { request_bytes, response_bytes } | Self::Udp { request_bytes, response_bytes, .. } => {
+                Some((request_bytes, response_bytes))
+            }
+            Self::Kv { .. } | Self::Http { .. } | Self::Stream(_) => None,
+        }
+    }
+
+    /// Sizes of bursts, where there are any.
+    pub fn stream(&self) -> Option<Stream> {
+        match *self {
+            Self::Stream(stream) => Some(stream),
+            Self::Fixed { .. } | Self::Kv { .. } | Self::Http { .. } | Self::Udp { .. } => None,
+        }
+    }
+
+    /// How many ports it listens on, where requests are datagrams; `None` where they come on connections.
+    pub fn ports(&self) -> Option<u32> {
+        match *self {
+            Self::Udp { ports, .. } => Some(ports),
+            Self::Fixed { .. } | Self::Kv { .. } | Self::Http { .. } | Self::Stream(_) => None,
+        }
+    }
+
+    /// Whether what one connection is told depends on what others said.
+    pub fn is_shared(&self) -> bool {
+        matches!(self, Self::Kv { .. })
+    }
+}
+
+/// A row of [`SERVICES`].
+#[derive(Debug)]
+pub struct ServiceRow {
+    /// The name in flags, files and reports.
+    pub name: &'static str,
+    /// One line for `muxbench list`.
+    pub about: &'static str,
+}
+
+/// Every service there is.
+pub const SERVICES: &[ServiceRow] = &[
+    ServiceRow { name: "fixed", about: "requests and responses of fixed sizes, verified by size (kawai2008)" },
+    ServiceRow { name: "kv", about: "an in-memory key-value store, in the memcached text protocol (voras2009)" },
+    ServiceRow {
+        name: "http",
+        about: "HTTP/1.1 for content in memory: /bytes/N, or the files of a folder (maharjan2012)",
+    },
+    ServiceRow { name: "udp", about: "datagrams of fixed sizes to many ports, matched by id (maharjan2012)" },
+    ServiceRow { name: "stream", about: "bursts of packets, each acknowledged: bandwidth (welsh2001)" },
+];
