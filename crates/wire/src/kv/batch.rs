@@ -84,20 +84,16 @@ impl Kv {
         let request = parse(line);
         let output_bytes = out.len();
         let taken_bytes = match request.command {
-            Command::Get { keys, get } => {
-                self.process_keys(state, get, line, line.len() - keys.len(), line_bytes, out)
-            }
+            Command::Get { keys, get } => self.process_keys(state, get, line, line.len() - keys.len(), line_bytes, out),
             Command::Store(request) if !self.store.fits(request.key.len(), request.value_bytes) => {
                 // An older value must go too if its client believes it replaced.
                 let is_replaced = request.mode == StoreMode::Set;
                 self.refuse_value(state, request.value_bytes, is_replaced.then_some(request.key), out);
                 line_bytes
             }
-            Command::Store(request) => {
-                take_value(state, rest, line_bytes, request.value_bytes, out, |value, out| {
-                    self.write_stored(&request, value, out);
-                })?
-            }
+            Command::Store(request) => take_value(state, rest, line_bytes, request.value_bytes, out, |value, out| {
+                self.write_stored(&request, value, out);
+            })?,
             Command::MetaSet(words) => match MetaSet::parse(words) {
                 Err(Refusal { reason, value_bytes }) => {
                     state.discarded_bytes = value_bytes.map_or(0, |value_bytes| value_bytes + END.len());

@@ -33,16 +33,35 @@ pub(super) struct Request<'a> {
 #[derive(Debug, PartialEq)]
 pub(super) enum Command<'a> {
     /// `get`, `gets`, `gat`, `gats`: the keys are the rest of the line.
-    Get { keys: &'a [u8], get: Get },
+    Get {
+        keys: &'a [u8],
+        get: Get,
+    },
     Store(StoreRequest<'a>),
-    Delete { key: &'a [u8] },
+    Delete {
+        key: &'a [u8],
+    },
     /// `incr`, or `decr` if not `up`.
-    Add { key: &'a [u8], delta: u64, up: bool },
-    Touch { key: &'a [u8], exptime: i32 },
-    FlushAll { exptime: i32 },
-    Stats { section: &'a [u8], arguments: [&'a [u8]; 2] },
+    Add {
+        key: &'a [u8],
+        delta: u64,
+        up: bool,
+    },
+    Touch {
+        key: &'a [u8],
+        exptime: i32,
+    },
+    FlushAll {
+        exptime: i32,
+    },
+    Stats {
+        section: &'a [u8],
+        arguments: [&'a [u8]; 2],
+    },
     /// `cache_memlimit`.
-    MemoryLimit { mebibytes: u32 },
+    MemoryLimit {
+        mebibytes: u32,
+    },
     /// `ms`: the rest of the line, which a value follows.
     MetaSet(&'a [u8]),
     /// The other meta commands, with the rest of the line.

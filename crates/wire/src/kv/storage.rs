@@ -24,7 +24,10 @@ pub(super) struct StoreOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stored {
     /// Stored in an item with this CAS value and size.
-    Yes { cas: u64, bytes: usize },
+    Yes {
+        cas: u64,
+        bytes: usize,
+    },
     No,
     /// The item has another CAS value than the client knows.
     Changed,
