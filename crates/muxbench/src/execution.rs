@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
 use harness::course::{self, Course, Finding};
-use harness::exec::runner::{self, Ended};
+use harness::exec::event::RunEnd;
+use harness::exec::launch::Muxbench;
+use harness::exec::runner;
 use harness::experiment::Experiment;
 use harness::fleet::launcher::Membership;
 use harness::fleet::local::Local;
@@ -140,7 +142,7 @@ pub fn start_as(
 ///
 /// # Errors
 /// When it cannot be stored, or another process is at it.
-pub fn complete(experiment: &Experiment, folder: &Path, quiet: bool, stop: &Stop) -> anyhow::Result<(Run, Ended)> {
+pub fn complete(experiment: &Experiment, folder: &Path, quiet: bool, stop: &Stop) -> anyhow::Result<(Run, RunEnd)> {
     if !folder.join("run.json").exists() {
         let whole = |plan, _: &Host| Ok((plan, Course::Whole));
         let (folder, store, header) = begin(experiment, Some(folder), false, &Clients::Here, whole)?;
@@ -385,15 +387,16 @@ fn execute(
     quiet: bool,
     clients: Clients,
     stop: &Stop,
-) -> anyhow::Result<(Run, Ended)> {
+) -> anyhow::Result<(Run, RunEnd)> {
     let findings: Vec<Finding> = done.iter().map(|record| Finding::of(record, &header.course)).collect();
     let mut progress = (!quiet).then(|| match &header.course {
         Course::Capacity(question) => Progress::of_search(question, &findings),
         Course::Whole | Course::Sweep { .. } => Progress::new(&course::ahead(header, &findings)),
     });
-    let options = runner::Options { program: program()?, stop };
+    let launch = Muxbench { program: program()? };
+    let options = runner::Options { launch: &launch, stop };
     let mut fleet: Box<dyn Fleet> = match clients {
-        Clients::Here => Box::new(Local::new(options.program.clone())),
+        Clients::Here => Box::new(Local::new(launch.program.clone())),
         Clients::Workers(ranks) => ranks,
     };
     let ended = runner::run(header, done, &store, &options, &mut *fleet, &mut |event| {

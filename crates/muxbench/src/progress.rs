@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use harness::capacity::Question;
 use harness::course::Finding;
-use harness::exec::runner::Event;
+use harness::exec::event::RunEvent;
 use harness::plan::duration_ns;
 use harness::record::{Trial, TrialRecord};
 use harness::units::Share;
@@ -85,9 +85,9 @@ impl Progress {
     }
 
     /// Takes notice of an event.
-    pub fn on(&mut self, event: &Event<'_>) {
+    pub fn on(&mut self, event: &RunEvent<'_>) {
         match event {
-            Event::Started { trial } => {
+            RunEvent::Started { trial } => {
                 let workload = &trial.workload;
                 let active = match workload.active {
                     1.0 => String::new(),
@@ -99,15 +99,15 @@ impl Progress {
                 self.pace = Pace::default();
                 self.show("starting");
             }
-            Event::Load(load::Event::Connecting { done, total }) => self.show(&format!("connected {done}/{total}")),
-            Event::Load(load::Event::Preparing { done, total }) => self.show(&format!("stored {done}/{total}")),
-            Event::Load(load::Event::Progress { phase, elapsed_ns, completed, bytes, .. }) => {
+            RunEvent::Load(load::Event::Connecting { done, total }) => self.show(&format!("connected {done}/{total}")),
+            RunEvent::Load(load::Event::Preparing { done, total }) => self.show(&format!("stored {done}/{total}")),
+            RunEvent::Load(load::Event::Progress { phase, elapsed_ns, completed, bytes, .. }) => {
                 let rate = self.pace.advance(*elapsed_ns, *completed, *bytes);
                 self.show(&format!("{phase}{rate}"));
             }
-            Event::Load(_) => {}
-            Event::Finished { record } => self.finished(record),
-            Event::LeftOut { trial } => {
+            RunEvent::Load(_) => {}
+            RunEvent::Finished { record } => self.finished(record),
+            RunEvent::Pruned { trial } => {
                 self.total = self.total.map(|total| total - 1);
                 self.left_ns = self.left_ns.saturating_sub(duration_ns(trial));
                 self.bar.set_length(self.total.unwrap_or_default() as u64);
@@ -194,7 +194,7 @@ mod tests {
         let run = fixtures::run();
         let mut progress = Progress::new(&run.header.trials.iter().collect::<Vec<_>>());
         let whole = progress.left_ns;
-        progress.on(&Event::Started { trial: &run.header.trials[0] });
+        progress.on(&RunEvent::Started { trial: &run.header.trials[0] });
         let said = |completed| load::Event::Progress {
             phase: "measure".into(),
             elapsed_ns: 500_000_000,
@@ -204,11 +204,11 @@ mod tests {
         };
         let before = progress.left();
         progress.left_ns = 100_000_000_000;
-        progress.on(&Event::Load(&said(1_000)));
+        progress.on(&RunEvent::Load(&said(1_000)));
         assert_ne!(progress.left(), before);
         assert_eq!(progress.left(), "99 s left");
         progress.left_ns = whole;
-        progress.on(&Event::Finished { record: &run.records[0] });
+        progress.on(&RunEvent::Finished { record: &run.records[0] });
         assert!(progress.left_ns < whole && progress.last.starts_with("; last epoll, p50"), "{}", progress.last);
     }
 }

@@ -19,10 +19,10 @@ pub fn stop_at_signals() -> anyhow::Result<Stop> {
     const CANNOT: &str = "cannot listen to signals";
     let stop = Stop::default();
     // At once, so that whoever looks next sees it.
-    signal_hook::flag::register(SIGINT, stop.asked.clone()).context(CANNOT)?;
-    signal_hook::flag::register(SIGTERM, stop.now.clone()).context(CANNOT)?;
+    signal_hook::flag::register(SIGINT, stop.after_trial.clone()).context(CANNOT)?;
+    signal_hook::flag::register(SIGTERM, stop.immediately.clone()).context(CANNOT)?;
     if ends_at_hangup() {
-        signal_hook::flag::register(SIGHUP, stop.now.clone()).context(CANNOT)?;
+        signal_hook::flag::register(SIGHUP, stop.immediately.clone()).context(CANNOT)?;
     }
     let mut interrupts = Signals::new([SIGINT]).context(CANNOT)?;
     let heard = stop.clone();
@@ -30,7 +30,7 @@ pub fn stop_at_signals() -> anyhow::Result<Stop> {
         let mut heard_before = false;
         for _ in interrupts.forever() {
             if heard_before {
-                heard.ask_now();
+                heard.abort();
             } else {
                 // Whoever closed standard error is not told.
                 let _ = anstream::stderr().write_all(FINISHING.as_bytes());

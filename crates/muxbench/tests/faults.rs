@@ -15,7 +15,9 @@ use std::time::{Duration, Instant};
 use common::{
     PATIENCE, Serve, anybodys_muxbench, as_nobody, clinging, descendants, eventually, is_alive, muxbench, skipped,
 };
-use harness::exec::runner::{self, Ended, Event, Options};
+use harness::exec::event::{RunEnd, RunEvent};
+use harness::exec::launch::Muxbench;
+use harness::exec::runner::{self, Options};
 use harness::experiment::Experiment;
 use harness::fleet::local::Local;
 use harness::host::Host;
@@ -58,10 +60,10 @@ fn header(trials: Vec<Trial>) -> RunHeader {
 }
 
 /// Runs in `folder` with the muxbench there, and says of each event.
-fn run(folder: &Path, header: &RunHeader, stop: &Stop, on_event: &mut dyn FnMut(&Event<'_>)) -> (Ended, Run) {
+fn run(folder: &Path, header: &RunHeader, stop: &Stop, on_event: &mut dyn FnMut(&RunEvent<'_>)) -> (RunEnd, Run) {
     let program = folder.join("muxbench");
     let store = Store::create(&folder.join("run"), header).unwrap();
-    let options = Options { program: program.clone(), stop };
+    let options = Options { launch: &Muxbench { program: program.clone() }, stop };
     let mut fleet = Local::new(program);
     let ended = runner::run(header, &[], &store, &options, &mut fleet, &mut |event| on_event(&event)).unwrap();
     drop(store);
@@ -125,12 +127,12 @@ fn killed_in(phase: &str, word: &str, transport: &str) {
     let mut struck = [phase == "start"; 2];
     let (ended, run) = run(folder, &header, &Stop::default(), &mut |event| {
         let phase_now = match event {
-            Event::Started { trial } => {
+            RunEvent::Started { trial } => {
                 trial_now = trial.index as usize;
                 return;
             }
-            Event::Load(load::Event::Connecting { .. }) => "connect",
-            Event::Load(load::Event::Progress { phase, .. }) => phase,
+            RunEvent::Load(load::Event::Connecting { .. }) => "connect",
+            RunEvent::Load(load::Event::Progress { phase, .. }) => phase,
             _ => return,
         };
         if phase_now == phase && !struck.get(trial_now).is_none_or(|&is_struck| is_struck) {
@@ -146,7 +148,7 @@ fn killed_in(phase: &str, word: &str, transport: &str) {
             });
         }
     });
-    assert_eq!((ended, struck), (Ended::Complete, [true; 2]), "{phase}");
+    assert_eq!((ended, struck), (RunEnd::Complete, [true; 2]), "{phase}");
     assert_eq!(run.records.len(), 3, "{phase}");
     let who = if word == "serve" { "the server" } else { "the client" };
     for (record, signal) in run.records.iter().zip(["signal: 9", "signal: 11"]) {
@@ -218,7 +220,7 @@ fn somebody_else_s_server_ends_with_a_keeper_that_is_killed_and_the_next_trial_i
     let header = header([long, trials("mt", "tcp", QUICK, 1)].concat());
     let mut came_of_it = None;
     let (ended, run) = run(folder, &header, &Stop::default(), &mut |event| match event {
-        Event::Load(load::Event::Progress { .. }) if came_of_it.is_none() => {
+        RunEvent::Load(load::Event::Progress { .. }) if came_of_it.is_none() => {
             let keeper = || Pid::from_raw(fs::read_to_string(&said).ok()?.trim().parse().ok()?);
             eventually("all that is to come of it is there", || keeper().is_some());
             let all = descendants(keeper().unwrap());
@@ -226,13 +228,13 @@ fn somebody_else_s_server_ends_with_a_keeper_that_is_killed_and_the_next_trial_i
             rustix::process::kill_process(keeper().unwrap(), Signal::KILL).unwrap();
             came_of_it = Some(all);
         }
-        Event::Finished { record } if record.trial.index == 0 => {
+        RunEvent::Finished { record } if record.trial.index == 0 => {
             let all = came_of_it.iter().flatten().copied().chain(processes(folder, "-c"));
             assert_eq!(all.filter(|&pid| is_alive(pid)).collect::<Vec<_>>(), [], "nothing is left for the next trial");
         }
         _ => {}
     });
-    assert_eq!((ended, run.records.len()), (Ended::Complete, 2));
+    assert_eq!((ended, run.records.len()), (RunEnd::Complete, 2));
     let (killed, next) = (&run.records[0].verdict, &run.records[1]);
     assert_eq!(killed.kind, VerdictKind::Failed, "{}", killed.reason);
     assert!(killed.reason.contains("the server ended: signal: 9"), "{}", killed.reason);
@@ -249,20 +251,20 @@ fn who_stops_a_run_once_keeps_the_trial_that_runs_and_who_stops_it_at_once_does_
         let workload = QUICK.replace("300ms", measure);
         let stop = Stop::default();
         let (ended, run) = run(folder.path(), &header(trials("epoll", "tcp", &workload, 3)), &stop, &mut |event| {
-            if matches!(event, Event::Load(load::Event::Progress { .. })) {
+            if matches!(event, RunEvent::Load(load::Event::Progress { .. })) {
                 ask(&stop);
             }
         });
-        assert_eq!(ended, Ended::Stopped);
+        assert_eq!(ended, RunEnd::Stopped);
         assert_eq!(drafts(&folder.path().join("run")), Vec::<PathBuf>::new());
         eventually("nothing is left", || processes(folder.path(), "").is_empty());
         run.records
     };
-    let records = measured("1s", Stop::ask);
+    let records = measured("1s", Stop::request);
     assert_eq!(records.len(), 1);
     let load = records[0].load.as_ref().unwrap_or_else(|| panic!("{}", records[0].verdict.reason));
     assert!(load.completed > 0 && load.completed == load.planned, "it was measured to its end");
-    assert_eq!(measured("600s", Stop::ask_now).len(), 0);
+    assert_eq!(measured("600s", Stop::abort).len(), 0);
 }
 
 /// Waits until a run's client is there: the run, all that it has started, and what it says from here on.
@@ -327,7 +329,7 @@ fn who_stops_a_run_at_once_does_not_wait_for_idle_connections_that_hang() {
     let stop = Stop::default();
     let mut hung = None;
     let (ended, run) = run(folder.path(), &header(trials), &stop, &mut |event| {
-        if hung.is_none() && matches!(event, Event::Load(load::Event::Progress { .. })) {
+        if hung.is_none() && matches!(event, RunEvent::Load(load::Event::Progress { .. })) {
             let idle = processes(folder.path(), "idle");
             assert_eq!(idle.len(), 1);
             rustix::process::kill_process(idle[0], Signal::STOP).unwrap();
@@ -336,14 +338,14 @@ fn who_stops_a_run_at_once_does_not_wait_for_idle_connections_that_hang() {
                 // Once there are samples nothing else is left to wait for.
                 eventually("the client has measured", || !drafts(&run).is_empty());
                 std::thread::sleep(Duration::from_secs(1));
-                stop.ask_now();
+                stop.abort();
                 Instant::now()
             }));
         }
     });
     let stopped = hung.expect("it was measured").join().unwrap();
     assert!(stopped.elapsed() < PATIENCE, "{:?}", stopped.elapsed());
-    assert_eq!((ended, run.records.len()), (Ended::Stopped, 0));
+    assert_eq!((ended, run.records.len()), (RunEnd::Stopped, 0));
     eventually("nothing is left", || processes(folder.path(), "").is_empty());
 }
 
@@ -459,12 +461,12 @@ fn a_runner_that_is_held_up_says_that_its_counts_are_of_another_time() {
     let mut was_held = false;
     let (ended, run) = run(folder.path(), &header, &Stop::default(), &mut |event| {
         // As Ctrl-Z would, until the window is over.
-        if matches!(event, Event::Load(load::Event::Progress { .. })) && !was_held {
+        if matches!(event, RunEvent::Load(load::Event::Progress { .. })) && !was_held {
             was_held = true;
             std::thread::sleep(Duration::from_secs(4));
         }
     });
-    assert!(was_held && ended == Ended::Complete);
+    assert!(was_held && ended == RunEnd::Complete);
     let record = &run.records[0];
     let words = format!("{:?}: {}", record.verdict.kind, record.verdict.reason);
     let late = record.verdict.checks.iter().find(|check| check.name == Check::COUNTED_LATE).expect(&words);
@@ -675,7 +677,7 @@ fn a_cpu_that_is_gone_ends_a_run_that_can_be_finished_with_it() {
         eventually("nobody has the run", || Store::resume(&folder.path().join(side)).is_ok());
         let output = muxbench().args(["run", "--resume", side]).current_dir(folder.path()).output().unwrap();
         let told = said(&output, &[1]);
-        assert!(told.contains("trial 0 is placed on CPU 4000, which is not among those"), "{told}");
+        assert!(told.contains("cannot run trial 0: its CPU 4000 is off-line"), "{told}");
         assert!(told.contains("bring it back"), "{told}");
         assert_eq!(store::read(&folder.path().join(side)).unwrap().records.len(), 0, "no trial fails for it");
     }
@@ -693,15 +695,15 @@ fn a_cpu_that_is_gone_ends_a_run_that_can_be_finished_with_it() {
         linked(folder.path());
         let store = Store::create(&folder.path().join("run"), &header).unwrap();
         let program = folder.path().join("muxbench");
-        let options = Options { program: program.clone(), stop: &Stop::default() };
+        let options = Options { launch: &Muxbench { program: program.clone() }, stop: &Stop::default() };
         let outcome = runner::run(&header, &[], &store, &options, &mut Local::new(program), &mut |event| {
-            if matches!(event, Event::Load(load::Event::Progress { .. })) {
+            if matches!(event, RunEvent::Load(load::Event::Progress { .. })) {
                 rustix::thread::sched_setaffinity(None, &rest).unwrap();
             }
         });
         rustix::thread::sched_setaffinity(None, &before).unwrap();
         let told = outcome.unwrap_err().to_string();
-        assert!(told.contains(&format!("trial 0 is placed on CPU {}", cpus[0])), "{told}");
+        assert!(told.contains(&format!("cannot run trial 0: its CPU {}", cpus[0])), "{told}");
         drop(store);
         assert_eq!(store::read(&folder.path().join("run")).unwrap().records.len(), 0, "it is run again");
         assert_eq!(drafts(&folder.path().join("run")), Vec::<PathBuf>::new());

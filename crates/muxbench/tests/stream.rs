@@ -177,7 +177,7 @@ fn threads_that_are_not_to_be_had_are_said_to_be_the_limit() {
     let shown: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {stderr}"));
     let row = &shown["summary"]["comparisons"][0]["rows"][0];
     let reason = row["reasons"][0].as_str().unwrap_or_else(|| panic!("{row}"));
-    assert!(row["verdict"] == "failed" && reason.contains("there was not a thread for each: raise its limit"), "{row}");
+    assert!(row["verdict"] == "failed" && reason.contains("ran out of threads: raise its limit"), "{row}");
 }
 
 #[test]

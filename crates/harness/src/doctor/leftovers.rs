@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal};
 use server::Badge;
 
 use crate::netns::surrounding::SOCKET;
-use crate::process::stop::LOOK;
+use crate::process::stop::POLL_INTERVAL;
 
 /// Commands that a runner starts.
 const STARTED: &[&str] = &["serve", "load", "idle", "relay"];
@@ -112,7 +112,7 @@ pub(crate) fn end_all_of(keeper: Pid) -> anyhow::Result<()> {
             return refused.pop().map_or(Ok(()), Err);
         }
         ensure!(Instant::now() < deadline, "{}: it does not end, though killed", left[0]);
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -289,7 +289,7 @@ mod tests {
         assert!(!has_ended(pid));
         child.kill().unwrap();
         while !has_ended(pid) {
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
         child.wait().unwrap();
         assert!(has_ended(pid), "nor is it there");

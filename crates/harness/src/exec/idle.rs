@@ -1,9 +1,6 @@
-//! Who holds a trial's idle connections: processes of their own (`muxbench idle --control`), as many as their descriptors
-//! ask for. They end when this is dropped.
+//! The processes that hold a trial's idle connections (`muxbench idle --control`): as many as their descriptor limits require.
 
 use std::net::IpAddr;
-use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -12,105 +9,94 @@ use load::config::{Choice, Timestamps};
 use load::idle::{Event, IdleReport};
 use rustix::process::{Resource, getrlimit};
 
+use super::launch::Launch;
 use crate::netns::TestbedHost;
-use crate::process::child::Child;
+use crate::process::child::Process;
 use crate::process::stop::Stop;
 
-/// Descriptors of a process besides its connections.
-const DESCRIPTORS_BESIDE: u64 = 64;
-/// What a process may take beyond the timeout of a connection, which is what hangs first.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The descriptors of a process that are not its connections.
+const OTHER_DESCRIPTORS: u64 = 64;
+/// The time for a process to report progress, in addition to the timeout of one connection.
+const PROGRESS_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Connections that are held.
-pub struct Holders {
-    children: Vec<Child<Event>>,
-    patience: Duration,
+/// Idle connections. Their processes end when this is dropped.
+pub struct IdleHolders {
+    processes: Vec<Box<dyn Process<Event>>>,
+    timeout: Duration,
 }
 
-impl Holders {
-    /// Has `config.idle` connections made, and waits until all are there. `progress` is told how many are, of how many. They are
-    /// divided among `hosts` of a lab, if there are any.
+impl IdleHolders {
+    /// Opens `config.idle` connections and waits until all are verified. The processes run on `hosts` of a testbed in turn, or on
+    /// this machine if there are none. `progress` receives the number of open connections and their total.
     ///
     /// # Errors
-    /// When one cannot be made or is not served, or `stop` is set.
+    /// When a connection cannot be made or is not served, or `stop` aborts.
     pub fn start(
-        program: &Path,
+        launch: &dyn Launch,
         config: &LoadConfig,
         hosts: &[TestbedHost],
         stop: &Stop,
         progress: &mut dyn FnMut(u32, u32),
     ) -> anyhow::Result<Self> {
-        let patience = Duration::from_nanos(config.timeout_ns) + PATIENCE;
-        let mut holders = Self { children: Vec::new(), patience };
-        // With a view to all that the trial opens: by themselves these would take every port of the first address.
+        // Chosen for all connections of the trial: each process alone would use up the ports of the first address.
         let sources = match hosts {
             [] => load::ports::sources(config).map_err(anyhow::Error::msg)?,
-            // As was chosen for the first of them.
             _ => config.sources.clone(),
         };
-        let of_each_host = config.idle.div_ceil(hosts.len().max(1) as u32).max(1);
-        for (number, connections) in shares(config.idle, connections_max().min(of_each_host)).enumerate() {
-            let mut command = Command::new(program);
-            command.args(["idle", "--control"]);
-            let order = match hosts {
-                [] => order(config, connections, &sources),
-                _ => {
-                    let host = &hosts[number % hosts.len()];
-                    host.enter(&mut command);
-                    order(config, connections, &host.sources(&sources))
-                }
-            };
-            holders.children.push(Child::start("what holds idle connections", command, &order)?);
-        }
-        let mut before = 0;
-        for child in &mut holders.children {
-            let mut deadline = Instant::now() + patience;
+        let host_share = config.idle.div_ceil(hosts.len().max(1) as u32).max(1);
+        let start_one = |(number, connections): (usize, u32)| {
+            let host = hosts.get(number % hosts.len().max(1));
+            let sources = host.map_or_else(|| sources.clone(), |host| host.sources(&sources));
+            launch.idle(&process_config(config, connections, sources), host)
+        };
+        let processes = partition(config.idle, connections_max().min(host_share)).enumerate().map(start_one);
+        let timeout = Duration::from_nanos(config.timeout_ns) + PROGRESS_TIMEOUT;
+        let mut holders = Self { processes: processes.collect::<anyhow::Result<_>>()?, timeout };
+        let mut held = 0;
+        for process in &mut holders.processes {
             loop {
-                match child.next_unless(stop, deadline)? {
+                match process.wait_event(stop, Instant::now() + timeout)? {
                     Some(Event::Held { connections, .. }) => {
-                        before += connections;
+                        held += connections;
                         break;
                     }
-                    Some(Event::Connecting { done, .. }) => {
-                        deadline = Instant::now() + patience;
-                        progress(before + done, config.idle);
-                    }
+                    Some(Event::Connecting { done, .. }) => progress(held + done, config.idle),
                     Some(Event::Failed { reason }) => bail!("idle connections: {reason}"),
-                    Some(Event::Verified { .. }) => bail!("idle connections ended before they were to"),
-                    None => bail!("idle connections: nothing is heard for {} s", patience.as_secs()),
+                    Some(Event::Verified { .. }) => bail!("idle connections ended too early"),
+                    None => bail!("idle connections: no progress within {} s", timeout.as_secs()),
                 }
             }
         }
         Ok(holders)
     }
 
-    /// Has every connection verified once more; they end with it.
+    /// Verifies every connection once more, and ends them.
     ///
     /// # Errors
-    /// When a process that holds them does not say, or `stop` is set.
+    /// When a process does not report, or `stop` aborts.
     pub fn verify(mut self, stop: &Stop) -> anyhow::Result<IdleReport> {
-        for child in &mut self.children {
-            child.say("verify")?;
+        for process in &mut self.processes {
+            process.send("verify")?;
         }
         let mut total = IdleReport::default();
-        for child in &mut self.children {
-            match child.next_unless(stop, Instant::now() + self.patience).context("idle connections")? {
+        for process in &mut self.processes {
+            match process.wait_event(stop, Instant::now() + self.timeout).context("idle connections")? {
                 Some(Event::Verified { report }) => total = total.and(&report),
                 Some(Event::Failed { reason }) => bail!("idle connections: {reason}"),
-                _ => bail!("idle connections: nothing is heard of them for {} s", self.patience.as_secs()),
+                _ => bail!("idle connections: no report within {} s", self.timeout.as_secs()),
             }
         }
         Ok(total)
     }
 }
 
-/// What one process is told: its connections, each verified as the service wants it.
-fn order(config: &LoadConfig, connections: u32, sources: &[IpAddr]) -> LoadConfig {
+/// The configuration of one process.
+fn process_config(config: &LoadConfig, connections: u32, sources: Vec<IpAddr>) -> LoadConfig {
     LoadConfig {
         connections,
-        // Ports that the others take, and the client.
+        // The other processes and the client need ports for these.
         idle: config.connections_and_idle() - connections,
-        sources: sources.to_vec(),
+        sources,
         calls_per_connection: None,
         active: 1.0,
         choice: Choice::Uniform,
@@ -120,15 +106,15 @@ fn order(config: &LoadConfig, connections: u32, sources: &[IpAddr]) -> LoadConfi
     }
 }
 
-/// How many connections one process can hold.
+/// The number of connections that one process can hold.
 fn connections_max() -> u32 {
     let descriptors = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
-    u32::try_from(descriptors.saturating_sub(DESCRIPTORS_BESIDE)).unwrap_or(u32::MAX).max(1)
+    u32::try_from(descriptors.saturating_sub(OTHER_DESCRIPTORS)).unwrap_or(u32::MAX).max(1)
 }
 
-/// `total` divided among as few as can hold it, evenly.
-fn shares(total: u32, most: u32) -> impl Iterator<Item = u32> {
-    let count = total.div_ceil(most);
+/// Divides `total` evenly into as few shares as possible of at most `share_max`.
+fn partition(total: u32, share_max: u32) -> impl Iterator<Item = u32> {
+    let count = total.div_ceil(share_max);
     let until = move |number: u32| (u64::from(total) * u64::from(number) / u64::from(count)) as u32;
     (0..count).map(move |number| until(number + 1) - until(number))
 }
@@ -139,10 +125,10 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn idle_connections_come_from_where_those_that_come_and_go_do() {
+    fn idle_connections_use_the_sources_of_the_trial() {
         let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
         let target: wire::Address = "127.0.0.1:80".parse().unwrap();
-        // Each in TIME_WAIT for 1 s at least.
+        // Each occupies its port for at least 1 s after its end (TIME_WAIT).
         let config = LoadConfig {
             idle: 20_000,
             calls_per_connection: Some(1),
@@ -151,16 +137,16 @@ mod tests {
         };
         let sources = load::ports::sources(&config).unwrap();
         assert!(sources.len() > 1, "{sources:?}");
-        let order = order(&config, 20_000, &sources);
-        assert_eq!((order.idle, load::ports::sources(&order)), (400, Ok(sources)));
+        let process = process_config(&config, 20_000, sources.clone());
+        assert_eq!((process.idle, load::ports::sources(&process)), (400, Ok(sources)));
     }
 
     #[test]
-    fn connections_are_divided_among_as_few_processes_as_can_hold_them() {
-        let of = |total, most| shares(total, most).collect::<Vec<_>>();
-        assert_eq!(of(0, 100), [0; 0]);
-        assert_eq!(of(100, 100), [100]);
-        assert_eq!(of(101, 100), [50, 51]);
-        assert_eq!(of(u32::MAX, u32::MAX), [u32::MAX]);
+    fn connections_are_divided_among_the_fewest_processes() {
+        let partitioned = |total, share_max| partition(total, share_max).collect::<Vec<_>>();
+        assert_eq!(partitioned(0, 100), [0; 0]);
+        assert_eq!(partitioned(100, 100), [100]);
+        assert_eq!(partitioned(101, 100), [50, 51]);
+        assert_eq!(partitioned(u32::MAX, u32::MAX), [u32::MAX]);
     }
 }

@@ -2,7 +2,21 @@
 //!
 //! # Layout
 //! - [`runner`]: one trial after the other, each committed as it ends
+//! - [`event`]: what happens meanwhile, for the progress bar
+//! - `trial`: the processes of one trial, in order
+//! - `server`: a trial's server: counters, and the cause of a failure
+//! - `marks`: counters at the edges of the window
+//! - `outcome`: the record of a finished trial
 //! - [`idle`]: the processes that hold idle connections
+//! - [`launch`]: starts all processes; tests replace it
 
+pub mod event;
+#[cfg(test)]
+mod fake;
 pub mod idle;
+pub mod launch;
+mod marks;
+mod outcome;
 pub mod runner;
+mod server;
+mod trial;

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::model::order::LoadOrder;
 use crate::netns::TestbedHost;
-use crate::process::child::Child;
+use crate::process::child::{Child, Process};
 
 /// Between the last client's being ready and the beginning of all: as long as telling them may take, in nanoseconds...
 const LEAD_NS: u64 = 5_000_000;
@@ -98,7 +98,7 @@ impl Fleet for Local {
         }
         let start_ns = monotonic_ns() + LEAD_NS + LEAD_NS_PER_CLIENT * self.clients.len() as u64;
         for client in &mut self.clients {
-            client.child.say(&format!("begin {start_ns}"))?;
+            client.child.send(&format!("begin {start_ns}"))?;
             self.deadline = report_deadline(&client.config, Timeouts::USUAL.client);
         }
         Ok(start_ns)
@@ -127,15 +127,15 @@ impl Fleet for Local {
 
 impl ClientLink for Child<Event> {
     fn name(&self) -> String {
-        self.called().to_owned()
+        self.label().to_owned()
     }
 
     fn next(&mut self, deadline: Instant) -> anyhow::Result<Option<ClientMessage>> {
-        Ok(Child::next(self, deadline)?.map(ClientMessage::Event))
+        Ok(self.next_event(deadline)?.map(ClientMessage::Event))
     }
 
     fn blamed(&self, reason: &str) -> String {
-        match self.called() {
+        match self.label() {
             ALONE => reason.to_owned(),
             one_of_several => format!("{one_of_several}: {reason}"),
         }
@@ -143,7 +143,7 @@ impl ClientLink for Child<Event> {
 
     fn give_up(&mut self) -> String {
         self.kill();
-        self.last_words()
+        self.exit_report()
     }
 }
 

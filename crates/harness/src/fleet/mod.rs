@@ -140,7 +140,7 @@ pub struct Draft {
 }
 
 impl Draft {
-    fn new(path: PathBuf, is_kept: bool) -> Self {
+    pub(crate) fn new(path: PathBuf, is_kept: bool) -> Self {
         Self { path, is_kept }
     }
 }

@@ -24,7 +24,7 @@ use super::{
 use crate::host::Host;
 use crate::interrupts;
 use crate::model::order::LoadOrder;
-use crate::process::child::{Child, Handle};
+use crate::process::child::{Child, Process, ProcessHandle};
 use crate::samples::Unwritten;
 use crate::ticks::Reading;
 use crate::until::Until;
@@ -45,7 +45,7 @@ pub(super) const SAME_SECRET: &str = "set MUXBENCH_SECRET to the same in all ran
 const LONG: Duration = Duration::from_secs(3600);
 
 /// The client that is at work, if one is: whoever hears that the trial is over may end it.
-type CurrentClient = Arc<Mutex<Option<(u32, Handle)>>>;
+type CurrentClient = Arc<Mutex<Option<(u32, ProcessHandle)>>>;
 
 /// Meets the first rank, and does what it says until it says that all is over.
 ///
@@ -205,7 +205,7 @@ impl Worker {
         self.line.say(&Message::Event { trial, event: serde_json::to_string(event)? })
     }
 
-    fn set_at_work(&self, client: Option<(u32, Handle)>) {
+    fn set_at_work(&self, client: Option<(u32, ProcessHandle)>) {
         *self.at_work.lock().unwrap_or_else(PoisonError::into_inner) = client;
     }
 
@@ -274,7 +274,7 @@ impl Worker {
             Message::Begin { trial: it, start_ns } if *it == trial => Ok(Some(*start_ns)),
             _ => Ok(None),
         })?;
-        client.say(&format!("begin {start_ns}"))?;
+        client.send(&format!("begin {start_ns}"))?;
         let mut cpus = Cpus::of(config, start_ns);
         let mut look = |_: Option<&Event>| Ok(cpus.look(Instant::now()));
         let report = await_report(client, report_deadline(config, self.patience.client), &mut look)?;

@@ -50,7 +50,13 @@ impl Testbed {
     ///
     /// # Errors
     /// Always.
-    pub fn start(_network: &Network, _program: &Path, _cpus: (&[usize], &[usize]), _seed: u64) -> anyhow::Result<Self> {
+    pub fn start(
+        _network: &Network,
+        _program: &Path,
+        _cpus: (&[usize], &[usize]),
+        _seed: u64,
+        _stop: &Stop,
+    ) -> anyhow::Result<Self> {
         bail!("a lab needs Linux; leave the network out")
     }
 
@@ -94,7 +100,7 @@ impl Testbed {
     ///
     /// # Errors
     /// None.
-    pub fn account(&mut self) -> anyhow::Result<Option<RelayCounts>> {
+    pub fn relay_counts(&mut self) -> anyhow::Result<Option<RelayCounts>> {
         match *self {}
     }
 }

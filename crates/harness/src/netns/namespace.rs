@@ -11,7 +11,7 @@ use std::thread;
 use anyhow::{Context, anyhow, bail};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 
-use crate::process::child::without_secrets;
+use crate::process::secrets::remove_secrets;
 
 /// A network namespace. It is there as long as this is, or a process or socket is in it.
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ impl Tool {
         let mut command = Command::new(self.name());
         let path = std::env::var("PATH").unwrap_or_default();
         command.env("PATH", format!("{path}:{FOLDERS}")).env("LC_ALL", "C");
-        without_secrets(&mut command);
+        remove_secrets(&mut command);
         command.args(match self {
             Self::Ip | Self::Tc => ["-batch", "-"],
             Self::Nft => ["-f", "-"],

@@ -15,7 +15,7 @@ use super::conditions::burst_bytes;
 use super::host::TestbedHost;
 use super::interface::InterfaceCounters;
 use crate::model::network::Measured;
-use crate::process::stop::{LOOK, Stop};
+use crate::process::stop::{POLL_INTERVAL, Stop};
 use crate::spec::network::Network;
 use crate::transport::Transport;
 use crate::units::Bandwidth;
@@ -154,8 +154,8 @@ impl Line<'_> {
     /// Sleeps, unless an end is wanted meanwhile.
     fn sleep(&self, time: Duration) {
         let deadline = Instant::now() + time;
-        while Instant::now() < deadline && !self.stop.is_now() {
-            sleep_until(deadline.min(Instant::now() + LOOK));
+        while Instant::now() < deadline && !self.stop.is_aborted() {
+            sleep_until(deadline.min(Instant::now() + POLL_INTERVAL));
         }
     }
 }
@@ -180,7 +180,7 @@ fn exchange(line: &Line<'_>, server: &UdpSocket, clients: &[UdpSocket], count: u
         let mut times = Vec::new();
         let deadline = begun + every * count + 2 * line.patience();
         let mut datagram = [0; SMALL_BYTES];
-        while (times.len() as u32) < expected && Instant::now() < deadline && !line.stop.is_now() {
+        while (times.len() as u32) < expected && Instant::now() < deadline && !line.stop.is_aborted() {
             if let Some(SMALL_BYTES) = arrival(socket.recv(&mut datagram))? {
                 let now_ns = begun.elapsed().as_nanos() as u64;
                 let sent_ns = datagram[..8].try_into().map_or(0, u64::from_le_bytes);
@@ -210,7 +210,7 @@ fn exchange(line: &Line<'_>, server: &UdpSocket, clients: &[UdpSocket], count: u
             })
             .collect();
         let send_all = || -> io::Result<()> {
-            for number in (0..count).take_while(|_| !line.stop.is_now()) {
+            for number in (0..count).take_while(|_| !line.stop.is_aborted()) {
                 let mut datagram = [0; SMALL_BYTES];
                 sleep_until(begun + every * number);
                 datagram[..8].copy_from_slice(&(begun.elapsed().as_nanos() as u64).to_le_bytes());
@@ -234,7 +234,7 @@ fn count_arrivals(line: &Line<'_>, from: &UdpSocket, to: &UdpSocket, count: u32)
     let per_s = (f64::from(GROUP) / GROUP_EVERY.as_secs_f64()).min(line.small_per_s());
     let send = || {
         let begun = Instant::now();
-        for number in (0..count).take_while(|_| !line.stop.is_now()) {
+        for number in (0..count).take_while(|_| !line.stop.is_aborted()) {
             if number % GROUP == 0 {
                 sleep_until(begun + Duration::from_secs_f64(f64::from(number) / per_s));
             }
@@ -339,13 +339,13 @@ fn one_way(
     send: impl Fn() -> io::Result<()> + Send,
     take: &mut (dyn FnMut(usize) + Send),
 ) -> anyhow::Result<()> {
-    to.set_read_timeout(Some(line.patience().min(LOOK)))?;
+    to.set_read_timeout(Some(line.patience().min(POLL_INTERVAL)))?;
     let is_sent = AtomicBool::new(false);
     thread::scope(|scope| {
         let receiver = scope.spawn(|| -> io::Result<()> {
             let mut datagram = [0; LARGE_BYTES];
             let mut silent = Instant::now();
-            while !line.stop.is_now() {
+            while !line.stop.is_aborted() {
                 let is_sent = is_sent.load(Relaxed);
                 let arrived = arrival(to.recv(&mut datagram))?;
                 if let Some(bytes) = arrived {
@@ -406,11 +406,11 @@ mod tests {
             let line = Line { network: &network, link_bytes: 0, stop: &stop };
             thread::scope(|scope| {
                 if is_asked_before {
-                    stop.ask_now();
+                    stop.abort();
                 } else {
                     scope.spawn(|| {
                         thread::sleep(PATIENCE);
-                        stop.ask_now();
+                        stop.abort();
                     });
                 }
                 let started = Instant::now();

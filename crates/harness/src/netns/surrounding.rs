@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::addresses;
 use super::testbed::Testbed;
 use crate::model::network::{Applied, NetworkReport, RelayCounts};
-use crate::process::stop::{LOOK, Stop};
+use crate::process::stop::{POLL_INTERVAL, Stop};
 use crate::spec::network::Network;
 use crate::transport::SocketFolder;
 
@@ -98,7 +98,7 @@ impl Surrounding {
     ///
     /// # Errors
     /// As [`Testbed::account`]; and when nobody keeps it any more.
-    pub fn account(&self) -> anyhow::Result<Option<RelayCounts>> {
+    pub fn relay_counts(&self) -> anyhow::Result<Option<RelayCounts>> {
         ask(&self.socket, Question::Account, &Stop::default())
     }
 }
@@ -106,7 +106,7 @@ impl Surrounding {
 fn ask<T: DeserializeOwned>(socket: &Path, question: Question, stop: &Stop) -> anyhow::Result<T> {
     let said = || -> anyhow::Result<String> {
         let mut stream = UnixStream::connect(socket)?;
-        stream.set_read_timeout(Some(LOOK))?;
+        stream.set_read_timeout(Some(POLL_INTERVAL))?;
         writeln!(stream, "{}", serde_json::to_string(&question)?)?;
         Ok(String::from_utf8(all_of(stream, stop)?)?)
     };
@@ -177,7 +177,7 @@ fn answer(mut stream: UnixStream, lab: &mut Testbed) -> anyhow::Result<()> {
     let text = match serde_json::from_str(&line)? {
         Question::Network => said(Ok((lab.network(), lab.applied()))),
         Question::Measure => said(lab.measure(&Stop::default())),
-        Question::Account => said(lab.account()),
+        Question::Account => said(lab.relay_counts()),
     }?;
     Ok(stream.write_all(text.as_bytes())?)
 }
@@ -220,11 +220,11 @@ mod tests {
     #[test]
     fn a_keeper_that_measures_is_not_waited_for_when_an_end_is_wanted() {
         let (stream, _keeper) = UnixStream::pair().unwrap();
-        stream.set_read_timeout(Some(LOOK)).unwrap();
+        stream.set_read_timeout(Some(POLL_INTERVAL)).unwrap();
         let stop = Stop::default();
         std::thread::scope(|scope| {
             let asked = scope.spawn(|| all_of(stream, &stop));
-            stop.ask_now();
+            stop.abort();
             assert_eq!(asked.join().unwrap().unwrap_err().to_string(), "stopped");
         });
     }

@@ -19,7 +19,7 @@ use super::namespace::{Namespace, Tool};
 use super::probe;
 use super::relay::{Conditions, RelayConfig, RelayEvent};
 use crate::model::network::{Applied, Links, Means, Measured, NetworkReport, RelayCounts};
-use crate::process::child::Child;
+use crate::process::child::{Child, Process};
 use crate::process::stop::Stop;
 use crate::spec::network::Network;
 
@@ -56,6 +56,7 @@ impl Testbed {
         program: &Path,
         (server, client): (&[usize], &[usize]),
         seed: u64,
+        stop: &Stop,
     ) -> anyhow::Result<Self> {
         let started = Instant::now();
         let applied = conditions::choose(network, &Found::here()).map_err(|reasons| anyhow!(reasons.join("; ")))?;
@@ -66,10 +67,11 @@ impl Testbed {
             Links::Veth => (Some(bridge(&hosts)?), None),
             Links::Tun => {
                 let order = order(network, &applied, &hosts, relay_cpus(server, client), seed);
-                (None, Some(relay(program, &order)?))
+                (None, Some(start_relay(program, &order, stop)?))
             }
         };
         for host in &hosts {
+            stop.check()?;
             let set_up = || -> anyhow::Result<()> {
                 host.namespace.tell(Tool::Ip, &interface::commands(host.number, network, &applied))?;
                 host.namespace.tell(Tool::Tc, &conditions::tc(&applied, network, DEVICE))?;
@@ -157,7 +159,7 @@ impl Testbed {
         let measured: Measured = probe::measure(&line, &self.server, &self.clients, self.turn)?;
         self.turn += 1;
         // What it did for the probes is not the trial's.
-        self.account()?;
+        self.relay_counts()?;
         Ok(NetworkReport { applied: self.applied, setup_ns: self.setup_ns, measured, relay: None })
     }
 
@@ -165,10 +167,10 @@ impl Testbed {
     ///
     /// # Errors
     /// When it has ended.
-    pub fn account(&mut self) -> anyhow::Result<Option<RelayCounts>> {
+    pub fn relay_counts(&mut self) -> anyhow::Result<Option<RelayCounts>> {
         let Some(relay) = &mut self.relay else { return Ok(None) };
-        relay.say("account")?;
-        match relay.next(Instant::now() + PATIENCE)? {
+        relay.send("account")?;
+        match relay.next_event(Instant::now() + PATIENCE)? {
             Some(RelayEvent::Account { mut account }) => {
                 let overflowed = self.overflowed()?;
                 account.dropped += overflowed.saturating_sub(std::mem::replace(&mut self.overflowed, overflowed));
@@ -226,11 +228,11 @@ fn order(network: &Network, applied: &Applied, hosts: &[TestbedHost], cpus: Vec<
 }
 
 /// Starts the process that takes packets from host to host.
-fn relay(program: &Path, order: &RelayConfig) -> anyhow::Result<Child<RelayEvent>> {
+fn start_relay(program: &Path, order: &RelayConfig, stop: &Stop) -> anyhow::Result<Child<RelayEvent>> {
     let mut command = Command::new(program);
     command.args(["relay", "--control"]);
     let mut relay: Child<RelayEvent> = Child::start("the relay", command, order)?;
-    match relay.next(Instant::now() + PATIENCE)? {
+    match relay.wait_event(stop, Instant::now() + PATIENCE)? {
         Some(RelayEvent::Ready) => Ok(relay),
         Some(RelayEvent::Failed { reason }) => bail!("the relay: {reason}"),
         _ => bail!("the relay is not ready after {} s", PATIENCE.as_secs()),

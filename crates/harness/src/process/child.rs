@@ -1,11 +1,12 @@
-//! A process of ours that speaks JSON lines: `serve --control` and `load --control`. It ends when this is dropped, and
-//! when we die; where the system does not see to that ([`server::platform::die_with_parent`]), because its input ends.
+//! Child processes that are controlled by lines: `serve --control`, `load --control`, `idle --control`, `relay --control`.
+//!
+//! A child ends when its [`Child`] is dropped, and when this process dies. Where the system does not ensure the latter
+//! ([`server::platform::die_with_parent`]), the child sees its standard input end.
 
-use std::ffi::OsString;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::marker::PhantomData;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{ChildStdin, Command, Stdio};
+use std::process::{ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -15,205 +16,240 @@ use anyhow::{Context, anyhow};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::fleet::launcher;
-use crate::process::stop::{LOOK, Stop};
+use super::secrets::remove_secrets;
+use super::stop::{POLL_INTERVAL, Stop};
 
-/// How long a child may take to end once it is told to.
-const END_MAX: Duration = Duration::from_secs(5);
-/// After its end, what it complained of is waited for so long: a child of its own may keep its standard error open.
-const COMPLAINT_PATIENCE: Duration = Duration::from_secs(5);
-/// As much as is kept of what a child says on standard error.
-const COMPLAINT_BYTES_MAX: u64 = 4096;
+/// The time for a child to end after its standard input was closed.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time for a child's standard error to end after the child: a grandchild may keep it open.
+const STDERR_TIMEOUT: Duration = Duration::from_secs(5);
+/// The length of standard error that is kept.
+const STDERR_BYTES_MAX: u64 = 4096;
 
-/// Keeps from a command what only ranks of a job are to know. External servers get what a child of ours gets.
-pub(crate) fn without_secrets(command: &mut Command) {
-    let given = command.get_envs().map(|(name, _)| name.to_owned());
-    let all: Vec<OsString> = std::env::vars_os().map(|(name, _)| name).chain(given).collect();
-    for name in all.iter().filter(|name| launcher::is_secret(&name.to_string_lossy())) {
-        command.env_remove(name);
+/// A process that receives lines and answers with events of type `E`.
+pub trait Process<E> {
+    /// Sends a line. If the process has ended, the error is that of [`Process::next_event`].
+    ///
+    /// # Errors
+    /// When the process has ended, or its input is closed.
+    fn send(&mut self, line: &str) -> anyhow::Result<()>;
+
+    /// The next event; `None` if there is none before `deadline`.
+    ///
+    /// # Errors
+    /// When the process has ended, or its line is no event.
+    fn next_event(&mut self, deadline: Instant) -> anyhow::Result<Option<E>>;
+
+    /// Returns [`Process::next_event`], unless `stop` aborts the wait.
+    ///
+    /// # Errors
+    /// When the process has ended, or the run is to stop immediately.
+    fn wait_event(&mut self, stop: &Stop, deadline: Instant) -> anyhow::Result<Option<E>> {
+        loop {
+            stop.check()?;
+            let event = self.next_event(deadline.min(Instant::now() + POLL_INTERVAL))?;
+            if event.is_some() || Instant::now() >= deadline {
+                return Ok(event);
+            }
+        }
     }
+
+    /// Whether the process has ended.
+    fn has_ended(&mut self) -> bool;
+
+    /// Whether a signal ended the process that this one did not send.
+    fn was_killed(&mut self) -> bool;
+
+    /// Ends the process, and returns an error with its exit status and standard error.
+    fn end_error(&mut self) -> anyhow::Error;
+
+    /// Ends the process, and returns its exit status and standard error.
+    fn exit_report(&mut self) -> String;
+
+    /// Closes the process's input and waits until it has ended; kills it after a timeout.
+    fn end(&mut self);
+
+    /// Kills the process.
+    fn kill(&mut self);
+
+    /// The process ID. Another process may have it after the end of this one.
+    #[cfg(target_os = "linux")]
+    fn pid(&self) -> rustix::process::Pid;
 }
 
-/// A child that says `E`, one a line.
+/// A child process, controlled by lines.
 pub(crate) struct Child<E> {
     name: String,
-    process: Handle,
+    process: ProcessHandle,
     input: Option<ChildStdin>,
     lines: mpsc::Receiver<String>,
-    /// What it said on standard error, once that has ended or is enough.
-    complaints: mpsc::Receiver<String>,
-    complaint: String,
-    /// We have killed it.
-    is_given_up: bool,
+    /// Receives the standard error once it has ended or is long enough.
+    stderr: mpsc::Receiver<String>,
+    stderr_text: String,
+    has_kill_been_sent: bool,
     event: PhantomData<E>,
 }
 
-/// A process, which several know of: once it was waited for its number is somebody else's, and nothing is sent to that.
+/// A process that several threads may kill. The lock prevents a signal to a process ID that has been reused.
 #[derive(Clone)]
-pub(crate) struct Handle(Arc<Mutex<std::process::Child>>);
+pub(crate) struct ProcessHandle(Arc<Mutex<std::process::Child>>);
 
-impl Handle {
-    fn get(&self) -> MutexGuard<'_, std::process::Child> {
-        // Whoever panicked with it has left it whole.
+impl ProcessHandle {
+    fn lock(&self) -> MutexGuard<'_, std::process::Child> {
+        // No method of the process leaves it half changed when it panics.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Kills it, if it has not ended.
+    /// Kills the process, unless it has ended.
     pub(crate) fn kill(&self) {
-        let _ = self.get().kill();
+        let _ = self.lock().kill();
+    }
+
+    fn status(&self) -> Option<ExitStatus> {
+        self.lock().try_wait().ok().flatten()
     }
 }
 
 impl<E: DeserializeOwned> Child<E> {
-    /// Starts `command` and gives it its configuration.
+    /// Starts `command` and sends it its configuration. `name` appears in errors.
     pub(crate) fn start(
         name: impl Into<String>,
         mut command: Command,
         configuration: &impl Serialize,
     ) -> anyhow::Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // A Ctrl-C at the terminal is for us: we end our children in order.
+        // A Ctrl-C at the terminal reaches this process alone, which ends its children in order.
         command.process_group(0);
-        without_secrets(&mut command);
-        let what = format!("{command:?}");
-        let mut process = server::spawn::spawn(command).with_context(|| format!("cannot start {what}"))?;
+        remove_secrets(&mut command);
+        let description = format!("{command:?}");
+        let mut process = server::spawn::spawn(command).with_context(|| format!("cannot start {description}"))?;
         let (sender, lines) = mpsc::channel();
         let output = process.stdout.take().context("standard output is piped")?;
         thread::spawn(move || {
             BufReader::new(output).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
         });
-        let (complains, complaints) = mpsc::channel();
+        let (sender, stderr) = mpsc::channel();
         let errors = process.stderr.take().context("standard error is piped")?;
         thread::spawn(move || {
             let mut errors = BufReader::new(errors);
             let mut bytes = Vec::new();
-            let _ = (&mut errors).take(COMPLAINT_BYTES_MAX).read_to_end(&mut bytes);
-            let _ = complains.send(String::from_utf8_lossy(&bytes).trim().to_owned());
-            // There is no more to wait for.
-            drop(complains);
-            // The rest is read, so that the child never waits for us, and dropped.
+            let _ = (&mut errors).take(STDERR_BYTES_MAX).read_to_end(&mut bytes);
+            let _ = sender.send(String::from_utf8_lossy(&bytes).trim().to_owned());
+            drop(sender);
+            // Read and drop the rest, so that the child never blocks.
             let _ = std::io::copy(&mut errors, &mut std::io::sink());
         });
-        let input = process.stdin.take();
-        let (name, complaint) = (name.into(), String::new());
-        let (process, event) = (Handle(Arc::new(Mutex::new(process))), PhantomData);
-        let mut child = Self { name, process, input, lines, complaints, complaint, is_given_up: false, event };
-        child.say(&serde_json::to_string(configuration)?)?;
+        let mut child = Self {
+            name: name.into(),
+            input: process.stdin.take(),
+            process: ProcessHandle(Arc::new(Mutex::new(process))),
+            lines,
+            stderr,
+            stderr_text: String::new(),
+            has_kill_been_sent: false,
+            event: PhantomData,
+        };
+        child.send(&serde_json::to_string(configuration)?)?;
         Ok(child)
     }
 
-    /// What it is called.
-    pub(crate) fn called(&self) -> &str {
+    /// The name that appears in errors.
+    pub(crate) fn label(&self) -> &str {
         &self.name
     }
 
-    /// Its number; once it was waited for, somebody else's.
-    #[cfg(target_os = "linux")]
-    pub(crate) fn pid(&self) -> rustix::process::Pid {
-        rustix::process::Pid::from_child(&self.process.get())
-    }
-
-    /// Its process, for others who may kill it.
-    pub(crate) fn handle(&self) -> Handle {
+    /// A handle with which other threads can kill the process.
+    pub(crate) fn handle(&self) -> ProcessHandle {
         self.process.clone()
     }
 
-    /// Writes a line to it. One that ended is told of here as by [`Child::next`]: which of the two sees it first is chance.
-    pub(crate) fn say(&mut self, line: &str) -> anyhow::Result<()> {
-        let input = self.input.as_mut().context("it was told to end")?;
-        match writeln!(input, "{line}").and_then(|()| input.flush()) {
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(self.gone()),
-            said => said.with_context(|| format!("{} cannot be told anything", self.name)),
-        }
-    }
-
-    /// The next thing it says; `None` when `deadline` passes first.
-    pub(crate) fn next(&mut self, deadline: Instant) -> anyhow::Result<Option<E>> {
-        let patience = deadline.saturating_duration_since(Instant::now());
-        match self.lines.recv_timeout(patience) {
-            Ok(line) => {
-                let event = serde_json::from_str(&line)
-                    .with_context(|| format!("{} said what is not understood: {line:.200}", self.name))?;
-                Ok(Some(event))
-            }
-            Err(RecvTimeoutError::Timeout) => Ok(None),
-            Err(RecvTimeoutError::Disconnected) => Err(self.gone()),
-        }
-    }
-
-    /// The same; that an end is wanted meanwhile is an error.
-    pub(crate) fn next_unless(&mut self, stop: &Stop, deadline: Instant) -> anyhow::Result<Option<E>> {
-        loop {
-            stop.check()?;
-            let said = self.next(deadline.min(Instant::now() + LOOK))?;
-            if said.is_some() || Instant::now() >= deadline {
-                return Ok(said);
-            }
-        }
-    }
-
-    /// Whether it has ended, told or not.
-    pub(crate) fn has_ended(&mut self) -> bool {
-        matches!(self.process.get().try_wait(), Ok(Some(_)))
-    }
-
-    /// Whether it has ended by a signal that was not ours.
-    pub(crate) fn was_killed(&mut self) -> bool {
-        !self.is_given_up && matches!(self.process.get().try_wait(), Ok(Some(status)) if status.signal().is_some())
-    }
-
-    /// That it has ended, how, and what it complained of.
-    pub(crate) fn gone(&mut self) -> anyhow::Error {
-        let words = self.last_words();
-        anyhow!("{} ended: {words}", self.name)
-    }
-
-    /// How it ended, and what it complained of.
-    pub(crate) fn last_words(&mut self) -> String {
-        let status = self.end();
-        // Its standard error closed with it; the thread that reads it may still have to.
-        if let Ok(complaint) = self.complaints.recv_timeout(COMPLAINT_PATIENCE) {
-            self.complaint = complaint;
-        }
-        match self.complaint.as_str() {
-            "" => status,
-            complaint => format!("{status}: {complaint}"),
-        }
-    }
-
-    /// Tells it to end, waits, and kills it if it does not.
-    pub(crate) fn end(&mut self) -> String {
+    fn end_status(&mut self) -> String {
         self.input = None;
-        let deadline = Instant::now() + END_MAX;
+        let deadline = Instant::now() + END_TIMEOUT;
         loop {
-            let ended = self.process.get().try_wait();
+            let ended = self.process.lock().try_wait();
             match ended {
                 Ok(Some(status)) => return status.to_string(),
                 Ok(None) if Instant::now() < deadline => thread::sleep(Duration::from_millis(1)),
                 _ => {
-                    self.kill();
-                    let ended = self.process.get().wait();
+                    Process::kill(self);
+                    let ended = self.process.lock().wait();
                     return ended.map_or_else(|error| error.to_string(), |status| status.to_string());
                 }
             }
         }
     }
+}
 
-    /// Kills it at once.
-    pub(crate) fn kill(&mut self) {
-        self.is_given_up = true;
+impl<E: DeserializeOwned> Process<E> for Child<E> {
+    fn send(&mut self, line: &str) -> anyhow::Result<()> {
+        let input =
+            self.input.as_mut().with_context(|| format!("cannot send to {}: its input is closed", self.name))?;
+        match writeln!(input, "{line}").and_then(|()| input.flush()) {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(self.end_error()),
+            outcome => outcome.with_context(|| format!("cannot send to {}", self.name)),
+        }
+    }
+
+    fn next_event(&mut self, deadline: Instant) -> anyhow::Result<Option<E>> {
+        match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(line) => serde_json::from_str(&line)
+                .map(Some)
+                .with_context(|| format!("{} sent a line that is no event: {line:.200}", self.name)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => Err(self.end_error()),
+        }
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.process.status().is_some()
+    }
+
+    fn was_killed(&mut self) -> bool {
+        !self.has_kill_been_sent && self.process.status().is_some_and(|status| status.signal().is_some())
+    }
+
+    fn end_error(&mut self) -> anyhow::Error {
+        let report = self.exit_report();
+        anyhow!("{} ended: {report}", self.name)
+    }
+
+    fn exit_report(&mut self) -> String {
+        let status = self.end_status();
+        // The reader thread may still be copying what the child wrote last.
+        if let Ok(text) = self.stderr.recv_timeout(STDERR_TIMEOUT) {
+            self.stderr_text = text;
+        }
+        match self.stderr_text.as_str() {
+            "" => status,
+            text => format!("{status}: {text}"),
+        }
+    }
+
+    fn end(&mut self) {
+        self.end_status();
+    }
+
+    fn kill(&mut self) {
+        self.has_kill_been_sent = true;
         self.process.kill();
+    }
+
+    #[cfg(target_os = "linux")]
+    fn pid(&self) -> rustix::process::Pid {
+        rustix::process::Pid::from_child(&self.process.lock())
     }
 }
 
 impl<E> Drop for Child<E> {
     fn drop(&mut self) {
         self.process.kill();
-        let _ = self.process.get().wait();
+        let _ = self.process.lock().wait();
     }
 }
 
-/// Makes a script that can be run. It is written by a process of its own, so that no other that we start meanwhile has it open.
+/// Creates an executable script. Another process writes it: a child forked meanwhile would inherit the open file, and the
+/// script could not be executed (ETXTBSY).
 #[cfg(test)]
 pub(crate) fn write_program(path: &std::path::Path, script: &str) {
     let mut install = Command::new("install");
@@ -238,100 +274,105 @@ mod tests {
     }
 
     #[test]
-    fn it_is_configured_hears_and_answers() {
+    fn child_receives_lines_and_answers() {
         let mut child = shell("cat");
-        assert_eq!(child.next(soon()).unwrap(), Some(42));
-        child.say("43").unwrap();
-        assert_eq!(child.next(soon()).unwrap(), Some(43));
-        assert_eq!(child.next(Instant::now()).unwrap(), None, "nobody waits longer than told");
+        assert_eq!(child.next_event(soon()).unwrap(), Some(42), "the configuration comes first");
+        child.send("43").unwrap();
+        assert_eq!(child.next_event(soon()).unwrap(), Some(43));
+        assert_eq!(child.next_event(Instant::now()).unwrap(), None, "the deadline has passed");
         let stop = Stop::default();
-        assert_eq!(child.next_unless(&stop, Instant::now()).unwrap(), None);
-        child.say("44").unwrap();
-        assert_eq!(child.next_unless(&stop, soon()).unwrap(), Some(44));
-        stop.ask_now();
-        assert_eq!(child.next_unless(&stop, soon()).unwrap_err().to_string(), "stopped");
-        assert!(child.end().contains("exit status: 0"), "it ends with its input");
-        assert!(child.say("44").is_err());
+        assert_eq!(child.wait_event(&stop, Instant::now()).unwrap(), None);
+        child.send("44").unwrap();
+        assert_eq!(child.wait_event(&stop, soon()).unwrap(), Some(44));
+        stop.abort();
+        assert_eq!(child.wait_event(&stop, soon()).unwrap_err().to_string(), "stopped");
+        let report = child.exit_report();
+        assert!(report.contains("exit status: 0"), "it ends with its input: {report}");
+        assert!(child.send("44").is_err());
     }
 
     #[test]
-    fn child_has_no_key_of_the_job_in_its_environment() {
+    fn child_environment_has_no_secret_of_the_job() {
         let mut command = Command::new("sh");
         command.args(["-c", "read line; env | grep -c =a-key"]);
         for name in ["MUXBENCH_SECRET", "OMPI_MCA_orte_precondition_transports", "SLURM_JWT"] {
             command.env(name, "a-key");
         }
         let mut child: Child<u32> = Child::start("the shell", command, &42).unwrap();
-        assert_eq!(child.next(soon()).unwrap(), Some(0));
+        assert_eq!(child.next_event(soon()).unwrap(), Some(0));
     }
 
     #[test]
-    fn how_it_went_wrong_is_told() {
+    fn failed_child_is_reported_with_status_and_stderr() {
         let mut child = shell("read line; echo 'no memory' >&2; exit 7");
-        let error = child.next(soon()).unwrap_err().to_string();
+        let error = child.next_event(soon()).unwrap_err().to_string();
         assert!(error.contains("the shell ended") && error.contains('7') && error.contains("no memory"), "{error}");
         assert!(child.has_ended());
-        let error = format!("{:#}", shell("read line; echo nonsense").next(soon()).unwrap_err());
-        assert!(error.contains("not understood: nonsense"), "{error}");
-        let mut child = shell("read line; echo 'no licence' >&2; exec 0<&-; echo 1; exit 8");
-        assert_eq!(child.next(soon()).unwrap(), Some(1), "it no longer listens");
-        // A child that another test forks meanwhile may hold the other end a little longer.
-        let mut says = std::iter::repeat_with(|| {
-            std::thread::sleep(Duration::from_millis(1));
-            child.say("43")
-        });
-        let error = says.by_ref().take(20_000).find_map(Result::err).expect("it no longer listens").to_string();
-        assert!(error.contains("the shell ended") && error.contains('8') && error.contains("no licence"), "{error}");
+        let error = format!("{:#}", shell("read line; echo nonsense").next_event(soon()).unwrap_err());
+        assert!(error.contains("no event: nonsense"), "{error}");
         let nothing = Child::<u32>::start("nothing", Command::new("/nonexistent"), &1);
         assert!(nothing.err().unwrap().to_string().contains("/nonexistent"));
     }
 
     #[test]
-    fn whether_it_was_killed_by_others_is_known() {
+    fn sending_to_a_failed_child_reports_its_status() {
+        let mut child = shell("read line; echo 'no licence' >&2; exec 0<&-; echo 1; exit 8");
+        assert_eq!(child.next_event(soon()).unwrap(), Some(1), "its input is closed");
+        // A child that another test forks meanwhile may hold the other end a little longer.
+        let mut sends = std::iter::repeat_with(|| {
+            thread::sleep(Duration::from_millis(1));
+            child.send("43")
+        });
+        let error = sends.by_ref().take(20_000).find_map(Result::err).expect("its input is closed").to_string();
+        assert!(error.contains("the shell ended") && error.contains('8') && error.contains("no licence"), "{error}");
+    }
+
+    #[test]
+    fn child_killed_by_another_process_is_recognised() {
         let mut child = shell("read line; kill -KILL $$");
         child.end();
         assert!(child.was_killed());
         let mut child = shell("read line; echo 1; exec sleep 1000");
-        assert_eq!(child.next(soon()).unwrap(), Some(1));
+        assert_eq!(child.next_event(soon()).unwrap(), Some(1));
         assert!(!child.was_killed());
         child.kill();
         child.end();
-        assert!(!child.was_killed(), "it was us");
+        assert!(!child.was_killed(), "this process killed it");
         let mut child = shell("read line; exit 3");
         child.end();
         assert!(!child.was_killed());
     }
 
     #[test]
-    fn others_kill_it_and_nobody_once_it_has_ended() {
+    fn handle_kills_child_but_no_other_process_later() {
         let mut child = shell("read line; echo 1; exec sleep 1000");
-        assert_eq!(child.next(soon()).unwrap(), Some(1));
+        assert_eq!(child.next_event(soon()).unwrap(), Some(1));
         let handle = child.handle();
         let other = thread::spawn(move || {
             handle.kill();
             handle
         });
-        assert!(child.next(soon()).unwrap_err().to_string().contains("signal: 9"));
+        assert!(child.next_event(soon()).unwrap_err().to_string().contains("signal: 9"));
         let handle = other.join().unwrap();
-        // It was waited for: nobody has its number now, and an error would say that a signal was sent to it.
-        handle.get().kill().unwrap();
+        // The child has been waited for: an error would mean that a signal was sent to its process ID.
+        handle.lock().kill().unwrap();
         assert!(child.was_killed());
     }
 
     #[test]
     fn child_outlives_the_thread_that_started_it() {
         let mut child = thread::spawn(|| shell("cat")).join().unwrap();
-        assert_eq!(child.next(soon()).unwrap(), Some(42));
-        // Long enough for a signal to come.
+        assert_eq!(child.next_event(soon()).unwrap(), Some(42));
+        // Long enough for a signal to arrive.
         thread::sleep(Duration::from_millis(100));
-        child.say("43").unwrap();
-        assert_eq!(child.next(soon()).unwrap(), Some(43));
+        child.send("43").unwrap();
+        assert_eq!(child.next_event(soon()).unwrap(), Some(43));
     }
 
     #[test]
-    fn it_does_not_outlive_us() {
+    fn dropped_child_is_killed() {
         let mut child = shell("echo $$; exec sleep 1000");
-        let pid = child.next(soon()).unwrap().unwrap();
+        let pid = child.next_event(soon()).unwrap().unwrap();
         let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
         assert!(rustix::process::test_kill_process(pid).is_ok());
         assert!(!child.has_ended());

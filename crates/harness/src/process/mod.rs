@@ -1,4 +1,10 @@
-//! Processes that muxbench starts, and requests to stop.
+//! Processes that muxbench starts and controls, and requests to stop.
+//!
+//! # Layout
+//! - [`child`]: a child process and the trait [`child::Process`], by which tests replace one
+//! - `secrets`: environment variables that children must not inherit
+//! - [`stop`]: requests to stop a run
 
-pub(crate) mod child;
+pub mod child;
+pub(crate) mod secrets;
 pub mod stop;

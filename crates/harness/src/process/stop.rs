@@ -1,4 +1,4 @@
-//! How what runs is asked to stop: after the trial that runs, or at once.
+//! Requests to stop a run: after the current trial, or immediately.
 
 use std::mem::MaybeUninit;
 use std::sync::Arc;
@@ -7,51 +7,50 @@ use std::time::Duration;
 
 use anyhow::bail;
 
-/// How often whoever waits for something looks whether an end is wanted.
-pub(crate) const LOOK: Duration = Duration::from_millis(200);
+/// The interval at which waits look for a request to stop.
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Set by whoever wants an end, looked at by what runs.
+/// A request to stop, shared between signal handlers and a run.
 #[derive(Clone, Debug, Default)]
 pub struct Stop {
-    /// No other trial is to begin.
-    pub asked: Arc<AtomicBool>,
-    /// The one that runs is to be given up.
-    pub now: Arc<AtomicBool>,
+    /// The run ends after the current trial.
+    pub after_trial: Arc<AtomicBool>,
+    /// The run ends immediately, without the current trial.
+    pub immediately: Arc<AtomicBool>,
 }
 
 impl Stop {
-    /// Asks for an end after the trial that runs.
-    pub fn ask(&self) {
-        self.asked.store(true, Relaxed);
+    /// Requests the end of the run after the current trial.
+    pub fn request(&self) {
+        self.after_trial.store(true, Relaxed);
     }
 
-    /// Asks for an end at once.
-    pub fn ask_now(&self) {
-        self.now.store(true, Relaxed);
+    /// Requests the immediate end of the run.
+    pub fn abort(&self) {
+        self.immediately.store(true, Relaxed);
     }
 
     /// Whether no other trial is to begin.
-    pub fn is_asked(&self) -> bool {
-        self.asked.load(Relaxed) || self.is_now()
+    pub fn is_requested(&self) -> bool {
+        self.after_trial.load(Relaxed) || self.is_aborted()
     }
 
-    /// Whether the one that runs is to be given up.
-    pub fn is_now(&self) -> bool {
-        self.now.load(Relaxed)
+    /// Whether the current trial is to be abandoned.
+    pub fn is_aborted(&self) -> bool {
+        self.immediately.load(Relaxed)
     }
 
     /// # Errors
-    /// When the one that runs is to be given up.
+    /// When the current trial is to be abandoned.
     pub fn check(&self) -> anyhow::Result<()> {
-        if self.is_now() { bail!("stopped") } else { Ok(()) }
+        if self.is_aborted() { bail!("stopped") } else { Ok(()) }
     }
 }
 
-/// Whether a hang-up (SIGHUP) is to end us, as that of a terminal or of a session over a network does: not if whoever started us
-/// has us ignore it, as nohup(1).
+/// Whether SIGHUP, which a closed terminal sends, ends this process. It does not under nohup(1), which makes it ignored.
 pub fn ends_at_hangup() -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: nothing is changed, and the C library writes into `action`, of which all bits zero are a value.
+    // SAFETY: the call changes no handler and writes into `action`, for which all bits zero are a valid value.
     let action = unsafe {
         libc::sigaction(libc::SIGHUP, std::ptr::null(), action.as_mut_ptr());
         action.assume_init()

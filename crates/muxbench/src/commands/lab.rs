@@ -14,7 +14,7 @@ use harness::host::Host;
 use harness::netns::Testbed;
 use harness::netns::surrounding::{HOSTS, Keeper, SOCKET};
 use harness::placement;
-use harness::process::stop::ends_at_hangup;
+use harness::process::stop::{Stop, ends_at_hangup};
 use rustix::process::{Pid, Signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -60,7 +60,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         signal_hook::flag::register(SIGHUP, hung_up.clone()).context("cannot listen to signals")?;
     }
     let passed_on = [(told_to_end, Signal::TERM), (hung_up, Signal::HUP)];
-    let mut lab = Testbed::start(&network, &program, (&cpus.server, &cpus.client), args.seed).context("the lab")?;
+    let cpus = (&cpus.server[..], &cpus.client[..]);
+    let mut lab = Testbed::start(&network, &program, cpus, args.seed, &Stop::default()).context("the lab")?;
     let keeper = Keeper::new()?;
     crate::output::tell(format_args!("muxbench: {network}: up in {} ms", lab.setup().as_millis()));
     let mut command = Command::new(&args.command[0]);

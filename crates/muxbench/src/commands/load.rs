@@ -11,7 +11,8 @@ use ::load::late::LateSends;
 use ::load::report::Measured;
 use ::load::{Event, Listener, LoadReport, Outcome};
 use anyhow::{Context, bail};
-use harness::exec::idle::Holders;
+use harness::exec::idle::IdleHolders;
+use harness::exec::launch::Muxbench;
 use harness::model::order::LoadOrder;
 use harness::process::stop::Stop;
 use harness::record::{Trial, VerdictKind};
@@ -205,8 +206,10 @@ fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
             config.target
         );
     }
-    let program = std::env::current_exe().context("cannot find our own binary, which holds idle connections")?;
-    let holders = Holders::start(&program, &config, &[], &Stop::default(), &mut |_, _| ())?;
+    let launch = Muxbench {
+        program: std::env::current_exe().context("cannot find our own binary, which holds idle connections")?,
+    };
+    let holders = IdleHolders::start(&launch, &config, &[], &Stop::default(), &mut |_, _| ())?;
     let mut shown = String::new();
     let mut bandwidth = Bandwidth::default();
     let Outcome { report, .. } = load(

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::bail;
 use clap::builder::PossibleValuesParser;
-use harness::exec::runner::Ended;
+use harness::exec::event::RunEnd;
 use harness::presets;
 use papers::html::Origin;
 use papers::{PAPERS, Paper, PaperComparison};
@@ -101,7 +101,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             output::tell(format_args!("muxbench: {name}, in {}", folder.join(name).display()));
         }
         let (run, ended) = execution::complete(&experiment, &folder.join(name), args.quiet, &stop)?;
-        if ended == Ended::Stopped || stop.is_asked() {
+        if ended == RunEnd::Stopped || stop.is_requested() {
             return Ok(stopped());
         }
         runs.push(run);

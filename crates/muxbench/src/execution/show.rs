@@ -5,14 +5,14 @@ use std::process::ExitCode;
 
 use harness::capacity::{Answer, Pursuit};
 use harness::course::{self, Course, Finding};
-use harness::exec::runner::Ended;
+use harness::exec::event::RunEnd;
 use harness::record::{Run, TrialRecord, VerdictKind};
 
 use crate::exit::{NO_VALID_TRIAL, stopped};
 use crate::options::execution::ExecutionArgs;
 use crate::output;
 
-pub fn show(folder: &Path, run: &Run, ended: Ended, args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
+pub fn show(folder: &Path, run: &Run, ended: RunEnd, args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
     if args.format.json {
         output::print_json(&report::json::of(run))?;
     } else {
@@ -43,11 +43,11 @@ pub fn show(folder: &Path, run: &Run, ended: Ended, args: &ExecutionArgs) -> any
             say(&format!("Beside the paper: muxbench report {folder} --paper {name}\n"))?;
         }
     }
-    if ended == Ended::Stopped {
+    if ended == RunEnd::Stopped {
         let fleet = if run.header.is_fleet_s { " --fleet" } else { "" };
         return Ok(stopped(&format!("muxbench run{fleet} --resume {}", folder.display())));
     }
-    if ended == Ended::Broken {
+    if ended == RunEnd::WorkerLost {
         let folder = folder.display();
         output::tell(format_args!(
             "muxbench: a rank is lost, and the run ends; what is finished is kept. Finish it, with as many ranks as there \

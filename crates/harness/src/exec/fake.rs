@@ -1,0 +1,307 @@
+//! Processes and clients without a system call, for tests of the runner. They log when they start and end.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{anyhow, bail};
+use load::LoadConfig;
+use load::clock::monotonic_ns;
+use load::config::Phases;
+use load::idle::{Event as IdleEvent, IdleReport};
+use load::merge::Account;
+use server::control::Event as ServerEvent;
+use server::{Snapshot, Subject};
+
+use super::launch::Launch;
+use crate::fleet::{self, Draft, Fleet, Gathered, WaitHook};
+use crate::host::Host;
+use crate::model::order::LoadOrder;
+use crate::netns::{Testbed, TestbedHost};
+use crate::process::child::Process;
+use crate::process::stop::Stop;
+use crate::record::Trial;
+use crate::spec::network::Network;
+use crate::{samples, verdict};
+
+/// Trials of one architecture that are over in 20 ms, placed on no CPU.
+pub(super) fn trials(count: u32) -> Vec<Trial> {
+    let experiment = crate::presets::find("smoke").unwrap().experiment();
+    let planned = crate::plan::plan(&experiment, &Host::made_up()).unwrap().trials.remove(0);
+    let phases = Phases {
+        ramp_ns: 0,
+        hold_ns: 5_000_000,
+        measure_ns: 10_000_000,
+        drain_ns: 5_000_000,
+        ..planned.workload.phases
+    };
+    let numbered = |index| {
+        let mut trial = Trial { index, impossible: Vec::new(), ..planned.clone() };
+        (trial.workload.phases, trial.load.phases) = (phases, phases);
+        (trial.workload.idle, trial.load.idle) = (1, 1);
+        trial.load.cpus.clear();
+        if let Subject::Ours(config) = &mut trial.serve {
+            config.cpus.clear();
+        }
+        trial
+    };
+    (0..count).map(numbered).collect()
+}
+
+/// The moment at which a fake process fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// The server cannot be started.
+    ServerStart,
+    /// The server reports a failure instead of its readiness.
+    ServerReady,
+    /// The server is killed in the window.
+    ServerKilled,
+    /// A process of idle connections cannot open them.
+    Idle,
+    /// A client cannot connect, as the server refuses two connections.
+    Refused,
+    /// A client fails in the window.
+    Client,
+    /// A client cannot write its samples.
+    Samples,
+}
+
+/// A machine of fakes.
+#[derive(Clone, Default)]
+pub(super) struct FakeMachine {
+    log: Rc<RefCell<Vec<&'static str>>>,
+    /// The fault of the next trial alone.
+    pub(super) fault: Rc<Cell<Option<Fault>>>,
+    is_server_killed: Rc<Cell<bool>>,
+    refused: Rc<Cell<u64>>,
+    draft: Rc<RefCell<PathBuf>>,
+}
+
+impl FakeMachine {
+    fn write(&self, event: &'static str) {
+        self.log.borrow_mut().push(event);
+    }
+
+    /// The log since the last call.
+    pub(super) fn take_log(&self) -> Vec<&'static str> {
+        self.log.take()
+    }
+
+    /// Whether this is the moment of the fault, which then happens once.
+    fn fails(&self, fault: Fault) -> bool {
+        let fails = self.fault.get() == Some(fault);
+        if fails {
+            self.fault.set(None);
+        }
+        fails
+    }
+}
+
+impl Launch for FakeMachine {
+    fn testbed(&self, _network: &Network, _trial: &Trial, stop: &Stop) -> anyhow::Result<Testbed> {
+        stop.abort();
+        stop.check()?;
+        bail!("a fake machine has no namespaces")
+    }
+
+    fn server(&self, _config: &Subject, _host: Option<&TestbedHost>) -> anyhow::Result<Box<dyn Process<ServerEvent>>> {
+        if self.fails(Fault::ServerStart) {
+            bail!("cannot start `muxbench`");
+        }
+        self.write("server starts");
+        self.is_server_killed.set(false);
+        self.refused.set(0);
+        let mut server = FakeServer { machine: self.clone(), answers: VecDeque::new() };
+        let (address, ports) = (([127, 0, 0, 1], 80).into(), None);
+        server.answers.push_back(match self.fails(Fault::ServerReady) {
+            true => ServerEvent::Failed { reason: "the port is in use".into() },
+            false => ServerEvent::Ready { address, ports, snapshot: server.snapshot() },
+        });
+        Ok(Box::new(server))
+    }
+
+    fn idle(&self, config: &LoadConfig, _host: Option<&TestbedHost>) -> anyhow::Result<Box<dyn Process<IdleEvent>>> {
+        self.write("idle starts");
+        let held = IdleEvent::Held { connections: config.connections, elapsed_ns: 1 };
+        let failed = IdleEvent::Failed { reason: "connection refused".into() };
+        let answers = [if self.fails(Fault::Idle) { failed } else { held }].into();
+        Ok(Box::new(FakeIdle { machine: self.clone(), connections: config.connections, answers }))
+    }
+}
+
+struct FakeServer {
+    machine: FakeMachine,
+    answers: VecDeque<ServerEvent>,
+}
+
+impl FakeServer {
+    fn snapshot(&self) -> Snapshot {
+        let mut snapshot = Snapshot {
+            at_ns: monotonic_ns(),
+            connections_open: 1,
+            workers: 1,
+            memory_user_bytes: None,
+            memory_kernel_bytes: None,
+            totals: server::counters::Totals::default(),
+        };
+        snapshot.totals.refused = Some(self.machine.refused.get());
+        snapshot
+    }
+}
+
+impl Process<ServerEvent> for FakeServer {
+    fn send(&mut self, line: &str) -> anyhow::Result<()> {
+        assert_eq!(line, "mark");
+        self.answers.push_back(ServerEvent::Mark { snapshot: self.snapshot() });
+        Ok(())
+    }
+
+    fn next_event(&mut self, _deadline: Instant) -> anyhow::Result<Option<ServerEvent>> {
+        if self.has_ended() { Err(self.end_error()) } else { Ok(self.answers.pop_front()) }
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.machine.is_server_killed.get()
+    }
+
+    fn was_killed(&mut self) -> bool {
+        self.has_ended()
+    }
+
+    fn end_error(&mut self) -> anyhow::Error {
+        anyhow!("the server ended: {}", self.exit_report())
+    }
+
+    fn exit_report(&mut self) -> String {
+        "signal: 9".into()
+    }
+
+    fn end(&mut self) {
+        self.machine.write("server ends");
+    }
+
+    fn kill(&mut self) {
+        unreachable!("it always answers");
+    }
+
+    #[cfg(target_os = "linux")]
+    fn pid(&self) -> rustix::process::Pid {
+        unreachable!("it is no external server");
+    }
+}
+
+struct FakeIdle {
+    machine: FakeMachine,
+    connections: u32,
+    answers: VecDeque<IdleEvent>,
+}
+
+impl Process<IdleEvent> for FakeIdle {
+    fn send(&mut self, line: &str) -> anyhow::Result<()> {
+        assert_eq!(line, "verify");
+        let report = IdleReport { held: self.connections, alive: self.connections, ..IdleReport::default() };
+        self.answers.push_back(IdleEvent::Verified { report });
+        Ok(())
+    }
+
+    fn next_event(&mut self, _deadline: Instant) -> anyhow::Result<Option<IdleEvent>> {
+        Ok(self.answers.pop_front())
+    }
+
+    fn has_ended(&mut self) -> bool {
+        false
+    }
+
+    fn was_killed(&mut self) -> bool {
+        false
+    }
+
+    fn end_error(&mut self) -> anyhow::Error {
+        unreachable!("it never ends by itself")
+    }
+
+    fn exit_report(&mut self) -> String {
+        unreachable!("it never ends by itself")
+    }
+
+    fn end(&mut self) {}
+
+    fn kill(&mut self) {}
+
+    #[cfg(target_os = "linux")]
+    fn pid(&self) -> rustix::process::Pid {
+        unreachable!("it is no external server");
+    }
+}
+
+impl Drop for FakeIdle {
+    fn drop(&mut self) {
+        self.machine.write("idle ends");
+    }
+}
+
+/// One client, which reports a healthy trial.
+pub(super) struct FakeClient {
+    machine: FakeMachine,
+    order: Option<LoadOrder>,
+    start_ns: u64,
+}
+
+impl FakeClient {
+    pub(super) fn on(machine: &FakeMachine) -> Self {
+        Self { machine: machine.clone(), order: None, start_ns: 0 }
+    }
+}
+
+impl Fleet for FakeClient {
+    fn broadcast(&mut self, order: &LoadOrder, draft: &Path) -> anyhow::Result<()> {
+        self.machine.write("client starts");
+        self.order = Some(order.clone());
+        *self.machine.draft.borrow_mut() = draft.to_owned();
+        std::fs::write(draft, "")?;
+        Ok(())
+    }
+
+    fn barrier(&mut self, look: &mut WaitHook<'_>) -> anyhow::Result<u64> {
+        look(Some(&load::Event::Ready))?;
+        if self.machine.fails(Fault::Refused) {
+            self.machine.refused.set(2);
+            bail!("connection reset");
+        }
+        self.machine.write("client begins");
+        self.start_ns = monotonic_ns();
+        Ok(self.start_ns)
+    }
+
+    fn gather(&mut self, look: &mut WaitHook<'_>) -> anyhow::Result<Vec<Gathered>> {
+        let config = self.order.as_ref().unwrap().config.clone();
+        let over = fleet::instant_of(self.start_ns + config.phases.sending_ns());
+        while Instant::now() < over {
+            let next = look(Some(&load::Event::Ready))?;
+            match self.machine.fault.get() {
+                Some(Fault::ServerKilled) => self.machine.is_server_killed.set(self.machine.fails(Fault::ServerKilled)),
+                Some(Fault::Client) if self.machine.fails(Fault::Client) => bail!("the client ended: signal: 11"),
+                Some(Fault::Samples) if self.machine.fails(Fault::Samples) => {
+                    return Err(samples::failure("cannot write samples".into(), true));
+                }
+                _ => {}
+            }
+            thread::sleep(next.min(over).saturating_duration_since(Instant::now()).min(Duration::from_millis(1)));
+        }
+        self.machine.write("client reports");
+        let report = verdict::tests::healthy();
+        let account = Account { config, machine: String::new(), place: String::new(), report, cpus_used: None };
+        let samples = Draft::new(self.machine.draft.borrow().clone(), true);
+        Ok(vec![Gathered { account, samples }])
+    }
+
+    fn dismiss(&mut self) {
+        if self.order.take().is_some() {
+            self.machine.write("client ends");
+        }
+    }
+}

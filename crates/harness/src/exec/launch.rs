@@ -1,0 +1,68 @@
+//! Starts the processes of a trial. Tests replace it by processes without a system call.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use load::LoadConfig;
+use load::idle::Event as IdleEvent;
+use server::Subject;
+use server::control::Event as ServerEvent;
+
+use crate::netns::{Testbed, TestbedHost};
+use crate::process::child::{Child, Process};
+use crate::process::stop::Stop;
+use crate::record::Trial;
+use crate::spec::network::Network;
+
+/// Starts the processes of a trial, except its clients, which are a [`crate::fleet::Fleet`].
+pub trait Launch {
+    /// Creates the testbed for a trial.
+    ///
+    /// # Errors
+    /// When this host cannot create it, or `stop` aborts.
+    fn testbed(&self, network: &Network, trial: &Trial, stop: &Stop) -> anyhow::Result<Testbed>;
+
+    /// Starts a server, on `host` of a testbed or on this machine.
+    ///
+    /// # Errors
+    /// When the process cannot be started.
+    fn server(&self, config: &Subject, host: Option<&TestbedHost>) -> anyhow::Result<Box<dyn Process<ServerEvent>>>;
+
+    /// Starts a process that holds idle connections, on `host` of a testbed or on this machine.
+    ///
+    /// # Errors
+    /// When the process cannot be started.
+    fn idle(&self, config: &LoadConfig, host: Option<&TestbedHost>) -> anyhow::Result<Box<dyn Process<IdleEvent>>>;
+}
+
+/// Starts each process from the muxbench binary.
+#[derive(Clone, Debug)]
+pub struct Muxbench {
+    /// The path of the binary.
+    pub program: PathBuf,
+}
+
+impl Muxbench {
+    fn command(&self, subcommand: &str, host: Option<&TestbedHost>) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args([subcommand, "--control"]);
+        if let Some(host) = host {
+            host.enter(&mut command);
+        }
+        command
+    }
+}
+
+impl Launch for Muxbench {
+    fn testbed(&self, network: &Network, trial: &Trial, stop: &Stop) -> anyhow::Result<Testbed> {
+        Testbed::start(network, &self.program, (trial.serve.cpus(), &trial.load.cpus), trial.load.seed, stop)
+    }
+
+    fn server(&self, config: &Subject, host: Option<&TestbedHost>) -> anyhow::Result<Box<dyn Process<ServerEvent>>> {
+        Ok(Box::new(Child::start("the server", self.command("serve", host), config)?))
+    }
+
+    fn idle(&self, config: &LoadConfig, host: Option<&TestbedHost>) -> anyhow::Result<Box<dyn Process<IdleEvent>>> {
+        Ok(Box::new(Child::start("the process of idle connections", self.command("idle", host), config)?))
+    }
+}

@@ -1,0 +1,117 @@
+//! What was observed of a trial: counters at the edges of the window, and the reports of the processes.
+
+use std::time::{Duration, Instant};
+
+use load::LoadReport;
+use load::idle::IdleReport;
+use load::report::PARTS;
+use server::{Moved, ServerCounters, Snapshot};
+
+use crate::interrupts::{self, Accounting};
+use crate::model::network::NetworkReport;
+use crate::record::Trial;
+use crate::ticks::{Reading, Shares};
+
+/// The counters of the server and of the CPUs at an edge of the window.
+pub(super) struct Mark {
+    pub(super) server: Snapshot,
+    /// Before the server was asked: a server of thousands of processes needs up to half a second of its CPUs to answer.
+    pub(super) ticks_before: Reading,
+    /// After the server answered.
+    pub(super) ticks_after: Reading,
+}
+
+/// Everything observed of a trial, as far as the trial got.
+#[derive(Default)]
+pub(super) struct Observations {
+    /// When the server was ready, before the first connection.
+    pub(super) ready: Option<Snapshot>,
+    pub(super) start: Option<Mark>,
+    pub(super) end: Option<Mark>,
+    /// The latest times for `start` and `end` that are not late: CLOCK_MONOTONIC, in nanoseconds.
+    pub(super) due_ns: [u64; 2],
+    /// The bytes that a stream server had moved at the edges of the window's parts.
+    pub(super) moved: Vec<Moved>,
+    /// After the last burst of a stream.
+    pub(super) last: Option<Snapshot>,
+    pub(super) load: Option<LoadReport>,
+    pub(super) idle: Option<IdleReport>,
+    pub(super) network: Option<NetworkReport>,
+}
+
+impl Observations {
+    /// The server's counters over the window.
+    pub(super) fn counters(&self) -> Option<ServerCounters> {
+        let counters =
+            ServerCounters::between(self.ready.as_ref()?, &self.start.as_ref()?.server, &self.end.as_ref()?.server);
+        Some(ServerCounters { moved: self.moved.clone(), ..counters })
+    }
+
+    /// The delay of the mark that was later, in nanoseconds.
+    pub(super) fn late_ns(&self) -> u64 {
+        let marks = [&self.start, &self.end].into_iter().zip(self.due_ns);
+        let late = marks.filter_map(|(mark, due_ns)| Some(mark.as_ref()?.server.at_ns.saturating_sub(due_ns)));
+        late.max().unwrap_or(0)
+    }
+
+    /// The time shares of `cpus` over the window, without the time in which the server collected its counters.
+    fn shares(&self, cpus: &[usize]) -> Option<Shares> {
+        self.start.as_ref()?.ticks_after.until(&self.end.as_ref()?.ticks_before, cpus)
+    }
+
+    /// The share of the server's CPUs that other processes took, and the CPU time of interrupts there that the server's own
+    /// time does not include. `None` if the clients ran on these CPUs too.
+    pub(super) fn cpu_beside_server(&self, trial: &Trial, are_clients_remote: bool) -> Option<(f64, Option<u64>)> {
+        let counters = self.counters()?;
+        let (cpus, client) = (trial.serve.cpus(), &trial.load.cpus);
+        let are_apart = are_clients_remote || !client.is_empty() && !cpus.iter().any(|cpu| client.contains(cpu));
+        if !are_apart {
+            return None;
+        }
+        let (shares, accounting) = (self.shares(cpus)?, interrupts::accounting()?);
+        let cpus_ns = counters.window_ns as f64 * cpus.len() as f64;
+        let taken = shares.taken_by_others(counters.totals.cpu_ns() as f64 / cpus_ns, accounting);
+        let interrupts_ns = (shares.charged_to_nobody(accounting) * cpus_ns) as u64;
+        Some((taken, (accounting == Accounting::Apart).then_some(interrupts_ns)))
+    }
+
+    /// Adds interrupts to the CPU time of a closed loop's clients: their own time does not include them, and a client without
+    /// any time to spare would seem to have some.
+    pub(super) fn add_interrupts_to_client(&mut self, cpus: &[usize]) {
+        let Some(interrupts) =
+            interrupts::accounting().and_then(|accounting| Some(self.shares(cpus)?.charged_to_nobody(accounting)))
+        else {
+            return;
+        };
+        if let Some(closed) = self.load.as_mut().and_then(|load| load.closed.as_mut()) {
+            let busy_share = closed.busy_share + interrupts * cpus.len() as f64 / f64::from(closed.cpus.max(1));
+            closed.busy_share = busy_share.min(1.0);
+        }
+    }
+}
+
+/// The edges of a window's parts, at each of which a stream server is asked once for the bytes it has moved.
+pub(super) struct PartEdges {
+    /// The first edge.
+    pub(super) start: Instant,
+    pub(super) part: Duration,
+    /// The number of edges that have passed; there is one edge more than parts.
+    pub(super) passed: u32,
+}
+
+impl PartEdges {
+    /// The time of the next edge; `None` after the last.
+    pub(super) fn next(&self) -> Option<Instant> {
+        (self.passed <= PARTS as u32).then(|| self.start + self.part * self.passed)
+    }
+
+    /// Whether at least one edge has passed since the last call.
+    pub(super) fn is_due(&mut self, now: Instant) -> bool {
+        let mut is_due = false;
+        while self.next().is_some_and(|at| now >= at) {
+            is_due = true;
+            self.passed += 1;
+        }
+        is_due
+    }
+}

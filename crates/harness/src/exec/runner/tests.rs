@@ -1,0 +1,166 @@
+use std::path::Path;
+
+use super::*;
+use crate::exec::fake::{self, FakeClient, FakeMachine, Fault};
+use crate::host::Host;
+use crate::record::{Run, VerdictKind};
+use crate::{plan, presets, store};
+
+fn header(trials: Vec<Trial>) -> RunHeader {
+    let plan = plan::plan(&presets::find("smoke").unwrap().experiment(), &Host::made_up()).unwrap();
+    RunHeader { trials, ..RunHeader::made_up(plan) }
+}
+
+/// Runs `trials` on a machine of fakes.
+fn run_on(
+    machine: &FakeMachine,
+    trials: Vec<Trial>,
+    stop: &Stop,
+    folder: &Path,
+    on_event: &mut dyn FnMut(RunEvent<'_>),
+) -> (anyhow::Result<RunEnd>, Run) {
+    let header = header(trials);
+    let store = Store::create(folder, &header).unwrap();
+    let options = Options { launch: machine, stop };
+    let end = run(&header, &[], &store, &options, &mut FakeClient::on(machine), on_event);
+    drop(store);
+    (end, store::read(folder).unwrap())
+}
+
+/// Runs two trials, the first with a fault, and returns both verdicts' reasons and the log.
+fn with_fault(fault: Fault) -> ([(VerdictKind, String); 2], Vec<&'static str>) {
+    let folder = tempfile::tempdir().unwrap();
+    let machine = FakeMachine::default();
+    machine.fault.set(Some(fault));
+    let (end, run) = run_on(&machine, fake::trials(2), &Stop::default(), &folder.path().join("run"), &mut |_| {});
+    assert_eq!(end.unwrap(), RunEnd::Complete, "{fault:?}");
+    let verdicts = run.records.into_iter().map(|record| (record.verdict.kind, record.verdict.reason));
+    (verdicts.collect::<Vec<_>>().try_into().unwrap(), machine.take_log())
+}
+
+const WHOLE_TRIAL: [&str; 9] = [
+    "server starts",
+    "idle starts",
+    "client starts",
+    "client begins",
+    "client reports",
+    "idle ends",
+    "client ends",
+    "server ends",
+    "committed",
+];
+
+#[test]
+fn processes_start_and_end_in_order_before_the_commit() {
+    let folder = tempfile::tempdir().unwrap();
+    let machine = FakeMachine::default();
+    let mut log = Vec::new();
+    let (end, run) =
+        run_on(&machine, fake::trials(2), &Stop::default(), &folder.path().join("run"), &mut |event| match event {
+            RunEvent::Started { .. } => assert_eq!(machine.take_log(), [""; 0]),
+            RunEvent::Finished { .. } => log.extend(machine.take_log().into_iter().chain(["committed"])),
+            _ => {}
+        });
+    assert_eq!(end.unwrap(), RunEnd::Complete);
+    assert_eq!(log, [WHOLE_TRIAL, WHOLE_TRIAL].concat());
+    for record in &run.records {
+        assert_ne!(record.verdict.kind, VerdictKind::Failed, "{}", record.verdict.reason);
+        let server = record.server.as_ref().unwrap();
+        assert!(server.window_ns >= 10_000_000, "the marks are at the edges of the window: {}", server.window_ns);
+        assert_eq!(record.idle.as_ref().unwrap().alive, 1);
+    }
+}
+
+#[test]
+fn fault_fails_only_its_trial_and_leaves_no_process() {
+    let server = "server starts server ends";
+    let idle = "server starts idle starts idle ends server ends";
+    let connecting = "server starts idle starts client starts idle ends client ends server ends";
+    let measuring = "server starts idle starts client starts client begins idle ends client ends server ends";
+    for (fault, reason, log) in [
+        (Fault::ServerStart, "cannot start `muxbench`", ""),
+        (Fault::ServerReady, "the server: the port is in use", server),
+        (Fault::ServerKilled, "the server ended: signal: 9", measuring),
+        (Fault::Idle, "idle connections: connection refused", idle),
+        (Fault::Refused, "connection reset; the server refused 2 connections", connecting),
+        (Fault::Client, "the client ended: signal: 11", measuring),
+    ] {
+        let ([first, second], full_log) = with_fault(fault);
+        assert_eq!(first.0, VerdictKind::Failed, "{fault:?}");
+        assert!(first.1.starts_with(reason), "{fault:?}: {}", first.1);
+        assert_ne!(second.0, VerdictKind::Failed, "{fault:?}: {}", second.1);
+        let next = &WHOLE_TRIAL[..8];
+        let first_log = full_log.strip_suffix(next).unwrap_or_else(|| panic!("{fault:?}: {full_log:?}"));
+        assert_eq!(first_log.join(" "), log, "{fault:?}");
+    }
+}
+
+/// Stops a run of three trials while the second is measured.
+fn stopped(request: fn(&Stop)) -> (RunEnd, usize, Vec<&'static str>, bool) {
+    let folder = tempfile::tempdir().unwrap();
+    let (machine, stop) = (FakeMachine::default(), Stop::default());
+    let mut started = 0;
+    let run_folder = folder.path().join("run");
+    let (end, run) = run_on(&machine, fake::trials(3), &stop, &run_folder, &mut |event| match event {
+        RunEvent::Started { trial } => {
+            machine.take_log();
+            started = trial.index;
+        }
+        RunEvent::Load(load::Event::Ready) if started == 1 => request(&stop),
+        _ => {}
+    });
+    let has_draft = run_folder.join("samples/0001.part").exists();
+    (end.unwrap(), run.records.len(), machine.take_log(), has_draft)
+}
+
+#[test]
+fn first_stop_finishes_the_trial_and_second_aborts_it() {
+    let (end, records, log, has_draft) = stopped(Stop::request);
+    assert_eq!((end, records, has_draft), (RunEnd::Stopped, 2, false));
+    assert_eq!(log, &WHOLE_TRIAL[..8]);
+    let (end, records, log, has_draft) = stopped(Stop::abort);
+    assert_eq!((end, records, has_draft), (RunEnd::Stopped, 1, false));
+    assert_eq!(log, ["server starts", "idle starts", "client starts", "idle ends", "client ends", "server ends"]);
+}
+
+#[test]
+fn abort_while_the_testbed_starts_keeps_no_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let (machine, stop) = (FakeMachine::default(), Stop::default());
+    let mut trials = fake::trials(1);
+    trials[0].workload.network = Some(Default::default());
+    let (end, run) = run_on(&machine, trials, &stop, &folder.path().join("run"), &mut |_| {});
+    assert_eq!((end.unwrap(), run.records.len()), (RunEnd::Stopped, 0));
+    assert_eq!(machine.take_log(), [""; 0], "no process starts");
+}
+
+#[test]
+fn failed_commit_ends_the_run_without_the_trial() {
+    let folder = tempfile::tempdir().unwrap();
+    let run_folder = folder.path().join("run");
+    let machine = FakeMachine::default();
+    let (end, run) = run_on(&machine, fake::trials(3), &Stop::default(), &run_folder, &mut |event| {
+        if matches!(event, RunEvent::Started { trial } if trial.index == 1) {
+            // A file in place of the folder of histograms.
+            std::fs::remove_dir_all(run_folder.join("histograms")).unwrap();
+            std::fs::write(run_folder.join("histograms"), "").unwrap();
+        }
+    });
+    let error = format!("{:#}", end.unwrap_err());
+    assert!(error.contains("cannot commit trial 1"), "{error}");
+    assert_eq!(run.records.len(), 1);
+    assert!(!run_folder.join("samples/0001.part").exists() && !run_folder.join("samples/0001.parquet").exists());
+    assert_eq!(machine.take_log().last(), Some(&"server ends"), "the processes of the trial have ended");
+}
+
+#[test]
+fn samples_that_cannot_be_written_end_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let run_folder = folder.path().join("run");
+    let machine = FakeMachine::default();
+    machine.fault.set(Some(Fault::Samples));
+    let (end, run) = run_on(&machine, fake::trials(2), &Stop::default(), &run_folder, &mut |_| {});
+    assert_eq!(end.unwrap_err().to_string(), "cannot write samples");
+    assert_eq!(run.records.len(), 0, "a resumed run repeats the trial");
+    assert!(!run_folder.join("samples/0000.part").exists());
+}

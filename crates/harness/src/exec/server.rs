@@ -1,0 +1,154 @@
+//! The server of a trial: when it is ready, its counters, and whether it caused a failure.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{anyhow, bail};
+use server::control::Event as ServerEvent;
+use server::model::PerConnection;
+use server::{Moved, Snapshot};
+use wire::{Address, Ports};
+
+use super::marks::Mark;
+use crate::process::child::Process;
+use crate::process::stop::Stop;
+use crate::record::Trial;
+use crate::samples::Unwritten;
+use crate::ticks::Reading;
+
+/// The time for a server to start or to answer: it may have to ask ten thousand processes for their counters.
+pub(super) const SERVER_TIMEOUT: Duration = Duration::from_secs(30);
+/// The time for a server to report its failure: its client may notice first.
+const CAUSE_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The failure that a server reported. No guess replaces it, as the server reports it once.
+#[derive(Debug, thiserror::Error)]
+#[error("the server: {0}")]
+struct ServerFailed(String);
+
+/// The process of a trial's server.
+pub(super) struct Server<'a> {
+    pub(super) process: Box<dyn Process<ServerEvent>>,
+    pub(super) stop: &'a Stop,
+}
+
+impl Server<'_> {
+    /// Waits until the server listens; returns its address, and its counters before the first connection.
+    pub(super) fn wait_ready(&mut self, timeout: Duration) -> anyhow::Result<(Address, Option<Ports>, Snapshot)> {
+        match self.process.wait_event(self.stop, Instant::now() + timeout)? {
+            Some(ServerEvent::Ready { address, ports, snapshot }) => Ok((address, ports, snapshot)),
+            Some(ServerEvent::Failed { reason }) => Err(ServerFailed(reason).into()),
+            Some(ServerEvent::Mark { .. } | ServerEvent::Moved { .. }) => bail!("the server is not ready"),
+            None => Err(self.kill_silent(format_args!("is not ready after {} s", timeout.as_secs()))),
+        }
+    }
+
+    /// Asks the server for its counters.
+    pub(super) fn mark(&mut self) -> anyhow::Result<Mark> {
+        let ticks_before = Reading::now();
+        match self.ask("mark")? {
+            ServerEvent::Mark { snapshot } => Ok(Mark { server: snapshot, ticks_before, ticks_after: Reading::now() }),
+            _ => bail!("the server did not send its counters"),
+        }
+    }
+
+    /// Asks the server for the bytes it has moved.
+    pub(super) fn moved(&mut self) -> anyhow::Result<Moved> {
+        match self.ask("moved")? {
+            ServerEvent::Moved { moved } => Ok(moved),
+            _ => bail!("the server did not send the bytes it moved"),
+        }
+    }
+
+    fn ask(&mut self, question: &str) -> anyhow::Result<ServerEvent> {
+        self.process.send(question).map_err(|error| self.cause(error))?;
+        match self.process.wait_event(self.stop, Instant::now() + SERVER_TIMEOUT)? {
+            Some(ServerEvent::Failed { reason }) => Err(ServerFailed(reason).into()),
+            Some(event) => Ok(event),
+            None => Err(self.kill_silent(format_args!("does not answer within {} s", SERVER_TIMEOUT.as_secs()))),
+        }
+    }
+
+    fn kill_silent(&mut self, what: std::fmt::Arguments<'_>) -> anyhow::Error {
+        self.process.kill();
+        anyhow!("the server {what} ({})", self.process.exit_report())
+    }
+
+    /// The cause of `error`: the failure that the server reports, if it does.
+    pub(super) fn cause(&mut self, error: anyhow::Error) -> anyhow::Error {
+        if error.is::<ServerFailed>() {
+            return error;
+        }
+        match self.process.next_event(Instant::now() + CAUSE_TIMEOUT) {
+            Ok(Some(ServerEvent::Failed { reason })) => ServerFailed(reason).into(),
+            Err(server_error) => server_error,
+            _ => error,
+        }
+    }
+
+    /// The cause of a client's `error`. The server may have refused connections: the plan knows the limits of this host, but
+    /// not how much of them other processes use.
+    pub(super) fn cause_of_client_error(
+        &mut self,
+        trial: &Trial,
+        ready: Option<&Snapshot>,
+        error: anyhow::Error,
+    ) -> anyhow::Error {
+        if error.is::<ServerFailed>() || error.is::<Unwritten>() || self.stop.is_aborted() {
+            return error;
+        }
+        let refused = |snapshot: &Snapshot| snapshot.totals.refused.unwrap_or(0);
+        let now = match self.mark() {
+            Ok(mark) => refused(&mark.server),
+            Err(failed) if failed.is::<ServerFailed>() => return failed,
+            Err(_) => 0,
+        };
+        let count = now.saturating_sub(ready.map_or(0, refused));
+        let per_connection = trial.architecture.ours().map(|architecture| architecture.model.per_connection);
+        let (resource, limits) = match per_connection {
+            _ if count == 0 => return self.cause(error),
+            Some(PerConnection::Thread) => ("threads", "ulimit -u, kernel.threads-max, the cgroup's pids.max, memory"),
+            Some(PerConnection::Process) => ("processes", "ulimit -u, kernel.pid_max, the cgroup's pids.max, memory"),
+            Some(PerConnection::Nothing | PerConnection::Stack) | None => ("descriptors", "ulimit -n, fs.file-max"),
+        };
+        self.cause(anyhow!(
+            "{error:#}; the server refused {count} connections because it ran out of {resource}: raise its limit ({limits})"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+    use crate::exec::fake;
+    use crate::process::child::Child;
+
+    fn shell<'a>(script: &str, stop: &'a Stop) -> Server<'a> {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        Server { process: Box::new(Child::start("the server", command, &42).unwrap()), stop }
+    }
+
+    #[test]
+    fn reported_server_failure_is_the_cause_whoever_reads_it() {
+        let trial = fake::trials(1).remove(0);
+        let script = r#"read line; echo '{"event":"failed","reason":"out of luck"}'; exit 1"#;
+        for is_read_already in [false, true] {
+            let stop = Stop::default();
+            let mut server = shell(script, &stop);
+            let error = if is_read_already { server.mark().err().unwrap() } else { anyhow!("a connection was reset") };
+            let cause = server.cause_of_client_error(&trial, None, error);
+            assert_eq!(cause.to_string(), "the server: out of luck");
+        }
+    }
+
+    #[test]
+    fn aborted_run_does_not_wait_for_a_silent_server() {
+        let stop = Stop::default();
+        let mut server = shell("exec sleep 1000", &stop);
+        stop.abort();
+        let outcomes = [server.mark().map(drop), server.moved().map(drop)];
+        assert_eq!(outcomes.map(|outcome| outcome.unwrap_err().to_string()), ["stopped"; 2]);
+    }
+}

@@ -1,0 +1,166 @@
+//! One trial: starts its processes, has them measure, and ends them.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow, bail};
+use load::LoadConfig;
+use load::report::PARTS;
+use server::Subject;
+
+use super::event::RunEvent;
+use super::idle::IdleHolders;
+use super::launch::Launch;
+use super::marks::{Mark, Observations, PartEdges};
+use super::server::{SERVER_TIMEOUT, Server};
+use crate::fleet::{self, Fleet};
+use crate::model::order::LoadOrder;
+use crate::netns::Testbed;
+use crate::process::stop::{POLL_INTERVAL, Stop};
+use crate::record::Trial;
+use crate::transport::{SocketFolder, Transport};
+
+/// The time from the server's first mark to the window: reading counters must not fall into the window...
+const MARK_LEAD_NS: u64 = 200_000_000;
+/// ...and the additional time for each connection, which may have a process of its own: 20 to 40 µs were measured.
+const MARK_LEAD_NS_PER_CONNECTION: u64 = 50_000;
+
+/// A trial that runs.
+pub(super) struct TrialRun<'a> {
+    pub(super) trial: &'a Trial,
+    /// The file for its samples.
+    pub(super) samples: &'a Path,
+    pub(super) launch: &'a dyn Launch,
+    pub(super) stop: &'a Stop,
+    /// The hosts of its processes; `None` over loopback.
+    pub(super) testbed: Option<&'a Testbed>,
+    pub(super) fleet: &'a mut dyn Fleet,
+    pub(super) observations: &'a mut Observations,
+    pub(super) on_event: &'a mut dyn FnMut(RunEvent<'_>),
+}
+
+/// Selects the observation that a mark is stored as.
+type MarkField = fn(&mut Observations) -> &mut Option<Mark>;
+
+impl TrialRun<'_> {
+    /// Runs the trial. Its processes have ended afterwards, whatever the outcome.
+    pub(super) fn run(&mut self) -> anyhow::Result<()> {
+        // Removed after the end of the server, with everything that the server left in it.
+        let folder = match self.trial.workload.transport {
+            Transport::Unix => Some(SocketFolder::new().context("cannot create a folder for the server's socket")?),
+            Transport::Tcp | Transport::Tcp6 => None,
+        };
+        let config = match (&folder, self.fleet.server_ip()) {
+            (Some(folder), _) => self.trial.serve.clone().listening_on(folder.address().map_err(anyhow::Error::msg)?),
+            (None, Some(ip)) => self.trial.serve.clone().listening_on((ip, 0).into()),
+            (None, None) => self.trial.serve.clone(),
+        };
+        let process = self.launch.server(&config, self.testbed.map(Testbed::server))?;
+        let mut server = Server { process, stop: self.stop };
+        let outcome = self.measure(&mut server);
+        self.fleet.dismiss();
+        // A server that has ended did not serve until the end.
+        let outcome = outcome.and_then(|()| match server.process.has_ended() {
+            true => Err(server.cause(anyhow!("the server ended"))),
+            false => Ok(()),
+        });
+        // The supervisor of an external server needs this time to end what the server started.
+        server.process.end();
+        // The kernel closes the connections of a killed server before it reports its death.
+        let outcome = outcome.and_then(|()| match server.process.was_killed() {
+            true => Err(server.process.end_error()),
+            false => Ok(()),
+        });
+        match (outcome, end_leftovers(self.trial, &server)) {
+            (Err(error), Err(left)) => Err(error.context(format!("{left:#}"))),
+            (outcome, ended) => outcome.and(ended),
+        }
+    }
+
+    /// Runs the clients against the server until all have reported.
+    fn measure(&mut self, server: &mut Server<'_>) -> anyhow::Result<()> {
+        let Self { trial, samples, launch, stop, testbed, fleet, observations, on_event } = self;
+        let start_timeout = match &trial.serve {
+            Subject::Ours(_) => SERVER_TIMEOUT,
+            Subject::Exec(exec) => SERVER_TIMEOUT + Duration::from_nanos(exec.start_timeout_ns),
+        };
+        let (address, ports, snapshot) = server.wait_ready(start_timeout)?;
+        let ready = observations.ready.insert(snapshot).clone();
+        let client_failed = |server: &mut Server<'_>, error| server.cause_of_client_error(trial, Some(&ready), error);
+
+        let mut config = LoadConfig { target: address, ports, ..trial.load.clone() };
+        if let Some(testbed) = testbed {
+            config.sources = testbed.sources(&config).map_err(anyhow::Error::msg)?;
+        }
+        let hosts = testbed.map_or(&[][..], Testbed::clients);
+        let mut connecting = |done, total| on_event(RunEvent::Load(&load::Event::Connecting { done, total }));
+        let idle = IdleHolders::start(*launch, &config, hosts, stop, &mut connecting)
+            .map_err(|error| client_failed(server, error))?;
+        let order = LoadOrder::new(config, trial.clone());
+        fleet.set_client_hosts(hosts)?;
+        fleet.broadcast(&order, samples).map_err(|error| server.cause(error))?;
+        let mut on_connecting = |event: Option<&load::Event>| {
+            event.into_iter().for_each(|event| on_event(RunEvent::Load(event)));
+            stop.check().map(|()| Instant::now() + POLL_INTERVAL)
+        };
+        let start_ns = fleet.barrier(&mut on_connecting).map_err(|error| client_failed(server, error))?;
+
+        let phases = trial.workload.phases;
+        let to_window_ns = phases.ramp_ns + phases.hold_ns;
+        // Not before the rate is reached, unless the warm-up is too short for that.
+        let marking_ns = MARK_LEAD_NS_PER_CONNECTION * u64::from(trial.load.connections_and_idle());
+        let mark_ns = to_window_ns - (MARK_LEAD_NS + marking_ns).min(phases.hold_ns * 9 / 10);
+        observations.due_ns = [to_window_ns, phases.sending_ns() + marking_ns].map(|ns| start_ns + ns);
+        let started = fleet::instant_of(start_ns);
+        let at = |ns: u64| started + Duration::from_nanos(ns);
+        let mut marks: Vec<(Instant, MarkField)> = vec![
+            (at(phases.sending_ns()), |observations| &mut observations.end),
+            (at(mark_ns), |observations| &mut observations.start),
+        ];
+        let part = Duration::from_nanos(phases.measure_ns / PARTS as u64);
+        let is_stream = trial.workload.service.stream().is_some();
+        let mut edges = is_stream.then(|| PartEdges { start: at(to_window_ns), part, passed: 0 });
+        let mut on_measuring = |event: Option<&load::Event>| {
+            event.into_iter().for_each(|event| on_event(RunEvent::Load(event)));
+            if server.process.has_ended() {
+                // The processes of an external server may go on serving after their supervisor ended.
+                bail!("the server ended");
+            }
+            // Before the mark at the end of the window, which takes longer.
+            while edges.as_mut().is_some_and(|edges| edges.is_due(Instant::now())) {
+                observations.moved.push(server.moved()?);
+            }
+            while let Some((_, field)) = marks.pop_if(|(at, _)| Instant::now() >= *at) {
+                *field(observations) = Some(server.mark()?);
+            }
+            stop.check()?;
+            let due = marks.last().map(|(at, _)| *at).into_iter().chain(edges.as_ref().and_then(PartEdges::next));
+            Ok(due.fold(Instant::now() + POLL_INTERVAL, Instant::min))
+        };
+        let gathered = fleet.gather(&mut on_measuring);
+        let reports = gathered.map_err(|error| client_failed(server, error))?;
+        // A busy machine may have delayed marks. The clients keep their connections until they are dismissed.
+        while let Some((_, field)) = marks.pop() {
+            *field(observations) = Some(server.mark()?);
+        }
+        if is_stream {
+            observations.last = Some(server.mark()?.server);
+        }
+        if trial.workload.idle > 0 {
+            observations.idle = Some(idle.verify(stop)?);
+        }
+        fleet.dismiss();
+        observations.load = Some(fleet::merge(&order, reports, samples)?);
+        Ok(())
+    }
+}
+
+/// Ends the processes that an external server left. A supervisor that was killed cannot do it.
+fn end_leftovers(trial: &Trial, server: &Server<'_>) -> anyhow::Result<()> {
+    #[cfg(target_os = "linux")]
+    if matches!(trial.serve, Subject::Exec(_)) {
+        return crate::doctor::leftovers::end_all_of(server.process.pid());
+    }
+    let _ = (trial, server);
+    Ok(())
+}
