@@ -7,8 +7,8 @@ use anyhow::Context;
 use harness::{files, samples, store};
 use load::Sample;
 use papers::PaperComparison;
-use report::html::chart::Chart;
-use report::html::still;
+use report::plot::chart::Chart;
+use report::plot::svg;
 
 use crate::output;
 
@@ -25,9 +25,9 @@ pub fn pictures<'a, T: AsRef<str>>(
     let mut names = Vec::new();
     for (name, title, chart) in figures {
         let name = name.as_ref();
-        let svg = still::svg(title.as_ref(), chart, architectures)?;
+        let svg = svg::svg(title.as_ref(), chart, architectures)?;
         write(&folder.join(format!("{name}.svg")), svg.as_bytes())?;
-        write(&folder.join(format!("{name}.png")), &still::png(&svg)?)?;
+        write(&folder.join(format!("{name}.png")), &svg::png(&svg)?)?;
         names.push(name.to_owned());
     }
     output::tell(format_args!("muxbench: {}, as SVG and PNG: {}", folder.display(), names.join(", ")));

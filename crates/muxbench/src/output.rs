@@ -4,8 +4,8 @@ use std::fmt::Display;
 use std::io::{self, Write};
 
 use papers::PaperComparison;
-use report::Medium;
 use report::format::visible;
+use report::text::Medium;
 use serde::Serialize;
 
 /// Columns of the terminal; of a file or a pipe, enough for a whole table.

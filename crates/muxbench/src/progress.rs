@@ -9,7 +9,8 @@ use harness::plan::duration_ns;
 use harness::record::{Trial, TrialRecord};
 use harness::units::Share;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use report::{format, tails};
+use report::format;
+use report::text::tail_mark;
 
 use crate::output;
 
@@ -133,7 +134,7 @@ impl Progress {
         self.last = format!("; last {}{}", record.trial.architecture, found(record));
         self.bar.inc(1);
         if !self.is_terminal {
-            let verdict = report::sentence::name(record.verdict.kind);
+            let verdict = report::format::verdict(record.verdict.kind);
             let total = self.total.map_or(String::new(), |total| format!("/{total}"));
             let (finished, current, found) = (self.finished, &self.current, found(record));
             output::tell(format_args!("{finished}{total} {current}: {verdict}{found}; {}", self.left()));
@@ -153,7 +154,7 @@ fn found(record: &TrialRecord) -> String {
         return format!(", {}", format::bandwidth(bytes_per_s));
     }
     let (p50, p99) = (load.service.distribution.p50_ns, load.service.distribution.p99_ns);
-    let p99 = tails::mark(format::time(p99 as f64), &load.late_sends(), 0.99);
+    let p99 = tail_mark::mark(format::time(p99 as f64), &load.late_sends(), 0.99);
     format!(", p50 {}, p99 {p99}", format::time(p50 as f64))
 }
 

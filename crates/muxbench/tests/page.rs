@@ -50,7 +50,7 @@ fn a_page_opens_works_and_can_be_read_by_all() {
     // Neither of a closed loop, nor with timestamps of the kernel, nor of streams.
     let others =
         ["throughput", "kernel", "bandwidth", "bandwidth-over-time", "bandwidth-idle", "fairness", "cpu-gigabyte"];
-    for figure in report::html::figures::FIGURES.iter().filter(|figure| !others.contains(&figure.name)) {
+    for figure in report::plot::figures::FIGURES.iter().filter(|figure| !others.contains(&figure.name)) {
         let path = |extension: &str| folder.path().join("figures").join(format!("{}.{extension}", figure.name));
         // Where no trial is valid there is nothing to rank, and where the client may have made all quantiles no distribution.
         let may_be_absent = ["ranking", "distribution"].contains(&figure.name) && !path("svg").exists();

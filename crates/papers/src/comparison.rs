@@ -4,14 +4,17 @@ use anyhow::{bail, ensure};
 use harness::record::Run;
 use serde_json::{Value, json};
 
-use super::figure::{Figure, Here};
+use super::figure::{Here, PaperFigure};
 use super::grid::{self, Grid};
 use super::impossible::{self, Impossible};
 use super::{Paper, Part, Tables, points};
-use crate::claims::{self, Checked};
-use report::deviation::{self, DeviationOf, SendsOf};
-use report::html::chart::Chart;
-use report::{Medium, Summary, json};
+use crate::claims::{self, CheckedClaim};
+use report::model;
+use report::model::Summary;
+use report::model::deviation;
+use report::model::deviation::{DeviationOf, SendsOf};
+use report::plot::chart::Chart;
+use report::text::Medium;
 
 /// Runs beside a paper, to be shown.
 pub struct PaperComparison {
@@ -20,13 +23,13 @@ pub struct PaperComparison {
     /// What is shown of it.
     pub part: Part,
     /// Its figures that runs have something of.
-    pub figures: Vec<(&'static Figure, Chart)>,
+    pub figures: Vec<(&'static PaperFigure, Chart)>,
     /// Those that they have nothing of.
-    pub missing: Vec<&'static Figure>,
+    pub missing: Vec<&'static PaperFigure>,
     /// Why there is nothing of some trials.
     pub impossible: Vec<Impossible>,
     /// Its claims, and what became of them.
-    pub claims: Vec<Checked>,
+    pub claims: Vec<CheckedClaim>,
     tables: Vec<Box<dyn Tables>>,
 }
 
@@ -123,7 +126,7 @@ impl PaperComparison {
         medium.finished(text)
     }
 
-    pub(super) fn figure_text(&self, figure: &Figure, chart: &Chart, medium: impl Into<Medium>) -> String {
+    pub(super) fn figure_text(&self, figure: &PaperFigure, chart: &Chart, medium: impl Into<Medium>) -> String {
         let medium = medium.into();
         let mut text = medium.heading(&format!("{}. {}", self.paper.figure_name(figure), figure.title));
         text += &format!("\n{}\n{}", medium.prose(figure.about), medium.prose(&chart.words));
@@ -142,7 +145,7 @@ impl PaperComparison {
 
     /// As JSON: what the tables have, the figures, what is impossible here, and the claims.
     pub fn json(&self) -> Value {
-        let mut all = json!({ "format": json::FORMAT, "paper": self.paper.name });
+        let mut all = json!({ "format": model::FORMAT, "paper": self.paper.name });
         let fields = match (self.part, self.tables.first()) {
             (Part::Whole, Some(tables)) => tables.json(),
             (Part::Table(_), _) => {
@@ -153,7 +156,7 @@ impl PaperComparison {
         };
         let fields = fields.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), value.clone()));
         all.as_object_mut().expect("it is one").extend(fields);
-        let figure = |(figure, chart): &(&Figure, Chart)| {
+        let figure = |(figure, chart): &(&PaperFigure, Chart)| {
             json!({ "number": figure.number, "title": figure.title, "about": figure.about, "series": self.paper.series,
                     "chart": chart })
         };
@@ -192,7 +195,7 @@ fn table_text(number: &str, grid: &Grid, medium: Medium) -> String {
 }
 
 /// Claims and what became of them. What decided is below each by its indentation, which Markdown has to keep.
-fn claims_text(claims: &[Checked], medium: Medium) -> String {
+fn claims_text(claims: &[CheckedClaim], medium: Medium) -> String {
     /// As wide as GitHub shows it.
     const VERBATIM_COLUMNS: usize = 110;
     let Medium::Terminal(width) = medium else {

@@ -2,19 +2,19 @@
 
 use harness::record::{Run, Workload};
 
-use report::Summary;
-use report::axis::Axis as Along;
-use report::deviation::DeviationOf;
-use report::html::chart::{Axis, Chart, Form, Mark, Panel, Point, Published, Series, Shape, TICKS_BELOW, TICKS_BESIDE};
-use report::html::material::estimate;
-use report::summary::Row;
+use report::model::Summary;
+use report::model::axis::Axis as Along;
+use report::model::deviation::DeviationOf;
+use report::model::summary::Row;
+use report::plot::chart::{Axis, Chart, Form, Mark, Panel, Point, Published, Series, Shape, TICKS_BELOW, TICKS_BESIDE};
+use report::plot::plot_data::estimate;
 
 /// Of the length of a horizontal axis, what is left beside the marks.
 const ROOM: f64 = 0.03;
 
 /// A row of a paper's figures.
 #[derive(Debug)]
-pub struct Figure {
+pub struct PaperFigure {
     /// As the paper prints it, or by its place where the paper has no numbers.
     pub number: &'static str,
     /// What it shows.

@@ -3,9 +3,10 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::figure::Figure;
-use report::html::chart::{Axis, Chart, Form, Mark, Panel, Point, Published, Shape};
-use report::{Medium, format, table, tails};
+use super::figure::PaperFigure;
+use report::format;
+use report::plot::chart::{Axis, Chart, Form, Mark, Panel, Point, Published, Shape};
+use report::text::{Medium, table, tail_mark};
 
 /// A run in the layout of a paper's tables, to be shown.
 pub trait Tables {
@@ -35,14 +36,14 @@ pub struct Grid {
     /// The headings of the others.
     pub columns: Vec<String>,
     /// In order.
-    pub rows: Vec<Row>,
+    pub rows: Vec<GridRow>,
     /// What there is to say below it.
     pub notes: Vec<String>,
 }
 
 /// A row of a [`Grid`].
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub struct GridRow {
     /// What it is of.
     pub lead: Vec<String>,
     /// A cell for each column.
@@ -67,17 +68,17 @@ impl Grid {
         for row in &self.rows {
             writer.write_record(row.lead.iter().chain(&row.cells))?;
         }
-        report::csv::finished(writer)
+        report::export::csv::finished(writer)
     }
 }
 
 /// The numbers of a figure, a table for each panel: a row for each place along the axis, a column for each series, then what the
 /// paper prints. What is not valid is in brackets.
-pub fn of(figure: &Figure, chart: &Chart, names: &[&'static str]) -> Vec<Grid> {
+pub fn of(figure: &PaperFigure, chart: &Chart, names: &[&'static str]) -> Vec<Grid> {
     chart.panels.iter().map(|panel| of_panel(figure, chart, panel, names)).collect()
 }
 
-fn of_panel(figure: &Figure, chart: &Chart, panel: &Panel, names: &[&'static str]) -> Grid {
+fn of_panel(figure: &PaperFigure, chart: &Chart, panel: &Panel, names: &[&'static str]) -> Grid {
     let (x, y) = chart.axes(panel);
     let along = if figure.shares.is_empty() { By::X(x, y) } else { By::Y(x, y) };
     let points = |points: &[(f64, f64)]| points.iter().map(|&(x, y)| Point::new(x, y)).collect::<Vec<_>>();
@@ -104,7 +105,7 @@ fn of_panel(figure: &Figure, chart: &Chart, panel: &Panel, names: &[&'static str
         |at: String, whose: &str| [Some(at), (!below.is_empty()).then(|| whose.to_owned())].into_iter().flatten();
     let mut rows = Vec::new();
     for &at in &places {
-        rows.push(Row {
+        rows.push(GridRow {
             lead: lead(along.place(at), "here").collect(),
             cells: columns.iter().map(|(_, points)| cell(points, at)).collect(),
         });
@@ -112,7 +113,7 @@ fn of_panel(figure: &Figure, chart: &Chart, panel: &Panel, names: &[&'static str
         let cells: Vec<String> =
             columns.iter().map(|(name, _)| of(name).map_or("-".into(), |it| cell(&points(&it.points), at))).collect();
         if cells.iter().any(|cell| cell != "-") {
-            rows.push(Row { lead: lead(String::new(), "paper").collect(), cells });
+            rows.push(GridRow { lead: lead(String::new(), "paper").collect(), cells });
         }
     }
     let lines = panel.published.iter().filter(|it| it.mark != Mark::Points);
@@ -165,7 +166,7 @@ impl By<'_> {
                 [*p1, *p25, point.y, *p75, *p99].map(|value| number(y.form, value)).join("/")
             }
             (Self::X(_, y), [p1, p25, p75]) => {
-                [*p1, *p25, point.y, *p75].map(|value| number(y.form, value)).join("/") + "/" + tails::MARK
+                [*p1, *p25, point.y, *p75].map(|value| number(y.form, value)).join("/") + "/" + tail_mark::MARK
             }
             (Self::X(_, y), _) => number(y.form, point.y),
         };

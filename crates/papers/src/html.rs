@@ -5,15 +5,16 @@ use harness::record::{Run, TrialRecord};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::claims::{self, Checked, Outcome};
-use crate::figure::Figure;
+use crate::claims::{self, CheckedClaim, Outcome};
+use crate::figure::PaperFigure;
 use crate::grid::{self, Grid};
 use crate::impossible::{self, Impossible};
 use crate::{Paper, PaperComparison, Part, points};
-use report::html::chart::{Chart, Mark};
 use report::html::command;
-use report::html::frame::{self, Drawing, Frame};
-use report::html::style;
+use report::html::frame;
+use report::html::frame::{Drawing, Frame};
+use report::plot::chart::{Chart, Mark};
+use report::plot::style;
 
 /// What a page says of where it came from.
 #[derive(Debug)]
@@ -200,7 +201,7 @@ fn result(beside: &PaperComparison) -> String {
 fn figure_view<'a>(
     paper: &Paper,
     at: usize,
-    figure: &Figure,
+    figure: &PaperFigure,
     chart: &'a Chart,
     origin: &Origin<'_>,
 ) -> anyhow::Result<FigureView<'a>> {
@@ -233,7 +234,7 @@ fn figure_view<'a>(
     })
 }
 
-fn claim(claim: &Checked) -> ClaimView {
+fn claim(claim: &CheckedClaim) -> ClaimView {
     let findings = claims::decisive_first(claim);
     let against = findings.iter().filter(|finding| finding.holds == Some(false)).count();
     let class = |holds: Option<bool>| match holds {

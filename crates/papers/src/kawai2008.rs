@@ -7,10 +7,10 @@ use harness::transport::Transport;
 use harness::units::Bandwidth;
 use load::config::Schedule;
 
-use super::figure::{Curves, Figure, Here, Kind, Scale, Value, published};
+use super::figure::{Curves, Here, Kind, PaperFigure, Scale, Value, published};
 use crate::claims::{Axis, Claim, Is, LAG_MEDIAN, LAG_P99, SERVICE_MEDIAN, SERVICE_SPREAD, Statement};
-use report::html::chart::{Chart, Form, Mark, Panel, Series, Shape};
-use report::html::material::{percentiles, service};
+use report::plot::chart::{Chart, Form, Mark, Panel, Series, Shape};
+use report::plot::plot_data::{percentiles, service};
 
 /// Those whose service time is said to be flat.
 const FLAT: &[&str] = &["mp", "mt", "epoll"];
@@ -87,8 +87,8 @@ const MINIMISED_PER_S: &[f64] = &[125.0, 500.0, 2_000.0, 8_000.0];
 const SERVICE: (&str, Value) = ("service time", service);
 const LAG: (&str, Value) = ("lag", |row| percentiles(row.lag));
 
-pub(super) const FIGURES: &[Figure] = &[
-    Figure {
+pub(super) const FIGURES: &[PaperFigure] = &[
+    PaperFigure {
         number: "6",
         title: "Service time, HTTP-like traffic",
         about: "Kawai and Yamaguchi 2008, Figure 6: 128 B are answered by 10 KiB. Five percentiles each, in the notation of its \
@@ -105,7 +105,7 @@ pub(super) const FIGURES: &[Figure] = &[
         },
         shares: &[],
     },
-    Figure {
+    PaperFigure {
         number: "8",
         title: "Service time, minimised traffic",
         about: "Kawai and Yamaguchi 2008, Figure 8: 1 B is answered by 1 B. As Figure 6; the means are those of section 5.2.2.",
@@ -120,7 +120,7 @@ pub(super) const FIGURES: &[Figure] = &[
         },
         shares: &[],
     },
-    Figure {
+    PaperFigure {
         number: "10",
         title: "Lag of the client, HTTP-like traffic",
         about: "Kawai and Yamaguchi 2008, Figure 10: from when a request was planned to when it was sent, t2 − t1, by the same five \
@@ -129,7 +129,7 @@ pub(super) const FIGURES: &[Figure] = &[
         draw: |here, _| draw(here, http_like, HTTP_LIKE_PER_S, LAG, &[(10e3, "10 µs, which most sends are within")]),
         shares: &[],
     },
-    Figure {
+    PaperFigure {
         number: "11",
         title: "Lag of the client, minimised traffic",
         about: "Kawai and Yamaguchi 2008, Figure 11: as Figure 10. By section 5.3 some lags were up to 20 µs at 8 000 requests/s.",
@@ -140,7 +140,7 @@ pub(super) const FIGURES: &[Figure] = &[
         },
         shares: &[],
     },
-    Figure {
+    PaperFigure {
         number: "A.1",
         title: "Service time of clients whose requests meet",
         about: "No figure of Kawai and Yamaguchi 2008, whose appendix A.1 answers by a calculation: a response of 10 kB is on a gigabit \

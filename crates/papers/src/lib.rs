@@ -25,13 +25,13 @@ mod workload;
 
 use anyhow::bail;
 use harness::record::Run;
-use report::deviation::DeviationOf;
+use report::model::deviation::DeviationOf;
 
 pub use comparison::PaperComparison;
 pub use grid::Tables;
 
 use claims::Claim;
-use figure::Figure;
+use figure::PaperFigure;
 use workload::is_plain;
 
 /// A row of [`PAPERS`].
@@ -50,7 +50,7 @@ pub struct Paper {
     /// What it calls its figures.
     pub figure_word: &'static str,
     /// Those that are drawn, in its order.
-    pub figures: &'static [Figure],
+    pub figures: &'static [PaperFigure],
     /// What series of its figures are of.
     pub series: &'static [&'static str],
     /// Its tables of results, by their numbers.
@@ -71,7 +71,7 @@ pub enum Part {
     /// All of it.
     Whole,
     /// One of its figures.
-    Figure(&'static Figure),
+    Figure(&'static PaperFigure),
     /// One of its tables, by its number.
     Table(&'static str),
 }
@@ -209,7 +209,7 @@ impl Paper {
     }
 
     /// What it calls a figure, with its number.
-    pub fn figure_name(&self, figure: &Figure) -> String {
+    pub fn figure_name(&self, figure: &PaperFigure) -> String {
         format!("{} {}", self.figure_word, figure.number)
     }
 }

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 
 use harness::record::Workload;
 
-use super::figure::{Curves, Figure, Here, Kind, Scale, Value, published, rate};
+use super::figure::{Curves, Here, Kind, PaperFigure, Scale, Value, published, rate};
 use crate::claims::{Axis, Claim, Is, RATE, RESPONSE_MEDIAN, Statement};
-use report::html::chart::{Chart, Form, Mark, Panel, Published, Shape};
-use report::html::material::estimate;
+use report::plot::chart::{Chart, Form, Mark, Panel, Published, Shape};
+use report::plot::plot_data::estimate;
 
 const AUTOBENCH: &str = include_str!("maharjan2012-autobench.csv");
 
@@ -64,8 +64,8 @@ const RESPONSE_TIME: Value = |row| {
     ranked.map(|median| estimate(median.value, median.interval)).or_else(of_all)
 };
 
-pub(super) const FIGURES: &[Figure] = &[
-    Figure {
+pub(super) const FIGURES: &[PaperFigure] = &[
+    PaperFigure {
         number: "5.1",
         title: "Replies against the rate asked, Linux",
         about: "Maharjan 2012, Figure 5.1 (a): sessions of 100 requests on up to 1 000 connections, without idle ones. The stars are \
@@ -81,7 +81,7 @@ pub(super) const FIGURES: &[Figure] = &[
         },
         shares: &[],
     },
-    Figure {
+    PaperFigure {
         number: "5.2",
         title: "Replies with idle connections, Linux",
         about: "Maharjan 2012, Figure 5.2 (a): the highest rate that 1 000 active connections get, against connections on which \
@@ -91,7 +91,7 @@ pub(super) const FIGURES: &[Figure] = &[
         draw: |here, _| with_idle(here, MECHANISMS, ""),
         shares: &[],
     },
-    Figure {
+    PaperFigure {
         number: "5.3",
         title: "Response time against ports, 10 datagrams a second, Linux",
         about: "Maharjan 2012, Figure 5.3 (a): all ports are watched, and each datagram goes to one of them at random. The paper \
@@ -100,7 +100,7 @@ pub(super) const FIGURES: &[Figure] = &[
         draw: |here, _| against_ports(here, 10.0, MECHANISMS, ""),
         shares: &[],
     },
-    Figure {
+    PaperFigure {
         number: "5.4",
         title: "Response time against ports, 100 datagrams a second, Linux",
         about: "Maharjan 2012, Figure 5.4 (a): as Figure 5.3, at ten times the rate.",
@@ -108,7 +108,7 @@ pub(super) const FIGURES: &[Figure] = &[
         draw: |here, _| against_ports(here, 100.0, MECHANISMS, ""),
         shares: &[],
     },
-    Figure {
+    PaperFigure {
         number: "5.5",
         title: "Those that scale, side by side",
         about: "Maharjan 2012, Figure 5.5, which leaves out select and poll and has the systems beside each other. Here epoll has \

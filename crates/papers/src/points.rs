@@ -1,9 +1,9 @@
 //! Every point of a paper's figures as CSV.
 
 use super::Paper;
-use super::figure::Figure;
-use report::html::chart::{Axis, Chart, Form, Mark, Point};
-use report::sentence;
+use super::figure::PaperFigure;
+use report::format;
+use report::plot::chart::{Axis, Chart, Form, Mark, Point};
 
 const COLUMNS: &str = "figure,panel,whose,series,x,y,p1_or_low,p25,p75,p99_or_high,verdict";
 
@@ -11,7 +11,7 @@ const COLUMNS: &str = "figure,panel,whose,series,x,y,p1_or_low,p25,p75,p99_or_hi
 ///
 /// # Errors
 /// None that is known: everything is held in memory.
-pub fn csv(paper: &Paper, figures: &[(&Figure, Chart)]) -> anyhow::Result<String> {
+pub fn csv(paper: &Paper, figures: &[(&PaperFigure, Chart)]) -> anyhow::Result<String> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(COLUMNS.split(','))?;
     for (figure, chart) in figures {
@@ -37,7 +37,7 @@ pub fn csv(paper: &Paper, figures: &[(&Figure, Chart)]) -> anyhow::Result<String
             }
         }
     }
-    report::csv::finished(writer)
+    report::export::csv::finished(writer)
 }
 
 fn place(axis: &Axis, x: f64) -> String {
@@ -55,6 +55,6 @@ fn values(axis: &Axis, point: &Point) -> Vec<String> {
     let spread = spread.map(|it| it.map_or_else(String::new, |it| it.to_string()));
     let mut values = vec![place(axis, point.x), point.y.to_string()];
     values.extend(spread);
-    values.push(sentence::name(point.verdict).to_owned());
+    values.push(format::verdict(point.verdict).to_owned());
     values
 }

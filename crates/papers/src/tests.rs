@@ -7,10 +7,12 @@ use serde_json::Value;
 
 use super::*;
 use crate::html::Origin;
-use report::deviation::{self, SendsOf};
-use report::html::chart::Shape;
-use report::html::still;
-use report::{Medium, fixtures};
+use report::fixtures;
+use report::model::deviation;
+use report::model::deviation::SendsOf;
+use report::plot::chart::Shape;
+use report::plot::svg;
+use report::text::Medium;
 
 fn runs_of(paper: &Paper) -> Vec<Run> {
     paper.experiments.iter().map(|name| fixtures::run_of_experiment(name)).collect()
@@ -57,8 +59,8 @@ fn every_figure_of_every_paper_is_drawn_from_its_experiments() {
             assert!(figure.experiments.iter().all(|it| paper.experiments.contains(it)), "{name}");
             assert!(!figure.experiments.is_empty() && !chart.words.is_empty(), "{name}");
             assert!(chart.panels.iter().flat_map(|it| &it.series).all(|it| !it.points.is_empty()), "{name}");
-            let svg = still::svg(figure.title, chart, &names).unwrap();
-            still::png(&svg).unwrap_or_else(|error| panic!("{name}: {error}"));
+            let svg = svg::svg(figure.title, chart, &names).unwrap();
+            svg::png(&svg).unwrap_or_else(|error| panic!("{name}: {error}"));
             // By itself, from its experiments alone, it is the same.
             let part = paper.part(Some(figure.number), None).unwrap();
             let needed: Vec<Run> =

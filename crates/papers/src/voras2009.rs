@@ -4,9 +4,9 @@
 use harness::record::Workload;
 use harness::transport::Transport;
 
-use super::figure::{Curves, Figure, Here, Kind, Scale, published, rate};
+use super::figure::{Curves, Here, Kind, PaperFigure, Scale, published, rate};
 use crate::claims::{Axis, Claim, Is, RATE, Statement};
-use report::html::chart::{Chart, Form, Mark, Panel, Point, Published, Series, Shape};
+use report::plot::chart::{Chart, Form, Mark, Panel, Point, Published, Series, Shape};
 
 const SPED: &[&str] = &["epoll"];
 const SEDA: &[&str] = &["seda:2+4/epoll"];
@@ -76,8 +76,8 @@ const NEXT: (f64, &str) = (450_000.0 / 1.54, "about 290 000: the peak is 54 % ab
 const CLIENTS: Scale = Scale { label: "clients", form: Form::Number, kind: Kind::Linear };
 const TRANSACTIONS: Scale = Scale { label: "transactions a second", form: Form::Number, kind: Kind::Linear };
 
-pub(super) const FIGURES: &[Figure] = &[
-    Figure {
+pub(super) const FIGURES: &[PaperFigure] = &[
+    PaperFigure {
         number: "1",
         title: "SPED",
         about: "Voras and Žagar 2009, Figure 1: one thread does everything, epoll here, against simultaneous clients.",
@@ -85,7 +85,7 @@ pub(super) const FIGURES: &[Figure] = &[
         draw: |here, _| model(here, SPED, &[]),
         shares: &[],
     },
-    Figure {
+    PaperFigure {
         number: "2",
         title: "SEDA, two network threads and four payload threads",
         about: "Voras and Žagar 2009, Figure 2.",
@@ -93,7 +93,7 @@ pub(super) const FIGURES: &[Figure] = &[
         draw: |here, _| model(here, SEDA, &[]),
         shares: &[],
     },
-    Figure {
+    PaperFigure {
         number: "3",
         title: "AMPED, no or one network thread and one to four payload threads",
         about: "Voras and Žagar 2009, Figure 3: amped:NETWORK+PAYLOAD; with none, the accept thread does the network's work.",
@@ -101,7 +101,7 @@ pub(super) const FIGURES: &[Figure] = &[
         draw: |here, _| model(here, AMPED, &[]),
         shares: &[],
     },
-    Figure {
+    PaperFigure {
         number: "4",
         title: "SEDA-S, one to four pairs of threads",
         about: "Voras and Žagar 2009, Figure 4: each network thread has a payload thread of its own.",
@@ -109,7 +109,7 @@ pub(super) const FIGURES: &[Figure] = &[
         draw: |here, _| model(here, SEDA_S, &[]),
         shares: &[],
     },
-    Figure {
+    PaperFigure {
         number: "5",
         title: "SYMPED, one to five threads",
         about: "Voras and Žagar 2009, Figure 5: threads that each do network and payload of their own connections.",
@@ -117,7 +117,7 @@ pub(super) const FIGURES: &[Figure] = &[
         draw: |here, _| model(here, SYMPED, &[PEAK]),
         shares: &[],
     },
-    Figure {
+    PaperFigure {
         number: "6",
         title: "SYMPED against its threads",
         about: "Voras and Žagar 2009, Figure 6: the most that each number of threads gets with any number of clients. In the paper it \
@@ -135,7 +135,7 @@ pub(super) const FIGURES: &[Figure] = &[
         },
         shares: &[],
     },
-    Figure {
+    PaperFigure {
         number: "7",
         title: "The best of each model",
         about: "Voras and Žagar 2009, Figure 7: at each number of clients the most of any number of threads. Where no configuration of a \

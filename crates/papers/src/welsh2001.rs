@@ -3,10 +3,10 @@
 use harness::record::Workload;
 use wire::stream::Stream;
 
-use super::figure::{Curves, Figure, Here, Kind, Scale, Value, published, rate};
+use super::figure::{Curves, Here, Kind, PaperFigure, Scale, Value, published, rate};
 use crate::claims::{Axis, BANDWIDTH_OF_CPU, Claim, GIGABYTE, Is, Statement};
-use report::html::chart::{Chart, Form, Mark, Panel, Published, Shape};
-use report::summary::Row;
+use report::model::summary::Row;
+use report::plot::chart::{Chart, Form, Mark, Panel, Published, Shape};
 
 /// A graph that is "essentially flat".
 const FLAT: f64 = 1.25;
@@ -64,8 +64,8 @@ const MEGABITS: Value = |row| {
     Some((megabits(bursts_per_s), interval.into_iter().map(megabits).collect()))
 };
 
-pub(super) const FIGURES: &[Figure] = &[
-    Figure {
+pub(super) const FIGURES: &[PaperFigure] = &[
+    PaperFigure {
         number: "1",
         title: "Bandwidth against connections",
         about: "Welsh 2001, first graph: the bandwidth of all connections together. Its servers are Java's; epoll stands for its \
@@ -80,7 +80,7 @@ pub(super) const FIGURES: &[Figure] = &[
         },
         shares: &[],
     },
-    Figure {
+    PaperFigure {
         number: "2",
         title: "Scaling to 10 000 connections",
         about: "Welsh 2001, second graph, whose horizontal axis is of ratios. The stars are the two values that its text has. Here \
@@ -94,7 +94,7 @@ pub(super) const FIGURES: &[Figure] = &[
         },
         shares: &[],
     },
-    Figure {
+    PaperFigure {
         number: "3",
         title: "One connection among idle ones",
         about: "Welsh 2001, third graph: the bandwidth of one connection against others on which nothing is sent. The paper prints no \

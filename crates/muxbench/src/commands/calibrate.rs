@@ -119,7 +119,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.json {
         output::print_json(&calibration)?;
     } else {
-        output::print(&report::calibration::render(&calibration, output::medium(args.markdown)))?;
+        output::print(&report::text::calibration::render(&calibration, output::medium(args.markdown)))?;
     }
     let recovered = calibration.conditions.iter().all(calibration::Condition::is_recovered);
     Ok(if args.strict && !recovered { ExitCode::from(exit::NO_VALID_TRIAL) } else { ExitCode::SUCCESS })

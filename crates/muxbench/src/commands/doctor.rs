@@ -42,7 +42,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.json {
         output::print_json(&findings)?;
     } else {
-        output::print(&report::doctor::render(&findings, output::medium(args.markdown)))?;
+        output::print(&report::text::doctor::render(&findings, output::medium(args.markdown)))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use harness::host::Host;
 use harness::plan::{self, Limit};
 use harness::presets::PRESETS;
-use report::{Medium, table};
+use report::text::{Medium, table};
 use serde::Serialize;
 use server::registry::{BUFFERED, MECHANISMS, MODELS, MechanismRow};
 use server::{Accept, Architecture};

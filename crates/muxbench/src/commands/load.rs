@@ -19,7 +19,8 @@ use harness::record::{Trial, VerdictKind};
 use harness::samples::Unwritten;
 use harness::units::{Cpus, Rate, Share, Time};
 use harness::{experiment, stream, verdict};
-use report::{Medium, format, sentence, table, tails};
+use report::format;
+use report::text::{Medium, load_report, table, tail_mark};
 
 use crate::commands::idle;
 use crate::options::client::ClientArgs;
@@ -305,7 +306,7 @@ fn times(report: &LoadReport, medium: Medium) -> String {
             (0.999, d.p999_ns),
             (1.0, d.max_ns),
         ];
-        let shown = times.map(|(q, ns)| tails::mark(format::us(ns as f64), late, q));
+        let shown = times.map(|(q, ns)| tail_mark::mark(format::us(ns as f64), late, q));
         rows.push([name.to_owned()].into_iter().chain(shown).collect());
     };
     if report.stream.is_some() {
@@ -349,7 +350,7 @@ fn facts(report: &LoadReport, verdict: &harness::record::Verdict) -> String {
     let rate = format::digits(report.rate_achieved_per_s);
     let _ = match (&report.closed, report.rate_asked_per_s) {
         (Some(closed), _) if let Some(bytes) = &report.stream => {
-            writeln!(text, "{}", sentence::stream(bytes, closed, report))
+            writeln!(text, "{}", load_report::stream(bytes, closed, report))
         }
         (Some(closed), _) => {
             let beyond = match closed.unsampled {
@@ -391,7 +392,7 @@ fn facts(report: &LoadReport, verdict: &harness::record::Verdict) -> String {
         );
     }
     if let Some(datagrams) = &report.datagrams {
-        let _ = writeln!(text, "{}", sentence::datagrams(datagrams, report.planned));
+        let _ = writeln!(text, "{}", load_report::datagrams(datagrams, report.planned));
     }
     let failed = report.errors.by_class().into_iter().filter(|(_, count)| *count > 0);
     for (class, count) in failed {
@@ -401,9 +402,9 @@ fn facts(report: &LoadReport, verdict: &harness::record::Verdict) -> String {
         };
         let _ = writeln!(text, "  {class}: {count}{why}");
     }
-    if let Some(note) = tails::note_of_load(report) {
+    if let Some(note) = tail_mark::note_of_load(report) {
         let _ = writeln!(text, "{note}");
     }
-    let _ = writeln!(text, "{}: {}", sentence::name(verdict.kind), verdict.reason);
+    let _ = writeln!(text, "{}: {}", format::verdict(verdict.kind), verdict.reason);
     text
 }

@@ -104,12 +104,12 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let needs = args.hosts.needs(&plan, &host)?;
         match args.json {
             true => output::print_json(&needs)?,
-            false => output::print(&report::needs::render(&needs, medium))?,
+            false => output::print(&report::text::needs::render(&needs, medium))?,
         }
     } else if args.json {
         output::print_json(&plan)?;
     } else {
-        output::print(&report::plan::render(&plan, medium))?;
+        output::print(&report::text::plan::render(&plan, medium))?;
     }
     Ok(ExitCode::SUCCESS)
 }

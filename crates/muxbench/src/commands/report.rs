@@ -12,10 +12,10 @@ use harness::record::Run;
 use harness::store;
 use papers::html::Origin;
 use papers::{PAPERS, PaperComparison};
-use report::deviation::{self, Deviations};
-use report::history;
-use report::html::{self, Drawn};
-use report::{Versus, format, versus};
+use report::model::deviation::Deviations;
+use report::model::history;
+use report::plot::{Drawn, trends};
+use report::{RunDiff, export, format, html, text};
 
 use crate::files::{pictures, pictures_of_paper, sends, write};
 use crate::{execution, output};
@@ -130,7 +130,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             page(&html::render(&run)?, file.clone().unwrap_or_else(|| folder.join("report.html")))?;
         }
         if let Some(folder) = &args.figures {
-            let Drawn { architectures, figures } = Drawn::of(&run, &report::Summary::of(&run));
+            let Drawn { architectures, figures } = Drawn::of(&run, &report::model::Summary::of(&run));
             let figures = figures.iter().map(|(figure, chart)| (figure.name, figure.title, chart));
             pictures(figures, &architectures, folder)?;
         }
@@ -142,18 +142,18 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         if args.json {
             output::print_json(&deviations)?;
         } else if args.csv {
-            output::print(&deviation::csv(&deviations)?)?;
+            output::print(&export::deviation::csv(&deviations)?)?;
         } else {
-            output::print(&deviation::render(&deviations, medium))?;
+            output::print(&text::deviation::render(&deviations, medium))?;
         }
     } else if args.json {
-        output::print_json(&report::json::of(&run))?;
+        output::print_json(&report::export::json::of(&run))?;
     } else if args.csv {
-        output::print(&report::csv::of(&run)?)?;
+        output::print(&report::export::csv::of(&run)?)?;
     } else {
-        output::print(&report::render(&run, medium))?;
+        output::print(&report::text::render(&run, medium))?;
         if args.explain {
-            output::print(&format!("\n{}", report::explain::render(&report::Summary::of(&run), medium)))?;
+            output::print(&format!("\n{}", report::text::cost::render(&report::model::Summary::of(&run), medium)))?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -206,19 +206,19 @@ fn from_run_to_run(args: &Args, given: &[PathBuf]) -> anyhow::Result<ExitCode> {
                 (None, _) => bail!("several folders are given; name a file for their page, as in --html index.html"),
             };
             let links = history.runs.iter().map(|run| link(&path, Path::new(&run.folder)));
-            page(&history::page(&history, &links.collect::<anyhow::Result<Vec<_>>>()?)?, path.clone())?;
+            page(&html::index::page(&history, &links.collect::<anyhow::Result<Vec<_>>>()?)?, path.clone())?;
         }
         if let Some(folder) = &args.figures {
-            let (architectures, figures) = history::drawn(&history);
+            let (architectures, figures) = trends::drawn(&history);
             let figures = figures.iter().map(|(figure, chart)| (figure.name, figure.title, chart));
             pictures(figures, &architectures, folder)?;
         }
     } else if args.json {
         output::print_json(&history)?;
     } else if args.csv {
-        output::print(&history::csv(&history)?)?;
+        output::print(&export::history::csv(&history)?)?;
     } else {
-        output::print(&history::render(&history, output::medium(args.markdown)))?;
+        output::print(&text::history::render(&history, output::medium(args.markdown)))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -265,13 +265,13 @@ fn side_by_side(args: &Args, a: &Path, b: &Path) -> anyhow::Result<ExitCode> {
             );
         }
     }
-    let versus = Versus::of(&first, &second);
+    let versus = RunDiff::of(&first, &second);
     if args.json {
         output::print_json(&versus)?;
     } else if args.csv {
-        output::print(&versus::csv(&versus)?)?;
+        output::print(&export::run_diff::csv(&versus)?)?;
     } else {
-        output::print(&versus::render(&versus, output::medium(args.markdown)))?;
+        output::print(&text::run_diff::render(&versus, output::medium(args.markdown)))?;
     }
     Ok(ExitCode::SUCCESS)
 }

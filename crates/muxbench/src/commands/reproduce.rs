@@ -11,8 +11,8 @@ use harness::exec::event::RunEnd;
 use harness::presets;
 use papers::html::Origin;
 use papers::{PAPERS, Paper, PaperComparison};
-use report::deviation::SendsOf;
 use report::html;
+use report::model::deviation::SendsOf;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::files::{pictures_of_paper, sends, write};

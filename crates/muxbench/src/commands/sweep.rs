@@ -10,7 +10,8 @@ use harness::course::Course;
 use harness::experiment::List;
 use harness::store;
 use harness::units::{Rates, Time};
-use report::{Sweep, sweep};
+use report::export::autobench;
+use report::model::Sweep;
 
 use crate::execution;
 use crate::options::execution::ExecutionArgs;
@@ -97,7 +98,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 /// Writes the rows to the files that were asked for.
 fn write(args: &Args, folder: &Path) -> anyhow::Result<()> {
     type Writer = fn(&Sweep) -> anyhow::Result<String>;
-    let files: [(&Option<PathBuf>, Writer); 2] = [(&args.csv, sweep::csv), (&args.tsv, sweep::tsv)];
+    let files: [(&Option<PathBuf>, Writer); 2] = [(&args.csv, autobench::csv), (&args.tsv, autobench::tsv)];
     if files.iter().all(|(file, _)| file.is_none()) {
         return Ok(());
     }

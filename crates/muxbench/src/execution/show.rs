@@ -14,12 +14,12 @@ use crate::output;
 
 pub fn show(folder: &Path, run: &Run, ended: RunEnd, args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
     if args.format.json {
-        output::print_json(&report::json::of(run))?;
+        output::print_json(&report::export::json::of(run))?;
     } else {
         let medium = args.format.medium();
-        output::print(&report::render(run, medium))?;
+        output::print(&report::text::render(run, medium))?;
         if args.explain {
-            output::print(&format!("\n{}", report::explain::render(&report::Summary::of(run), medium)))?;
+            output::print(&format!("\n{}", report::text::cost::render(&report::model::Summary::of(run), medium)))?;
         }
         let place = folder.display();
         let page = match run.header.course {

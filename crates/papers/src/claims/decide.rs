@@ -7,36 +7,37 @@ use harness::units::Cpus;
 use stats::interval::Interval;
 
 use super::figures::{Cell, cells};
-use super::{Axis, Checked, Claim, Finding, Is, Outcome, PROPORTIONAL, Statement};
-use report::deviation::DeviationOf;
-use report::summary::{MARGIN, title};
-use report::{format, sentence};
+use super::{Axis, CheckedClaim, Claim, Evidence, Is, Outcome, PROPORTIONAL, Statement};
+use report::format;
+use report::model::deviation::DeviationOf;
+use report::model::summary::MARGIN;
+use report::model::workload::title;
 
 /// Checks `claims` against runs: all that belong to their paper.
-pub fn check(claims: &[Claim], runs: &[Run], deviation_of: &mut [&mut DeviationOf<'_>]) -> Vec<Checked> {
+pub fn check(claims: &[Claim], runs: &[Run], deviation_of: &mut [&mut DeviationOf<'_>]) -> Vec<CheckedClaim> {
     let cpus = |run: &Run| run.header.host.get("cpus allowed")?.parse::<Cpus>().ok().map(|cpus| cpus.0.len());
     // Where it is not known how many there are, figures say what there is to say.
     let cpus = runs.iter().filter_map(cpus).min().unwrap_or(usize::MAX);
     claims.iter().map(|claim| self::claim(claim, cpus, runs, deviation_of)).collect()
 }
 
-fn claim(claim: &Claim, cpus: usize, runs: &[Run], deviation_of: &mut [&mut DeviationOf<'_>]) -> Checked {
+fn claim(claim: &Claim, cpus: usize, runs: &[Run], deviation_of: &mut [&mut DeviationOf<'_>]) -> CheckedClaim {
     let Claim { number, says, cpus_min, statements } = *claim;
-    let by_statement: Vec<Vec<Finding>> =
+    let by_statement: Vec<Vec<Evidence>> =
         statements.iter().map(|statement| findings(statement, runs, deviation_of)).collect();
     let (outcome, reason) = if cpus < cpus_min {
         (Outcome::NotTestableHere, Some(format!("it needs {cpus_min} CPUs, and there are {cpus}")))
     } else {
         outcome(&by_statement)
     };
-    Checked { number, says, outcome, reason, findings: by_statement.into_iter().flatten().collect() }
+    CheckedClaim { number, says, outcome, reason, findings: by_statement.into_iter().flatten().collect() }
 }
 
 /// One figure against a claim is enough; all statements must have figures for it, most of them, and none that is open.
-fn outcome(by_statement: &[Vec<Finding>]) -> (Outcome, Option<String>) {
+fn outcome(by_statement: &[Vec<Evidence>]) -> (Outcome, Option<String>) {
     let all = || by_statement.iter().flatten();
     let count = |holds: Option<bool>| all().filter(|finding| finding.value.is_some() && finding.holds == holds).count();
-    let decided = |findings: &Vec<Finding>| findings.iter().any(|finding| finding.holds.is_some());
+    let decided = |findings: &Vec<Evidence>| findings.iter().any(|finding| finding.holds.is_some());
     if count(Some(false)) > 0 {
         return (Outcome::DoesNotHoldHere, None);
     }
@@ -52,7 +53,7 @@ fn outcome(by_statement: &[Vec<Finding>]) -> (Outcome, Option<String>) {
     (Outcome::HoldsHere, reason)
 }
 
-fn findings(statement: &Statement, runs: &[Run], deviation_of: &mut [&mut DeviationOf<'_>]) -> Vec<Finding> {
+fn findings(statement: &Statement, runs: &[Run], deviation_of: &mut [&mut DeviationOf<'_>]) -> Vec<Evidence> {
     let Statement { architectures, metric, only, is } = statement;
     let others = match is {
         Is::Above(_, others) | Is::Peaks(_, others) => others,
@@ -75,8 +76,8 @@ fn findings(statement: &Statement, runs: &[Run], deviation_of: &mut [&mut Deviat
 }
 
 /// Two experiments may have the same workload but for its phases, which no words tell: the experiment does then.
-fn told_apart(mut findings: Vec<Finding>) -> Vec<Finding> {
-    let is_one_of_several = |it: &Finding| findings.iter().filter(|other| other.what == it.what).count() > 1;
+fn told_apart(mut findings: Vec<Evidence>) -> Vec<Evidence> {
+    let is_one_of_several = |it: &Evidence| findings.iter().filter(|other| other.what == it.what).count() > 1;
     let alike: Vec<bool> = findings.iter().map(is_one_of_several).collect();
     for finding in findings.iter_mut().zip(alike).filter_map(|(finding, is_alike)| is_alike.then_some(finding)) {
         finding.what += &format!(", in {}", finding.experiment);
@@ -101,7 +102,7 @@ fn pairs(cells: &[Cell], axis: Axis) -> impl Iterator<Item = (&Cell, &Cell)> {
     })
 }
 
-fn ends(cells: &[Cell], axis: Axis, range: &RangeInclusive<f64>) -> Vec<Finding> {
+fn ends(cells: &[Cell], axis: Axis, range: &RangeInclusive<f64>) -> Vec<Evidence> {
     let finding = |(low, high): (&Cell, &Cell)| {
         let ratio = high.against(low).map(|ratio| (ratio.ratio, ratio.interval));
         factor_within(high, pair_in_words(low, high, axis), ratio, range)
@@ -113,7 +114,7 @@ fn pair_in_words(low: &Cell, high: &Cell, axis: Axis) -> String {
     format!("{}, {}, against {}", low.architecture, title(&high.workload), axis.words(&low.workload))
 }
 
-fn slopes(cells: &[Cell], axis: Axis) -> Vec<Finding> {
+fn slopes(cells: &[Cell], axis: Axis) -> Vec<Evidence> {
     let finding = |(low, high): (&Cell, &Cell)| {
         let decades = (axis.at(&high.workload) / axis.at(&low.workload)).ln();
         let slope = |ratio: f64| ratio.ln() / decades;
@@ -128,7 +129,7 @@ fn slopes(cells: &[Cell], axis: Axis) -> Vec<Finding> {
 }
 
 /// Of each workload, every architecture against the first.
-fn alike(cells: &[Cell], factor: f64) -> Vec<Finding> {
+fn alike(cells: &[Cell], factor: f64) -> Vec<Evidence> {
     let first = cells.first().map(|cell| cell.architecture.clone());
     let (bases, others): (Vec<&Cell>, Vec<&Cell>) =
         cells.iter().partition(|cell| Some(&cell.architecture) == first.as_ref());
@@ -141,7 +142,7 @@ fn alike(cells: &[Cell], factor: f64) -> Vec<Finding> {
     others.into_iter().filter_map(finding).collect()
 }
 
-fn each(statement: &Statement, cells: &[Cell], range: RangeInclusive<f64>) -> Vec<Finding> {
+fn each(statement: &Statement, cells: &[Cell], range: RangeInclusive<f64>) -> Vec<Evidence> {
     let finding = |cell: &Cell| {
         let found = cell.estimate().map(|estimate| (estimate.value, estimate.interval));
         let what = format!("{}, {}", cell.architecture, title(&cell.workload));
@@ -152,7 +153,7 @@ fn each(statement: &Statement, cells: &[Cell], range: RangeInclusive<f64>) -> Ve
 
 /// The best of one side against the best of the other. Where not every workload has a figure the best may be better than it
 /// seems, which leaves open what follows from its being no better.
-fn peaks(cells: &[Cell], others: &[Cell], range: &RangeInclusive<f64>) -> Vec<Finding> {
+fn peaks(cells: &[Cell], others: &[Cell], range: &RangeInclusive<f64>) -> Vec<Evidence> {
     let peak = |cells: &[Cell]| -> Option<Cell> {
         let value = |cell: &Cell| cell.estimate().map(|estimate| estimate.value);
         let valued = cells.iter().filter_map(|cell| Some((value(cell)?, cell)));
@@ -178,16 +179,16 @@ fn peaks(cells: &[Cell], others: &[Cell], range: &RangeInclusive<f64>) -> Vec<Fi
     vec![finding]
 }
 
-fn found(cell: &Cell, kind: VerdictKind) -> Finding {
+fn found(cell: &Cell, kind: VerdictKind) -> Evidence {
     let count = |kind: VerdictKind| cell.verdicts.iter().filter(|&&found| found == kind).count();
     let (as_said, valid, total) = (count(kind), count(VerdictKind::Valid), cell.verdicts.len());
-    Finding {
+    Evidence {
         what: format!("{}, {}", cell.architecture, title(&cell.workload)),
         experiment: cell.experiment.clone(),
         // Trials that failed, or whose client was the limit, say nothing of the server.
         value: (as_said + valid > 0).then(|| as_said as f64 / total as f64),
         interval: None,
-        words: format!("{} in {as_said} of {total} trials", sentence::name(kind)),
+        words: format!("{} in {as_said} of {total} trials", format::verdict(kind)),
         holds: match () {
             () if 2 * as_said > total => Some(true),
             () if 2 * valid > total => Some(false),
@@ -196,7 +197,7 @@ fn found(cell: &Cell, kind: VerdictKind) -> Finding {
     }
 }
 
-fn factor_within(of: &Cell, what: String, found: Found, range: &RangeInclusive<f64>) -> Finding {
+fn factor_within(of: &Cell, what: String, found: Found, range: &RangeInclusive<f64>) -> Evidence {
     finding_of(of, what, found, "factor ", format::digits, range)
 }
 
@@ -209,11 +210,11 @@ fn finding_of(
     name: &str,
     show: impl Fn(f64) -> String,
     range: &RangeInclusive<f64>,
-) -> Finding {
+) -> Evidence {
     let experiment = of.experiment.clone();
     let Some((value, interval)) = found else {
         let words = "no valid trials".to_owned();
-        return Finding { what, experiment, value: None, interval: None, words, holds: None };
+        return Evidence { what, experiment, value: None, interval: None, words, holds: None };
     };
     let [near, far] = [value * (1.0 - MARGIN), value * (1.0 + MARGIN)];
     let Interval { low, high } = interval.unwrap_or(Interval { low: near.min(far), high: near.max(far) });
@@ -232,5 +233,5 @@ fn finding_of(
         None => "no interval".to_owned(),
     };
     let words = format!("{name}{} ({ends}), claimed {bounds}", show(value));
-    Finding { what, experiment, value: Some(value), interval, words, holds }
+    Evidence { what, experiment, value: Some(value), interval, words, holds }
 }

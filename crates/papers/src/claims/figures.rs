@@ -4,7 +4,7 @@ use harness::record::{Run, VerdictKind, Workload};
 use stats::{Estimate, Ratio};
 
 use super::Metric;
-use report::deviation::DeviationOf;
+use report::model::deviation::DeviationOf;
 
 /// An architecture under a workload.
 #[derive(Clone, Debug)]
@@ -67,6 +67,6 @@ pub(super) fn cells(
         }
     }
     let rank = |cell: &Cell| architectures.iter().position(|&name| name == cell.architecture);
-    cells.sort_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| report::summary::order(&a.workload, &b.workload)));
+    cells.sort_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| report::model::workload::order(&a.workload, &b.workload)));
     cells
 }

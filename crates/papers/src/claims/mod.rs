@@ -20,9 +20,10 @@ pub use decide::check;
 pub(crate) use render::decisive_first;
 pub use render::{csv, render};
 
-pub use report::axis::Axis;
-use report::deviation::DeviationOf;
-use report::{format, stream};
+use report::format;
+pub use report::model::axis::Axis;
+use report::model::deviation::DeviationOf;
+use report::model::stream;
 
 /// One claim of a paper.
 #[derive(Debug)]
@@ -226,7 +227,7 @@ impl Outcome {
 
 /// A claim, and what runs say of it.
 #[derive(Clone, Debug, Serialize)]
-pub struct Checked {
+pub struct CheckedClaim {
     /// See [`Claim::number`].
     pub number: u32,
     /// See [`Claim::says`].
@@ -236,12 +237,12 @@ pub struct Checked {
     /// Why nothing can be said, or not of everything, where that is so.
     pub reason: Option<String>,
     /// The figures that decided.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<Evidence>,
 }
 
 /// One figure that was held against a statement.
 #[derive(Clone, Debug, Serialize)]
-pub struct Finding {
+pub struct Evidence {
     /// What was compared, under which workload; where another finding of the statement would read the same, in which experiment.
     pub what: String,
     /// The experiment that it is of.
@@ -250,7 +251,7 @@ pub struct Finding {
     pub value: Option<f64>,
     /// Its 95 % interval over repeats; `None` with fewer than two, where the figure must be [`MARGIN`] beyond a bound.
     ///
-    /// [`MARGIN`]: report::summary::MARGIN
+    /// [`MARGIN`]: report::model::summary::MARGIN
     pub interval: Option<Interval>,
     /// It in words, beside what it is held against.
     pub words: String,

@@ -1,14 +1,14 @@
 //! Claims and what became of them, as text.
 
-use super::{Checked, Finding, Outcome};
+use super::{CheckedClaim, Evidence, Outcome};
 use report::format;
-use report::terminal::wrap;
+use report::text::medium::wrap;
 
 /// Findings that are shown of a claim; those against it first. JSON has all.
 const SHOWN: usize = 4;
 
 /// At most `width` columns wide.
-pub fn render(claims: &[Checked], width: usize) -> String {
+pub fn render(claims: &[CheckedClaim], width: usize) -> String {
     let mut text = String::from("Claims\n");
     for claim in claims {
         let reason = claim.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
@@ -37,34 +37,34 @@ pub fn render(claims: &[Checked], width: usize) -> String {
 ///
 /// # Errors
 /// None that is known: everything is held in memory.
-pub fn csv(claims: &[Checked]) -> anyhow::Result<String> {
+pub fn csv(claims: &[CheckedClaim]) -> anyhow::Result<String> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(["claim", "outcome", "what", "value", "low", "high", "holds"])?;
     for claim in claims {
         let outcome = format::name(&claim.outcome);
-        for Finding { what, value, interval, holds, .. } in &claim.findings {
+        for Evidence { what, value, interval, holds, .. } in &claim.findings {
             let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
             let (low, high) = (number(interval.map(|it| it.low)), number(interval.map(|it| it.high)));
             let holds = holds.map(|holds| holds.to_string()).unwrap_or_default();
             writer.write_record([&claim.number.to_string(), &outcome, what, &number(*value), &low, &high, &holds])?;
         }
     }
-    report::csv::finished(writer)
+    report::export::csv::finished(writer)
 }
 
 /// The figures of a claim: what is against it first, then what is open.
-pub(crate) fn decisive_first(claim: &Checked) -> Vec<&Finding> {
-    let mut findings: Vec<&Finding> = claim.findings.iter().collect();
+pub(crate) fn decisive_first(claim: &CheckedClaim) -> Vec<&Evidence> {
+    let mut findings: Vec<&Evidence> = claim.findings.iter().collect();
     findings.sort_by_key(|finding| order(finding));
     findings
 }
 
 /// What is against a claim first, then what is open, then what is for it.
-fn order(finding: &Finding) -> u8 {
+fn order(finding: &Evidence) -> u8 {
     match finding {
-        Finding { holds: Some(false), .. } => 0,
-        Finding { holds: None, value: Some(_), .. } => 1,
-        Finding { holds: Some(true), .. } => 2,
-        Finding { .. } => 3,
+        Evidence { holds: Some(false), .. } => 0,
+        Evidence { holds: None, value: Some(_), .. } => 1,
+        Evidence { holds: Some(true), .. } => 2,
+        Evidence { .. } => 3,
     }
 }

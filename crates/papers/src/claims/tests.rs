@@ -1,18 +1,18 @@
 use harness::record::Run;
 
 use super::*;
-use report::deviation::TrialDeviation;
 use report::fixtures;
+use report::model::deviation::TrialDeviation;
 
 const ALL: fn(&Workload) -> bool = |_| true;
 
 /// What becomes of a claim with this one statement.
-fn checked(run: &Run, architectures: &'static [&'static str], metric: &'static Metric, is: Is) -> Checked {
+fn checked(run: &Run, architectures: &'static [&'static str], metric: &'static Metric, is: Is) -> CheckedClaim {
     let statements = vec![Statement { architectures, metric, only: ALL, is }].leak();
     check_one(run, Claim { number: 1, says: "So it is.", cpus_min: 0, statements })
 }
 
-fn check_one(run: &Run, claim: Claim) -> Checked {
+fn check_one(run: &Run, claim: Claim) -> CheckedClaim {
     let deviation_of: &mut DeviationOf<'_> = &mut |record| TrialDeviation::of(record, &mut |_| Ok(Vec::new()));
     check(&[claim], std::slice::from_ref(run), &mut [deviation_of]).remove(0)
 }
@@ -103,8 +103,8 @@ fn claims_are_shown_with_what_decided() {
     let run = run();
     let claims = [
         checked(&run, &["epoll", "poll"], &SERVICE_MEDIAN, Is::Flat(Axis::Connections, 1.5)),
-        Checked { number: 2, ..checked(&run, &["poll"], &SERVICE_MEDIAN, Is::Proportional(Axis::Connections)) },
-        Checked { number: 3, ..checked(&run, &["mt"], &SERVICE_MEDIAN, Is::AtMost(100_000.0)) },
+        CheckedClaim { number: 2, ..checked(&run, &["poll"], &SERVICE_MEDIAN, Is::Proportional(Axis::Connections)) },
+        CheckedClaim { number: 3, ..checked(&run, &["mt"], &SERVICE_MEDIAN, Is::AtMost(100_000.0)) },
     ];
     insta::assert_snapshot!(format!("{}\n{}", render(&claims, 100), csv(&claims).unwrap()));
 }

@@ -17,10 +17,10 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-use report::deviation::SHARES;
+use report::model::deviation::SHARES;
 
 use crate::claims::{Axis, Claim, Is, SEND_STDDEV, SENDS_WITHIN_1US, SERVICE_MEAN, Statement};
-use crate::figure::Figure;
+use crate::figure::PaperFigure;
 pub(super) use matrix::ARCHITECTURES;
 use matrix::{at_even_intervals, busiest, of_the_paper};
 pub(super) use tables::Kawai2006;
@@ -81,7 +81,7 @@ pub(super) const CLAIMS: &[Claim] = &[
     },
 ];
 
-pub(super) const FIGURES: &[Figure] = &[Figure {
+pub(super) const FIGURES: &[PaperFigure] = &[PaperFigure {
     number: "2",
     title: "Send deviation, cumulative",
     about: "Kawai and Yamaguchi 2006, Figure 2: how far sends are from even intervals, of each architecture's trial with the \

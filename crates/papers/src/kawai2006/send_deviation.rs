@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use harness::record::{Run, TrialRecord, VerdictKind};
 use harness::units::Share;
 use load::config::Schedule;
-use report::deviation::{DeviationOf, TrialDeviation};
 use report::format;
+use report::model::deviation::{DeviationOf, TrialDeviation};
 use serde::Serialize;
 use stats::{Deviation, interval};
 
 use super::matrix::ARCHITECTURES;
 use super::service_time::{is_of_matrix, published_service_time};
-use crate::grid::Row;
+use crate::grid::GridRow;
 
 pub(super) const SEND_DEVIATION: &str = include_str!("send-deviation.csv");
 
@@ -123,19 +123,19 @@ impl Sends {
         notes
     }
 
-    fn row(&self, name: &str, whose: &str, text: impl Fn(&Worst) -> Option<String>) -> Row {
-        Row {
+    fn row(&self, name: &str, whose: &str, text: impl Fn(&Worst) -> Option<String>) -> GridRow {
+        GridRow {
             lead: vec![name.into(), whose.into()],
             cells: self.worst.iter().map(|worst| text(worst).unwrap_or("-".into())).collect(),
         }
     }
 
-    fn here_row(&self, name: &str, text: fn(&TrialDeviation) -> Option<String>) -> Row {
+    fn here_row(&self, name: &str, text: fn(&TrialDeviation) -> Option<String>) -> GridRow {
         self.row(name, "here", |worst| text(worst.here.as_ref()?))
     }
 
     /// Table 5, and further statistics of its trials.
-    pub(super) fn rows(&self) -> Vec<Row> {
+    pub(super) fn rows(&self) -> Vec<GridRow> {
         let mut rows = Vec::new();
         for Statistic { name, key, here_us } in STATISTICS {
             let here = |worst: &Worst| here_us(worst.here.as_ref()?).map(format::significant);

@@ -3,13 +3,15 @@
 use harness::record::{Run, Trial, TrialRecord, VerdictKind, Workload};
 use harness::units::Share;
 use load::config::Schedule;
-use report::summary::estimated;
-use report::{format, tails};
+use report::format;
+use report::model::client_tail;
+use report::model::summary::estimated;
+use report::text::tail_mark;
 use serde::{Deserialize, Serialize};
 use stats::Histogram;
 
 use super::matrix::{ARCHITECTURES, of_the_paper};
-use crate::grid::Row;
+use crate::grid::GridRow;
 
 pub(super) const SERVICE_TIME: &str = include_str!("service-time.csv");
 
@@ -107,7 +109,7 @@ impl Cell {
             median_ms: all.p50_ns as f64 / 1e6,
             stddev_ms: all.stddev_ns / 1e6,
         });
-        let is_client_tail = tails::late(loads.iter().copied()).reaches(0.99);
+        let is_client_tail = client_tail::late(loads.iter().copied()).reaches(0.99);
         let (repeats, repeats_estimated) = (records.len(), loads.len());
         self.here = Some(Here { verdict, repeats, repeats_estimated, times, is_client_tail });
     }
@@ -118,7 +120,7 @@ impl Cell {
             None => "-".into(),
             Some(Here { times: None, verdict, .. }) => format::verdict(*verdict).into(),
             Some(Here { times: Some(times), repeats, repeats_estimated, is_client_tail, .. }) => {
-                let mark = if *is_client_tail { tails::MARK } else { "" };
+                let mark = if *is_client_tail { tail_mark::MARK } else { "" };
                 let of_repeats = match repeats == repeats_estimated {
                     true => String::new(),
                     false => format!(" ({repeats_estimated} of {repeats})"),
@@ -141,7 +143,7 @@ impl Times {
 }
 
 /// Table 3 or 4, two rows a workload.
-pub(super) fn rows(cells: &[Cell], table: u8) -> Vec<Row> {
+pub(super) fn rows(cells: &[Cell], table: u8) -> Vec<GridRow> {
     let cells: Vec<&Cell> = cells.iter().filter(|cell| cell.table == table).collect();
     let workload = |cell: &Cell| (cell.active, cell.connections, cell.rate_per_s);
     let mut rows = Vec::new();
@@ -152,11 +154,11 @@ pub(super) fn rows(cells: &[Cell], table: u8) -> Vec<Row> {
             _ => Share(cells[0].active).to_string(),
         };
         let rate = cells[0].rate_per_s.to_string();
-        rows.push(Row {
+        rows.push(GridRow {
             lead: vec![first, rate, "here".into()],
             cells: ARCHITECTURES.iter().map(|it| of(it).map_or("-".into(), |cell| cell.text_here())).collect(),
         });
-        rows.push(Row {
+        rows.push(GridRow {
             lead: vec![String::new(), String::new(), "paper".into()],
             cells: ARCHITECTURES.iter().map(|it| of(it).map_or("-".into(), |it| it.published.text())).collect(),
         });

@@ -3,15 +3,15 @@
 use anyhow::bail;
 use harness::record::{Run, Trial, Workload};
 use load::config::Schedule;
-use report::deviation::DeviationOf;
-use report::{format, json};
+use report::model::deviation::DeviationOf;
+use report::{format, model};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::matrix::ARCHITECTURES;
 use super::send_deviation::{STATISTICS, Sends, Statistic};
 use super::service_time::{self, Cell, Times, published_service_time};
-use crate::grid::{Grid, Row, Tables};
+use crate::grid::{Grid, GridRow, Tables};
 
 /// The paper's hardware: its Table 1 and section 5.
 const HARDWARE: &str = "a server with two Pentium III of 800 MHz, five client hosts, gigabit Ethernet, Linux 2.6.15, 3 min \
@@ -20,7 +20,7 @@ const HARDWARE: &str = "a server with two Pentium III of 800 MHz, five client ho
 /// A run in the layout of Tables 3, 4 and 5.
 #[derive(Debug, Serialize)]
 pub(crate) struct Kawai2006 {
-    /// The format version: [`json::FORMAT`].
+    /// The format version: [`model::FORMAT`].
     format: u32,
     paper: &'static str,
     /// The hardware of the published values.
@@ -64,7 +64,7 @@ impl Kawai2006 {
 
         service_time.iter_mut().for_each(|cell| cell.fill(run));
         Ok(Self {
-            format: json::FORMAT,
+            format: model::FORMAT,
             paper: "kawai2006",
             published_on: HARDWARE,
             run: run.header.name.clone(),
@@ -102,7 +102,7 @@ impl Tables for Kawai2006 {
     }
 
     fn tables(&self) -> Vec<(&'static str, Grid)> {
-        let grid = |title: String, lead: &[&str], rows: Vec<Row>, notes: Vec<String>| Grid {
+        let grid = |title: String, lead: &[&str], rows: Vec<GridRow>, notes: Vec<String>| Grid {
             title,
             lead: lead.iter().map(ToString::to_string).collect(),
             columns: ARCHITECTURES.map(str::to_owned).into(),
@@ -179,6 +179,6 @@ impl Tables for Kawai2006 {
                 ])?;
             }
         }
-        report::csv::finished(writer)
+        report::export::csv::finished(writer)
     }
 }

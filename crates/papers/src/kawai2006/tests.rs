@@ -8,8 +8,8 @@ use super::service_time::{self, SERVICE_TIME, published_service_time};
 use super::*;
 use crate::figure::Here;
 use crate::grid::Tables;
-use report::deviation::kept;
 use report::fixtures;
+use report::model::deviation::kept;
 
 fn here() -> Kawai2006 {
     let run = fixtures::kawai2006_run();
@@ -87,7 +87,7 @@ fn sends_of_trials_that_are_not_valid_are_drawn_as_such() {
     for record in run.records.iter_mut().filter(|record| is_mp(record)) {
         record.verdict.kind = VerdictKind::ClientLimited;
     }
-    let (runs, summaries) = ([run.clone()], [report::Summary::of(&run)]);
+    let (runs, summaries) = ([run.clone()], [report::model::Summary::of(&run)]);
     let here = Here { names: &ARCHITECTURES, runs: &runs, summaries: &summaries, experiments: &["kawai2006"] };
     let mut sends_of = fixtures::sends_of(&run);
     let chart = figure::draw(&here, &mut [&mut kept(&mut sends_of)]).unwrap();

@@ -3,8 +3,8 @@
 use askama::Template;
 use serde::Serialize;
 
-use super::chart::Chart;
-use super::style::{self, Style};
+use crate::plot::chart::Chart;
+use crate::plot::style::{self, Style};
 
 /// plotly.js, the bundle with lines and markers alone: a quarter of the whole one.
 pub(crate) const PLOTLY: &str = include_str!("../../assets/plotly-basic.min.js");

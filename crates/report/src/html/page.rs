@@ -5,14 +5,18 @@ use harness::record::{Bound, Check, Run, TrialRecord};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::Drawn;
-use super::chart::Chart;
-use super::figures::Figure;
 use super::frame::{Drawing, Frame};
-use super::style;
-use crate::summary::{Comparison, Row};
-use crate::terminal::{self, NOTES_OF_MEMORY};
-use crate::{Summary, csv, format, json, sentence, tails};
+use crate::export::{csv, json};
+use crate::format;
+use crate::model::summary::{Comparison, Row};
+use crate::model::{Summary, conclusion};
+use crate::plot::Drawn;
+use crate::plot::chart::Chart;
+use crate::plot::figures::FigureSpec;
+use crate::plot::style;
+use crate::text::run;
+use crate::text::run::NOTES_OF_MEMORY;
+use crate::text::tail_mark;
 
 #[derive(Template)]
 #[template(path = "report.html")]
@@ -26,7 +30,7 @@ struct Page<'a> {
     interval_method: &'static str,
     coverage: String,
     notes_of_memory: &'static str,
-    figures: &'a [(&'static Figure, Chart)],
+    figures: &'a [(&'static FigureSpec, Chart)],
     trials: Vec<TrialRow>,
     finished: usize,
     possible: usize,
@@ -93,7 +97,7 @@ pub fn render(run: &Run) -> anyhow::Result<String> {
     let page = Page {
         run,
         command: command(&run.header.command),
-        best: sentence::overall(&summary),
+        best: conclusion::overall(&summary),
         run_metric: summary.comparisons.first().map_or(summary.metric, |comparison| comparison.metric),
         frame: &frame,
         tables: summary.comparisons.iter().map(|comparison| table(comparison, &place)).collect(),
@@ -145,7 +149,7 @@ pub fn command(words: &[String]) -> String {
 }
 
 fn table(comparison: &Comparison, place: &impl Fn(&Row) -> usize) -> Table {
-    let columns = terminal::columns(&comparison.workload);
+    let columns = run::columns(&comparison.workload);
     let row = |row: &Row| RankingRow {
         name: row.label(),
         swatch: style::swatch(place(row)),
@@ -161,11 +165,15 @@ fn table(comparison: &Comparison, place: &impl Fn(&Row) -> usize) -> Table {
     Table {
         title: comparison.title.clone(),
         network: comparison.network.clone().unwrap_or_default(),
-        sentence: sentence::of(comparison),
+        sentence: conclusion::of(comparison),
         headings: columns.iter().map(|column| column.heading).collect(),
         rows: comparison.rows.iter().map(row).collect(),
-        notes: [tails::note(&comparison.rows).into_iter().collect(), of(&|row| &row.reasons), of(&|row| &row.missing)]
-            .concat(),
+        notes: [
+            tail_mark::note(&comparison.rows).into_iter().collect(),
+            of(&|row| &row.reasons),
+            of(&|row| &row.missing),
+        ]
+        .concat(),
     }
 }
 
@@ -177,7 +185,7 @@ fn trial(record: &TrialRecord, summary: &Summary) -> TrialRow {
         repeat: trial.repeat,
         architecture: trial.architecture.to_string(),
         workload: title.unwrap_or_default(),
-        verdict: sentence::name(record.verdict.kind),
+        verdict: format::verdict(record.verdict.kind),
         reason: record.verdict.reason.clone(),
         checks: record.verdict.checks.iter().map(check).collect(),
     }

@@ -4,8 +4,15 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use harness::record::Run;
+
 use super::*;
 use crate::fixtures;
+use crate::model::Summary;
+use crate::plot::Drawn;
+use crate::plot::chart::Chart;
+use crate::plot::figures::FIGURES;
+use crate::plot::svg;
 
 fn drawn(run: &Run) -> Drawn {
     Drawn::of(run, &Summary::of(run))
@@ -178,14 +185,14 @@ fn every_figure_is_a_picture_too() {
     for run in [fixtures::run(), fixtures::closed_run(), fixtures::bandwidth_run()] {
         let Drawn { architectures, figures } = drawn(&run);
         for (figure, chart) in figures {
-            let svg = still::svg(figure.title, &chart, &architectures).unwrap();
+            let svg = svg::svg(figure.title, &chart, &architectures).unwrap();
             assert!(svg.contains(figure.title) && svg.ends_with("</svg>\n"), "{}", figure.name);
         }
     }
     let Drawn { architectures, figures } = drawn(&fixtures::run());
     let (figure, chart) = &figures[0];
-    let png = still::png(&still::svg(figure.title, chart, &architectures).unwrap()).unwrap();
+    let png = svg::png(&svg::svg(figure.title, chart, &architectures).unwrap()).unwrap();
     assert_eq!(&png[..8], b"\x89PNG\r\n\x1a\n");
     let without_text = Chart { panels: Vec::new(), ..chart.clone() };
-    assert!(png.len() > still::png(&still::svg("", &without_text, &[]).unwrap()).unwrap().len());
+    assert!(png.len() > svg::png(&svg::svg("", &without_text, &[]).unwrap()).unwrap().len());
 }

@@ -1,0 +1,169 @@
+//! What workloads may differ in that curves are drawn along: tables, figures and claims line them up by it.
+
+use harness::record::Workload;
+use harness::units::{Share, Size};
+use wire::ServiceSpec;
+
+use crate::format;
+use crate::model::summary::{Comparison, Summary};
+
+/// One thing in which workloads differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Axis {
+    /// Connections held open.
+    Connections,
+    /// Requests a second.
+    Rate,
+    /// The share of connections that requests are sent on.
+    Active,
+    /// Connections on which nothing is sent.
+    Idle,
+    /// Ports that a server of datagrams watches.
+    Ports,
+    /// Bytes of a response; the request may differ too.
+    Response,
+}
+
+impl Axis {
+    /// Where a workload is on it.
+    pub fn at(self, workload: &Workload) -> f64 {
+        match self {
+            Self::Connections => workload.connections.into(),
+            Self::Rate => workload.rate_per_s.unwrap_or(f64::INFINITY),
+            Self::Active => workload.active,
+            Self::Idle => workload.idle.into(),
+            Self::Ports => workload.service.ports().unwrap_or(0).into(),
+            Self::Response => workload.service.fixed().map_or(0.0, |(_, response_bytes)| response_bytes.into()),
+        }
+    }
+
+    /// The workload without it: two that agree in this differ on the axis alone.
+    pub fn apart_from(self, workload: &Workload) -> Workload {
+        let mut rest = workload.clone();
+        match self {
+            Self::Connections => rest.connections = 0,
+            Self::Rate => rest.rate_per_s = None,
+            Self::Active => rest.active = 1.0,
+            Self::Idle => rest.idle = 0,
+            Self::Ports => {
+                rest.connections = 0;
+                if let ServiceSpec::Udp { ports, .. } = &mut rest.service {
+                    *ports = 0;
+                }
+            }
+            Self::Response => rest.service = ServiceSpec::Fixed { request_bytes: 0, response_bytes: 0 },
+        }
+        rest
+    }
+
+    /// A place on it, in words, as titles of workloads have them.
+    pub fn words(self, workload: &Workload) -> String {
+        match self {
+            Self::Connections => format!("{} connections", workload.connections),
+            Self::Rate => format!("{} requests/s", format::rate(workload.rate_per_s)),
+            Self::Active => format!("{} active", Share(workload.active)),
+            Self::Idle => format!("{} idle connections", workload.idle),
+            Self::Ports => format!("{} ports", workload.service.ports().unwrap_or(0)),
+            Self::Response => match workload.service.fixed() {
+                Some((request_bytes, response_bytes)) => format!("{} -> {}", Size(request_bytes), Size(response_bytes)),
+                None => workload.service.name().to_owned(),
+            },
+        }
+    }
+
+    /// What is along it.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Connections => "connections",
+            Self::Rate => "requests/s asked",
+            Self::Active => "active share of the connections",
+            Self::Idle => "idle connections",
+            Self::Ports => "ports",
+            Self::Response => "bytes of a response",
+        }
+    }
+
+    /// Whether words of a workload's title say where it is on this axis.
+    pub fn is_said_by(self, words: &str) -> bool {
+        let unit = match self {
+            Self::Connections => " connections",
+            Self::Rate => " requests/s",
+            Self::Active => " of them active",
+            Self::Idle => " idle ones besides",
+            Self::Ports => " ports",
+            Self::Response => return words.contains(" -> "),
+        };
+        words.strip_suffix(unit).is_some_and(|place| place.starts_with(|first: char| first.is_ascii_digit()))
+    }
+
+    /// How large the workloads of a run are made: ports of datagrams; idle connections, if only these differ; connections.
+    pub fn of_size(summary: &Summary) -> Self {
+        let workloads = || summary.comparisons.iter().map(|comparison| &comparison.workload);
+        let differ = |axis: Self| workloads().any(|it| workloads().any(|other| axis.at(it) != axis.at(other)));
+        if workloads().any(|it| it.service.ports().is_some()) {
+            Self::Ports
+        } else if !differ(Self::Connections) && differ(Self::Idle) {
+            Self::Idle
+        } else {
+            Self::Connections
+        }
+    }
+
+    /// The workloads in groups that differ on this axis alone, in their order.
+    pub(crate) fn groups<'a>(self, comparisons: impl Iterator<Item = &'a Comparison>) -> Vec<Vec<&'a Comparison>> {
+        let mut groups: Vec<Vec<&Comparison>> = Vec::new();
+        for comparison in comparisons {
+            let rest = self.apart_from(&comparison.workload);
+            match groups.iter_mut().find(|group| self.apart_from(&group[0].workload) == rest) {
+                Some(group) => group.push(comparison),
+                None => groups.push(vec![comparison]),
+            }
+        }
+        groups
+    }
+}
+
+/// What sets groups of workloads apart from each other, in words, without what is along their axis; empty of a single one.
+pub(crate) fn apart(groups: &[Vec<&Comparison>], along: Option<Axis>) -> Vec<String> {
+    let is_said = |words: &str| along.is_some_and(|along| along.is_said_by(words));
+    let words = |group: &Vec<&Comparison>| -> Vec<String> {
+        group[0].title.split(", ").filter(|words| !is_said(words)).map(str::to_owned).collect()
+    };
+    let all: Vec<Vec<String>> = groups.iter().map(words).collect();
+    let is_common = |word: &String| all.iter().all(|words| words.contains(word));
+    let title = |words: &Vec<String>| {
+        let apart: Vec<&str> = words.iter().filter(|word| !is_common(word)).map(String::as_str).collect();
+        apart.join(", ")
+    };
+    all.iter().map(title).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures;
+    use crate::model::workload::title;
+
+    #[test]
+    fn titles_say_where_workloads_are() {
+        for run in [fixtures::run(), fixtures::kawai2006_run(), fixtures::datagram_run()] {
+            let summary = Summary::of(&run);
+            let along = Axis::of_size(&summary);
+            for comparison in &summary.comparisons {
+                let said = title(&comparison.workload);
+                let words: Vec<&str> = said.split(", ").filter(|words| along.is_said_by(words)).collect();
+                assert_eq!(words, [along.words(&comparison.workload)], "{said}");
+            }
+        }
+        let mut run = fixtures::run_of(&["epoll"], |_, _, _| 1_000);
+        for (at, trial) in run.header.trials.iter_mut().enumerate() {
+            (trial.workload.connections, trial.workload.idle) = (400, 1_000 * at as u32);
+        }
+        let summary = Summary::of(&run);
+        assert_eq!(Axis::of_size(&summary), Axis::Idle);
+        assert_eq!(Axis::Idle.groups(summary.comparisons.iter()).len(), 1);
+        assert_eq!(Axis::Connections.groups(summary.comparisons.iter()).len(), 6);
+        let said = title(&summary.comparisons[1].workload);
+        assert!(said.split(", ").any(|words| Axis::Idle.is_said_by(words)), "{said}");
+    }
+}

@@ -1,0 +1,224 @@
+//! The highest rate at which each architecture meets the limits of a search.
+
+use harness::capacity::{Answer, Ended, Probe, Pursuit, Question, pursuits};
+use harness::course::{Course, Finding};
+use harness::record::{Run, Workload};
+use load::LoadReport;
+use load::late::LateSends;
+use serde::Serialize;
+use stats::{Histogram, Interval};
+
+use super::client_tail;
+use crate::format;
+
+/// What the searches of a run found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Capacities {
+    /// What was asked.
+    pub question: Question,
+    /// One for each architecture and traffic, the highest first.
+    pub rows: Vec<Search>,
+}
+
+/// What one search found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Search {
+    /// The architecture.
+    pub architecture: String,
+    /// The traffic, without its rate.
+    pub workload: Workload,
+    /// The highest rate, and what bounds it; `None` if nothing is known.
+    pub answer: Option<Answer>,
+    /// The quantiles that are limited, in nanoseconds, in the order of the limits: of the probes in the interval that met them,
+    /// or else of the nearest below; `None` if none did.
+    pub there_ns: Vec<Option<u64>>,
+    /// Requests of those probes that the client sent late.
+    pub there_late: LateSends,
+    /// Probes by what they said.
+    pub probes: Probes,
+    /// Why the search ended; `None` if it was stopped.
+    pub ended: Option<Ended>,
+    /// Why it could not be run.
+    pub impossible: Vec<String>,
+    /// What the last trial that came to nothing said.
+    pub failure: Option<String>,
+}
+
+/// Probes by what they said.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Probes {
+    pub(crate) met: usize,
+    pub(crate) unmet: usize,
+    pub(crate) unmet_by_the_client: usize,
+    pub(crate) spoilt: usize,
+    pub(crate) failed: usize,
+}
+
+impl Probes {
+    fn of(pursuit: &Pursuit<'_>) -> Self {
+        let count = |what: Probe| pursuit.probes.iter().filter(|(_, probe)| *probe == what).count();
+        Self {
+            met: count(Probe::Met),
+            unmet: count(Probe::Unmet),
+            unmet_by_the_client: count(Probe::UnmetByTheClient),
+            spoilt: count(Probe::Spoilt),
+            failed: count(Probe::Failed),
+        }
+    }
+
+    pub(crate) fn total(&self) -> usize {
+        self.met + self.unmet + self.unmet_by_the_client + self.spoilt + self.failed
+    }
+}
+
+impl Capacities {
+    /// What was found, in a sentence for each traffic.
+    pub fn sentence(&self) -> String {
+        let of = |workload: &Workload| {
+            sentence(&self.rows.iter().filter(|row| row.workload == *workload).collect::<Vec<_>>())
+        };
+        self.workloads().into_iter().map(of).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Of a run that searches; `None` if it does not.
+    pub fn of(run: &Run) -> Option<Self> {
+        let Course::Capacity(question) = &run.header.course else { return None };
+        let findings: Vec<Finding> = run.records.iter().map(|record| Finding::of(record, &run.header.course)).collect();
+        let mut rows: Vec<Search> =
+            pursuits(&run.header, question, &findings).iter().map(|pursuit| row(run, question, pursuit)).collect();
+        rows.sort_by(|a, b| rate(b).total_cmp(&rate(a)).then_with(|| a.architecture.cmp(&b.architecture)));
+        Some(Self { question: question.clone(), rows })
+    }
+
+    pub(crate) fn workloads(&self) -> Vec<&Workload> {
+        let mut workloads: Vec<&Workload> = Vec::new();
+        for row in &self.rows {
+            if !workloads.contains(&&row.workload) {
+                workloads.push(&row.workload);
+            }
+        }
+        workloads.sort_by(|a, b| crate::model::workload::order(a, b));
+        workloads
+    }
+}
+
+/// By which rows are ordered: what is known for sure, at least.
+fn rate(row: &Search) -> f64 {
+    match row.answer {
+        Some(Answer::Server { rate_per_s, .. } | Answer::AtLeast { rate_per_s, .. }) => rate_per_s,
+        None => 0.0,
+    }
+}
+
+fn row(run: &Run, question: &Question, pursuit: &Pursuit<'_>) -> Search {
+    let first = pursuit.first;
+    let searches = run.header.trials.len() as u32;
+    let records = || run.records.iter().filter(|record| record.trial.index % searches == first.index);
+    let answer = pursuit.answer();
+    let interval = match answer {
+        Some(Answer::Server { interval, .. }) => interval,
+        Some(Answer::AtLeast { rate_per_s, .. }) => Interval { low: rate_per_s, high: rate_per_s },
+        None => Interval { low: f64::INFINITY, high: 0.0 },
+    };
+    let met = || {
+        let met = records().filter(|record| question.probe(record) == Probe::Met);
+        met.filter_map(|record| Some((record.trial.workload.rate_per_s?, record.load.as_ref()?)))
+    };
+    let within = met().filter(|(rate, _)| interval.low <= *rate && *rate <= interval.high);
+    let mut there: Vec<&LoadReport> = within.map(|(_, load)| load).collect();
+    if there.is_empty() {
+        let below = met().filter(|(rate, _)| *rate <= interval.high);
+        there.extend(below.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, load)| load));
+    }
+    let mut histogram = Histogram::new();
+    there.iter().for_each(|load| histogram.merge(&load.response.histogram));
+    let mut failed = records().filter(|record| record.load.is_none());
+    Search {
+        architecture: first.label(),
+        workload: Workload { rate_per_s: None, ..first.workload.clone() },
+        answer,
+        there_ns: question
+            .limits
+            .iter()
+            .map(|limit| (histogram.count() > 0).then(|| histogram.quantile(limit.quantile)))
+            .collect(),
+        there_late: client_tail::late(there.into_iter()),
+        probes: Probes::of(pursuit),
+        ended: pursuit.ended,
+        impossible: first.impossible.clone(),
+        failure: failed.next_back().map(|record| record.verdict.reason.clone()),
+    }
+}
+
+/// Which is highest, and whether that is sure: of one whose capacity was not found it may be known that it can do more.
+pub(crate) fn sentence(rows: &[&Search]) -> String {
+    let known: Vec<(&Search, f64, Interval)> = rows
+        .iter()
+        .filter_map(|row| match row.answer {
+            Some(Answer::Server { rate_per_s, interval }) => Some((*row, rate_per_s, interval)),
+            _ => None,
+        })
+        .collect();
+    let best_per_s = known.first().map_or(f64::INFINITY, |(_, rate, _)| *rate);
+    let beyond = rows.iter().filter(|row| matches!(row.answer, Some(Answer::AtLeast { .. })));
+    let (more, others): (Vec<&Search>, Vec<&Search>) = beyond.copied().partition(|row| rate(row) > best_per_s);
+    let names = |rows: &[&Search]| rows.iter().map(|row| row.architecture.as_str()).collect::<Vec<_>>().join(", ");
+    let of_more = more
+        .iter()
+        .map(|row| format!(" {} can do at least {}, which is more.", row.architecture, format::digits(rate(row))));
+    let mut unknown: String = of_more.collect();
+    if !others.is_empty() {
+        let they = if others.len() == 1 { "it" } else { "they" };
+        unknown += &format!(" Of {} it is only known what {they} can do at least.", names(&others));
+    }
+    let Some((best, rate, of_best)) = known.first() else {
+        return format!("No capacity was found.{unknown}");
+    };
+    let near: Vec<&str> =
+        known[1..].iter().filter(|it| it.2.high >= of_best.low).map(|it| it.0.architecture.as_str()).collect();
+    let rate = format::digits(*rate);
+    let of_those = if more.is_empty() { "" } else { "Of those whose capacity was found, " };
+    let highest = match (known.len(), near.as_slice()) {
+        (1, _) => format!("{}: {rate} requests/s.", best.architecture),
+        (_, []) => format!("{of_those}{} has the highest capacity, {rate} requests/s.", best.architecture),
+        (_, near) => format!(
+            "{of_those}{} has the highest capacity, {rate} requests/s, not told apart from {}.",
+            best.architecture,
+            near.join(", ")
+        ),
+    };
+    highest + &unknown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures;
+
+    #[test]
+    fn one_that_can_do_more_is_named_beside_the_highest_that_was_found() {
+        let row = Capacities::of(&fixtures::capacity_run()).unwrap().rows.swap_remove(0);
+        let row =
+            |name: &str, answer: Answer| Search { architecture: name.into(), answer: Some(answer), ..row.clone() };
+        let found = |name: &str, rate_per_s: f64| {
+            let interval = Interval { low: rate_per_s * 0.98, high: rate_per_s * 1.02 };
+            row(name, Answer::Server { rate_per_s, interval })
+        };
+        let at_least = |name: &str, rate_per_s: f64| row(name, Answer::AtLeast { rate_per_s, client: true });
+        let said = |rows: &[Search]| sentence(&rows.iter().collect::<Vec<_>>());
+        let (epoll, poll) = (found("epoll", 8_000.0), found("poll", 5_000.0));
+        assert_eq!(
+            said(&[at_least("mt", 20_000.0), epoll.clone(), poll.clone(), at_least("mp", 1_000.0)]),
+            "Of those whose capacity was found, epoll has the highest capacity, 8000 requests/s. mt can do at least 20000, \
+             which is more. Of mp it is only known what it can do at least."
+        );
+        assert_eq!(
+            said(&[epoll, at_least("mt", 6_000.0), poll]),
+            "epoll has the highest capacity, 8000 requests/s. Of mt it is only known what it can do at least."
+        );
+        assert_eq!(
+            said(&[at_least("mt", 1.0)]),
+            "No capacity was found. Of mt it is only known what it can do at least."
+        );
+    }
+}

@@ -1,0 +1,43 @@
+//! Quantiles that the client may have caused: where it sent too many requests late, slow responses belong to its own bursts.
+//! Reports mark such quantiles and conclude nothing from them.
+
+use load::LoadReport;
+use load::late::LateSends;
+use stats::Distribution;
+
+/// A quantile, and which figure of a distribution it is.
+pub(crate) type Quantile = (f64, fn(&Distribution) -> u64);
+
+pub(crate) const P1: Quantile = (0.01, |it| it.p1_ns);
+pub(crate) const P25: Quantile = (0.25, |it| it.p25_ns);
+pub(crate) const P50: Quantile = (0.5, |it| it.p50_ns);
+pub(crate) const P75: Quantile = (0.75, |it| it.p75_ns);
+pub(crate) const P90: Quantile = (0.9, |it| it.p90_ns);
+pub(crate) const P95: Quantile = (0.95, |it| it.p95_ns);
+pub(crate) const P99: Quantile = (0.99, |it| it.p99_ns);
+pub(crate) const P999: Quantile = (0.999, |it| it.p999_ns);
+
+/// Every quantile that is shown, in order.
+const ALL: [(&str, Quantile); 8] =
+    [("p1", P1), ("p25", P25), ("p50", P50), ("p75", P75), ("p90", P90), ("p95", P95), ("p99", P99), ("p99.9", P999)];
+
+/// The late sends of several trials together.
+pub fn late<'a>(loads: impl Iterator<Item = &'a LoadReport>) -> LateSends {
+    loads.map(LoadReport::late_sends).fold(LateSends::default(), LateSends::and)
+}
+
+/// The name of the lowest quantile that may be the client's, as in `p99`; `None` where all are the server's.
+pub fn clients_from(late: &LateSends) -> Option<&'static str> {
+    ALL.iter().find(|(_, (q, _))| late.reaches(*q)).map(|(name, _)| *name)
+}
+
+/// The end of a line from p1 to p99, or to p75 where the client may have made the p99.
+pub(crate) fn end_of_line(late: &LateSends) -> Quantile {
+    [P99, P75].into_iter().find(|(q, _)| !late.reaches(*q)).unwrap_or(P50)
+}
+
+/// The loads of which the quantile `q` is the server's; none unless these are most of them, for the others had it too.
+pub(crate) fn servers<'a>(loads: impl Iterator<Item = &'a LoadReport>, q: f64) -> Vec<&'a LoadReport> {
+    let (clients, servers): (Vec<&LoadReport>, Vec<&LoadReport>) = loads.partition(|load| load.is_client_tail(q));
+    if servers.len() > clients.len() { servers } else { Vec::new() }
+}

@@ -1,0 +1,132 @@
+//! How evenly the requests of each trial were sent, by kawai2006's measure: [`stats::deviation`] over the raw samples.
+
+use std::collections::BTreeMap;
+
+use harness::record::{Run, TrialRecord, VerdictKind, Workload};
+use serde::Serialize;
+use stats::{Deviation, deviation};
+
+use super::FORMAT;
+use super::workload::order;
+
+/// Gives when the requests of a trial were sent, in nanoseconds, in any order, without those that never were; or why that
+/// is not known. Here only what it says is looked at: where samples are stored is the caller's business.
+pub type SendsOf<'a> = dyn FnMut(u32) -> anyhow::Result<Vec<i64>> + 'a;
+
+/// Gives the deviations of a finished trial.
+pub type DeviationOf<'a> = dyn FnMut(&TrialRecord) -> TrialDeviation + 'a;
+
+/// The deviations that follow from sends. A trial's samples are read once, however often it is asked for.
+pub fn kept<'a>(sends_of: &'a mut SendsOf<'_>) -> impl FnMut(&TrialRecord) -> TrialDeviation + 'a {
+    let mut known: BTreeMap<u32, TrialDeviation> = BTreeMap::new();
+    move |record| {
+        let of_trial = known.entry(record.trial.index);
+        of_trial.or_insert_with(|| TrialDeviation::of(record, sends_of)).clone()
+    }
+}
+
+/// The shares of the sends whose deviations are shown.
+pub const SHARES: [f64; 9] = [0.001, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999];
+
+/// Points of the cumulative distribution: every percent.
+pub(crate) const POINTS: usize = 101;
+
+/// What deviations are from.
+pub(crate) const DEFINITION: &str = "Each send against an even sequence of 1/rate that fits all of them best (kawai2006 section 5.2): \
+                          positive is late, and the mean is 0.";
+
+/// The deviations of all finished trials.
+#[derive(Clone, Debug, Serialize)]
+pub struct Deviations {
+    /// As [`FORMAT`].
+    pub format: u32,
+    /// The run's name.
+    pub run: String,
+    /// What a deviation is.
+    pub definition: &'static str,
+    /// By connections, active share, rate and architecture.
+    pub trials: Vec<TrialDeviation>,
+}
+
+/// The deviations of one trial.
+#[derive(Clone, Debug, Serialize)]
+pub struct TrialDeviation {
+    /// Its index in the plan.
+    pub trial: u32,
+    /// Which repeat, from 0.
+    pub repeat: u32,
+    /// The server's architecture.
+    pub architecture: String,
+    /// The traffic. Only of the schedule `constant` are deviations the client's alone.
+    pub workload: Workload,
+    /// Time between two sends at the rate asked, in nanoseconds.
+    pub interval_ns: Option<f64>,
+    /// What may be believed of the trial.
+    pub verdict: VerdictKind,
+    /// Requests that were planned and never sent: each makes those after it seem late by one interval.
+    pub unsent: u64,
+    /// Why there are no figures.
+    pub missing: Option<String>,
+    /// The figures; `None` when nothing is known to have been sent.
+    pub figures: Option<Deviation>,
+    /// The deviations at [`SHARES`].
+    pub tails: Vec<Point>,
+    /// The cumulative distribution at every percent.
+    pub cdf: Vec<Point>,
+}
+
+/// A point of a cumulative distribution.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Point {
+    /// Share of the sends that deviate by at most this.
+    pub share: f64,
+    /// The deviation in nanoseconds.
+    pub deviation_ns: f64,
+}
+
+impl TrialDeviation {
+    /// Of one finished trial.
+    pub fn of(record: &TrialRecord, sends_of: &mut SendsOf<'_>) -> Self {
+        let trial = &record.trial;
+        let interval_ns = trial.workload.rate_per_s.map(|rate_per_s| 1e9 / rate_per_s);
+        let (sent_ns, missing) = match sends_of(trial.index) {
+            _ if interval_ns.is_none() => (Vec::new(), Some("a closed loop has no intervals".to_owned())),
+            Ok(sent_ns) if sent_ns.is_empty() => (sent_ns, Some("nothing was sent".to_owned())),
+            Ok(sent_ns) => (sent_ns, None),
+            Err(error) => (Vec::new(), Some(format!("{error:#}"))),
+        };
+        let deviations_ns = deviation::deviations_ns(&sent_ns, interval_ns.unwrap_or_default());
+        let points = |points: usize| {
+            let cdf = deviation::cdf(&deviations_ns, points).into_iter();
+            cdf.map(|(deviation_ns, share)| Point { share, deviation_ns }).collect::<Vec<_>>()
+        };
+        // At every thousandth, the finest of the shares.
+        let fine = points(1_001);
+        let planned = record.load.as_ref().filter(|_| missing.is_none()).map_or(0, |load| load.planned);
+        Self {
+            trial: trial.index,
+            repeat: trial.repeat,
+            architecture: trial.architecture.to_string(),
+            workload: trial.workload.clone(),
+            interval_ns,
+            verdict: record.verdict.kind,
+            unsent: planned.saturating_sub(sent_ns.len() as u64),
+            missing,
+            figures: Deviation::of(&deviations_ns),
+            tails: SHARES.iter().filter_map(|share| fine.get((share * 1_000.0).round() as usize).copied()).collect(),
+            cdf: points(POINTS),
+        }
+    }
+}
+
+impl Deviations {
+    /// Of all finished trials of a run.
+    pub fn of(run: &Run, sends_of: &mut SendsOf<'_>) -> Self {
+        let mut trials: Vec<TrialDeviation> =
+            run.records.iter().map(|record| TrialDeviation::of(record, sends_of)).collect();
+        trials.sort_by(|a, b| {
+            order(&a.workload, &b.workload).then(a.architecture.cmp(&b.architecture)).then(a.trial.cmp(&b.trial))
+        });
+        Self { format: FORMAT, run: run.header.name.clone(), definition: DEFINITION, trials }
+    }
+}

@@ -1,0 +1,407 @@
+//! Many runs: what each found, and how the figures of an architecture under one traffic went from run to run.
+//!
+//! # Layout
+//! - `trends`: the figures of the page
+//! - `setting`: what has to be the same besides the traffic
+//! - `page`: the index page; `text`: the same for a terminal, and as CSV
+//!
+//! Runs are added one by one, and only their figures are kept, for a hundred of them would not fit into memory.
+
+mod setting;
+
+use std::collections::BTreeMap;
+
+use harness::record::{Run, TrialRecord, VerdictKind, Workload};
+use serde::Serialize;
+use stats::{Estimate, Ratio};
+
+use setting::Settings;
+
+use crate::model;
+use crate::model::run_diff::{Change, ChangeKind, HostDifference};
+use crate::model::summary::Row;
+use crate::model::workload;
+use crate::model::{Capacities, Summary, conclusion};
+
+/// Runs, as they are added.
+#[derive(Debug, Default)]
+pub struct Builder {
+    hosts: Vec<BTreeMap<String, String>>,
+    entries: Vec<(Entry, Vec<(Key, TrendPoint)>)>,
+    unreadable: Vec<Unreadable>,
+}
+
+/// Many runs, side by side.
+#[derive(Debug, Serialize)]
+pub struct History {
+    /// As [`model::FORMAT`].
+    pub format: u32,
+    /// What the newest runs found against those before, in a sentence.
+    pub sentence: String,
+    /// The hosts, by the first run of each; the first one is `A`.
+    pub hosts: Vec<HistoryHost>,
+    /// The oldest first.
+    pub runs: Vec<Entry>,
+    /// What was measured in more than one run, by traffic, host and architecture.
+    pub trends: Vec<Trend>,
+    /// Folders of runs that cannot be read.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// A host that runs were run on: another kernel makes it another.
+#[derive(Debug, Serialize)]
+pub struct HistoryHost {
+    /// A letter.
+    pub letter: String,
+    /// Its facts.
+    pub facts: BTreeMap<String, String>,
+    /// In what it differs from the first one.
+    pub differences: Vec<HostDifference>,
+}
+
+/// A run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Entry {
+    /// Where it is, as that was given.
+    pub folder: String,
+    /// Its name.
+    pub name: String,
+    /// When it began, RFC 3339 in UTC.
+    pub started_at: String,
+    /// The experiment's name.
+    pub experiment: String,
+    /// The version of muxbench that ran it.
+    pub muxbench: String,
+    /// The command that reproduces it.
+    pub command: Vec<String>,
+    /// The place of its host among the hosts.
+    pub host: usize,
+    /// Trials that are finished, how many of them are valid, and how many there are to be.
+    pub finished: usize,
+    /// See `finished`.
+    pub valid: usize,
+    /// See `finished`; `None` of a search, which does not know.
+    pub planned: Option<usize>,
+    /// What it found, in a sentence.
+    pub sentence: String,
+}
+
+/// A folder that holds a run, and why that cannot be read.
+#[derive(Debug, Serialize)]
+pub struct Unreadable {
+    /// Where it is.
+    pub folder: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// An architecture under one traffic on one host, from run to run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Trend {
+    /// The architecture's name.
+    pub architecture: String,
+    /// The traffic. Phases may differ from run to run.
+    pub workload: Workload,
+    /// It in words, with what is set otherwise than in another trend of the same.
+    pub title: String,
+    /// The place of the host among the hosts.
+    pub host: usize,
+    /// What runs found, the oldest first.
+    pub points: Vec<TrendPoint>,
+    /// What it is ranked by, in the newest run against the one before; `None` unless both have a valid repeat.
+    pub change: Option<Change>,
+}
+
+/// What one run found.
+#[derive(Clone, Debug, Serialize)]
+pub struct TrendPoint {
+    /// The place of the run among the runs.
+    pub run: usize,
+    /// What may be believed of it.
+    pub verdict: VerdictKind,
+    /// Repeats that are finished, and how many of them are valid.
+    pub repeats: usize,
+    /// See `repeats`.
+    pub repeats_valid: usize,
+    /// Median service time in nanoseconds, with its interval over repeats where they are valid.
+    pub service_p50_ns: Option<Estimate>,
+    /// Its 99th percentile likewise; `None` where it may be the client's doing.
+    pub service_p99_ns: Option<Estimate>,
+    /// Requests a second that were answered, likewise; of streams, bursts.
+    pub rate_per_s: Option<Estimate>,
+    /// What it is ranked by, of each valid repeat.
+    #[serde(skip)]
+    metrics: Vec<f64>,
+}
+
+/// What has to be the same for figures to be those of one trend.
+#[derive(Clone, Debug)]
+struct Key {
+    architecture: String,
+    workload: Workload,
+    settings: Settings,
+}
+
+impl PartialEq for Key {
+    /// Phases may differ.
+    fn eq(&self, other: &Self) -> bool {
+        self.is_alike_but_for_settings(other) && self.settings == other.settings
+    }
+}
+
+impl Key {
+    fn of(workload: &Workload, row: &Row, records: &[TrialRecord]) -> Self {
+        let is_its = |TrialRecord { trial, .. }: &&TrialRecord| trial.workload == *workload && row.is_of(trial);
+        let settings = records.iter().find(is_its).map(|record| setting::of(&record.trial));
+        Self { architecture: row.label(), workload: workload.clone(), settings: settings.unwrap_or_default() }
+    }
+
+    fn is_alike_but_for_settings(&self, other: &Self) -> bool {
+        self.architecture == other.architecture && is_same_traffic(&self.workload, &other.workload)
+    }
+}
+
+/// Whether two workloads differ in nothing but how long they last.
+fn is_same_traffic(a: &Workload, b: &Workload) -> bool {
+    a.connections == b.connections && *a == Workload { phases: a.phases, ..b.clone() }
+}
+
+impl Builder {
+    /// Takes notice of a run.
+    pub fn add(&mut self, folder: &str, run: &Run) {
+        let header = &run.header;
+        let is_same = |host: &BTreeMap<String, String>| harness::host::differences(host, &header.host).is_empty();
+        let host = self.hosts.iter().position(is_same).unwrap_or_else(|| {
+            self.hosts.push(header.host.clone());
+            self.hosts.len() - 1
+        });
+        let possible = header.trials.iter().filter(|trial| trial.impossible.is_empty()).count();
+        let capacities = Capacities::of(run);
+        let summary = Summary::of(run);
+        let entry = Entry {
+            folder: folder.to_owned(),
+            name: header.name.clone(),
+            started_at: header.started_at.clone(),
+            experiment: header.experiment.clone(),
+            muxbench: header.muxbench.clone(),
+            command: header.command.clone(),
+            host,
+            finished: run.records.len(),
+            valid: run.records.iter().filter(|record| record.verdict.kind == VerdictKind::Valid).count(),
+            planned: capacities.is_none().then_some(possible),
+            sentence: capacities.as_ref().map_or_else(|| conclusion::overall(&summary), Capacities::sentence),
+        };
+        // Each probe of a search has a rate of its own: there is nothing to line up.
+        let comparisons = summary.comparisons.iter().filter(|_| capacities.is_none());
+        let rows = comparisons.flat_map(|it| it.rows.iter().map(move |row| (&it.workload, row)));
+        let figures = rows
+            .filter(|(_, row)| row.repeats > 0)
+            .map(|(workload, row)| (Key::of(workload, row, &run.records), TrendPoint::of(row)));
+        let figures = figures.collect();
+        self.entries.push((entry, figures));
+    }
+
+    /// Takes notice of a folder whose run cannot be read.
+    pub fn add_unreadable(&mut self, folder: &str, error: &anyhow::Error) {
+        self.unreadable.push(Unreadable { folder: folder.to_owned(), reason: format!("{error:#}") });
+    }
+
+    /// All runs together; `seed` makes intervals repeatable.
+    pub fn finish(mut self, seed: u64) -> History {
+        self.entries.sort_by(|(a, _), (b, _)| (&a.started_at, &a.name).cmp(&(&b.started_at, &b.name)));
+        // Hosts by their first run.
+        let mut order: Vec<usize> = Vec::new();
+        for (entry, _) in &self.entries {
+            if !order.contains(&entry.host) {
+                order.push(entry.host);
+            }
+        }
+        let hosts: Vec<HistoryHost> = (0..order.len()).map(|at| host(&self.hosts, &order, at)).collect();
+        let (mut runs, mut found) = (Vec::new(), Vec::new());
+        for (at, (mut entry, figures)) in self.entries.into_iter().enumerate() {
+            entry.host = order.iter().position(|host| *host == entry.host).expect("it is one of them");
+            found.extend(figures.into_iter().map(|(key, it)| (key, entry.host, TrendPoint { run: at, ..it })));
+            runs.push(entry);
+        }
+        let trends = trends_of(found, seed);
+        History {
+            format: model::FORMAT,
+            sentence: sentence_of(&trends),
+            hosts,
+            runs,
+            trends,
+            unreadable: self.unreadable,
+        }
+    }
+}
+
+/// The host that comes at a place of the order.
+fn host(hosts: &[BTreeMap<String, String>], order: &[usize], at: usize) -> HistoryHost {
+    let (first, facts) = (&hosts[order[0]], hosts[order[at]].clone());
+    let differences = harness::host::differences(first, &facts).into_iter();
+    HistoryHost {
+        letter: letter(at),
+        differences: differences.map(|(fact, a, b)| HostDifference { fact, a, b }).collect(),
+        facts,
+    }
+}
+
+/// A, B, and so on to Z, then numbers.
+fn letter(at: usize) -> String {
+    u8::try_from(at).ok().filter(|at| *at < 26).map_or_else(|| at.to_string(), |at| char::from(b'A' + at).to_string())
+}
+
+/// What is of one trend comes together; what was measured only once is left out.
+fn trends_of(found: Vec<(Key, usize, TrendPoint)>, seed: u64) -> Vec<Trend> {
+    let count = |key: &Key| found.iter().filter(|(other, ..)| other == key).count();
+    let mut trends: Vec<(Key, Trend)> = Vec::new();
+    for (key, host, figures) in found.iter().filter(|(key, ..)| count(key) > 1) {
+        match trends.iter_mut().find(|(of, trend)| of == key && trend.host == *host) {
+            Some((_, trend)) => trend.points.push(figures.clone()),
+            None => trends.push((key.clone(), Trend::new(key, *host, figures.clone()))),
+        }
+    }
+    let keys: Vec<Key> = trends.iter().map(|(key, _)| key.clone()).collect();
+    let named = |(key, trend): (Key, Trend)| {
+        let others = keys.iter().filter(|other| key.is_alike_but_for_settings(other)).map(|other| &other.settings);
+        let words = setting::words(&key.settings, &others.collect::<Vec<_>>());
+        Trend { title: trend.title + &words, ..trend }
+    };
+    let mut trends: Vec<Trend> = trends.into_iter().map(named).collect();
+    trends.iter_mut().for_each(|trend| trend.change = trend.newest_against_the_one_before(seed));
+    trends.sort_by(|a, b| {
+        let by_workload = workload::order(&a.workload, &b.workload).then(a.title.cmp(&b.title));
+        by_workload.then(a.host.cmp(&b.host)).then(a.architecture.cmp(&b.architecture))
+    });
+    trends
+}
+
+impl TrendPoint {
+    /// Of a row of a run; its place is given later.
+    fn of(row: &Row) -> Self {
+        // What is not ranked is shown, as everywhere, without an interval.
+        let shown = |ranked: Option<Estimate>, all: Option<f64>| {
+            let of_all = || Some(Estimate { value: all?, interval: None });
+            ranked.filter(|_| row.is_ranked()).or_else(of_all)
+        };
+        // Of nothing that was timed, as bursts that are longer than their trial, there are none.
+        let timed = row.service.as_ref().filter(|it| it.count > 0);
+        let time = |ns: fn(&stats::Distribution) -> u64| timed.map(|it| ns(it) as f64);
+        Self {
+            run: 0,
+            verdict: row.verdict,
+            repeats: row.repeats,
+            repeats_valid: row.repeats_valid,
+            service_p50_ns: timed.and_then(|_| shown(row.service_p50_ns, time(|it| it.p50_ns))),
+            service_p99_ns: timed
+                .filter(|_| !row.is_client_tail(0.99))
+                .and_then(|_| shown(row.service_p99_ns, time(|it| it.p99_ns))),
+            rate_per_s: shown(row.rate_per_s, row.rate_achieved_per_s),
+            metrics: if row.is_ranked() { row.metrics.clone() } else { Vec::new() },
+        }
+    }
+}
+
+impl Trend {
+    fn new(key: &Key, host: usize, first: TrendPoint) -> Self {
+        Self {
+            architecture: key.architecture.clone(),
+            workload: key.workload.clone(),
+            title: workload::title(&key.workload),
+            host,
+            points: vec![first],
+            change: None,
+        }
+    }
+
+    fn newest_against_the_one_before(&self, seed: u64) -> Option<Change> {
+        let [.., before, newest] = self.points.as_slice() else { return None };
+        let ratio = Ratio::of(&newest.metrics, &before.metrics, seed)?;
+        let finding = if self.workload.is_closed() { ChangeKind::of_rate(&ratio) } else { ChangeKind::of(&ratio) };
+        Some(Change { ratio, finding })
+    }
+}
+
+/// How many changed which way, and which did.
+fn sentence_of(trends: &[Trend]) -> String {
+    let again: Vec<&Trend> = trends.iter().filter(|trend| trend.points.len() > 1).collect();
+    if again.is_empty() {
+        return "Nothing was measured in more than one run on the same host.".into();
+    }
+    let found = |findings: &[ChangeKind]| -> Vec<&Trend> {
+        let is_one = |trend: &&Trend| trend.change.is_some_and(|change| findings.contains(&change.finding));
+        again.iter().copied().filter(is_one).collect()
+    };
+    let named = |trends: Vec<&Trend>, word: &str| {
+        let one = |it: &&Trend| {
+            format!("{} at {} ({:.2}x)", it.architecture, it.title, it.change.map_or(f64::NAN, |it| it.ratio.ratio))
+        };
+        let names: Vec<String> = trends.iter().take(3).map(one).collect();
+        let more = if trends.len() > 3 { " and others" } else { "" };
+        let sign = if names.is_empty() { "" } else { ": " };
+        (trends.len(), format!("{} {word}{sign}{}{more}", trends.len(), names.join("; ")))
+    };
+    let compared = again.iter().filter(|trend| trend.change.is_some()).count();
+    let counted = |count: usize, words: &str| (count, format!("{count} {words}"));
+    let told = [
+        named(found(&[ChangeKind::Longer, ChangeKind::Less]), "slower"),
+        named(found(&[ChangeKind::Shorter, ChangeKind::More]), "faster"),
+        counted(found(&[ChangeKind::NoPracticalDifference]).len(), "without practical difference"),
+        counted(found(&[ChangeKind::NotToldApart]).len(), "not told apart"),
+        counted(found(&[ChangeKind::NoInterval]).len(), "without interval (see --repeats)"),
+        counted(again.len() - compared, "not compared"),
+    ];
+    let told: Vec<String> = told.into_iter().filter(|(count, _)| *count > 0).map(|(_, words)| words).collect();
+    format!("The newest run of each against the one before, of {}: {}.", again.len(), told.join(", "))
+}
+
+impl Entry {
+    /// How many of its trials are valid, and if it was stopped, how many there are to be.
+    pub(crate) fn of_trials(&self) -> String {
+        let planned = self.planned.filter(|planned| *planned != self.finished);
+        let planned = planned.map_or_else(String::new, |planned| format!(" of {planned}"));
+        format!("{}/{}{planned}", self.valid, self.finished)
+    }
+}
+
+impl History {
+    /// Trends of one traffic on one host together.
+    pub(crate) fn by_traffic(&self) -> Vec<Vec<&Trend>> {
+        let mut groups: Vec<Vec<&Trend>> = Vec::new();
+        for trend in &self.trends {
+            let is_same = |group: &&mut Vec<&Trend>| {
+                group[0].host == trend.host && is_same_traffic(&group[0].workload, &trend.workload)
+            };
+            match groups.iter_mut().find(is_same) {
+                Some(group) => group.push(trend),
+                None => groups.push(vec![trend]),
+            }
+        }
+        groups
+    }
+
+    /// What sets a trend's traffic and host apart, in words.
+    pub(crate) fn place(&self, trend: &Trend) -> String {
+        match self.hosts.len() {
+            1 => trend.title.clone(),
+            _ => format!("{}, host {}", trend.title, self.hosts[trend.host].letter),
+        }
+    }
+
+    /// What hosts are, a line each; of the second and on, in what they differ from the first.
+    pub(crate) fn about_hosts(&self) -> Vec<String> {
+        let fact = |at: usize, name: &str| self.hosts[at].facts.get(name).map_or("unknown", String::as_str).to_owned();
+        let about = |at: usize| {
+            let differences: Vec<String> =
+                self.hosts[at].differences.iter().map(|it| format!("{} {} (A: {})", it.fact, it.b, it.a)).collect();
+            let differ = if at == 0 { String::new() } else { format!(". Not as A: {}", differences.join("; ")) };
+            format!(
+                "Host {}: {}, Linux {}{differ}.",
+                self.hosts[at].letter,
+                fact(at, "cpu"),
+                fact(at, "kernel").split_whitespace().next().unwrap_or_default()
+            )
+        };
+        (0..self.hosts.len()).map(about).collect()
+    }
+}

@@ -1,0 +1,32 @@
+//! The statistics and the conclusions of runs: everything that JSON has.
+//!
+//! # Layout
+//! - [`summary`]: the statistics of each architecture under each workload, merged over repeats, and their order;
+//!   [`conclusion`]: which is best, by how much, and how certain that is
+//! - [`cost`]: system calls, CPU time and context switches of a request; [`stream`]: bandwidth and its cost
+//! - [`client_tail`]: quantiles that the client may have caused; [`network`]: the conditions of a network
+//! - [`workload`]: workloads in words; [`axis`]: one dimension in which workloads differ
+//! - [`sweep`], [`capacity`], [`deviation`]: rates, searches, and the evenness of sends
+//! - [`run_diff`]: two runs; [`history`]: many runs
+
+pub mod axis;
+pub mod capacity;
+pub mod client_tail;
+pub mod conclusion;
+pub mod cost;
+pub mod deviation;
+pub mod history;
+mod network;
+pub mod run_diff;
+pub mod stream;
+pub mod summary;
+pub mod sweep;
+pub mod workload;
+
+pub use capacity::Capacities;
+pub use run_diff::RunDiff;
+pub use summary::Summary;
+pub use sweep::Sweep;
+
+/// The version of the JSON format: it changes when a field changes its meaning or disappears.
+pub const FORMAT: u32 = 1;

@@ -1,0 +1,77 @@
+//! Workloads in their order and in words.
+
+use harness::record::Workload;
+use harness::units::{Share, Size, Sizes, Think, Work};
+use load::config::{Choice, Schedule};
+
+use crate::format;
+
+/// The order of workloads wherever they are listed.
+pub fn order(a: &Workload, b: &Workload) -> std::cmp::Ordering {
+    (a.connections, a.idle)
+        .cmp(&(b.connections, b.idle))
+        .then(a.transport.cmp(&b.transport))
+        .then(b.active.total_cmp(&a.active))
+        .then(a.rate_per_s.unwrap_or(f64::INFINITY).total_cmp(&b.rate_per_s.unwrap_or(f64::INFINITY)))
+        .then((a.schedule as u8).cmp(&(b.schedule as u8)))
+}
+
+/// A workload in words; what is as usual is left out.
+pub fn title(workload: &Workload) -> String {
+    let mut words = vec![format!("{} {}", workload.connections, workload.targets())];
+    words.extend(workload.calls_per_connection.map(|calls| match calls {
+        1 => "1 request on each".to_owned(),
+        calls => format!("{calls} requests on each"),
+    }));
+    if workload.active < 1.0 {
+        words.push(format!("{} of them active", Share(workload.active)));
+    }
+    if workload.idle > 0 {
+        words.push(format!("{} idle ones besides", workload.idle));
+    }
+    if workload.choice != Choice::Uniform {
+        words.push(format!("chosen by {}", workload.choice));
+    }
+    words.extend(workload.rate_per_s.map(|rate_per_s| format!("{rate_per_s} requests/s")));
+    match workload.schedule {
+        // A stream can have no other.
+        Schedule::Closed if workload.service.stream().is_some() => {}
+        Schedule::Closed => {
+            words.insert(0, "closed loop".into());
+            words.push(format!("think {}", Think(workload.think)));
+        }
+        Schedule::SlotRandom => {}
+        Schedule::Constant => words.push("at constant intervals".into()),
+        Schedule::ConstantDrawn => words.push("at constant intervals from times of their own".into()),
+        Schedule::ConstantTogether => words.push("at constant intervals all at once".into()),
+        Schedule::Poisson => words.push("as a Poisson process".into()),
+    }
+    words.extend(workload.service.ports().map(|_| "udp".to_owned()));
+    words.push(match workload.service.fixed() {
+        Some((request_bytes, response_bytes)) => format!("{} -> {}", Size(request_bytes), Size(response_bytes)),
+        None => match workload.service.stream() {
+            Some(stream) => harness::stream::Stream::from(stream).to_string(),
+            None => workload.service.name().to_owned(),
+        },
+    });
+    if let Some(http) = &workload.http {
+        words.push(match http.targets.as_slice() {
+            [one] => one.path.clone(),
+            several => format!("{} paths", several.len()),
+        });
+    }
+    if let Some(kv) = &workload.kv {
+        let sizes = Sizes { least: Size(kv.value_bytes_min), most: Size(kv.value_bytes_max) };
+        let gets = format::percent(kv.get_share);
+        words.push(format!("{gets} get of {} records of {sizes}", kv.records));
+        if kv.keys != Choice::Uniform {
+            words.push(format!("keys by {}", kv.keys));
+        }
+    }
+    words.extend(workload.transport.words().map(str::to_owned));
+    words.extend(workload.network.as_ref().map(ToString::to_string));
+    if let Some(work) = workload.work {
+        words.push(format!("work {}", Work(work)));
+    }
+    words.join(", ")
+}

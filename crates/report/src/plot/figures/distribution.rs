@@ -1,0 +1,84 @@
+//! Distributions of service time, to five nines.
+
+use harness::record::VerdictKind;
+use stats::Histogram;
+
+use crate::format;
+use crate::plot::chart::{Axis, Chart, Form, Point, Shape, TICKS_BELOW, nines};
+use crate::plot::plot_data::PlotData;
+
+/// Where it ends: at five nines.
+const NINES_MAX: f64 = 5.0;
+/// Points nearer to each other than this, in nines and in the decimal logarithm of the time, do not show apart.
+const NEAR: (f64, f64) = (0.04, 0.01);
+
+/// Draws it.
+pub(super) fn draw(data: &PlotData<'_>) -> Option<Chart> {
+    let panels = data.lines(|comparison, row| {
+        let mut points = thinned(&data.merged(comparison, row, |load| &load.service), row.verdict);
+        // Beyond, it may be the client's.
+        points.retain(|point| !row.is_client_tail(1.0 - 10f64.powf(-point.y)));
+        vec![("", points)]
+    })?;
+    let points = || panels.iter().flat_map(|panel| &panel.series).flat_map(|series| &series.points);
+    let top = points().map(|point| point.y).fold(1.0, f64::max);
+    let x = Axis::log(
+        "service time",
+        Form::Time,
+        TICKS_BELOW,
+        points().map(|point| point.x).collect::<Vec<_>>().into_iter(),
+    );
+    let rows = data.summary.comparisons.iter().flat_map(|it| it.rows.iter().map(move |row| (it, row)));
+    let tails = rows
+        .filter(|(_, row)| row.is_ranked() && !row.is_client_tail(0.999))
+        .filter_map(|(comparison, row)| Some((row.service?.p999_ns as f64, row.label(), &comparison.title)));
+    let words = tails.max_by(|a, b| a.0.total_cmp(&b.0)).map_or_else(String::new, |(p999_ns, label, title)| {
+        format!("The longest tail is that of {label} at {title}: 99.9 % within {}.", format::time(p999_ns))
+    });
+    Some(Chart { words, shape: Shape::Line, x, y: Axis::nines("requests answered", top), panels })
+}
+
+/// The points that show, of all that were recorded.
+fn thinned(times: &Histogram, verdict: VerdictKind) -> Vec<Point> {
+    let count = times.count() as f64;
+    let mut points: Vec<Point> = Vec::new();
+    for (ns, so_far) in times.cumulative() {
+        // The last one is one half of a request from the end, for the end itself has no nines.
+        let y = nines(so_far as f64 / count).min(nines(1.0 - 0.5 / count)).min(NINES_MAX);
+        let is_near =
+            points.last().is_some_and(|last| y - last.y < NEAR.0 && (ns.max(1) as f64 / last.x).log10() < NEAR.1);
+        if !is_near || (y >= NINES_MAX && points.last().is_some_and(|last| last.y < NINES_MAX)) {
+            points.push(Point { verdict, ..Point::new(ns.max(1) as f64, y) });
+        }
+        if y >= NINES_MAX {
+            break;
+        }
+    }
+    points
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_million_times_are_drawn_with_few_points() {
+        let times: Histogram = (1..=1_000_000u64).map(|at| 30_000 + at * at / 1_000_000).collect();
+        let points = thinned(&times, VerdictKind::Valid);
+        assert!((20..400).contains(&points.len()), "{}", points.len());
+        assert!(points.windows(2).all(|pair| pair[0].x <= pair[1].x && pair[0].y <= pair[1].y));
+        assert!((points.last().unwrap().y - NINES_MAX).abs() < 1e-9);
+        // What is drawn is on the distribution itself.
+        for point in &points {
+            let share = times.cumulative().take_while(|(ns, _)| *ns as f64 <= point.x).last().unwrap().1 as f64 / 1e6;
+            assert!((nines(share) - point.y).abs() < 0.05 || share >= 0.99999, "{point:?} {share}");
+        }
+    }
+
+    #[test]
+    fn few_times_do_not_claim_nines() {
+        let points = thinned(&[5, 7, 9, 11].into_iter().collect(), VerdictKind::Valid);
+        assert_eq!(points.last().map(|point| (point.x, point.y)), Some((11.0, nines(0.875))));
+        assert_eq!(thinned(&Histogram::new(), VerdictKind::Valid).len(), 0);
+    }
+}

@@ -1,0 +1,13 @@
+//! How late the client was.
+
+use crate::plot::chart::{Chart, Form, Shape};
+use crate::plot::plot_data::{PlotData, Vertical, percentiles};
+
+/// Draws it.
+pub(super) fn draw(data: &PlotData<'_>) -> Option<Chart> {
+    if data.is_closed() {
+        return None;
+    }
+    let y = Vertical { label: "lag", form: Form::Time, log: true };
+    data.rows(data.size(), Shape::Percentiles, y, &[("", |_, row| percentiles(row.lag))])
+}

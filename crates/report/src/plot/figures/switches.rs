@@ -1,0 +1,17 @@
+//! Context switches of the server, a request.
+
+use harness::record::Workload;
+
+use crate::model::summary::Row;
+use crate::plot::chart::{Chart, Form, Shape};
+use crate::plot::plot_data::{PlotData, Vertical};
+
+/// Draws it.
+pub(super) fn draw(data: &PlotData<'_>) -> Option<Chart> {
+    if data.has_streams() {
+        return None;
+    }
+    let y = Vertical { label: "switches a request", form: Form::Number, log: false };
+    let switches = |_: &Workload, row: &Row| Some((row.cost.as_ref()?.switches_per_request, Vec::new()));
+    data.rows(data.size(), Shape::Points, y, &[("", switches)])
+}

@@ -1,0 +1,17 @@
+//! System calls of the server, a request.
+
+use harness::record::Workload;
+
+use crate::model::summary::Row;
+use crate::plot::chart::{Chart, Form, Shape};
+use crate::plot::plot_data::{PlotData, Vertical};
+
+/// Draws it.
+pub(super) fn draw(data: &PlotData<'_>) -> Option<Chart> {
+    if data.has_streams() {
+        return None;
+    }
+    let y = Vertical { label: "system calls a request", form: Form::Number, log: false };
+    let syscalls = |_: &Workload, row: &Row| Some((row.cost.as_ref()?.syscalls_per_request?, Vec::new()));
+    data.rows(data.size(), Shape::Points, y, &[("", syscalls)])
+}

@@ -1,0 +1,42 @@
+//! Figures: as plain data for the script of a page, and as files.
+//!
+//! # Layout
+//! - [`chart`]: a figure as plain data; [`plot_data`]: the part of a run that figures are made from
+//! - [`figures`]: all figures of a run, one file and one row of a table each; [`trends`]: figures of many runs
+//! - [`style`]: the look of each architecture; [`svg`]: figures as SVG and PNG
+//!
+//! Figures use the records of a run alone: medians of the window's parts show changes over time, and histograms hold every
+//! request, so that no samples are read.
+
+pub mod chart;
+pub mod figures;
+pub mod plot_data;
+pub mod style;
+pub mod svg;
+pub mod trends;
+
+use chart::Chart;
+use figures::{FIGURES, FigureSpec};
+use harness::record::Run;
+use plot_data::PlotData;
+
+use crate::model::Summary;
+
+/// The figures of a run. A series names its architecture by the place in `architectures`.
+#[derive(Debug)]
+pub struct Drawn {
+    /// Labels of architectures.
+    pub architectures: Vec<String>,
+    /// The figures that the run has data for.
+    pub figures: Vec<(&'static FigureSpec, Chart)>,
+}
+
+impl Drawn {
+    /// Draws all figures of a run.
+    pub fn of(run: &Run, summary: &Summary) -> Self {
+        let data = PlotData::of(run, summary);
+        let draw = |figure: &'static FigureSpec| Some((figure, (figure.draw)(&data)?));
+        let figures = FIGURES.iter().filter_map(draw).collect();
+        Self { architectures: data.architectures, figures }
+    }
+}

@@ -1,0 +1,205 @@
+//! What figures are made of: a run's summary, lined up by what its workloads differ in, and the trials behind each row.
+
+use harness::record::{Run, TrialRecord, Workload};
+use stats::{Distribution, Histogram};
+
+use super::chart::{Axis, Chart, Form, Panel, Point, Series, Shape, TICKS_BESIDE};
+pub use crate::model::axis::Axis as Along;
+use crate::model::axis::apart;
+use crate::model::summary::{Comparison, Row, Summary, estimated};
+
+/// A run, and what is known of it as a whole.
+pub struct PlotData<'a> {
+    run: &'a Run,
+    /// Its figures.
+    pub summary: &'a Summary,
+    /// Architectures by their labels, as first ranked: a series names one by its place.
+    pub architectures: Vec<String>,
+}
+
+/// Workloads that are in one panel: they differ only in what is along its horizontal axis.
+pub struct Group<'a> {
+    /// What sets it apart from the other groups; empty where there is one only.
+    pub title: String,
+    /// In order.
+    pub members: Vec<&'a Comparison>,
+}
+
+/// One value of a row, under its workload, with its spread, for a point.
+pub type Value = fn(&Workload, &Row) -> Option<(f64, Vec<f64>)>;
+
+impl<'a> PlotData<'a> {
+    /// Of a run.
+    pub fn of(run: &'a Run, summary: &'a Summary) -> Self {
+        let mut architectures: Vec<String> = Vec::new();
+        for row in summary.comparisons.iter().flat_map(|comparison| &comparison.rows) {
+            if !architectures.contains(&row.label()) {
+                architectures.push(row.label());
+            }
+        }
+        Self { run, summary, architectures }
+    }
+
+    /// Whether any workload is a closed loop.
+    pub fn is_closed(&self) -> bool {
+        self.summary.comparisons.iter().any(|comparison| comparison.workload.is_closed())
+    }
+
+    /// Whether its workloads are streams, which are all of a run's or none.
+    pub fn has_streams(&self) -> bool {
+        self.summary.comparisons.iter().any(|comparison| comparison.workload.service.stream().is_some())
+    }
+
+    /// The place of a row's architecture.
+    pub fn place(&self, row: &Row) -> usize {
+        let label = row.label();
+        self.architectures.iter().position(|it| *it == label).expect("it is made of all rows")
+    }
+
+    /// What makes its workloads larger and smaller.
+    pub fn size(&self) -> Along {
+        Along::of_size(self.summary)
+    }
+
+    /// All workloads, in groups that differ only in what is along an axis; each by itself where there is none.
+    pub fn groups(&self, along: Option<Along>) -> Vec<Group<'a>> {
+        let comparisons = self.summary.comparisons.iter();
+        let groups = match along {
+            Some(along) => along.groups(comparisons),
+            None => comparisons.map(|comparison| vec![comparison]).collect(),
+        };
+        let titles = apart(&groups, along);
+        groups.into_iter().zip(titles).map(|(members, title)| Group { title, members }).collect()
+    }
+
+    /// The trials that a row's figures are of.
+    pub fn trials(&self, comparison: &Comparison, row: &Row) -> Vec<&'a TrialRecord> {
+        let is_of = |record: &&TrialRecord| record.trial.workload == comparison.workload && row.is_of(&record.trial);
+        let records: Vec<&TrialRecord> = self.run.records.iter().filter(is_of).collect();
+        if row.is_ranked() { estimated(&records) } else { records }
+    }
+
+    /// A time of all of a row's trials together.
+    pub fn merged(
+        &self,
+        comparison: &Comparison,
+        row: &Row,
+        time: fn(&load::LoadReport) -> &load::report::Measured,
+    ) -> Histogram {
+        let mut histogram = Histogram::new();
+        let loads = self.trials(comparison, row).into_iter().filter_map(|record| record.load.as_ref());
+        loads.for_each(|load| histogram.merge(&time(load).histogram));
+        histogram
+    }
+
+    /// A point for each row, in a panel for each group and each of `values`, by what these are of; `None` where nothing is
+    /// known.
+    pub fn rows(&self, along: Along, shape: Shape, y: Vertical, values: &[(&str, Value)]) -> Option<Chart> {
+        let groups = self.groups(Some(along));
+        let place = |workload: &Workload| (along.at(workload), along.at(workload).to_string());
+        let mut names: Vec<(f64, String)> = Vec::new();
+        for member in groups.iter().flat_map(|group| &group.members) {
+            let name = place(&member.workload);
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut panels = Vec::new();
+        for group in &groups {
+            for (of, value) in values {
+                let series = self.series(group, |comparison, row| {
+                    let (y, spread) = value(&comparison.workload, row)?;
+                    let place = place(&comparison.workload);
+                    let x = names.iter().position(|name| *name == place)? as f64;
+                    Some(Point { spread, verdict: row.verdict, ..Point::new(x, y) })
+                });
+                let title: Vec<&str> = [*of, group.title.as_str()].into_iter().filter(|it| !it.is_empty()).collect();
+                panels.push(Panel::new(title.join(", "), series));
+            }
+        }
+        panels.retain(|panel| !panel.series.is_empty());
+        let points = || panels.iter().flat_map(|panel| &panel.series).flat_map(|series| &series.points);
+        points().next()?;
+        let names: Vec<String> = names.into_iter().map(|(_, name)| name).collect();
+        let all = points().flat_map(|point| point.spread.iter().copied().chain([point.y]));
+        let all = all.collect::<Vec<_>>().into_iter();
+        let y = match y.log {
+            true => Axis::log(y.label, y.form, TICKS_BESIDE, all),
+            false => Axis::linear(y.label, y.form, all),
+        };
+        let x = Axis::names(along.label(), &names);
+        let mut chart = Chart { words: String::new(), shape, x, y, panels };
+        chart.words = chart.furthest_apart(&self.architectures);
+        Some(chart)
+    }
+
+    /// A series for each architecture that has points in a group.
+    fn series(&self, group: &Group<'_>, point: impl Fn(&Comparison, &Row) -> Option<Point>) -> Vec<Series> {
+        let of = |architecture: usize| -> Vec<Point> {
+            let rows = group.members.iter().flat_map(|it| it.rows.iter().map(move |row| (*it, row)));
+            let rows = rows.filter(|(_, row)| row.repeats > 0 && self.place(row) == architecture);
+            rows.filter_map(|(comparison, row)| point(comparison, row)).collect()
+        };
+        let series =
+            (0..self.architectures.len()).map(|architecture| Series { architecture, of: "", points: of(architecture) });
+        series.filter(|series| !series.points.is_empty()).collect()
+    }
+
+    /// A line for each row, in a panel for each workload; `None` where there are none.
+    pub fn lines(&self, lines: impl Fn(&Comparison, &Row) -> Vec<(&'static str, Vec<Point>)>) -> Option<Vec<Panel>> {
+        let mut panels = Vec::new();
+        for Group { title, members } in self.groups(None) {
+            let comparison = members[0];
+            let mut series: Vec<Series> = Vec::new();
+            for row in comparison.rows.iter().filter(|row| row.repeats > 0) {
+                let lines = lines(comparison, row).into_iter().filter(|(_, points)| !points.is_empty());
+                series.extend(lines.map(|(of, points)| Series { architecture: self.place(row), of, points }));
+            }
+            series.sort_by_key(|series| series.architecture);
+            panels.push(Panel::new(title, series));
+        }
+        panels.retain(|panel| !panel.series.is_empty());
+        (!panels.is_empty()).then_some(panels)
+    }
+}
+
+/// What the vertical axis is of.
+pub struct Vertical {
+    /// What is along it.
+    pub label: &'static str,
+    /// What its numbers are.
+    pub form: Form,
+    /// Whether equal distances are equal ratios.
+    pub log: bool,
+}
+
+/// The five percentiles of a row's service time, for a point, without those that may be the client's doing.
+pub fn service(row: &Row) -> Option<(f64, Vec<f64>)> {
+    servers(row, row.service)
+}
+
+/// The same of another time that late sends make longer.
+pub fn servers(row: &Row, time: Option<Distribution>) -> Option<(f64, Vec<f64>)> {
+    let (median, mut spread) = percentiles(time)?;
+    if row.is_client_tail(0.99) {
+        spread.pop();
+    }
+    if row.is_client_tail(0.75) {
+        spread.clear();
+    }
+    Some((median, spread))
+}
+
+/// The five percentiles of a time, for a point; nothing of a time that nothing was measured of.
+pub fn percentiles(time: Option<Distribution>) -> Option<(f64, Vec<f64>)> {
+    let time = time.filter(|time| time.count > 0)?;
+    // A time of less than the clock's step is shown as one nanosecond: the axis is of ratios.
+    let shown = |ns: u64| ns.max(1) as f64;
+    Some((shown(time.p50_ns), [time.p1_ns, time.p25_ns, time.p75_ns, time.p99_ns].map(shown).to_vec()))
+}
+
+/// An estimate with its interval, for a point.
+pub fn estimate(value: f64, interval: Option<stats::Interval>) -> (f64, Vec<f64>) {
+    (value, interval.map_or_else(Vec::new, |interval| vec![interval.low, interval.high]))
+}

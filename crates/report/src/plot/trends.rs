@@ -1,0 +1,159 @@
+//! Figures of trends: a panel for each traffic on each host, along the runs.
+
+use stats::Estimate;
+
+use crate::model::history::{History, Trend, TrendPoint};
+use crate::model::stream;
+use crate::plot::chart::{Axis, Chart, Form, Panel, Point, Series, Shape, TICKS_BESIDE};
+use crate::plot::plot_data::estimate;
+
+/// A figure of what was measured in more than one run.
+#[derive(Debug)]
+pub struct TrendFigure {
+    /// Its name: that of its files, and in the page's address.
+    pub name: &'static str,
+    /// Its heading.
+    pub title: &'static str,
+    /// How it is to be read.
+    pub about: &'static str,
+    /// What is along its vertical axis.
+    label: &'static str,
+    form: Form,
+    /// Of which trends there is such a figure.
+    is_of: fn(&Trend) -> bool,
+    /// In units of its axis.
+    value: fn(&Trend, &TrendPoint) -> Option<Estimate>,
+}
+
+const TRENDS: [TrendFigure; 4] = [
+    TrendFigure {
+        name: "trend-p50",
+        title: "Median service time from run to run",
+        about: "The median over repeats, with its 95 % interval.",
+        label: "service time p50",
+        form: Form::Time,
+        is_of: |trend| !is_stream(trend),
+        value: |_, figures| figures.service_p50_ns,
+    },
+    TrendFigure {
+        name: "trend-p99",
+        title: "99th percentile from run to run",
+        about: "Of the service time: the median over repeats, with its 95 % interval.",
+        label: "service time p99",
+        form: Form::Time,
+        is_of: |trend| !is_stream(trend),
+        value: |_, figures| figures.service_p99_ns,
+    },
+    TrendFigure {
+        name: "trend-rate",
+        title: "Throughput from run to run",
+        about: "Requests answered in a second, or transactions of a closed loop: the median over repeats, with its 95 % interval.",
+        label: "answered a second",
+        form: Form::Number,
+        is_of: |trend| !is_stream(trend),
+        value: |_, figures| figures.rate_per_s,
+    },
+    TrendFigure {
+        name: "trend-bandwidth",
+        title: "Bandwidth from run to run",
+        about: "Bytes of bursts in a second: the median over repeats, with its 95 % interval.",
+        label: "bandwidth",
+        form: Form::Bandwidth,
+        is_of: is_stream,
+        value: |trend, figures| {
+            let bytes = |per_s: f64| Some(stream::megabytes_per_s(&trend.workload, per_s)? * 1e6);
+            let rate = figures.rate_per_s?;
+            let interval =
+                rate.interval.and_then(|it| Some(stats::Interval { low: bytes(it.low)?, high: bytes(it.high)? }));
+            Some(Estimate { value: bytes(rate.value)?, interval })
+        },
+    },
+];
+
+fn is_stream(trend: &Trend) -> bool {
+    trend.workload.service.stream().is_some()
+}
+
+/// Architectures that there are trends of, and the figures of those.
+pub fn drawn(history: &History) -> (Vec<String>, Vec<(&'static TrendFigure, Chart)>) {
+    let mut architectures: Vec<String> = Vec::new();
+    for trend in &history.trends {
+        if !architectures.contains(&trend.architecture) {
+            architectures.push(trend.architecture.clone());
+        }
+    }
+    const ALL: &[TrendFigure] = &TRENDS;
+    let draw = |figure| Some((figure, draw(history, &architectures, figure)?));
+    let figures = ALL.iter().filter_map(draw).collect();
+    (architectures, figures)
+}
+
+fn draw(history: &History, architectures: &[String], figure: &TrendFigure) -> Option<Chart> {
+    let point = |trend: &Trend, figures: &TrendPoint| {
+        let value = (figure.value)(trend, figures).filter(|it| it.value > 0.0)?;
+        let (y, spread) = estimate(value.value, value.interval);
+        Some(Point { spread, verdict: figures.verdict, ..Point::new(figures.run as f64, y) })
+    };
+    let series = |trend: &&Trend| Series {
+        architecture: architectures.iter().position(|name| *name == trend.architecture).unwrap_or_default(),
+        of: "",
+        points: trend.points.iter().filter_map(|figures| point(trend, figures)).collect(),
+    };
+    let groups = history.by_traffic().into_iter().filter(|trends| (figure.is_of)(trends[0]));
+    let panel = |trends: Vec<&Trend>| {
+        let series = trends.iter().map(series).filter(|series| !series.points.is_empty());
+        Panel::new(history.place(trends[0]), series.collect())
+    };
+    let panels: Vec<Panel> = groups.map(panel).filter(|panel| !panel.series.is_empty()).collect();
+    let all = panels.iter().flat_map(|panel| &panel.series).flat_map(|series| &series.points);
+    let all: Vec<f64> = all.flat_map(|point| point.spread.iter().copied().chain([point.y])).collect();
+    if all.is_empty() {
+        return None;
+    }
+    let y = Axis::log(figure.label, figure.form, TICKS_BESIDE, all.into_iter());
+    let (common, names) = names(history);
+    let x = Axis::names(&common, &names);
+    Some(Chart { words: words(history, architectures, &panels, figure), shape: Shape::Points, x, y, panels })
+}
+
+/// Runs by when they began, as briefly as tells them apart, and what is along their axis: of runs of one day the time, of others
+/// the day, with the time where there are several on one.
+fn names(history: &History) -> (String, Vec<String>) {
+    let cut = |from: usize, to: usize| -> Vec<String> {
+        let part = |text: &str| text.get(from..to).unwrap_or_default().replace('T', " ");
+        history.runs.iter().map(|run| part(&run.started_at)).collect()
+    };
+    let (years, days) = (cut(0, 4), cut(0, 10));
+    let is_one = |parts: &[String]| parts.iter().all(|part| *part == parts[0]);
+    if is_one(&days) {
+        return (format!("run of {}", days[0]), cut(11, 16));
+    }
+    let several = days.iter().any(|day| days.iter().filter(|other| *other == day).count() > 1);
+    let to = if several { 16 } else { 10 };
+    if is_one(&years) { (format!("run of {}", years[0]), cut(5, to)) } else { ("run".into(), cut(0, to)) }
+}
+
+/// What moved by less than this, as a ratio, is not told.
+const MOVED_MIN: f64 = 1.05;
+
+/// What moved most from its first to its newest run.
+fn words(history: &History, architectures: &[String], panels: &[Panel], figure: &TrendFigure) -> String {
+    let ends = panels.iter().flat_map(|panel| panel.series.iter().map(move |series| (panel, series)));
+    let ends = ends.filter_map(|(panel, series)| {
+        let (first, last) = (series.points.first()?, series.points.last()?);
+        (first.x < last.x).then_some((panel, series.architecture, first, last))
+    });
+    let moved = |it: &(&Panel, usize, &Point, &Point)| (it.3.y / it.2.y).ln().abs();
+    let Some((panel, architecture, first, last)) = ends.max_by(|a, b| moved(a).total_cmp(&moved(b))) else {
+        return format!(
+            "Of {} runs on {} hosts, nothing was measured twice on one.",
+            history.runs.len(),
+            history.hosts.len()
+        );
+    };
+    if moved(&(panel, architecture, first, last)) < MOVED_MIN.ln() {
+        return format!("From its first to its newest run nothing moved by a factor of {MOVED_MIN} or more.");
+    }
+    let (name, form) = (&architectures[architecture], figure.form);
+    format!("{name} at {} moved most: from {} to {}.", panel.title, form.text(first.y), form.text(last.y))
+}

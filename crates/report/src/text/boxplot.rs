@@ -1,0 +1,86 @@
+//! Service times in plain text, a line for each architecture: the five percentiles of kawai2008's Figure 7, on one logarithmic
+//! scale.
+
+use crate::format;
+use crate::model::client_tail;
+use crate::model::summary::{Comparison, Row};
+use crate::text::Medium;
+
+/// Columns of the scale, however wide the terminal is, and at least.
+const WIDTH: (usize, usize) = (24, 72);
+/// What separates it from the names.
+const GAP: usize = 2;
+
+/// The lines, below their scale; `None` where there are no two to compare, no room, or bytes count and not times.
+pub(crate) fn of(comparison: &Comparison, medium: Medium) -> Option<String> {
+    let rows: Vec<(&Row, [f64; 5])> = comparison.rows.iter().filter_map(|row| Some((row, percentiles(row)?))).collect();
+    if rows.len() < 2 || comparison.workload.service.stream().is_some() {
+        return None;
+    }
+    let names = rows.iter().map(|(row, _)| row.label().chars().count()).max()?;
+    let columns = medium.width().checked_sub(names + GAP)?.min(WIDTH.1);
+    if columns < WIDTH.0 {
+        return None;
+    }
+    let low = rows.iter().map(|(_, it)| it[0]).fold(f64::INFINITY, f64::min);
+    let high = rows.iter().map(|(_, it)| it[4]).fold(0.0, f64::max);
+    // At least a factor of four: noise does not look like a difference.
+    let room = (2.0 / (high / low).sqrt()).max(1.0);
+    let (low, high) = (low / room, high * room);
+    let place = |ns: f64| ((ns / low).ln() / (high / low).ln() * (columns - 1) as f64).round() as usize;
+    let (from, to) = (format::time(low), format::time(high));
+    let between = columns.saturating_sub(from.chars().count() + to.chars().count());
+    let scale = format!("{:names$}  {from}{:^between$}{to}", "", "p1 ─ p25 ━ p50 ● ━ p75 ─ p99");
+    let lines = rows.iter().map(|(row, ns)| {
+        let at = ns.map(place);
+        let mark = |column: usize| match column {
+            // Hollow, where it is not to be believed.
+            it if it == at[2] => {
+                if row.is_ranked() {
+                    '●'
+                } else {
+                    '○'
+                }
+            }
+            it if (at[1]..=at[3]).contains(&it) => '━',
+            it if (at[0]..=at[4]).contains(&it) => '─',
+            _ => ' ',
+        };
+        let line = format!("{:names$}  {}", row.label(), (0..columns).map(mark).collect::<String>());
+        line.trim_end().to_owned()
+    });
+    let text = [scale].into_iter().chain(lines).collect::<Vec<_>>().join("\n");
+    Some(medium.verbatim(&text))
+}
+
+/// p1, p25, p50, p75 and p99 in nanoseconds, at least one. Where p99 may be the client's, the line ends
+/// before it.
+fn percentiles(row: &Row) -> Option<[f64; 5]> {
+    let time = row.service?;
+    let (_, last) = client_tail::end_of_line(&row.late);
+    Some([time.p1_ns, time.p25_ns, time.p50_ns, time.p75_ns.min(last(&time)), last(&time)].map(|ns| ns.max(1) as f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures;
+    use crate::model::Summary;
+
+    #[test]
+    fn five_percentiles_on_one_scale() {
+        let summary = Summary::of(&fixtures::run());
+        let text = of(&summary.comparisons[1], Medium::Terminal(60)).unwrap();
+        assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
+        insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn nothing_without_room_or_two_rows() {
+        let summary = Summary::of(&fixtures::run());
+        assert_eq!(of(&summary.comparisons[0], Medium::Terminal(20)), None);
+        let mut one = summary.comparisons[0].clone();
+        one.rows.truncate(1);
+        assert_eq!(of(&one, Medium::Terminal(100)), None);
+    }
+}

@@ -1,0 +1,128 @@
+//! What the client recovered of known holds, for a terminal.
+
+use comfy_table::{Table, presets};
+use harness::calibration::{Calibration, Condition, Recovered};
+use load::config::Transport;
+
+use crate::format;
+use crate::text::Medium;
+use crate::text::table::align;
+
+/// The table, and what it means.
+pub fn render(calibration: &Calibration, medium: impl Into<Medium>) -> String {
+    let medium = medium.into();
+    let Calibration { transport, rate_per_s, connections, client, rounds, conditions, interval_coverage } = calibration;
+    let mut table = Table::new();
+    let headings = [
+        "hold",
+        "timestamps",
+        "held p50 µs",
+        "recovered p50 µs",
+        "bias µs (95 %)",
+        "spread p1 p25 p75 p99 µs",
+        "lag p99 µs",
+        "bias allowed",
+    ];
+    table.load_style(presets::NOTHING).set_header(headings);
+    for condition in conditions {
+        table.add_row(row(condition, "client", &condition.client));
+        if let Some(kernel) = &condition.kernel {
+            table.add_row(row(condition, "kernel", kernel));
+        }
+    }
+    align(&mut table);
+    let transport = match transport {
+        Transport::Tcp => "TCP",
+        Transport::Udp => "UDP",
+        Transport::Unix => "Unix sockets",
+    };
+    let way = conditions.first().map_or(f64::NAN, |null| null.service_p50_ns - null.held_p50_ns);
+    let about = format!(
+        "The client ({client}) sent {rate_per_s} requests/s over {connections} connections ({transport}) to a server that \
+         holds each response for a known time, {rounds} rounds of every hold. Of each service time the hold is known; the \
+         rest is the way there and back, {} (median) with the null server, which holds nothing. Bias: how much more the \
+         client measured than hold and way; spread: how single requests lie around it. The interval is a bootstrap of the medians of rounds{}.",
+        format::time(way),
+        format::coverage(Some(*interval_coverage)).replace("repeats", "rounds")
+    );
+    let missed: Vec<String> = conditions.iter().filter(|condition| !condition.is_recovered()).map(hold).collect();
+    let verdict = if missed.is_empty() {
+        "Every hold was recovered within the bias allowed.".to_owned()
+    } else {
+        format!(
+            "Not recovered within the bias allowed: {}. On a machine that is not quiet, repeat with more --rounds; see \
+             `muxbench doctor`.",
+            missed.join(", ")
+        )
+    };
+    let text = format!("{}\n\n{}\n{}\n", medium.table(&table), medium.prose(&about), medium.prose(&verdict));
+    medium.finished(text)
+}
+
+fn hold(condition: &Condition) -> String {
+    match condition.hold.mean_ns {
+        0 => "none".into(),
+        mean_ns => format!("{} {}", format::time(mean_ns as f64), condition.hold.law.name()),
+    }
+}
+
+fn row(condition: &Condition, timestamps: &str, recovered: &Recovered) -> Vec<String> {
+    let us = |ns: f64| format!("{:+.2}", ns / 1e3);
+    let bias = recovered.bias_ns;
+    let interval = bias.interval.map(|interval| format!(" ({} to {})", us(interval.low), us(interval.high)));
+    vec![
+        hold(condition),
+        timestamps.into(),
+        format::us(condition.held_p50_ns),
+        format::us(recovered.p50_ns),
+        us(bias.value) + &interval.unwrap_or_default(),
+        recovered.spread_ns.map(us).join(" "),
+        format::us(condition.lag_p99_ns),
+        format!("±{:.0}", condition.bias_ns_max / 1e3),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use harness::calibration::{Hold, Law};
+    use stats::{Estimate, Interval};
+
+    use super::*;
+
+    #[test]
+    fn a_calibration() {
+        let recovered = |p50_ns, bias_ns, interval| Recovered {
+            p50_ns,
+            bias_ns: Estimate { value: bias_ns, interval },
+            spread_ns: [-2_000.0, -300.0, 400.0, 9_000.0],
+        };
+        let condition = |mean_ns, law, bias_ns, kernel| Condition {
+            hold: Hold { mean_ns, law },
+            count: 1_000,
+            held_p50_ns: mean_ns as f64 + 150.0,
+            service_p50_ns: mean_ns as f64 + 12_000.0,
+            lag_p99_ns: 7_000.0,
+            client: recovered(
+                mean_ns as f64 + bias_ns,
+                bias_ns,
+                Some(Interval { low: bias_ns - 200.0, high: bias_ns + 300.0 }),
+            ),
+            kernel,
+            bias_ns_max: 2_000.0,
+        };
+        let calibration = Calibration {
+            transport: Transport::Tcp,
+            rate_per_s: 1_000.0,
+            connections: 16,
+            client: "one-loop, spin".into(),
+            rounds: 5,
+            interval_coverage: 0.94,
+            conditions: vec![
+                condition(0, Law::Fixed, 0.0, None),
+                condition(100_000, Law::Fixed, 250.0, Some(recovered(100_000.0, 80.0, None))),
+                condition(100_000, Law::Exponential, -2_500.0, None),
+            ],
+        };
+        insta::assert_snapshot!(render(&calibration, 120));
+    }
+}

@@ -1,0 +1,378 @@
+//! Why one architecture wins: the cost of a request by the servers' counters, and each architecture's largest difference from
+//! the best.
+
+use std::collections::BTreeMap;
+
+use comfy_table::{Table, presets};
+use server::workers::{OTHER, Syscall, alike};
+
+use super::medium::Medium;
+use super::table::align;
+use crate::format;
+use crate::model::cost::{CostBreakdown, CountDifference, SAME_PER_REQUEST, SAME_SHARE};
+use crate::model::summary::{Comparison, Row, Summary};
+
+/// A figure in which two architectures may differ.
+struct CostFigure {
+    /// What it is, as in `X takes ... a request`.
+    name: &'static str,
+    of: fn(&CostBreakdown) -> Option<f64>,
+    /// Less of a difference is not worth a word.
+    least: f64,
+    shown: fn(f64) -> String,
+}
+
+const FIGURES: &[CostFigure] = &[
+    CostFigure { name: "CPU time a request", of: |why| Some(why.cpu_ns()), least: 1_000.0, shown: format::time },
+    CostFigure { name: "system calls a request", of: CostBreakdown::syscalls, least: 0.3, shown: format::digits },
+    CostFigure { name: "events a wait", of: |why| why.events_per_wait, least: 1.0, shown: format::digits },
+    CostFigure {
+        name: "wake-ups a request",
+        of: |why| Some(why.voluntary_switches_per_request),
+        least: 0.2,
+        shown: format::digits,
+    },
+    CostFigure {
+        name: "involuntary switches a request",
+        of: |why| Some(why.involuntary_switches_per_request),
+        least: 0.1,
+        shown: format::digits,
+    },
+];
+
+/// In which figure an architecture is, by its ratio, farthest from the best; `None` where no difference is worth a word.
+fn main_difference(row: &Row, best: &Row) -> Option<String> {
+    let (why, best_why) = (row.breakdown.as_ref()?, best.breakdown.as_ref()?);
+    let differences = FIGURES.iter().filter_map(|figure| {
+        let (ours, its) = ((figure.of)(why)?, (figure.of)(best_why)?);
+        // What is nearly nothing on one side is as far as a hundredth of a call, switch or microsecond away.
+        let floor = figure.least / 30.0;
+        let ratio = (ours.max(floor) / its.max(floor)).ln().abs();
+        ((ours - its).abs() >= figure.least).then_some((ratio, figure, ours, its))
+    });
+    let (_, figure, ours, its) = differences.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    Some(format!("{}: {} against {}", figure.name, (figure.shown)(ours), (figure.shown)(its)))
+}
+
+/// One sentence for an architecture that is not the best.
+fn sentence_of(row: &Row, best: &Row) -> String {
+    let name = &row.architecture;
+    let standing = match (row.ratio, row.is_ranked()) {
+        (Some(ratio), true) => format!("{:.2} times the median service time", ratio.ratio),
+        _ => format::verdict(row.verdict).to_owned(),
+    };
+    match main_difference(row, best) {
+        Some(difference) => format!("{name} ({standing}) differs most from {} in {difference}.", best.architecture),
+        None => format!("{name} ({standing}) counts much the same as {}.", best.architecture),
+    }
+}
+
+/// For each workload a table of what a request took, and a sentence for each architecture but the best.
+pub fn render(summary: &Summary, medium: impl Into<Medium>) -> String {
+    let medium = medium.into();
+    let mut text = String::new();
+    for Comparison { title, rows, .. } in &summary.comparisons {
+        text += &(medium.heading(&format!("Why, by what the servers counted a request: {title}")) + "\n");
+        text += &(medium.table(&table(rows)) + "\n");
+        text += &about_delays(rows, medium);
+        text += &two_counts(rows, medium);
+        if let Some(best) = rows.first().filter(|row| row.is_ranked()) {
+            for row in rows.iter().skip(1).filter(|row| row.breakdown.is_some()) {
+                text += &(medium.prose(&sentence_of(row, best)) + "\n");
+            }
+        }
+        text.push('\n');
+    }
+    medium.finished(text)
+}
+
+/// The heading of the time that threads waited for a CPU...
+const WAITED: &str = "CPU awaited µs";
+/// ...and of what that is of the tail.
+const TAIL: &str = "of tail";
+
+/// The meaning of those columns; nothing without them.
+fn about_delays(rows: &[Row], medium: Medium) -> String {
+    if breakdowns(rows).all(|(_, why)| why.run_delay_ns_per_request.is_none()) {
+        return String::new();
+    }
+    let text = format!(
+        "\"{WAITED}\" is the time a request in which threads of the server were runnable and waited for a CPU, \"{TAIL}\" its \
+         share of what the mean service time exceeds the median by. Threads that wait for each other all count; requests that \
+         queue inside a single loop behind one wait do not."
+    );
+    medium.prose(&text) + "\n"
+}
+
+/// The rows whose servers counted anything, each with that.
+fn breakdowns(rows: &[Row]) -> impl Iterator<Item = (&Row, &CostBreakdown)> {
+    rows.iter().filter_map(|row| Some((row, row.breakdown.as_ref()?)))
+}
+
+fn table(rows: &[Row]) -> Table {
+    let has_interrupts = breakdowns(rows).any(|(_, why)| why.interrupts_ns_per_request.is_some());
+    let has_delays = breakdowns(rows).any(|(_, why)| why.run_delay_ns_per_request.is_some());
+    let headings = [
+        "architecture",
+        "CPU µs: user",
+        "kernel",
+        "unsplit",
+        "interrupts",
+        "wake-ups",
+        "preempted",
+        WAITED,
+        TAIL,
+        "events/wait",
+        "bytes/read",
+        "system calls, and operations of the kernel's",
+    ];
+    let mut table = Table::new();
+    let is_shown = |heading: &str| match heading {
+        "interrupts" => has_interrupts,
+        WAITED | TAIL => has_delays,
+        _ => true,
+    };
+    table.load_style(presets::NOTHING).set_header(headings.into_iter().filter(|heading| is_shown(heading)));
+    for (row, why) in breakdowns(rows) {
+        let optional = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), format::digits);
+        let kinds = |kinds: &BTreeMap<String, f64>| {
+            // A hundredth of a call a request is told apart from none; less is not.
+            let shown = kinds.iter().filter(|(_, count)| **count >= 0.005);
+            shown.map(|(kind, count)| format!("{kind} {count:.2}")).collect::<Vec<_>>().join(" ")
+        };
+        let mut calls = kinds(why.syscalls_by_kind());
+        if !why.operations_per_request.is_empty() {
+            calls += &format!(" | {}", kinds(&why.operations_per_request));
+        }
+        if calls.is_empty() {
+            calls = "-".into();
+        }
+        let cells = [
+            row.label(),
+            format::us(why.cpu_user_ns_per_request),
+            format::us(why.cpu_system_ns_per_request),
+            if why.cpu_children_ns_per_request > 0.0 {
+                format::us(why.cpu_children_ns_per_request)
+            } else {
+                "-".into()
+            },
+            why.interrupts_ns_per_request.map_or_else(|| "-".to_owned(), format::us),
+            format::digits(why.voluntary_switches_per_request),
+            format::digits(why.involuntary_switches_per_request),
+            why.run_delay_ns_per_request.map_or_else(|| "-".to_owned(), format::us),
+            why.run_delay_share_of_tail.map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", 100.0 * share)),
+            optional(why.events_per_wait),
+            optional(why.bytes_per_read),
+            calls,
+        ];
+        let shown = headings.iter().zip(cells).filter(|(heading, _)| is_shown(heading));
+        table.add_row(shown.map(|(_, cell)| cell));
+    }
+    align(&mut table);
+    table
+}
+
+/// The servers' own counts of system calls beside the kernel's; nothing where that was not asked.
+fn two_counts(rows: &[Row], medium: Medium) -> String {
+    let counted: Vec<(&Row, &CostBreakdown)> =
+        breakdowns(rows).filter(|(_, why)| !why.syscalls_outside_per_request.is_empty()).collect();
+    if counted.is_empty() {
+        return String::new();
+    }
+    let shown = |counts: &BTreeMap<String, f64>, kind: &str| counts.get(kind).is_some_and(|count| *count >= 0.005);
+    let kinds = Syscall::ALL.iter().map(|(_, name)| *name).chain([OTHER]).filter(|kind| {
+        let either = |why: &CostBreakdown| {
+            [&why.syscalls_per_request, &why.syscalls_outside_per_request].map(|it| shown(it, kind))
+        };
+        counted.iter().any(|(_, why)| either(why).contains(&true))
+    });
+    let kinds: Vec<&str> = kinds.collect();
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(["architecture"].into_iter().chain(kinds.iter().copied()).chain(["all"]));
+    for (row, why) in &counted {
+        let (inside, outside) = (&why.syscalls_per_request, &why.syscalls_outside_per_request);
+        let cell = |of: &dyn Fn(&BTreeMap<String, f64>) -> f64| {
+            let inside = if inside.is_empty() { "-".into() } else { format!("{:.2}", of(inside)) };
+            format!("{inside} / {:.2}", of(outside))
+        };
+        let cells = kinds.iter().map(|kind| cell(&|counts| counts.get(*kind).copied().unwrap_or(0.0)));
+        let cells: Vec<String> = cells.chain([cell(&|counts| counts.values().sum())]).collect();
+        table.add_row([row.label()].into_iter().chain(cells));
+    }
+    align(&mut table);
+    let about = "System calls a request, by the server's own count / by the kernel's, which made each of them dearer:";
+    let mut text = medium.prose(about) + "\n" + &medium.table(&table) + "\n";
+    let both = counted.iter().filter(|(_, why)| !why.syscalls_per_request.is_empty());
+    for (row, why) in both.clone() {
+        for CountDifference { kinds, inside, outside } in &why.syscalls_differ {
+            let name = &row.architecture;
+            let line =
+                format!("The two counts of {name} do not agree: {kinds} {inside:.3} inside, {outside:.3} outside.");
+            text += &(medium.prose(&line) + "\n");
+        }
+    }
+    if both.clone().next().is_some() && both.clone().all(|(_, why)| why.syscalls_differ.is_empty()) {
+        let line = format!(
+            "Where there are two counts, they agree within {} %, or {SAME_PER_REQUEST} a request ({} taken together, and where \
+             threads wake each other {}: by its number the kernel cannot tell them apart).",
+            100.0 * SAME_SHARE,
+            alike(false).join(", "),
+            alike(true).join(", ")
+        );
+        text += &(medium.prose(&line) + "\n");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use server::ServerCounters;
+
+    use super::*;
+    use crate::fixtures;
+    use crate::model::cost::{differences, share_of_tail};
+
+    #[test]
+    fn why_in_full() {
+        let mut run = fixtures::run();
+        for record in &mut run.records {
+            let Some(server) = &mut record.server else { continue };
+            server.totals.events = Some(200);
+            if record.trial.architecture.to_string() == "poll" {
+                server.totals.cpu_system_ns *= 20;
+                server.totals.events = Some(600);
+            }
+        }
+        insta::assert_snapshot!(render(&Summary::of(&run), 120));
+    }
+
+    #[test]
+    fn two_counts_beside_each_other() {
+        let render = |change: fn(&mut server::counters::Totals, &str)| {
+            let mut run = fixtures::run();
+            for record in &mut run.records {
+                let Some(server) = &mut record.server else { continue };
+                let totals = &mut server.totals;
+                totals.syscalls_outside = totals.syscalls.clone();
+                totals.syscalls_outside.insert(OTHER.into(), 0);
+                change(totals, record.trial.architecture.ours().unwrap().model.name);
+            }
+            let text = super::render(&Summary::of(&run), 120);
+            let lines = text.lines().skip_while(|line| !line.starts_with("System calls a request"));
+            let to_the_sentences =
+                lines.take_while(|line| !line.contains(" differs ") && !line.contains("counts much"));
+            to_the_sentences.collect::<Vec<_>>().join("\n")
+        };
+        let agree = render(|totals, model| {
+            // By its number a look at everything is a wait.
+            totals.syscalls.insert("rescan".into(), 40);
+            *totals.syscalls_outside.entry("wait".into()).or_default() += 40;
+            if model == "mt" {
+                totals.syscalls.clear();
+            }
+        });
+        insta::assert_snapshot!("two_counts_that_agree", agree);
+        let differ = render(|totals, model| {
+            if model == "mt" {
+                *totals.syscalls_outside.get_mut("read").unwrap() += 30;
+                totals.syscalls_outside.insert(OTHER.into(), 20);
+            }
+        });
+        insta::assert_snapshot!("two_counts_that_differ", differ);
+    }
+
+    #[test]
+    fn counts_that_are_as_good_as_equal_do_not_differ() {
+        let counts = |read: f64, other: f64| BTreeMap::from([("read".to_owned(), read), (OTHER.to_owned(), other)]);
+        assert_eq!(differences(&counts(1.0, 0.0), &counts(1.0099, 0.0099)), []);
+        assert_eq!(differences(&counts(600.0, 0.0), &counts(605.0, 0.0)), []);
+        let differ = [CountDifference { kinds: "read".into(), inside: 1.0, outside: 1.02 }];
+        assert_eq!(differences(&counts(1.0, 0.0), &counts(1.02, 0.0)), differ);
+        assert_eq!(differences(&counts(1.0, 0.0), &counts(1.0, 0.02)).len(), 1);
+        assert_eq!(differences(&BTreeMap::new(), &counts(1.0, 0.0)), [], "there is nothing to compare");
+    }
+
+    #[test]
+    fn interrupts_charged_to_nobody_are_in_cpu_time_a_request() {
+        let mut counters = ServerCounters::default();
+        counters.totals.cpu_user_ns = 3_000;
+        let why = |counters: &[&ServerCounters]| CostBreakdown::of(counters, 10.0).unwrap();
+        assert_eq!((why(&[&counters]).interrupts_ns_per_request, why(&[&counters]).cpu_ns()), (None, 300.0));
+        let with = ServerCounters { interrupts_ns: Some(1_000), ..counters.clone() };
+        assert_eq!((why(&[&with]).interrupts_ns_per_request, why(&[&with]).cpu_ns()), (Some(100.0), 400.0));
+        assert_eq!(why(&[&with, &counters]).interrupts_ns_per_request, None, "of one it is not known");
+        let mut run = fixtures::run();
+        assert!(!render(&Summary::of(&run), 120).contains("interrupts"));
+        for server in run.records.iter_mut().filter_map(|record| record.server.as_mut()) {
+            server.interrupts_ns = Some(500_000);
+        }
+        let text = render(&Summary::of(&run), 120);
+        let heading = text.lines().find(|line| line.contains("CPU µs: user")).unwrap();
+        assert!(heading.contains("interrupts") && text.contains(" 2.50 "), "{text}");
+    }
+
+    #[test]
+    fn run_delay_is_told_with_its_share_of_the_tail() {
+        let mut run = fixtures::run();
+        assert!(!render(&Summary::of(&run), 160).contains(WAITED), "no server of an old run says it");
+        for server in run.records.iter_mut().filter_map(|record| record.server.as_mut()) {
+            server.totals.run_delay_ns = Some(700_000);
+        }
+        for load in run.records.iter_mut().filter_map(|record| record.load.as_mut()) {
+            load.service.histogram.merge(&[3_000_000; 2].into_iter().collect());
+        }
+        let summary = Summary::of(&run);
+        let row = &summary.comparisons[0].rows[0];
+        let (why, service) = (row.breakdown.as_ref().unwrap(), row.service.as_ref().unwrap());
+        assert_eq!(why.run_delay_ns_per_request, Some(3_500.0));
+        let tail_ns = service.mean_ns - service.p50_ns as f64;
+        assert!(tail_ns > 3_500.0, "{tail_ns}");
+        assert_eq!(why.run_delay_share_of_tail, Some(3_500.0 / tail_ns));
+        let mut late = run.clone();
+        let share = |run: &harness::record::Run| {
+            let why = Summary::of(run).comparisons[0].rows[0].breakdown.clone().unwrap();
+            (why.run_delay_ns_per_request, why.run_delay_share_of_tail)
+        };
+        for load in late.records.iter_mut().filter_map(|record| record.load.as_mut()) {
+            load.late = Some(load::late::LateSends { count: 9, sent: 200, ..load::late::LateSends::default() });
+        }
+        assert_eq!(share(&late), (Some(3_500.0), None), "the client's tail is not the server's");
+        let text = render(&summary, 160);
+        assert!(
+            text.contains(WAITED) && text.contains(" 3.50 ") && text.contains("queue inside a single loop"),
+            "{text}"
+        );
+        let json = serde_json::to_value(&summary).unwrap();
+        assert_eq!(json["comparisons"][0]["rows"][0]["why"]["run_delay_ns_per_request"], 3_500.0);
+    }
+
+    #[test]
+    fn share_of_tail_claims_no_more_than_all_of_it() {
+        assert_eq!(share_of_tail(8_000.0, 71_000.0, 51_000.0), Some(0.4));
+        assert_eq!(share_of_tail(90_000.0, 71_000.0, 51_000.0), Some(1.0));
+        assert_eq!(share_of_tail(8_000.0, 50_000.0, 51_000.0), None, "there is no tail");
+        assert_eq!(share_of_tail(0.0, 71_000.0, 51_000.0), Some(0.0));
+    }
+
+    #[test]
+    fn run_delay_of_one_repeat_unknown_is_absent() {
+        let counters = |run_delay_ns| {
+            let mut counters = ServerCounters::default();
+            counters.totals.run_delay_ns = run_delay_ns;
+            counters
+        };
+        let (known, unknown) = (counters(Some(10)), counters(None));
+        assert_eq!(CostBreakdown::of(&[&known, &unknown], 10.0).unwrap().run_delay_ns_per_request, None);
+        assert_eq!(CostBreakdown::of(&[&known, &known], 10.0).unwrap().run_delay_ns_per_request, Some(2.0));
+        let text = serde_json::to_string(&unknown).unwrap();
+        assert!(!text.contains("run_delay"), "a run stored before it was counted reads the same");
+        assert_eq!(serde_json::from_str::<ServerCounters>(&text).unwrap(), unknown);
+    }
+
+    #[test]
+    fn a_server_that_served_nothing_has_no_reasons() {
+        assert_eq!(CostBreakdown::of(&[&ServerCounters::default()], 0.0), None);
+        assert_eq!(CostBreakdown::of(&[], 0.0), None);
+    }
+}

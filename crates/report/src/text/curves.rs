@@ -1,0 +1,137 @@
+//! Curves in plain text: a time, by its logarithm, against a rate.
+
+use crate::format;
+
+/// Rows of the plot.
+const HEIGHT: usize = 12;
+/// Columns of the plot, however wide the terminal is.
+const WIDTH_MAX: usize = 72;
+/// Columns of the labels at the left.
+const LABEL: usize = 10;
+/// What the curves are drawn with, in turn.
+const MARKS: &[u8] = b"abcdefghijklmnopqrstuvwxyz";
+
+/// A curve: its name, and (rate, nanoseconds) by ascending rate.
+pub(crate) struct Line {
+    pub(crate) name: String,
+    pub(crate) points: Vec<(f64, f64)>,
+}
+
+/// The curves within `width` columns, with what each is drawn with; `None` if there is no room or fewer than two rates.
+pub(crate) fn draw(what: &str, against: &str, lines: &[Line], width: usize) -> Option<String> {
+    let columns = width.checked_sub(LABEL + 3)?.min(WIDTH_MAX);
+    let points = || lines.iter().flat_map(|line| &line.points).filter(|(_, ns)| *ns > 0.0);
+    let (left, right) = ends(points().map(|(rate, _)| *rate))?;
+    let (low, high) = ends(points().map(|(_, ns)| ns.log10()))?;
+    if columns < 20 || left == right {
+        return None;
+    }
+    // At least a factor of ten: noise is no mountain.
+    let (low, high) = (low.min((low + high - 1.0) / 2.0), high.max((low + high + 1.0) / 2.0));
+    let column = |rate: f64| ((rate - left) / (right - left) * (columns - 1) as f64).round() as usize;
+    let row = |ns: f64| ((high - ns.log10()) / (high - low) * (HEIGHT - 1) as f64).round() as usize;
+    let mut plot = vec![vec![' '; columns]; HEIGHT];
+    let mut put = |at: (usize, usize), mark: char| {
+        let cell = &mut plot[at.1][at.0];
+        *cell = match *cell {
+            ' ' | '.' => mark,
+            there if mark == '.' || there == mark => there,
+            _ => '*',
+        };
+    };
+    for line in lines {
+        for pair in line.points.windows(2).filter(|pair| pair.iter().all(|(_, ns)| *ns > 0.0)) {
+            let ends = (column(pair[0].0), column(pair[1].0));
+            for x in ends.0 + 1..ends.1 {
+                let part = (x - ends.0) as f64 / (ends.1 - ends.0) as f64;
+                let log = pair[0].1.log10() + part * (pair[1].1.log10() - pair[0].1.log10());
+                put((x, row(10f64.powf(log))), '.');
+            }
+        }
+    }
+    for (at, line) in lines.iter().enumerate() {
+        let mark = char::from(MARKS[at % MARKS.len()]);
+        line.points.iter().filter(|(_, ns)| *ns > 0.0).for_each(|(rate, ns)| put((column(*rate), row(*ns)), mark));
+    }
+    let mut text = vec![format!("{:LABEL$}   {what}", "")];
+    for (at, cells) in plot.iter().enumerate() {
+        let label = match at {
+            _ if at == 0 || at == HEIGHT - 1 || at == HEIGHT / 2 => {
+                format::time(10f64.powf(high - at as f64 / (HEIGHT - 1) as f64 * (high - low)))
+            }
+            _ => String::new(),
+        };
+        text.push(format!("{label:>LABEL$} | {}", cells.iter().collect::<String>()).trim_end().to_owned());
+    }
+    text.push(format!("{:LABEL$} +-{}", "", "-".repeat(columns)));
+    let (from, to) = (format::digits(left), format::digits(right));
+    let room = columns.saturating_sub(from.len() + to.len());
+    text.push(format!("{:LABEL$}   {from}{against:^room$}{to}", ""));
+    let marks =
+        lines.iter().enumerate().map(|(at, line)| format!("{} {}", char::from(MARKS[at % MARKS.len()]), line.name));
+    let legend = marks.chain((lines.len() > 1).then(|| "* several".to_owned())).collect::<Vec<_>>().join("   ");
+    text.extend(
+        crate::text::medium::wrap(&legend, width.saturating_sub(LABEL + 3))
+            .lines()
+            .map(|l| format!("{:LABEL$}   {l}", "")),
+    );
+    Some(text.join("\n"))
+}
+
+/// The levels of a curve in one line.
+const SPARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+/// What such a curve spans at least, as a ratio: noise is no mountain.
+const SPARKS_SPAN: f64 = 1.5;
+
+/// A curve in one line: a place for each value, by its logarithm; a blank where there is none.
+pub(crate) fn sparks(values: &[Option<f64>]) -> String {
+    let known = values.iter().flatten().copied().filter(|value| *value > 0.0);
+    let Some((low, high)) = ends(known.map(f64::ln)) else { return " ".repeat(values.len()) };
+    let room = ((SPARKS_SPAN.ln() - (high - low)) / 2.0).max(0.0);
+    let (low, high) = (low - room, high + room);
+    let level = |value: f64| ((value.ln() - low) / (high - low) * (SPARKS.len() - 1) as f64).round() as usize;
+    let place = |value: &Option<f64>| value.filter(|value| *value > 0.0).map_or(' ', |value| SPARKS[level(value)]);
+    values.iter().map(place).collect()
+}
+
+fn ends(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
+    values.fold(None, |ends, it| {
+        let (low, high) = ends.unwrap_or((it, it));
+        Some((f64::min(low, it), f64::max(high, it)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(name: &str, points: &[(f64, f64)]) -> Line {
+        Line { name: name.into(), points: points.to_vec() }
+    }
+
+    #[test]
+    fn curves_in_plain_text() {
+        let lines = [
+            line("epoll", &[(1e4, 1e5), (2e4, 1.1e5), (3e4, 2e5), (4e4, 9e7)]),
+            line("mt", &[(1e4, 1.2e5), (2e4, 8e6), (3e4, 2e8)]),
+        ];
+        insta::assert_snapshot!(draw("p99", "requests/s", &lines, 70).unwrap());
+    }
+
+    #[test]
+    fn a_curve_in_one_line() {
+        let values = [Some(10.0), None, Some(20.0), Some(40.0), Some(80.0), Some(0.0)];
+        assert_eq!(sparks(&values), "▁ ▃▆█ ");
+        assert_eq!(sparks(&[Some(100.0), Some(101.0)]), "▄▅", "noise");
+        assert_eq!((sparks(&[Some(7.0)]).chars().count(), sparks(&[None, None])), (1, "  ".into()));
+    }
+
+    #[test]
+    fn no_chart_without_room_or_two_rates() {
+        let one = [line("epoll", &[(1e4, 1e5)])];
+        assert!(draw("p99", "requests/s", &one, 80).is_none());
+        let two = [line("epoll", &[(1e4, 1e5), (2e4, 1e5)])];
+        assert!(draw("p99", "requests/s", &two, 80).is_some());
+        assert!(draw("p99", "requests/s", &two, 20).is_none() && draw("p99", "requests/s", &[], 80).is_none());
+    }
+}

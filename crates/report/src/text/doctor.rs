@@ -1,0 +1,114 @@
+//! What is the matter with a host, for a terminal.
+
+use std::fmt::Write;
+
+use harness::doctor::finding::{Diagnosis, Severity};
+
+use crate::format;
+use crate::text::medium::wrap;
+use crate::text::{Medium, table};
+
+/// Prose is hard to read in longer lines.
+const WIDTH_MAX: usize = 100;
+
+/// What to beware of comes first, each with its effect and its remedy; then what the host does not say; then the rest.
+pub fn render(findings: &[Diagnosis], medium: impl Into<Medium>) -> String {
+    let width = match medium.into() {
+        Medium::Terminal(width) => width.min(WIDTH_MAX),
+        Medium::Markdown => return markdown(findings),
+    };
+    let name_width = findings.iter().map(|finding| finding.name.chars().count()).max().unwrap_or(0);
+    let mut text = String::new();
+    for (severity, heading) in
+        [(Severity::Warning, "Warning"), (Severity::Unknown, "Unknown"), (Severity::Good, "Good")]
+    {
+        let group: Vec<&Diagnosis> = findings.iter().filter(|finding| finding.severity == severity).collect();
+        if group.is_empty() {
+            continue;
+        }
+        let gap = if text.is_empty() { "" } else { "\n" };
+        let _ = writeln!(text, "{gap}{heading} ({})", group.len());
+        for finding in group {
+            text += &hanging(&format!("  {:name_width$}  ", finding.name), &finding.value, width);
+            if severity == Severity::Good {
+                continue;
+            }
+            let margin = " ".repeat(4);
+            text += &hanging(&margin, &finding.effect, width);
+            let remedy = &finding.remedy;
+            if !remedy.is_empty() {
+                // A command stays whole, to be copied.
+                let is_sentence = remedy.starts_with(char::is_uppercase);
+                text += &hanging(&format!("{margin}-> "), remedy, if is_sentence { width } else { usize::MAX });
+            }
+        }
+    }
+    text
+}
+
+/// A row each, in the same order.
+fn markdown(findings: &[Diagnosis]) -> String {
+    let mut findings: Vec<&Diagnosis> = findings.iter().collect();
+    let order = [Severity::Warning, Severity::Unknown, Severity::Good];
+    findings.sort_by_key(|finding| order.iter().position(|severity| *severity == finding.severity));
+    let cells = |it: &Diagnosis| {
+        [&it.name, &format::name(&it.severity), &it.value, &it.effect, &it.remedy].map(String::clone).to_vec()
+    };
+    let headings = ["what", "state", "found", "effect", "remedy"];
+    table::of_text(&headings, findings.into_iter().map(cells), Medium::Markdown)
+}
+
+/// `text` after `lead`, its further lines below its first one.
+fn hanging(lead: &str, text: &str, width: usize) -> String {
+    let margin = lead.chars().count();
+    let wrapped = wrap(text, width.saturating_sub(margin).max(20));
+    let lines = wrapped.lines().enumerate();
+    lines
+        .map(|(at, line)| if at == 0 { format!("{lead}{line}\n") } else { format!("{:margin$}{line}\n", "") })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn findings() -> Vec<Diagnosis> {
+        let finding = |name: &str, value: &str, severity, effect: &str, remedy: &str| Diagnosis {
+            name: name.into(),
+            value: value.into(),
+            severity,
+            effect: effect.into(),
+            remedy: remedy.into(),
+        };
+        vec![
+            finding("clock source", "tsc, 25 ns a reading", Severity::Good, "Times are read from it.", ""),
+            finding(
+                "governor",
+                "powersave",
+                Severity::Warning,
+                "A governor that follows the load runs the CPUs slower when they are mostly idle: latency then falls as the \
+                 rate rises.",
+                "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",
+            ),
+            finding("SMT", "hidden by the hypervisor", Severity::Unknown, "Siblings share a core.", "Repeat more"),
+            finding("turbo", "no switch", Severity::Unknown, "The frequency depends on temperature.", ""),
+            finding(
+                "mitigations",
+                "on: retbleed spec_store_bypass spectre_v1 spectre_v2; nothing is left vulnerable",
+                Severity::Good,
+                "System calls are dearer.",
+                "",
+            ),
+        ]
+    }
+
+    #[test]
+    fn what_to_beware_of_comes_first() {
+        insta::assert_snapshot!(render(&findings(), 160));
+    }
+
+    #[test]
+    fn a_narrow_terminal() {
+        insta::assert_snapshot!(render(&findings(), 60));
+    }
+}

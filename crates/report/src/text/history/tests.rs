@@ -1,0 +1,160 @@
+//! Histories of runs that never were.
+
+use harness::record::{Run, VerdictKind};
+
+use super::*;
+use crate::export::history::csv;
+use crate::fixtures;
+use crate::html::index::page;
+use crate::model::history::Builder;
+use crate::model::run_diff::ChangeKind;
+use crate::plot::trends::drawn;
+use crate::text::Medium;
+
+/// Three runs on one host, one with another kernel, one that measured something else, a search, and one that cannot be read.
+fn history() -> History {
+    let mut builder = Builder::default();
+    let began = |mut run: Run, day: u32, hour: u32| {
+        run.header.started_at = format!("2026-01-{day:02}T{hour:02}:00:00Z");
+        run.header.name = format!("202601{day:02}T{hour:02}0000-made-up");
+        run
+    };
+    let mut slower = began(fixtures::run(), 3, 8);
+    for record in slower.records.iter_mut().filter(|record| record.trial.architecture.to_string() == "mt") {
+        let load = record.load.as_mut().unwrap();
+        load.service.distribution.p50_ns = load.service.distribution.p50_ns * 13 / 10;
+    }
+    // Not in their order.
+    for run in [
+        slower,
+        began(fixtures::run(), 1, 8),
+        began(fixtures::run(), 2, 8),
+        began(fixtures::other_run(), 2, 9),
+        began(fixtures::closed_run(), 4, 8),
+        began(fixtures::capacity_run(), 4, 9),
+    ] {
+        builder.add(&format!("results/{}", run.header.name), &run);
+    }
+    builder.add_unreadable("results/broken", &anyhow::anyhow!("results/broken/run.json: damaged"));
+    builder.finish(1)
+}
+
+#[test]
+fn a_history_in_full_and_narrow() {
+    for width in [160, 80] {
+        let text = render(&history(), width);
+        assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
+        insta::assert_snapshot!(format!("history_{width}"), text);
+    }
+    insta::assert_snapshot!("history_markdown", render(&history(), Medium::Markdown));
+}
+
+#[test]
+fn what_others_wrote_breaks_no_index() {
+    let mut builder = Builder::default();
+    builder.add(fixtures::HOSTILE, &fixtures::hostile(fixtures::run()));
+    builder.add("results/b", &fixtures::hostile(fixtures::other_run()));
+    builder.add_unreadable(fixtures::HOSTILE, &anyhow::anyhow!(fixtures::HOSTILE));
+    let page = page(&builder.finish(1), &["./a/".to_owned(), "./b/".to_owned()]).unwrap();
+    assert!(page.contains("alert(1)") && !fixtures::has_obeyed(&page), "it is text");
+}
+
+#[test]
+fn hosts_are_told_apart_and_what_was_measured_once_is_left_out() {
+    let history = history();
+    assert_eq!(history.hosts.len(), 2);
+    assert!(history.hosts[1].differences.iter().any(|it| it.fact == "kernel"), "{:?}", history.hosts[1].differences);
+    let of = |name: &str, host: usize| -> Vec<usize> {
+        let trends = history.trends.iter().filter(|it| it.architecture == name && it.host == host);
+        trends.map(|trend| trend.points.len()).collect()
+    };
+    assert_eq!((of("epoll", 0), of("epoll", 1)), (vec![3, 3], vec![1, 1]));
+    // It is under one of the workloads alone that `mp` could be run, and `select` was run once.
+    assert_eq!((of("mp", 0), of("mp", 1), of("select", 1)), (vec![3], vec![1], vec![]));
+    assert!(of("symped:2", 0).is_empty());
+    let search = history.runs.last().unwrap();
+    assert!(search.planned.is_none() && search.sentence.contains("requests/s"), "{search:?}");
+    assert!(history.runs.windows(2).all(|pair| pair[0].started_at <= pair[1].started_at));
+}
+
+#[test]
+fn the_newest_is_held_against_the_one_before_on_its_host() {
+    let history = history();
+    for trend in history.trends.iter().filter(|trend| trend.host == 0) {
+        let finding = trend.change.map(|change| change.finding);
+        let expected = match trend.architecture.as_str() {
+            "mt" => Some(ChangeKind::Longer),
+            "poll" if trend.points[0].verdict != VerdictKind::Valid => None,
+            _ => Some(ChangeKind::NoPracticalDifference),
+        };
+        assert_eq!(finding, expected, "{} {}", trend.architecture, trend.title);
+    }
+    assert!(history.sentence.contains("2 slower: mt at 400 connections"), "{}", history.sentence);
+    assert!(Builder::default().finish(1).sentence.contains("Nothing was measured"));
+}
+
+#[test]
+fn what_was_measured_otherwise_is_another_trend() {
+    let mut builder = Builder::default();
+    for day in 1..=4 {
+        let mut run = fixtures::run();
+        run.header.started_at = format!("2026-01-{day:02}T08:00:00Z");
+        for record in run.records.iter_mut().filter(|_| day > 2) {
+            record.trial.load.cpus = vec![7];
+        }
+        builder.add(&format!("results/{day}"), &run);
+    }
+    let history = builder.finish(1);
+    let epoll: Vec<&Trend> = history.trends.iter().filter(|it| it.architecture == "epoll").collect();
+    assert!(!epoll.is_empty() && epoll.iter().all(|it| it.points.len() == 2), "{epoll:#?}");
+    let on_seven = epoll.iter().filter(|it| it.title.ends_with(", client cpus: [7]")).count();
+    assert_eq!(on_seven, epoll.len() / 2, "{epoll:#?}");
+}
+
+#[test]
+fn a_row_of_csv_for_each_point() {
+    let history = history();
+    let text = csv(&history).unwrap();
+    assert_eq!(text.lines().count(), 1 + history.trends.iter().map(|trend| trend.points.len()).sum::<usize>());
+    insta::assert_snapshot!(text.lines().take(3).collect::<Vec<_>>().join("\n"));
+}
+
+#[test]
+fn trends_of_streams_are_of_bytes() {
+    let mut builder = Builder::default();
+    for name in ["one", "two"] {
+        let mut run = fixtures::bandwidth_run();
+        run.header.name = name.into();
+        builder.add(name, &run);
+    }
+    let (_, figures) = drawn(&builder.finish(1));
+    assert_eq!(figures.iter().map(|(figure, _)| figure.name).collect::<Vec<_>>(), ["trend-bandwidth"]);
+}
+
+#[test]
+fn every_trend_is_drawn_and_the_page_leads_to_each_run() {
+    let history = history();
+    let (architectures, figures) = drawn(&history);
+    assert_eq!(
+        figures.iter().map(|(figure, _)| figure.name).collect::<Vec<_>>(),
+        ["trend-p50", "trend-p99", "trend-rate"]
+    );
+    for (figure, chart) in &figures {
+        let points =
+            chart.panels.iter().flat_map(|panel| &panel.series).map(|series| series.points.len()).sum::<usize>();
+        assert_eq!(points, history.trends.iter().map(|trend| trend.points.len()).sum::<usize>(), "{}", figure.name);
+        assert!(!chart.words.is_empty());
+        let svg = crate::plot::svg::svg(figure.title, chart, &architectures).unwrap();
+        assert!(svg.contains(figure.title), "{}", figure.name);
+    }
+    let links: Vec<String> = (0..history.runs.len()).map(|at| format!("run%20{at}/report.html")).collect();
+    let html = page(&history, &links).unwrap();
+    for link in &links {
+        assert!(html.contains(&format!("href=\"{link}\"")), "{link}");
+    }
+    assert!(html.contains("results/broken") && html.contains(&history.sentence));
+    // One run is no history, and has an index all the same.
+    let mut builder = Builder::default();
+    builder.add("one", &fixtures::run());
+    assert!(page(&builder.finish(1), &["one".into()]).unwrap().contains("Nothing was measured in more than one run"));
+}

@@ -1,0 +1,60 @@
+//! The host and the settings of a run.
+
+use harness::course::Course;
+use harness::interrupts;
+use harness::record::Run;
+use harness::transport::Transport;
+
+use crate::format;
+
+/// Where and with what a run was run.
+pub(crate) fn host(run: &Run) -> String {
+    let header = &run.header;
+    let fact = |name: &str| header.host.get(name).map_or("unknown", String::as_str);
+    let kernel = fact("kernel").split_whitespace().next().unwrap_or("unknown");
+    let possible = header.trials.iter().filter(|trial| trial.impossible.is_empty()).count();
+    let trials = match header.course {
+        Course::Capacity(_) => format!("{} trials", run.records.len()),
+        Course::Whole | Course::Sweep { .. } => format!("{} of {possible} trials", run.records.len()),
+    };
+    let client = run.records.iter().find_map(|record| record.load.as_ref()).map_or_else(String::new, |load| {
+        let pacing = load.pacing.map_or(String::new(), |pacing| format!(", pacing {}", format::name(&pacing)));
+        format!("Client: {}{pacing}, clock {}.\n", format::name(&load.roles), load.clock.source)
+    });
+    let is_unix = |trial: &harness::record::Trial| trial.workload.transport == Transport::Unix;
+    let network = match fact("network") {
+        _ if header.trials.iter().all(|trial| trial.workload.network.is_some()) => "a lab on this machine",
+        _ if header.trials.iter().all(is_unix) => "none: requests and responses stay in the kernel, in Unix sockets",
+        network => network,
+    };
+    let interrupts = about_interrupts(run);
+    format!(
+        "Host: {}, Linux {kernel}, {}. Network: {}.\n\
+         {interrupts}\
+         {client}\
+         Run {} ({trials}, seed {}), muxbench {}: {}",
+        fact("cpu"),
+        header.placement,
+        network,
+        header.name,
+        header.seed,
+        header.muxbench,
+        header.command.join(" ")
+    )
+}
+
+/// What CPU time has of interrupts, where the kernel charges no process with them.
+fn about_interrupts(run: &Run) -> &'static str {
+    let fact = run.header.host.get(interrupts::FACT).map_or("", String::as_str);
+    let mut servers = run.records.iter().filter_map(|record| record.server.as_ref());
+    match fact.starts_with(interrupts::CHARGED_TO_NOBODY) {
+        false => "",
+        true if servers.all(|server| server.interrupts_ns.is_some()) => {
+            "CPU time includes that of interrupts on the server's CPUs: this kernel charges no process with it.\n"
+        }
+        true => {
+            "CPU time lacks that of interrupts, at least in some trials: this kernel charges no process with it; give server \
+             and client CPUs of their own (--server-cpus, --client-cpus) to include it.\n"
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! A load report in a line.
+
+use load::LoadReport;
+use load::report::{ClosedReport, DatagramReport, StreamReport};
+
+use crate::format;
+
+/// What became of datagrams, of so many requests.
+pub fn datagrams(report: &DatagramReport, planned: u64) -> String {
+    let dropped = match report.dropped {
+        Some(dropped @ 1..) => format!(" ({dropped} dropped by the client's own sockets in the whole trial)"),
+        _ => String::new(),
+    };
+    let DatagramReport { ports, lost, duplicates, reordered, .. } = report;
+    format!("{ports} ports; {lost} of {planned} lost{dropped}, {duplicates} duplicates, {reordered} reordered")
+}
+
+/// What streams moved, and how.
+pub fn stream(stream: &StreamReport, closed: &ClosedReport, report: &LoadReport) -> String {
+    let StreamReport { bytes, fairness, connection_bytes_min, connection_bytes_max, .. } = stream;
+    let of_one = |bytes: u64| format::bandwidth(bytes as f64 / (report.window_ns as f64 / 1e9));
+    let bandwidth = format::bandwidth(stream.bytes_per_s(report.window_ns));
+    format!(
+        "{bytes} bytes in {}, {bandwidth}, {} whole bursts; a connection from {} to {}, fairness {fairness:.3}; {} errors, \
+         {:.0} % of the client's CPUs in use",
+        format::time(report.window_ns as f64),
+        report.completed,
+        of_one(*connection_bytes_min),
+        of_one(*connection_bytes_max),
+        report.errors.total(),
+        100.0 * closed.busy_share
+    )
+}

@@ -1,0 +1,159 @@
+//! Where a report goes: the same headings, tables and prose for a terminal, and for an issue.
+
+use comfy_table::Table;
+
+/// Where a report goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Medium {
+    /// A terminal of so many columns: of tables the least important columns give way, prose is broken into lines.
+    Terminal(usize),
+    /// An issue or a wiki: GitHub's Markdown. Tables have all their columns.
+    Markdown,
+}
+
+impl From<usize> for Medium {
+    fn from(width: usize) -> Self {
+        Self::Terminal(width)
+    }
+}
+
+impl Medium {
+    /// Columns that there is room for.
+    pub fn width(self) -> usize {
+        match self {
+            Self::Terminal(width) => width,
+            Self::Markdown => usize::MAX,
+        }
+    }
+
+    /// What stands above a table.
+    pub fn heading(self, text: &str) -> String {
+        match self {
+            Self::Terminal(width) => wrap(text, width),
+            Self::Markdown => format!("### {}\n", escaped(text)),
+        }
+    }
+
+    /// Paragraphs, a line each.
+    pub fn prose(self, text: &str) -> String {
+        match self {
+            Self::Terminal(width) => wrap(text, width),
+            Self::Markdown => text.lines().map(|line| escaped(line) + "\n").collect::<Vec<_>>().join("\n"),
+        }
+    }
+
+    /// A table as it is.
+    pub(crate) fn table(self, table: &Table) -> String {
+        match self {
+            Self::Terminal(_) => trimmed(table),
+            Self::Markdown => markdown(table),
+        }
+    }
+
+    /// Text whose blanks matter.
+    pub fn verbatim(self, text: &str) -> String {
+        match self {
+            Self::Terminal(_) => text.to_owned(),
+            Self::Markdown => {
+                // No line in it ends it.
+                let fence = "`".repeat(text.split(|c| c != '`').map(str::len).max().unwrap_or(0).max(2) + 1);
+                format!("{fence}text\n{}\n{fence}\n", text.trim_end())
+            }
+        }
+    }
+
+    /// A whole report: in Markdown one blank line is as good as two.
+    pub fn finished(self, text: String) -> String {
+        if self != Self::Markdown {
+            return text;
+        }
+        let mut finished = String::new();
+        for line in text.trim_end().lines() {
+            if !(line.is_empty() && finished.ends_with("\n\n")) {
+                finished = finished + line + "\n";
+            }
+        }
+        finished
+    }
+}
+
+/// Headings, a line that says that numbers are to the right, and rows.
+fn markdown(table: &Table) -> String {
+    let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+    let of_row = |row: &comfy_table::Row| row.cell_iter().map(|cell| escaped(&cell.content())).collect::<Vec<_>>();
+    let headings = table.header().map(of_row).unwrap_or_default();
+    let sides = (0..headings.len()).map(|at| if at == 0 { "---" } else { "--:" }.to_owned()).collect();
+    [line(headings), line(sides)].into_iter().chain(table.row_iter().map(|row| line(of_row(row)))).collect()
+}
+
+/// A table's lines without blanks at their ends.
+fn trimmed(table: &Table) -> String {
+    table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+}
+
+/// Text in which nothing is Markdown's.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\\' | '|' | '*' | '`' | '[' | ']' => escaped.extend(['\\', c]),
+            '<' => escaped += "&lt;",
+            '&' => escaped += "&amp;",
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+/// Breaks lines between words. A word that is longer than a line stays whole, to be copied.
+pub fn wrap(text: &str, width: usize) -> String {
+    let mut lines = Vec::new();
+    for paragraph in text.lines() {
+        let mut line = String::new();
+        for word in paragraph.split(' ') {
+            if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > width {
+                lines.push(std::mem::take(&mut line));
+            }
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+        lines.push(line);
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures;
+
+    #[test]
+    fn nothing_in_a_table_is_taken_for_markdown() {
+        let mut table = Table::new();
+        table.set_header(["a|b", "c"]).add_row(["*1", "<2>\\"]).add_row(["![x](y)", "`&lt;`"]);
+        let shown = "| a\\|b | c |\n| --- | --: |\n| \\*1 | &lt;2>\\\\ |\n| !\\[x\\](y) | \\`&amp;lt;\\` |\n";
+        assert_eq!(Medium::Markdown.table(&table), shown);
+        assert_eq!(Medium::Markdown.verbatim("a\n```\nb\n"), "````text\na\n```\nb\n````\n");
+        assert_eq!(Medium::Markdown.verbatim("a"), "```text\na\n```\n");
+    }
+
+    #[test]
+    fn reports_as_they_are_pasted() {
+        for (name, run) in
+            [("whole", fixtures::run()), ("sweep", fixtures::sweep_run()), ("capacity", fixtures::capacity_run())]
+        {
+            let text = crate::text::render(&run, Medium::Markdown);
+            assert!(!text.contains("\n\n\n") && !text.contains("too narrow"), "{text}");
+            insta::assert_snapshot!(name, text);
+        }
+    }
+
+    #[test]
+    fn paragraphs_stay_apart_by_one_line() {
+        let text = Medium::Markdown.heading("x") + "\n" + &Medium::Markdown.prose("one\ntwo") + "\n\n";
+        assert_eq!(Medium::Markdown.finished(text), "### x\n\none\n\ntwo\n");
+        assert_eq!(Medium::Terminal(9).prose("one and two"), "one and\ntwo");
+    }
+}

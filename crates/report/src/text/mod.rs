@@ -1,0 +1,49 @@
+//! Reports as text: for a terminal, or as Markdown for an issue.
+//!
+//! # Layout
+//! - [`medium`]: the two media; [`table`]: tables that fit the medium's width; [`tail_mark`]: the mark of doubtful quantiles
+//! - [`run`]: a run's ranking, with [`boxplot`], [`response`] and [`throughput`]; [`cost`]: why one architecture wins;
+//!   [`host`]: the host and the settings
+//! - [`sweep`], [`capacity`], [`deviation`], [`run_diff`], [`history`]: the other reports; [`curves`]: curves in plain text
+//! - [`load_report`]: one client's report in a line
+//! - [`plan`], [`needs`]: a plan before it runs, and the hosts that it needs
+//! - [`doctor`], [`calibration`]: the state of a host, and the accuracy of the client
+
+mod boxplot;
+pub mod calibration;
+pub mod capacity;
+pub mod cost;
+mod curves;
+pub mod deviation;
+#[cfg(target_os = "linux")]
+pub mod doctor;
+pub mod history;
+mod host;
+pub mod load_report;
+pub mod medium;
+pub mod needs;
+pub mod plan;
+mod response;
+pub mod run;
+pub mod run_diff;
+pub mod sweep;
+pub mod table;
+pub mod tail_mark;
+mod throughput;
+
+use harness::record::Run;
+pub use medium::Medium;
+
+use crate::model::{Capacities, Sweep};
+
+/// Renders a run by its strategy: a sweep, a search for the highest rate, or a ranking.
+pub fn render(run: &Run, medium: impl Into<Medium>) -> String {
+    let medium = medium.into();
+    if let Some(sweep) = Sweep::of(run) {
+        return sweep::render(run, &sweep, medium);
+    }
+    match Capacities::of(run) {
+        Some(capacities) => capacity::render(run, &capacities, medium),
+        None => run::render(run, medium),
+    }
+}

@@ -1,0 +1,64 @@
+//! A plan, before it is run.
+
+use comfy_table::{Table, presets};
+use harness::plan::{Plan, duration_ns};
+use harness::units::Share;
+
+use crate::format;
+use crate::text::Medium;
+
+/// Every trial in order, how long it takes, and why one cannot be run here.
+pub fn render(plan: &Plan, medium: impl Into<Medium>) -> String {
+    let medium = medium.into();
+    let mut table = Table::new();
+    let is_udp = |trial: &harness::record::Trial| trial.workload.service.ports().is_some();
+    // All trials of a plan have one service.
+    let targets = if plan.trials.iter().any(is_udp) { "ports" } else { "connections" };
+    let headings = ["trial", "repeat", "architecture", targets, "active", "req/s", "time"];
+    table.load_style(presets::NOTHING).set_header(headings);
+    for trial in &plan.trials {
+        table.add_row([
+            trial.index.to_string(),
+            trial.repeat.to_string(),
+            trial.architecture.to_string(),
+            trial.workload.connections.to_string(),
+            Share(trial.workload.active).to_string(),
+            format::rate(trial.workload.rate_per_s),
+            if trial.impossible.is_empty() { format::time(duration_ns(trial) as f64) } else { "impossible".into() },
+        ]);
+    }
+    let mut text = vec![medium.table(&table)];
+    let commands = harness::contender::commands(&plan.trials);
+    if !commands.is_empty() {
+        text.push(String::new());
+        text.push(medium.prose("Commands, which `run` starts only with --allow-exec:"));
+        let commands = commands.into_iter().map(|command| format!("  {command}")).collect::<Vec<_>>();
+        text.push(medium.verbatim(&commands.join("\n")));
+    }
+    // Repeats of a configuration share their reasons.
+    let mut reasons: Vec<String> = plan
+        .trials
+        .iter()
+        .flat_map(|trial| trial.impossible.iter().map(move |reason| format!("{}: {reason}", trial.architecture)))
+        .collect();
+    reasons.sort();
+    reasons.dedup();
+    let impossible = plan.trials.iter().filter(|trial| !trial.impossible.is_empty()).count();
+    text.push(String::new());
+    if impossible > 0 {
+        text.push(medium.prose(&format!("{impossible} trials are impossible here and will not be run:")));
+        text.extend(reasons.iter().map(|reason| medium.prose(&format!("  {reason}"))));
+        text.push(String::new());
+    }
+    text.extend(plan.network.iter().map(|network| medium.prose(&format!("Network: {network}."))));
+    text.extend(plan.warnings.iter().map(|warning| medium.prose(&format!("Beware: {warning}."))));
+    text.push(medium.prose(&format!(
+        "{}: {} trials, about {}, seed {}. {}.",
+        plan.experiment,
+        plan.trials.len() - impossible,
+        format::time(plan.duration_ns() as f64),
+        plan.seed,
+        plan.placement
+    )));
+    medium.finished(text.join("\n") + "\n")
+}

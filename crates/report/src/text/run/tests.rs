@@ -1,0 +1,114 @@
+use harness::interrupts;
+
+use super::*;
+use crate::fixtures;
+
+#[test]
+fn a_run_in_full() {
+    insta::assert_snapshot!(render(&fixtures::run(), 160));
+}
+
+#[test]
+fn cpu_time_without_interrupts_is_told() {
+    let mut run = fixtures::run();
+    assert!(!host(&run).contains("interrupts"), "a stored run without the fact");
+    run.header.host.insert(interrupts::FACT.into(), "charged to the process they interrupt".into());
+    assert!(!host(&run).contains("interrupts"));
+    run.header.host.insert(interrupts::FACT.into(), interrupts::CHARGED_TO_NOBODY.into());
+    assert!(host(&run).contains("CPU time lacks that of interrupts"), "{}", host(&run));
+    for server in run.records.iter_mut().filter_map(|record| record.server.as_mut()) {
+        server.interrupts_ns = Some(1);
+    }
+    assert!(host(&run).contains("CPU time includes that of interrupts"), "{}", host(&run));
+}
+
+#[test]
+fn a_narrow_terminal_gets_fewer_columns() {
+    let text = render(&fixtures::run(), 80);
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn rows_that_accept_differently_are_told_apart() {
+    let mut run = fixtures::run();
+    let pool: server::Architecture = "mt-pool".parse().unwrap();
+    for (record, trial) in run.records.iter_mut().zip(&mut run.header.trials) {
+        let accept = match record.trial.architecture.to_string().as_str() {
+            "mt" => server::Accept::Exclusive,
+            "mp" => server::Accept::Shared,
+            _ => continue,
+        };
+        for trial in [&mut record.trial, trial] {
+            let server::Subject::Ours(serve) = &mut trial.serve else { continue };
+            (serve.architecture, serve.accept) = (pool, accept);
+            trial.architecture = pool.into();
+        }
+    }
+    let text = render(&run, 160);
+    let rows = |name: &str| text.lines().filter(|line| line.starts_with(name)).count();
+    assert!(rows("mt-pool (exclusive) ") > 0 && rows("mt-pool  ") > 0, "{text}");
+}
+
+#[test]
+fn rows_of_another_read_budget_say_so() {
+    let mut run = fixtures::run();
+    for (record, trial) in run.records.iter_mut().zip(&mut run.header.trials) {
+        if record.trial.architecture.to_string() != "epoll" || trial.repeat > 0 {
+            continue;
+        }
+        for trial in [&mut record.trial, trial] {
+            let server::Subject::Ours(serve) = &mut trial.serve else { continue };
+            serve.read_budget_bytes = server::ReadBudget::new(256 << 10).unwrap();
+        }
+    }
+    let text = render(&run, 160);
+    let rows = |name: &str| text.lines().filter(|line| line.starts_with(name)).count();
+    assert!(rows("epoll (256KiB reads) ") > 0 && rows("epoll  ") > 0, "{text}");
+}
+
+#[test]
+fn a_closed_loop_is_ranked_by_what_it_does() {
+    for width in [160, 80] {
+        let text = render(&fixtures::closed_run(), width);
+        assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
+        insta::assert_snapshot!(format!("closed_{width}"), text);
+    }
+}
+
+#[test]
+fn datagrams_that_are_lost_are_shown_with_the_ports() {
+    for width in [170, 80] {
+        let text = render(&fixtures::datagram_run(), width);
+        assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
+        insta::assert_snapshot!(format!("datagrams_{width}"), text);
+    }
+}
+
+#[test]
+fn streams_are_ranked_by_bandwidth() {
+    for width in [160, 80] {
+        let text = render(&fixtures::bandwidth_run(), width);
+        assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
+        insta::assert_snapshot!(format!("streams_{width}"), text);
+    }
+}
+
+#[test]
+fn a_run_that_has_just_begun() {
+    let mut run = fixtures::run();
+    run.records.clear();
+    insta::assert_snapshot!(render(&run, 100));
+}
+
+#[test]
+fn the_kernel_s_view_fits_the_width() {
+    let mut run = fixtures::run();
+    fixtures::add_kernel(&mut run);
+    for width in [160, 80] {
+        let text = render(&run, width);
+        assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
+        let lines = text.lines().skip_while(|line| !line.starts_with("As the kernel saw it"));
+        insta::assert_snapshot!(format!("kernel_{width}"), lines.take(8).collect::<Vec<_>>().join("\n"));
+    }
+}

@@ -1,0 +1,139 @@
+//! The mark of quantiles that the client may have caused, and its meaning in words.
+
+use load::LoadReport;
+use load::late::LateSends;
+use stats::Distribution;
+
+use crate::format;
+use crate::model::client_tail::P99;
+use crate::model::summary::Row;
+
+/// What is written behind a quantile that may be the client's.
+pub const MARK: &str = "?";
+
+/// A quantile in microseconds, marked where it may be the client's.
+pub fn us(time: &Distribution, late: &LateSends, (q, figure): (f64, fn(&Distribution) -> u64)) -> String {
+    mark(format::us(figure(time) as f64), late, q)
+}
+
+/// A figure of the quantile `q`, marked where it may be the client's.
+pub fn mark(figure: String, late: &LateSends, q: f64) -> String {
+    if late.reaches(q) { figure + MARK } else { figure }
+}
+
+/// The mark's meaning, if a quantile of this load has one.
+pub fn note_of_load(load: &LoadReport) -> Option<String> {
+    let late = load.late_sends();
+    if late.stalled > 0 {
+        let share = 100.0 * load.stalled_share().unwrap_or(0.0);
+        return Some(format!(
+            "{MARK}: may be the client's doing, which was stalled for {share:.2} % of the window: responses waited in its sockets."
+        ));
+    }
+    (late.count > 0).then(|| {
+        format!(
+            "{MARK}: may be the client's doing, which sent {} of {} requests more than {} late: a burst of them queues at the \
+             server.",
+            late.count,
+            late.sent,
+            format::time(late.bound_ns as f64)
+        )
+    })
+}
+
+/// The mark's meaning, if any of `rows` has one.
+pub(crate) fn note(rows: &[Row]) -> Option<String> {
+    let names: Vec<String> = rows.iter().filter(|row| row.late.reaches(P99.0)).map(Row::label).collect();
+    (!names.is_empty()).then(|| note_of(&names.join(", ")))
+}
+
+/// The same of architectures by name.
+pub(crate) fn note_of(names: &str) -> String {
+    format!(
+        "{MARK}: may be the client's doing. It sent too many requests late or was stalled ({names}): bursts queue \
+         at the server, responses in the client. Nothing is concluded from such a figure."
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use harness::record::Run;
+
+    use super::*;
+    use crate::model::client_tail::{clients_from, servers};
+    use crate::model::{RunDiff, Summary, conclusion};
+    use crate::{fixtures, format};
+
+    #[test]
+    fn late_sends_mark_the_quantiles_above_them() {
+        let from = |count: u64| clients_from(&LateSends { count, sent: 10_000, ..LateSends::default() });
+        assert_eq!(
+            [0, 1, 10, 11, 51, 101].map(from),
+            [None, None, Some("p99.9"), Some("p99"), Some("p95"), Some("p90")]
+        );
+    }
+
+    /// A run in which slow requests are a tail of `epoll`'s, of which so many of 200 were sent late.
+    fn run_with_late(count: u64) -> Run {
+        let mut run = fixtures::run();
+        for record in &mut run.records {
+            let Some(load) = record.load.as_mut().filter(|_| record.trial.architecture.to_string() == "epoll") else {
+                continue;
+            };
+            for measured in [&mut load.service, &mut load.response] {
+                measured.histogram.extend([9_000_000; 4]);
+                measured.distribution = measured.histogram.distribution();
+            }
+            load.late = Some(LateSends { bound_ns: 100_000, count, sent: 200, ..LateSends::default() });
+        }
+        run
+    }
+
+    #[test]
+    fn marked_tail_is_shown_and_nothing_follows_from_it() {
+        let (clean, late) = (run_with_late(0), run_with_late(2));
+        let comparison = |run: &Run| Summary::of(run).comparisons.swap_remove(0);
+        let is_concluded = |run: &Run| conclusion::of(&comparison(run)).contains("Its 99th percentile, ");
+        assert!(is_concluded(&clean) && !is_concluded(&late));
+        let p99 = format::us(comparison(&clean).rows[0].service.unwrap().p99_ns as f64);
+        let shown = |run: &Run, text: &str| crate::text::run::render(run, 1_000).contains(text);
+        assert!(shown(&clean, &p99) && !shown(&clean, &format!("{p99}?")) && shown(&late, &format!("{p99}?")));
+        let note = note_of("epoll");
+        assert!(!shown(&clean, &note) && shown(&late, &note));
+
+        let p99 = |run: &Run| {
+            let row =
+                Summary::of(run).comparisons[0].rows.iter().find(|row| row.architecture == "epoll").cloned().unwrap();
+            assert!(row.is_ranked() && row.service_p50_ns.is_some());
+            (row.service_p99_ns.is_some(), row.clients_from)
+        };
+        assert_eq!((p99(&clean), p99(&late)), ((true, None), (false, Some("p95"))));
+        let compared = |run: &Run| {
+            let versus = RunDiff::of(&clean, run);
+            let pair = versus.pairs.into_iter().find(|pair| pair.architecture == "epoll").unwrap();
+            (pair.service_p50.is_some(), pair.service_p99.is_some(), pair.b.service_p99_ns.is_some())
+        };
+        assert_eq!((compared(&clean), compared(&late)), ((true, true, true), (true, false, false)));
+    }
+
+    #[test]
+    fn late_sends_are_in_every_row_of_csv() {
+        let text = crate::export::csv::of(&run_with_late(2)).unwrap();
+        let mut reader = csv::Reader::from_reader(text.as_bytes());
+        let headings = reader.headers().unwrap().clone();
+        let row = reader.records().next().unwrap().unwrap();
+        let at = |name: &str| row[headings.iter().position(|it| it == name).unwrap()].to_owned();
+        assert_eq!(["late", "late_bound_ns", "clients_from"].map(at), ["2", "100000", "p95"]);
+        assert!(["service_p90_ns", "service_p95_ns", "response_p95_ns"].map(at).iter().all(|it| it != "0"), "{row:?}");
+    }
+
+    #[test]
+    fn minority_of_clean_repeats_stands_for_nothing() {
+        let run = fixtures::run();
+        let load = run.records[0].load.clone().unwrap();
+        let late = LoadReport { late: Some(LateSends { count: 9, sent: 200, ..LateSends::default() }), ..load.clone() };
+        assert_eq!(servers([&load, &load, &late].into_iter(), 0.99).len(), 2);
+        assert!(servers([&load, &late, &late].into_iter(), 0.99).is_empty());
+        assert_eq!(servers([&load, &late, &late].into_iter(), 0.5).len(), 3, "medians are the server's");
+    }
+}
