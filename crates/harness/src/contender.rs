@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use server::{Architecture, ExecConfig, Subject};
+use server::{Architecture, ExternalConfig, ServerSpec};
 
 use crate::record::Trial;
 
@@ -90,7 +90,7 @@ impl<'de> Deserialize<'de> for Contender {
 pub fn commands<'a>(trials: impl IntoIterator<Item = &'a Trial>) -> Vec<String> {
     let mut commands: Vec<String> = Vec::new();
     for trial in trials {
-        let Subject::Exec(exec) = &trial.serve else { continue };
+        let ServerSpec::External(exec) = &trial.serve else { continue };
         let line = format!("{}: {}", trial.architecture, line(exec));
         if !commands.contains(&line) {
             commands.push(line);
@@ -101,7 +101,7 @@ pub fn commands<'a>(trials: impl IntoIterator<Item = &'a Trial>) -> Vec<String> 
 }
 
 /// As one would write it in a shell, though none is asked.
-fn line(exec: &ExecConfig) -> String {
+fn line(exec: &ExternalConfig) -> String {
     let mut words: Vec<String> =
         exec.environment.iter().map(|(name, value)| quoted(&format!("{name}={value}"))).collect();
     words.extend(exec.command.iter().map(|argument| quoted(argument)));
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_command_is_shown_so_that_nothing_hides() {
-        let exec = ExecConfig {
+        let exec = ExternalConfig {
             command: ["serve it", "{port}", "a\u{1b}[2Jb", ""].map(Into::into).into(),
             directory: Some("/srv".into()),
             environment: [("A".to_owned(), "1".to_owned())].into(),
@@ -147,7 +147,7 @@ mod tests {
             start_timeout_ns: 1,
         };
         assert_eq!(line(&exec), r#"A=1 "serve it" {port} "a\u{1b}[2Jb" "" (in /srv)"#);
-        let hidden = ExecConfig { directory: Some("/srv\u{1b}[8m".into()), ..exec };
+        let hidden = ExternalConfig { directory: Some("/srv\u{1b}[8m".into()), ..exec };
         assert!(line(&hidden).ends_with(r#"(in "/srv\u{1b}[8m")"#), "{}", line(&hidden));
     }
 
@@ -174,7 +174,7 @@ mod tests {
                 old["serve"].as_object_mut().unwrap().remove("listen").unwrap();
             }
             assert_eq!(serde_json::from_value::<Trial>(old).unwrap(), *trial);
-            if let Subject::Ours(config) = &trial.serve {
+            if let ServerSpec::Ours(config) = &trial.serve {
                 // Runs of before there were others have this and no more.
                 assert_eq!(stored["serve"], serde_json::to_value(config).unwrap());
             }

@@ -11,7 +11,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::{F64Deserializer, I64Deserializer, SeqAccessDeserializer, StrDeserializer};
 use serde::de::{IntoDeserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
-use server::config::PLACEHOLDERS;
+use server::external::config::PLACEHOLDERS;
 use server::{Accept, StageCpus};
 use wire::ServiceSpec;
 

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 use server::ReadBudget;
-use server::model::PerConnection;
+use server::spec::model::PerConnection;
 
 use crate::contender::Contender;
 use crate::host::Host;

@@ -9,9 +9,9 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
-use server::mechanism::{Family, Spins};
-use server::model::PerConnection;
-use server::{Accept, Architecture, ExecConfig, ReadBudget, ServeConfig, Subject};
+use server::spec::mechanism::{Family, Spins};
+use server::spec::model::PerConnection;
+use server::{Accept, Architecture, ExternalConfig, ReadBudget, ServeConfig, ServerSpec};
 use wire::ServiceSpec;
 
 use crate::contender::Contender;
@@ -378,7 +378,7 @@ fn trial(
         ..LoadConfig::new(any_address.clone(), workload.service.clone())
     };
     let serve = match &architecture {
-        Contender::Ours(architecture) => Subject::Ours(ServeConfig {
+        Contender::Ours(architecture) => ServerSpec::Ours(ServeConfig {
             architecture: *architecture,
             accept: experiment.server.accept.unwrap_or_else(|| Accept::default_of(architecture.model)),
             service: workload.service.clone(),
@@ -394,7 +394,7 @@ fn trial(
         }),
         Contender::Exec(name) => {
             let exec = &experiment.exec[name];
-            Subject::Exec(ExecConfig {
+            ServerSpec::External(ExternalConfig {
                 command: exec.command.clone(),
                 listen: any_address,
                 directory: exec.directory.clone(),
@@ -469,7 +469,7 @@ fn find_commands(experiment: &Experiment) -> Result<(), String> {
             ));
         }
         let path = exec.environment.get("PATH").map(String::as_str);
-        server::config::find_program(&exec.command[0], directory, path)
+        server::external::config::find_program(&exec.command[0], directory, path)
             .map_err(|why| format!("exec.{name}.command: {why}; build or install it, or give its full path"))?;
     }
     Ok(())
@@ -533,7 +533,7 @@ impl Answers {
     }
 
     fn can_count(&mut self) -> Result<(), String> {
-        self.can_count.get_or_insert_with(server::tracepoints::can_count).clone()
+        self.can_count.get_or_insert_with(server::metrics::tracepoints::can_count).clone()
     }
 }
 
@@ -1079,7 +1079,7 @@ mod tests {
         experiment.server.accept = Some(Accept::Reuseport);
         let found = reasons(&experiment);
         assert!(found.iter().any(|reason| reason.starts_with("server.accept: `reuseport`")), "{found:?}");
-        for name in server::mechanism::NEEDS_NETWORK {
+        for name in server::spec::mechanism::NEEDS_NETWORK {
             let Ok(contender) = name.parse() else { continue };
             experiment.architectures.0 = vec![contender];
             experiment.server.accept = None;

@@ -50,7 +50,7 @@ impl Preset {
     /// # Panics
     /// Never: a test parses them all.
     pub fn experiment(&self) -> Experiment {
-        let own = format!("\"{}\"", server::mechanism::DEFAULT);
+        let own = format!("\"{}\"", server::spec::mechanism::DEFAULT);
         Experiment::parse(&self.text.replace("\"epoll\"", &own), self.name).expect("a preset parses")
     }
 }

@@ -4,8 +4,8 @@ use load::LoadReport;
 use load::config::{Choice, HttpTraffic, KvTraffic, LoadConfig, Phases, Schedule, Think};
 use load::idle::IdleReport;
 use serde::{Deserialize, Serialize};
-use server::counters::Totals;
-use server::{Accept, Options, ServerCounters, Subject, Work};
+use server::metrics::counters::Totals;
+use server::{Accept, Options, ServerCounters, ServerSpec, Work};
 use wire::ServiceSpec;
 use wire::stream::Direction;
 
@@ -83,7 +83,7 @@ pub struct Trial {
     /// The traffic.
     pub workload: Workload,
     /// The server's full configuration; its port, or its socket's folder, is chosen when it starts.
-    pub serve: Subject,
+    pub serve: ServerSpec,
     /// The client's full configuration; its target is filled in when the server listens.
     pub load: LoadConfig,
     /// Why this trial cannot run on this host; empty when it can.

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use server::work::Kind;
+use server::service::work::Kind;
 
 /// Why a value is not what it should be: what it is, and what it should look like.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

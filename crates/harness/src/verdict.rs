@@ -10,7 +10,7 @@ use load::idle::IdleReport;
 use load::late::LATE_SHARE_MAX as LATE_SENDS_SHARE_MAX;
 use load::report::{ClosedReport, PARTS, ProcessReport, StreamReport};
 use server::ServerCounters;
-use server::counters::Totals;
+use server::metrics::counters::Totals;
 use stats::{TestResult, steadiness};
 use wire::stream::Stream;
 
@@ -1039,7 +1039,7 @@ pub(crate) mod tests {
         late_as_well(&mut both);
         let busy = |share: f64| ServerCounters {
             window_ns: 1_000_000_000,
-            totals: server::counters::Totals { cpu_system_ns: (share * 1e9) as u64, ..Default::default() },
+            totals: server::metrics::counters::Totals { cpu_system_ns: (share * 1e9) as u64, ..Default::default() },
             ..Default::default()
         };
         assert_eq!(judge(&both, Some(&side(&busy(0.9), 1))).kind, VerdictKind::Saturated);

@@ -335,7 +335,7 @@ fn go_on(folder: &Path, store: Store, run: &Run, args: &ExecutionArgs, clients: 
     allow_commands(&run.header.trials, args.allow_exec)?;
     // A trial that fails is not run again.
     if run.header.trials.iter().any(|trial| trial.serve.ours().is_some_and(|serve| serve.count_syscalls)) {
-        server::tracepoints::can_count().map_err(|reason| anyhow!("server.count-syscalls: {reason}"))?;
+        server::metrics::tracepoints::can_count().map_err(|reason| anyhow!("server.count-syscalls: {reason}"))?;
     }
     // All have the same.
     if let Some(trial) = run.header.trials.first() {

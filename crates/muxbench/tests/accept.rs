@@ -14,8 +14,8 @@ use common::{Serve, eventually, exchange, is_alive, with_each};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::Signal;
 use server::Architecture;
-use server::mechanism::Family;
-use server::model::PerConnection;
+use server::spec::mechanism::Family;
+use server::spec::model::PerConnection;
 use wire::ServiceSpec;
 
 const REQUEST_BYTES: u32 = 10;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use common::{Serve, each, eventually, exchange, is_alive, pools};
 use rustix::net::sockopt;
-use server::model::PerConnection;
+use server::spec::model::PerConnection;
 use server::{Accept, Architecture};
 
 #[test]

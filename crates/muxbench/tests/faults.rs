@@ -668,7 +668,7 @@ fn a_cpu_that_is_gone_ends_a_run_that_can_be_finished_with_it() {
         let mut header = header(trials("epoll", "tcp", QUICK, 2));
         for trial in &mut header.trials {
             match (&mut trial.serve, side) {
-                (server::Subject::Ours(serve), "server") => serve.cpus = vec![4_000],
+                (server::ServerSpec::Ours(serve), "server") => serve.cpus = vec![4_000],
                 _ => trial.load.cpus = vec![4_000],
             }
         }

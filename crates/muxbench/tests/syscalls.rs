@@ -7,8 +7,8 @@ use std::process::Output;
 
 use common::{Serve, exchange, muxbench, skipped};
 use serde_json::Value;
-use server::tracepoints::can_count;
-use server::workers::{OTHER, alike};
+use server::metrics::tracepoints::can_count;
+use server::metrics::workers::{OTHER, alike};
 use server::{Architecture, Threads};
 
 /// Calls by which two counts may differ, besides a share of them: they are read one after the other, and on a busy machine
@@ -18,7 +18,7 @@ const APART_MAX: u64 = 60;
 /// Every architecture that can run here, and runtimes with two threads as well.
 fn architectures() -> Vec<Architecture> {
     let all = Architecture::all();
-    let is_runtime = |row: &&Architecture| server::runtime::FEATURES.contains(&row.model.name);
+    let is_runtime = |row: &&Architecture| server::runtimes::FEATURES.contains(&row.model.name);
     let in_two = all.iter().filter(is_runtime).map(|&row| Architecture { threads: Some(Threads::all(2)), ..row });
     let all: Vec<Architecture> = all.iter().copied().chain(in_two).collect();
     all.into_iter()

@@ -11,8 +11,8 @@ use std::time::Duration;
 use common::{PATIENCE, Serve, each, eventually, muxbench, skipped};
 use serde_json::Value;
 use server::Architecture;
-use server::mechanism::Family;
-use server::model::PerConnection;
+use server::spec::mechanism::Family;
+use server::spec::model::PerConnection;
 use wire::ServiceSpec;
 use wire::udp::{Udp, put_id};
 

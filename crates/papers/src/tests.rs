@@ -149,7 +149,7 @@ fn paper_claims_leave_out_other_read_budgets() {
     };
     assert!(findings(&run) > 0);
     for trial in run.header.trials.iter_mut().chain(run.records.iter_mut().map(|record| &mut record.trial)) {
-        let server::Subject::Ours(serve) = &mut trial.serve else { continue };
+        let server::ServerSpec::Ours(serve) = &mut trial.serve else { continue };
         serve.read_budget_bytes = server::ReadBudget::new(256 << 10).unwrap();
     }
     assert_eq!(findings(&run), 0);

@@ -12,8 +12,8 @@ use load::report::{
     ClockFacts, ClosedReport, DatagramReport, Errors, KernelReport, LoadReport, Measured, Outstanding, PARTS,
     StreamReport,
 };
-use server::counters::Totals;
-use server::{Moved, ServeConfig, ServerCounters, Subject};
+use server::metrics::counters::Totals;
+use server::{Moved, ServeConfig, ServerCounters, ServerSpec};
 use stats::Histogram;
 use wire::ServiceSpec;
 
@@ -54,7 +54,7 @@ fn trial(index: u32, repeat: u32, architecture: &str, connections: u32) -> Trial
         repeat,
         architecture: architecture.into(),
         workload,
-        serve: Subject::Ours(ServeConfig {
+        serve: ServerSpec::Ours(ServeConfig {
             architecture,
             accept: server::Accept::default(),
             service: service.clone(),

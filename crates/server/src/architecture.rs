@@ -6,12 +6,11 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use wire::{Address, ServiceSpec};
 
-use crate::accept::Accept;
-use crate::mechanism::{DEFAULT, Family, NEEDS_NETWORK};
-pub use crate::model::Threads;
-use crate::model::{ModelRow, PayloadStage, PerConnection};
 use crate::registry::{BUFFERED, MECHANISMS, MODELS, MechanismRow, Model, find_mechanism, find_model};
-use crate::runtime;
+use crate::runtimes;
+use crate::spec::accept::Accept;
+use crate::spec::mechanism::{DEFAULT, Family, NEEDS_NETWORK};
+use crate::spec::model::{ModelRow, PayloadStage, PerConnection, Threads};
 
 /// What may be behind a name that is not known here.
 const ELSEWHERE: &str = if cfg!(target_os = "linux") { "" } else { " on this system (some need Linux)" };
@@ -118,7 +117,7 @@ impl Architecture {
                     PayloadStage::Paired => 2 * network,
                 })
             }
-            None if runtime::FEATURES.contains(&self.model.name) => Some(threads.network),
+            None if runtimes::FEATURES.contains(&self.model.name) => Some(threads.network),
             None => self.threads.map(|threads| threads.network),
         }
     }
@@ -244,7 +243,7 @@ impl FromStr for Architecture {
             None => (model_name, None),
         };
         let model = find_model(model_name).ok_or_else(|| {
-            unknown(if runtime::FEATURES.contains(&model_name) {
+            unknown(if runtimes::FEATURES.contains(&model_name) {
                 format!("`{model_name}` is not compiled in; build with `--features {model_name}`")
             } else {
                 format!("no model `{model_name}`{ELSEWHERE}")

@@ -8,22 +8,24 @@ use std::time::{Duration, Instant};
 use std::{fmt, io};
 
 use rustix::io::Errno;
-use rustix::process::{Resource, Rlimit};
 use wire::{Address, Ports};
 
-use crate::accept::Accept;
 use crate::config::ServeConfig;
-use crate::counters::{Moved, Snapshot, Totals};
-use crate::delays::RunDelays;
-use crate::mechanism::Family;
-use crate::model::PerConnection;
-use crate::network::Stage;
-use crate::ports::BoundPorts;
+use crate::metrics::counters::{Moved, Snapshot, Totals};
+use crate::metrics::run_delays::RunDelays;
+use crate::metrics::tracepoints::Tracepoints;
+use crate::metrics::usage;
+use crate::metrics::workers::Workers;
+use crate::net::Stage;
+use crate::platform;
+use crate::service::{self, limits};
 use crate::socket::Bound;
-use crate::tracepoints::Tracepoints;
-use crate::unix::SocketFile;
-use crate::workers::Workers;
-use crate::{limits, platform, ports, service, socket, usage};
+use crate::socket::ports::BoundPorts;
+use crate::socket::unix::SocketFile;
+use crate::socket::{self, ports};
+use crate::spec::accept::Accept;
+use crate::spec::mechanism::Family;
+use crate::spec::model::PerConnection;
 
 /// Threads that may count for themselves where connections have none of their own: a runtime's.
 const THREADS_MAX: u32 = 256;
@@ -152,7 +154,7 @@ impl Server {
     /// When the address is taken or not ours, the CPUs are not available, the model cannot accept like that or there, or memory,
     /// threads, processes or descriptors run out.
     pub fn start(config: &ServeConfig) -> Result<Self, ServerError> {
-        platform::RAISED.iter().copied().for_each(raise);
+        platform::RAISED.iter().copied().for_each(platform::raise_limit);
         let model = config.architecture.model;
         let checked = config
             .accept
@@ -377,14 +379,4 @@ fn hold(config: &ServeConfig) -> io::Result<Held> {
         }
     }?;
     Ok(Held { sockets: vec![socket], address, ports: None, file })
-}
-
-/// Raises a soft limit to the hard one. What that is worth is checked when the plan is made.
-pub(crate) fn raise(resource: Resource) {
-    let maximum = rustix::process::getrlimit(resource).maximum;
-    let current = match platform::DESCRIPTORS_MAX {
-        Some(most) if resource == Resource::Nofile => Some(maximum.map_or(most, |maximum| maximum.min(most))),
-        _ => maximum,
-    };
-    let _ = rustix::process::setrlimit(resource, Rlimit { current, maximum });
 }

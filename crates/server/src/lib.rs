@@ -1,82 +1,55 @@
 //! The server under test: every architecture over one hot path.
 //!
-//! # Layout
-//! - [`architecture`]: names; [`registry`]: the two tables, of models and mechanisms, that names are looked up in
-//! - [`model`] and [`mechanism`]: what a row of each is made of
-//! - [`accept`]: how connections come to those that serve them
-//! - [`config`], [`control`], [`counters`]: what goes in and what comes out, as plain data
-//! - [`network`]: the stages, one loop per family (ready, completion, blocking, pool), and the connection path that all share
-//! - `service`: from a service's parameters to the service; [`work`]: what a request costs besides; [`limits`]: how long a
-//!   client may take; `folder`: files to be served
-//! - [`read_budget`]: how much of one connection is read in a turn
-//! - `buffered`: a layer between sockets and service, of the rows that are named after it; `erased`: a service behind a vtable
-//! - [`runtime`]: a file per runtime that does the network's part in its own way; the connection path is the same
-//! - [`socket`]: listening and accepting, with the same options everywhere; `reserve`: a descriptor to turn connections away with
-//! - [`regular`]: files that others may have placed
-//! - [`unix`]: a Unix socket's file
-//! - [`ports`]: the sockets of a service of datagrams; `destination`: the address that a datagram was sent to
-//! - [`platform`]: what differs between the systems
-//! - `sync`: locks and atomics, of which loom has its own
-//! - [`workers`]: counters of every thread and child, in memory that they share
-//! - [`tracepoints`]: system calls as the kernel counts them
-//! - [`usage`]: CPU and switches, as the kernel accounts them
+//! # Layers
+//! Each uses only those before it.
+//! - [`spec`]: the description of a server, as plain data
+//! - [`platform`]: the differences between the operating systems; `sync`: locks and atomics, replaced by loom's in its models
+//! - [`metrics`]: counters of the workers, and the kernel's accounts of CPU time, switches and system calls
+//! - [`socket`]: listening, accepting and datagram sockets, with the same options in every architecture
+//! - [`readiness`] and [`completion`]: the mechanisms, a file each; `token`: the names that they report descriptors by
+//! - [`service`]: the services as a server runs them, with simulated work and limits
+//! - [`net`]: the loops, one for each kind of architecture, and the connection path that all of them share
+//! - [`runtimes`]: models over the runtimes of others, a file each; [`external`]: servers of others, as commands
+//! - [`registry`]: the tables of models and mechanisms, with the functions that run them
+//! - [`architecture`]: architecture names; [`config`] and [`control`]: the server's input and output
 //! - [`host`]: starts and stops a server in this process
-//! - [`spawn`]: processes that end with this one
-//! - `skipped`: what tests say that a machine cannot do
-//! - [`exec`]: starts and stops somebody else's, in processes of its own; [`outside`]: what the kernel says of these; [`badge`]: how
-//!   they are known
+//!
+//! Besides: [`regular`] opens files that others may have placed, and `skipped` reports tests that a machine cannot run.
 
-pub mod accept;
 pub mod architecture;
 #[cfg(target_os = "linux")]
-pub mod badge;
-mod buffered;
+pub mod completion;
 pub mod config;
 pub mod control;
-pub mod counters;
-mod delays;
-mod destination;
-mod erased;
-#[cfg(target_os = "linux")]
-pub mod exec;
-mod folder;
+pub mod external;
 pub mod host;
-pub mod limits;
-pub mod mechanism;
-pub mod model;
-pub mod network;
-#[cfg(target_os = "linux")]
-pub mod outside;
+pub mod metrics;
+pub mod net;
 pub mod platform;
-pub mod ports;
-pub mod read_budget;
+pub mod readiness;
 pub mod registry;
 pub mod regular;
-mod reserve;
-pub mod runtime;
-mod service;
+pub mod runtimes;
+pub mod service;
 #[doc(hidden)]
 pub mod skipped;
 pub mod socket;
-pub mod spawn;
+pub mod spec;
 mod sync;
-#[cfg_attr(not(target_os = "linux"), path = "no_tracepoints.rs")]
-pub mod tracepoints;
-pub mod unix;
-pub mod usage;
-pub mod work;
-pub mod workers;
+pub mod token;
 
-pub use accept::Accept;
-pub use architecture::{Architecture, Threads};
+pub use architecture::Architecture;
+pub use config::{Options, ServeConfig, ServerSpec};
+pub use external::config::ExternalConfig;
 #[cfg(target_os = "linux")]
-pub use badge::Badge;
-pub use config::{ExecConfig, Options, ServeConfig, StageCpus, Subject};
-pub use counters::{Moved, ServerCounters, Snapshot};
+pub use external::process_tag::ProcessTag;
 #[cfg(target_os = "linux")]
-pub use exec::Exec;
-pub use folder::FOLDER_BYTES_MAX;
+pub use external::server::ExternalServer;
 pub use host::Server;
-pub use limits::Limits;
-pub use read_budget::ReadBudget;
-pub use work::Work;
+pub use metrics::counters::{Moved, ServerCounters, Snapshot};
+pub use service::folder::FOLDER_BYTES_MAX;
+pub use service::limits::Limits;
+pub use service::work::Work;
+pub use spec::accept::Accept;
+pub use spec::model::{StageCpus, Threads};
+pub use spec::read_budget::ReadBudget;

@@ -6,18 +6,21 @@
 use std::io;
 use std::ops::Deref;
 
+#[cfg(target_os = "linux")]
+use crate::completion::io_uring;
+use crate::net::{Stage, blocking, ready_loop};
+#[cfg(target_os = "linux")]
+use crate::net::{completion_loop, pool};
 #[cfg(any(target_os = "freebsd", target_os = "macos"))]
-use crate::mechanism::kqueue;
-use crate::mechanism::{Family, Readiness, Spins, poll, select, spin};
+use crate::readiness::kqueue;
+use crate::readiness::{Readiness, poll, select, spin};
 #[cfg(target_os = "linux")]
-use crate::mechanism::{epoll, epoll_et, io_uring, io_uring_poll, rt_signal};
-use crate::model::{ModelRow, NetworkStage, PayloadStage, PerConnection, Stages, THREADS_MAX, Takes};
-use crate::network::{Stage, blocking, ready};
-#[cfg(target_os = "linux")]
-use crate::network::{completion, pool};
+use crate::readiness::{epoll, epoll_et, io_uring_poll, rt_signal};
 #[cfg(target_os = "linux")]
 #[allow(unused_imports, reason = "without features there are none")]
-use crate::runtime;
+use crate::runtimes;
+use crate::spec::mechanism::{Family, Spins};
+use crate::spec::model::{ModelRow, NetworkStage, PayloadStage, PerConnection, Stages, THREADS_MAX, ThreadSpec};
 
 /// A row of [`MODELS`].
 #[derive(Debug)]
@@ -43,7 +46,7 @@ const fn staged(
     about: &'static str,
     network: NetworkStage,
     payload: PayloadStage,
-    threads: Takes,
+    threads: ThreadSpec,
 ) -> Model {
     Model {
         row: ModelRow {
@@ -67,7 +70,7 @@ pub const MODELS: &[Model] = &[
             name: "mp",
             about: "a process per connection, forked on demand, blocking I/O",
             stages: None,
-            threads: Takes::Nothing,
+            threads: ThreadSpec::Nothing,
             counts_syscalls: true,
             per_connection: PerConnection::Process,
             needs: "",
@@ -80,7 +83,7 @@ pub const MODELS: &[Model] = &[
             name: "mt",
             about: "a thread per connection, created on demand, blocking I/O, 256 KiB stacks",
             stages: None,
-            threads: Takes::Nothing,
+            threads: ThreadSpec::Nothing,
             counts_syscalls: true,
             per_connection: PerConnection::Thread,
             needs: "",
@@ -94,7 +97,7 @@ pub const MODELS: &[Model] = &[
             name: "mp-prefork",
             about: "processes forked beforehand, each serving one connection after the other, blocking I/O",
             stages: None,
-            threads: Takes::NumberOrNothing,
+            threads: ThreadSpec::NumberOrNothing,
             per_connection: PerConnection::Process,
             counts_syscalls: true,
             needs: "",
@@ -108,7 +111,7 @@ pub const MODELS: &[Model] = &[
             name: "mt-pool",
             about: "threads created beforehand, each serving one connection after the other, blocking I/O, 256 KiB stacks",
             stages: None,
-            threads: Takes::NumberOrNothing,
+            threads: ThreadSpec::NumberOrNothing,
             per_connection: PerConnection::Thread,
             counts_syscalls: true,
             needs: "",
@@ -121,44 +124,44 @@ pub const MODELS: &[Model] = &[
         "one thread for everything, over a mechanism",
         NetworkStage::InAccept,
         PayloadStage::InNetwork,
-        Takes::Nothing,
+        ThreadSpec::Nothing,
     ),
     staged(
         "symped",
         "N threads that each do what one does, over a mechanism each; one thread accepts for them",
         NetworkStage::Threads,
         PayloadStage::InNetwork,
-        Takes::Number { default: 2 },
+        ThreadSpec::Number { default: 2 },
     ),
     staged(
         "amped",
         "one thread for the network (0: the accept thread, or 1) and M for payload, which get work in turn",
         NetworkStage::Threads,
         PayloadStage::Threads,
-        Takes::NetworkAndPayload { network: 0..=1, default: (1, 2) },
+        ThreadSpec::NetworkAndPayload { network: 0..=1, default: (1, 2) },
     ),
     staged(
         "seda",
         "N threads for the network and M for payload, which get work in turn",
         NetworkStage::Threads,
         PayloadStage::Threads,
-        Takes::NetworkAndPayload { network: 1..=THREADS_MAX, default: (2, 4) },
+        ThreadSpec::NetworkAndPayload { network: 1..=THREADS_MAX, default: (2, 4) },
     ),
     staged(
         "seda-s",
         "N threads for the network and as many for payload, in pairs",
         NetworkStage::Threads,
         PayloadStage::Paired,
-        Takes::Number { default: 2 },
+        ThreadSpec::Number { default: 2 },
     ),
     #[cfg(all(target_os = "linux", feature = "tokio"))]
-    Model { row: runtime::tokio::ROW, run: |stage, _| runtime::tokio::run_server(stage) },
+    Model { row: runtimes::tokio::ROW, run: |stage, _| runtimes::tokio::run_server(stage) },
     #[cfg(all(target_os = "linux", feature = "smol"))]
-    Model { row: runtime::smol::ROW, run: |stage, _| runtime::smol::run_server(stage) },
+    Model { row: runtimes::smol::ROW, run: |stage, _| runtimes::smol::run_server(stage) },
     #[cfg(all(target_os = "linux", feature = "may"))]
-    Model { row: runtime::may::ROW, run: |stage, _| runtime::may::run_server(stage) },
+    Model { row: runtimes::may::ROW, run: |stage, _| runtimes::may::run_server(stage) },
     #[cfg(all(target_os = "linux", feature = "compio"))]
-    Model { row: runtime::compio::ROW, run: |stage, _| runtime::compio::run_server(stage) },
+    Model { row: runtimes::compio::ROW, run: |stage, _| runtimes::compio::run_server(stage) },
 ];
 
 /// Returns the model of that name.
@@ -198,7 +201,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         can_run: || Ok(()),
         wakes_exclusively: false,
         family: Family::Readiness,
-        run: ready::run::<select::Select>,
+        run: ready_loop::run::<select::Select>,
     },
     MechanismRow {
         name: "poll",
@@ -208,7 +211,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         can_run: || Ok(()),
         wakes_exclusively: false,
         family: Family::Readiness,
-        run: ready::run::<poll::Poll>,
+        run: ready_loop::run::<poll::Poll>,
     },
     #[cfg(target_os = "linux")]
     MechanismRow {
@@ -219,7 +222,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         can_run: || Ok(()),
         wakes_exclusively: epoll::Epoll::WAKES_EXCLUSIVELY,
         family: Family::Readiness,
-        run: ready::run::<epoll::Epoll>,
+        run: ready_loop::run::<epoll::Epoll>,
     },
     #[cfg(target_os = "linux")]
     MechanismRow {
@@ -230,7 +233,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         can_run: || Ok(()),
         wakes_exclusively: epoll_et::EpollEt::WAKES_EXCLUSIVELY,
         family: Family::Readiness,
-        run: ready::run::<epoll_et::EpollEt>,
+        run: ready_loop::run::<epoll_et::EpollEt>,
     },
     #[cfg(any(target_os = "freebsd", target_os = "macos"))]
     MechanismRow {
@@ -241,7 +244,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         spins: Spins::Nothing,
         wakes_exclusively: false,
         family: Family::Readiness,
-        run: ready::run::<kqueue::Kqueue>,
+        run: ready_loop::run::<kqueue::Kqueue>,
     },
     MechanismRow {
         name: "spin",
@@ -251,7 +254,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         can_run: || Ok(()),
         wakes_exclusively: false,
         family: Family::Readiness,
-        run: ready::run::<spin::Spin>,
+        run: ready_loop::run::<spin::Spin>,
     },
     #[cfg(target_os = "linux")]
     MechanismRow {
@@ -262,7 +265,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         can_run: rt_signal::can_run,
         wakes_exclusively: false,
         family: Family::Readiness,
-        run: ready::run::<rt_signal::RtSignal>,
+        run: ready_loop::run::<rt_signal::RtSignal>,
     },
     #[cfg(target_os = "linux")]
     MechanismRow {
@@ -273,7 +276,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         can_run: io_uring_poll::can_run,
         wakes_exclusively: false,
         family: Family::Readiness,
-        run: ready::run::<io_uring_poll::IoUringPoll>,
+        run: ready_loop::run::<io_uring_poll::IoUringPoll>,
     },
     #[cfg(target_os = "linux")]
     MechanismRow {
@@ -284,7 +287,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         can_run: io_uring::can_run::<false, true, false>,
         wakes_exclusively: false,
         family: Family::Completion,
-        run: completion::run::<io_uring::IoUring<false, true, false>>,
+        run: completion_loop::run::<io_uring::IoUring<false, true, false>>,
     },
     #[cfg(target_os = "linux")]
     MechanismRow {
@@ -295,7 +298,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         can_run: io_uring::can_run::<true, true, false>,
         wakes_exclusively: false,
         family: Family::Completion,
-        run: completion::run::<io_uring::IoUring<true, true, false>>,
+        run: completion_loop::run::<io_uring::IoUring<true, true, false>>,
     },
     #[cfg(target_os = "linux")]
     MechanismRow {
@@ -306,7 +309,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         can_run: io_uring::can_run::<false, false, false>,
         wakes_exclusively: false,
         family: Family::Completion,
-        run: completion::run::<io_uring::IoUring<false, false, false>>,
+        run: completion_loop::run::<io_uring::IoUring<false, false, false>>,
     },
     #[cfg(target_os = "linux")]
     MechanismRow {
@@ -317,7 +320,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
         can_run: io_uring::can_run::<false, true, true>,
         wakes_exclusively: false,
         family: Family::Completion,
-        run: completion::run::<io_uring::IoUring<false, true, true>>,
+        run: completion_loop::run::<io_uring::IoUring<false, true, true>>,
     },
 ];
 
@@ -335,7 +338,7 @@ macro_rules! buffered {
             can_run: $can_run,
             wakes_exclusively: <$mechanism as Readiness>::WAKES_EXCLUSIVELY,
             family: Family::Readiness,
-            run: ready::run_buffered::<$mechanism>,
+            run: ready_loop::run_buffered::<$mechanism>,
         }
     };
 }

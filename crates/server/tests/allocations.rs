@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use muxbench_server::model::PerConnection;
+use muxbench_server::spec::model::PerConnection;
 use muxbench_server::{Accept, Architecture, ServeConfig, Server};
 use wire::http::{Content, Http, HttpConn};
 use wire::{Service, ServiceSpec};
@@ -71,7 +71,7 @@ fn start(architecture: Architecture, service: &ServiceSpec) -> Server {
         work: None,
         listen: ([127, 0, 0, 1], 0).into(),
         cpus: Vec::new(),
-        stage_cpus: muxbench_server::config::StageCpus::default(),
+        stage_cpus: muxbench_server::StageCpus::default(),
         connections_max: 64,
         read_budget_bytes: muxbench_server::ReadBudget::default(),
         limits: muxbench_server::Limits::default(),
@@ -85,7 +85,7 @@ fn each() -> Vec<Architecture> {
     let more =
         ["amped:0+2/epoll", "amped:1+1/epoll", "symped:1/epoll", "seda:1+3/epoll"].map(|name| name.parse().unwrap());
     let all = Architecture::every().into_iter().chain(more);
-    let is_ours = |row: &Architecture| !muxbench_server::runtime::FEATURES.contains(&row.model.name);
+    let is_ours = |row: &Architecture| !muxbench_server::runtimes::FEATURES.contains(&row.model.name);
     let is_here = |row: &Architecture| row.model.per_connection != PerConnection::Process;
     all.filter(|row| is_ours(row) && is_here(row))
         .filter(|row| match row.can_run() {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use rustix::process::{Pid, Signal};
-use server::Badge;
+use server::ProcessTag;
 
 use crate::netns::surrounding::SOCKET;
 use crate::process::stop::POLL_INTERVAL;
@@ -163,9 +163,9 @@ fn of_lab(pid: i32) -> Option<Leftover> {
 }
 
 /// The badge of a process whose keeper has died. Its keeper's number may be another's by now, which has another badge, or none.
-fn lost(pid: i32) -> Option<Badge> {
-    let badge = Badge::of(pid)?;
-    let is_kept = || Badge::of(badge.keeper()) == Some(badge) && !has_ended(badge.keeper());
+fn lost(pid: i32) -> Option<ProcessTag> {
+    let badge = ProcessTag::of(pid)?;
+    let is_kept = || ProcessTag::of(badge.keeper()) == Some(badge) && !has_ended(badge.keeper());
     (is_numbered_as_we(pid) && !has_ended(pid) && !is_kept()).then_some(badge)
 }
 
@@ -279,11 +279,11 @@ mod tests {
 
     #[test]
     fn what_somebody_keeps_is_not_ended() {
-        Badge::put_on().unwrap();
+        ProcessTag::put_on().unwrap();
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         let ours = i32::try_from(std::process::id()).unwrap();
-        assert_eq!(Badge::of(pid).map(Badge::keeper), Some(ours));
+        assert_eq!(ProcessTag::of(pid).map(ProcessTag::keeper), Some(ours));
         assert_eq!(lost(pid), None);
         end_all_of(Pid::from_raw(ours).unwrap()).unwrap();
         assert!(!has_ended(pid));

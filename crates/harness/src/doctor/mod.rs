@@ -37,8 +37,8 @@ pub fn diagnose(snapshot: &HostSnapshot) -> Vec<Diagnosis> {
 fn snapshot() -> HostSnapshot {
     let mut host = Host::this();
     host.facts.insert("kernel timestamps".into(), host::kernel_timestamps(STAMPS_TIMEOUT));
-    let counts =
-        server::tracepoints::can_count().map_or_else(|reason| format!("refused: {reason}"), |()| "allowed".into());
+    let counts = server::metrics::tracepoints::can_count()
+        .map_or_else(|reason| format!("refused: {reason}"), |()| "allowed".into());
     host.facts.insert("system calls from outside".into(), counts);
     let noise = noise::measure(&host.cores.concat());
     HostSnapshot { host, noise, leftovers: leftovers::find() }

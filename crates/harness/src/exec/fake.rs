@@ -14,7 +14,7 @@ use load::config::Phases;
 use load::idle::{Event as IdleEvent, IdleReport};
 use load::merge::Account;
 use server::control::Event as ServerEvent;
-use server::{Snapshot, Subject};
+use server::{ServerSpec, Snapshot};
 
 use super::launch::Launch;
 use crate::fleet::{self, Draft, Fleet, Gathered, WaitHook};
@@ -43,7 +43,7 @@ pub(super) fn trials(count: u32) -> Vec<Trial> {
         (trial.workload.phases, trial.load.phases) = (phases, phases);
         (trial.workload.idle, trial.load.idle) = (1, 1);
         trial.load.cpus.clear();
-        if let Subject::Ours(config) = &mut trial.serve {
+        if let ServerSpec::Ours(config) = &mut trial.serve {
             config.cpus.clear();
         }
         trial
@@ -108,7 +108,11 @@ impl Launch for FakeMachine {
         bail!("a fake machine has no namespaces")
     }
 
-    fn server(&self, _config: &Subject, _host: Option<&TestbedHost>) -> anyhow::Result<Box<dyn Process<ServerEvent>>> {
+    fn server(
+        &self,
+        _config: &ServerSpec,
+        _host: Option<&TestbedHost>,
+    ) -> anyhow::Result<Box<dyn Process<ServerEvent>>> {
         if self.fails(Fault::ServerStart) {
             bail!("cannot start `muxbench`");
         }
@@ -146,7 +150,7 @@ impl FakeServer {
             workers: 1,
             memory_user_bytes: None,
             memory_kernel_bytes: None,
-            totals: server::counters::Totals::default(),
+            totals: server::metrics::counters::Totals::default(),
         };
         snapshot.totals.refused = Some(self.machine.refused.get());
         snapshot

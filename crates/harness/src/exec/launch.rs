@@ -5,7 +5,7 @@ use std::process::Command;
 
 use load::LoadConfig;
 use load::idle::Event as IdleEvent;
-use server::Subject;
+use server::ServerSpec;
 use server::control::Event as ServerEvent;
 
 use crate::netns::{Testbed, TestbedHost};
@@ -26,7 +26,7 @@ pub trait Launch {
     ///
     /// # Errors
     /// When the process cannot be started.
-    fn server(&self, config: &Subject, host: Option<&TestbedHost>) -> anyhow::Result<Box<dyn Process<ServerEvent>>>;
+    fn server(&self, config: &ServerSpec, host: Option<&TestbedHost>) -> anyhow::Result<Box<dyn Process<ServerEvent>>>;
 
     /// Starts a process that holds idle connections, on `host` of a testbed or on this machine.
     ///
@@ -58,7 +58,7 @@ impl Launch for Muxbench {
         Testbed::start(network, &self.program, (trial.serve.cpus(), &trial.load.cpus), trial.load.seed, stop)
     }
 
-    fn server(&self, config: &Subject, host: Option<&TestbedHost>) -> anyhow::Result<Box<dyn Process<ServerEvent>>> {
+    fn server(&self, config: &ServerSpec, host: Option<&TestbedHost>) -> anyhow::Result<Box<dyn Process<ServerEvent>>> {
         Ok(Box::new(Child::start("the server", self.command("serve", host), config)?))
     }
 

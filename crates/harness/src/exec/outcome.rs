@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use server::ServerCounters;
-use server::mechanism::Spins;
+use server::spec::mechanism::Spins;
 use wire::stream::Direction;
 
 use super::marks::Observations;

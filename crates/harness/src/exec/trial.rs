@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow, bail};
 use load::LoadConfig;
 use load::report::PARTS;
-use server::Subject;
+use server::ServerSpec;
 
 use super::event::RunEvent;
 use super::idle::IdleHolders;
@@ -81,8 +81,8 @@ impl TrialRun<'_> {
     fn measure(&mut self, server: &mut Server<'_>) -> anyhow::Result<()> {
         let Self { trial, samples, launch, stop, testbed, fleet, observations, on_event } = self;
         let start_timeout = match &trial.serve {
-            Subject::Ours(_) => SERVER_TIMEOUT,
-            Subject::Exec(exec) => SERVER_TIMEOUT + Duration::from_nanos(exec.start_timeout_ns),
+            ServerSpec::Ours(_) => SERVER_TIMEOUT,
+            ServerSpec::External(exec) => SERVER_TIMEOUT + Duration::from_nanos(exec.start_timeout_ns),
         };
         let (address, ports, snapshot) = server.wait_ready(start_timeout)?;
         let ready = observations.ready.insert(snapshot).clone();
@@ -158,7 +158,7 @@ impl TrialRun<'_> {
 /// Ends the processes that an external server left. A supervisor that was killed cannot do it.
 fn end_leftovers(trial: &Trial, server: &Server<'_>) -> anyhow::Result<()> {
     #[cfg(target_os = "linux")]
-    if matches!(trial.serve, Subject::Exec(_)) {
+    if matches!(trial.serve, ServerSpec::External(_)) {
         return crate::doctor::leftovers::end_all_of(server.process.pid());
     }
     let _ = (trial, server);

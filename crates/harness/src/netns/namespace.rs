@@ -123,7 +123,7 @@ impl Namespace {
     /// As execve(2) and setns(2) have them.
     pub fn spawn(&self, mut command: Command) -> io::Result<Child> {
         self.enter(&mut command);
-        server::spawn::spawn(command)
+        server::external::spawn::spawn(command)
     }
 
     /// Has a tool do `commands`, one a line.

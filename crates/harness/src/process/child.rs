@@ -122,7 +122,8 @@ impl<E: DeserializeOwned> Child<E> {
         command.process_group(0);
         remove_secrets(&mut command);
         let description = format!("{command:?}");
-        let mut process = server::spawn::spawn(command).with_context(|| format!("cannot start {description}"))?;
+        let mut process =
+            server::external::spawn::spawn(command).with_context(|| format!("cannot start {description}"))?;
         let (sender, lines) = mpsc::channel();
         let output = process.stdout.take().context("standard output is piped")?;
         thread::spawn(move || {

@@ -11,9 +11,9 @@ use std::{io, thread};
 
 use anyhow::{Context, bail};
 #[cfg(target_os = "linux")]
-use server::Exec;
+use server::ExternalServer;
 use server::control::Event;
-use server::{Accept, Architecture, Limits, ServeConfig, Server, ServerCounters, Subject};
+use server::{Accept, Architecture, Limits, ServeConfig, Server, ServerCounters, ServerSpec};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use wire::udp::DATAGRAM_BYTES_MAX;
@@ -42,7 +42,7 @@ use crate::output;
   muxbench serve --arch mt --json        # a free port; address and counters as JSON lines")]
 pub struct Args {
     /// How the server is built: `MODEL[:THREADS][/MECHANISM]`; `muxbench list` names them all
-    #[arg(long, default_value = server::mechanism::DEFAULT, value_name = "ARCH")]
+    #[arg(long, default_value = server::spec::mechanism::DEFAULT, value_name = "ARCH")]
     arch: Architecture,
     /// How a pool accepts: single, shared, reuseport, exclusive [default: shared]
     #[arg(long, value_name = "ACCEPT", value_parser = named::<Accept>)]
@@ -300,27 +300,27 @@ fn wait_for_stop(server: &Server, messages: &mpsc::Receiver<Message>) -> anyhow:
 fn controlled(sender: &mpsc::Sender<Message>, messages: &mpsc::Receiver<Message>) -> anyhow::Result<()> {
     let Message::Line(line) = messages.recv()? else { bail!("no configuration came on standard input") };
     match serde_json::from_str(&line).context("the configuration on standard input")? {
-        Subject::Ours(config) => ours(&config, messages),
+        ServerSpec::Ours(config) => ours(&config, messages),
         #[cfg(not(target_os = "linux"))]
-        Subject::Exec(_) => {
+        ServerSpec::External(_) => {
             let _ = sender;
             bail!("somebody else's server needs Linux, to be measured from outside")
         }
         #[cfg(target_os = "linux")]
-        Subject::Exec(config) => {
+        ServerSpec::External(config) => {
             let sender = sender.clone();
             let ended = move || {
                 let _ = sender.send(Message::Ended);
             };
             let is_stopped = || matches!(messages.try_recv(), Ok(Message::Stop | Message::EndOfInput));
-            somebody_else_s(Exec::start(&config, ended, &is_stopped)?, messages)
+            somebody_else_s(ExternalServer::start(&config, ended, &is_stopped)?, messages)
         }
     }
 }
 
 /// Keeps a command until it is told to stop; all that came of it ends with it.
 #[cfg(target_os = "linux")]
-fn somebody_else_s(mut exec: Exec, messages: &mpsc::Receiver<Message>) -> anyhow::Result<()> {
+fn somebody_else_s(mut exec: ExternalServer, messages: &mpsc::Receiver<Message>) -> anyhow::Result<()> {
     say(&Event::Ready { address: exec.address().clone(), ports: None, snapshot: exec.ready().clone() });
     loop {
         match messages.recv()? {
@@ -357,7 +357,7 @@ fn say(event: &Event) {
 }
 
 /// Asks for SIGTERM when the runner's thread ends that forked this process, which lives as long as the runner
-/// (`server::spawn`). Where the system has no such signal, a runner's server ends with its standard input.
+/// (`server::external::spawn`). Where the system has no such signal, a runner's server ends with its standard input.
 fn end_with_runner() -> anyhow::Result<()> {
     server::platform::die_with_parent(rustix::process::Signal::TERM)
         .context("cannot ask to be told of the parent's end")

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use serde_json::Value;
-use server::mechanism::Spins;
 pub use server::skipped::skipped;
+use server::spec::mechanism::Spins;
 use server::{Accept, Architecture, Threads};
 use wire::stream::{Direction, Stream};
 use wire::{Address, Ports, ServiceSpec};
@@ -35,7 +35,7 @@ pub fn muxbench() -> Command {
 /// threads, and stages in other numbers. The name of the one under test is printed, so that a failure names it.
 pub fn each() -> impl Iterator<Item = Architecture> {
     let all = Architecture::every();
-    let is_runtime = |row: &&Architecture| server::runtime::FEATURES.contains(&row.model.name);
+    let is_runtime = |row: &&Architecture| server::runtimes::FEATURES.contains(&row.model.name);
     let in_two = all.iter().filter(is_runtime).map(|&row| Architecture { threads: Some(Threads::all(2)), ..row });
     let stages = ["amped:0+2/epoll", "amped:0+1/epoll-et", "amped:0+2/rt-signal", "seda:1+3/poll", "symped:1/io_uring"];
     let stages = stages.iter().map(|name| name.parse().unwrap());
@@ -57,7 +57,7 @@ pub fn each() -> impl Iterator<Item = Architecture> {
 /// their time.
 pub fn with_each(service: &ServiceSpec, at_once: usize, test: impl Fn(Architecture) + Sync) {
     let all = Architecture::every();
-    let is_runtime = |row: &&Architecture| server::runtime::FEATURES.contains(&row.model.name);
+    let is_runtime = |row: &&Architecture| server::runtimes::FEATURES.contains(&row.model.name);
     let in_two = all.iter().filter(is_runtime).map(|&row| Architecture { threads: Some(Threads::all(2)), ..row });
     let stages =
         ["symped:1/epoll", "amped:0+1/epoll", "amped:0+2/rt-signal", "seda:1+3/poll"].map(|it| it.parse().unwrap());

@@ -10,7 +10,7 @@ use load::config::Schedule;
 use load::report::{KernelReport, Measured};
 use serde::Serialize;
 use server::Accept;
-use server::counters::Totals;
+use server::metrics::counters::Totals;
 use stats::Distribution;
 
 use crate::format;

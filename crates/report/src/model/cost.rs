@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use server::ServerCounters;
-use server::workers::alike;
+use server::metrics::workers::alike;
 use stats::Distribution;
 
 /// What a request took, by the server's own count over the repeats that a row stands on.
@@ -99,10 +99,10 @@ pub(crate) fn differences(inside: &BTreeMap<String, f64>, outside: &BTreeMap<Str
 impl CostBreakdown {
     /// From the counters of some repeats, which answered so many requests; `None` when that is none.
     pub(crate) fn of(counters: &[&ServerCounters], requests: f64) -> Option<Self> {
-        let sum = |figure: fn(&server::counters::Totals) -> u64| -> f64 {
+        let sum = |figure: fn(&server::metrics::counters::Totals) -> u64| -> f64 {
             counters.iter().map(|counters| figure(&counters.totals)).sum::<u64>() as f64
         };
-        let by_kind = |figure: fn(&server::counters::Totals) -> &BTreeMap<String, u64>| {
+        let by_kind = |figure: fn(&server::metrics::counters::Totals) -> &BTreeMap<String, u64>| {
             let mut sums = BTreeMap::<String, f64>::new();
             for (kind, count) in counters.iter().flat_map(|counters| figure(&counters.totals)).filter(|(_, n)| **n > 0)
             {

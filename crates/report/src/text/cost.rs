@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use comfy_table::{Table, presets};
-use server::workers::{OTHER, Syscall, alike};
+use server::metrics::workers::{OTHER, Syscall, alike};
 
 use super::medium::Medium;
 use super::table::align;
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn two_counts_beside_each_other() {
-        let render = |change: fn(&mut server::counters::Totals, &str)| {
+        let render = |change: fn(&mut server::metrics::counters::Totals, &str)| {
             let mut run = fixtures::run();
             for record in &mut run.records {
                 let Some(server) = &mut record.server else { continue };

@@ -7,7 +7,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::process::Resource;
 
-use crate::workers::{Counters, Syscall, Workers};
+use crate::metrics::workers::{Counters, Syscall, Workers};
 
 /// Limits that a server raises.
 pub const RAISED: &[Resource] = &[Resource::Nofile, Resource::Nproc];

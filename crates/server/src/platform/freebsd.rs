@@ -8,8 +8,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::pipe::PipeFlags;
 use rustix::process::Signal;
 
-use crate::counters::Totals;
-use crate::usage;
+use crate::metrics::counters::Totals;
 
 /// The most that the soft limit of descriptors may be where the hard one is higher, or there is none.
 pub const DESCRIPTORS_MAX: Option<u64> = None;
@@ -54,7 +53,7 @@ pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
 
 /// CPU time and switches of the calling thread.
 pub(crate) fn of_this_thread() -> Totals {
-    usage::used_by(libc::RUSAGE_THREAD)
+    super::used_by(libc::RUSAGE_THREAD)
 }
 
 /// CPU time and switches of a child that lives (kern.proc.pid); nothing when it has gone.

@@ -9,9 +9,8 @@ use rustix::pipe::PipeFlags;
 use rustix::process::{Resource, Signal};
 use rustix::thread::CpuSet;
 
-use crate::counters::Totals;
-use crate::usage;
-use crate::workers::{Counters, Workers};
+use crate::metrics::counters::Totals;
+use crate::metrics::workers::{Counters, Workers};
 
 /// Limits that a server raises.
 pub const RAISED: &[Resource] = &[Resource::Nofile, Resource::Nproc, Resource::Sigpending];
@@ -130,7 +129,7 @@ pub(crate) fn take_turn(turn: &Turn) -> bool {
 
 /// CPU time and switches of the calling thread.
 pub(crate) fn of_this_thread() -> Totals {
-    usage::used_by(libc::RUSAGE_THREAD)
+    super::used_by(libc::RUSAGE_THREAD)
 }
 
 /// CPU time and switches of a child that lives; nothing when it has gone.
@@ -243,6 +242,7 @@ pub(crate) fn field(text: &str, name: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::usage;
 
     #[test]
     fn fields_are_found_at_line_starts_only() {

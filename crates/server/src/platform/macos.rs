@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use rustix::net::{AddressFamily, SocketType};
 use rustix::process::Signal;
 
-use crate::counters::Totals;
+use crate::metrics::counters::Totals;
 
 /// The most that the soft limit of descriptors may be where the hard one is higher, or there is none: setrlimit(2) takes
 /// no more than OPEN_MAX (sys/syslimits.h).

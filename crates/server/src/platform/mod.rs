@@ -6,9 +6,13 @@ mod bsd;
 #[cfg(target_os = "freebsd")]
 mod freebsd;
 #[cfg(target_os = "linux")]
+pub(crate) mod io_uring;
+#[cfg(target_os = "linux")]
 mod linux;
 #[cfg(target_os = "macos")]
 mod macos;
+mod rlimit;
+mod rusage;
 
 #[cfg(any(target_os = "freebsd", target_os = "macos"))]
 pub use bsd::*;
@@ -18,6 +22,8 @@ pub use freebsd::*;
 pub use linux::*;
 #[cfg(target_os = "macos")]
 pub use macos::*;
+pub(crate) use rlimit::raise_limit;
+pub(crate) use rusage::{rusage_totals, used_by};
 
 /// The option by which mmap(2) sets no pages aside that are never used. FreeBSD lacks it and sets none aside.
 #[cfg(target_os = "freebsd")]

@@ -342,7 +342,7 @@ fn nobody_is_asked_for_an_account_before_all_have_ended() {
     let folder = tempfile::tempdir().unwrap();
     let mut ranks = Workers::meet_on(&listener, &place(0, port, "open sesame"), LossPolicy::EndRun, PATIENT).unwrap();
     let mut trial = trial();
-    if let server::Subject::Ours(serve) = &mut trial.serve {
+    if let server::ServerSpec::Ours(serve) = &mut trial.serve {
         // What was in use of CPUs that the server has too would not be told.
         serve.cpus = vec![usize::MAX];
     }

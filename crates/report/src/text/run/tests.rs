@@ -40,7 +40,7 @@ fn rows_that_accept_differently_are_told_apart() {
             _ => continue,
         };
         for trial in [&mut record.trial, trial] {
-            let server::Subject::Ours(serve) = &mut trial.serve else { continue };
+            let server::ServerSpec::Ours(serve) = &mut trial.serve else { continue };
             (serve.architecture, serve.accept) = (pool, accept);
             trial.architecture = pool.into();
         }
@@ -58,7 +58,7 @@ fn rows_of_another_read_budget_say_so() {
             continue;
         }
         for trial in [&mut record.trial, trial] {
-            let server::Subject::Ours(serve) = &mut trial.serve else { continue };
+            let server::ServerSpec::Ours(serve) = &mut trial.serve else { continue };
             serve.read_budget_bytes = server::ReadBudget::new(256 << 10).unwrap();
         }
     }

@@ -1,0 +1,83 @@
+//! Datagrams: what comes has its sender's address with it, and what goes a receiver's.
+
+use std::os::fd::{OwnedFd, RawFd};
+use std::{io, mem, ptr, slice};
+
+use io_uring::types::{Fd, RecvMsgOut};
+use io_uring::{opcode, squeue};
+
+use super::IoUring;
+use super::buffers::Buffers;
+use crate::completion::{Completion, Datagram, Datagrams, Envelope, Received};
+use crate::metrics::workers::Operation;
+use crate::socket::destination::{self, CONTROL_BYTES, NAME_BYTES};
+use crate::token::Token;
+
+/// The result of a receive is how long the datagram was, though its end may have found no room.
+const FLAGS: u32 = libc::MSG_TRUNC as u32;
+/// A send that finds no room fails, and does not wait for any, as in the other architectures.
+const SEND_FLAGS: u32 = libc::MSG_DONTWAIT as u32;
+
+impl Envelope {
+    /// One for each socket.
+    pub fn of(sockets: &[OwnedFd]) -> Box<[Self]> {
+        // SAFETY: numbers, null pointers and no, of which zeros are valid.
+        let empty = || -> Self { unsafe { mem::zeroed() } };
+        sockets.iter().map(|socket| Self { has_control: destination::is_needed(socket), ..empty() }).collect()
+    }
+}
+
+impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Datagrams
+    for IoUring<SQPOLL, MULTISHOT, ZERO_COPY>
+{
+    #[inline]
+    unsafe fn receive_datagrams(&mut self, io: RawFd, token: Token, envelope: &mut Envelope) -> io::Result<()> {
+        // The buffer is of the ring's choice.
+        envelope.room = libc::iovec { iov_base: ptr::null_mut(), iov_len: self.buffers.bytes_each() };
+        envelope.message.msg_iov = &raw mut envelope.room;
+        envelope.message.msg_iovlen = 1;
+        envelope.message.msg_name = envelope.name.as_mut_ptr().cast();
+        envelope.message.msg_namelen = NAME_BYTES as libc::socklen_t;
+        envelope.control.length = if envelope.has_control { CONTROL_BYTES } else { 0 };
+        envelope.control.attach(&mut envelope.message);
+        let message = &raw mut envelope.message;
+        let receive = if MULTISHOT {
+            // The address comes in the buffer, too.
+            opcode::RecvMsgMulti::new(Fd(io), message, Buffers::GROUP).flags(FLAGS).build()
+        } else {
+            let into_a_buffer = opcode::RecvMsg::new(Fd(io), message).flags(FLAGS).buf_group(Buffers::GROUP);
+            into_a_buffer.build().flags(squeue::Flags::BUFFER_SELECT)
+        };
+        // SAFETY: the caller's promise, and the buffers outlive the ring.
+        unsafe { self.push(Operation::Receive, token, receive) }
+    }
+
+    #[inline]
+    unsafe fn send_datagram(&mut self, io: RawFd, token: Token, message: *const libc::msghdr) -> io::Result<()> {
+        let send = if ZERO_COPY {
+            opcode::SendMsgZc::new(Fd(io), message).flags(SEND_FLAGS).build()
+        } else {
+            opcode::SendMsg::new(Fd(io), message).flags(SEND_FLAGS).build()
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.push(Operation::Send, token, send) }
+    }
+
+    #[inline]
+    fn datagram<'a>(&'a self, received: &Received, envelope: &'a Envelope) -> Option<Datagram<'a>> {
+        let length = received.result.ok()?;
+        let bytes = self.bytes(received);
+        if !MULTISHOT {
+            // One of no bytes takes no buffer.
+            let from = &envelope.name[..(envelope.message.msg_namelen as usize).min(NAME_BYTES)];
+            let control = &envelope.control.bytes[..envelope.message.msg_controllen.min(CONTROL_BYTES)];
+            return Some(Datagram { from, control, bytes, length });
+        }
+        let parts = RecvMsgOut::parse(bytes, &envelope.message).ok()?;
+        let length = parts.incoming_payload_len() as usize;
+        // SAFETY: each is a part of the buffer, and `parts` only borrows it.
+        let of_buffer = |part: &[u8]| -> &'a [u8] { unsafe { slice::from_raw_parts(part.as_ptr(), part.len()) } };
+        let (from, control) = (of_buffer(parts.name_data()), of_buffer(parts.control_data()));
+        Some(Datagram { from, control, bytes: of_buffer(parts.payload_data()), length })
+    }
+}

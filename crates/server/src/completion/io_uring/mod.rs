@@ -1,0 +1,293 @@
+//! io_uring(7): operations go to the kernel through one queue, and what came of them is in another.
+
+mod buffers;
+mod datagrams;
+
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+
+use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
+use io_uring::{IoUring as Ring, Probe, cqueue, opcode, squeue};
+use rustix::io::Errno;
+
+use super::{Completion, Done, Received, What};
+use crate::metrics::workers::{Counters, Operation, Syscall};
+use crate::platform::io_uring::refusal;
+use crate::token::Token;
+use buffers::Buffers;
+
+/// Most operations that go to the kernel in one call. A wait's completions hardly ask for more.
+const SUBMISSIONS_MAX: u32 = 1024;
+/// Completions that have room. What is beyond it waits in the kernel and ends receives that go on.
+const COMPLETIONS_MAX: u32 = 4 * SUBMISSIONS_MAX;
+/// Receive buffers, one for each connection within these: no more than a wait can report.
+const BUFFERS: std::ops::RangeInclusive<usize> = 16..=1024;
+/// How long the kernel's thread looks for operations before it sleeps: longer than any gap under load.
+const SQPOLL_IDLE_MS: u32 = 10;
+
+/// An io_uring. `SQPOLL`: a thread of the kernel takes the operations, without a system call. `MULTISHOT`: accepts and
+/// receives go on until they are ended, instead of being asked for each time. `ZERO_COPY`: the network sends from our
+/// memory, and a send is over when it needs that no longer.
+pub(crate) struct IoUring<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> {
+    // Dropped before the buffers that it knows.
+    ring: Ring,
+    buffers: Buffers,
+    /// What came of each slot's send while its memory is still in use.
+    unreleased: Vec<i32>,
+    counters: &'static Counters,
+}
+
+/// Whether such a ring can be set up here.
+pub(crate) fn can_run<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool>() -> Result<(), String> {
+    let (ring, _buffers) = set_up(SQPOLL, *BUFFERS.start(), 1).map_err(|error| refusal(&error, "Linux 6.0"))?;
+    let mut known = Probe::new();
+    ring.submitter().register_probe(&mut known).map_err(|error| format!("no io_uring: {error}"))?;
+    if ZERO_COPY { has_zero_copy(|code| known.is_supported(code)) } else { Ok(()) }
+}
+
+/// Whether the kernel has zero-copy sends, of connections and of datagrams.
+fn has_zero_copy(is_supported: impl Fn(u8) -> bool) -> Result<(), String> {
+    if [opcode::SendZc::CODE, opcode::SendMsgZc::CODE].into_iter().all(is_supported) {
+        Ok(())
+    } else {
+        Err("the kernel has no zero-copy send, or none of datagrams; it needs Linux 6.1".into())
+    }
+}
+
+/// A ring with its buffers.
+fn set_up(sqpoll: bool, buffers: usize, buffer_bytes: usize) -> io::Result<(Ring, Buffers)> {
+    let mut builder = Ring::builder();
+    builder.setup_cqsize(COMPLETIONS_MAX).setup_submit_all().setup_single_issuer();
+    let ring = if sqpoll {
+        // The kernel's thread may run where the server may, not on the client's CPU, where it would run otherwise.
+        let allowed = rustix::thread::sched_getaffinity(None)?;
+        let last = (0..rustix::thread::CpuSet::MAX_CPU).rev().find(|&cpu| allowed.is_set(cpu)).unwrap_or(0);
+        builder.setup_sqpoll(SQPOLL_IDLE_MS).setup_sqpoll_cpu(last as u32).build(SUBMISSIONS_MAX)?
+    } else {
+        builder.setup_coop_taskrun();
+        // Linux 6.0 has all that is needed but this, by which completions are made in our waits and at no other time.
+        let deferring = builder.clone().setup_defer_taskrun().build(SUBMISSIONS_MAX);
+        deferring.or_else(|_| builder.build(SUBMISSIONS_MAX))?
+    };
+    let buffers = Buffers::new(buffers as u16, buffer_bytes)?;
+    buffers.register(&ring.submitter())?;
+    Ok((ring, buffers))
+}
+
+impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> IoUring<SQPOLL, MULTISHOT, ZERO_COPY> {
+    /// Queues an operation; hands over what is queued if there is no room.
+    ///
+    /// # Safety
+    /// What the operation points to stays until it completes.
+    #[inline]
+    unsafe fn push(&mut self, kind: Operation, token: Token, operation: squeue::Entry) -> io::Result<()> {
+        self.counters.submitted(kind);
+        let operation = operation.user_data(tag(kind, token));
+        // SAFETY: the caller's promise.
+        while unsafe { self.ring.submission().push(&operation) }.is_err() {
+            self.counters.syscall(Syscall::Control);
+            unless_passing(self.ring.submit())?;
+            if SQPOLL {
+                self.counters.syscall(Syscall::Control);
+                unless_passing(self.ring.submitter().squeue_wait())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Completion
+    for IoUring<SQPOLL, MULTISHOT, ZERO_COPY>
+{
+    const DONE_MAX: usize = 1024;
+    /// Where an end comes right after bytes, and both wake a receive before it has run once, the kernel takes the one for the
+    /// other (github.com/axboe/liburing, issue 1549; seen with resets over TCP on Linux 6.18).
+    const MISSES_ENDS: bool = MULTISHOT;
+
+    fn new(connections_max: usize, receive_bytes: usize, counters: &'static Counters) -> io::Result<Self> {
+        if connections_max >= KIND_ONE as usize {
+            return Err(io::Error::from_raw_os_error(libc::EMFILE));
+        }
+        let buffers = connections_max.clamp(*BUFFERS.start(), *BUFFERS.end()).next_power_of_two();
+        let (ring, buffers) = set_up(SQPOLL, buffers, receive_bytes)?;
+        let unreleased = if ZERO_COPY { vec![0; connections_max] } else { Vec::new() };
+        Ok(Self { ring, buffers, unreleased, counters })
+    }
+
+    fn watch(&mut self, descriptor: RawFd, token: Token) -> io::Result<()> {
+        let watch = opcode::PollAdd::new(Fd(descriptor), libc::POLLIN as u32).build();
+        // SAFETY: it points to nothing.
+        unsafe { self.push(Operation::Watch, token, watch) }
+    }
+
+    fn accept(&mut self, listener: RawFd) -> io::Result<()> {
+        let accept = if MULTISHOT {
+            opcode::AcceptMulti::new(Fd(listener)).flags(libc::SOCK_CLOEXEC).build()
+        } else {
+            let no_address = (std::ptr::null_mut(), std::ptr::null_mut());
+            opcode::Accept::new(Fd(listener), no_address.0, no_address.1).flags(libc::SOCK_CLOEXEC).build()
+        };
+        // SAFETY: it points to nothing.
+        unsafe { self.push(Operation::Accept, Token::LISTENER, accept) }
+    }
+
+    #[inline]
+    fn receive(&mut self, io: RawFd, token: Token) -> io::Result<()> {
+        let receive = if MULTISHOT {
+            opcode::RecvMulti::new(Fd(io), Buffers::GROUP).build()
+        } else {
+            let into_a_buffer = opcode::Recv::new(Fd(io), std::ptr::null_mut(), self.buffers.bytes_each() as u32);
+            into_a_buffer.buf_group(Buffers::GROUP).build().flags(squeue::Flags::BUFFER_SELECT)
+        };
+        // SAFETY: the buffers outlive the ring.
+        unsafe { self.push(Operation::Receive, token, receive) }
+    }
+
+    fn cancel_receive(&mut self, token: Token) -> io::Result<()> {
+        let cancel = opcode::AsyncCancel::new(tag(Operation::Receive, token)).build();
+        // SAFETY: it points to nothing.
+        unsafe { self.push(Operation::Cancel, token, cancel) }
+    }
+
+    #[inline]
+    unsafe fn send(&mut self, io: RawFd, token: Token, bytes: &[u8]) -> io::Result<()> {
+        let (start, length) = (bytes.as_ptr(), bytes.len() as u32);
+        let send = if ZERO_COPY {
+            opcode::SendZc::new(Fd(io), start, length).build()
+        } else {
+            opcode::Send::new(Fd(io), start, length).build()
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.push(Operation::Send, token, send) }
+    }
+
+    #[inline]
+    fn bytes(&self, received: &Received) -> &[u8] {
+        match (received.buffer, received.result) {
+            (Some(buffer), Ok(count)) => self.buffers.bytes(buffer, count),
+            _ => &[],
+        }
+    }
+
+    #[inline]
+    fn give_back(&mut self, received: Received) {
+        if let Some(buffer) = received.buffer {
+            self.buffers.give_back(buffer);
+        }
+    }
+
+    fn wait(&mut self, done: &mut Vec<Done>, may_wait: bool) -> io::Result<()> {
+        // A thread of the kernel takes the operations: there is need to call only to wait, to wake it, or to have what
+        // the queue of completions had no room for.
+        let must_wait = !SQPOLL || (may_wait && self.ring.completion().is_empty());
+        let must_call = must_wait || {
+            let submission = self.ring.submission();
+            submission.need_wakeup() || submission.cq_overflow()
+        };
+        if must_call {
+            self.counters.syscall(if must_wait { Syscall::Wait } else { Syscall::Control });
+            unless_passing(if must_wait && !may_wait {
+                // Completions are made in waits only: in one that ends at once, too.
+                self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&Timespec::new()))
+            } else {
+                self.ring.submit_and_wait(usize::from(must_wait))
+            })?;
+        }
+        for entry in self.ring.completion().take(Self::DONE_MAX) {
+            let (kind, token) = untag(entry.user_data());
+            self.counters.completed(kind);
+            let more = cqueue::more(entry.flags());
+            let what = match kind {
+                Operation::Watch => What::Readable,
+                Operation::Accept => {
+                    // SAFETY: a descriptor that the kernel has just given us.
+                    let own = |accepted| unsafe { OwnedFd::from_raw_fd(accepted as RawFd) };
+                    What::Accepted { result: outcome(entry.result()).map(own), more }
+                }
+                Operation::Receive => What::Received(Received {
+                    result: outcome(entry.result()),
+                    more,
+                    buffer: cqueue::buffer_select(entry.flags()),
+                }),
+                // The second completion of a zero-copy send: now its memory is ours again.
+                Operation::Send if cqueue::notif(entry.flags()) => {
+                    What::Sent(outcome(self.unreleased[token.slot() as usize]))
+                }
+                Operation::Send if ZERO_COPY && more => {
+                    self.unreleased[token.slot() as usize] = entry.result();
+                    continue;
+                }
+                Operation::Send => What::Sent(outcome(entry.result())),
+                // What it ended says so itself.
+                Operation::Cancel => continue,
+            };
+            done.push(Done { token, what });
+        }
+        Ok(())
+    }
+}
+
+impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Drop for IoUring<SQPOLL, MULTISHOT, ZERO_COPY> {
+    fn drop(&mut self) {
+        // Closing a ring ends its operations some time later, when the memory that they use may be another's.
+        let submitter = self.ring.submitter();
+        if let Err(error) = end_all(|| submitter.register_sync_cancel(None, CancelBuilder::any())) {
+            // Nobody may have that memory while the kernel does.
+            eprintln!("cannot end io_uring's operations: {error}; the process aborts, start the server again");
+            std::process::abort();
+        }
+    }
+}
+
+/// Ends all operations by `cancel`, as often as something interrupts it.
+fn end_all(mut cancel: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+    loop {
+        match cancel().map_err(|error| (error.raw_os_error(), error)) {
+            Err((Some(libc::EINTR | libc::EAGAIN), _)) => {}
+            // There is none.
+            Ok(()) | Err((Some(libc::ENOENT), _)) => return Ok(()),
+            Err((_, error)) => return Err(error),
+        }
+    }
+}
+
+/// Where the kind begins in an operation's tag: above the slots, below the generation.
+const KIND_SHIFT: u32 = 29;
+const KIND_ONE: u64 = 1 << KIND_SHIFT;
+const KIND_MASK: u64 = 7 << KIND_SHIFT;
+
+/// A token and a kind as an operation's user data.
+#[inline]
+fn tag(kind: Operation, token: Token) -> u64 {
+    token.to_u64() & !KIND_MASK | (kind as u64) << KIND_SHIFT
+}
+
+#[inline]
+fn untag(data: u64) -> (Operation, Token) {
+    let kind = (data & KIND_MASK) >> KIND_SHIFT;
+    match Operation::ALL[kind as usize].0 {
+        // All ones there: its token is none of a connection's.
+        Operation::Watch => (Operation::Watch, Token::from_u64(data | KIND_MASK)),
+        kind => (kind, Token::from_u64(data & !KIND_MASK)),
+    }
+}
+
+/// A count, or an error as the kernel writes it.
+#[inline]
+fn outcome(result: i32) -> Result<usize, Errno> {
+    usize::try_from(result).map_err(|_| Errno::from_raw_os_error(-result))
+}
+
+/// Interrupted, out of memory for the moment, or a look that found nothing: the next call does it.
+fn unless_passing(result: io::Result<usize>) -> io::Result<()> {
+    match result {
+        Ok(_) => Ok(()),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY | libc::ETIME)) => {
+            Ok(())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests;

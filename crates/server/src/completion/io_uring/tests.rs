@@ -1,0 +1,307 @@
+//! What every variant must do.
+
+use std::io::{Read, Write};
+use std::mem;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixDatagram;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+use super::*;
+use crate::completion::Datagrams;
+use crate::metrics::workers::Workers;
+use crate::net::ACCEPTS;
+use crate::net::completion_loop::run_service;
+use crate::net::testkit::{Told, check_that_a_flood_leaves_others_served};
+use crate::skipped::skipped;
+
+/// Runs one check for every variant, unless this host has no io_uring.
+macro_rules! for_every_variant {
+    ($check:ident) => {
+        if let Err(reason) = can_run::<true, true, true>() {
+            skipped(&format!("io_uring: {reason}"));
+            return;
+        }
+        $check::<IoUring<false, true, false>>();
+        $check::<IoUring<true, true, false>>();
+        $check::<IoUring<false, false, false>>();
+        $check::<IoUring<false, true, true>>();
+    };
+}
+
+fn counters() -> &'static Counters {
+    Workers::new(0).unwrap().accept()
+}
+
+fn pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let theirs = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (listener.accept().unwrap().0, theirs)
+}
+
+/// Waits until `enough` says so of everything that was done.
+fn wait_for<M: Completion>(mechanism: &mut M, enough: impl Fn(&[Done]) -> bool) -> Vec<Done> {
+    let (mut all, mut done) = (Vec::new(), Vec::with_capacity(M::DONE_MAX));
+    while !enough(&all) {
+        mechanism.wait(&mut done, true).unwrap();
+        all.append(&mut done);
+    }
+    all
+}
+
+fn received(done: Done) -> Received {
+    match done.what {
+        What::Received(received) => received,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn tags_read_back() {
+    for (kind, _) in Operation::ALL {
+        if kind != Operation::Watch {
+            let token = Token::new(KIND_ONE as u32 - 1, u32::MAX - 1);
+            assert_eq!(untag(tag(kind, token)), (kind, token));
+        }
+    }
+    for token in [Token::STOP, Token::MAILBOX] {
+        assert_eq!(untag(tag(Operation::Watch, token)), (Operation::Watch, token));
+    }
+}
+
+#[test]
+fn a_kernel_without_zero_copy_sends_of_both_kinds_is_refused() {
+    let without = |missing: u8| has_zero_copy(move |code| code != missing);
+    for missing in [opcode::SendZc::CODE, opcode::SendMsgZc::CODE] {
+        assert!(without(missing).unwrap_err().contains("Linux 6.1"));
+    }
+    assert_eq!(has_zero_copy(|_| true), Ok(()));
+}
+
+#[test]
+fn a_receive_without_a_buffer_fails_and_loses_nothing() {
+    fn check<M: Completion>() {
+        let mut mechanism = M::new(1, 64 << 10, counters()).unwrap();
+        let pairs: Vec<_> = (0..BUFFERS.start() + 4).map(|_| pair()).collect();
+        for (at, (ours, theirs)) in pairs.iter().enumerate() {
+            (&*theirs).write_all(&[at as u8]).unwrap();
+            mechanism.receive(ours.as_raw_fd(), Token::new(at as u32, 0)).unwrap();
+        }
+        let first = wait_for(&mut mechanism, |all| all.len() >= pairs.len());
+        let mut seen = Vec::new();
+        let mut without = Vec::new();
+        let mut keep = Vec::new();
+        for done in first {
+            let token = done.token;
+            let received = received(done);
+            match received.result {
+                Ok(1) => {
+                    assert_eq!(mechanism.bytes(&received), [token.slot() as u8]);
+                    seen.push(token.slot());
+                    keep.push(received);
+                }
+                other => {
+                    assert_eq!(other, Err(Errno::NOBUFS));
+                    assert!(!received.more, "asked for again");
+                    without.push(token);
+                }
+            }
+        }
+        assert_eq!(seen.len(), *BUFFERS.start());
+        keep.into_iter().for_each(|received| mechanism.give_back(received));
+        for &token in &without {
+            mechanism.receive(pairs[token.slot() as usize].0.as_raw_fd(), token).unwrap();
+        }
+        for done in wait_for(&mut mechanism, |all| all.len() >= without.len()) {
+            seen.push(done.token.slot());
+            assert_eq!(mechanism.bytes(&received(done)).len(), 1);
+        }
+        seen.sort_unstable();
+        assert!(seen.into_iter().eq(0..pairs.len() as u32));
+    }
+    for_every_variant!(check);
+}
+
+#[test]
+fn a_cancelled_receive_says_that_it_ended_and_leaves_what_comes_later() {
+    fn check<M: Completion>() {
+        let mut mechanism = M::new(1, 64 << 10, counters()).unwrap();
+        let (ours, theirs) = pair();
+        let token = Token::new(0, 7);
+        mechanism.receive(ours.as_raw_fd(), token).unwrap();
+        mechanism.cancel_receive(Token::new(0, 6)).unwrap();
+        (&theirs).write_all(b"x").unwrap();
+        let mut done = wait_for(&mut mechanism, |all| !all.is_empty());
+        assert_eq!(done[0].token, token, "another generation's is another");
+        let first = received(done.pop().unwrap());
+        assert_eq!(mechanism.bytes(&first), b"x");
+        let goes_on = first.more;
+        mechanism.give_back(first);
+        if !goes_on {
+            mechanism.receive(ours.as_raw_fd(), token).unwrap();
+        }
+        mechanism.cancel_receive(token).unwrap();
+        let last = received(wait_for(&mut mechanism, |all| !all.is_empty()).pop().unwrap());
+        assert_eq!((last.result, last.more), (Err(Errno::CANCELED), false));
+        (&theirs).write_all(b"y").unwrap();
+        let mut one = [0];
+        (&ours).read_exact(&mut one).unwrap();
+        assert_eq!(&one, b"y");
+    }
+    for_every_variant!(check);
+}
+
+#[test]
+fn completions_beyond_the_queue_s_room_are_not_lost() {
+    const SENDS: usize = COMPLETIONS_MAX as usize + 1_000;
+    fn check<M: Completion>() {
+        let mut mechanism = M::new(1, 64 << 10, counters()).unwrap();
+        let (ours, theirs) = pair();
+        for _ in 0..SENDS {
+            // SAFETY: a constant.
+            unsafe { mechanism.send(ours.as_raw_fd(), Token::new(0, 0), b"x").unwrap() };
+        }
+        let all = wait_for(&mut mechanism, |all| all.len() >= SENDS);
+        assert!(all.iter().all(|done| matches!(done.what, What::Sent(Ok(1)))));
+        (&theirs).read_exact(&mut vec![0; SENDS]).unwrap();
+    }
+    if can_run::<true, true, false>().is_ok() {
+        // Zero-copy sends go out one at a time.
+        check::<IoUring<false, true, false>>();
+        check::<IoUring<true, true, false>>();
+    }
+}
+
+#[test]
+fn a_send_is_reported_once() {
+    fn check<M: Completion>() {
+        let mut mechanism = M::new(1, 64 << 10, counters()).unwrap();
+        let (ours, theirs) = pair();
+        let bytes: Vec<u8> = (0..100_000u32).map(|at| at as u8).collect();
+        for _ in 0..20 {
+            let reader = std::thread::scope(|scope| {
+                let reader = scope.spawn(|| {
+                    let mut all = vec![0; bytes.len()];
+                    (&theirs).read_exact(&mut all).unwrap();
+                    all
+                });
+                let mut sent = 0;
+                while sent < bytes.len() {
+                    // SAFETY: the bytes outlive the mechanism's use of them.
+                    unsafe { mechanism.send(ours.as_raw_fd(), Token::new(0, 0), &bytes[sent..]).unwrap() };
+                    let done = wait_for(&mut mechanism, |all| !all.is_empty());
+                    assert_eq!(done.len(), 1);
+                    let What::Sent(Ok(count)) = done[0].what else { panic!("{done:?}") };
+                    sent += count;
+                }
+                reader.join().unwrap()
+            });
+            assert!(reader == bytes);
+        }
+        drop(theirs);
+        // And so is one that fails.
+        let mut result = Ok(1);
+        while result.is_ok() {
+            // SAFETY: a constant.
+            unsafe { mechanism.send(ours.as_raw_fd(), Token::new(0, 0), b"x").unwrap() };
+            let done = wait_for(&mut mechanism, |all| !all.is_empty());
+            let What::Sent(sent) = done[0].what else { panic!("{done:?}") };
+            result = sent;
+        }
+    }
+    for_every_variant!(check);
+}
+
+#[test]
+fn nothing_is_received_after_it_is_dropped() {
+    fn check<M: Completion>() {
+        let (ours, theirs) = pair();
+        let mut mechanism = M::new(1, 64 << 10, counters()).unwrap();
+        mechanism.receive(ours.as_raw_fd(), Token::new(0, 0)).unwrap();
+        (&theirs).write_all(b"x").unwrap();
+        wait_for(&mut mechanism, |all| !all.is_empty());
+        drop(mechanism);
+        (&theirs).write_all(b"y").unwrap();
+        let mut one = [0];
+        (&ours).read_exact(&mut one).unwrap();
+        assert_eq!(&one, b"y");
+    }
+    for_every_variant!(check);
+}
+
+#[test]
+fn a_datagram_that_finds_no_room_is_not_sent() {
+    fn check<M: Datagrams>() {
+        let (ours, _theirs) = UnixDatagram::pair().unwrap();
+        let mut mechanism = M::new(1, 64 << 10, counters()).unwrap();
+        let mut bytes = [7; 40];
+        let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+        // SAFETY: numbers and null pointers, of which zeros are valid.
+        let mut message: libc::msghdr = unsafe { mem::zeroed() };
+        (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
+        let mut sends = 0;
+        loop {
+            // SAFETY: what it points to stays until the send is done, below.
+            unsafe { mechanism.send_datagram(ours.as_raw_fd(), Token::new(0, 0), &raw const message) }.unwrap();
+            sends += 1;
+            let done = wait_for(&mut mechanism, |all| !all.is_empty());
+            match done[0].what {
+                What::Sent(Ok(40)) => assert!(sends < 1_000_000, "there is room for ever"),
+                What::Sent(Err(Errno::AGAIN)) => break,
+                ref other => panic!("{other:?}"),
+            }
+        }
+    }
+    // Unix sockets, which have room for some datagrams and no more, know no zero-copy send.
+    let (said, hears) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        if let Err(reason) = can_run::<true, true, false>() {
+            skipped(&format!("io_uring: {reason}"));
+        } else {
+            check::<IoUring<false, true, false>>();
+            check::<IoUring<true, true, false>>();
+            check::<IoUring<false, false, false>>();
+        }
+        said.send(()).unwrap();
+    });
+    hears.recv_timeout(Duration::from_secs(30)).unwrap_or_else(|error| {
+        assert!(error == RecvTimeoutError::Disconnected, "it waits for room");
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn flood_of_connects_leaves_others_served() {
+    fn check<M: Completion>(accepts_max: u64) {
+        check_that_a_flood_leaves_others_served("sped", None, accepts_max, |stage, tell| {
+            run_service::<M, _>(stage, &Told(tell))
+        });
+    }
+    if let Err(reason) = can_run::<true, true, true>() {
+        skipped(&format!("io_uring: {reason}"));
+        return;
+    }
+    let accepts_max = 2 * ACCEPTS as u64;
+    check::<IoUring<false, true, false>>(accepts_max);
+    check::<IoUring<false, false, false>>(accepts_max);
+    check::<IoUring<false, true, true>>(accepts_max);
+    // Its turns do not wait for the kernel's thread, which may begin to receive after any number of them.
+    check::<IoUring<true, true, false>>(u64::MAX);
+}
+
+#[test]
+fn interrupted_cancel_is_repeated_and_a_failed_one_told() {
+    let attempt = |results: &[i32]| {
+        let mut results = results.iter();
+        let cancel = || match *results.next().expect("it has ended") {
+            0 => Ok(()),
+            error => Err(io::Error::from_raw_os_error(error)),
+        };
+        let ended = end_all(cancel).map_err(|error| error.raw_os_error().unwrap());
+        (ended, results.len())
+    };
+    assert_eq!(attempt(&[libc::EINTR, libc::EAGAIN, libc::EINTR, 0]), (Ok(()), 0));
+    assert_eq!(attempt(&[libc::ENOENT, 0]), (Ok(()), 1));
+    assert_eq!(attempt(&[libc::EINTR, libc::EEXIST, 0]), (Err(libc::EEXIST), 1));
+}

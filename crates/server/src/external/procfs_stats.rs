@@ -1,0 +1,274 @@
+//! A process and all that came of it, as the kernel accounts them: what is known of a server that does not count for itself.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use wire::Address;
+
+use crate::metrics::counters::{Snapshot, Totals};
+use crate::metrics::run_delays::RunDelays;
+use crate::platform;
+
+/// Established, in /proc/net/tcp.
+const ESTABLISHED: &str = "01";
+/// SS_CONNECTED, in /proc/net/unix: accepted. Those that wait to be have another state.
+const CONNECTED: &str = "03";
+
+/// What was seen of a server so far. Figures never go back, though its threads and processes end.
+#[derive(Debug)]
+pub struct ProcfsStats {
+    /// The process whose descendants are looked at; it is none of them.
+    keeper: i32,
+    /// Where the server listens.
+    address: Address,
+    /// Switches of each thread that lives, when it was last seen...
+    switches: BTreeMap<(i32, i32), (u64, u64)>,
+    /// ...and of all that have ended since.
+    ended: (u64, u64),
+    delays: RunDelays,
+    cpu_user_ns: u64,
+    cpu_system_ns: u64,
+}
+
+/// A process, of /proc/PID/stat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Process {
+    pid: i32,
+    parent: i32,
+    /// CPU time in the kernel's ticks: its own, then its children's that have ended and were waited for.
+    user: u64,
+    system: u64,
+    children_user: u64,
+    children_system: u64,
+}
+
+impl Process {
+    fn parse(stat: &str) -> Option<Self> {
+        // A name may have spaces and parentheses in it.
+        let (head, tail) = stat.rsplit_once(')')?;
+        let fields: Vec<&str> = tail.split_whitespace().collect();
+        let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
+        Some(Self {
+            pid: head.split_whitespace().next()?.parse().ok()?,
+            parent: number(1)? as i32,
+            user: number(11)?,
+            system: number(12)?,
+            children_user: number(13)?,
+            children_system: number(14)?,
+        })
+    }
+}
+
+/// All processes that came of `ancestor`, itself not among them.
+fn descendants(ancestor: i32) -> Vec<Process> {
+    let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let all = numbers.filter_map(|pid| Process::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?));
+    let mut of_parent = BTreeMap::<i32, Vec<Process>>::new();
+    for process in all {
+        of_parent.entry(process.parent).or_default().push(process);
+    }
+    let mut found = of_parent.remove(&ancestor).unwrap_or_default();
+    let mut at = 0;
+    while let Some(process) = found.get(at) {
+        found.extend(of_parent.remove(&process.pid).unwrap_or_default());
+        at += 1;
+    }
+    found
+}
+
+/// The processes that came of `ancestor`.
+pub fn descendants_of(ancestor: i32) -> Vec<i32> {
+    descendants(ancestor).into_iter().map(|process| process.pid).collect()
+}
+
+impl ProcfsStats {
+    /// Of the server at `address` that descends from `keeper`.
+    pub fn new(keeper: i32, address: Address) -> Self {
+        let (switches, delays) = (BTreeMap::new(), RunDelays::default());
+        Self { keeper, address, switches, ended: (0, 0), delays, cpu_user_ns: 0, cpu_system_ns: 0 }
+    }
+
+    /// Everything the kernel has accounted so far; `reaped` is what it had for children that the keeper has waited for.
+    ///
+    /// A thread that begins and ends between two looks takes its switches with it, and so does a child that nobody waits
+    /// for its CPU time.
+    pub fn look(&mut self, reaped: &Totals) -> Snapshot {
+        let processes = descendants(self.keeper);
+        self.add_cpu(&processes, reaped);
+        let pids: Vec<i32> = processes.iter().map(|process| process.pid).collect();
+        let threads: Vec<(i32, i32)> = pids
+            .iter()
+            .flat_map(|&pid| platform::threads_of(pid).into_iter().map(move |thread| (pid, thread)))
+            .collect();
+        let now = threads.iter().filter_map(|&(pid, thread)| {
+            Some(((pid, thread), platform::switches(&format!("/proc/{pid}/task/{thread}/status"))?))
+        });
+        self.add_switches(now.collect());
+        let run_delay_ns = self.delays.look(&threads);
+        let at = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let of_each = || self.switches.values().chain([&self.ended]);
+        Snapshot {
+            at_ns: at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64,
+            connections_open: connections(&self.address),
+            workers: self.switches.len() as u64,
+            memory_user_bytes: Some(platform::memory_user_bytes_of(&pids)),
+            memory_kernel_bytes: platform::memory_kernel_bytes(),
+            totals: Totals {
+                cpu_user_ns: self.cpu_user_ns,
+                cpu_system_ns: self.cpu_system_ns,
+                voluntary_switches: of_each().map(|switches| switches.0).sum(),
+                involuntary_switches: of_each().map(|switches| switches.1).sum(),
+                run_delay_ns,
+                ..Totals::default()
+            },
+        }
+    }
+
+    /// A live process's CPU time is exact; its split into user and system, and what its children left, come in ticks. So
+    /// what was added since the last look is divided as near to the kernel's split as leaves both growing.
+    fn add_cpu(&mut self, processes: &[Process], reaped: &Totals) {
+        let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second();
+        let (mut all_ns, mut user_ns) = (reaped.cpu_ns(), reaped.cpu_user_ns);
+        for process in processes {
+            let own = process.user + process.system;
+            let own_ns = platform::cpu_ns(process.pid).unwrap_or(own * tick_ns);
+            all_ns += own_ns + (process.children_user + process.children_system) * tick_ns;
+            // Without a tick yet there is no split; most of a start is spent in the kernel.
+            user_ns += (u128::from(own_ns) * u128::from(process.user) / u128::from(own.max(1))) as u64
+                + process.children_user * tick_ns;
+        }
+        let added = all_ns.saturating_sub(self.cpu_user_ns + self.cpu_system_ns);
+        let added_user = user_ns.saturating_sub(self.cpu_user_ns).min(added);
+        self.cpu_user_ns += added_user;
+        self.cpu_system_ns += added - added_user;
+    }
+
+    fn add_switches(&mut self, now: BTreeMap<(i32, i32), (u64, u64)>) {
+        for (thread, before) in &self.switches {
+            // One that has fewer than before is another's, of the same number.
+            if now.get(thread).is_none_or(|now| now.0 < before.0 || now.1 < before.1) {
+                self.ended = (self.ended.0 + before.0, self.ended.1 + before.1);
+            }
+        }
+        self.switches = now;
+    }
+}
+
+/// ConnectionTable that are established to `address` of this host.
+fn connections(address: &Address) -> u64 {
+    let read = |table| fs::read_to_string(table).unwrap_or_default();
+    match address {
+        Address::Ip(address) => {
+            let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(read);
+            let lines = tables.iter().flat_map(|table| table.lines());
+            lines.filter(|line| is_connection(line, address.port())).count() as u64
+        }
+        Address::Unix(path) => {
+            read("/proc/net/unix").lines().filter(|line| is_unix_connection(line, path)).count() as u64
+        }
+    }
+}
+
+/// A line is number, references, protocol, flags, type, state, inode and, where the socket has one, path: that which an
+/// accepted one has is its listener's.
+fn is_unix_connection(line: &str, path: &Path) -> bool {
+    let mut rest = line;
+    let mut state = "";
+    for field in 0..7 {
+        let Some((first, others)) = rest.trim_start().split_once(' ') else { return false };
+        state = if field == 5 { first } else { state };
+        rest = others;
+    }
+    state == CONNECTED && Path::new(rest.trim_start()) == path
+}
+
+fn is_connection(line: &str, port: u16) -> bool {
+    let mut fields = line.split_whitespace().skip(1);
+    let local = fields.next().and_then(|address| address.rsplit_once(':'));
+    local.is_some_and(|(_, local)| u16::from_str_radix(local, 16) == Ok(port)) && fields.nth(1) == Some(ESTABLISHED)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::os::unix::net::{UnixListener, UnixStream};
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_process_is_read_whatever_its_name() {
+        let stat = "42 (a) S 1 (b) S 7 42 42 0 -1 4194560 1 2 3 4 50 60 70 80 20 0 1 0 100";
+        let expected = Process { pid: 42, parent: 7, user: 50, system: 60, children_user: 70, children_system: 80 };
+        assert_eq!(Process::parse(stat), Some(expected));
+        assert_eq!(Process::parse("42 (a) S"), None);
+    }
+
+    #[test]
+    fn what_came_of_a_process_is_found_with_all_generations() {
+        let mut child = Command::new("sh").args(["-c", "sleep 1000 & echo; wait"]).spawn().unwrap();
+        let started = std::time::Instant::now();
+        let mut grandchildren = Vec::new();
+        while grandchildren.is_empty() && started.elapsed().as_secs() < 30 {
+            grandchildren = descendants_of(child.id() as i32);
+        }
+        let all = descendants_of(std::process::id() as i32);
+        assert!(!grandchildren.is_empty());
+        assert!(all.contains(&(child.id() as i32)) && grandchildren.iter().all(|pid| all.contains(pid)), "{all:?}");
+        for pid in grandchildren {
+            let _ = rustix::process::kill_process(
+                rustix::process::Pid::from_raw(pid).unwrap(),
+                rustix::process::Signal::KILL,
+            );
+        }
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+
+    #[test]
+    fn figures_grow_though_threads_end_and_the_split_moves() {
+        let mut outside = ProcfsStats::new(0, Address::Ip("127.0.0.1:0".parse().unwrap()));
+        outside.add_switches(BTreeMap::from([((1, 1), (5, 1)), ((1, 2), (9, 0))]));
+        outside.add_switches(BTreeMap::from([((1, 1), (6, 1))]));
+        assert_eq!((outside.ended, outside.switches.len()), ((9, 0), 1));
+        outside.add_switches(BTreeMap::from([((1, 1), (2, 0))]));
+        assert_eq!(outside.ended, (15, 1), "another thread of the same number");
+
+        let totals = |user: u64, system: u64| Totals { cpu_user_ns: user, cpu_system_ns: system, ..Totals::default() };
+        outside.add_cpu(&[], &totals(10, 10));
+        outside.add_cpu(&[], &totals(4, 26));
+        assert_eq!((outside.cpu_user_ns, outside.cpu_system_ns), (10, 20), "neither goes back, and the sum is exact");
+        outside.add_cpu(&[], &totals(0, 0));
+        assert_eq!((outside.cpu_user_ns, outside.cpu_system_ns), (10, 20));
+    }
+
+    #[test]
+    fn connections_are_those_of_the_listener_s_side() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let streams: Vec<_> =
+            (0..3).map(|_| (TcpStream::connect(address).unwrap(), listener.accept().unwrap())).collect();
+        assert_eq!(connections(&address.into()), 3);
+        drop(streams);
+    }
+
+    #[test]
+    fn connections_of_a_unix_socket_are_those_that_were_accepted() {
+        let path = std::env::temp_dir().join(format!("muxbench outside {}", std::process::id()));
+        let listener = UnixListener::bind(&path).unwrap();
+        let streams: Vec<_> =
+            (0..3).map(|_| (UnixStream::connect(&path).unwrap(), listener.accept().unwrap())).collect();
+        let waiting = UnixStream::connect(&path).unwrap();
+        assert_eq!(connections(&Address::Unix(path.clone())), 3);
+        drop((streams, waiting));
+        // A child that another test forks meanwhile holds them a little longer.
+        let started = std::time::Instant::now();
+        while connections(&Address::Unix(path.clone())) > 0 {
+            assert!(started.elapsed() < std::time::Duration::from_secs(20), "they have ended");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        fs::remove_file(&path).unwrap();
+    }
+}

@@ -1,0 +1,321 @@
+//! Somebody else's server: a command, started without a shell, awaited, looked at from outside, and ended with all that
+//! came of it.
+//!
+//! The process that calls [`ExternalServer::start`] keeps it: it adopts what the server leaves behind (`PR_SET_CHILD_SUBREAPER`) and
+//! reaps every child it has, so that it should have no others. The command dies with it; where the process
+//! dies before it has ended the rest, that is known by its [`ProcessTag`], and somebody else's to end.
+
+use std::collections::VecDeque;
+use std::io::{self, Read};
+use std::mem::MaybeUninit;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::pipe::PipeFlags;
+use rustix::process::{Pid, Resource, Signal};
+use wire::Address;
+
+use super::config::{ExternalConfig, PLACEHOLDERS};
+use crate::external::process_tag::ProcessTag;
+use crate::external::procfs_stats::{self, ProcfsStats};
+use crate::external::spawn::spawn;
+use crate::metrics::counters::{Snapshot, Totals};
+use crate::metrics::usage;
+use crate::platform;
+use crate::socket::free_port;
+use crate::socket::unix;
+
+/// How often another port is tried when somebody has taken the one that was free.
+const PORTS_TRIED_MAX: u32 = 3;
+/// How often a server that starts is looked at.
+const LOOK: Duration = Duration::from_millis(5);
+/// What it may take to end once it is asked to, before it is killed.
+const END_MAX: Duration = Duration::from_secs(2);
+/// What killing may take: a process in the middle of a system call ends after it.
+const KILL_MAX: Duration = Duration::from_secs(2);
+/// As much as is kept of what it says last.
+const WORDS_BYTES_MAX: usize = 4096;
+/// After its end, what it said is waited for so long: children that it leaves behind may keep its output open.
+const WORDS_PATIENCE: Duration = Duration::from_secs(2);
+
+/// A command that serves.
+#[derive(Debug)]
+pub struct ExternalServer {
+    address: Address,
+    ready: Snapshot,
+    outside: ProcfsStats,
+    kept: Arc<Mutex<Kept>>,
+    /// The command's process, which leads a group of its own.
+    leader: Pid,
+}
+
+/// What its keeper's threads know of it.
+#[derive(Debug, Default)]
+struct Kept {
+    /// How the command ended, once it has.
+    status: Option<ExitStatus>,
+    /// Whether nothing is left of it.
+    is_gone: bool,
+    /// What the kernel accounted for the children that were reaped.
+    reaped: Totals,
+    words: VecDeque<u8>,
+    /// Whether nobody can say anything more.
+    is_silent: bool,
+}
+
+fn locked(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
+    kept.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Why a command does not serve.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct ExternalServerError(String);
+
+impl ExternalServer {
+    /// Starts the command on a free port, or for a Unix socket, and waits until it accepts a connection. `on_end` is called in a
+    /// thread of its own once it has ended, `is_stopped` is asked while it starts. Soft limits are raised as for servers of ours.
+    ///
+    /// # Errors
+    /// When it cannot be started, ends, or accepts nothing in time: how it ended and what it said.
+    pub fn start(
+        config: &ExternalConfig,
+        on_end: impl Fn() + Clone + Send + 'static,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<Self, ExternalServerError> {
+        platform::raise_limit(Resource::Nofile);
+        platform::raise_limit(Resource::Nproc);
+        rustix::process::set_child_subreaper(Some(Pid::INIT))
+            .map_err(|error| ExternalServerError(format!("cannot adopt what the server leaves behind: {error}")))?;
+        ProcessTag::put_on().map_err(|error| {
+            ExternalServerError(format!(
+                "cannot mark what comes of the server: {error}; have no limit of file locks (ulimit -Hx)"
+            ))
+        })?;
+        platform::pin(&config.cpus).map_err(|error| {
+            ExternalServerError(format!(
+                "cannot run on CPUs {:?}: {error}; name CPUs that this process may use",
+                config.cpus
+            ))
+        })?;
+        let mut tried = 1;
+        loop {
+            let any = config.listen.ip().unwrap_or((Ipv4Addr::LOCALHOST, 0).into());
+            let free = free_port(any)
+                .map_err(|error| ExternalServerError(format!("no port of {} is free: {error}", any.ip())))?;
+            let mut exec = Self::spawn(config, free, on_end.clone())?;
+            match exec.wait_until_ready(Duration::from_nanos(config.start_timeout_ns), is_stopped) {
+                Ok(()) => {
+                    exec.ready = exec.snapshot();
+                    return Ok(exec);
+                }
+                Err(_) if exec.has_ended() && is_taken(&exec.address) && tried < PORTS_TRIED_MAX => tried += 1,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// `free` is an address whose port nobody has.
+    fn spawn(
+        config: &ExternalConfig,
+        free: SocketAddr,
+        on_end: impl Fn() + Send + 'static,
+    ) -> Result<Self, ExternalServerError> {
+        let filled_in = |argument: &String| filled_in(argument, config, free.port());
+        let arguments: Vec<String> = config.command.iter().map(filled_in).collect();
+        let [program, arguments @ ..] = arguments.as_slice() else {
+            return Err(ExternalServerError("the command is empty; name a program".into()));
+        };
+        let cannot = |what: &str, error: io::Error| ExternalServerError(format!("{what} `{program}`: {error}"));
+        let (output, input) =
+            rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|e| cannot("no pipe for", e.into()))?;
+        let errors = input.try_clone().map_err(|error| cannot("no pipe for", error))?;
+        let mut command = Command::new(program);
+        let environment = config.environment.iter().map(|(name, value)| (name, filled_in(value)));
+        command.args(arguments).envs(environment).process_group(0);
+        command.stdin(Stdio::null()).stdout(input).stderr(errors);
+        if let Some(directory) = &config.directory {
+            command.current_dir(directory);
+        }
+        let address = if config.listen.path().is_some() { config.listen.clone() } else { free.into() };
+        let keeper = rustix::process::getpid();
+        let leader = spawn(command).map_err(|error| cannot("cannot start", error))?;
+        let leader = Pid::from_child(&leader);
+        let kept = Arc::new(Mutex::new(Kept::default()));
+        let exec = Self {
+            address: address.clone(),
+            ready: Snapshot::default(),
+            outside: ProcfsStats::new(keeper.as_raw_pid(), address),
+            kept: kept.clone(),
+            leader,
+        };
+        let spawned = thread::Builder::new().name("words".into()).spawn({
+            let kept = kept.clone();
+            move || keep_words(output, &kept)
+        });
+        let reaper = move || reap(leader, &kept, on_end);
+        // Without a reaper it must not be left either; `drop` ends it.
+        spawned
+            .and_then(|_| thread::Builder::new().name("reap".into()).spawn(reaper))
+            .map_err(|error| cannot("no thread to keep", error))?;
+        Ok(exec)
+    }
+
+    fn wait_until_ready(&self, patience: Duration, is_stopped: &dyn Fn() -> bool) -> Result<(), ExternalServerError> {
+        let deadline = Instant::now() + patience;
+        loop {
+            let accepts = match &self.address {
+                Address::Ip(address) => TcpStream::connect_timeout(address, LOOK.max(patience / 10)).is_ok(),
+                Address::Unix(path) => unix::is_listening(path).unwrap_or(false),
+            };
+            if self.has_ended() {
+                return Err(ExternalServerError(format!("the command ended before it served: {}", self.last_words())));
+            }
+            if is_stopped() {
+                return Err(ExternalServerError("stopped while it started".into()));
+            }
+            if accepts {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                return Err(ExternalServerError(format!(
+                    "nothing accepts connections on {} after {} s: does the command listen on {}? A slow one may \
+                     have a longer start-timeout; {}",
+                    self.address,
+                    patience.as_secs_f64(),
+                    if self.address.path().is_some() { "{socket}" } else { "{port}" },
+                    self.last_words()
+                )));
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    /// What was seen of it when it was ready.
+    pub fn ready(&self) -> &Snapshot {
+        &self.ready
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Whether the command has ended.
+    pub fn has_ended(&self) -> bool {
+        locked(&self.kept).status.is_some()
+    }
+
+    /// Everything that the kernel accounted for it so far.
+    pub fn snapshot(&mut self) -> Snapshot {
+        let _precedence = usage::Precedence::take();
+        let reaped = locked(&self.kept).reaped.clone();
+        self.outside.look(&reaped)
+    }
+
+    /// How it stands, and the last that it said.
+    pub fn last_words(&self) -> String {
+        if self.has_ended() {
+            self.wait(WORDS_PATIENCE, |kept| kept.is_silent);
+        }
+        let kept = locked(&self.kept);
+        let status = kept.status.map_or_else(|| "it runs".to_owned(), |status| status.to_string());
+        let words: Vec<u8> = kept.words.iter().copied().collect();
+        match String::from_utf8_lossy(&words).trim() {
+            "" => format!("{status}, and it said nothing"),
+            words => format!("{status}: {words}"),
+        }
+    }
+
+    /// Waits until something is known of it, no longer than `patience`.
+    fn wait(&self, patience: Duration, is_known: fn(&Kept) -> bool) {
+        let deadline = Instant::now() + patience;
+        while !is_known(&locked(&self.kept)) && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Asks its process group to end, then kills all that is left of it.
+    fn end(&self) {
+        if !self.has_ended() {
+            let _ = rustix::process::kill_process_group(self.leader, Signal::TERM);
+            self.wait(END_MAX, |kept| kept.status.is_some());
+        }
+        // Again, until none is left: they may start others meanwhile.
+        let deadline = Instant::now() + KILL_MAX;
+        while !locked(&self.kept).is_gone && Instant::now() < deadline {
+            for pid in procfs_stats::descendants_of(rustix::process::getpid().as_raw_pid()) {
+                let _ = Pid::from_raw(pid).map(|pid| rustix::process::kill_process(pid, Signal::KILL));
+            }
+            self.wait(LOOK, |kept| kept.is_gone);
+        }
+    }
+}
+
+impl Drop for ExternalServer {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Whether somebody else has its port. Nobody else has the path of a socket, whose folder is ours.
+fn is_taken(address: &Address) -> bool {
+    let bound = address.ip().map(TcpListener::bind);
+    bound.is_some_and(|bound| bound.is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse))
+}
+
+fn filled_in(argument: &str, config: &ExternalConfig, port: u16) -> String {
+    let number = |bytes: Option<u32>| bytes.map(|bytes| bytes.to_string());
+    let socket = config.listen.path().map_or_else(String::new, |path| path.display().to_string());
+    let address = config.listen.ip().map(|address| address.ip().to_string());
+    let port = Some(port.to_string());
+    let values = [port, number(config.request_bytes), number(config.response_bytes), Some(socket), address];
+    PLACEHOLDERS
+        .iter()
+        .zip(values)
+        .filter_map(|(name, value)| Some((name, value?)))
+        .fold(argument.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), &value))
+}
+
+/// Reads what it says, so that it never waits for us, and keeps the end of that.
+fn keep_words(output: OwnedFd, kept: &Mutex<Kept>) {
+    let mut output = std::fs::File::from(output);
+    let mut bytes = [0; 4096];
+    while let Ok(count @ 1..) = output.read(&mut bytes) {
+        let words = &mut locked(kept).words;
+        words.extend(&bytes[..count]);
+        let excess = words.len().saturating_sub(WORDS_BYTES_MAX);
+        words.drain(..excess);
+    }
+    locked(kept).is_silent = true;
+}
+
+/// Reaps every child of this process until there is none.
+fn reap(leader: Pid, kept: &Mutex<Kept>, on_end: impl Fn()) {
+    loop {
+        let (mut status, mut used) = (0, MaybeUninit::<libc::rusage>::zeroed());
+        // SAFETY: the kernel fills in both, or leaves them zeroed, which is a valid value.
+        let (pid, used) = unsafe { (libc::wait4(-1, &raw mut status, 0, used.as_mut_ptr()), used.assume_init()) };
+        if pid < 0 {
+            if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted {
+                continue;
+            }
+            locked(kept).is_gone = true;
+            return;
+        }
+        let used = platform::rusage_totals(&used);
+        let mut kept = locked(kept);
+        kept.reaped.cpu_user_ns += used.cpu_user_ns;
+        kept.reaped.cpu_system_ns += used.cpu_system_ns;
+        if pid == leader.as_raw_pid() {
+            kept.status = Some(ExitStatus::from_raw(status));
+            drop(kept);
+            on_end();
+        }
+    }
+}

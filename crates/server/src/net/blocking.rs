@@ -1,0 +1,229 @@
+//! The loop of architectures in which a connection has a thread (`mt`) or a process (`mp`) of its own.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::Duration;
+
+use wire::Service;
+
+use super::connection::{Connection, Next, ReadBuffer};
+use super::{OnDrop, STACK_BYTES, Stage, children, datagrams};
+use crate::metrics::workers::{Counters, Slot, Syscall};
+use crate::platform;
+use crate::service::with_service;
+use crate::socket::{self, Accepted, Acceptor};
+use crate::spec::read_budget::ReadBudget;
+
+/// The longest wait for connections to end once the server stops.
+const STOP_MAX: Duration = Duration::from_secs(2);
+
+/// `mt`: a thread for each connection, until the server stops.
+///
+/// # Errors
+/// Errors of the listener.
+pub fn run_threads(stage: &Stage<'_>) -> io::Result<()> {
+    if stage.service.ports().is_some() {
+        return datagrams::blocking::run_threads(stage);
+    }
+    let outcome = with_service!(stage, |service| accept_loop(stage, service, |service, slot, connection, _| {
+        spawn_thread(stage.read_budget, service, slot, connection)
+    }));
+    stop_threads(stage, STOP_MAX);
+    outcome
+}
+
+/// `mp`: a process for each connection, until the server stops.
+///
+/// # Errors
+/// Errors of the listener.
+pub fn run_processes(stage: &Stage<'_>) -> io::Result<()> {
+    if stage.service.ports().is_some() {
+        return datagrams::blocking::run_processes(stage);
+    }
+    let lost = |slot: &'static Slot, _: &AtomicBool| {
+        slot.counters.ended.add(1);
+        slot.release();
+    };
+    children::with_reaper(stage.workers, lost, |reaper| {
+        with_service!(stage, |service| accept_loop(stage, service, |service, slot, connection, inbox| {
+            spawn_process(stage, service, slot, connection, inbox).inspect(|()| reaper.unpark())
+        }))
+    })
+}
+
+/// Accepts until the listener is shut down. `spawn` creates the thread or process of a connection; on failure it gives the
+/// connection back, to be refused.
+fn accept_loop<S: Service + Sync + 'static>(
+    stage: &Stage<'_>,
+    service: S,
+    spawn: impl Fn(&'static S, &'static Slot, OwnedFd, &mut ReadBuffer) -> Result<(), OwnedFd>,
+) -> io::Result<()> {
+    // Threads may outlive this function by a moment when they are told to stop, so what they share lives for ever.
+    let service: &'static S = Box::leak(Box::new(service));
+    let counters = stage.workers.accept();
+    let mut acceptor = Acceptor::new(stage.listener, false, counters)?;
+    let mut inbox = ReadBuffer::new(stage.read_budget);
+    let mut cursor = 0;
+    stage.say_started();
+    while platform::may_accept(stage.listener, stage.stop, counters)? {
+        match acceptor.accept()? {
+            Accepted::Connection(connection) => {
+                let Some(slot) = stage.workers.claim(&mut cursor) else {
+                    acceptor.refuse(connection);
+                    continue;
+                };
+                counters.syscall(Syscall::Spawn);
+                match spawn(service, slot, connection, &mut inbox) {
+                    Ok(()) => counters.accepted.add(1),
+                    Err(connection) => {
+                        slot.release();
+                        acceptor.refuse(connection);
+                    }
+                }
+            }
+            Accepted::None | Accepted::Later => {}
+            // A blocking accept says this only when a timeout is set, which it is not; one that does not block, when the
+            // connection has gone.
+            Accepted::WouldBlock => {}
+            Accepted::Shutdown => break,
+        }
+    }
+    Ok(())
+}
+
+/// Serves one connection to its end.
+pub(super) fn serve<S: Service>(service: &S, io: &OwnedFd, inbox: &mut ReadBuffer, counters: &Counters) {
+    let mut connection = Connection::default();
+    if let Some(tick) = service.looks_every() {
+        socket::limit_waits(io, tick);
+    }
+    let mut next = Next::Read;
+    while next != Next::End && !connection.is_overdue(io.as_fd(), service, counters) {
+        next = match next {
+            // A wait for room that was long enough to look.
+            Next::Write => connection.on_writable(io.as_fd(), service, counters),
+            _ => connection.on_readable(io.as_fd(), service, inbox, counters),
+        };
+    }
+}
+
+/// A connection that a thread serves. However that ends, by a panic too, it is closed and counted.
+pub(super) struct Served<'a> {
+    slot: &'a Slot,
+    io: Option<OwnedFd>,
+    /// What the thread waits on afterwards.
+    idle: Option<BorrowedFd<'a>>,
+}
+
+impl<'a> Served<'a> {
+    /// From now on the slot names it.
+    pub(super) fn new(slot: &'a Slot, io: OwnedFd, idle: Option<BorrowedFd<'a>>) -> Self {
+        slot.set_connection(io.as_raw_fd());
+        Self { slot, io: Some(io), idle }
+    }
+
+    pub(super) fn io(&self) -> &OwnedFd {
+        self.io.as_ref().expect("it is closed at the end only")
+    }
+}
+
+impl Drop for Served<'_> {
+    fn drop(&mut self) {
+        // Before it is closed: afterwards the number may be another's, and who stops the server shuts down what slots name.
+        match self.idle {
+            Some(idle) => self.slot.set_connection(idle.as_raw_fd()),
+            None => self.slot.forget_connection(),
+        }
+        drop(self.io.take());
+        self.slot.counters.syscall(Syscall::Close);
+        self.slot.counters.ended.add(1);
+    }
+}
+
+fn spawn_thread<S: Service + Sync>(
+    budget: ReadBudget,
+    service: &'static S,
+    slot: &'static Slot,
+    connection: OwnedFd,
+) -> Result<(), OwnedFd> {
+    slot.set_connection(connection.as_raw_fd());
+    // The connection goes to the thread by number, so that it is still ours to refuse when there is no thread.
+    let descriptor = connection.as_raw_fd();
+    let spawned = thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
+        // SAFETY: the spawner gave the descriptor up when this thread came to be, and nobody else closes it.
+        let connection = unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(descriptor) };
+        // Dropped last.
+        let _release = OnDrop(|| slot.release());
+        let served = Served::new(slot, connection, None);
+        serve(service, served.io(), &mut ReadBuffer::new(budget), &slot.counters);
+    });
+    match spawned {
+        Ok(_) => {
+            std::mem::forget(connection);
+            Ok(())
+        }
+        Err(_) => Err(connection),
+    }
+}
+
+fn spawn_process<S: Service>(
+    stage: &Stage<'_>,
+    service: &'static S,
+    slot: &'static Slot,
+    connection: OwnedFd,
+    inbox: &mut ReadBuffer,
+) -> Result<(), OwnedFd> {
+    let forked = children::fork(slot, || {
+        // SAFETY: the child's copy of the listener; the parent's is another.
+        unsafe { libc::close(stage.listener.as_raw_fd()) };
+        slot.counters.syscall(Syscall::Close);
+        // Its end closes the connection.
+        serve(service, &connection, inbox, &slot.counters);
+        slot.counters.ended.add(1);
+        children::leave(stage.workers, slot);
+        0
+    });
+    match forked {
+        Ok(()) => {
+            drop(connection);
+            stage.workers.accept().syscall(Syscall::Close);
+            Ok(())
+        }
+        Err(_) => Err(connection),
+    }
+}
+
+/// Ends threads: each sees what it serves, or waits on, shut down, until none is left or `patience` is over.
+pub(super) fn stop_threads(stage: &Stage<'_>, patience: Duration) {
+    let started = std::time::Instant::now();
+    // More than once: a thread of a pool may just have gone from one descriptor to another.
+    while stage.workers.taken().next().is_some() && started.elapsed() < patience {
+        for descriptor in stage.workers.taken().filter_map(Slot::connection) {
+            // SAFETY: shuts a socket down; a descriptor that its thread has just closed gives EBADF.
+            unsafe { libc::shutdown(descriptor, libc::SHUT_RDWR) };
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::testkit::{Bench, check_that_others_outlive_a_panic, panics_at_will, wait_until};
+
+    #[test]
+    fn thread_that_panics_gives_its_slot_back() {
+        let bench = Bench::new();
+        let server = bench.start("mt", None, |stage| {
+            let outcome = accept_loop(stage, panics_at_will(), |service, slot, connection, _| {
+                spawn_thread(stage.read_budget, service, slot, connection)
+            });
+            stop_threads(stage, STOP_MAX);
+            outcome
+        });
+        check_that_others_outlive_a_panic(bench, server);
+        wait_until("every slot is free", || bench.workers.taken().next().is_none());
+    }
+}

@@ -1,0 +1,219 @@
+//! The processes of `mp` and `mp-prefork`: made, reaped, ended.
+//!
+//! A child that ends as it should has given its slot back; for one that does not (it crashed, or was killed) whoever
+//! reaps it does. A process id in a slot is always that of a child of ours that is not yet reaped, so that nobody else is
+//! ever signalled.
+//!
+//! Whoever reaps a child accounts for it: exit(2) takes the child's memory apart in the child's own time, after the last
+//! line that the child could run itself.
+
+use std::mem::{self, MaybeUninit};
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+use std::{io, ptr};
+
+use super::OnDrop;
+use crate::metrics::counters::Totals;
+use crate::metrics::usage;
+use crate::metrics::workers::{Slot, Workers};
+use crate::platform;
+use crate::service::work;
+
+/// The longest that children which are killed are waited for.
+const STOP_MAX: Duration = Duration::from_secs(2);
+
+/// The exit status of a child that panicked.
+const PANICKED: i32 = 101;
+
+/// Makes a process that runs `body` and ends with its exit status. It dies with the thread that made it, where the
+/// system can do that ([`platform::die_with_parent`]).
+///
+/// `body` must not take a lock: other threads of the parent may have held one when it forked. It may allocate where the
+/// service does: libc has fork(2) leave its allocator whole in a child (glibc, FreeBSD's, macOS's).
+///
+/// # Errors
+/// When there are no processes or no memory left.
+pub(super) fn fork(slot: &'static Slot, body: impl FnOnce() -> i32) -> io::Result<()> {
+    let parent = rustix::process::getpid();
+    work::next_stream();
+    // SAFETY: the child makes system calls and counts, and ends with _exit; `body` is held to the same.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            let _ = platform::die_with_parent(rustix::process::Signal::KILL);
+            // The parent may have died before the line above.
+            let status = if rustix::process::getppid() == Some(parent) {
+                // By the child too: one that crashes before its parent goes on is found by its slot.
+                slot.set_process_if_taken(rustix::process::getpid().as_raw_pid());
+                // Unwinding would go on in the parent's frames, which kill the child's siblings and stop the server.
+                panic::catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
+                    mem::forget(panic);
+                    PANICKED
+                })
+            } else {
+                0
+            };
+            // SAFETY: ends the child at once, without the parent's destructors and buffers.
+            unsafe { libc::_exit(status) }
+        }
+        child => {
+            // A child so quick that it has gone already has released the slot: it must not be taken again.
+            slot.set_process_if_taken(child);
+            Ok(())
+        }
+    }
+}
+
+/// Gives a slot back in its child, which is about to end.
+pub(super) fn leave(workers: &Workers, slot: &Slot) {
+    workers.leave(rustix::process::getpid().as_raw_pid());
+    slot.release();
+}
+
+/// Runs `body` while a thread beside it reaps the children, then kills those that are left. `body` has that thread to
+/// unpark after a fork.
+///
+/// `lost` is given the slot of each child that did not end by itself, still taken, and whether the server stops.
+///
+/// # Errors
+/// Those of `body`, and when there is no thread to be had.
+pub(super) fn with_reaper<R>(
+    workers: &Workers,
+    lost: impl FnMut(&'static Slot, &AtomicBool) + Send,
+    body: impl FnOnce(&Thread) -> io::Result<R>,
+) -> io::Result<R> {
+    // SAFETY: the default disposition, with which children can be reaped; no handler of ours is replaced.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+    let stopping = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let reaper = thread::Builder::new().name("reap".into());
+        let reaper = reaper.spawn_scoped(scope, || reap(workers, &stopping, lost))?;
+        let _stop = OnDrop(|| {
+            stopping.store(true, SeqCst);
+            reaper.thread().unpark();
+            let started = Instant::now();
+            // More than once: one may have been made in place of another meanwhile.
+            while kill_all(workers) && started.elapsed() < STOP_MAX {
+                thread::sleep(Duration::from_millis(1));
+            }
+        });
+        body(reaper.thread())
+    })
+}
+
+/// Whether there was any.
+fn kill_all(workers: &Workers) -> bool {
+    workers.taken().filter_map(Slot::process).fold(false, |_, pid| {
+        // SAFETY: a signal to a process; no memory is involved.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+        true
+    })
+}
+
+fn reap(workers: &Workers, stopping: &AtomicBool, mut lost: impl FnMut(&'static Slot, &AtomicBool)) {
+    loop {
+        let Some((pid, ended_by_itself)) = wait_for_one() else {
+            if stopping.load(SeqCst) {
+                return;
+            }
+            // Until there is a child: a fork that came before this line is remembered.
+            thread::park();
+            continue;
+        };
+        let slot = match ended_by_itself {
+            true => None,
+            false => workers.taken().find(|slot| slot.process() == Some(pid)),
+        };
+        let mut reaped = workers.reaped();
+        match slot {
+            None => workers.forget_leaving(pid),
+            Some(slot) => {
+                slot.forget_process();
+                // Before it is reaped, so that who sees it gone sees it counted.
+                if !stopping.load(SeqCst) {
+                    slot.counters.crashed.add(1);
+                }
+            }
+        }
+        usage::add_children(&mut reaped, &reap_one(pid));
+        drop(reaped);
+        if let Some(slot) = slot {
+            lost(slot, stopping);
+        }
+    }
+}
+
+/// Waits until a child has ended, and leaves it unreaped: its process id, and whether it ended by itself with success.
+/// `None` when there is no child.
+fn wait_for_one() -> Option<(i32, bool)> {
+    loop {
+        let mut ended = MaybeUninit::<libc::siginfo_t>::zeroed();
+        // SAFETY: the kernel fills in `ended`.
+        if unsafe { libc::waitid(libc::P_ALL, 0, ended.as_mut_ptr(), libc::WEXITED | libc::WNOWAIT) } == 0 {
+            // SAFETY: zeroed is a valid value, and the kernel has filled in that of a child that ended.
+            let (pid, status, code) = unsafe {
+                let ended = ended.assume_init();
+                (ended.si_pid(), ended.si_status(), ended.si_code)
+            };
+            return Some((pid, code == libc::CLD_EXITED && status == 0));
+        }
+        if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+            return None;
+        }
+    }
+}
+
+/// Reaps a child that has ended: what it used.
+fn reap_one(pid: i32) -> Totals {
+    let mut used = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the kernel fills in `used`, or leaves it zeroed, which is a valid value.
+    let used = platform::rusage_totals(&unsafe {
+        libc::wait4(pid, ptr::null_mut(), 0, used.as_mut_ptr());
+        used.assume_init()
+    });
+    Totals { cpu_children_ns: used.cpu_ns(), cpu_user_ns: 0, cpu_system_ns: 0, ..used }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic;
+
+    use super::*;
+    use crate::net::testkit::wait_until;
+
+    #[test]
+    fn child_that_panics_ends_without_its_siblings() {
+        let workers = Workers::new(2).unwrap();
+        let (mut cursor, parent) = (0, rustix::process::getpid());
+        let sibling = workers.claim(&mut cursor).unwrap();
+        let panics = workers.claim(&mut cursor).unwrap();
+        let lost = |slot: &'static Slot, _: &AtomicBool| slot.release();
+        let outcome = panic::catch_unwind(AssertUnwindSafe(|| {
+            with_reaper(&workers, lost, |reaper| {
+                fork(sibling, || {
+                    loop {
+                        thread::park();
+                    }
+                })?;
+                // Without the hook, which says so in the test's output.
+                fork(panics, || panic::resume_unwind(Box::new(())))?;
+                reaper.unpark();
+                wait_until("the child ends", || panics.counters.crashed.get() == 1);
+                // Long enough for a child that unwinds the parent's frames to kill its siblings.
+                thread::sleep(Duration::from_millis(100));
+                let crashed = sibling.counters.crashed.get();
+                Ok((crashed, sibling.process()))
+            })
+        }));
+        if rustix::process::getpid() != parent {
+            // SAFETY: ends a child that has come here, where the parent alone goes on.
+            unsafe { libc::_exit(PANICKED) }
+        }
+        let (crashed, process) = outcome.expect("the parent does not panic").unwrap();
+        assert_eq!(crashed, 0, "its sibling was killed");
+        assert!(process.is_some_and(|pid| pid > 0));
+        assert!(workers.reaped().cpu_children_ns > 0);
+    }
+}

@@ -1,0 +1,508 @@
+//! The loop of a network thread that serves many connections where the kernel does the I/O: we ask for it and are told
+//! what came of it. Written once, compiled for each mechanism.
+
+use std::collections::VecDeque;
+use std::io;
+use std::marker::PhantomData;
+use std::mem;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::thread;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use wire::Service;
+
+use super::connection::{Connection, Next};
+use super::datagrams;
+use super::idle_sweep::IdleSweep;
+use super::payload::{HandOff, Message};
+use super::staged::{self, Family, Network};
+use super::table::ConnectionTable;
+use super::{ACCEPTS, Stage};
+use crate::completion::{Completion, Datagrams, Done, Received, What};
+use crate::metrics::workers::Syscall;
+use crate::service::with_service;
+use crate::socket::{Accepted, Acceptor, PAUSE};
+use crate::token::Token;
+
+/// An event-driven server over `M`, until it stops.
+///
+/// # Errors
+/// Errors of the listener and of the mechanism; those of single connections end only these.
+pub fn run<M: Datagrams>(stage: &Stage<'_>) -> io::Result<()> {
+    if stage.service.ports().is_some() {
+        return datagrams::completion::run::<M>(stage);
+    }
+    with_service!(stage, |service| run_service::<M, _>(stage, &service))
+}
+
+/// The same with a service that is there.
+pub(crate) fn run_service<M: Completion, S: Service<Conn: Send> + Sync>(
+    stage: &Stage<'_>,
+    service: &S,
+) -> io::Result<()> {
+    staged::run::<ByCompletion<M>, _>(stage, service)
+}
+
+struct ByCompletion<M>(PhantomData<M>);
+
+impl<M: Completion> Family for ByCompletion<M> {
+    const NONBLOCKING: bool = false;
+
+    fn inline<S: Service>(network: Network<'_, S>) -> io::Result<()> {
+        CompletionLoop::<M, _>::new(network)?.run()
+    }
+
+    fn hand_off<'a, S: Service>(_: Network<'a, S>, _: HandOff<'_, 'a, S::Conn>) -> io::Result<()> {
+        // `Architecture` refuses it, with the reason.
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+struct CompletionLoop<'a, M, S: Service> {
+    // Dropped first: the kernel may be reading from those below.
+    mechanism: M,
+    connections: ConnectionTable<Serving<S::Conn>>,
+    acceptor: Option<Acceptor<'a>>,
+    /// ConnectionTable in the order in which they are admitted: those that the accept thread has handed over and counted
+    /// (`true`), and those that the kernel has accepted here.
+    arrivals: VecDeque<(OwnedFd, bool)>,
+    /// Messages taken, and not yet followed.
+    messages: Vec<Message>,
+    /// Where receives may miss ends. Their clock is watched as long as there are connections.
+    rounds: Option<IdleSweep>,
+    network: Network<'a, S>,
+}
+
+/// A connection, and what the kernel is doing for it. Its slot is given up when that is nothing.
+struct Serving<C> {
+    io: OwnedFd,
+    connection: Connection<C>,
+    /// A receive has not ended.
+    receiving: bool,
+    /// It was told to.
+    cancelled: bool,
+    /// A send has not ended. There is one at a time.
+    sending: bool,
+    /// Reset, or whatever else befell this one connection.
+    failed: bool,
+    /// It is new, or something came, since the last round.
+    heard: bool,
+}
+
+impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
+    fn new(network: Network<'a, S>) -> io::Result<Self> {
+        let acceptor = match network.listener {
+            Some(listener) => {
+                // The kernel waits for a listener only if the listener itself would.
+                rustix::io::ioctl_fionbio(listener, false)?;
+                Some(Acceptor::new(listener, false, network.counters)?)
+            }
+            None => None,
+        };
+        Ok(Self {
+            mechanism: M::new(network.connections_max, network.read_budget.bytes(), network.counters)?,
+            connections: ConnectionTable::with_capacity(network.connections_max),
+            acceptor,
+            arrivals: VecDeque::new(),
+            messages: Vec::new(),
+            rounds: if M::MISSES_ENDS { Some(IdleSweep::new()?) } else { None },
+            network,
+        })
+    }
+
+    fn run(mut self) -> io::Result<()> {
+        if let Some(stop) = self.network.stop {
+            self.mechanism.watch(stop.as_raw_fd(), Token::STOP)?;
+        }
+        if let Some(mailbox) = self.network.mailbox {
+            self.mechanism.watch(mailbox.descriptor().as_raw_fd(), Token::MAILBOX)?;
+        }
+        if let Some(listener) = self.network.listener {
+            self.mechanism.accept(listener.as_raw_fd())?;
+        }
+        let mut done = Vec::with_capacity(M::DONE_MAX);
+        self.network.started.one_more();
+        loop {
+            self.mechanism.wait(&mut done, self.arrivals.is_empty())?;
+            self.network.counters.events.add(done.len() as u64);
+            let alone = done.len() == 1;
+            for Done { token, what } in done.drain(..) {
+                match what {
+                    What::Readable if token == Token::STOP => return Ok(()),
+                    What::Readable if token == Token::CLOCK => self.make_a_round()?,
+                    What::Readable => {
+                        if self.follow_messages()? {
+                            return Ok(());
+                        }
+                    }
+                    What::Accepted { result, more } => self.on_accepted(result, more, alone)?,
+                    What::Received(received) => self.on_received(token, received)?,
+                    What::Sent(result) => self.on_sent(token, result)?,
+                }
+            }
+            self.admit_arrivals()?;
+        }
+    }
+
+    /// ThreadSpec in those that have come, within the budget.
+    fn admit_arrivals(&mut self) -> io::Result<()> {
+        for _ in 0..ACCEPTS {
+            let Some((io, is_counted)) = self.arrivals.pop_front() else { break };
+            // Of a listener beside others: the room is all theirs together.
+            if !is_counted && self.network.is_full() {
+                self.network.refuse(io);
+                continue;
+            }
+            match (self.admit(io)?, is_counted) {
+                (true, false) => self.network.counters.accepted.add(1),
+                (false, true) => self.network.counters.ended.add(1),
+                (true, true) | (false, false) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// `alone`: nothing else was done meanwhile.
+    fn on_accepted(&mut self, result: Result<OwnedFd, Errno>, more: bool, alone: bool) -> io::Result<()> {
+        let (Some(acceptor), Some(listener)) = (&mut self.acceptor, self.network.listener) else { return Ok(()) };
+        let accepted = acceptor.completed(result)?;
+        // Asked for again at once it fails at once: others have their turns between.
+        if alone && matches!(accepted, Accepted::Later) {
+            thread::sleep(PAUSE);
+        }
+        if !more && !matches!(accepted, Accepted::Shutdown) {
+            self.mechanism.accept(listener.as_raw_fd())?;
+        }
+        if let Accepted::Connection(io) = accepted {
+            self.arrivals.push_back((io, false));
+        }
+        Ok(())
+    }
+
+    /// Does what other threads ask for; whether that is to stop.
+    fn follow_messages(&mut self) -> io::Result<bool> {
+        let Some(mailbox) = self.network.mailbox else { return Ok(false) };
+        let mut messages = mem::take(&mut self.messages);
+        mailbox.take(&mut messages, self.network.counters);
+        // One look for each time that it is readable. What came after the last one makes it so.
+        self.mechanism.watch(mailbox.descriptor().as_raw_fd(), Token::MAILBOX)?;
+        for message in messages.drain(..) {
+            match message {
+                Message::Connection(io) => self.arrivals.push_back((io, true)),
+                Message::Stop => return Ok(true),
+                Message::Look => self.end_overdue()?,
+                // Of payload threads, which there are none.
+                Message::Blocked(_) | Message::Resume(_) | Message::End(_) => {}
+            }
+        }
+        self.messages = messages;
+        Ok(false)
+    }
+
+    /// Ends the connections whose clients have taken too long.
+    fn end_overdue(&mut self) -> io::Result<()> {
+        let Network { service, counters, .. } = self.network;
+        // Who sent the message has no counters.
+        counters.syscall(Syscall::Wake);
+        for slot in 0..self.connections.slots() {
+            let Some((token, serving)) = self.connections.tenant_of(slot) else { continue };
+            if !serving.failed && serving.connection.is_overdue(serving.io.as_fd(), service, counters) {
+                serving.failed = true;
+                if serving.sending {
+                    // A send without a copy ends when the client has taken it all, or the kernel has given up on it.
+                    let _ = rustix::net::connect_unspec(&serving.io);
+                }
+                self.go_on(token, false)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at some of those that have been silent since the last round. Where there is something to receive, their receive will
+    /// never say so, and is made to begin anew.
+    fn make_a_round(&mut self) -> io::Result<()> {
+        let Some(rounds) = &mut self.rounds else { return Ok(()) };
+        let slots = rounds.next(self.connections.slots())?;
+        rounds.is_watched = false;
+        let is_silent = |serving: &Serving<S::Conn>| serving.receiving && !serving.cancelled && !serving.heard;
+        let silent = self.connections.tenants(slots.clone()).filter(|(_, serving)| is_silent(serving));
+        let (tokens, mut polled): (Vec<Token>, Vec<PollFd<'_>>) =
+            silent.map(|(token, serving)| (token, PollFd::new(&serving.io, PollFlags::IN))).unzip();
+        self.network.counters.syscall(Syscall::Rescan);
+        if !polled.is_empty() {
+            self.network.counters.syscall(Syscall::Rescan);
+            // Best effort: where it fails it reports nobody, and the next round looks again.
+            let _ = rustix::event::poll(&mut polled, Some(&Timespec::default()));
+        }
+        let missed: Vec<Token> = tokens
+            .into_iter()
+            .zip(&polled)
+            .filter(|(_, fd)| !fd.revents().is_empty())
+            .map(|(token, _)| token)
+            .collect();
+        for slot in slots {
+            if let Some((_, serving)) = self.connections.tenant_of(slot) {
+                serving.heard = false;
+            }
+        }
+        for token in missed {
+            if let Some(serving) = self.connections.get(token) {
+                serving.cancelled = true;
+                self.mechanism.cancel_receive(token)?;
+            }
+        }
+        if self.connections.is_empty() { Ok(()) } else { self.watch_clock() }
+    }
+
+    fn watch_clock(&mut self) -> io::Result<()> {
+        match &mut self.rounds {
+            Some(rounds) if !rounds.is_watched => {
+                rounds.is_watched = true;
+                self.mechanism.watch(rounds.clock().as_raw_fd(), Token::CLOCK)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives a connection its slot, and begins to receive; turns it away where there is no room.
+    fn admit(&mut self, io: OwnedFd) -> io::Result<bool> {
+        let Some(token) = self.connections.reserve() else {
+            self.network.refuse(io);
+            return Ok(false);
+        };
+        let connection = Connection::default();
+        let (receiving, cancelled, sending, failed, heard) = (false, false, false, false, true);
+        let serving = Serving { io, connection, receiving, cancelled, sending, failed, heard };
+        self.connections.fill(token, serving);
+        self.go_on(token, false)?;
+        self.watch_clock()?;
+        Ok(true)
+    }
+
+    #[inline]
+    fn on_received(&mut self, token: Token, received: Received) -> io::Result<()> {
+        let Some(serving) = self.connections.get(token) else {
+            self.mechanism.give_back(received);
+            return Ok(());
+        };
+        serving.heard = true;
+        serving.receiving = received.more;
+        serving.cancelled &= received.more;
+        match received.result {
+            Ok(0) => serving.connection.finish(),
+            Ok(_) => {
+                serving.connection.receive(
+                    self.mechanism.bytes(&received),
+                    self.network.service,
+                    self.network.counters,
+                );
+            }
+            // Buffers ran out, and are back by the next time; or we said so ourselves. It is asked for again in time.
+            Err(Errno::NOBUFS | Errno::CANCELED | Errno::AGAIN | Errno::INTR) => {}
+            Err(_) => serving.failed = true,
+        }
+        let behind = serving.sending;
+        self.mechanism.give_back(received);
+        self.go_on(token, behind)
+    }
+
+    #[inline]
+    fn on_sent(&mut self, token: Token, result: Result<usize, Errno>) -> io::Result<()> {
+        let Some(serving) = self.connections.get(token) else { return Ok(()) };
+        serving.sending = false;
+        match result {
+            Ok(count) => serving.connection.sent(count, self.network.service, self.network.counters),
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(_) => serving.failed = true,
+        }
+        self.go_on(token, true)
+    }
+
+    /// Asks for what the connection waits for, unless that is under way. `behind`: its responses did not go out at once,
+    /// and a receive that goes on by itself is ended until they have. What it brings before it ends is taken in: at most
+    /// the mechanism's buffers, which are free again at once.
+    #[inline]
+    fn go_on(&mut self, token: Token, behind: bool) -> io::Result<()> {
+        let Network { service, counters, .. } = self.network;
+        let Some(serving) = self.connections.get(token) else { return Ok(()) };
+        let io = serving.io.as_raw_fd();
+        let next = if serving.failed { Next::End } else { serving.connection.next(serving.io.as_fd(), service) };
+        match next {
+            Next::Read => {
+                if !serving.receiving {
+                    serving.receiving = true;
+                    self.mechanism.receive(io, token)?;
+                }
+            }
+            Next::Write => {
+                if behind && serving.receiving && !serving.cancelled {
+                    serving.cancelled = true;
+                    self.mechanism.cancel_receive(token)?;
+                }
+                if !serving.sending {
+                    serving.sending = true;
+                    let unsent = serving.connection.unsent(service);
+                    // SAFETY: the service keeps its promise of `unsent`; neither it nor a slot moves while the loop
+                    // runs, a slot is given up after its send only, and the mechanism is dropped before both.
+                    unsafe { self.mechanism.send(io, token, unsent)? };
+                }
+            }
+            Next::End if serving.receiving || serving.sending => {
+                // What the kernel still does for it ends by this.
+                let _ = rustix::net::shutdown(&serving.io, rustix::net::Shutdown::Both);
+            }
+            Next::End => {
+                drop(self.connections.remove(token));
+                counters.syscall(Syscall::Close);
+                counters.ended.add(1);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::net::{Shutdown, TcpStream};
+    use std::os::fd::{BorrowedFd, RawFd};
+    use std::sync::{Arc, mpsc};
+    use std::time::Duration;
+
+    use wire::ServiceSpec;
+    use wire::fixed::Fixed;
+
+    use super::*;
+    use crate::metrics::workers::{Counters, Workers};
+    use crate::registry::find_model;
+    use crate::service::limits::Limits;
+    use crate::socket;
+    use crate::spec::accept::Accept;
+    use crate::spec::model::StageCpus;
+    use crate::spec::read_budget::ReadBudget;
+
+    #[test]
+    fn a_connection_costs_at_most_48_bytes_here() {
+        const { assert!(ConnectionTable::<Serving<<Fixed as Service>::Conn>>::SLOT_BYTES <= 48) };
+    }
+
+    /// What the kernel is asked for, once.
+    #[derive(Clone, Copy)]
+    enum Ask {
+        Watch,
+        Accept,
+        Receive,
+    }
+
+    /// A mechanism whose first receive misses whatever comes, as one of io_uring's may: it says nothing until it is cancelled.
+    struct Deaf {
+        asked: Vec<(BorrowedFd<'static>, Token, Ask)>,
+        was_deaf: bool,
+        cancelled: Option<Token>,
+    }
+
+    impl Deaf {
+        fn ask(&mut self, descriptor: RawFd, token: Token, ask: Ask) {
+            // SAFETY: who asks keeps it open until it was told, or drops us first.
+            self.asked.push((unsafe { BorrowedFd::borrow_raw(descriptor) }, token, ask));
+        }
+    }
+
+    impl Completion for Deaf {
+        const DONE_MAX: usize = 1;
+        const MISSES_ENDS: bool = true;
+
+        fn new(_: usize, _: usize, _: &'static Counters) -> io::Result<Self> {
+            Ok(Self { asked: Vec::new(), was_deaf: false, cancelled: None })
+        }
+
+        fn watch(&mut self, descriptor: RawFd, token: Token) -> io::Result<()> {
+            self.ask(descriptor, token, Ask::Watch);
+            Ok(())
+        }
+
+        fn accept(&mut self, listener: RawFd) -> io::Result<()> {
+            self.ask(listener, Token::LISTENER, Ask::Accept);
+            Ok(())
+        }
+
+        fn receive(&mut self, io: RawFd, token: Token) -> io::Result<()> {
+            if mem::replace(&mut self.was_deaf, true) {
+                self.ask(io, token, Ask::Receive);
+            }
+            Ok(())
+        }
+
+        fn cancel_receive(&mut self, token: Token) -> io::Result<()> {
+            self.cancelled = Some(token);
+            Ok(())
+        }
+
+        unsafe fn send(&mut self, _: RawFd, _: Token, _: &[u8]) -> io::Result<()> {
+            unreachable!("nobody asked anything")
+        }
+
+        fn bytes(&self, _: &Received) -> &[u8] {
+            &[]
+        }
+
+        fn give_back(&mut self, _: Received) {}
+
+        fn wait(&mut self, done: &mut Vec<Done>, _: bool) -> io::Result<()> {
+            let received = |result| What::Received(Received { result, more: false, buffer: None });
+            if let Some(token) = self.cancelled.take() {
+                done.push(Done { token, what: received(Err(Errno::CANCELED)) });
+                return Ok(());
+            }
+            let mut polled: Vec<_> = self.asked.iter().map(|(io, ..)| PollFd::new(io, PollFlags::IN)).collect();
+            rustix::event::poll(&mut polled, None)?;
+            let at = polled.iter().position(|fd| !fd.revents().is_empty()).expect("poll said so");
+            let (io, token, ask) = self.asked.swap_remove(at);
+            let what = match ask {
+                Ask::Watch => What::Readable,
+                Ask::Accept => What::Accepted { result: rustix::net::accept(io), more: false },
+                Ask::Receive => received(rustix::io::read(io, &mut [0; 1])),
+            };
+            done.push(Done { token, what });
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_receive_that_missed_the_end_is_begun_anew() {
+        let workers = Workers::new(0).unwrap();
+        let bound = socket::listen(&"127.0.0.1:0".parse().unwrap(), false).unwrap();
+        let (stop, stopper) = rustix::pipe::pipe().unwrap();
+        let stage = Stage {
+            listener: &bound.socket,
+            sockets: &[],
+            accept: Accept::Single,
+            model: find_model("sped").unwrap(),
+            stop: stop.as_fd(),
+            stopper: stopper.as_fd(),
+            stopping: &Arc::default(),
+            workers: &workers,
+            service: &ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 },
+            content: None,
+            limits: Limits::default(),
+            work: None,
+            threads: None,
+            cpus: &StageCpus::default(),
+            connections_max: 1,
+            read_budget: ReadBudget::default(),
+            started: mpsc::channel().0,
+        };
+        thread::scope(|scope| {
+            let server = scope.spawn(|| staged::run::<ByCompletion<Deaf>, _>(&stage, &Fixed::new(1, 1)));
+            let mut client = TcpStream::connect(bound.address.ip().unwrap()).unwrap();
+            client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            client.shutdown(Shutdown::Write).unwrap();
+            let end = client.read(&mut [0]);
+            rustix::io::write(&stopper, &[1]).unwrap();
+            server.join().unwrap().unwrap();
+            assert_eq!(end.expect("nobody looks at who is silent"), 0);
+        });
+        assert_eq!((workers.totals().accepted, workers.connections_open()), (Some(1), 0));
+    }
+}

@@ -1,0 +1,171 @@
+//! The loop of a thread that serves all ports where the kernel does the I/O.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::{mem, ptr};
+
+use rustix::io::Errno;
+use wire::udp::{ID_BYTES, Udp};
+
+use super::DATAGRAM_BYTES_MAX;
+use crate::completion::{Datagrams, Done, Envelope, Received, What};
+use crate::metrics::workers::Counters;
+use crate::net::Stage;
+use crate::platform::pin;
+use crate::service::work::Worked;
+use crate::socket::destination::{Control, NAME_BYTES};
+use crate::token::Token;
+
+/// Responses that the kernel may be sending at once, one for each port within these. What comes beyond waits in its buffer
+/// and, when the buffers are all taken, in its socket.
+const SENDS: std::ops::RangeInclusive<usize> = 16..=1024;
+
+/// One thread that serves all ports over `M`, until it is told to stop.
+pub(in crate::net) fn run<M: Datagrams>(stage: &Stage<'_>) -> io::Result<()> {
+    let service = super::service(stage)?;
+    pin(&stage.cpus.accept)?;
+    CompletionLoop::<M>::new(stage, &service)?.run()
+}
+
+struct CompletionLoop<'a, M> {
+    // Dropped first: the kernel may be reading and writing those below.
+    mechanism: M,
+    /// What each port's receive is told with.
+    envelopes: Box<[Envelope]>,
+    replies: Box<[Reply]>,
+    /// Those of no use now.
+    free: Vec<u32>,
+    /// What came for which port when none was free: nothing waits while one is.
+    waiting: VecDeque<(u32, Received)>,
+    /// A response without its id; its rest is sent from here.
+    response: Vec<u8>,
+    service: &'a Worked<Udp>,
+    stage: &'a Stage<'a>,
+    counters: &'static Counters,
+}
+
+/// A response that the kernel is sending. It points to itself: it must not move.
+struct Reply {
+    to: [u8; NAME_BYTES],
+    from: Control,
+    id: [u8; ID_BYTES],
+    parts: [libc::iovec; 2],
+    message: libc::msghdr,
+}
+
+impl<'a, M: Datagrams> CompletionLoop<'a, M> {
+    fn new(stage: &'a Stage<'a>, service: &'a Worked<Udp>) -> io::Result<Self> {
+        let counters = stage.workers.accept();
+        let sends_max = stage.sockets.len().clamp(*SENDS.start(), *SENDS.end());
+        // SAFETY: numbers and null pointers, of which zeros are valid.
+        let replies = (0..sends_max).map(|_| unsafe { mem::zeroed() }).collect();
+        Ok(Self {
+            mechanism: M::new(stage.sockets.len().max(sends_max), DATAGRAM_BYTES_MAX, counters)?,
+            envelopes: Envelope::of(stage.sockets),
+            replies,
+            free: (0..sends_max as u32).rev().collect(),
+            waiting: VecDeque::with_capacity(M::DONE_MAX),
+            response: service.response(),
+            service,
+            stage,
+            counters,
+        })
+    }
+
+    fn run(mut self) -> io::Result<()> {
+        self.mechanism.watch(self.stage.stop.as_raw_fd(), Token::STOP)?;
+        for port in 0..self.stage.sockets.len() as u32 {
+            self.receive(port)?;
+            self.counters.accepted.add(1);
+        }
+        let mut done = Vec::with_capacity(M::DONE_MAX);
+        self.stage.say_started();
+        loop {
+            self.mechanism.wait(&mut done, true)?;
+            self.counters.events.add(done.len() as u64);
+            for Done { token, what } in done.drain(..) {
+                match what {
+                    What::Readable => return Ok(()),
+                    What::Received(received) => self.on_received(token.slot(), received)?,
+                    What::Sent(result) => self.on_sent(token.slot(), result)?,
+                    // Nobody is asked to accept.
+                    What::Accepted { .. } => {}
+                }
+            }
+        }
+    }
+
+    fn receive(&mut self, port: u32) -> io::Result<()> {
+        let (io, token) = (self.stage.sockets[port as usize].as_raw_fd(), Token::new(port, 0));
+        // SAFETY: envelopes do not move, nobody else writes them, and they outlive the mechanism.
+        unsafe { self.mechanism.receive_datagrams(io, token, &mut self.envelopes[port as usize]) }
+    }
+
+    #[inline]
+    fn on_received(&mut self, port: u32, received: Received) -> io::Result<()> {
+        if self.free.is_empty() {
+            self.waiting.push_back((port, received));
+            return Ok(());
+        }
+        self.serve(port, received)
+    }
+
+    /// Answers what came, and has the port receive again unless it does so by itself. There is a reply to do it with.
+    #[inline]
+    fn serve(&mut self, port: u32, received: Received) -> io::Result<()> {
+        let more = received.more;
+        self.answer(port, received)?;
+        // After the answer: where each receive is asked for, its envelope has the sender's address until then.
+        if more { Ok(()) } else { self.receive(port) }
+    }
+
+    /// Answers what came, if it is a request, and gives its buffer back.
+    #[inline]
+    fn answer(&mut self, port: u32, received: Received) -> io::Result<()> {
+        let Some(datagram) = self.mechanism.datagram(&received, &self.envelopes[port as usize]) else {
+            self.mechanism.give_back(received);
+            return Ok(());
+        };
+        let id = super::take(self.service, datagram.bytes, datagram.length, self.counters);
+        let (Some(id), Some(number)) = (id, self.free.last().copied()) else {
+            self.mechanism.give_back(received);
+            return Ok(());
+        };
+        self.free.pop();
+        let reply = &mut self.replies[number as usize];
+        reply.id = id;
+        let name_bytes = datagram.from.len();
+        reply.to[..name_bytes].copy_from_slice(datagram.from);
+        reply.from.answer(datagram.control);
+        self.mechanism.give_back(received);
+        let rest = &self.response[ID_BYTES..];
+        reply.parts = [
+            libc::iovec { iov_base: reply.id.as_mut_ptr().cast(), iov_len: ID_BYTES },
+            libc::iovec { iov_base: rest.as_ptr().cast_mut().cast(), iov_len: rest.len() },
+        ];
+        reply.message.msg_name = reply.to.as_mut_ptr().cast();
+        reply.message.msg_namelen = name_bytes as libc::socklen_t;
+        reply.from.attach(&mut reply.message);
+        reply.message.msg_iov = reply.parts.as_mut_ptr();
+        reply.message.msg_iovlen = reply.parts.len();
+        let io = self.stage.sockets[port as usize].as_raw_fd();
+        let message = ptr::from_ref(&reply.message);
+        // SAFETY: a reply does not move, nor does the response; a reply is free again after its send only, and all outlive
+        // the mechanism.
+        unsafe { self.mechanism.send_datagram(io, Token::new(number, 0), message) }
+    }
+
+    #[inline]
+    fn on_sent(&mut self, number: u32, result: Result<usize, Errno>) -> io::Result<()> {
+        super::sent(result, self.counters);
+        self.free.push(number);
+        // More than one, where one is no request and leaves the reply to the next: no other send may come to look at that.
+        while !self.free.is_empty()
+            && let Some((port, received)) = self.waiting.pop_front()
+        {
+            self.serve(port, received)?;
+        }
+        Ok(())
+    }
+}

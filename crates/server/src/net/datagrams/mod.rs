@@ -1,0 +1,253 @@
+//! A service of datagrams: many ports, all watched by one thread, or with a thread or process each.
+//!
+//! # Layout
+//! - here: what one datagram is, the same in every architecture; and the loop of a thread that is told which ports are ready
+//! - `completion`: the same, where the kernel does the I/O
+//! - `blocking`: a thread or process for each port
+
+pub(super) mod blocking;
+#[cfg(target_os = "linux")]
+pub(super) mod completion;
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags};
+use wire::ServiceSpec;
+use wire::udp::{ID_BYTES, Udp};
+
+use super::Stage;
+use crate::metrics::workers::{Counters, Syscall};
+use crate::platform::pin;
+use crate::readiness::{Interest, Readiness, Trigger};
+use crate::service::work::Worked;
+use crate::socket::destination::{self, Ends};
+use crate::token::Token;
+
+/// Room for the largest datagram.
+const DATAGRAM_BYTES_MAX: usize = 64 << 10;
+/// The read budget: at most so many datagrams of a port are taken in a row before the others have their turn.
+const READ_DATAGRAMS: u32 = 32;
+
+/// The service of `stage`, which is one of datagrams, and its work.
+fn service(stage: &Stage<'_>) -> io::Result<Worked<Udp>> {
+    match *stage.service {
+        ServiceSpec::Udp { request_bytes, response_bytes, .. } => {
+            let udp = Udp::new(request_bytes, response_bytes);
+            Ok(Worked::new(udp, stage.work, stage.stopping.clone()))
+        }
+        ServiceSpec::Fixed { .. } | ServiceSpec::Kv { .. } | ServiceSpec::Http { .. } | ServiceSpec::Stream(_) => {
+            Err(io::ErrorKind::InvalidInput.into())
+        }
+    }
+}
+
+/// What a datagram asks for, counted; `None` if it is no request, and to be ignored. `bytes` is how many it had.
+#[inline]
+fn take(service: &Worked<Udp>, datagram: &[u8], bytes: usize, counters: &Counters) -> Option<[u8; ID_BYTES]> {
+    counters.bytes_in.add(bytes as u64);
+    let id = service.asked(datagram, bytes);
+    if id.is_some() {
+        counters.requests.add(1)
+    } else {
+        counters.ignored.add(1)
+    }
+    id
+}
+
+/// Counts what became of a response: the kernel took it whole, or not at all.
+#[inline]
+fn sent(result: Result<usize, Errno>, counters: &Counters) {
+    match result {
+        Ok(count) => counters.bytes_out.add(count as u64),
+        Err(_) => counters.unsent.add(1),
+    }
+}
+
+/// Memory of one thread for a datagram that came and one that goes.
+struct Desk {
+    inbox: Vec<u8>,
+    response: Vec<u8>,
+    /// Of sockets that answer from the address that was asked.
+    ends: Option<Ends>,
+}
+
+impl Desk {
+    /// For `sockets`, which are all bound to the same address.
+    fn new(service: &Worked<Udp>, sockets: &[OwnedFd]) -> Self {
+        let ends = sockets.first().filter(|socket| destination::is_needed(socket)).map(|_| Ends::NONE);
+        // Never filled in beforehand: pages that no datagram reaches cost nothing.
+        Self { inbox: Vec::with_capacity(DATAGRAM_BYTES_MAX), response: service.response(), ends }
+    }
+
+    /// Receives one datagram and answers it, if it is a request; whether there may be more.
+    #[inline]
+    fn turn(&mut self, io: BorrowedFd<'_>, service: &Worked<Udp>, counters: &Counters) -> bool {
+        self.inbox.clear();
+        counters.syscall(Syscall::Read);
+        if let Some(ends) = &mut self.ends {
+            let bytes = match ends.receive(io, &mut self.inbox) {
+                Ok(bytes) => bytes,
+                Err(error) => return error == Errno::INTR,
+            };
+            if let Some(id) = take(service, &self.inbox, bytes, counters) {
+                self.response[..ID_BYTES].copy_from_slice(&id);
+                counters.syscall(Syscall::Write);
+                sent(ends.send(io, &self.response), counters);
+            }
+            return true;
+        }
+        let (bytes, from) = match rustix::net::recvfrom(io, spare_capacity(&mut self.inbox), RecvFlags::empty()) {
+            Ok((_, bytes, from)) => (bytes, from),
+            Err(error) => return error == Errno::INTR,
+        };
+        if let (Some(id), Some(from)) = (take(service, &self.inbox, bytes, counters), from) {
+            self.response[..ID_BYTES].copy_from_slice(&id);
+            counters.syscall(Syscall::Write);
+            // Where there is no room it is dropped, also by who blocks in the read.
+            sent(rustix::net::sendto(io, &self.response, SendFlags::DONTWAIT, &from), counters);
+        }
+        true
+    }
+}
+
+/// One thread that serves all ports over `M`, until it is told to stop.
+pub(super) fn run<M: Readiness>(stage: &Stage<'_>) -> io::Result<()> {
+    let service = service(stage)?;
+    pin(&stage.cpus.accept)?;
+    ReadyLoop::<M>::new(stage, &service)?.run()
+}
+
+struct ReadyLoop<'a, M> {
+    mechanism: M,
+    sockets: &'a [OwnedFd],
+    stop: BorrowedFd<'a>,
+    service: &'a Worked<Udp>,
+    desk: Desk,
+    /// Of edge-triggered mechanisms: ports that had their budget and may have more, of which no event will tell. Each is in
+    /// it once at most, as `is_unread` says.
+    unread: VecDeque<u32>,
+    is_unread: Vec<bool>,
+    stage: &'a Stage<'a>,
+    counters: &'static Counters,
+}
+
+impl<'a, M: Readiness> ReadyLoop<'a, M> {
+    fn new(stage: &'a Stage<'a>, service: &'a Worked<Udp>) -> io::Result<Self> {
+        let ports = stage.sockets.len();
+        // The kernel hands out the lowest free descriptor: none is beyond those and what a process may have besides.
+        let highest = stage.sockets.iter().map(|socket| socket.as_raw_fd()).max().unwrap_or(0);
+        let descriptors_max = highest.max(stage.stop.as_raw_fd()) as usize + 1;
+        let listed = if M::TRIGGER == Trigger::Edge { ports } else { 0 };
+        Ok(Self {
+            mechanism: M::new(descriptors_max)?,
+            sockets: stage.sockets,
+            stop: stage.stop,
+            service,
+            desk: Desk::new(service, stage.sockets),
+            unread: VecDeque::with_capacity(listed),
+            is_unread: vec![false; listed],
+            stage,
+            counters: stage.workers.accept(),
+        })
+    }
+
+    fn run(mut self) -> io::Result<()> {
+        let counters = self.counters;
+        self.watch(self.stop, Token::STOP)?;
+        for (at, socket) in self.sockets.iter().enumerate() {
+            self.watch(socket.as_fd(), Token::new(at as u32, 0))?;
+            counters.accepted.add(1);
+        }
+        let mut ready = Vec::with_capacity(self.sockets.len() + 1);
+        self.stage.say_started();
+        loop {
+            // While something is left to read, the wait is only a look.
+            let timeout = (!self.unread.is_empty()).then_some(Duration::ZERO);
+            counters.syscall(Syscall::Wait);
+            self.mechanism.wait(&mut ready, timeout)?;
+            self.mechanism.count_more(counters);
+            counters.events.add(ready.len() as u64);
+            for event in &ready {
+                match event.token {
+                    Token::STOP if super::is_readable(self.stop)? => return Ok(()),
+                    // A guess is no order.
+                    Token::STOP => {}
+                    token => self.read(token.slot()),
+                }
+            }
+            for _ in 0..self.unread.len() {
+                let Some(port) = self.unread.pop_front() else { break };
+                self.is_unread[port as usize] = false;
+                self.read(port);
+            }
+        }
+    }
+
+    fn watch(&mut self, io: BorrowedFd<'_>, token: Token) -> io::Result<()> {
+        if M::ADD_SYSCALLS > 0 {
+            self.counters.syscalls_of(Syscall::Control, M::ADD_SYSCALLS);
+        }
+        self.mechanism.add(io.as_raw_fd(), token, Interest::Read)
+    }
+
+    /// One read budget. What is left is reported again, or remembered where it is not.
+    #[inline]
+    fn read(&mut self, port: u32) {
+        if M::TRIGGER == Trigger::Edge && self.is_unread[port as usize] {
+            return;
+        }
+        let io = self.sockets[port as usize].as_fd();
+        for _ in 0..READ_DATAGRAMS {
+            if !self.desk.turn(io, self.service, self.counters) {
+                return;
+            }
+        }
+        if M::TRIGGER == Trigger::Edge {
+            self.is_unread[port as usize] = true;
+            self.unread.push_back(port);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixDatagram;
+    use std::sync::atomic::AtomicBool;
+    use std::sync::{Arc, mpsc};
+
+    use super::*;
+    use crate::metrics::workers::Workers;
+
+    #[test]
+    fn a_response_that_finds_no_room_is_dropped_by_who_blocks_too() {
+        // Room in Unix sockets is for some datagrams and no more; over loopback there is always some.
+        let folder = tempfile::tempdir().unwrap();
+        let server = UnixDatagram::bind(folder.path().join("server")).unwrap();
+        let client = UnixDatagram::bind(folder.path().join("client")).unwrap();
+        client.connect(folder.path().join("server")).unwrap();
+        let counters = Workers::new(0).unwrap().accept();
+        let udp = Udp::new(16, 40);
+        let request = udp.request();
+        let (said, hears) = mpsc::channel();
+        std::thread::spawn(move || {
+            let service = Worked::new(udp, None, Arc::new(AtomicBool::new(false)));
+            let mut desk = Desk::new(&service, &[]);
+            while desk.turn(server.as_fd(), &service, counters) {
+                said.send(()).unwrap();
+            }
+        });
+        let mut sent = 0;
+        while counters.unsent.get() == 0 {
+            client.send(&request).unwrap();
+            sent += 1;
+            hears.recv_timeout(Duration::from_secs(30)).expect("it waits for room");
+        }
+        assert_eq!(counters.requests.get(), sent);
+        assert_eq!(counters.bytes_out.get(), (sent - 1) * 40);
+    }
+}

@@ -1,0 +1,64 @@
+//! IdleSweep among connections that say nothing: a part of them with each tick of a clock.
+
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
+
+/// Time between two ticks, in seconds.
+const TICK_S: i64 = 1;
+/// Slots that are looked at with each: a tenth of a millisecond's work.
+const SLOTS: usize = 1024;
+
+/// Whose turn it is.
+pub(super) struct IdleSweep {
+    clock: OwnedFd,
+    at: usize,
+    /// The clock is watched.
+    pub(super) is_watched: bool,
+}
+
+impl IdleSweep {
+    /// From the first slot on.
+    ///
+    /// # Errors
+    /// When there can be no clock.
+    pub(super) fn new() -> io::Result<Self> {
+        let clock = rustix::time::timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
+        let tick = Timespec { tv_sec: TICK_S, tv_nsec: 0 };
+        let ticks = Itimerspec { it_interval: tick, it_value: tick };
+        rustix::time::timerfd_settime(&clock, TimerfdTimerFlags::empty(), &ticks)?;
+        Ok(Self { clock, at: 0, is_watched: false })
+    }
+
+    /// Is readable when it has ticked.
+    pub(super) fn clock(&self) -> BorrowedFd<'_> {
+        self.clock.as_fd()
+    }
+
+    /// ThreadSpec the tick; the slots whose turn it is, of so many.
+    ///
+    /// # Errors
+    /// As read(2) has them.
+    pub(super) fn next(&mut self, slots: usize) -> io::Result<Range<usize>> {
+        rustix::io::read(&self.clock, &mut [0; 8])?;
+        let start = if self.at < slots { self.at } else { 0 };
+        self.at = (start + SLOTS).min(slots);
+        Ok(start..self.at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_slot_has_its_turn() {
+        let mut rounds = IdleSweep::new().unwrap();
+        let turns: Vec<Range<usize>> = [1_500, 1_500, 1_500].map(|slots| rounds.next(slots).unwrap()).into();
+        assert_eq!(turns, [0..1_024, 1_024..1_500, 0..1_024]);
+        assert_eq!(rounds.next(3).unwrap(), 0..3, "there are fewer now");
+        assert_eq!(rounds.next(0).unwrap(), 0..0);
+    }
+}

@@ -1,0 +1,315 @@
+//! The payload stage: who works out the responses to what a network thread has read. In that thread itself, or in another.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use wire::Service;
+
+use super::connection::{Connection, Next, ReadBuffer};
+use super::queue::{Jobs, Mailbox, lock};
+use crate::metrics::workers::Counters;
+use crate::readiness::Interest;
+use crate::spec::read_budget::ReadBudget;
+use crate::sync::{Mutex, MutexGuard};
+use crate::token::Token;
+
+#[cfg(all(test, loom))]
+mod models;
+
+/// What a network thread does with a connection next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// Watches it for this. For nothing, until another stage says how to go on.
+    Watch(Option<Interest>),
+    /// Ends it.
+    End,
+}
+
+impl From<Next> for Then {
+    #[inline]
+    fn from(next: Next) -> Self {
+        match next {
+            Next::Read => Self::Watch(Some(Interest::Read)),
+            Next::Write => Self::Watch(Some(Interest::Write)),
+            Next::End => Self::End,
+        }
+    }
+}
+
+/// Where responses are worked out. One value belongs to each network thread.
+pub trait Payload<S: Service> {
+    /// What a network thread keeps of a connection.
+    type Tenant;
+
+    /// Whether another thread may have a connection still when the network thread gives it up.
+    const IS_SHARED: bool;
+
+    /// ThreadSpec in a connection that the network thread will know by `token`.
+    fn admit(&mut self, io: OwnedFd, token: Token) -> Self::Tenant;
+
+    /// A connection's socket.
+    fn io(tenant: &Self::Tenant) -> BorrowedFd<'_>;
+
+    /// One read, and what follows from it.
+    fn on_readable(
+        &mut self,
+        tenant: &mut Self::Tenant,
+        service: &S,
+        inbox: &mut ReadBuffer,
+        counters: &Counters,
+    ) -> Then;
+
+    /// Writes until everything is said or the socket is full.
+    fn on_writable(&mut self, tenant: &mut Self::Tenant, service: &S, counters: &Counters) -> Then;
+
+    /// Whether the client has taken too long.
+    fn is_overdue(&mut self, tenant: &mut Self::Tenant, service: &S, counters: &Counters) -> bool;
+}
+
+/// In the network thread.
+#[derive(Debug)]
+pub struct Inline;
+
+impl<S: Service> Payload<S> for Inline {
+    type Tenant = (OwnedFd, Connection<S::Conn>);
+
+    const IS_SHARED: bool = false;
+
+    #[inline]
+    fn admit(&mut self, io: OwnedFd, _token: Token) -> Self::Tenant {
+        (io, Connection::default())
+    }
+
+    #[inline]
+    fn io((io, _): &Self::Tenant) -> BorrowedFd<'_> {
+        io.as_fd()
+    }
+
+    #[inline]
+    fn on_readable(
+        &mut self,
+        (io, connection): &mut Self::Tenant,
+        service: &S,
+        inbox: &mut ReadBuffer,
+        counters: &Counters,
+    ) -> Then {
+        connection.on_readable(io.as_fd(), service, inbox, counters).into()
+    }
+
+    #[inline]
+    fn on_writable(&mut self, (io, connection): &mut Self::Tenant, service: &S, counters: &Counters) -> Then {
+        connection.on_writable(io.as_fd(), service, counters).into()
+    }
+
+    fn is_overdue(&mut self, (io, connection): &mut Self::Tenant, service: &S, counters: &Counters) -> bool {
+        connection.is_overdue(io.as_fd(), service, counters)
+    }
+}
+
+/// What other threads tell a network thread.
+#[derive(Debug)]
+pub(super) enum Message {
+    /// A new connection, from the accept thread.
+    Connection(OwnedFd),
+    /// A response did not fit into the socket: the rest is the network stage's.
+    Blocked(Token),
+    /// There is room again for what it reads.
+    Resume(Token),
+    /// The connection is over.
+    End(Token),
+    /// It is time to look for connections that are overdue.
+    Look,
+    /// The server stops.
+    Stop,
+}
+
+/// In threads of the payload stage. Bytes are handed over as they come; a connection is one thread's at a time, so that
+/// its responses keep their order. The thread writes the response itself; what does not fit comes back.
+pub(super) struct HandOff<'q, 'a, C> {
+    /// Those of the threads, which get jobs in turn.
+    queues: &'q [Jobs<Job<'a, C>>],
+    turn: usize,
+    home: &'a Mailbox<Message>,
+    budget: ReadBudget,
+}
+
+impl<'q, 'a, C> HandOff<'q, 'a, C> {
+    /// To the threads that read `queues`; they answer to `home`.
+    pub(super) fn new(queues: &'q [Jobs<Job<'a, C>>], home: &'a Mailbox<Message>, budget: ReadBudget) -> Self {
+        Self { queues, turn: 0, home, budget }
+    }
+
+    /// Makes a connection a job if there is something to do and it is none yet; what follows for the network thread.
+    fn go_on(&mut self, tenant: &Job<'a, C>, mut unserved: MutexGuard<'_, Unserved>, counters: &Counters) -> Then {
+        let then = unserved.then();
+        let is_new = !unserved.is_job && !unserved.bytes.is_empty();
+        unserved.is_job |= is_new;
+        drop(unserved);
+        if is_new {
+            self.turn = if self.turn + 1 < self.queues.len() { self.turn + 1 } else { 0 };
+            self.queues[self.turn].send(tenant.clone(), counters);
+        }
+        then
+    }
+}
+
+/// A connection, as a job and as what both stages keep of it.
+pub(super) type Job<'a, C> = Arc<Served<'a, C>>;
+
+pub(super) struct Served<'a, C> {
+    io: OwnedFd,
+    token: Token,
+    home: &'a Mailbox<Message>,
+    unserved: Mutex<Unserved>,
+    /// Of whoever has the job; of the network thread while it is blocked. So the lock is never waited for.
+    connection: Mutex<Connection<C>>,
+}
+
+/// What the network thread has read and no payload thread has taken yet.
+#[derive(Debug, Default)]
+struct Unserved {
+    bytes: Vec<u8>,
+    budget: ReadBudget,
+    /// Whether the connection is a job in a queue, in work, or blocked. It is in no queue twice.
+    is_job: bool,
+    /// The peer will send no more.
+    finished: bool,
+}
+
+/// As much room as a connection keeps when nothing is unserved; a larger request's is given back.
+const KEPT_BYTES: usize = 4 << 10;
+
+impl Unserved {
+    /// Whether nothing more is read before what is here is taken.
+    fn is_full(&self) -> bool {
+        self.bytes.len() >= self.budget.bytes()
+    }
+
+    /// What the network thread does next, if nothing is unsent.
+    fn then(&self) -> Then {
+        match (self.finished, self.is_full()) {
+            // Nothing is asked and nothing unsaid.
+            (true, _) if !self.is_job && self.bytes.is_empty() => Then::End,
+            (true, _) | (_, true) => Then::Watch(None),
+            (false, false) => Then::Watch(Some(Interest::Read)),
+        }
+    }
+
+    /// Moves what there is to `bytes`; whether it was full.
+    fn take(&mut self, bytes: &mut Vec<u8>) -> bool {
+        let was_full = self.is_full();
+        bytes.clear();
+        bytes.extend_from_slice(&self.bytes);
+        self.bytes.clear();
+        self.bytes.shrink_to(KEPT_BYTES);
+        was_full
+    }
+}
+
+impl<'a, S: Service> Payload<S> for HandOff<'_, 'a, S::Conn> {
+    type Tenant = Job<'a, S::Conn>;
+
+    const IS_SHARED: bool = true;
+
+    fn admit(&mut self, io: OwnedFd, token: Token) -> Self::Tenant {
+        let unserved = Mutex::new(Unserved { budget: self.budget, ..Unserved::default() });
+        let (home, connection) = (self.home, Mutex::default());
+        Arc::new(Served { io, token, home, unserved, connection })
+    }
+
+    fn io(tenant: &Self::Tenant) -> BorrowedFd<'_> {
+        tenant.io.as_fd()
+    }
+
+    fn on_readable(
+        &mut self,
+        tenant: &mut Self::Tenant,
+        _service: &S,
+        inbox: &mut ReadBuffer,
+        counters: &Counters,
+    ) -> Then {
+        let bytes = match inbox.read(tenant.io.as_fd(), counters) {
+            Ok(bytes) => bytes,
+            Err(Errno::AGAIN | Errno::INTR) => return Then::Watch(Some(Interest::Read)),
+            Err(_) => return Then::End,
+        };
+        let mut unserved = lock(&tenant.unserved);
+        unserved.finished |= bytes.is_empty();
+        unserved.bytes.extend_from_slice(bytes);
+        self.go_on(tenant, unserved, counters)
+    }
+
+    fn on_writable(&mut self, tenant: &mut Self::Tenant, service: &S, counters: &Counters) -> Then {
+        let next = lock(&tenant.connection).on_writable(tenant.io.as_fd(), service, counters);
+        if next != Next::Read {
+            return next.into();
+        }
+        let mut unserved = lock(&tenant.unserved);
+        // It was one until now: blocked.
+        unserved.is_job = false;
+        self.go_on(tenant, unserved, counters)
+    }
+
+    fn is_overdue(&mut self, tenant: &mut Self::Tenant, service: &S, counters: &Counters) -> bool {
+        // Who is being served is not what is waited for.
+        let Ok(mut connection) = tenant.connection.try_lock() else { return false };
+        let is_queued = lock(&tenant.unserved).is_job && connection.unsent(service).is_empty();
+        !is_queued && connection.is_overdue(tenant.io.as_fd(), service, counters)
+    }
+}
+
+/// A thread of the payload stage, until its queue is closed.
+pub(super) fn work<S: Service>(jobs: &Jobs<Job<'_, S::Conn>>, service: &S, counters: &Counters) {
+    let (mut taken, mut bytes) = (Vec::new(), Vec::new());
+    while jobs.take(&mut taken, counters) {
+        counters.events.add(taken.len() as u64);
+        for job in taken.drain(..) {
+            if jobs.is_closed() {
+                return;
+            }
+            match serve(&job, service, &mut bytes, counters) {
+                Outcome::Idle => {}
+                // Behind the others: one turn has what one read budget brought, or a little more.
+                Outcome::More => jobs.send(job, counters),
+                Outcome::Tell(message) => job.home.send(message, counters),
+            }
+        }
+    }
+}
+
+/// What came of a turn of a connection's.
+enum Outcome {
+    /// Nothing is left: the connection is no job any more.
+    Idle,
+    /// More has come meanwhile.
+    More,
+    /// It goes on in the network thread.
+    Tell(Message),
+}
+
+/// Answers what has come of one connection.
+fn serve<S: Service>(job: &Served<'_, S::Conn>, service: &S, bytes: &mut Vec<u8>, counters: &Counters) -> Outcome {
+    if lock(&job.unserved).take(bytes) {
+        job.home.send(Message::Resume(job.token), counters);
+    }
+    let mut connection = lock(&job.connection);
+    connection.receive(bytes, service, counters);
+    let next = connection.on_writable(job.io.as_fd(), service, counters);
+    // Before anybody is told: who has the connection next does not wait for it.
+    drop(connection);
+    match next {
+        Next::Write => return Outcome::Tell(Message::Blocked(job.token)),
+        Next::End => return Outcome::Tell(Message::End(job.token)),
+        Next::Read => {}
+    }
+    let mut unserved = lock(&job.unserved);
+    match (unserved.bytes.is_empty(), unserved.finished) {
+        (false, _) => Outcome::More,
+        (true, true) => Outcome::Tell(Message::End(job.token)),
+        (true, false) => {
+            unserved.is_job = false;
+            Outcome::Idle
+        }
+    }
+}

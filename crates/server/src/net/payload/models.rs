@@ -1,0 +1,113 @@
+//! Every order in which a network thread and payload threads can come to one connection, by loom, over a real socket: all that
+//! was asked is answered, and the connection ends once, when its client has finished.
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+
+use loom::thread;
+use rustix::net::sockopt;
+use wire::fixed::{Fixed, FixedConn};
+
+use super::*;
+use crate::readiness::Trigger;
+
+const REQUEST_BYTES: u32 = 2;
+
+/// A client sends these pieces and finishes; so many payload threads answer, and when one finds the socket full the client
+/// reads. With at most so many switches from a thread that could go on: the memory of all is beyond any time.
+fn every_order(pieces: &'static [&'static [u8]], response_bytes: u32, payloads: usize, preemptions: usize) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(move || {
+        // Threads of a model borrow nothing; what is left behind is some hundred bytes each time.
+        let home: &'static Mailbox<Message> = Box::leak(Box::new(Mailbox::new().unwrap()));
+        let queues: Vec<Jobs<Job<'static, FixedConn>>> = (0..payloads).map(|_| Jobs::new()).collect();
+        let queues: &'static [_] = queues.leak();
+        let service: &'static Fixed = Box::leak(Box::new(Fixed::new(REQUEST_BYTES, response_bytes)));
+        let threads: Vec<_> =
+            queues.iter().map(|queue| thread::spawn(|| work(queue, service, &Counters::default()))).collect();
+        let said_bytes = serve_one(pieces, service, HandOff::new(queues, home, ReadBudget::default()), home);
+        queues.iter().for_each(Jobs::close);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert!(home.is_empty(), "something is said of a connection that is over");
+        let asked: usize = pieces.iter().map(|piece| piece.len()).sum();
+        assert_eq!(said_bytes, asked / REQUEST_BYTES as usize * response_bytes as usize);
+    });
+}
+
+/// The network thread's part, as its loop does it: it reads while it may and follows messages, until the end. How many bytes
+/// the client has had by then.
+fn serve_one(
+    pieces: &[&[u8]],
+    service: &Fixed,
+    mut hand_off: HandOff<'_, 'static, FixedConn>,
+    home: &Mailbox<Message>,
+) -> usize {
+    let (mut client, ours) = UnixStream::pair().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    client.set_nonblocking(true).unwrap();
+    sockopt::set_socket_send_buffer_size(&ours, 1).unwrap();
+    let (mut inbox, counters) = (ReadBuffer::new(ReadBudget::default()), Counters::default());
+    let token = Token::LISTENER;
+    let mut tenant = Payload::<Fixed>::admit(&mut hand_off, ours.into(), token);
+    let (mut pieces, mut said_bytes, mut then) = (pieces.iter(), 0, Then::Watch(Some(Interest::Read)));
+    let mut messages: Vec<Message> = Vec::new();
+    while then != Then::End {
+        then = match then {
+            Then::Watch(Some(Interest::Read)) => {
+                match pieces.next() {
+                    Some(piece) => client.write_all(piece).unwrap(),
+                    None => client.shutdown(std::net::Shutdown::Write).unwrap(),
+                }
+                hand_off.on_readable(&mut tenant, service, &mut inbox, &counters)
+            }
+            Then::Watch(Some(Interest::Write)) => {
+                said_bytes += read(&mut client);
+                hand_off.on_writable(&mut tenant, service, &counters)
+            }
+            _ => {
+                home.wait(Trigger::Level);
+                then
+            }
+        };
+        // What has come, as a loop finds it beside other events.
+        if !home.is_empty() {
+            home.take(&mut messages, &counters);
+        }
+        for message in messages.drain(..) {
+            assert_ne!(then, Then::End, "{message:?} of a connection that is over");
+            then = match message {
+                Message::Blocked(_) => Then::Watch(Some(Interest::Write)),
+                Message::End(_) => Then::End,
+                other => unreachable!("{other:?} is for those that read or are asked more"),
+            };
+        }
+    }
+    drop(tenant);
+    said_bytes + read(&mut client)
+}
+
+/// All that the client has been sent.
+fn read(client: &mut UnixStream) -> usize {
+    let mut said = Vec::new();
+    match client.read_to_end(&mut said) {
+        Ok(_) => {}
+        Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+    }
+    said.len()
+}
+
+#[test]
+fn requests_that_come_while_others_are_worked_out_are_answered() {
+    every_order(&[b"ab", b"c", b"d"], 1, 1, 3);
+}
+
+#[test]
+fn a_connection_goes_from_one_payload_thread_to_another() {
+    every_order(&[b"ab", b"cd"], 1, 2, 2);
+}
+
+#[test]
+fn what_does_not_fit_goes_back_to_the_network_thread() {
+    every_order(&[b"ab", b"cd"], 20_000, 1, 2);
+}

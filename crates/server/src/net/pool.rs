@@ -1,0 +1,287 @@
+//! The loop of architectures whose threads (`mt-pool`) or processes (`mp-prefork`) are there before the first connection:
+//! each serves one connection to its end, as those of `mt` and `mp` do, then the next one.
+//!
+//! ConnectionTable beyond the pool wait, in the listener's backlog, until a worker is free. With [`Accept::Single`] they wait in
+//! the pipe between the accept thread and the pool, and those beyond the room the server was given are refused.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread;
+use std::time::Duration;
+
+use rustix::event::epoll;
+use rustix::io::Errno;
+use rustix::pipe::PipeFlags;
+use rustix::process::Resource;
+use wire::Service;
+
+use super::blocking::{Served, serve, stop_threads};
+use super::connection::ReadBuffer;
+use super::{OnDrop, STACK_BYTES, Stage, children};
+use crate::metrics::workers::{Slot, Syscall};
+use crate::service::with_service;
+use crate::socket::{self, Accepted, Acceptor};
+use crate::spec::accept::Accept;
+
+/// Descriptors of the process besides a pool's: standard streams, listener, reserve, stop, pipe, the tool's own, and those
+/// that the kernel counts system calls with.
+const DESCRIPTORS_BESIDE: u64 = 24;
+
+/// How long after a child's crash another takes its place: one that crashes at once must not become a storm of forks.
+const CRASH_PAUSE: Duration = Duration::from_millis(10);
+
+/// A descriptor's number, as it goes through the pipe.
+const NUMBER_BYTES: usize = size_of::<i32>();
+
+/// `mt-pool`: threads that are there from the start, until the server stops.
+///
+/// # Errors
+/// When the pool cannot be made, and errors of the listener.
+pub fn run_threads(stage: &Stage<'_>) -> io::Result<()> {
+    with_service!(stage, |service| threads(stage, &service))
+}
+
+/// `mp-prefork`: processes that are there from the start, until the server stops. One that crashes is replaced.
+///
+/// # Errors
+/// When the pool cannot be made.
+pub fn run_processes(stage: &Stage<'_>) -> io::Result<()> {
+    with_service!(stage, |service| processes(stage, &service))
+}
+
+fn threads<S: Service + Sync>(stage: &Stage<'_>, service: &S) -> io::Result<()> {
+    let needed = stage.accept.descriptors(stage.model, stage.pool_size() as u64) + DESCRIPTORS_BESIDE;
+    // Threads without one would spin over accept4, and take it from those that serve.
+    if let Some(limit) = rustix::process::getrlimit(Resource::Nofile).current.filter(|limit| *limit < needed) {
+        return Err(io::Error::other(format!(
+            "its {} threads need {needed} descriptors, the limit is {limit}",
+            stage.pool_size()
+        )));
+    }
+    let (taken_from, given_to) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    let failure = Mutex::new(None);
+    let work = |door: &Door<'_>, slot: &'static Slot| {
+        let _end = OnDrop(|| {
+            // Without it the server would seem to live, with a worker less.
+            if thread::panicking() {
+                stage.end_early();
+            }
+            slot.release();
+        });
+        if let Err(error) = work(service, door, slot, &mut ReadBuffer::new(stage.read_budget)) {
+            // The listener's error is every worker's: the server ends with it, as with one accept thread.
+            if let Ok(mut failure) = failure.lock() {
+                failure.get_or_insert(error);
+            }
+            stage.end_early();
+        }
+    };
+    thread::scope(|scope| {
+        let started = each_slot(stage, |slot| {
+            let door = Door::open(stage, taken_from.as_fd())?;
+            // Before the thread is there, so that it can be told to stop from the beginning.
+            slot.set_connection(door.descriptor().as_raw_fd());
+            stage.workers.accept().syscall(Syscall::Spawn);
+            let thread = thread::Builder::new().stack_size(STACK_BYTES);
+            thread.spawn_scoped(scope, move || work(&door, slot)).map(drop)
+        });
+        let outcome = started.and_then(|()| match stage.accept {
+            Accept::Single => hand_over(stage, &given_to),
+            Accept::Shared | Accept::Reuseport | Accept::Exclusive => {
+                stage.say_started();
+                stage.wait_for_stop()
+            }
+        });
+        drop(given_to);
+        socket::shut_down(stage.listener);
+        stop_threads(stage, Duration::MAX);
+        outcome
+    })?;
+    failure.into_inner().ok().flatten().map_or(Ok(()), Err)
+}
+
+fn processes<S: Service + Sync>(stage: &Stage<'_>, service: &S) -> io::Result<()> {
+    let start = |slot: &'static Slot| {
+        // There is no pipe to processes, which cannot have [`Accept::Single`].
+        let (door, mut inbox) = (Door::open(stage, stage.stop)?, ReadBuffer::new(stage.read_budget));
+        // In the worker's own slot, which nobody writes yet: several threads make workers.
+        slot.counters.syscall(Syscall::Spawn);
+        children::fork(slot, || {
+            // A worker has no end of its own: whoever reaps it puts another in its place.
+            let _ = work(service, &door, slot, &mut inbox);
+            1
+        })
+    };
+    let replace = |slot: &'static Slot, stopping: &AtomicBool| {
+        // The connection that it served ended with it.
+        let counters = &slot.counters;
+        counters.ended.add(counters.accepted.get().saturating_sub(counters.ended.get()));
+        while !stopping.load(SeqCst) {
+            thread::sleep(CRASH_PAUSE);
+            // Where there are no processes now there may be later.
+            if !stopping.load(SeqCst) && start(slot).is_ok() {
+                return;
+            }
+        }
+        slot.release();
+    };
+    children::with_reaper(stage.workers, replace, |reaper| {
+        each_slot(stage, |slot| start(slot).inspect(|()| reaper.unpark()))?;
+        stage.say_started();
+        stage.wait_for_stop()
+    })
+}
+
+/// Claims a slot for each worker of the pool and has it started.
+fn each_slot(stage: &Stage<'_>, mut start: impl FnMut(&'static Slot) -> io::Result<()>) -> io::Result<()> {
+    let mut cursor = 0;
+    let size = stage.pool_size();
+    for number in 1..=size {
+        let slot = stage.workers.claim(&mut cursor).expect("there is a slot for each worker");
+        start(slot).map_err(|error| {
+            slot.release();
+            io::Error::new(error.kind(), format!("worker {number} of {size}: {error}"))
+        })?;
+    }
+    Ok(())
+}
+
+/// Accepts for the whole pool, and puts connections into the pipe that the workers read.
+fn hand_over(stage: &Stage<'_>, given_to: &OwnedFd) -> io::Result<()> {
+    rustix::io::ioctl_fionbio(given_to, true)?;
+    let counters = stage.workers.accept();
+    let mut acceptor = Acceptor::new(stage.listener, false, counters)?;
+    stage.say_started();
+    loop {
+        match acceptor.accept()? {
+            Accepted::Connection(connection) => {
+                if stage.workers.connections_open() >= stage.connections_max as u64 {
+                    acceptor.refuse(connection);
+                    continue;
+                }
+                counters.syscall(Syscall::Control);
+                match rustix::io::write(given_to, &connection.as_raw_fd().to_ne_bytes()) {
+                    Ok(_) => {
+                        counters.accepted.add(1);
+                        // It belongs to the worker that reads its number.
+                        std::mem::forget(connection);
+                    }
+                    Err(_) => acceptor.refuse(connection),
+                }
+            }
+            Accepted::None | Accepted::WouldBlock | Accepted::Later => {}
+            Accepted::Shutdown => return Ok(()),
+        }
+    }
+}
+
+/// Where a worker's connections come from.
+enum Door<'a> {
+    /// accept4 on the listener that all share.
+    Shared(&'a OwnedFd),
+    /// accept4 on a listener of its own.
+    Own(OwnedFd),
+    /// epoll_wait, then accept4 on the listener that all share.
+    Watched { epoll: OwnedFd, listener: &'a OwnedFd },
+    /// The pipe from the accept thread.
+    Handed(BorrowedFd<'a>),
+}
+
+impl<'a> Door<'a> {
+    /// Opened by whoever starts the worker, so that what goes wrong is known there.
+    fn open(stage: &Stage<'a>, pipe: BorrowedFd<'a>) -> io::Result<Self> {
+        Ok(match stage.accept {
+            Accept::Single => Self::Handed(pipe),
+            Accept::Shared => Self::Shared(stage.listener),
+            Accept::Reuseport => Self::Own(socket::listen_beside(stage.listener)?),
+            Accept::Exclusive => {
+                let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+                let interest = epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE;
+                epoll::add(&epoll, stage.listener, epoll::EventData::new_u64(0), interest)?;
+                Self::Watched { epoll, listener: stage.listener }
+            }
+        })
+    }
+
+    /// What the worker waits on. When a socket is shut down, the worker wakes and ends.
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Shared(listener) | Self::Watched { listener, .. } => listener.as_fd(),
+            Self::Own(listener) => listener.as_fd(),
+            Self::Handed(pipe) => *pipe,
+        }
+    }
+}
+
+/// A worker's life: one connection after the other.
+fn work<S: Service>(service: &S, door: &Door<'_>, slot: &Slot, inbox: &mut ReadBuffer) -> io::Result<()> {
+    let counters = &slot.counters;
+    let mut acceptor = match door {
+        Door::Handed(_) => None,
+        Door::Shared(listener) | Door::Watched { listener, .. } => Some(Acceptor::of_worker(listener, counters)),
+        Door::Own(listener) => Some(Acceptor::of_worker(listener, counters)),
+    };
+    loop {
+        if let Door::Watched { epoll, .. } = door {
+            counters.syscall(Syscall::Wait);
+            let mut events = [std::mem::MaybeUninit::<epoll::Event>::uninit()];
+            match epoll::wait(epoll, &mut events, None) {
+                Ok((events, _)) => counters.events.add(events.len() as u64),
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let accepted = match (&mut acceptor, door) {
+            (Some(acceptor), _) => acceptor.accept()?,
+            (None, door) => {
+                counters.syscall(Syscall::Wait);
+                take_over(door.descriptor())?
+            }
+        };
+        match accepted {
+            Accepted::Connection(connection) => {
+                if acceptor.is_some() {
+                    counters.accepted.add(1);
+                }
+                let served = Served::new(slot, connection, Some(door.descriptor()));
+                serve(service, served.io(), inbox, counters);
+            }
+            Accepted::None | Accepted::WouldBlock | Accepted::Later => {}
+            Accepted::Shutdown => return Ok(()),
+        }
+    }
+}
+
+/// The next connection out of the pipe. What is written at once is read at once: numbers stay whole.
+fn take_over(pipe: BorrowedFd<'_>) -> io::Result<Accepted> {
+    let mut number = [0; NUMBER_BYTES];
+    match rustix::io::read(pipe, &mut number) {
+        // SAFETY: the accept thread gave the descriptor up when it wrote its number, which is read once.
+        Ok(NUMBER_BYTES) => Ok(Accepted::Connection(unsafe { OwnedFd::from_raw_fd(i32::from_ne_bytes(number)) })),
+        Ok(_) => Ok(Accepted::Shutdown),
+        Err(Errno::INTR) => Ok(Accepted::None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use super::*;
+    use crate::net::testkit::{Bench, panics_at_will};
+
+    #[test]
+    fn pool_whose_thread_panics_ends_with_an_error() {
+        let bench = Bench::new();
+        let server = bench.start("mt-pool", Some(2), |stage| threads(stage, &panics_at_will())).started();
+        let mut client = bench.connect();
+        client.write_all(b"!").unwrap();
+        assert_eq!(client.read(&mut [0]).unwrap(), 0, "its connection ends");
+        server.outcome().unwrap_err();
+        assert_eq!(bench.workers.connections_open(), 0);
+        assert!(bench.workers.taken().next().is_none(), "every slot is free");
+    }
+}

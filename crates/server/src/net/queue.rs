@@ -1,0 +1,185 @@
+//! What stages hand each other: queues that their one reader takes whole, under one lock (voras2009's lock coalescing).
+//! Nothing is allocated for what goes through once they have grown to their size.
+
+use std::io;
+use std::mem;
+use std::os::fd::BorrowedFd;
+use std::sync::PoisonError;
+
+use waker::Waker;
+
+use crate::metrics::workers::{Counters, Syscall};
+use crate::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use crate::sync::{Condvar, Mutex, MutexGuard};
+
+#[cfg(all(test, loom))]
+mod models;
+#[cfg_attr(loom, path = "queue/loom_waker.rs")]
+mod waker;
+
+/// A lock, whoever panicked with it: what is locked here is whole at any time.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The queue of a thread that waits in a mechanism: a descriptor that is watched there tells that it has something.
+#[derive(Debug)]
+pub(super) struct Mailbox<T> {
+    queue: Mutex<Vec<T>>,
+    bell: Waker,
+}
+
+impl<T> Mailbox<T> {
+    /// # Errors
+    /// When there is no descriptor left.
+    pub(super) fn new() -> io::Result<Self> {
+        Ok(Self { queue: Mutex::new(Vec::new()), bell: Waker::new()? })
+    }
+
+    /// Readable when there may be something to take.
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.bell.descriptor()
+    }
+
+    /// Puts something in, and wakes the reader unless that was done for what is in it already.
+    pub(super) fn send(&self, item: T, counters: &Counters) {
+        let mut queue = lock(&self.queue);
+        let was_empty = queue.is_empty();
+        queue.push(item);
+        drop(queue);
+        if was_empty {
+            counters.syscall(Syscall::Wake);
+            self.bell.ring();
+        }
+    }
+
+    /// Waits as a mechanism does that watches nothing else.
+    #[cfg(all(test, loom))]
+    pub(super) fn wait(&self, trigger: crate::readiness::Trigger) {
+        self.bell.wait(trigger);
+    }
+
+    /// Whether there is nothing to take, for those who ask without having been told.
+    pub(super) fn is_empty(&self) -> bool {
+        lock(&self.queue).is_empty()
+    }
+
+    /// ThreadSpec all there is, in exchange for an empty `taken`. The bell is silenced first: what comes after it rings again.
+    pub(super) fn take(&self, taken: &mut Vec<T>, counters: &Counters) {
+        debug_assert!(taken.is_empty(), "the last ones are done");
+        counters.syscall(Syscall::Wake);
+        self.bell.silence();
+        mem::swap(&mut *lock(&self.queue), taken);
+    }
+}
+
+/// The queue of a thread that does nothing but take from it.
+#[derive(Debug)]
+pub(super) struct Jobs<T> {
+    state: Mutex<State<T>>,
+    arrived: Condvar,
+    closed: AtomicBool,
+}
+
+#[derive(Debug)]
+struct State<T> {
+    queue: Vec<T>,
+    /// Whether the reader waits, and nobody has woken it yet.
+    waits: bool,
+}
+
+impl<T> Jobs<T> {
+    pub(super) fn new() -> Self {
+        let state = State { queue: Vec::new(), waits: false };
+        Self { state: Mutex::new(state), arrived: Condvar::new(), closed: AtomicBool::new(false) }
+    }
+
+    /// Puts something in, and wakes the reader if it waits.
+    pub(super) fn send(&self, item: T, counters: &Counters) {
+        let mut state = lock(&self.state);
+        state.queue.push(item);
+        let waits = mem::take(&mut state.waits);
+        drop(state);
+        if waits {
+            counters.syscall(Syscall::Wake);
+            self.arrived.notify_one();
+        }
+    }
+
+    /// Waits until there is something, and takes all of it, in exchange for an empty `taken`. `false` once it is closed:
+    /// what is left is nobody's.
+    pub(super) fn take(&self, taken: &mut Vec<T>, counters: &Counters) -> bool {
+        debug_assert!(taken.is_empty(), "the last ones are done");
+        let mut state = lock(&self.state);
+        while state.queue.is_empty() && !self.is_closed() {
+            state.waits = true;
+            counters.syscall(Syscall::Wait);
+            state = self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        mem::swap(&mut state.queue, taken);
+        !self.is_closed()
+    }
+
+    /// The reader is to end.
+    pub(super) fn close(&self) {
+        let state = lock(&self.state);
+        self.closed.store(true, Relaxed);
+        drop(state);
+        self.arrived.notify_one();
+    }
+
+    /// Whether the reader is to end, in the middle of what it took as well.
+    #[inline]
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Relaxed)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use rustix::event::{PollFd, PollFlags};
+
+    use super::*;
+
+    const MANY: u32 = 20_000;
+
+    #[test]
+    fn all_that_is_sent_arrives_in_order_and_wakes_a_reader_that_waits_in_poll() {
+        let mailbox = Mailbox::new().unwrap();
+        let (sends, takes) = (Counters::default(), Counters::default());
+        std::thread::scope(|scope| {
+            scope.spawn(|| (0..MANY).for_each(|item| mailbox.send(item, &sends)));
+            let (mut all, mut taken) = (Vec::new(), Vec::new());
+            while all.len() < MANY as usize {
+                rustix::event::poll(&mut [PollFd::from_borrowed_fd(mailbox.descriptor(), PollFlags::IN)], None)
+                    .unwrap();
+                mailbox.take(&mut taken, &takes);
+                all.append(&mut taken);
+            }
+            assert!(all.into_iter().eq(0..MANY));
+        });
+        assert!(mailbox.queue.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn jobs_arrive_in_order_until_the_queue_is_closed() {
+        let (jobs, count) = (Jobs::new(), std::sync::atomic::AtomicUsize::new(0));
+        let (sends, takes) = (Counters::default(), Counters::default());
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let (mut all, mut taken) = (Vec::new(), Vec::new());
+                while jobs.take(&mut taken, &takes) {
+                    all.append(&mut taken);
+                    count.store(all.len(), Relaxed);
+                }
+                all
+            });
+            (0..MANY).for_each(|item| jobs.send(item, &sends));
+            while count.load(Relaxed) < MANY as usize {
+                std::thread::yield_now();
+            }
+            jobs.close();
+            assert!(reader.join().unwrap().into_iter().eq(0..MANY));
+        });
+    }
+}

@@ -1,0 +1,57 @@
+//! A pipe as loom can know it: the bytes in it, and whether one has come since the reader was last told.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+#[cfg(test)]
+use crate::readiness::Trigger;
+use crate::sync::{Condvar, Mutex};
+
+#[derive(Debug)]
+pub(super) struct Waker {
+    pipe: Mutex<Pipe>,
+    rung: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Pipe {
+    bytes: usize,
+    has_edge: bool,
+}
+
+impl Waker {
+    #[allow(clippy::unnecessary_wraps, reason = "a pipe may not be had")]
+    pub(super) fn new() -> io::Result<Self> {
+        Ok(Self { pipe: Mutex::new(Pipe::default()), rung: Condvar::new() })
+    }
+
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        unreachable!("a model waits in `wait`")
+    }
+
+    pub(super) fn ring(&self) {
+        let mut pipe = self.pipe.lock().unwrap();
+        pipe.bytes += 1;
+        pipe.has_edge = true;
+        self.rung.notify_one();
+    }
+
+    pub(super) fn silence(&self) {
+        let mut pipe = self.pipe.lock().unwrap();
+        pipe.bytes -= pipe.bytes.min(16);
+    }
+
+    /// As a mechanism's wait that watches nothing else.
+    #[cfg(test)]
+    pub(super) fn wait(&self, trigger: Trigger) {
+        let mut pipe = self.pipe.lock().unwrap();
+        let is_told = |pipe: &Pipe| match trigger {
+            Trigger::Level => pipe.bytes > 0,
+            Trigger::Edge => pipe.has_edge,
+        };
+        while !is_told(&pipe) {
+            pipe = self.rung.wait(pipe).unwrap();
+        }
+        pipe.has_edge = false;
+    }
+}

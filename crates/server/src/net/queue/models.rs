@@ -1,0 +1,89 @@
+//! Every order in which threads can come to these queues, by loom: nothing is lost, and nobody sleeps beside something to do. A
+//! wake-up that is lost is a reader that waits for ever, which loom reports as a deadlock.
+
+use loom::sync::Arc;
+use loom::thread;
+
+use super::*;
+use crate::readiness::Trigger;
+
+/// Tries every order with at most so many switches from a thread that could go on: the memory of all is beyond any time.
+fn every_order(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(model);
+}
+
+/// One thread sends two items, another sends one, and the reader waits in a mechanism.
+fn mailbox(trigger: Trigger) {
+    every_order(move || {
+        let mailbox = Arc::new(Mailbox::new().unwrap());
+        let sender = |items: &'static [u32]| {
+            let mailbox = mailbox.clone();
+            thread::spawn(move || items.iter().for_each(|&item| mailbox.send(item, &Counters::default())))
+        };
+        let senders = [sender(&[1, 2]), sender(&[3])];
+        let (mut all, mut taken) = (Vec::new(), Vec::new());
+        while all.len() < 3 {
+            mailbox.wait(trigger);
+            mailbox.take(&mut taken, &Counters::default());
+            all.append(&mut taken);
+        }
+        senders.into_iter().for_each(|sender| sender.join().unwrap());
+        assert!(all.iter().filter(|&&item| item != 3).eq(&[1, 2]), "{all:?}");
+        assert!(mailbox.is_empty());
+    });
+}
+
+#[test]
+fn a_mailbox_wakes_who_is_told_as_long_as_there_is_something() {
+    mailbox(Trigger::Level);
+}
+
+#[test]
+fn a_mailbox_wakes_who_is_told_once() {
+    mailbox(Trigger::Edge);
+}
+
+#[test]
+fn jobs_wake_a_thread_that_waits() {
+    every_order(|| {
+        let jobs = Arc::new(Jobs::new());
+        let sender = |items: &'static [u32]| {
+            let jobs = jobs.clone();
+            thread::spawn(move || items.iter().for_each(|&item| jobs.send(item, &Counters::default())))
+        };
+        let senders = [sender(&[1, 2]), sender(&[3])];
+        let (mut all, mut taken) = (Vec::new(), Vec::new());
+        while all.len() < 3 {
+            assert!(jobs.take(&mut taken, &Counters::default()), "nobody closes it");
+            all.append(&mut taken);
+        }
+        senders.into_iter().for_each(|sender| sender.join().unwrap());
+        assert!(all.iter().filter(|&&item| item != 3).eq(&[1, 2]), "{all:?}");
+    });
+}
+
+#[test]
+fn a_queue_that_is_closed_ends_its_thread_whatever_comes() {
+    every_order(|| {
+        let jobs = Arc::new(Jobs::new());
+        let reader = {
+            let jobs = jobs.clone();
+            thread::spawn(move || {
+                let mut taken = Vec::new();
+                while jobs.take(&mut taken, &Counters::default()) {
+                    taken.clear();
+                }
+            })
+        };
+        let sender = {
+            let jobs = jobs.clone();
+            thread::spawn(move || jobs.send(1, &Counters::default()))
+        };
+        jobs.close();
+        reader.join().unwrap();
+        sender.join().unwrap();
+        assert!(jobs.is_closed());
+    });
+}

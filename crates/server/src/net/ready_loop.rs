@@ -1,0 +1,467 @@
+//! The loop of a network thread that serves many connections: the kernel says which are ready, we do the I/O. Written once,
+//! compiled for each mechanism, and for payload worked out here or handed over.
+
+use std::collections::VecDeque;
+use std::io;
+use std::marker::PhantomData;
+use std::mem;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::thread;
+use std::time::Duration;
+
+use wire::Service;
+
+use super::connection::ReadBuffer;
+use super::datagrams;
+use super::payload::{HandOff, Inline, Message, Payload, Then};
+use super::staged::{self, Family, Network};
+use super::table::ConnectionTable;
+use super::{ACCEPTS, Stage, is_readable};
+use crate::metrics::workers::Syscall;
+use crate::readiness::{Interest, Readiness, Ready, Trigger};
+use crate::service::buffered::Buffered;
+use crate::service::erased::Erased;
+use crate::service::with_service;
+use crate::socket::{Accepted, Acceptor, PAUSE};
+use crate::token::Token;
+
+/// An event-driven server over `M`, until it stops.
+///
+/// # Errors
+/// Errors of the listener and of the mechanism; those of single connections end only these.
+pub fn run<M: Readiness>(stage: &Stage<'_>) -> io::Result<()> {
+    if stage.service.ports().is_some() {
+        return datagrams::run::<M>(stage);
+    }
+    with_service!(stage, |service| run_service::<M, _>(stage, &service))
+}
+
+/// The same with a service that is there.
+pub(crate) fn run_service<M: Readiness, S: Service<Conn: Send> + Sync>(
+    stage: &Stage<'_>,
+    service: &S,
+) -> io::Result<()> {
+    staged::run::<ByReadiness<M>, _>(stage, service)
+}
+
+/// The same with a layer between the sockets and the service. As in the paper it knows nothing of what is above it, and
+/// calls what a vtable says.
+///
+/// # Errors
+/// As of [`run`]; datagrams have no such layer.
+pub fn run_buffered<M: Readiness>(stage: &Stage<'_>) -> io::Result<()> {
+    with_service!(stage, |service| staged::run::<ByReadiness<M>, _>(stage, &Buffered::new(Erased::new(&service))))
+}
+
+struct ByReadiness<M>(PhantomData<M>);
+
+impl<M: Readiness> Family for ByReadiness<M> {
+    const NONBLOCKING: bool = true;
+
+    fn inline<S: Service>(network: Network<'_, S>) -> io::Result<()> {
+        ReadyLoop::<M, _, _>::new(network, Inline)?.run()
+    }
+
+    fn hand_off<'a, S: Service>(network: Network<'a, S>, payload: HandOff<'_, 'a, S::Conn>) -> io::Result<()> {
+        ReadyLoop::<M, _, _>::new(network, payload)?.run()
+    }
+}
+
+struct ReadyLoop<'a, M, S: Service, P: Payload<S>> {
+    mechanism: M,
+    payload: P,
+    connections: ConnectionTable<Entry<P::Tenant>>,
+    acceptor: Option<Acceptor<'a>>,
+    inbox: ReadBuffer,
+    /// Of edge-triggered mechanisms: connections that may have something to read of which no event will tell. Each is in
+    /// it once at most (`Entry::unread`), and gets one read budget a turn, as those with events do.
+    unread: VecDeque<Token>,
+    /// Of edge-triggered mechanisms: whether a connection waits to be accepted of which no event will tell.
+    accepts: Accepts,
+    /// ConnectionTable that the accept thread has handed over, in the order in which they are admitted.
+    arrivals: VecDeque<OwnedFd>,
+    /// Messages taken, and not yet followed.
+    messages: Vec<Message>,
+    network: Network<'a, S>,
+}
+
+/// A connection in its slot.
+struct Entry<T> {
+    tenant: T,
+    /// What it is watched for; of edge-triggered mechanisms, what is done when it is told of. `None` while another stage is
+    /// at it.
+    watched: Option<Interest>,
+    /// Whether it is in the list of [`ReadyLoop::unread`].
+    unread: bool,
+}
+
+/// When the loop accepts without an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Accepts {
+    /// Never.
+    No,
+    /// In the next turn: the budget was used up.
+    Now,
+    /// After a pause: there was nothing to accept with.
+    Later,
+}
+
+/// Whether the loop goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    GoOn,
+    Stop,
+}
+
+impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
+    fn new(network: Network<'a, S>, payload: P) -> io::Result<Self> {
+        let connections_max = network.connections_max;
+        let acceptor = match network.listener {
+            Some(listener) => {
+                rustix::io::ioctl_fionbio(listener, true)?;
+                Some(Acceptor::new(listener, true, network.counters)?)
+            }
+            None => None,
+        };
+        Ok(Self {
+            // The kernel hands out the lowest free descriptor, so none is beyond this.
+            mechanism: M::new(network.descriptors_max)?,
+            payload,
+            connections: ConnectionTable::with_capacity(connections_max),
+            acceptor,
+            inbox: ReadBuffer::new(network.read_budget),
+            unread: VecDeque::with_capacity(if M::TRIGGER == Trigger::Edge { connections_max } else { 0 }),
+            accepts: Accepts::No,
+            arrivals: VecDeque::new(),
+            messages: Vec::new(),
+            network,
+        })
+    }
+
+    fn run(mut self) -> io::Result<()> {
+        let Network { listener, shares_listener, stop, mailbox, counters, descriptors_max, started, .. } = self.network;
+        match listener {
+            Some(listener) if shares_listener => {
+                self.count_control(M::ADD_SYSCALLS);
+                self.mechanism.add_exclusively(listener.as_raw_fd(), Token::LISTENER)?;
+            }
+            Some(listener) => self.watch(listener.as_fd(), Token::LISTENER)?,
+            None => {}
+        }
+        if let Some(stop) = stop {
+            self.watch(stop, Token::STOP)?;
+        }
+        if let Some(mailbox) = mailbox {
+            self.watch(mailbox.descriptor(), Token::MAILBOX)?;
+        }
+        let mut ready = Vec::with_capacity(descriptors_max);
+        started.one_more();
+        loop {
+            // While something is left to do, the wait is only a look.
+            let timeout = match M::TRIGGER {
+                _ if !self.arrivals.is_empty() => Some(Duration::ZERO),
+                Trigger::Edge if !self.unread.is_empty() || self.accepts == Accepts::Now => Some(Duration::ZERO),
+                Trigger::Edge if self.accepts == Accepts::Later => Some(PAUSE),
+                Trigger::Edge | Trigger::Level => None,
+            };
+            // Of a guess, which makes none, it is the look whether to stop.
+            counters.syscall(Syscall::Wait);
+            self.mechanism.wait(&mut ready, timeout)?;
+            self.mechanism.count_more(counters);
+            counters.events.add(ready.len() as u64);
+            for &event in &ready {
+                match (event.token, M::TRIGGER) {
+                    (Token::LISTENER, Trigger::Level) => self.accept(ready.len() == 1)?,
+                    // Below, once a turn.
+                    (Token::LISTENER, Trigger::Edge) => self.accepts = Accepts::Now,
+                    // A guess is no order, nor is an edge that tells of something else.
+                    (Token::STOP, _) => match stop {
+                        Some(stop) if is_readable(stop)? => return Ok(()),
+                        _ => {}
+                    },
+                    (Token::MAILBOX, _) => {
+                        if self.follow_messages()? == Order::Stop {
+                            return Ok(());
+                        }
+                    }
+                    (token, Trigger::Level) => self.serve(token, event.interest)?,
+                    (_, Trigger::Edge) => self.serve_edge(event)?,
+                }
+            }
+            self.admit_arrivals();
+            if M::TRIGGER == Trigger::Edge {
+                if self.accepts != Accepts::No {
+                    self.accept(false)?;
+                }
+                self.read_on()?;
+            }
+        }
+    }
+
+    fn watch(&mut self, io: BorrowedFd<'_>, token: Token) -> io::Result<()> {
+        self.count_control(M::ADD_SYSCALLS);
+        self.mechanism.add(io.as_raw_fd(), token, Interest::Read)
+    }
+
+    /// Accepts until nothing waits, the budget is used up, or nothing can be had now: then others are served before it is
+    /// tried again. If it is `alone` there are no others.
+    fn accept(&mut self, alone: bool) -> io::Result<()> {
+        self.accepts = Accepts::No;
+        for _ in 0..ACCEPTS {
+            let Some(acceptor) = &mut self.acceptor else { return Ok(()) };
+            match acceptor.accept()? {
+                // Of a listener beside others: the room is all theirs together.
+                Accepted::Connection(io) if self.network.is_full() => self.network.refuse(io),
+                Accepted::Connection(io) => {
+                    if self.admit(io) {
+                        self.network.counters.accepted.add(1);
+                    }
+                }
+                Accepted::None => {}
+                // A level is told of again, at once.
+                Accepted::Later if M::TRIGGER == Trigger::Level => {
+                    if alone {
+                        thread::sleep(PAUSE);
+                    }
+                    return Ok(());
+                }
+                Accepted::Later => {
+                    self.accepts = Accepts::Later;
+                    return Ok(());
+                }
+                Accepted::WouldBlock | Accepted::Shutdown => return Ok(()),
+            }
+        }
+        // More may wait. A level is told of again.
+        if M::TRIGGER == Trigger::Edge {
+            self.accepts = Accepts::Now;
+        }
+        Ok(())
+    }
+
+    /// ThreadSpec in what the accept thread has handed over, within the budget; it has counted them.
+    fn admit_arrivals(&mut self) {
+        for _ in 0..ACCEPTS {
+            let Some(io) = self.arrivals.pop_front() else { return };
+            if !self.admit(io) {
+                self.network.counters.ended.add(1);
+            }
+        }
+    }
+
+    /// Gives a connection its slot and watches it. Where there is no room, here or in the kernel, this one is turned away,
+    /// and the others go on.
+    fn admit(&mut self, io: OwnedFd) -> bool {
+        let Some(token) = self.connections.reserve() else {
+            self.network.refuse(io);
+            return false;
+        };
+        let tenant = self.payload.admit(io, token);
+        if self.watch(P::io(&tenant), token).is_err() {
+            self.network.refuse(P::io(&tenant));
+            return false;
+        }
+        self.connections.fill(token, Entry { tenant, watched: Some(Interest::Read), unread: false });
+        true
+    }
+
+    /// Does what other threads ask for.
+    fn follow_messages(&mut self) -> io::Result<Order> {
+        let Some(mailbox) = self.network.mailbox else { return Ok(Order::GoOn) };
+        if M::REPORTS_ALL && mailbox.is_empty() {
+            return Ok(Order::GoOn);
+        }
+        let mut messages = mem::take(&mut self.messages);
+        mailbox.take(&mut messages, self.network.counters);
+        for message in messages.drain(..) {
+            match message {
+                Message::Connection(io) => self.arrivals.push_back(io),
+                Message::Blocked(token) => self.settle(token, Then::Watch(Some(Interest::Write)))?,
+                Message::Resume(token) => self.settle(token, Then::Watch(Some(Interest::Read)))?,
+                Message::End(token) => self.end(token)?,
+                Message::Look => self.end_overdue()?,
+                Message::Stop => return Ok(Order::Stop),
+            }
+        }
+        self.messages = messages;
+        Ok(Order::GoOn)
+    }
+
+    /// Ends the connections whose clients have taken too long.
+    fn end_overdue(&mut self) -> io::Result<()> {
+        let Network { service, counters, .. } = self.network;
+        // Who sent the message has no counters.
+        counters.syscall(Syscall::Wake);
+        for slot in 0..self.connections.slots() {
+            let Some((token, entry)) = self.connections.tenant_of(slot) else { continue };
+            if self.payload.is_overdue(&mut entry.tenant, service, counters) {
+                self.end(token)?;
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn serve(&mut self, token: Token, interest: Interest) -> io::Result<()> {
+        // An event of a connection that ended earlier in this batch, or is another stage's since.
+        let Some(entry) = self.connections.get(token).filter(|entry| entry.watched == Some(interest)) else {
+            return Ok(());
+        };
+        let (tenant, Network { service, counters, .. }) = (&mut entry.tenant, self.network);
+        let then = match interest {
+            Interest::Read => self.payload.on_readable(tenant, service, &mut self.inbox, counters),
+            Interest::Write => self.payload.on_writable(tenant, service, counters),
+        };
+        if then == Then::Watch(Some(interest)) { Ok(()) } else { self.settle(token, then) }
+    }
+
+    /// An event says that something changed; what to do follows from what the connection waits for.
+    #[inline]
+    fn serve_edge(&mut self, event: Ready) -> io::Result<()> {
+        let token = event.token;
+        let Some(entry) = self.connections.get(token) else { return Ok(()) };
+        match (entry.watched, event.interest) {
+            // What is on the list is read from there; and room to write is no news to who waits for requests.
+            (Some(Interest::Read), Interest::Read) if !entry.unread => self.read(token, event.drain),
+            // It may be only that more requests came: the write then finds the socket full still.
+            (Some(Interest::Write), _) => self.write(token),
+            (Some(Interest::Read) | None, _) => Ok(()),
+        }
+    }
+
+    fn write(&mut self, token: Token) -> io::Result<()> {
+        let Some(entry) = self.connections.get(token) else { return Ok(()) };
+        let Network { service, counters, .. } = self.network;
+        match self.payload.on_writable(&mut entry.tenant, service, counters) {
+            Then::Watch(Some(Interest::Write)) => Ok(()),
+            then => self.settle(token, then),
+        }
+    }
+
+    /// One read budget of what is left to each connection on the list.
+    fn read_on(&mut self) -> io::Result<()> {
+        for _ in 0..self.unread.len() {
+            let Some(token) = self.unread.pop_front() else { break };
+            if let Some(entry) = self.connections.get(token) {
+                entry.unread = false;
+                if entry.watched == Some(Interest::Read) {
+                    self.read(token, true)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One read, and whether to read on later without an event.
+    ///
+    /// A read that falls short of its room has emptied the socket, and what comes after it gives an event of its own. So
+    /// does an end of the stream that comes after the event in hand was taken from the kernel; one from before is in that
+    /// event, which then says `drain`. A drained connection leaves the list by a read that finds nothing, or the end; or
+    /// by a response that falls short, after which it is on the list again.
+    #[inline]
+    fn read(&mut self, token: Token, drain: bool) -> io::Result<()> {
+        let Some(entry) = self.connections.get(token) else { return Ok(()) };
+        let Network { service, counters, .. } = self.network;
+        match self.payload.on_readable(&mut entry.tenant, service, &mut self.inbox, counters) {
+            Then::Watch(Some(Interest::Read)) => {
+                let may_have_more = if drain { !self.inbox.is_empty() } else { self.inbox.is_full() };
+                if may_have_more {
+                    self.read_later(token);
+                }
+                Ok(())
+            }
+            then => self.settle(token, then),
+        }
+    }
+
+    fn read_later(&mut self, token: Token) {
+        if let Some(entry) = self.connections.get(token).filter(|entry| !entry.unread) {
+            entry.unread = true;
+            self.unread.push_back(token);
+        }
+    }
+
+    /// Makes a connection be watched for something else, or not at all, or ends it. Where the kernel has no room for that,
+    /// it ends, and the others go on.
+    fn settle(&mut self, token: Token, then: Then) -> io::Result<()> {
+        let Then::Watch(interest) = then else { return self.end(token) };
+        let Some(entry) = self.connections.get(token) else { return Ok(()) };
+        let descriptor = P::io(&entry.tenant).as_raw_fd();
+        let before = mem::replace(&mut entry.watched, interest);
+        let settled = match M::TRIGGER {
+            Trigger::Level => self.settle_level(token, descriptor, before, interest),
+            Trigger::Edge => interest.map_or(Ok(()), |interest| self.mechanism.modify(descriptor, token, interest)),
+        };
+        match (settled, interest, M::TRIGGER) {
+            (Err(_), ..) => self.end(token),
+            // What came in the meantime was reported when nobody would read.
+            (_, Some(Interest::Read), Trigger::Edge) => {
+                self.read_later(token);
+                Ok(())
+            }
+            // Another stage found the socket full: that there is room again may have been reported before it told us.
+            (_, Some(Interest::Write), Trigger::Edge) if P::IS_SHARED => self.write(token),
+            _ => Ok(()),
+        }
+    }
+
+    fn settle_level(
+        &mut self,
+        token: Token,
+        descriptor: RawFd,
+        before: Option<Interest>,
+        interest: Option<Interest>,
+    ) -> io::Result<()> {
+        match (before, interest) {
+            (Some(_), Some(interest)) => {
+                self.count_control(M::MODIFY_SYSCALLS);
+                self.mechanism.modify(descriptor, token, interest)
+            }
+            (None, Some(interest)) => {
+                self.count_control(M::ADD_SYSCALLS);
+                self.mechanism.add(descriptor, token, interest)
+            }
+            (Some(_), None) => {
+                self.count_control(M::UNWATCH_SYSCALLS);
+                self.mechanism.unwatch(descriptor)
+            }
+            (None, None) => Ok(()),
+        }
+    }
+
+    fn end(&mut self, token: Token) -> io::Result<()> {
+        let Some(entry) = self.connections.remove(token) else { return Ok(()) };
+        if M::TRIGGER == Trigger::Edge || entry.watched.is_some() {
+            let descriptor = P::io(&entry.tenant).as_raw_fd();
+            if P::IS_SHARED {
+                self.count_control(M::UNWATCH_SYSCALLS);
+                self.mechanism.unwatch(descriptor)?;
+            } else {
+                self.count_control(M::REMOVE_SYSCALLS);
+                self.mechanism.remove(descriptor)?;
+            }
+        }
+        self.network.counters.syscall(Syscall::Close);
+        self.network.counters.ended.add(1);
+        Ok(())
+    }
+
+    fn count_control(&self, syscalls: u64) {
+        if syscalls > 0 {
+            self.network.counters.syscalls_of(Syscall::Control, syscalls);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::fixed::Fixed;
+
+    use super::*;
+
+    #[test]
+    fn a_connection_costs_at_most_48_bytes_here() {
+        type Tenant = <Inline as Payload<Fixed>>::Tenant;
+        const { assert!(ConnectionTable::<Entry<Tenant>>::SLOT_BYTES <= 48) };
+    }
+}

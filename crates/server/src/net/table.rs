@@ -1,0 +1,111 @@
+//! One thread's connections, by token.
+
+use crate::token::Token;
+
+/// Memory is set aside once; a slot's generation grows with each tenant, so that a token of an earlier tenant finds
+/// nothing.
+pub(super) struct ConnectionTable<T> {
+    slots: Vec<Slot<T>>,
+    /// Slots that had a tenant and have none now.
+    free: Vec<u32>,
+}
+
+struct Slot<T> {
+    generation: u32,
+    tenant: Option<T>,
+}
+
+impl<T> ConnectionTable<T> {
+    /// Memory of a connection here.
+    #[cfg(test)]
+    pub(super) const SLOT_BYTES: usize = size_of::<Slot<T>>();
+
+    pub(super) fn with_capacity(count: usize) -> Self {
+        // Never filled in beforehand: pages that no connection reaches cost nothing.
+        Self { slots: Vec::with_capacity(count), free: Vec::with_capacity(count) }
+    }
+
+    /// A slot for a tenant to come; `None` when all are taken. Nothing else is reserved or removed before it is there.
+    pub(super) fn reserve(&mut self) -> Option<Token> {
+        let at = match self.free.last() {
+            Some(&at) => at,
+            None if self.slots.len() < self.slots.capacity() => {
+                self.slots.push(Slot { generation: 0, tenant: None });
+                let at = (self.slots.len() - 1) as u32;
+                self.free.push(at);
+                at
+            }
+            None => return None,
+        };
+        Some(Token::new(at, self.slots[at as usize].generation))
+    }
+
+    /// Fills the slot that was reserved last.
+    pub(super) fn fill(&mut self, token: Token, tenant: T) {
+        debug_assert_eq!(self.free.last(), Some(&token.slot()), "reserved");
+        self.free.pop();
+        self.slots[token.slot() as usize].tenant = Some(tenant);
+    }
+
+    #[inline]
+    pub(super) fn get(&mut self, token: Token) -> Option<&mut T> {
+        let slot = self.slots.get_mut(token.slot() as usize)?;
+        if slot.generation == token.generation() { slot.tenant.as_mut() } else { None }
+    }
+
+    /// How many slots ever had a tenant.
+    pub(super) fn slots(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether nobody is in any.
+    #[cfg(target_os = "linux")]
+    pub(super) fn is_empty(&self) -> bool {
+        self.free.len() == self.slots.len()
+    }
+
+    /// Those who are in some slots.
+    #[cfg(target_os = "linux")]
+    pub(super) fn tenants(&self, slots: std::ops::Range<usize>) -> impl Iterator<Item = (Token, &T)> {
+        let tenant = |slot: usize| {
+            let Slot { generation, tenant } = &self.slots[slot];
+            Some((Token::new(slot as u32, *generation), tenant.as_ref()?))
+        };
+        slots.filter_map(tenant)
+    }
+
+    /// Who is in a slot.
+    pub(super) fn tenant_of(&mut self, slot: usize) -> Option<(Token, &mut T)> {
+        let Slot { generation, tenant } = &mut self.slots[slot];
+        Some((Token::new(slot as u32, *generation), tenant.as_mut()?))
+    }
+
+    pub(super) fn remove(&mut self, token: Token) -> Option<T> {
+        self.get(token)?;
+        let slot = &mut self.slots[token.slot() as usize];
+        slot.generation = Token::next_generation(slot.generation);
+        self.free.push(token.slot());
+        slot.tenant.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_late_event_never_reaches_a_reused_slot() {
+        let mut connections = ConnectionTable::with_capacity(1);
+        let first = connections.reserve().unwrap();
+        connections.fill(first, 'a');
+        assert!(connections.reserve().is_none(), "room for one");
+        assert_eq!(connections.remove(first), Some('a'));
+        let second = connections.reserve().unwrap();
+        assert!(connections.get(second).is_none(), "not there yet");
+        connections.fill(second, 'b');
+        assert_eq!(first.slot(), second.slot());
+        assert!(connections.get(first).is_none());
+        assert!(connections.remove(first).is_none());
+        assert_eq!(connections.get(second), Some(&mut 'b'));
+    }
+}

@@ -1,0 +1,209 @@
+//! A server in a test, with a service that the test makes.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, OwnedFd};
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use wire::{Service, ServiceSpec};
+
+use super::Stage;
+use crate::metrics::workers::Workers;
+use crate::registry;
+use crate::service::limits::Limits;
+use crate::socket::{self, Bound};
+use crate::spec::accept::Accept;
+use crate::spec::model::{StageCpus, Threads};
+use crate::spec::read_budget::ReadBudget;
+
+/// Longer than anything here takes on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits until it is so.
+pub(crate) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < PATIENCE, "{what}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Answers each byte with a byte. It tells what it receives, in the thread that serves, before it answers.
+pub(crate) struct Told<F>(pub(crate) F);
+
+/// Bytes of responses.
+const FILL: &[u8] = &[b'.'; 64];
+
+impl<F: Fn(&[u8])> Service for Told<F> {
+    type Conn = usize;
+
+    fn receive(&self, unsent: &mut usize, input: &[u8]) -> u64 {
+        (self.0)(input);
+        *unsent += input.len();
+        input.len() as u64
+    }
+
+    fn unsent<'a>(&'a self, unsent: &'a usize) -> &'a [u8] {
+        &FILL[..FILL.len().min(*unsent)]
+    }
+
+    fn sent(&self, unsent: &mut usize, count: usize) -> u64 {
+        *unsent -= count;
+        0
+    }
+}
+
+/// A service of which each connection that says `!` panics, without the hook, which tells of it in the test's output.
+pub(crate) fn panics_at_will() -> Told<impl Fn(&[u8])> {
+    Told(|bytes: &[u8]| {
+        if bytes == b"!" {
+            panic::resume_unwind(Box::new(()));
+        }
+    })
+}
+
+/// That of a server of [`panics_at_will`] a connection that panics is counted as ended, and others are served.
+pub(crate) fn check_that_others_outlive_a_panic(bench: &'static Bench, server: Running) {
+    for _ in 0..3 {
+        let mut client = bench.connect();
+        client.write_all(b"!").unwrap();
+        assert_eq!(client.read(&mut [0]).unwrap_or(0), 0, "its connection ends");
+    }
+    wait_until("they are counted", || bench.workers.connections_open() == 0);
+    let mut other = bench.connect();
+    other.write_all(b"?").unwrap();
+    other.read_exact(&mut [0]).unwrap();
+    drop(other);
+    wait_until("it is counted", || bench.workers.connections_open() == 0);
+    assert_eq!(bench.workers.totals().accepted, Some(4));
+    server.stop().unwrap();
+}
+
+/// Clients of a flood besides the first, which has a connection and asks for something.
+const FLOOD: u64 = 150;
+
+/// That a server which finds [`FLOOD`] connections to accept serves the first before it has taken more than `accepts_max`, and
+/// that it takes all.
+pub(crate) fn check_that_a_flood_leaves_others_served(
+    model: &str,
+    threads: Option<u32>,
+    accepts_max: u64,
+    serve: impl FnOnce(&Stage<'static>, Box<dyn Fn(&[u8]) + Send + Sync>) -> io::Result<()> + Send + 'static,
+) {
+    let bench = Bench::new();
+    let mut first = bench.connect();
+    first.write_all(b"?").unwrap();
+    let flood: Vec<TcpStream> = (0..FLOOD).map(|_| bench.connect()).collect();
+    let (says, taken) = mpsc::channel();
+    let tell = move |_: &[u8]| {
+        let _ = says.send(bench.workers.totals().accepted.unwrap_or_default());
+    };
+    let server = bench.start(model, threads, move |stage| serve(stage, Box::new(tell)));
+    let taken = taken.recv_timeout(PATIENCE).expect("the first is served");
+    assert!(taken <= accepts_max, "{taken} of {} were accepted before one was served", FLOOD + 1);
+    wait_until("all are accepted", || bench.workers.totals().accepted == Some(FLOOD + 1));
+    first.read_exact(&mut [0]).unwrap();
+    drop(flood);
+    server.stop().unwrap();
+}
+
+/// What a server needs. It lives for ever, because a server that does not end is a test's failure.
+pub(crate) struct Bench {
+    pub(crate) workers: Workers,
+    bound: Bound,
+    stop: OwnedFd,
+    stopper: OwnedFd,
+    stopping: Arc<AtomicBool>,
+    service: ServiceSpec,
+    cpus: StageCpus,
+}
+
+impl Bench {
+    pub(crate) fn new() -> &'static Self {
+        let (stop, stopper) = rustix::pipe::pipe().unwrap();
+        Box::leak(Box::new(Self {
+            workers: Workers::new(256).unwrap(),
+            bound: socket::listen(&"127.0.0.1:0".parse().unwrap(), false).unwrap(),
+            stop,
+            stopper,
+            stopping: Arc::default(),
+            service: ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 },
+            cpus: StageCpus::default(),
+        }))
+    }
+
+    /// A connection, which may wait for a server to come.
+    pub(crate) fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.bound.address.ip().unwrap()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    /// Runs a server of a model, with so many threads if any are said.
+    pub(crate) fn start(
+        &'static self,
+        model: &str,
+        threads: Option<u32>,
+        serve: impl FnOnce(&Stage<'static>) -> io::Result<()> + Send + 'static,
+    ) -> Running {
+        let model = registry::find_model(model).unwrap();
+        let (started, is_started) = mpsc::channel();
+        let stage = Stage {
+            listener: &self.bound.socket,
+            sockets: &[],
+            accept: Accept::default_of(model),
+            model,
+            stop: self.stop.as_fd(),
+            stopper: self.stopper.as_fd(),
+            stopping: &self.stopping,
+            workers: &self.workers,
+            service: &self.service,
+            content: None,
+            limits: Limits::default(),
+            work: None,
+            threads: threads.map(|network| Threads { network, payload: None }),
+            cpus: &self.cpus,
+            read_budget: ReadBudget::default(),
+            connections_max: 200,
+            started,
+        };
+        let (ends, ended) = mpsc::channel();
+        thread::spawn(move || {
+            let outcome = panic::catch_unwind(AssertUnwindSafe(|| serve(&stage)));
+            let _ = ends.send(outcome.unwrap_or_else(|_| Err(io::Error::other("it panicked"))));
+        });
+        Running { bench: self, is_started, ended }
+    }
+}
+
+/// A server that runs.
+pub(crate) struct Running {
+    bench: &'static Bench,
+    is_started: mpsc::Receiver<()>,
+    ended: mpsc::Receiver<io::Result<()>>,
+}
+
+impl Running {
+    /// Waits until it has started.
+    pub(crate) fn started(self) -> Self {
+        self.is_started.recv_timeout(PATIENCE).expect("it starts");
+        self
+    }
+
+    /// Waits until it ends by itself.
+    pub(crate) fn outcome(&self) -> io::Result<()> {
+        self.ended.recv_timeout(PATIENCE).expect("it ends")
+    }
+
+    /// Tells it to stop, and waits.
+    pub(crate) fn stop(self) -> io::Result<()> {
+        self.bench.stopping.store(true, Relaxed);
+        rustix::io::write(&self.bench.stopper, &[1])?;
+        socket::shut_down(&self.bench.bound.socket);
+        self.outcome()
+    }
+}

@@ -1,0 +1,27 @@
+//! CPU time and context switches, as getrusage(2) and wait4(2) report them.
+
+use std::mem::MaybeUninit;
+
+use crate::metrics::counters::Totals;
+
+/// CPU time and switches of `who`, as getrusage(2) calls them.
+pub(crate) fn used_by(who: libc::c_int) -> Totals {
+    let mut usage = MaybeUninit::<libc::rusage>::uninit();
+    // SAFETY: the kernel fills in `usage`; with these arguments it cannot fail.
+    rusage_totals(&unsafe {
+        libc::getrusage(who, usage.as_mut_ptr());
+        usage.assume_init()
+    })
+}
+
+/// CPU time and switches, as the kernel has them.
+pub(crate) fn rusage_totals(usage: &libc::rusage) -> Totals {
+    let nanoseconds = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
+    Totals {
+        cpu_user_ns: nanoseconds(usage.ru_utime),
+        cpu_system_ns: nanoseconds(usage.ru_stime),
+        voluntary_switches: usage.ru_nvcsw as u64,
+        involuntary_switches: usage.ru_nivcsw as u64,
+        ..Totals::default()
+    }
+}

@@ -1,0 +1,110 @@
+//! poll(2): the whole interest list goes to the kernel at every wait, and is scanned on both sides.
+
+use std::io;
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use super::{Interest, Readiness, Ready, Trigger, count_ready, index, timeout_ms};
+use crate::token::Token;
+
+/// No place in the list.
+const NOWHERE: u32 = u32::MAX;
+
+/// The interest list without gaps, and where in it each descriptor is.
+pub(crate) struct Poll {
+    list: Vec<libc::pollfd>,
+    /// The tokens of `list`, in its order.
+    tokens: Vec<Token>,
+    /// Place in `list` plus one by descriptor; 0 where there is none, so that fresh pages need no filling in.
+    places: Vec<u32>,
+}
+
+impl Poll {
+    fn place(&self, descriptor: RawFd) -> io::Result<usize> {
+        match self.places.get(descriptor as usize).copied().unwrap_or(0).wrapping_sub(1) {
+            NOWHERE => Err(io::Error::from_raw_os_error(libc::ENOENT)),
+            place => Ok(place as usize),
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    /// The token of a descriptor, if it is watched.
+    pub(super) fn token(&self, descriptor: RawFd) -> Option<Token> {
+        self.place(descriptor).ok().map(|place| self.tokens[place])
+    }
+
+    #[cfg(target_os = "linux")]
+    /// A look at one watched descriptor alone.
+    pub(super) fn is_ready(&mut self, descriptor: RawFd) -> io::Result<bool> {
+        let place = self.place(descriptor)?;
+        // SAFETY: one element of `list`, which lives across the call.
+        Ok(count_ready(unsafe { libc::poll(&raw mut self.list[place], 1, 0) })? > 0)
+    }
+}
+
+fn events(interest: Interest) -> i16 {
+    match interest {
+        Interest::Read => libc::POLLIN,
+        Interest::Write => libc::POLLOUT,
+    }
+}
+
+impl Readiness for Poll {
+    const TRIGGER: Trigger = Trigger::Level;
+    const ADD_SYSCALLS: u64 = 0;
+    const MODIFY_SYSCALLS: u64 = 0;
+    const REMOVE_SYSCALLS: u64 = 0;
+
+    fn new(descriptors_max: usize) -> io::Result<Self> {
+        Ok(Self {
+            list: Vec::with_capacity(descriptors_max),
+            tokens: Vec::with_capacity(descriptors_max),
+            places: vec![0; descriptors_max],
+        })
+    }
+
+    fn add(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()> {
+        let at = index(descriptor, self.places.len())?;
+        self.list.push(libc::pollfd { fd: descriptor, events: events(interest), revents: 0 });
+        self.tokens.push(token);
+        self.places[at] = self.list.len() as u32;
+        Ok(())
+    }
+
+    fn modify(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()> {
+        let place = self.place(descriptor)?;
+        self.list[place].events = events(interest);
+        self.tokens[place] = token;
+        Ok(())
+    }
+
+    fn remove(&mut self, descriptor: RawFd) -> io::Result<()> {
+        let place = self.place(descriptor)?;
+        self.list.swap_remove(place);
+        self.tokens.swap_remove(place);
+        self.places[descriptor as usize] = 0;
+        if let Some(moved) = self.list.get(place) {
+            self.places[moved.fd as usize] = place as u32 + 1;
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {
+        ready.clear();
+        // SAFETY: `list` lives across the call, and its length is told.
+        let mut left = count_ready(unsafe {
+            libc::poll(self.list.as_mut_ptr(), self.list.len() as libc::nfds_t, timeout_ms(timeout))
+        })?;
+        for (watched, &token) in self.list.iter().zip(&self.tokens) {
+            if left == 0 {
+                break;
+            }
+            if watched.revents != 0 {
+                left -= 1;
+                let interest = if watched.events == libc::POLLOUT { Interest::Write } else { Interest::Read };
+                ready.push(Ready { token, interest, drain: false });
+            }
+        }
+        Ok(())
+    }
+}

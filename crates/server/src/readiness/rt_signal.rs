@@ -1,0 +1,161 @@
+//! Queued real-time signals, fcntl(2)'s F_SETSIG: the kernel sends this thread one for each event, and a wait takes one.
+//!
+//! The queue has an end (RLIMIT_SIGPENDING). Beyond it the kernel sends SIGIO, which says that events were lost and not
+//! whose: then poll(2) looks at everything that is watched.
+
+use std::os::fd::RawFd;
+use std::time::Duration;
+use std::{io, mem, ptr};
+
+use super::poll::Poll;
+use super::{Interest, Readiness, Ready, Trigger, count_ready};
+use crate::metrics::workers::{Counters, Syscall};
+use crate::token::Token;
+
+// The kernel's asm-generic/fcntl.h; the libc crate has them for few targets.
+const F_SETSIG: i32 = 10;
+const F_SETOWN_EX: i32 = 15;
+const F_OWNER_TID: i32 = 0;
+
+/// The kernel's `f_owner_ex`.
+#[repr(C)]
+struct Owner {
+    kind: i32,
+    id: libc::pid_t,
+}
+
+/// The kernel's `siginfo_t` as signals of descriptors have it.
+#[repr(C)]
+struct Signal {
+    number: i32,
+    error: i32,
+    code: i32,
+    /// What poll(2) would say of the event.
+    events: libc::c_long,
+    descriptor: RawFd,
+    rest: [u8; 128 - 4 * size_of::<libc::c_long>()],
+}
+
+const _: () = assert!(size_of::<Signal>() >= size_of::<libc::siginfo_t>());
+
+/// What is watched, and the signals that tell of it.
+pub(crate) struct RtSignal {
+    watched: Poll,
+    /// Our real-time signal, and SIGIO. They are blocked in this thread for good: it waits for them here and nowhere else.
+    signals: libc::sigset_t,
+    /// Ready when they were added, before there were signals.
+    early: Vec<Ready>,
+    /// Looks at everything that are not counted yet.
+    rescans: u64,
+}
+
+/// ThreadSpec one signal; `None` when the timeout ends, or a signal that is not ours comes.
+fn take(signals: &libc::sigset_t, timeout: Option<Duration>) -> io::Result<Option<Signal>> {
+    let timeout = timeout.map(|timeout| libc::timespec {
+        tv_sec: timeout.as_secs() as libc::time_t,
+        tv_nsec: timeout.subsec_nanos().into(),
+    });
+    let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: plain numbers, of which zeros are valid.
+    let mut signal: Signal = unsafe { mem::zeroed() };
+    // SAFETY: all live across the call, and `signal` is no shorter than what the kernel writes.
+    match unsafe { libc::sigtimedwait(signals, (&raw mut signal).cast(), timeout) } {
+        -1 if io::Error::last_os_error().kind() == io::ErrorKind::WouldBlock => Ok(None),
+        returned => Ok((count_ready(returned)? > 0).then_some(signal)),
+    }
+}
+
+fn done(returned: i32) -> io::Result<()> {
+    if returned == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Why it cannot run here.
+pub(crate) fn can_run() -> Result<(), String> {
+    match rustix::process::getrlimit(rustix::process::Resource::Sigpending).maximum {
+        Some(0) => Err("no signal may be queued: RLIMIT_SIGPENDING is 0; raise it (ulimit -Hi)".into()),
+        _ => Ok(()),
+    }
+}
+
+impl Readiness for RtSignal {
+    const TRIGGER: Trigger = Trigger::Edge;
+    const ADD_SYSCALLS: u64 = 4;
+    const MODIFY_SYSCALLS: u64 = 0;
+    const REMOVE_SYSCALLS: u64 = 0;
+
+    fn new(descriptors_max: usize) -> io::Result<Self> {
+        // SAFETY: a set of signals is valid once emptied; the mask is that of this thread alone.
+        let signals = unsafe {
+            let mut signals = mem::zeroed();
+            libc::sigemptyset(&raw mut signals);
+            libc::sigaddset(&raw mut signals, libc::SIGIO);
+            libc::sigaddset(&raw mut signals, libc::SIGRTMIN());
+            match libc::pthread_sigmask(libc::SIG_BLOCK, &raw const signals, ptr::null_mut()) {
+                0 => signals,
+                error => return Err(io::Error::from_raw_os_error(error)),
+            }
+        };
+        // Those of an earlier loop of this thread are none of ours.
+        while take(&signals, Some(Duration::ZERO))?.is_some() {}
+        Ok(Self {
+            watched: Poll::new(descriptors_max)?,
+            signals,
+            early: Vec::with_capacity(descriptors_max),
+            rescans: 0,
+        })
+    }
+
+    fn add(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()> {
+        // SAFETY: asks for this thread's number.
+        let owner = Owner { kind: F_OWNER_TID, id: unsafe { libc::gettid() } };
+        // All that we watch is non-blocking, which F_SETFL must say again.
+        let flags = libc::O_ASYNC | libc::O_NONBLOCK;
+        // SAFETY: `owner` lives across the call; the other arguments are numbers.
+        unsafe {
+            done(libc::fcntl(descriptor, F_SETSIG, libc::SIGRTMIN()))?;
+            done(libc::fcntl(descriptor, F_SETOWN_EX, &raw const owner))?;
+            done(libc::fcntl(descriptor, libc::F_SETFL, flags))?;
+        }
+        self.watched.add(descriptor, token, interest)?;
+        if self.watched.is_ready(descriptor)? {
+            self.early.push(Ready { token, interest, drain: true });
+        }
+        Ok(())
+    }
+
+    fn modify(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()> {
+        // Signals come for both ways; a look at everything is for what is wanted.
+        self.watched.modify(descriptor, token, interest)
+    }
+
+    fn remove(&mut self, descriptor: RawFd) -> io::Result<()> {
+        // Closing the socket ends its signals. Those in the queue say a number: nobody's, which `wait` knows, or by then a
+        // new connection's, whose read finds nothing.
+        self.watched.remove(descriptor)
+    }
+
+    fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {
+        ready.clear();
+        ready.append(&mut self.early);
+        let timeout = if ready.is_empty() { timeout } else { Some(Duration::ZERO) };
+        let Some(signal) = take(&self.signals, timeout)? else { return Ok(()) };
+        if signal.number == libc::SIGIO {
+            // What was ready early is so still, and found again.
+            self.rescans += 1;
+            self.watched.wait(ready, Some(Duration::ZERO))?;
+            ready.iter_mut().for_each(|event| event.drain = true);
+        } else if let Some(token) = self.watched.token(signal.descriptor) {
+            let only_room = signal.events & libc::c_long::from(libc::POLLIN | libc::POLLERR | libc::POLLHUP) == 0;
+            let interest = if only_room { Interest::Write } else { Interest::Read };
+            // Each event has its signal: the stream's end has one of its own behind that of the bytes.
+            ready.push(Ready { token, interest, drain: false });
+        }
+        Ok(())
+    }
+
+    fn count_more(&mut self, counters: &Counters) {
+        if self.rescans > 0 {
+            counters.syscalls_of(Syscall::Rescan, mem::take(&mut self.rescans));
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! select(2): a bit for each descriptor up to the highest goes to the kernel at every wait and comes back overwritten.
+//!
+//! The kernel's limit is the highest descriptor, not FD_SETSIZE: that is only the size of the C library's type, so
+//! these sets are as long as the process may have descriptors.
+
+use std::os::fd::RawFd;
+use std::time::Duration;
+use std::{io, ptr};
+
+use super::{Interest, Readiness, Ready, Trigger, count_ready, index};
+use crate::token::Token;
+
+const BITS: usize = u64::BITS as usize;
+
+/// The watched sets and the copies that the kernel overwrites.
+pub(crate) struct Select {
+    read: Sets,
+    write: Sets,
+    /// Tokens by descriptor.
+    tokens: Vec<Token>,
+    /// One above the highest descriptor watched.
+    top: usize,
+}
+
+/// One kind of interest: who is watched, and who is ready.
+struct Sets {
+    watched: Vec<u64>,
+    ready: Vec<u64>,
+    /// Bits set in `watched`; a set without any is not passed.
+    count: usize,
+}
+
+impl Sets {
+    fn new(words: usize) -> Self {
+        Self { watched: vec![0; words], ready: vec![0; words], count: 0 }
+    }
+
+    fn insert(&mut self, at: usize) {
+        self.count += usize::from(self.watched[at / BITS] >> (at % BITS) & 1 == 0);
+        self.watched[at / BITS] |= 1 << (at % BITS);
+    }
+
+    fn remove(&mut self, at: usize) {
+        self.count -= usize::from(self.watched[at / BITS] >> (at % BITS) & 1 == 1);
+        self.watched[at / BITS] &= !(1 << (at % BITS));
+    }
+
+    /// A fresh copy for the kernel of the first `words` words; null when nothing is watched.
+    fn pass(&mut self, words: usize) -> *mut libc::fd_set {
+        if self.count == 0 {
+            return ptr::null_mut();
+        }
+        self.ready[..words].copy_from_slice(&self.watched[..words]);
+        self.ready.as_mut_ptr().cast()
+    }
+
+    /// Scans what came back, until `left` descriptors are found.
+    fn report(&self, words: usize, left: &mut usize, mut report: impl FnMut(usize)) {
+        if self.count == 0 {
+            return;
+        }
+        for (word, &bits) in self.ready[..words].iter().enumerate() {
+            if *left == 0 {
+                return;
+            }
+            let mut bits = bits;
+            while bits != 0 {
+                *left -= 1;
+                report(word * BITS + bits.trailing_zeros() as usize);
+                bits &= bits - 1;
+            }
+        }
+    }
+}
+
+impl Readiness for Select {
+    const TRIGGER: Trigger = Trigger::Level;
+    const ADD_SYSCALLS: u64 = 0;
+    const MODIFY_SYSCALLS: u64 = 0;
+    const REMOVE_SYSCALLS: u64 = 0;
+
+    fn new(descriptors_max: usize) -> io::Result<Self> {
+        let words = descriptors_max.div_ceil(BITS);
+        Ok(Self {
+            read: Sets::new(words),
+            write: Sets::new(words),
+            tokens: vec![Token::new(0, 0); descriptors_max],
+            top: 0,
+        })
+    }
+
+    fn add(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()> {
+        let at = index(descriptor, self.tokens.len())?;
+        self.top = self.top.max(at + 1);
+        self.modify(descriptor, token, interest)
+    }
+
+    fn modify(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()> {
+        let at = index(descriptor, self.tokens.len())?;
+        self.tokens[at] = token;
+        let (set, clear) = match interest {
+            Interest::Read => (&mut self.read, &mut self.write),
+            Interest::Write => (&mut self.write, &mut self.read),
+        };
+        set.insert(at);
+        clear.remove(at);
+        Ok(())
+    }
+
+    fn remove(&mut self, descriptor: RawFd) -> io::Result<()> {
+        let at = index(descriptor, self.tokens.len())?;
+        self.read.remove(at);
+        self.write.remove(at);
+        Ok(())
+    }
+
+    fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {
+        ready.clear();
+        let words = self.top.div_ceil(BITS);
+        let mut timeval = timeout.map(|timeout| {
+            let us = timeout.as_nanos().div_ceil(1000);
+            libc::timeval { tv_sec: (us / 1_000_000) as libc::time_t, tv_usec: (us % 1_000_000) as libc::suseconds_t }
+        });
+        let timeout = timeval.as_mut().map_or(ptr::null_mut(), ptr::from_mut);
+        let (read, write) = (self.read.pass(words), self.write.pass(words));
+        // SAFETY: each set is null or covers `top` bits, and all live across the call.
+        let mut left = count_ready(unsafe { libc::select(self.top as i32, read, write, ptr::null_mut(), timeout) })?;
+        if left == 0 {
+            // An interrupted call leaves the sets as they were passed: they say nothing.
+            return Ok(());
+        }
+        let tokens = &self.tokens;
+        self.read.report(words, &mut left, |at| {
+            ready.push(Ready { token: tokens[at], interest: Interest::Read, drain: false })
+        });
+        self.write.report(words, &mut left, |at| {
+            ready.push(Ready { token: tokens[at], interest: Interest::Write, drain: false })
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,75 @@
+//! No wait at all: every socket is tried in turn, whether or not there is something to do.
+//!
+//! It takes a whole CPU, and finds out about a request as soon as the sweep comes by.
+
+use std::io;
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use super::{Interest, Readiness, Ready, Trigger, index};
+use crate::token::Token;
+
+/// The interest list without gaps, as it is reported, and where in it each descriptor is.
+pub(crate) struct Spin {
+    list: Vec<Ready>,
+    /// The descriptors of `list`, in its order.
+    descriptors: Vec<RawFd>,
+    /// Place in `list` plus one by descriptor; 0 where there is none, so that fresh pages need no filling in.
+    places: Vec<u32>,
+}
+
+impl Spin {
+    fn place(&self, descriptor: RawFd) -> io::Result<usize> {
+        match self.places.get(descriptor as usize) {
+            None | Some(0) => Err(io::Error::from_raw_os_error(libc::ENOENT)),
+            Some(place) => Ok(*place as usize - 1),
+        }
+    }
+}
+
+impl Readiness for Spin {
+    const TRIGGER: Trigger = Trigger::Level;
+    const REPORTS_ALL: bool = true;
+    const ADD_SYSCALLS: u64 = 0;
+    const MODIFY_SYSCALLS: u64 = 0;
+    const REMOVE_SYSCALLS: u64 = 0;
+
+    fn new(descriptors_max: usize) -> io::Result<Self> {
+        Ok(Self {
+            list: Vec::with_capacity(descriptors_max),
+            descriptors: Vec::with_capacity(descriptors_max),
+            places: vec![0; descriptors_max],
+        })
+    }
+
+    fn add(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()> {
+        let at = index(descriptor, self.places.len())?;
+        self.list.push(Ready { token, interest, drain: false });
+        self.descriptors.push(descriptor);
+        self.places[at] = self.list.len() as u32;
+        Ok(())
+    }
+
+    fn modify(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()> {
+        let place = self.place(descriptor)?;
+        self.list[place] = Ready { token, interest, drain: false };
+        Ok(())
+    }
+
+    fn remove(&mut self, descriptor: RawFd) -> io::Result<()> {
+        let place = self.place(descriptor)?;
+        self.list.swap_remove(place);
+        self.descriptors.swap_remove(place);
+        self.places[descriptor as usize] = 0;
+        if let Some(moved) = self.descriptors.get(place) {
+            self.places[*moved as usize] = place as u32 + 1;
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, ready: &mut Vec<Ready>, _timeout: Option<Duration>) -> io::Result<()> {
+        ready.clear();
+        ready.extend_from_slice(&self.list);
+        Ok(())
+    }
+}

@@ -1,0 +1,409 @@
+//! What every mechanism must do, checked for each.
+
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+#[cfg(target_os = "linux")]
+use super::epoll::Epoll;
+#[cfg(target_os = "linux")]
+use super::epoll_et::EpollEt;
+#[cfg(target_os = "linux")]
+use super::io_uring_poll::IoUringPoll;
+#[cfg(any(target_os = "freebsd", target_os = "macos"))]
+use super::kqueue::Kqueue;
+use super::poll::Poll;
+#[cfg(target_os = "linux")]
+use super::rt_signal::RtSignal;
+use super::select::Select;
+use super::skeleton::Skeleton;
+use super::spin::Spin;
+use super::*;
+use crate::net::ACCEPTS;
+use crate::net::ready_loop::run_service;
+use crate::net::testkit::{Told, check_that_a_flood_leaves_others_served};
+use crate::registry::{BUFFERED, MECHANISMS, find_mechanism};
+use crate::skipped::skipped;
+use crate::spec::mechanism::Family;
+
+/// Those of the other family, which have tests of their own.
+const COMPLETION: [&str; 4] = ["io_uring", "io_uring-sqpoll", "io_uring-oneshot", "io_uring-zc"];
+
+#[test]
+fn every_mechanism_of_readiness_has_a_buffered_row_like_it() {
+    let readiness = MECHANISMS.iter().filter(|row| row.family == Family::Readiness);
+    for (row, buffered) in readiness.clone().zip(BUFFERED) {
+        assert_eq!(buffered.name, format!("{}-buffered", row.name));
+        assert_eq!((buffered.family, buffered.spins), (row.family, row.spins), "{}", row.name);
+        assert_eq!(buffered.wakes_exclusively, row.wakes_exclusively, "{}", row.name);
+        assert_eq!(buffered.needs.is_empty(), row.needs.is_empty(), "{}", row.name);
+    }
+    assert_eq!(readiness.count(), BUFFERED.len());
+}
+
+const AT_ONCE: Option<Duration> = Some(Duration::ZERO);
+
+/// Runs one check for every mechanism that can run here; the names are compared with the table, so that none is
+/// forgotten.
+macro_rules! for_every_mechanism {
+    ($check:ident) => {{
+        let checked: &[(&str, fn())] = &[
+            ("select", $check::<Select>),
+            ("poll", $check::<Poll>),
+            #[cfg(target_os = "linux")]
+            ("epoll", $check::<Epoll>),
+            #[cfg(target_os = "linux")]
+            ("epoll-et", $check::<EpollEt>),
+            #[cfg(any(target_os = "freebsd", target_os = "macos"))]
+            ("kqueue", $check::<Kqueue>),
+            ("spin", $check::<Spin>),
+            #[cfg(target_os = "linux")]
+            ("rt-signal", $check::<RtSignal>),
+            #[cfg(target_os = "linux")]
+            ("io_uring-poll", $check::<IoUringPoll>),
+            // What new mechanisms are copied from has no row, and must be right.
+            ("skeleton", $check::<Skeleton>),
+        ];
+        let names = MECHANISMS.iter().map(|row| row.name).filter(|name| !COMPLETION.contains(name)).chain(["skeleton"]);
+        assert!(checked.iter().map(|(name, _)| *name).eq(names));
+        for (name, check) in checked {
+            match find_mechanism(name).map_or(Ok(()), |row| (row.can_run)()) {
+                Ok(()) => println!("{name}"),
+                Err(reason) => {
+                    skipped(&format!("{name}: {reason}"));
+                    continue;
+                }
+            }
+            check();
+        }
+    }};
+}
+
+/// What is ready, by slot. Of an edge, which is told of both ways and perhaps in several parts, only what is to be read,
+/// from waits until there is no more.
+fn wait<M: Readiness>(mechanism: &mut M) -> Vec<(u32, Interest)> {
+    let mut ready = Vec::with_capacity(64);
+    let mut all = Vec::new();
+    loop {
+        mechanism.wait(&mut ready, AT_ONCE).unwrap();
+        all.extend(ready.iter().map(|ready| (ready.token.slot(), ready.interest)));
+        if M::TRIGGER == Trigger::Level || ready.is_empty() {
+            break;
+        }
+    }
+    if M::TRIGGER == Trigger::Edge {
+        all.retain(|&(_, interest)| interest == Interest::Read);
+    }
+    all.sort_by_key(|&(slot, _)| slot);
+    all.dedup();
+    all
+}
+
+#[test]
+fn reports_only_what_is_ready() {
+    fn check<M: Readiness>() {
+        let mut mechanism = M::new(4096).unwrap();
+        let pairs: Vec<_> = (0..10).map(|_| UnixStream::pair().unwrap()).collect();
+        for (at, (ours, _)) in pairs.iter().enumerate() {
+            mechanism.add(ours.as_raw_fd(), Token::new(at as u32, 0), Interest::Read).unwrap();
+        }
+        if M::REPORTS_ALL {
+            // It reports each of them, once, and does not wait for it.
+            assert_eq!(wait(&mut mechanism), (0..10).map(|slot| (slot, Interest::Read)).collect::<Vec<_>>());
+            return;
+        }
+        assert_eq!(wait(&mut mechanism), []);
+        (&pairs[3].1).write_all(b"x").unwrap();
+        (&pairs[7].1).write_all(b"x").unwrap();
+        let both = [(3, Interest::Read), (7, Interest::Read)];
+        assert_eq!(wait(&mut mechanism), both);
+        match M::TRIGGER {
+            Trigger::Level => assert_eq!(wait(&mut mechanism), both, "unread bytes are reported again"),
+            Trigger::Edge => {
+                assert_eq!(wait(&mut mechanism), [], "unread bytes are reported once");
+                (&pairs[7].1).write_all(b"x").unwrap();
+            }
+        }
+        (&pairs[3].0).read_exact(&mut [0]).unwrap();
+        assert_eq!(wait(&mut mechanism), [(7, Interest::Read)]);
+    }
+    for_every_mechanism!(check);
+}
+
+#[test]
+fn what_is_ready_when_it_is_added_is_reported() {
+    fn check<M: Readiness>() {
+        let mut mechanism = M::new(4096).unwrap();
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        (&theirs).write_all(b"x").unwrap();
+        mechanism.add(ours.as_raw_fd(), Token::new(1, 0), Interest::Read).unwrap();
+        assert_eq!(wait(&mut mechanism), [(1, Interest::Read)]);
+    }
+    for_every_mechanism!(check);
+}
+
+#[test]
+fn interest_turns_and_ends() {
+    fn check<M: Readiness>() {
+        let mut mechanism = M::new(4096).unwrap();
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (other, other_theirs) = UnixStream::pair().unwrap();
+        mechanism.add(ours.as_raw_fd(), Token::new(1, 5), Interest::Read).unwrap();
+        mechanism.add(other.as_raw_fd(), Token::new(2, 0), Interest::Read).unwrap();
+        mechanism.modify(ours.as_raw_fd(), Token::new(1, 5), Interest::Write).unwrap();
+        if M::TRIGGER == Trigger::Level {
+            assert!(wait(&mut mechanism).contains(&(1, Interest::Write)), "there is room to write");
+        }
+        (&theirs).write_all(b"x").unwrap();
+        mechanism.modify(ours.as_raw_fd(), Token::new(1, 5), Interest::Read).unwrap();
+        assert!(wait(&mut mechanism).contains(&(1, Interest::Read)));
+        mechanism.remove(ours.as_raw_fd()).unwrap();
+        drop(ours);
+        assert!(wait(&mut mechanism).iter().all(|&(slot, _)| slot != 1));
+        (&other_theirs).write_all(b"x").unwrap();
+        assert_eq!(wait(&mut mechanism), [(2, Interest::Read)], "the other one is still watched");
+    }
+    for_every_mechanism!(check);
+}
+
+#[test]
+fn what_is_unwatched_is_reported_again_only_when_it_is_added_again() {
+    fn check<M: Readiness>() {
+        let mut mechanism = M::new(4096).unwrap();
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        mechanism.add(ours.as_raw_fd(), Token::new(1, 0), Interest::Read).unwrap();
+        (&theirs).write_all(b"x").unwrap();
+        assert_eq!(wait(&mut mechanism), [(1, Interest::Read)]);
+        mechanism.unwatch(ours.as_raw_fd()).unwrap();
+        (&theirs).write_all(b"x").unwrap();
+        drop(theirs);
+        // A request of a ring ends with the next wait.
+        assert!(wait(&mut mechanism).iter().all(|_| M::TRIGGER == Trigger::Edge));
+        assert_eq!(wait(&mut mechanism), []);
+        mechanism.add(ours.as_raw_fd(), Token::new(1, 1), Interest::Read).unwrap();
+        assert_eq!(wait(&mut mechanism), [(1, Interest::Read)]);
+        mechanism.unwatch(ours.as_raw_fd()).unwrap();
+        drop(ours);
+        assert_eq!(wait(&mut mechanism), []);
+    }
+    for_every_mechanism!(check);
+}
+
+/// The last words of a peer and its end, reported in one: the read that takes the words falls short and must not be the
+/// last, unless a second event comes.
+#[test]
+fn an_end_behind_bytes_is_told() {
+    fn check<M: Readiness>() {
+        let mut mechanism = M::new(4096).unwrap();
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        mechanism.add(ours.as_raw_fd(), Token::new(1, 0), Interest::Read).unwrap();
+        wait(&mut mechanism);
+        (&theirs).write_all(b"x").unwrap();
+        theirs.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut ready = Vec::with_capacity(64);
+        mechanism.wait(&mut ready, AT_ONCE).unwrap();
+        let first = ready.first().copied().expect("bytes are there");
+        assert_eq!(first.interest, Interest::Read);
+        (&ours).read_exact(&mut [0]).unwrap();
+        let told = ready.iter().any(|event| event.drain);
+        assert!(told || wait(&mut mechanism) == [(1, Interest::Read)], "nobody would read the end");
+    }
+    for_every_mechanism!(check);
+}
+
+/// Waits until `condition` of a wait's report holds, which it does at once where the mechanism is sound.
+fn until<M: Readiness>(mechanism: &mut M, condition: impl Fn(&Ready) -> bool) {
+    let mut ready = Vec::with_capacity(64);
+    for _ in 0..100 {
+        mechanism.wait(&mut ready, Some(Duration::from_millis(10))).unwrap();
+        if ready.iter().any(&condition) {
+            return;
+        }
+    }
+    panic!("never reported");
+}
+
+#[test]
+fn room_to_write_is_reported_when_it_comes() {
+    fn check<M: Readiness>() {
+        let mut mechanism = M::new(4096).unwrap();
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        mechanism.add(ours.as_raw_fd(), Token::new(1, 0), Interest::Read).unwrap();
+        while (&ours).write(&[0; 4096]).is_ok() {}
+        mechanism.modify(ours.as_raw_fd(), Token::new(1, 0), Interest::Write).unwrap();
+        if !M::REPORTS_ALL {
+            let mut ready = Vec::with_capacity(64);
+            // What an edge had to say of the time before.
+            mechanism.wait(&mut ready, AT_ONCE).unwrap();
+            mechanism.wait(&mut ready, AT_ONCE).unwrap();
+            assert_eq!(ready, [], "there is no room");
+        }
+        while (&theirs).read(&mut [0; 4096]).is_ok() {}
+        until(&mut mechanism, |ready| ready.token.slot() == 1 && ready.interest == Interest::Write);
+    }
+    for_every_mechanism!(check);
+}
+
+#[test]
+fn a_hang_up_is_reported() {
+    fn check<M: Readiness>() {
+        let mut mechanism = M::new(4096).unwrap();
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        mechanism.add(ours.as_raw_fd(), Token::new(1, 0), Interest::Read).unwrap();
+        drop(theirs);
+        assert_eq!(wait(&mut mechanism), [(1, Interest::Read)]);
+    }
+    for_every_mechanism!(check);
+}
+
+#[test]
+fn timeouts_round_up() {
+    fn check<M: Readiness>() {
+        if M::REPORTS_ALL {
+            // It does not wait.
+            return;
+        }
+        let mut mechanism = M::new(4096).unwrap();
+        let mut ready = Vec::with_capacity(1);
+        for timeout in [Duration::from_nanos(1), Duration::from_micros(1_001), Duration::from_micros(2_500)] {
+            let started = Instant::now();
+            mechanism.wait(&mut ready, Some(timeout)).unwrap();
+            assert!(started.elapsed() >= timeout, "{:?} is short of {timeout:?}", started.elapsed());
+        }
+    }
+    for_every_mechanism!(check);
+}
+
+#[test]
+fn a_descriptor_beyond_the_room_is_refused_not_lost() {
+    fn check<M: Readiness>() {
+        let mut mechanism = M::new(1).unwrap();
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        assert!(mechanism.add(ours.as_raw_fd(), Token::new(0, 0), Interest::Read).is_err());
+    }
+    // epoll and kqueue have no such limit.
+    check::<Select>();
+    check::<Poll>();
+    check::<Spin>();
+    #[cfg(target_os = "linux")]
+    check::<RtSignal>();
+    #[cfg(target_os = "linux")]
+    match io_uring_poll::can_run() {
+        Ok(()) => check::<IoUringPoll>(),
+        Err(reason) => skipped(&format!("io_uring-poll: {reason}")),
+    }
+}
+
+#[test]
+fn names_are_unique_and_documented() {
+    for (at, row) in MECHANISMS.iter().enumerate() {
+        assert!(!row.about.is_empty());
+        assert!(MECHANISMS[..at].iter().all(|earlier| earlier.name != row.name));
+    }
+}
+
+/// Signals go to one thread, and leave the masks and the lives of others alone.
+#[cfg(target_os = "linux")]
+#[test]
+fn signals_are_this_thread_s_alone() {
+    let mut mechanism = RtSignal::new(4096).unwrap();
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    mechanism.add(ours.as_raw_fd(), Token::new(1, 0), Interest::Read).unwrap();
+    std::thread::spawn(move || (&theirs).write_all(b"x").unwrap()).join().unwrap();
+    assert_eq!(wait(&mut mechanism), [(1, Interest::Read)]);
+}
+
+/// A signal in the queue when its descriptor is no longer watched is nobody's.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_late_signal_is_ignored() {
+    let mut mechanism = RtSignal::new(4096).unwrap();
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    mechanism.add(ours.as_raw_fd(), Token::new(1, 0), Interest::Read).unwrap();
+    (&theirs).write_all(b"x").unwrap();
+    mechanism.remove(ours.as_raw_fd()).unwrap();
+    assert_eq!(wait(&mut mechanism), []);
+}
+
+/// What a request says after its descriptor went to another reaches nobody; nor does the request keep the socket open.
+#[cfg(target_os = "linux")]
+#[test]
+fn late_completions_reach_no_next_tenant() {
+    if let Err(reason) = io_uring_poll::can_run() {
+        skipped(&format!("io_uring-poll: {reason}"));
+        return;
+    }
+    let mut mechanism = IoUringPoll::new(4096).unwrap();
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    // A number that no other test is given.
+    let first = rustix::io::fcntl_dupfd_cloexec(&ours, 900).unwrap();
+    let number = first.as_raw_fd();
+    drop(ours);
+    mechanism.add(number, Token::new(1, 0), Interest::Read).unwrap();
+    wait(&mut mechanism);
+    (&theirs).write_all(b"x").unwrap();
+    mechanism.remove(number).unwrap();
+    drop(first);
+    let (next, next_theirs) = UnixStream::pair().unwrap();
+    let second = rustix::io::fcntl_dupfd_cloexec(&next, 900).unwrap();
+    assert_eq!(second.as_raw_fd(), number);
+    mechanism.add(number, Token::new(2, 0), Interest::Read).unwrap();
+    assert_eq!(wait(&mut mechanism), [], "the bytes were the former tenant's");
+    theirs.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    // Bytes that were never read make the end a reset.
+    let end = (&theirs).read(&mut [0]).map_err(|error| error.kind());
+    assert_eq!(end, Err(std::io::ErrorKind::ConnectionReset), "the former tenant's socket is closed");
+    (&next_theirs).write_all(b"x").unwrap();
+    assert_eq!(wait(&mut mechanism), [(2, Interest::Read)]);
+}
+
+/// More events than the ring of completions has room for: none is lost, and who lost its request has a new one.
+#[cfg(target_os = "linux")]
+#[test]
+fn completions_beyond_their_ring_are_not_lost() {
+    if let Err(reason) = io_uring_poll::can_run() {
+        skipped(&format!("io_uring-poll: {reason}"));
+        return;
+    }
+    const ROUNDS: usize = 600;
+    let mut mechanism = IoUringPoll::new(4096).unwrap();
+    let pairs: Vec<_> = (0..10).map(|_| UnixStream::pair().unwrap()).collect();
+    for (at, (ours, _)) in pairs.iter().enumerate() {
+        mechanism.add(ours.as_raw_fd(), Token::new(at as u32, 0), Interest::Read).unwrap();
+    }
+    wait(&mut mechanism);
+    let everyone: Vec<_> = (0..10).map(|slot| (slot, Interest::Read)).collect();
+    let mut overflowed = false;
+    for _ in 0..ROUNDS {
+        for (ours, theirs) in &pairs {
+            (&*theirs).write_all(b"x").unwrap();
+            (&*ours).read_exact(&mut [0]).unwrap();
+        }
+        overflowed |= mechanism.leave_completions();
+    }
+    assert!(overflowed, "there was room for all");
+    for (_, theirs) in &pairs {
+        (&*theirs).write_all(b"x").unwrap();
+    }
+    assert_eq!(wait(&mut mechanism), everyone);
+    for (ours, theirs) in &pairs {
+        (&*ours).read_exact(&mut [0]).unwrap();
+        (&*theirs).write_all(b"x").unwrap();
+    }
+    assert_eq!(wait(&mut mechanism), everyone, "they are still watched");
+}
+
+#[test]
+fn flood_of_connects_leaves_others_served() {
+    fn check<M: Readiness>() {
+        // In a level-triggered loop the first is told of one wait after it was accepted, and more are accepted meanwhile.
+        let accepts_max = 2 * ACCEPTS as u64;
+        check_that_a_flood_leaves_others_served("sped", None, accepts_max, |stage, tell| {
+            run_service::<M, _>(stage, &Told(tell))
+        });
+    }
+    for_every_mechanism!(check);
+}

@@ -1,0 +1,138 @@
+//! The sockets of a service of datagrams, one for each port, with the same options in every architecture: the system's own.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::io::Errno;
+use wire::{Address, Ports};
+
+use crate::socket::destination;
+
+/// How often a run of ports that are free is looked for, before those are taken that the kernel chooses.
+const TRIES: u32 = 32;
+
+/// Sockets, and their ports in the same order.
+#[derive(Debug)]
+pub struct BoundPorts {
+    /// One for each port.
+    pub sockets: Vec<OwnedFd>,
+    /// Their numbers.
+    pub ports: Ports,
+    /// Where the first of them is.
+    pub address: Address,
+}
+
+/// So many ports from that of `listen` on. If that is 0, a run of consecutive ones that are free or, where none is found, any.
+///
+/// # Errors
+/// When one is taken or not ours, descriptors run out, or the address has no ports.
+pub fn bind(listen: &Address, count: u32, nonblocking: bool) -> io::Result<BoundPorts> {
+    let listen = listen.ip().ok_or_else(|| {
+        io::Error::new(io::ErrorKind::InvalidInput, "datagrams go to ports, and a Unix socket has none")
+    })?;
+    if count == 0 {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no ports were asked for"));
+    }
+    let bound = match listen.port() {
+        0 => any(listen.ip(), count)?,
+        first => {
+            let ports = Ports::consecutive(first, count).ok_or_else(|| {
+                let what = format!("there are no {count} ports from {first} on, the last one is 65535");
+                io::Error::new(io::ErrorKind::InvalidInput, what)
+            })?;
+            let bind = |port| {
+                let address = SocketAddr::new(listen.ip(), port);
+                // A lack of descriptors is of no port, and known by its number.
+                let named = |error: io::Error| match Errno::from_io_error(&error) {
+                    Some(Errno::MFILE | Errno::NFILE) => error,
+                    _ => io::Error::new(error.kind(), format!("{address}: {error}")),
+                };
+                UdpSocket::bind(address).map_err(named)
+            };
+            ports.iter().map(bind).collect::<io::Result<Vec<_>>>()?
+        }
+    };
+    let mut ports = Vec::with_capacity(bound.len());
+    for socket in &bound {
+        socket.set_nonblocking(nonblocking)?;
+        destination::ask(socket.as_fd())?;
+        ports.push(socket.local_addr()?.port());
+    }
+    let address = SocketAddr::new(listen.ip(), ports[0]).into();
+    let sockets = bound.into_iter().map(OwnedFd::from).collect();
+    Ok(BoundPorts { sockets, ports: Ports::list(&ports), address })
+}
+
+fn any(host: IpAddr, count: u32) -> io::Result<Vec<UdpSocket>> {
+    for _ in 0..TRIES {
+        let first = UdpSocket::bind((host, 0))?;
+        let after = first.local_addr()?.port().checked_add(1);
+        let mut run = vec![first];
+        let others = match (after, count - 1) {
+            (_, 0) => None,
+            // The kernel's choice is the last port there is.
+            (None, _) => continue,
+            (Some(after), others) => match Ports::consecutive(after, others) {
+                Some(others) => Some(others),
+                None => continue,
+            },
+        };
+        for port in others.iter().flat_map(Ports::iter) {
+            match UdpSocket::bind((host, port)) {
+                Ok(socket) => run.push(socket),
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => break,
+                Err(error) => return Err(error),
+            }
+        }
+        if run.len() == count as usize {
+            return Ok(run);
+        }
+    }
+    (0..count).map(|_| UdpSocket::bind((host, 0))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    fn loopback(port: u16) -> Address {
+        (Ipv4Addr::LOCALHOST, port).into()
+    }
+
+    #[test]
+    fn ports_are_told_in_the_order_of_their_sockets() {
+        let bound = bind(&loopback(0), 100, true).unwrap();
+        let ports: Vec<u16> = bound.ports.iter().collect();
+        assert_eq!((ports.len(), bound.sockets.len(), bound.ports.count()), (100, 100, 100));
+        for (socket, port) in bound.sockets.iter().zip(&ports) {
+            let address: SocketAddr = rustix::net::getsockname(socket).unwrap().try_into().unwrap();
+            assert_eq!(address.port(), *port);
+        }
+        assert_eq!(bound.address, loopback(ports[0]));
+    }
+
+    #[test]
+    fn those_that_are_asked_for_are_had_or_named() {
+        let free = bind(&loopback(0), 3, true).unwrap();
+        // Another may take one of them between; then there is nothing to be seen here.
+        let ports: Vec<u16> = free.ports.iter().collect();
+        if ports.windows(2).any(|pair| pair[1] != pair[0] + 1) {
+            return;
+        }
+        let error = bind(&loopback(ports[0]), 3, true).unwrap_err().to_string();
+        assert!(error.contains(&format!("127.0.0.1:{}", ports[0])), "{error}");
+        drop(free);
+        assert_eq!(bind(&loopback(ports[0]), 3, true).unwrap().ports.to_string(), format!("{}-{}", ports[0], ports[2]));
+    }
+
+    #[test]
+    fn what_cannot_be_had_says_why() {
+        let error = bind(&loopback(65_535), 2, true).unwrap_err().to_string();
+        assert!(error.contains("65535"), "{error}");
+        assert!(bind(&Address::Unix("x".into()), 1, true).unwrap_err().to_string().contains("Unix"));
+        assert!(bind(&loopback(0), 0, true).is_err());
+    }
+}

@@ -1,0 +1,88 @@
+//! Accept strategies: how connections come to the threads or processes that serve them.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use wire::Address;
+
+use crate::spec::model::{ModelRow, PerConnection};
+
+/// How connections are accepted. Where one thread accepts for all, it can only be [`Accept::Single`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Accept {
+    /// One thread accepts, and hands over what it accepts.
+    #[default]
+    Single,
+    /// All wait in accept4 on one listener; the kernel wakes the one that has waited longest.
+    Shared,
+    /// A listener for each (SO_REUSEPORT); the kernel's hash of the client's address and port decides between them,
+    /// whether their owners are busy or not. A connection that falls to a busy worker of a pool waits, though others be
+    /// idle: that is inherent, and what the strategy is known for.
+    Reuseport,
+    /// Each waits with epoll and EPOLLEXCLUSIVE on one listener, then accepts, which is in vain if another was quicker. Of
+    /// network threads the one that began to wait last is woken first, and takes all that wait: a busy one gets few.
+    Exclusive,
+}
+
+impl Accept {
+    /// Every strategy with its name and a line for `muxbench list`.
+    pub const ALL: [(Self, &'static str, &'static str); 4] = [
+        (Self::Single, "single", "one thread accepts and hands connections over"),
+        (Self::Shared, "shared", "all block in accept4 on one listener"),
+        (Self::Reuseport, "reuseport", "a listener for each, SO_REUSEPORT; the kernel's hash decides between them"),
+        (Self::Exclusive, "exclusive", "each waits with EPOLLEXCLUSIVE on one listener, then accepts"),
+    ];
+
+    /// What `model` does when nothing is said.
+    pub fn default_of(model: &ModelRow) -> Self {
+        if model.is_pool() { Self::Shared } else { Self::Single }
+    }
+
+    /// Whether connections can come like this to `listen`.
+    ///
+    /// # Errors
+    /// Why not, and what can.
+    pub fn check_address(self, listen: &Address) -> Result<(), String> {
+        match (self, listen) {
+            (Self::Reuseport, Address::Unix(_)) => Err(format!(
+                "`{self}` does not go with a Unix socket: the kernel divides connections among listeners of TCP only; \
+                 choose shared or exclusive, or tcp"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether each worker has a descriptor besides its connection's: a listener or an epoll instance of its own.
+    pub(crate) fn takes_a_descriptor(self) -> bool {
+        matches!(self, Self::Reuseport | Self::Exclusive)
+    }
+
+    /// Descriptors that a pool of `size` takes of one process, its connections' included.
+    pub fn descriptors(self, model: &ModelRow, size: u64) -> u64 {
+        match model.per_connection {
+            // accept4 takes its descriptor before it waits, so that a worker has one from the start.
+            PerConnection::Thread => size * (1 + u64::from(self.takes_a_descriptor())),
+            PerConnection::Process | PerConnection::Nothing | PerConnection::Stack => 0,
+        }
+    }
+}
+
+impl fmt::Display for Accept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(Self::ALL[*self as usize].1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_strategy_has_its_place() {
+        for (at, (accept, name, _)) in Accept::ALL.iter().enumerate() {
+            assert_eq!(*accept as usize, at);
+            assert_eq!(&accept.to_string(), name);
+        }
+    }
+}
