@@ -44,14 +44,14 @@ pub fn architecture(data: &[u8]) {
 /// The file `run.json` of a stored run, and a trial's record, as its database has them.
 #[cfg(feature = "harness")]
 pub fn record(data: &[u8]) {
-    written_as_read::<harness::record::RunHeader>(data);
-    written_as_read::<harness::record::TrialRecord>(data);
+    written_as_read::<harness::model::RunHeader>(data);
+    written_as_read::<harness::model::TrialRecord>(data);
 }
 
 /// An experiment file. What is accepted can be planned or is refused in words.
 #[cfg(feature = "harness")]
 pub fn experiment(data: &[u8]) {
-    use harness::experiment::Experiment;
+    use harness::spec::Experiment;
     let Ok(text) = std::str::from_utf8(data) else { return };
     let Ok(experiment) = Experiment::parse(text, "fuzz.toml") else { return };
     planned(experiment.clone());
@@ -63,7 +63,7 @@ pub fn experiment(data: &[u8]) {
 
 /// Plans for a host that never was: one repeat, of two of each list, for a plan is as long as it is asked to be.
 #[cfg(feature = "harness")]
-fn planned(mut experiment: harness::experiment::Experiment) {
+fn planned(mut experiment: harness::spec::Experiment) {
     experiment.repeats = std::num::NonZeroU32::MIN;
     experiment.architectures.0.truncate(2);
     let traffic = &mut experiment.workload;
@@ -91,7 +91,7 @@ pub fn samples(data: &[u8]) {
 /// What users type, and what Slurm and Open MPI say of hosts: what is read is written so that it is read again.
 #[cfg(feature = "harness")]
 pub fn units(data: &[u8]) {
-    use harness::{contender, http, spec, units};
+    use harness::spec::{self, Candidate, http, units};
     let Ok(text) = std::str::from_utf8(data) else { return };
     fn read<T: std::str::FromStr>(text: &str) -> Option<T> {
         text.parse().ok()
@@ -112,7 +112,7 @@ pub fn units(data: &[u8]) {
     written_as_read::<units::Think>(text);
     written_as_read::<units::Bandwidth>(text);
     written_as_read::<load::config::Choice>(text);
-    written_as_read::<contender::Contender>(text);
+    written_as_read::<Candidate>(text);
     written_as_read::<http::Header>(text);
     if let Some(units::Rates(rates)) = read(text) {
         assert!(!rates.is_empty() && rates.len() <= 1_000, "{} of {text:?}", rates.len());

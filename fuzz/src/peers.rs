@@ -7,7 +7,7 @@ pub fn frame(data: &[u8]) {
             assert_eq!(harness::fleet::reencode(&said, is_known).as_ref(), Some(&said));
         }
     }
-    crate::files::written_as_read::<harness::model::order::LoadOrder>(data);
+    crate::files::written_as_read::<harness::model::LoadOrder>(data);
     crate::files::written_as_read::<load::Event>(data);
 }
 

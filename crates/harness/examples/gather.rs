@@ -16,9 +16,10 @@ use load::summary::{self, measured};
 use load::{Event, Sample};
 use muxbench_harness::fleet::workers::{LossPolicy, Workers};
 use muxbench_harness::fleet::{self, Fleet, launcher, worker};
-use muxbench_harness::host::Host;
-use muxbench_harness::model::order::LoadOrder;
-use muxbench_harness::{plan, presets, samples};
+use muxbench_harness::host;
+use muxbench_harness::model::LoadOrder;
+use muxbench_harness::spec::presets;
+use muxbench_harness::{plan, samples};
 
 const RANKS: u32 = 6;
 /// What the clients' window is.
@@ -90,7 +91,7 @@ fn be_a_rank(samples: u64, rounds: usize) -> anyhow::Result<()> {
 /// A trial that plans so many requests.
 fn order(samples: u64) -> anyhow::Result<LoadOrder> {
     let experiment = presets::find("compare").context("it is in the table")?.experiment();
-    let mut trial = plan::plan(&experiment, &Host::this()).map_err(anyhow::Error::msg)?.trials.remove(0);
+    let mut trial = plan::plan(&experiment, &host::detect()).map_err(anyhow::Error::msg)?.trials.remove(0);
     let phases = Phases { ramp_ns: 0, hold_ns: 0, measure_ns: WINDOW_NS, drain_ns: 0 };
     trial.load = LoadConfig {
         rate_per_s: Some(samples as f64 * 1e9 / WINDOW_NS as f64),

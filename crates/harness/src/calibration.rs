@@ -17,7 +17,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stats::{Estimate, interval, quantile};
 
-use crate::units::Time;
+use crate::spec::units::Time;
 
 /// A hold is recovered when the bias is at most this, in nanoseconds...
 const BIAS_NS_MAX: f64 = 2_000.0;

@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 use server::socket::free_port;
 use wire::{Address, Ports, ServiceSpec};
 
-use crate::stream::Stream;
-use crate::units::Size;
-use crate::until::Until;
+use crate::deadline_stream::DeadlineStream;
+use crate::spec::stream::Stream;
+use crate::spec::units::Size;
 
 /// What the line begins with: whoever listens there may be another's server.
 const GREETING: &str = "muxbench serves ";
@@ -190,7 +190,7 @@ fn tell(visitors: impl Iterator<Item = io::Result<TcpStream>>, line: &str) {
     for visitor in visitors {
         match visitor {
             // One who does not listen has not to be told.
-            Ok(visitor) => drop(Until::within(&visitor, PATIENCE).write_all(line.as_bytes())),
+            Ok(visitor) => drop(DeadlineStream::within(&visitor, PATIENCE).write_all(line.as_bytes())),
             Err(_) => thread::sleep(REST),
         }
     }
@@ -201,7 +201,7 @@ pub fn ask(server: SocketAddr) -> Option<Description> {
     let stream = TcpStream::connect_timeout(&place(server)?, PATIENCE).ok()?;
     let mut said = Vec::new();
     // What came before an error may be another server's greeting, and is no description then.
-    let _ = Until::within(&stream, PATIENCE).take(BYTES_MAX).read_to_end(&mut said);
+    let _ = DeadlineStream::within(&stream, PATIENCE).take(BYTES_MAX).read_to_end(&mut said);
     Description::read(&said)
 }
 

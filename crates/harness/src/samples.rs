@@ -32,7 +32,7 @@ use server::regular;
 use self::column::Packing;
 use self::thrift::Structure;
 use crate::files;
-use crate::record::Trial;
+use crate::model::Trial;
 
 const SCHEMA: &str = "message samples {
     required int64 planned_ns; optional int64 sent_ns; optional int64 complete_ns; required int64 connection;

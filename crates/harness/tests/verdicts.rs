@@ -8,8 +8,8 @@ use std::time::Duration;
 use load::LoadConfig;
 use load::config::{Phases, Roles, Transport};
 use load::reflector::Reflector;
-use muxbench_harness::record::VerdictKind;
-use muxbench_harness::verdict::judge;
+use muxbench_harness::judge::judge;
+use muxbench_harness::model::VerdictKind;
 use wire::ServiceSpec;
 
 const CONNECTIONS: u32 = 20;
@@ -24,7 +24,7 @@ const MEASURED_REQUESTS: u32 = 400;
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// A load on a server that holds the `n`th request, verifying ones included, for `hold(n)`.
-fn verdict(transport: Transport, hold: impl Fn(u32) -> Duration + Send + 'static) -> muxbench_harness::record::Verdict {
+fn verdict(transport: Transport, hold: impl Fn(u32) -> Duration + Send + 'static) -> muxbench_harness::model::Verdict {
     let service = ServiceSpec::Fixed { request_bytes: 8, response_bytes: 8 };
     let mut number = 0;
     let hold = move || {
@@ -53,7 +53,7 @@ fn verdict(transport: Transport, hold: impl Fn(u32) -> Duration + Send + 'static
 const HALF_WAY: u32 = CONNECTIONS + HOLD_REQUESTS + MEASURED_REQUESTS / 2;
 
 /// That the check fails, and that it decides unless the client was late besides, as it may be on a busy machine.
-fn assert_unsteady(found: &muxbench_harness::record::Verdict, check: &str) {
+fn assert_unsteady(found: &muxbench_harness::model::Verdict, check: &str) {
     assert!(found.checks.iter().any(|it| !it.passed && it.name.contains(check)), "{check}: {}", words(found));
     // On a busy machine the client may be late besides, or requests be left over; these come first.
     let first = found.checks.iter().find(|it| !it.passed).map(|it| it.decides);
@@ -142,7 +142,7 @@ fn fast_server(response_bytes: usize) -> std::net::SocketAddr {
 fn receiver_without_time_to_spare_limits_the_client() {
     const RESPONSE_BYTES: u32 = 16 << 20;
     let service = ServiceSpec::Fixed { request_bytes: 8, response_bytes: RESPONSE_BYTES };
-    let cpu = muxbench_harness::host::Host::this().cores[0][0];
+    let cpu = muxbench_harness::host::detect().cores[0][0];
     for roles in [Roles::TwoThreads, Roles::OneLoop] {
         let config = LoadConfig {
             connections: 4,
@@ -171,7 +171,7 @@ fn a_server_that_stops_answering_is_saturated() {
 }
 
 /// The verdict and the checks that tests are about, short enough to read.
-fn words(found: &muxbench_harness::record::Verdict) -> String {
+fn words(found: &muxbench_harness::model::Verdict) -> String {
     let checks = found.checks.iter().filter(|check| check.value != 0.0).map(|check| {
         format!(
             "{}: {} {:?} {} p {:?} passed {}",

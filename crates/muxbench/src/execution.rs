@@ -8,24 +8,25 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
-use harness::course::{self, Course, Finding};
 use harness::exec::event::RunEnd;
 use harness::exec::launch::Muxbench;
 use harness::exec::runner;
-use harness::experiment::Experiment;
 use harness::fleet::launcher::Membership;
 use harness::fleet::local::Local;
 use harness::fleet::workers::{LossPolicy, Workers};
 use harness::fleet::{Fleet, launcher, worker};
-use harness::host::{Host, differences};
+use harness::host::{self, Host, differences};
+use harness::model::{Run, RunHeader, Trial, TrialRecord};
+use harness::model::{Strategy, TrialOutcome};
 use harness::netns::conditions::{self, Found};
 use harness::netns::surrounding::Surrounding;
 use harness::plan::{Plan, plan};
 use harness::process::stop::Stop;
-use harness::record::{Run, RunHeader, Trial, TrialRecord};
+use harness::spec::Experiment;
+use harness::spec::transport::Transport;
+use harness::spec::units::Time;
 use harness::store::{self, Store};
-use harness::transport::Transport;
-use harness::units::Time;
+use harness::strategy;
 use signal_hook::consts::SIGINT;
 
 use crate::options::execution::ExecutionArgs;
@@ -100,7 +101,7 @@ fn program() -> anyhow::Result<PathBuf> {
 /// # Errors
 /// When it cannot be placed here.
 pub fn plan_here(experiment: &Experiment) -> anyhow::Result<(Plan, Host)> {
-    let host = Host::this();
+    let host = host::detect();
     let plan = plan(experiment, &host).map_err(anyhow::Error::msg)?;
     Ok((plan, host))
 }
@@ -110,7 +111,7 @@ pub fn plan_here(experiment: &Experiment) -> anyhow::Result<(Plan, Host)> {
 /// # Errors
 /// When it cannot be read, nothing of it can be run here, or it cannot be stored.
 pub fn start(experiment: impl Fn() -> anyhow::Result<Experiment>, args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
-    start_as(experiment, args, |plan, _| Ok((plan, Course::Whole))).map(|(code, _)| code)
+    start_as(experiment, args, |plan, _| Ok((plan, Strategy::Whole))).map(|(code, _)| code)
 }
 
 /// Runs an experiment, in what order and how far is for `course` to say, from the beginning. The folder of the run too.
@@ -120,15 +121,15 @@ pub fn start(experiment: impl Fn() -> anyhow::Result<Experiment>, args: &Executi
 pub fn start_as(
     experiment: impl Fn() -> anyhow::Result<Experiment>,
     args: &ExecutionArgs,
-    course: impl FnOnce(Plan, &Host) -> anyhow::Result<(Plan, Course)>,
+    course: impl FnOnce(Plan, &Host) -> anyhow::Result<(Plan, Strategy)>,
 ) -> anyhow::Result<(ExitCode, PathBuf)> {
     let clients = join(args, || Some(experiment().ok()?.workload.transport))?;
     let experiment = &experiment()?;
     let course = |plan, host: &Host| {
         let (plan, course) = course(plan, host)?;
-        let all_impossible = plan.trials.iter().all(|trial| !trial.impossible.is_empty());
+        let all_impossible = plan.trials.iter().all(|trial| !trial.infeasible.is_empty());
         match plan.trials.first().filter(|_| all_impossible) {
-            Some(trial) => bail!("nothing of this can be run here:\n{}", trial.impossible.join("\n")),
+            Some(trial) => bail!("nothing of this can be run here:\n{}", trial.infeasible.join("\n")),
             None => Ok((plan, course)),
         }
     };
@@ -144,7 +145,7 @@ pub fn start_as(
 /// When it cannot be stored, or another process is at it.
 pub fn complete(experiment: &Experiment, folder: &Path, quiet: bool, stop: &Stop) -> anyhow::Result<(Run, RunEnd)> {
     if !folder.join("run.json").exists() {
-        let whole = |plan, _: &Host| Ok((plan, Course::Whole));
+        let whole = |plan, _: &Host| Ok((plan, Strategy::Whole));
         let (folder, store, header) = begin(experiment, Some(folder), false, &Clients::Here, whole)?;
         return execute(&folder, store, &header, &[], quiet, Clients::Here, stop);
     }
@@ -153,7 +154,7 @@ pub fn complete(experiment: &Experiment, folder: &Path, quiet: bool, stop: &Stop
     let (plan, _) = plan_here(experiment)?;
     // Why some cannot be run may differ: it has numbers of this moment in it.
     let alike = |(a, b): (&Trial, &Trial)| {
-        Trial { impossible: Vec::new(), ..a.clone() } == Trial { impossible: Vec::new(), ..b.clone() }
+        Trial { infeasible: Vec::new(), ..a.clone() } == Trial { infeasible: Vec::new(), ..b.clone() }
     };
     if plan.trials.len() != run.header.trials.len() || !plan.trials.iter().zip(&run.header.trials).all(alike) {
         bail!(
@@ -167,7 +168,7 @@ pub fn complete(experiment: &Experiment, folder: &Path, quiet: bool, stop: &Stop
     let mut header = run.header.clone();
     for (trial, planned) in header.trials.iter_mut().zip(plan.trials) {
         if !run.records.iter().any(|record| record.trial.index == trial.index) {
-            trial.impossible = planned.impossible;
+            trial.infeasible = planned.infeasible;
         }
     }
     if header.trials != run.header.trials {
@@ -192,7 +193,7 @@ pub fn tell_damage(folder: &Path, run: &Run) {
 
 /// Says in what this host is not as it was when a run began.
 fn tell_differences(header: &RunHeader) {
-    for (fact, before, now) in differences(&header.host, &Host::this().facts) {
+    for (fact, before, now) in differences(&header.host, &host::detect().facts) {
         if fact == "network" && header.is_fleet_s {
             continue;
         }
@@ -208,11 +209,11 @@ fn begin(
     output: Option<&Path>,
     allow_exec: bool,
     clients: &Clients,
-    course: impl FnOnce(Plan, &Host) -> anyhow::Result<(Plan, Course)>,
+    course: impl FnOnce(Plan, &Host) -> anyhow::Result<(Plan, Strategy)>,
 ) -> anyhow::Result<(PathBuf, Store, RunHeader)> {
     experiment.check().map_err(anyhow::Error::msg)?;
     let mut experiment = experiment.clone();
-    let mut host = Host::this();
+    let mut host = host::detect();
     if let Clients::Workers(ranks) = clients {
         experiment.client.processes = NonZeroU32::new(ranks.count());
         if experiment.network.is_none() {
@@ -243,7 +244,7 @@ fn begin(
         experiment: plan.experiment,
         seed: plan.seed,
         trials: plan.trials,
-        course,
+        strategy: course,
         host: host.facts,
         placement: plan.placement,
         is_fleet_s: matches!(clients, Clients::Workers(_)),
@@ -285,7 +286,7 @@ pub fn resume_search(args: &ExecutionArgs, time_max: Time) -> anyhow::Result<Exi
     let folder = folder_to_resume(args)?;
     let (store, mut run) = Store::resume(&folder)?;
     tell_damage(&folder, &run);
-    let Course::Capacity(question) = &mut run.header.course else {
+    let Strategy::Capacity(question) = &mut run.header.strategy else {
         bail!("{}: that run is no search, which --time-max is of; leave it out", folder.display())
     };
     if question.time_max_ns != time_max.0 {
@@ -329,7 +330,7 @@ fn go_on(folder: &Path, store: Store, run: &Run, args: &ExecutionArgs, clients: 
     if matches!(clients, Clients::Workers(_)) && !run.header.is_fleet_s {
         bail!("{}: that run's clients were on this host; go on without --fleet", folder.display());
     }
-    if args.explain && matches!(run.header.course, Course::Capacity(_)) {
+    if args.explain && matches!(run.header.strategy, Strategy::Capacity(_)) {
         bail!("--explain is of trials at one rate, and each probe of this search has its own; leave it out");
     }
     allow_commands(&run.header.trials, args.allow_exec)?;
@@ -341,7 +342,7 @@ fn go_on(folder: &Path, store: Store, run: &Run, args: &ExecutionArgs, clients: 
     if let Some(trial) = run.header.trials.first() {
         let mut reasons = match &clients {
             Clients::Here => Vec::new(),
-            Clients::Workers(ranks) => harness::plan::impossible_for_ranks(trial, &ranks.facts()),
+            Clients::Workers(ranks) => harness::plan::infeasible_for_ranks(trial, &ranks.facts()),
         };
         if let (Some(network), Clients::Here) = (&trial.workload.network, &clients) {
             reasons.extend(conditions::choose(network, &Found::here()).err().unwrap_or_default());
@@ -361,7 +362,7 @@ fn go_on(folder: &Path, store: Store, run: &Run, args: &ExecutionArgs, clients: 
 /// # Errors
 /// When they are not allowed: what would be run, and by which flag.
 fn allow_commands(trials: &[Trial], allowed: bool) -> anyhow::Result<()> {
-    let commands = harness::contender::commands(trials);
+    let commands = harness::model::commands(trials);
     if commands.is_empty() {
         return Ok(());
     }
@@ -388,10 +389,10 @@ fn execute(
     clients: Clients,
     stop: &Stop,
 ) -> anyhow::Result<(Run, RunEnd)> {
-    let findings: Vec<Finding> = done.iter().map(|record| Finding::of(record, &header.course)).collect();
-    let mut progress = (!quiet).then(|| match &header.course {
-        Course::Capacity(question) => Progress::of_search(question, &findings),
-        Course::Whole | Course::Sweep { .. } => Progress::new(&course::ahead(header, &findings)),
+    let outcomes: Vec<TrialOutcome> = done.iter().map(|record| TrialOutcome::new(record, &header.strategy)).collect();
+    let mut progress = (!quiet).then(|| match &header.strategy {
+        Strategy::Capacity(question) => Progress::of_search(question, &outcomes),
+        Strategy::Whole | Strategy::Sweep { .. } => Progress::new(&strategy::ahead(header, &outcomes)),
     });
     let launch = Muxbench { program: program()? };
     let options = runner::Options { launch: &launch, stop };

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use harness::capacity::Question;
-use harness::course::Finding;
 use harness::exec::event::RunEvent;
+use harness::model::SearchGoal;
+use harness::model::TrialOutcome;
+use harness::model::{Trial, TrialRecord};
 use harness::plan::duration_ns;
-use harness::record::{Trial, TrialRecord};
-use harness::units::Share;
+use harness::spec::units::Share;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use report::format;
 use report::text::tail_mark;
@@ -60,9 +60,9 @@ impl Progress {
         Self::of(Some(trials.len()), left_ns)
     }
 
-    /// For a search, after these findings.
-    pub fn of_search(question: &Question, findings: &[Finding]) -> Self {
-        let elapsed_ns = findings.iter().map(|finding| finding.elapsed_ns).sum();
+    /// For a search, after these outcomes.
+    pub fn of_search(question: &SearchGoal, outcomes: &[TrialOutcome]) -> Self {
+        let elapsed_ns = outcomes.iter().map(|outcome| outcome.elapsed_ns).sum();
         Self::of(None, question.time_max_ns.saturating_sub(elapsed_ns))
     }
 

@@ -18,12 +18,12 @@ use common::{
 use harness::exec::event::{RunEnd, RunEvent};
 use harness::exec::launch::Muxbench;
 use harness::exec::runner::{self, Options};
-use harness::experiment::Experiment;
 use harness::fleet::local::Local;
-use harness::host::Host;
+use harness::host;
+use harness::model::{Check, Run, RunHeader, Trial, VerdictKind};
 use harness::plan::plan;
 use harness::process::stop::Stop;
-use harness::record::{Check, Run, RunHeader, Trial, VerdictKind};
+use harness::spec::Experiment;
 use harness::store::{self, Store};
 use report::fixtures;
 use rustix::process::{Pid, Resource, Rlimit, Signal};
@@ -51,7 +51,7 @@ fn trials(architecture: &str, transport: &str, workload: &str, repeats: u32) -> 
          request = \"16B\"\nresponse = \"64B\"\n{workload}\n[client]\ntimeout = \"60s\"\n"
     );
     let experiment = Experiment::parse(&file, "faults.toml").unwrap();
-    plan(&experiment, &Host::this()).unwrap().trials
+    plan(&experiment, &host::detect()).unwrap().trials
 }
 
 fn header(trials: Vec<Trial>) -> RunHeader {

@@ -11,7 +11,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use common::{children_of, eventually, muxbench, prepared, skipped};
 use harness::model::network::Links;
-use harness::record::{Run, TrialRecord, VerdictKind};
+use harness::model::{Run, TrialRecord, VerdictKind};
 use harness::store::Store;
 use rustix::process::{Pid, Signal};
 
@@ -252,7 +252,7 @@ fn ranks_divide_each_trial_and_the_first_has_all_of_it() {
 
 #[test]
 fn a_rank_that_is_kept_to_some_cpus_is_told_once() {
-    let host = harness::host::Host::this();
+    let host = harness::host::detect();
     let cpus = host.cores.concat();
     if cpus.len() < 2 {
         return skipped("a rank that is kept to one of several CPUs: there is one");

@@ -9,14 +9,14 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use common::{PATIENCE, ROOT, Theirs, clinging, eventually, exchange, is_alive, muxbench, prepared, skipped};
-use harness::record::{TrialRecord, VerdictKind};
+use harness::model::{TrialRecord, VerdictKind};
 use rustix::process::{Pid, Signal};
 
 /// The commands of `others.toml`, by name, with the built servers where they are.
 fn commands() -> Vec<(String, Vec<String>)> {
     let folder = prepared("MUXBENCH_SERVERS", "servers");
     let file = format!("{ROOT}/examples/servers/others.toml");
-    let experiment = harness::experiment::Experiment::parse(&fs::read_to_string(&file).unwrap(), &file).unwrap();
+    let experiment = harness::spec::Experiment::parse(&fs::read_to_string(&file).unwrap(), &file).unwrap();
     let built = |argument: &String| argument.replace("target/servers", folder.to_str().unwrap());
     let commands = experiment.exec.iter().map(|(name, exec)| (name.clone(), exec.command.iter().map(built).collect()));
     commands.collect()

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use common::{muxbench, prepared};
-use harness::record::Run;
+use harness::model::Run;
 use harness::store::Store;
 use report::fixtures;
 

@@ -216,7 +216,7 @@ fn a_search_whose_time_was_over_is_given_more() {
     assert_eq!(of(folder.path()).records.len(), 1, "its time is over");
     let out = text(&run(folder.path(), &[&resume[..], &["--time-max", "60s"]].concat(), &[0, 3]).stdout);
     assert_eq!(unmet(&out), 1, "{out}");
-    let harness::course::Course::Capacity(question) = of(folder.path()).header.course else { panic!("{out}") };
+    let harness::model::Strategy::Capacity(question) = of(folder.path()).header.strategy else { panic!("{out}") };
     assert_eq!(question.time_max_ns, 60_000_000_000, "it is kept");
 
     let refused = [&resume[..], &["--precision", "2%"]].concat();
@@ -258,7 +258,7 @@ fn sweeps_and_searches_that_are_stopped_keep_what_they_finished_and_are_resumed(
         // Whichever command resumes it.
         run(folder.path(), &["run", "--resume", name, "--quiet"], &[0, 3]);
         let after = harness::store::read(&long).unwrap();
-        let started = |records: &[harness::record::TrialRecord]| -> HashMap<u32, String> {
+        let started = |records: &[harness::model::TrialRecord]| -> HashMap<u32, String> {
             records.iter().map(|record| (record.trial.index, record.started_at.clone())).collect()
         };
         let (of_before, of_after) = (started(&before), started(&after.records));

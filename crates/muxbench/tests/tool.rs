@@ -233,7 +233,7 @@ fn send_deviations_come_from_the_stored_samples() {
 fn a_paper_s_experiment_ends_in_the_paper_s_tables() {
     let _beside = beside_others();
     let folder = tempfile::tempdir().unwrap();
-    let experiment = harness::presets::find("kawai2006").unwrap().text;
+    let experiment = harness::spec::presets::find("kawai2006").unwrap().text;
     let one = experiment
         .replace("[400, 2000, 10000]", "400")
         .replace("[\"1\", \"1/4\", \"1/16\", \"1/64\"]", "\"1\"")
@@ -780,10 +780,10 @@ fn one_figure_runs_what_it_needs_and_shows_nothing_else() {
 
 /// A folder as `reproduce` leaves it, of an experiment none of whose trials came to anything.
 fn failed_run(folder: &Path, experiment: &str) {
-    let quick = harness::presets::find(experiment).unwrap().experiment().quick();
-    let host = harness::host::Host::this();
+    let quick = harness::spec::presets::find(experiment).unwrap().experiment().quick();
+    let host = harness::host::detect();
     let plan = harness::plan::plan(&quick, &host).unwrap();
-    let header = harness::record::RunHeader {
+    let header = harness::model::RunHeader {
         name: experiment.into(),
         muxbench: env!("CARGO_PKG_VERSION").into(),
         command: vec!["muxbench".into()],
@@ -791,19 +791,19 @@ fn failed_run(folder: &Path, experiment: &str) {
         experiment: experiment.into(),
         seed: plan.seed,
         trials: plan.trials,
-        course: harness::course::Course::Whole,
+        strategy: harness::model::Strategy::Whole,
         host: host.facts,
         placement: plan.placement,
         is_fleet_s: false,
     };
     let store = harness::store::Store::create(folder, &header).unwrap();
     for trial in &header.trials {
-        let verdict = harness::record::Verdict {
-            kind: harness::record::VerdictKind::Failed,
+        let verdict = harness::model::Verdict {
+            kind: harness::model::VerdictKind::Failed,
             reason: "made up".into(),
             checks: Vec::new(),
         };
-        let record = harness::record::TrialRecord {
+        let record = harness::model::TrialRecord {
             trial: trial.clone(),
             started_at: header.started_at.clone(),
             elapsed_ns: 1,
@@ -849,7 +849,7 @@ fn a_paper_whose_runs_are_finished_is_shown_and_not_run_again() {
 }
 
 /// What comes of a run of two trials with idle connections when the first one's process of such a command is killed.
-fn killed_mid_trial(command: &str) -> Vec<harness::record::TrialRecord> {
+fn killed_mid_trial(command: &str) -> Vec<harness::model::TrialRecord> {
     let folder = tempfile::tempdir().unwrap();
     let mut child = muxbench()
         .args(["compare", "--arch", "epoll", "--connections", "10", "--rate", "200", "--ramp", "0", "--hold", "200ms"])
@@ -872,7 +872,7 @@ fn killed_mid_trial(command: &str) -> Vec<harness::record::TrialRecord> {
     rustix::process::kill_process(victim.unwrap(), Signal::KILL).unwrap();
     assert!(matches!(child.wait().unwrap().code(), Some(0 | 3)));
     let records = harness::store::read(&folder.path().join("run")).unwrap().records;
-    let failed = |at: usize| records[at].verdict.kind == harness::record::VerdictKind::Failed;
+    let failed = |at: usize| records[at].verdict.kind == harness::model::VerdictKind::Failed;
     assert!(records.len() == 2 && failed(0) && !failed(1), "{records:?}");
     records
 }

@@ -1,7 +1,7 @@
 //! Runs beside a paper: what there is of its figures, tables and claims, as text, JSON and CSV.
 
 use anyhow::{bail, ensure};
-use harness::record::Run;
+use harness::model::Run;
 use serde_json::{Value, json};
 
 use super::figure::{Here, PaperFigure};

@@ -1,6 +1,6 @@
 //! A paper's figures: rows of data, each drawn from runs in the layout that the paper has.
 
-use harness::record::{Run, Workload};
+use harness::model::{Run, Workload};
 
 use report::model::Summary;
 use report::model::axis::Axis as Along;

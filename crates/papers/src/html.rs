@@ -1,7 +1,7 @@
 //! A paper's page: its figures and tables as they are here, beside what it prints, and its claims.
 
 use askama::Template;
-use harness::record::{Run, TrialRecord};
+use harness::model::{Run, TrialRecord};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -156,7 +156,7 @@ pub fn render(beside: &PaperComparison, runs: &[Run], origin: &Origin<'_>) -> an
 /// How many trials cannot be run here.
 fn impossible_here(runs: &[Run]) -> String {
     let trials = runs.iter().flat_map(|run| &run.header.trials);
-    match trials.filter(|trial| !trial.impossible.is_empty()).count() {
+    match trials.filter(|trial| !trial.infeasible.is_empty()).count() {
         0 => String::new(),
         1 => "1 trial is impossible here".into(),
         several => format!("{several} trials are impossible here"),
@@ -283,7 +283,7 @@ fn run_view(run: &Run, folder: &str) -> RunView {
     RunView {
         name: run.header.experiment.clone(),
         finished: run.records.iter().filter(finished).count(),
-        possible: run.header.trials.iter().filter(|trial| trial.impossible.is_empty()).count(),
+        possible: run.header.trials.iter().filter(|trial| trial.infeasible.is_empty()).count(),
         started_at: run.header.started_at.clone(),
         muxbench: run.header.muxbench.clone(),
         seed: run.header.seed,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use harness::record::Run;
+use harness::model::Run;
 use serde::Serialize;
 
 /// A reason, and what it keeps from being run.
@@ -22,7 +22,7 @@ pub struct Impossible {
 pub fn of(run: &Run) -> Vec<Impossible> {
     let mut found: BTreeMap<&String, (usize, BTreeSet<String>)> = BTreeMap::new();
     for trial in &run.header.trials {
-        for reason in &trial.impossible {
+        for reason in &trial.infeasible {
             let (trials, architectures) = found.entry(reason).or_default();
             *trials += 1;
             architectures.insert(trial.architecture.to_string());

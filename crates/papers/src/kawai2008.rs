@@ -1,10 +1,10 @@
 //! E. Kawai and S. Yamaguchi, "A Benchmark Tool for Network I/O Management Architectures", IPSJ Digital Courier 4 (2008):
 //! Figures 6, 8, 10 and 11 and a figure of appendix A.1, and what it claims of them.
 
-use harness::record::{VerdictKind, Workload};
+use harness::model::{VerdictKind, Workload};
 use harness::spec::network::Network;
-use harness::transport::Transport;
-use harness::units::Bandwidth;
+use harness::spec::transport::Transport;
+use harness::spec::units::Bandwidth;
 use load::config::Schedule;
 
 use super::figure::{Curves, Here, Kind, PaperFigure, Scale, Value, published};

@@ -24,7 +24,7 @@ mod welsh2001;
 mod workload;
 
 use anyhow::bail;
-use harness::record::Run;
+use harness::model::Run;
 use report::model::deviation::DeviationOf;
 
 pub use comparison::PaperComparison;

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use harness::record::Workload;
+use harness::model::Workload;
 
 use super::figure::{Curves, Here, Kind, PaperFigure, Scale, Value, published, rate};
 use crate::claims::{Axis, Claim, Is, RATE, RESPONSE_MEDIAN, Statement};

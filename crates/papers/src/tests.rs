@@ -83,7 +83,7 @@ fn points_have_intervals_or_it_is_said_why_not() {
         for (figure, chart) in all.figures.iter().filter(|(_, chart)| chart.shape == Shape::Points) {
             let points = || chart.panels.iter().flat_map(|it| &it.series).flat_map(|it| &it.points);
             let bare = points().filter(|point| point.is_valid() && point.spread.is_empty()).count();
-            let repeats = |name: &&str| harness::presets::find(name).unwrap().experiment().quick().repeats.get();
+            let repeats = |name: &&str| harness::spec::presets::find(name).unwrap().experiment().quick().repeats.get();
             let is_once = figure.experiments.iter().map(repeats).min() == Some(1);
             let (name, words) = (format!("{} {}", paper.name, figure.number), &chart.words);
             assert_eq!((bare > 0, words.contains("two valid repeats")), (is_once, is_once), "{name}: {words}");
@@ -118,7 +118,7 @@ fn an_interval_of_a_figure_is_of_the_repeats_of_its_point() {
 #[test]
 fn lost_bandwidth_of_streams_is_told_with_its_costs() {
     let paper = find("welsh2001").unwrap();
-    let words = |runs: &[harness::record::Run]| {
+    let words = |runs: &[harness::model::Run]| {
         beside(paper, paper.part(Some("1"), None).unwrap(), runs).unwrap().figures[0].1.words.clone()
     };
     let mut run = fixtures::bandwidth_run();
@@ -143,7 +143,7 @@ fn lost_bandwidth_of_streams_is_told_with_its_costs() {
 fn paper_claims_leave_out_other_read_budgets() {
     let paper = find("welsh2001").unwrap();
     let mut run = fixtures::bandwidth_run();
-    let findings = |run: &harness::record::Run| {
+    let findings = |run: &harness::model::Run| {
         let all = beside(paper, Part::Whole, std::slice::from_ref(run)).unwrap();
         all.claims.iter().map(|claim| claim.findings.len()).sum::<usize>()
     };
@@ -174,7 +174,7 @@ fn what_is_not_valid_is_marked_in_every_form() {
     let paper = find("maharjan2012").unwrap();
     let mut runs = runs_of(paper);
     for record in &mut runs[1].records {
-        record.verdict.kind = harness::record::VerdictKind::ClientLimited;
+        record.verdict.kind = harness::model::VerdictKind::ClientLimited;
     }
     let part = paper.part(Some("5.2"), None).unwrap();
     let beside = beside(paper, part, &runs[1..2]).unwrap();
@@ -256,12 +256,12 @@ fn what_is_impossible_is_said_with_its_reason_in_every_form() {
     let paper = find("maharjan2012").unwrap();
     let mut runs = runs_of(paper);
     let reason = "workload.connections: 16000 needs <many> descriptors; raise the limit";
-    let is_it = |trial: &harness::record::Trial| {
+    let is_it = |trial: &harness::model::Trial| {
         ["epoll", "select"].contains(&trial.architecture.to_string().as_str()) && trial.workload.idle == 15_000
     };
     let mut count = 0;
     for trial in runs[1].header.trials.iter_mut().filter(|trial| is_it(trial)) {
-        trial.impossible = vec![reason.into()];
+        trial.infeasible = vec![reason.into()];
         count += 1;
     }
     assert!(count >= 2);
@@ -384,10 +384,11 @@ fn no_two_findings_of_a_statement_read_the_same() {
 fn every_paper_has_experiments_and_claims_of_what_they_run() {
     for paper in PAPERS {
         assert!(!paper.about.is_empty());
-        let experiments = paper.experiments.iter().map(|name| harness::presets::find(name).expect(name).experiment());
+        let experiments =
+            paper.experiments.iter().map(|name| harness::spec::presets::find(name).expect(name).experiment());
         let mut architectures: Vec<String> = Vec::new();
         for experiment in experiments {
-            let plan = harness::plan::plan(&experiment, &harness::host::Host::this()).unwrap();
+            let plan = harness::plan::plan(&experiment, &harness::host::Host::made_up()).unwrap();
             let concern = |trial| claims::concern(paper.claims, trial);
             assert!(plan.trials.iter().any(concern), "{}: no claim is about it", experiment.name);
             architectures.extend(experiment.architectures.0.iter().map(ToString::to_string));

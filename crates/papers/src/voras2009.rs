@@ -1,8 +1,8 @@
 //! I. Voras and M. Žagar, "Characteristics of multithreading models for high-performance IO driven network applications"
 //! (AFRICON 2009): Figures 1 to 7, and what it claims of them.
 
-use harness::record::Workload;
-use harness::transport::Transport;
+use harness::model::Workload;
+use harness::spec::transport::Transport;
 
 use super::figure::{Curves, Here, Kind, PaperFigure, Scale, published, rate};
 use crate::claims::{Axis, Claim, Is, RATE, Statement};

@@ -1,6 +1,6 @@
 //! M. Welsh, "SandStorm I/O Core Benchmarks" (Harvard University, 2001): its three graphs, and what it claims of them.
 
-use harness::record::Workload;
+use harness::model::Workload;
 use wire::stream::Stream;
 
 use super::figure::{Curves, Here, Kind, PaperFigure, Scale, Value, published, rate};

@@ -1,6 +1,6 @@
 //! The rule that all papers' workloads have in common.
 
-use harness::record::Workload;
+use harness::model::Workload;
 use load::config::Choice;
 
 /// Whether nothing is added to a workload that no paper had: a lab's network, work for each request, connections that are not

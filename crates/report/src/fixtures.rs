@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use harness::capacity::{Limit, Question};
-use harness::course::{self, Course, Finding};
-use harness::record::{Bound, Check, Run, RunHeader, Trial, TrialRecord, Verdict, VerdictKind, Workload};
+use harness::model::{Bound, Check, Run, RunHeader, Trial, TrialRecord, Verdict, VerdictKind, Workload};
+use harness::model::{LatencyLimit, SearchGoal};
+use harness::model::{Strategy, TrialOutcome};
+use harness::strategy;
 use load::config::{Choice, KvTraffic, LoadConfig, Pacing, Phases, Roles, Schedule, Think, Transport};
 use load::interface::Hardware;
 use load::report::{
@@ -34,7 +35,7 @@ fn trial(index: u32, repeat: u32, architecture: &str, connections: u32) -> Trial
     let architecture: server::Architecture = architecture.parse().unwrap();
     let workload = Workload {
         service: service.clone(),
-        transport: harness::transport::Transport::Tcp,
+        transport: harness::spec::transport::Transport::Tcp,
         network: None,
         connections,
         rate_per_s: Some(200.0),
@@ -76,7 +77,7 @@ fn trial(index: u32, repeat: u32, architecture: &str, connections: u32) -> Trial
             timeout_ns: 1,
             ..LoadConfig::new(address, service)
         },
-        impossible: Vec::new(),
+        infeasible: Vec::new(),
     }
 }
 
@@ -184,7 +185,7 @@ pub fn hostile(mut run: Run) -> Run {
     header.command = vec![HOSTILE.into()];
     header.host = header.host.keys().map(|name| (name.clone(), HOSTILE.into())).collect();
     header.host.insert(HOSTILE.into(), HOSTILE.into());
-    header.trials.iter_mut().flat_map(|trial| &mut trial.impossible).for_each(|reason| *reason = HOSTILE.into());
+    header.trials.iter_mut().flat_map(|trial| &mut trial.infeasible).for_each(|reason| *reason = HOSTILE.into());
     for record in &mut run.records {
         record.verdict.reason = HOSTILE.into();
         record.verdict.checks.push(Check {
@@ -218,7 +219,7 @@ pub fn run() -> Run {
                 let mut trial = trial(trials.len() as u32, repeat, architecture, connections);
                 let service_ns = service_ns + u64::from(repeat) * 100;
                 if architecture == "mp" && connections == 30_000 {
-                    trial.impossible =
+                    trial.infeasible =
                         vec!["workload.connections: 30000 needs 30256 processes, the limit is 100".into()];
                 } else if architecture == "poll" && connections == 30_000 {
                     records.push(record(
@@ -243,7 +244,7 @@ pub fn run() -> Run {
             experiment: "made-up".into(),
             seed: 1,
             trials,
-            course: Course::Whole,
+            strategy: Strategy::Whole,
             host: BTreeMap::from([
                 ("cpu".into(), "A Processor".into()),
                 ("kernel".into(), "6.1 #1".into()),
@@ -264,7 +265,7 @@ pub fn sweep_run() -> Run {
     run.header.trials.clear();
     run.records.clear();
     run.header.experiment = "sweep".into();
-    run.header.course = Course::Sweep { past: Some(2) };
+    run.header.strategy = Strategy::Sweep { past: Some(2) };
     for step in 1..=5u32 {
         for (architecture, last) in [("epoll", 4), ("mt", 2)] {
             let rate = f64::from(step) * 10_000.0;
@@ -299,24 +300,24 @@ pub fn capacity_run() -> Run {
     run.header.trials.clear();
     run.records.clear();
     run.header.experiment = "capacity".into();
-    let question = Question {
-        limits: vec![Limit { quantile: 0.99, max_ns: 1_000_000 }],
+    let question = SearchGoal {
+        limits: vec![LatencyLimit { quantile: 0.99, max_ns: 1_000_000 }],
         from_per_s: 1_000.0,
         most_per_s: 1_000_000.0,
         precision: 0.05,
         time_max_ns: 600_000_000_000,
     };
-    run.header.course = Course::Capacity(question);
+    run.header.strategy = Strategy::Capacity(question);
     for (index, architecture) in ["epoll", "mt", "mp"].into_iter().enumerate() {
         let mut first = trial(index as u32, 0, architecture, 400);
         (first.workload.rate_per_s, first.load.rate_per_s) = (Some(1_000.0), Some(1_000.0));
         if architecture == "mp" {
-            first.impossible = vec!["workload.connections: made up".into()];
+            first.infeasible = vec!["workload.connections: made up".into()];
         }
         run.header.trials.push(first);
     }
-    let mut findings = Vec::new();
-    while let Some(probe) = course::next(&run.header, &findings) {
+    let mut outcomes = Vec::new();
+    while let Some(probe) = strategy::next(&run.header, &outcomes) {
         let rate = probe.workload.rate_per_s.expect("a probe has one");
         let (most, beyond) = match probe.architecture.to_string().as_str() {
             "epoll" => (8_200.0, VerdictKind::Saturated),
@@ -326,7 +327,7 @@ pub fn capacity_run() -> Run {
         let mut record = record(&probe, service_ns, verdict, "");
         let load = record.load.as_mut().expect("it was made with one");
         (load.rate_asked_per_s, load.rate_achieved_per_s) = (Some(rate), rate.min(most));
-        findings.push(Finding::of(&record, &run.header.course));
+        outcomes.push(TrialOutcome::new(&record, &run.header.strategy));
         run.records.push(record);
     }
     run
@@ -366,15 +367,15 @@ pub fn kawai2006_run() -> Run {
 /// An experiment that comes with the binary, at its quick scale, every trial of it run: times and rates that grow or fall with
 /// connections, idle ones, ports and rates where servers scan. Every seventh trial is saturated.
 pub fn run_of_experiment(name: &str) -> Run {
-    let experiment = harness::presets::find(name).unwrap().experiment().quick();
-    let plan = harness::plan::plan(&experiment, &harness::host::Host::this()).unwrap();
+    let experiment = harness::spec::presets::find(name).unwrap().experiment().quick();
+    let plan = harness::plan::plan(&experiment, &harness::host::Host::made_up()).unwrap();
     let mut run = run();
     run.header.name = format!("20260101T000000-{name}");
     run.header.experiment = name.into();
     run.header.trials = plan.trials;
     run.records.clear();
     for trial in &mut run.header.trials {
-        trial.impossible.clear();
+        trial.infeasible.clear();
         let (workload, architecture) = (&trial.workload, trial.architecture.to_string());
         let is_scan = architecture.starts_with("select") || architecture.starts_with("poll");
         let watched = workload.service.ports().unwrap_or(workload.connections + workload.idle);
@@ -585,7 +586,7 @@ pub fn datagram_run() -> Run {
                 trial.workload.service = ServiceSpec::Udp { ports, request_bytes: 64, response_bytes: 64 };
                 (trial.workload.schedule, trial.workload.rate_per_s) = (Schedule::Constant, Some(rate_per_s));
                 if architecture == "mp" && ports == 5_000 {
-                    trial.impossible = vec!["workload.ports: 5000 needs 5256 processes, the limit is 100".into()];
+                    trial.infeasible = vec!["workload.ports: 5000 needs 5256 processes, the limit is 100".into()];
                     run.header.trials.push(trial);
                     continue;
                 }

@@ -1,6 +1,6 @@
 //! Numbers and units, three significant digits unless whole.
 
-use harness::record::VerdictKind;
+use harness::model::VerdictKind;
 
 /// Nanoseconds as microseconds.
 pub fn us(ns: f64) -> String {

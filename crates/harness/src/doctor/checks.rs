@@ -4,9 +4,9 @@
 
 use super::finding::{Diagnosis, HostSnapshot, Severity};
 use super::noise::Pauses;
-use crate::experiment::Placement;
-use crate::placement::place;
-use crate::units::Cpus;
+use crate::host::placement::place;
+use crate::spec::Placement;
+use crate::spec::units::Cpus;
 
 /// What is looked at, why, and how.
 #[derive(Debug)]

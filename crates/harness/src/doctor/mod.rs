@@ -16,7 +16,7 @@ pub mod noise;
 
 use std::time::Duration;
 
-use crate::host::{self, Host};
+use crate::host;
 use checks::CHECKS;
 use finding::{Diagnosis, HostSnapshot};
 
@@ -35,7 +35,7 @@ pub fn diagnose(snapshot: &HostSnapshot) -> Vec<Diagnosis> {
 
 /// Measures this host; takes a little more than a second.
 fn snapshot() -> HostSnapshot {
-    let mut host = Host::this();
+    let mut host = host::detect();
     host.facts.insert("kernel timestamps".into(), host::kernel_timestamps(STAMPS_TIMEOUT));
     let counts = server::metrics::tracepoints::can_count()
         .map_or_else(|reason| format!("refused: {reason}"), |()| "allowed".into());

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use crate::ticks::Reading;
+use crate::host::ticks::Reading;
 
 /// How long we sleep while the load of others is measured. The kernel counts in ticks of 1 to 10 ms.
 const WINDOW: Duration = Duration::from_secs(1);
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn what_is_heard_adds_up() {
-        let cpu = crate::host::Host::this().cores[0][0];
+        let cpu = crate::host::detect().cores[0][0];
         let noise = measure(&[cpu]);
         assert!(noise.busy.iter().all(|(_, share)| (0.0..=1.0).contains(share)), "{noise:?}");
         let pauses = noise.pauses[0];

@@ -1,6 +1,6 @@
 //! Events of a run, and its end.
 
-use crate::record::{Trial, TrialRecord};
+use crate::model::{Trial, TrialRecord};
 
 /// An event while a run executes.
 #[derive(Debug)]

@@ -19,17 +19,17 @@ use server::{ServerSpec, Snapshot};
 use super::launch::Launch;
 use crate::fleet::{self, Draft, Fleet, Gathered, WaitHook};
 use crate::host::Host;
-use crate::model::order::LoadOrder;
+use crate::model::LoadOrder;
+use crate::model::Trial;
 use crate::netns::{Testbed, TestbedHost};
 use crate::process::child::Process;
 use crate::process::stop::Stop;
-use crate::record::Trial;
 use crate::spec::network::Network;
-use crate::{samples, verdict};
+use crate::{judge, samples};
 
 /// Trials of one architecture that are over in 20 ms, placed on no CPU.
 pub(super) fn trials(count: u32) -> Vec<Trial> {
-    let experiment = crate::presets::find("smoke").unwrap().experiment();
+    let experiment = crate::spec::presets::find("smoke").unwrap().experiment();
     let planned = crate::plan::plan(&experiment, &Host::made_up()).unwrap().trials.remove(0);
     let phases = Phases {
         ramp_ns: 0,
@@ -39,7 +39,7 @@ pub(super) fn trials(count: u32) -> Vec<Trial> {
         ..planned.workload.phases
     };
     let numbered = |index| {
-        let mut trial = Trial { index, impossible: Vec::new(), ..planned.clone() };
+        let mut trial = Trial { index, infeasible: Vec::new(), ..planned.clone() };
         (trial.workload.phases, trial.load.phases) = (phases, phases);
         (trial.workload.idle, trial.load.idle) = (1, 1);
         trial.load.cpus.clear();
@@ -297,7 +297,7 @@ impl Fleet for FakeClient {
             thread::sleep(next.min(over).saturating_duration_since(Instant::now()).min(Duration::from_millis(1)));
         }
         self.machine.write("client reports");
-        let report = verdict::tests::healthy();
+        let report = judge::tests::healthy();
         let account = Account { config, machine: String::new(), place: String::new(), report, cpus_used: None };
         let samples = Draft::new(self.machine.draft.borrow().clone(), true);
         Ok(vec![Gathered { account, samples }])

@@ -8,10 +8,10 @@ use load::idle::Event as IdleEvent;
 use server::ServerSpec;
 use server::control::Event as ServerEvent;
 
+use crate::model::Trial;
 use crate::netns::{Testbed, TestbedHost};
 use crate::process::child::{Child, Process};
 use crate::process::stop::Stop;
-use crate::record::Trial;
 use crate::spec::network::Network;
 
 /// Starts the processes of a trial, except its clients, which are a [`crate::fleet::Fleet`].

@@ -7,10 +7,10 @@ use load::idle::IdleReport;
 use load::report::PARTS;
 use server::{Moved, ServerCounters, Snapshot};
 
-use crate::interrupts::{self, Accounting};
+use crate::host::interrupts::{self, Accounting};
+use crate::host::ticks::{Reading, Shares};
+use crate::model::Trial;
 use crate::model::network::NetworkReport;
-use crate::record::Trial;
-use crate::ticks::{Reading, Shares};
 
 /// The counters of the server and of the CPUs at an edge of the window.
 pub(super) struct Mark {

@@ -7,9 +7,9 @@ use server::spec::mechanism::Spins;
 use wire::stream::Direction;
 
 use super::marks::Observations;
-use crate::record::{Trial, TrialRecord, Verdict};
-use crate::stream;
-use crate::verdict::{self, ServerSide};
+use crate::judge::{self, ServerSide};
+use crate::model::rates;
+use crate::model::{Trial, TrialRecord, Verdict};
 
 /// When a trial began.
 pub(super) struct TrialStart {
@@ -86,15 +86,15 @@ fn judge(trial: &Trial, observations: &Observations, counters: Option<&ServerCou
         late_ns: observations.late_ns(),
         taken,
         spins: is_spinning(trial),
-        took_in: is_received.then(|| stream::server_bytes_per_s_by_part(Direction::In, &counters.moved)).flatten(),
+        took_in: is_received.then(|| rates::server_bytes_per_s_by_part(Direction::In, &counters.moved)).flatten(),
     });
-    let mut verdict = verdict::judge(report, server.as_ref());
+    let mut verdict = judge::judge(report, server.as_ref());
     if let (Some(sizes), Some(stream), Some(last)) = (stream, &report.stream, &observations.last) {
-        verdict = verdict::with_bytes(verdict, sizes, trial.workload.idle, stream, &last.totals);
+        verdict = judge::with_bytes(verdict, sizes, trial.workload.idle, stream, &last.totals);
     }
-    verdict = verdict::with_idle(verdict, observations.idle.as_ref());
-    verdict = verdict::with_clients(verdict, report, trial.load.phases);
-    verdict::with_network(verdict, trial.workload.network.as_ref(), observations.network.as_ref())
+    verdict = judge::with_idle(verdict, observations.idle.as_ref());
+    verdict = judge::with_clients(verdict, report, trial.load.phases);
+    judge::with_network(verdict, trial.workload.network.as_ref(), observations.network.as_ref())
 }
 
 /// The number of CPUs that the trial's server can use at once.

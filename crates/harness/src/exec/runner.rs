@@ -7,14 +7,15 @@ use super::launch::Launch;
 use super::marks::Observations;
 use super::outcome::{self, TrialStart};
 use super::trial::TrialRun;
-use crate::course::{self, Finding};
 use crate::fleet::Fleet;
+use crate::host::placement;
+use crate::model::TrialOutcome;
+use crate::model::{RunHeader, Trial, TrialRecord};
 use crate::netns::Testbed;
-use crate::placement;
 use crate::process::stop::Stop;
-use crate::record::{RunHeader, Trial, TrialRecord};
 use crate::samples::Unwritten;
 use crate::store::Store;
+use crate::strategy;
 
 /// How a run starts processes, and how it is stopped.
 pub struct Options<'a> {
@@ -39,12 +40,13 @@ pub fn run(
     fleet: &mut dyn Fleet,
     on_event: &mut dyn FnMut(RunEvent<'_>),
 ) -> anyhow::Result<RunEnd> {
-    let mut findings: Vec<Finding> = done.iter().map(|record| Finding::of(record, &header.course)).collect();
-    let mut pruned = course::left_out(header, &findings);
+    let mut outcomes: Vec<TrialOutcome> =
+        done.iter().map(|record| TrialOutcome::new(record, &header.strategy)).collect();
+    let mut pruned = strategy::pruned(header, &outcomes);
     // Consecutive trials with the same network share a testbed: the kernel needs time to remove one, and would disturb the
     // next trial.
     let mut testbed = None;
-    while let Some(trial) = course::next(header, &findings) {
+    while let Some(trial) = strategy::next(header, &outcomes) {
         if options.stop.is_requested() {
             return Ok(RunEnd::Stopped);
         }
@@ -54,9 +56,9 @@ pub fn run(
             return Ok(RunEnd::Stopped);
         };
         store.commit(&record)?;
-        findings.push(Finding::of(&record, &header.course));
+        outcomes.push(TrialOutcome::new(&record, &header.strategy));
         on_event(RunEvent::Finished { record: &record });
-        let pruned_before = std::mem::replace(&mut pruned, course::left_out(header, &findings));
+        let pruned_before = std::mem::replace(&mut pruned, strategy::pruned(header, &outcomes));
         let is_new = |trial: &&Trial| pruned.contains(&trial.index) && !pruned_before.contains(&trial.index);
         header.trials.iter().filter(is_new).for_each(|trial| on_event(RunEvent::Pruned { trial }));
         if fleet.must_end_run() {

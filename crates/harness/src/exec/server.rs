@@ -9,11 +9,11 @@ use server::{Moved, Snapshot};
 use wire::{Address, Ports};
 
 use super::marks::Mark;
+use crate::host::ticks::Reading;
+use crate::model::Trial;
 use crate::process::child::Process;
 use crate::process::stop::Stop;
-use crate::record::Trial;
 use crate::samples::Unwritten;
-use crate::ticks::Reading;
 
 /// The time for a server to start or to answer: it may have to ask ten thousand processes for their counters.
 pub(super) const SERVER_TIMEOUT: Duration = Duration::from_secs(30);

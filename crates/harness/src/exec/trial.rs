@@ -14,11 +14,11 @@ use super::launch::Launch;
 use super::marks::{Mark, Observations, PartEdges};
 use super::server::{SERVER_TIMEOUT, Server};
 use crate::fleet::{self, Fleet};
-use crate::model::order::LoadOrder;
+use crate::model::LoadOrder;
+use crate::model::Trial;
 use crate::netns::Testbed;
 use crate::process::stop::{POLL_INTERVAL, Stop};
-use crate::record::Trial;
-use crate::transport::{SocketFolder, Transport};
+use crate::spec::transport::{SocketFolder, Transport};
 
 /// The time from the server's first mark to the window: reading counters must not fall into the window...
 const MARK_LEAD_NS: u64 = 200_000_000;

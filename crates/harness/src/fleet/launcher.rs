@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::secret::Secret;
-use crate::transport::Transport;
+use crate::spec::transport::Transport;
 
 /// The variable with a job's secret.
 const SECRET: &str = "MUXBENCH_SECRET";

@@ -12,7 +12,7 @@ use super::{
     ClientLink, ClientMessage, Draft, Fleet, Gathered, Timeouts, WaitHook, assign_cpus, await_ready, await_report,
     draft_of, monotonic_ns, ready_timeout, report_deadline,
 };
-use crate::model::order::LoadOrder;
+use crate::model::LoadOrder;
 use crate::netns::TestbedHost;
 use crate::process::child::{Child, Process};
 
@@ -165,8 +165,8 @@ mod tests {
                 *) echo '{"event":"failed","reason":"out of luck"}' ;;
             esac"#;
         crate::process::child::write_program(&program, script);
-        let experiment = crate::presets::find("smoke").unwrap().experiment();
-        let trial = crate::plan::plan(&experiment, &crate::host::Host::this()).unwrap().trials.remove(0);
+        let experiment = crate::spec::presets::find("smoke").unwrap().experiment();
+        let trial = crate::plan::plan(&experiment, &crate::host::Host::made_up()).unwrap().trials.remove(0);
         let mut look = |_: Option<&Event>| Ok(Instant::now() + Duration::from_secs(1));
         for (processes, told) in [(3, "client 2 of 3: out of luck"), (1, "out of luck")] {
             let mut fleet = Local::new(program.clone());

@@ -316,8 +316,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::deadline_stream::tests::pair;
     use crate::fleet::secret::{Secret, Transcript};
-    use crate::until::tests::pair;
 
     fn soon() -> Instant {
         Instant::now() + Duration::from_secs(300)

@@ -31,12 +31,10 @@ use load::config::{LoadConfig, Pacing};
 use load::merge::{self, Account};
 use load::{Event, LoadReport};
 
-use crate::model::network::Applied;
-use crate::model::order::LoadOrder;
+use crate::model::LoadOrder;
 use crate::netns::TestbedHost;
 use crate::netns::surrounding::Surrounding;
 use crate::samples;
-use crate::spec::network::Network;
 
 /// How long others are waited for. Tests have less.
 #[derive(Clone, Copy, Debug)]
@@ -185,34 +183,6 @@ fn draft_of(draft: &Path, number: usize) -> PathBuf {
     let mut name = draft.as_os_str().to_owned();
     name.push(format!("-{number}"));
     name.into()
-}
-
-/// What a planner knows of clients that are ranks.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Facts {
-    /// How many are on this machine, where the server is...
-    pub here: u32,
-    /// ...and how many CPUs each of those on others has for itself, of the one that has the fewest; `None` if there are none.
-    pub elsewhere_cpus: Option<u32>,
-    /// Where they reach this machine.
-    pub ways: Vec<IpAddr>,
-    /// The network of the lab whose hosts theirs are, and how it is made.
-    pub lab: Option<(Network, Applied)>,
-    /// Those on the server's own host of a network, as ranks: what they send passes none of its links.
-    pub beside_server: Vec<u32>,
-}
-
-impl Facts {
-    /// Whether none is on this machine, which is the server's alone then.
-    pub fn are_elsewhere(&self) -> bool {
-        self.here == 0
-    }
-
-    /// CPUs that every one of them has for itself, where those here divide so many.
-    pub fn cpus_each(&self, planned: u32) -> u32 {
-        let here = planned.checked_div(self.here);
-        here.into_iter().chain(self.elsewhere_cpus).min().unwrap_or(0)
-    }
 }
 
 /// A client's part with CPUs of its own, where it is one of `count` on a machine. Those that have to share a CPU must not
@@ -381,8 +351,8 @@ mod tests {
     fn impossible_counts_of_a_worker_fail_its_trial_by_name() {
         let folder = tempfile::tempdir().unwrap();
         let draft = folder.path().join("draft");
-        let experiment = crate::presets::find("compare").unwrap().experiment();
-        let trial = crate::plan::plan(&experiment, &crate::host::Host::this()).unwrap().trials.remove(0);
+        let experiment = crate::spec::presets::find("compare").unwrap().experiment();
+        let trial = crate::plan::plan(&experiment, &crate::host::Host::made_up()).unwrap().trials.remove(0);
         let order = LoadOrder::new(LoadConfig { processes: 2, ..trial.load.clone() }, trial);
         let merged = |reports: [LoadReport; 2], sample: load::Sample| {
             let gathered = order.config.parts().into_iter().zip(reports).enumerate();
@@ -395,7 +365,7 @@ mod tests {
             });
             merge(&order, gathered.collect(), &draft)
         };
-        let (healthy, sample) = (crate::verdict::tests::healthy, load::Sample::UNKNOWN);
+        let (healthy, sample) = (crate::judge::tests::healthy, load::Sample::UNKNOWN);
         assert_eq!(merged([healthy(), healthy()], sample).unwrap().planned, 2_000);
         let why = merged([healthy(), LoadReport { planned: u64::MAX, ..healthy() }], sample).unwrap_err().to_string();
         assert!(why.contains("rank 2 on host1") && why.contains("planned is 18446744073709551615"), "{why}");

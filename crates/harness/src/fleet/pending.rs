@@ -83,7 +83,7 @@ mod tests {
     use std::io::Read;
 
     use super::*;
-    use crate::until::tests::pair;
+    use crate::deadline_stream::tests::pair;
 
     fn greetings() -> (PendingHandshakes, impl FnMut(&mut PendingHandshakes, &str) -> TcpStream) {
         let begin = |greetings: &mut PendingHandshakes, peer: &str| {

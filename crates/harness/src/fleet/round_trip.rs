@@ -49,7 +49,7 @@ fn round_trip(_stream: &TcpStream) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::until::tests::pair;
+    use crate::deadline_stream::tests::pair;
 
     #[test]
     fn greeting_over_a_long_way_may_take_longer() {

@@ -94,7 +94,7 @@ mod tests {
     use load::report::{ClosedReport, Outstanding, StreamReport};
 
     use super::*;
-    use crate::verdict::tests::healthy;
+    use crate::judge::tests::healthy;
 
     fn account(report: LoadReport) -> Account {
         let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };

@@ -21,13 +21,13 @@ use super::secret::{self, Side, Transcript};
 use super::{
     Timeouts, await_ready, await_report, instant_of, local, monotonic_ns, ready_timeout, report_deadline, round_trip,
 };
-use crate::host::Host;
-use crate::interrupts;
-use crate::model::order::LoadOrder;
+use crate::deadline_stream::DeadlineStream;
+use crate::host;
+use crate::host::interrupts;
+use crate::host::ticks::Reading;
+use crate::model::LoadOrder;
 use crate::process::child::{Child, Process, ProcessHandle};
 use crate::samples::Unwritten;
-use crate::ticks::Reading;
-use crate::until::Until;
 
 /// Pause before the first rank is tried again.
 const RETRY: Duration = Duration::from_millis(100);
@@ -82,7 +82,7 @@ pub(super) fn network() -> u64 {
 
 /// The CPUs that this process may use, and how many its host has; 0 where that is not known.
 pub(super) fn cpus() -> (Vec<usize>, u32) {
-    let host = Host::this();
+    let host = host::detect();
     (host.cores.concat(), host.cpus_online().unwrap_or(0) as u32)
 }
 
@@ -134,7 +134,7 @@ pub(super) fn meet(place: &Membership, patience: Timeouts) -> anyhow::Result<Ses
 
 /// Says who we are, proves it, and finds out whether the other side is the first rank.
 pub(super) fn greet(stream: TcpStream, place: &Membership, patience: Duration) -> anyhow::Result<Session> {
-    let mut line = Until::within(&stream, round_trip::greeting(&stream, patience));
+    let mut line = DeadlineStream::within(&stream, round_trip::greeting(&stream, patience));
     message::compare_versions(&mut line)?;
     let HandshakeMessage::Challenge { nonce: theirs } = message::hear_greeting(&mut line)? else {
         bail!("it does not answer")
@@ -348,7 +348,7 @@ mod tests {
     #[test]
     fn cpus_are_looked_at_around_the_window_or_not_at_all() {
         let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
-        let cpus = Host::this().cores.concat();
+        let cpus = host::detect().cores.concat();
         let config = LoadConfig { cpus, ..LoadConfig::new(([127, 0, 0, 1], 80), service) };
         // 1 s of ramp, 1 s of hold, 5 s of window, which are long over.
         let cpus = || Cpus::of(&config, monotonic_ns() - 10_000_000_000);

@@ -7,13 +7,13 @@ use std::ptr;
 
 use rustix::process::{Resource, getrlimit};
 
-use super::Host;
+use super::facts::Host;
 
 /// Physical memory.
 const MEMORY: &CStr = if cfg!(target_os = "macos") { c"hw.memsize" } else { c"hw.physmem" };
 
 /// This host.
-pub(super) fn this() -> Host {
+pub fn detect() -> Host {
     let descriptors_max = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
     let tasks_max = getrlimit(Resource::Nproc).maximum.unwrap_or(u64::MAX);
     let ports = (number(c"net.inet.ip.portrange.first"), number(c"net.inet.ip.portrange.last"));

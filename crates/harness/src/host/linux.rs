@@ -8,14 +8,14 @@ use std::time::Duration;
 use load::interface::{self, Hardware};
 use rustix::process::{Resource, getrlimit};
 
-use super::Host;
-use crate::{interrupts, probe};
+use super::facts::Host;
+use super::{interrupts, probe};
 
 /// How long planning waits for the kernel's stamps, which usually come at once.
 const STAMPS_PATIENCE: Duration = Duration::from_millis(8);
 
 /// This host.
-pub(super) fn this() -> Host {
+pub fn detect() -> Host {
     let allowed = allowed_cpus();
     let ports = read("/proc/sys/net/ipv4/ip_local_port_range")
         .and_then(|text| {
@@ -168,7 +168,7 @@ fn facts(allowed: &[usize]) -> BTreeMap<String, String> {
         ("machine", Some(uname.machine().to_string_lossy().into_owned())),
         ("host name", Some(uname.nodename().to_string_lossy().into_owned())),
         ("cpu", of_cpu("model name")),
-        ("cpus allowed", Some(crate::units::Cpus(allowed.to_vec()).to_string())),
+        ("cpus allowed", Some(crate::spec::units::Cpus(allowed.to_vec()).to_string())),
         ("cores", Some(format!("{:?}", cores(allowed)))),
         ("cpus online", read("/sys/devices/system/cpu/online")),
         ("cpus isolated", read("/sys/devices/system/cpu/isolated")),

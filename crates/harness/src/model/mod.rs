@@ -1,4 +1,17 @@
-//! Plain data: what is stored, and what processes send each other.
+//! What is planned and stored of a run: plain data, serialised as JSON.
 
+mod facts;
 pub mod network;
-pub mod order;
+mod order;
+pub mod rates;
+mod record;
+mod strategy;
+mod trial;
+mod verdict;
+
+pub use facts::FleetFacts;
+pub use order::LoadOrder;
+pub use record::{Run, RunHeader, TrialRecord, requests_answered};
+pub use strategy::{LatencyLimit, ProbeResult, SearchGoal, Strategy, TrialOutcome};
+pub use trial::{Trial, Workload, commands};
+pub use verdict::{Bound, Check, Verdict, VerdictKind};

@@ -3,7 +3,7 @@
 use load::LoadConfig;
 use serde::{Deserialize, Serialize};
 
-use crate::record::Trial;
+use crate::model::Trial;
 
 /// What a `load` process is told.
 #[derive(Clone, Debug, Serialize, Deserialize)]

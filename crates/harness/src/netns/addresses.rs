@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use load::LoadConfig;
 use wire::Address;
 
-use crate::transport::Transport;
+use crate::spec::transport::Transport;
 
 /// Addresses of one host to connect from.
 const ADDRESSES: u8 = 254;

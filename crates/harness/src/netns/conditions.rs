@@ -2,7 +2,7 @@
 
 use crate::model::network::{Applied, Links, Means};
 use crate::spec::network::Network;
-use crate::units::{Bandwidth, Time};
+use crate::spec::units::{Bandwidth, Time};
 
 /// A packet with all its headers, as Ethernet has it.
 const PACKET_BYTES: u64 = 1_514;
@@ -171,7 +171,7 @@ impl Found {
         let netem = tc("qdisc add dev lo root netem delay 1000us 100us loss 1%\n");
         let tbf = tc("qdisc add dev lo root tbf rate 1000000bit burst 3028b limit 15140b\n");
         let without_netem = Applied { links: Links::Veth, delay: None, loss: Some(Means::Nft), bandwidth: None };
-        let some = Network { loss: Some(crate::units::Loss(0.5)), ..Network::default() };
+        let some = Network { loss: Some(crate::spec::units::Loss(0.5)), ..Network::default() };
         let nft = try_it(Tool::Nft, &nft(&without_netem, &some, "lo"));
         let tun = super::relay::open(&namespace, "muxd").map(drop).map_err(|error| {
             format!("a process that holds packets needs a TUN device ({error}); load the module (modprobe tun)")
@@ -218,7 +218,7 @@ pub(crate) fn relay_cpus(_server: &[usize], _client: &[usize]) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::Loss;
+    use crate::spec::units::Loss;
 
     fn all() -> Found {
         Found { namespaces: Ok(()), veth: Ok(()), tun: Ok(()), netem: Ok(()), tbf: Ok(()), nft: Ok(()) }
@@ -285,7 +285,11 @@ mod tests {
             ("loss, with netem", lossy.clone(), all()),
             ("loss, without", lossy, without),
             ("bandwidth", narrow.clone(), all()),
-            ("bandwidth, in small bursts", Network { burst: Some(crate::units::Size(11 << 10)), ..narrow }, all()),
+            (
+                "bandwidth, in small bursts",
+                Network { burst: Some(crate::spec::units::Size(11 << 10)), ..narrow },
+                all(),
+            ),
         ];
         let lines = cases.map(|(name, network, found)| {
             let applied = choose(&network, &found).unwrap();

@@ -11,7 +11,7 @@ use load::LoadConfig;
 use crate::model::network::{Applied, NetworkReport, RelayCounts};
 use crate::process::stop::Stop;
 use crate::spec::network::Network;
-use crate::transport::Transport;
+use crate::spec::transport::Transport;
 
 /// No host.
 #[derive(Clone, Debug)]

@@ -8,7 +8,7 @@ use anyhow::Context;
 
 use super::addresses::{self, address};
 use super::namespace::Namespace;
-use crate::transport::Transport;
+use crate::spec::transport::Transport;
 
 /// What a host has as this one, as far as the kernel has it for each: how it is tuned. Folders, and beginnings of names.
 const AS_HERE: &[(&str, &[&str])] =

@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn what_ip_is_told() {
         let network: Network = "lab:clients=2".parse().unwrap();
-        let lossy = Network { loss: Some(crate::units::Loss(0.5)), ..network.clone() };
+        let lossy = Network { loss: Some(crate::spec::units::Loss(0.5)), ..network.clone() };
         let applied = |links| Applied { links, delay: None, loss: None, bandwidth: None };
         insta::assert_snapshot!(format!(
             "server, veth\n{}\nclient 2, veth, loss\n{}\nclient 1, TUN\n{}",

@@ -17,8 +17,8 @@ use super::interface::InterfaceCounters;
 use crate::model::network::Measured;
 use crate::process::stop::{POLL_INTERVAL, Stop};
 use crate::spec::network::Network;
-use crate::transport::Transport;
-use crate::units::Bandwidth;
+use crate::spec::transport::Transport;
+use crate::spec::units::Bandwidth;
 
 /// Datagrams that are sent back.
 const EXCHANGES: u32 = 200;
@@ -392,7 +392,7 @@ fn sleep_until(when: Instant) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::Time;
+    use crate::spec::units::Time;
 
     #[test]
     fn who_wants_an_end_does_not_wait_for_what_is_on_its_way() {

@@ -17,7 +17,7 @@ use super::testbed::Testbed;
 use crate::model::network::{Applied, NetworkReport, RelayCounts};
 use crate::process::stop::{POLL_INTERVAL, Stop};
 use crate::spec::network::Network;
-use crate::transport::SocketFolder;
+use crate::spec::transport::SocketFolder;
 
 /// The variable that names the socket, for what runs on a lab's hosts.
 pub const SOCKET: &str = "MUXBENCH_LAB";
@@ -31,7 +31,7 @@ const QUESTION_MAX: Duration = Duration::from_secs(5);
 /// What is asked, in a line.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Question {
+enum SearchGoal {
     /// What was asked of it, and how it is made.
     Network,
     /// What it does, measured now.
@@ -58,7 +58,7 @@ impl Surrounding {
     }
 
     fn at(socket: PathBuf) -> anyhow::Result<Self> {
-        let (network, applied) = ask(&socket, Question::Network, &Stop::default())?;
+        let (network, applied) = ask(&socket, SearchGoal::Network, &Stop::default())?;
         Ok(Self { socket, network, applied })
     }
 
@@ -91,7 +91,7 @@ impl Surrounding {
     /// # Errors
     /// As [`Testbed::measure`]; and when nobody keeps it any more.
     pub fn measure(&self, stop: &Stop) -> anyhow::Result<NetworkReport> {
-        ask(&self.socket, Question::Measure, stop)
+        ask(&self.socket, SearchGoal::Measure, stop)
     }
 
     /// What its relay did since it was measured; `None` where there is none.
@@ -99,11 +99,11 @@ impl Surrounding {
     /// # Errors
     /// As [`Testbed::account`]; and when nobody keeps it any more.
     pub fn relay_counts(&self) -> anyhow::Result<Option<RelayCounts>> {
-        ask(&self.socket, Question::Account, &Stop::default())
+        ask(&self.socket, SearchGoal::Account, &Stop::default())
     }
 }
 
-fn ask<T: DeserializeOwned>(socket: &Path, question: Question, stop: &Stop) -> anyhow::Result<T> {
+fn ask<T: DeserializeOwned>(socket: &Path, question: SearchGoal, stop: &Stop) -> anyhow::Result<T> {
     let said = || -> anyhow::Result<String> {
         let mut stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(POLL_INTERVAL))?;
@@ -175,9 +175,9 @@ fn answer(mut stream: UnixStream, lab: &mut Testbed) -> anyhow::Result<()> {
     let mut line = String::new();
     BufReader::new(&stream).read_line(&mut line)?;
     let text = match serde_json::from_str(&line)? {
-        Question::Network => said(Ok((lab.network(), lab.applied()))),
-        Question::Measure => said(lab.measure(&Stop::default())),
-        Question::Account => said(lab.relay_counts()),
+        SearchGoal::Network => said(Ok((lab.network(), lab.applied()))),
+        SearchGoal::Measure => said(lab.measure(&Stop::default())),
+        SearchGoal::Account => said(lab.relay_counts()),
     }?;
     Ok(stream.write_all(text.as_bytes())?)
 }

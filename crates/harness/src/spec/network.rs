@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::units::{Bandwidth, Loss, Size, Time};
+use crate::spec::units::{Bandwidth, Loss, Size, Time};
 
 /// Most clients' hosts: each has a block of addresses of its own.
 pub const CLIENTS_MAX: u32 = 250;

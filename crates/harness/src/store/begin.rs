@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use super::database::{self, Access};
 use super::folders;
 use crate::files;
-use crate::record::RunHeader;
+use crate::model::RunHeader;
 
 /// What is in a folder before its run is there: nothing that anybody would miss.
 const BEFORE: [&str; 5] = ["lock", "run.json.part", "muxbench.db", "muxbench.db-journal", "samples"];

@@ -10,7 +10,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, ffi, params};
 use server::regular;
 
 use crate::files;
-use crate::record::TrialRecord;
+use crate::model::TrialRecord;
 
 /// Changes when an older muxbench could not read the database.
 const SCHEMA_VERSION: i64 = 2;

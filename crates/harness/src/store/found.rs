@@ -9,7 +9,7 @@ use rusqlite::Connection;
 use super::database::{self, Access};
 use super::rows;
 use crate::files;
-use crate::record::{Run, RunHeader, TrialRecord};
+use crate::model::{Run, RunHeader, TrialRecord};
 
 /// Reads a run, finished or not. Of one that is damaged, what can be read.
 ///

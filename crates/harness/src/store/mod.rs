@@ -27,7 +27,7 @@ use anyhow::Context;
 use rusqlite::Connection;
 
 use crate::files;
-use crate::record::{Run, RunHeader, TrialRecord};
+use crate::model::{Run, RunHeader, TrialRecord};
 use database::Access;
 use found::Found;
 

@@ -9,7 +9,7 @@ use server::regular;
 
 use super::database;
 use crate::files;
-use crate::record::TrialRecord;
+use crate::model::TrialRecord;
 
 /// Puts a damaged database aside, with another in its place that has these trials. What was put aside before stays.
 pub(super) fn put_aside(folder: &Path, header: &str, records: &[TrialRecord]) -> anyhow::Result<()> {

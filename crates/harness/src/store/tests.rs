@@ -3,11 +3,11 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use load::LoadReport;
 
 use super::*;
-use crate::record::{Bound, Check, Verdict, VerdictKind};
+use crate::model::{Bound, Check, Verdict, VerdictKind};
 
 fn header() -> RunHeader {
-    let experiment = crate::presets::find("smoke").unwrap().experiment();
-    let plan = crate::plan::plan(&experiment, &crate::host::Host::this()).unwrap();
+    let experiment = crate::spec::presets::find("smoke").unwrap().experiment();
+    let plan = crate::plan::plan(&experiment, &crate::host::Host::made_up()).unwrap();
     RunHeader::made_up(plan)
 }
 
@@ -415,7 +415,7 @@ fn figures_that_are_no_numbers_are_stored_and_read() {
     assert!(found[..2] == values[..2] && found[2].is_nan() && found[3] == 1.5, "{found:?}");
 
     // Of what cannot be read again the trial is told, and nothing else of it.
-    let load = LoadReport { rate_achieved_per_s: f64::NAN, ..crate::verdict::tests::healthy() };
+    let load = LoadReport { rate_achieved_per_s: f64::NAN, ..crate::judge::tests::healthy() };
     let unreadable = TrialRecord { load: Some(load), ..record(&header, 1) };
     let error = format!("{:#}", store.commit(&unreadable).unwrap_err());
     assert!(error.contains("could not be read again"), "{error}");
@@ -423,7 +423,7 @@ fn figures_that_are_no_numbers_are_stored_and_read() {
     assert!(kept.load.is_none() && kept.verdict.kind == VerdictKind::Failed, "{:?}", kept.verdict);
     assert!(kept.verdict.reason.contains("cannot be stored"), "{:?}", kept.verdict);
     store.commit(&kept).unwrap();
-    let healthy = TrialRecord { load: Some(crate::verdict::tests::healthy()), ..record(&header, 2) };
+    let healthy = TrialRecord { load: Some(crate::judge::tests::healthy()), ..record(&header, 2) };
     assert!(healthy.readable().load.is_some());
     assert_eq!(indices(&read(&folder).unwrap()), [0, 1]);
 }
@@ -586,7 +586,7 @@ fn a_trial_that_cannot_be_committed_leaves_nothing_and_the_others_stay() {
     let header = header();
     let store = Store::create(&folder, &header).unwrap();
     let with_load = |index: usize| {
-        let load = Some(crate::verdict::tests::healthy());
+        let load = Some(crate::judge::tests::healthy());
         TrialRecord { load, ..record(&header, index) }
     };
     store.commit(&with_load(0)).unwrap();

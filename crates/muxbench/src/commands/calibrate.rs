@@ -8,9 +8,9 @@ use ::load::LoadConfig;
 use ::load::config::{Phases, Transport};
 use anyhow::bail;
 use harness::calibration::{self, Hold, Law, Settings};
-use harness::host::Host;
-use harness::units::{Cpus, Rate, Time};
-use harness::{experiment, placement};
+use harness::host::{self, placement};
+use harness::spec;
+use harness::spec::units::{Cpus, Rate, Time};
 use wire::{Address, ServiceSpec};
 
 use crate::options::client::ClientArgs;
@@ -72,12 +72,12 @@ pub struct Args {
 
 /// Calibrates.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let wish = experiment::Placement { server: args.server_cpus.clone(), client: args.client_cpus.clone() };
-    let placed = placement::place(&Host::this().cores, &wish).map_err(anyhow::Error::msg)?;
+    let wish = spec::Placement { server: args.server_cpus.clone(), client: args.client_cpus.clone() };
+    let placed = placement::place(&host::detect().cores, &wish).map_err(anyhow::Error::msg)?;
     if placed.is_shared() {
         bail!("placement: {}; the server that holds responses never sleeps, give each side its own", placed.sentence);
     }
-    let mut client = experiment::Client::default();
+    let mut client = spec::Client::default();
     args.client.apply(&mut client);
     let any = match args.transport {
         Transport::Tcp | Transport::Udp => "127.0.0.1:0",

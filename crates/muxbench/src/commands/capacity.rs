@@ -4,11 +4,11 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::error::ErrorKind;
-use harness::capacity::{Limit, Question};
-use harness::course::Course;
-use harness::experiment::List;
+use harness::model::Strategy;
+use harness::model::{LatencyLimit, SearchGoal};
 use harness::plan;
-use harness::units::{Rate, Share, Time};
+use harness::spec::OneOrMany;
+use harness::spec::units::{Rate, Share, Time};
 
 use crate::execution;
 use crate::options::execution::ExecutionArgs;
@@ -66,9 +66,9 @@ pub struct Args {
 }
 
 impl Args {
-    fn limits(&self) -> Vec<Limit> {
+    fn limits(&self) -> Vec<LatencyLimit> {
         let limits = [(0.5, self.p50), (0.9, self.p90), (0.99, self.p99), (0.999, self.p999)];
-        limits.into_iter().filter_map(|(quantile, time)| Some(Limit { quantile, max_ns: time?.0 })).collect()
+        limits.into_iter().filter_map(|(quantile, time)| Some(LatencyLimit { quantile, max_ns: time?.0 })).collect()
     }
 }
 
@@ -99,9 +99,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         if experiment.workload.is_closed() {
             bail!("--schedule closed: a closed loop has no rate to search; try an open-loop schedule");
         }
-        experiment.workload.rate = Some(List(vec![from]));
+        experiment.workload.rate = Some(OneOrMany(vec![from]));
         let (experiment, _) = checked(&experiment)?;
-        let least_per_s = Question::least_per_s(experiment.phases.measure.0);
+        let least_per_s = SearchGoal::least_per_s(experiment.phases.measure.0);
         if from.0 < least_per_s {
             bail!(
                 "--from {from}: so few requests say nothing of a percentile; write {least_per_s} or more, or raise --measure"
@@ -116,7 +116,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             bail!("--from {from}: no rate beyond {most_per_s} is tried (--to, or what there is memory for); lower it");
         }
         let time_max_ns = args.time_max.map_or(600_000_000_000, |time| time.0);
-        Ok((plan, Course::Capacity(Question { limits, from_per_s: from.0, most_per_s, precision, time_max_ns })))
+        Ok((plan, Strategy::Capacity(SearchGoal { limits, from_per_s: from.0, most_per_s, precision, time_max_ns })))
     };
     Ok(execution::start_as(experiment, &args.execution, course)?.0)
 }

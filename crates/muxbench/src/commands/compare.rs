@@ -3,8 +3,8 @@
 use std::num::NonZeroU32;
 use std::process::ExitCode;
 
-use harness::experiment::List;
-use harness::units::Rate;
+use harness::spec::OneOrMany;
+use harness::spec::units::Rate;
 
 use crate::options::execution::ExecutionArgs;
 use crate::options::set;
@@ -56,7 +56,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let experiment = || {
         let mut experiment = args.setup.experiment()?;
         if !args.rate.is_empty() {
-            experiment.workload.rate = Some(List(args.rate.clone()));
+            experiment.workload.rate = Some(OneOrMany(args.rate.clone()));
         }
         set(&mut experiment.repeats, args.repeats);
         checked(&experiment)

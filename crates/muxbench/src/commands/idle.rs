@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use ::load::LoadConfig;
 use ::load::idle::{self, Event, IdleReport};
 use anyhow::{Context, bail};
-use harness::units::Time;
+use harness::spec::units::Time;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::options::target::TargetArgs;

@@ -9,12 +9,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use harness::experiment::Placement;
-use harness::host::Host;
+use harness::host::{self, placement};
 use harness::netns::Testbed;
 use harness::netns::surrounding::{HOSTS, Keeper, SOCKET};
-use harness::placement;
 use harness::process::stop::{Stop, ends_at_hangup};
+use harness::spec::Placement;
 use rustix::process::{Pid, Signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -51,7 +50,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     network.check().map_err(|why| anyhow::anyhow!("--{why}"))?;
     let program = std::env::current_exe().context("cannot find our own binary, which a relay is run from")?;
     // Where a run would have the relay.
-    let cpus = placement::place(&Host::this().cores, &Placement::default()).map_err(anyhow::Error::msg)?;
+    let cpus = placement::place(&host::detect().cores, &Placement::default()).map_err(anyhow::Error::msg)?;
     // Ctrl-C at the terminal is heard by the command too, whose business it is; what is told to us alone we pass on.
     let [interrupted, told_to_end, hung_up] = std::array::from_fn(|_| Arc::new(AtomicBool::new(false)));
     signal_hook::flag::register(SIGINT, interrupted).context("cannot listen to signals")?;

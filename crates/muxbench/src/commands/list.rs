@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::process::ExitCode;
 
-use harness::host::Host;
+use harness::host::{self, Host};
 use harness::plan::{self, Limit};
-use harness::presets::PRESETS;
+use harness::spec::presets::PRESETS;
 use report::text::{Medium, table};
 use serde::Serialize;
 use server::registry::{BUFFERED, MECHANISMS, MODELS, MechanismRow};
@@ -76,7 +76,7 @@ fn is_used(accept: Accept) -> bool {
 
 /// Prints them.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let host = Host::this();
+    let host = host::detect();
     let architectures = Architecture::all().into_iter().map(|row| Row::of_architecture(row, &host));
     let sections: [(&str, Vec<Row>); 7] = [
         ("architectures", architectures.collect()),

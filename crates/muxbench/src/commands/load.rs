@@ -13,12 +13,13 @@ use ::load::{Event, Listener, LoadReport, Outcome};
 use anyhow::{Context, bail};
 use harness::exec::idle::IdleHolders;
 use harness::exec::launch::Muxbench;
-use harness::model::order::LoadOrder;
+use harness::judge;
+use harness::model::LoadOrder;
+use harness::model::{Trial, VerdictKind};
 use harness::process::stop::Stop;
-use harness::record::{Trial, VerdictKind};
 use harness::samples::Unwritten;
-use harness::units::{Cpus, Rate, Share, Time};
-use harness::{experiment, stream, verdict};
+use harness::spec::units::{Cpus, Rate, Share, Time};
+use harness::spec::{self, stream};
 use report::format;
 use report::text::{Medium, load_report, table, tail_mark};
 
@@ -161,7 +162,7 @@ impl<F: FnMut(Event)> Listener for Told<F> {
 
 /// Started by a user.
 fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut client = experiment::Client::default();
+    let mut client = spec::Client::default();
     args.client.apply(&mut client);
     let asked = args.target.config()?;
     let (usual, drain) = match asked.service.stream() {
@@ -169,12 +170,8 @@ fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
         None => (Schedule::SlotRandom, Time(2_000_000_000)),
     };
     let schedule = args.schedule.unwrap_or(usual);
-    let mut phases = experiment::Phases {
-        ramp: Time(1_000_000_000),
-        hold: Time(1_000_000_000),
-        measure: Time(5_000_000_000),
-        drain,
-    };
+    let mut phases =
+        spec::Phases { ramp: Time(1_000_000_000), hold: Time(1_000_000_000), measure: Time(5_000_000_000), drain };
     args.phases.apply(&mut phases);
     let closed = schedule == Schedule::Closed;
     let config = LoadConfig {
@@ -231,7 +228,7 @@ fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
         }),
     )?;
     let held = if config.idle > 0 { Some(holders.verify(&Stop::default())?) } else { None };
-    let verdict = verdict::with_idle(verdict::judge(&report, None), held.as_ref());
+    let verdict = judge::with_idle(judge::judge(&report, None), held.as_ref());
     if args.json {
         let all = serde_json::json!({"config": config, "report": report, "idle": held, "verdict": verdict});
         output::print_json(&all)?;
@@ -280,7 +277,7 @@ impl Bandwidth {
     }
 }
 
-fn text(report: &LoadReport, verdict: &harness::record::Verdict, medium: Medium) -> String {
+fn text(report: &LoadReport, verdict: &harness::model::Verdict, medium: Medium) -> String {
     let (times, facts) = (times(report, medium), facts(report, verdict));
     match medium {
         Medium::Terminal(_) => format!("{times}\n{facts}"),
@@ -333,7 +330,7 @@ fn times(report: &LoadReport, medium: Medium) -> String {
 }
 
 /// What else there is to say, in lines.
-fn facts(report: &LoadReport, verdict: &harness::record::Verdict) -> String {
+fn facts(report: &LoadReport, verdict: &harness::model::Verdict) -> String {
     let mut text = String::new();
     if let Some(kernel) = &report.kernel {
         let _ = writeln!(

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use harness::experiment::Experiment;
 use harness::host::Host;
-use harness::needs::{self, ClientHost, Figure, Figures, Needs};
 use harness::plan::Plan;
+use harness::plan::needs::{self, ClientHost, Figure, Figures, Needs};
+use harness::spec::Experiment;
 use harness::store;
 use load::config::Timestamps;
 

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
-use harness::course::Course;
-use harness::record::Run;
+use harness::model::Run;
+use harness::model::Strategy;
 use harness::store;
 use papers::html::Origin;
 use papers::{PAPERS, PaperComparison};
@@ -100,7 +100,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         ("--figures", args.figures.is_some()),
         ("--paper", args.paper.is_some()),
     ] {
-        if is_given && matches!(run.header.course, Course::Capacity(_)) {
+        if is_given && matches!(run.header.strategy, Strategy::Capacity(_)) {
             bail!(
                 "{flag} is of trials at given rates, and each probe of this search has its own; see `muxbench compare`"
             );
@@ -258,7 +258,7 @@ fn read(folder: &Path) -> anyhow::Result<Run> {
 fn side_by_side(args: &Args, a: &Path, b: &Path) -> anyhow::Result<ExitCode> {
     let (first, second) = (read(a)?, read(b)?);
     for (folder, run) in [(a, &first), (b, &second)] {
-        if matches!(run.header.course, Course::Capacity(_)) {
+        if matches!(run.header.strategy, Strategy::Capacity(_)) {
             bail!(
                 "{}: a search has no trials at given rates to lay beside others'; report each by itself",
                 folder.display()

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::bail;
 use clap::builder::PossibleValuesParser;
 use harness::exec::event::RunEnd;
-use harness::presets;
+use harness::spec::presets;
 use papers::html::Origin;
 use papers::{PAPERS, Paper, PaperComparison};
 use report::html;

@@ -20,9 +20,9 @@ use wire::udp::DATAGRAM_BYTES_MAX;
 use wire::{Address, Ports, ServiceSpec};
 
 use harness::description::{self, Description};
-use harness::experiment::Service;
-use harness::stream::Stream;
-use harness::units::{Budget, Cpus, Limit, Size, Work};
+use harness::spec::Service;
+use harness::spec::stream::Stream;
+use harness::spec::units::{Budget, Cpus, Limit, Size, Work};
 
 use crate::options::named;
 use crate::options::stages::StageArgs;
@@ -140,7 +140,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Started by hand: says where it listens, and at the end what it did.
 fn by_hand(args: &Args, messages: &mpsc::Receiver<Message>) -> anyhow::Result<ExitCode> {
-    let mut stages = harness::experiment::Server::default();
+    let mut stages = harness::spec::Server::default();
     args.stages.apply(&mut stages);
     let config = ServeConfig {
         architecture: args.arch,

@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use std::str::FromStr;
 
 use anyhow::{Context, bail};
-use harness::course::Course;
-use harness::experiment::List;
+use harness::model::Strategy;
+use harness::spec::OneOrMany;
+use harness::spec::units::{Rates, Time};
 use harness::store;
-use harness::units::{Rates, Time};
 use report::export::autobench;
 use report::model::Sweep;
 
@@ -81,14 +81,14 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         check()?;
         let mut experiment = args.setup.experiment_of_rates("sweep", Time(2_000_000_000))?;
         let rates = args.rate.iter().flat_map(|rates| rates.0.iter().copied());
-        experiment.workload.rate = Some(List(rates.collect()));
+        experiment.workload.rate = Some(OneOrMany(rates.collect()));
         set(&mut experiment.repeats, args.repeats);
         Ok(checked(&experiment)?.0)
     };
     let (code, folder) = if args.execution.is_resume() {
         execution::resume_after(&args.execution, check)?
     } else {
-        let course = Course::Sweep { past: args.past.map_or(Some(2), |past| past.0) };
+        let course = Strategy::Sweep { past: args.past.map_or(Some(2), |past| past.0) };
         execution::start_as(experiment, &args.execution, |plan, _| Ok((plan.by_rate(), course)))?
     };
     write(args, &folder)?;

@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use harness::capacity::{Answer, Pursuit};
-use harness::course::{self, Course, Finding};
 use harness::exec::event::RunEnd;
-use harness::record::{Run, TrialRecord, VerdictKind};
+use harness::model::{Run, TrialRecord, VerdictKind};
+use harness::model::{Strategy, TrialOutcome};
+use harness::strategy;
+use harness::strategy::search::{CapacityBound, RateSearch};
 
 use crate::exit::{NO_VALID_TRIAL, stopped};
 use crate::options::execution::ExecutionArgs;
@@ -22,10 +23,10 @@ pub fn show(folder: &Path, run: &Run, ended: RunEnd, args: &ExecutionArgs) -> an
             output::print(&format!("\n{}", report::text::cost::render(&report::model::Summary::of(run), medium)))?;
         }
         let place = folder.display();
-        let page = match run.header.course {
+        let page = match run.header.strategy {
             // A page is of trials at given rates.
-            Course::Capacity(_) => String::new(),
-            Course::Whole | Course::Sweep { .. } => {
+            Strategy::Capacity(_) => String::new(),
+            Strategy::Whole | Strategy::Sweep { .. } => {
                 format!(" (as a page with figures: muxbench report {place} --html)")
             }
         };
@@ -62,20 +63,22 @@ pub fn show(folder: &Path, run: &Run, ended: RunEnd, args: &ExecutionArgs) -> an
 /// what it looks for. A capacity is one only if the server bounds it.
 fn is_believable(run: &Run, strict: bool) -> bool {
     let valid = |record: &&TrialRecord| record.verdict.kind == VerdictKind::Valid;
-    let findings = || run.records.iter().map(|record| Finding::of(record, &run.header.course)).collect::<Vec<_>>();
+    let outcomes =
+        || run.records.iter().map(|record| TrialOutcome::new(record, &run.header.strategy)).collect::<Vec<_>>();
     let count = run.records.iter().filter(valid).count();
-    match &run.header.course {
-        Course::Whole => count >= if strict { run.header.trials.len() } else { 1 },
-        Course::Sweep { .. } if strict => {
+    match &run.header.strategy {
+        Strategy::Whole => count >= if strict { run.header.trials.len() } else { 1 },
+        Strategy::Sweep { .. } if strict => {
             let past = run.records.iter().filter(|record| record.verdict.kind == VerdictKind::Saturated).count();
-            count > 0 && count + past + course::left_out(&run.header, &findings()).len() == run.header.trials.len()
+            count > 0 && count + past + strategy::pruned(&run.header, &outcomes()).len() == run.header.trials.len()
         }
-        Course::Sweep { .. } => count >= 1,
-        Course::Capacity(question) => {
-            let pursuits = harness::capacity::pursuits(&run.header, question, &findings());
-            let is_found = |it: &Pursuit<'_>| matches!(it.answer(), Some(Answer::Server { .. }));
-            let is_precise = |it: &Pursuit<'_>| is_found(it) && it.ended == Some(harness::capacity::Ended::Precise);
-            if strict { pursuits.iter().all(is_precise) } else { pursuits.iter().any(|it| it.answer().is_some()) }
+        Strategy::Sweep { .. } => count >= 1,
+        Strategy::Capacity(question) => {
+            let searches = harness::strategy::search::searches(&run.header, question, &outcomes());
+            let is_found = |it: &RateSearch<'_>| matches!(it.answer(), Some(CapacityBound::Server { .. }));
+            let is_precise =
+                |it: &RateSearch<'_>| is_found(it) && it.ended == Some(harness::strategy::search::SearchEnd::Precise);
+            if strict { searches.iter().all(is_precise) } else { searches.iter().any(|it| it.answer().is_some()) }
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::num::NonZeroU32;
 
-use harness::experiment::Client;
-use harness::units::Time;
+use harness::spec::Client;
+use harness::spec::units::Time;
 use load::config::{ClockChoice, Pacing, Roles, Timestamps};
 
 use super::{named, set};

@@ -6,9 +6,9 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use anyhow::{Context, anyhow, bail};
-use harness::experiment::Experiment;
 use harness::files;
-use harness::presets::{self, PRESETS};
+use harness::spec::Experiment;
+use harness::spec::presets::{self, PRESETS};
 
 /// An experiment and its scale.
 #[derive(Debug, clap::Args)]

@@ -12,7 +12,7 @@ pub mod target;
 pub mod traffic;
 mod url;
 
-use harness::experiment::List;
+use harness::spec::OneOrMany;
 
 /// Parses a name as experiment files spell it. The error lists the valid names.
 pub fn named<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
@@ -27,7 +27,7 @@ pub fn set<T>(place: &mut T, value: Option<T>) {
 }
 
 /// Overwrites `place` with the values of a flag, if the user gave any.
-pub fn set_list<T: Clone>(place: &mut List<T>, values: &[T]) {
+pub fn set_list<T: Clone>(place: &mut OneOrMany<T>, values: &[T]) {
     if !values.is_empty() {
         place.0 = values.to_vec();
     }

@@ -1,7 +1,7 @@
 //! Flags of the network between server and clients.
 
 use harness::spec::network::Network;
-use harness::units::{Bandwidth, Loss, Size, Time};
+use harness::spec::units::{Bandwidth, Loss, Size, Time};
 
 use super::set;
 

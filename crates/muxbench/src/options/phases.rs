@@ -1,7 +1,7 @@
 //! Flags of the four phases of a trial.
 
-use harness::experiment::Phases;
-use harness::units::Time;
+use harness::spec::Phases;
+use harness::spec::units::Time;
 
 use super::set;
 

@@ -4,12 +4,12 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use anyhow::bail;
-use harness::contender::Contender;
-use harness::experiment::{Experiment, List, Phases, Service};
-use harness::presets;
-use harness::stream;
-use harness::transport::Transport;
-use harness::units::{Budget, Cpus, Share, Time, Work};
+use harness::spec::Candidate;
+use harness::spec::presets;
+use harness::spec::stream;
+use harness::spec::transport::Transport;
+use harness::spec::units::{Budget, Cpus, Share, Time, Work};
+use harness::spec::{Experiment, OneOrMany, Phases, Service};
 use load::config::{Choice, Schedule};
 use server::{Accept, Architecture};
 
@@ -100,14 +100,14 @@ impl SetupArgs {
         set_list(&mut experiment.workload.connections, &self.connections);
         set_list(&mut experiment.workload.schedule, &self.schedule);
         self.traffic.apply(&mut experiment.workload);
-        experiment.workload.ports = List(self.ports.clone());
+        experiment.workload.ports = OneOrMany(self.ports.clone());
         if experiment.workload.service == Service::Udp {
             // Drop the preset's connections; the check rejects those of a flag.
             if self.connections.is_empty() {
-                experiment.workload.connections = List(Vec::new());
+                experiment.workload.connections = OneOrMany(Vec::new());
             }
             if self.ports.is_empty() {
-                experiment.workload.ports = List([10, 1_000].into_iter().filter_map(NonZeroU32::new).collect());
+                experiment.workload.ports = OneOrMany([10, 1_000].into_iter().filter_map(NonZeroU32::new).collect());
             }
         }
         if self.folder.is_some() {
@@ -115,7 +115,7 @@ impl SetupArgs {
         }
         if experiment.workload.service == Service::Stream {
             if self.schedule.is_empty() {
-                experiment.workload.schedule = List(vec![Schedule::Closed]);
+                experiment.workload.schedule = OneOrMany(vec![Schedule::Closed]);
             }
             experiment.phases.drain = stream::DRAIN;
         }
@@ -168,13 +168,13 @@ pub fn checked(experiment: &Experiment) -> anyhow::Result<(Experiment, String)> 
     Ok((Experiment::parse(&text, "flags")?, text))
 }
 
-fn architectures(names: &[String]) -> anyhow::Result<Vec<Contender>> {
+fn architectures(names: &[String]) -> anyhow::Result<Vec<Candidate>> {
     if names == ["all"] {
-        return Ok(Architecture::all().into_iter().map(Contender::from).collect());
+        return Ok(Architecture::all().into_iter().map(Candidate::from).collect());
     }
     let parse = |name: &String| {
         let contender = name.parse().map_err(anyhow::Error::msg)?;
-        if let Contender::Exec(exec) = &contender {
+        if let Candidate::Exec(exec) = &contender {
             bail!(
                 "--arch {name}: a flag cannot define a command; write an experiment file with a table [exec.{exec}] \
                  (--print-experiment prints one to start from) and try `muxbench run FILE --allow-exec`"

@@ -1,7 +1,7 @@
 //! Flags of the CPUs of a staged server's threads.
 
-use harness::experiment::Server;
-use harness::units::Cpus;
+use harness::spec::Server;
+use harness::spec::units::Cpus;
 
 /// CPUs of each stage.
 #[derive(Debug, clap::Args)]

@@ -6,8 +6,8 @@ use std::str::FromStr;
 use ::load::config::{HttpTraffic, LoadConfig};
 use anyhow::{Context, anyhow, bail};
 use harness::description;
-use harness::experiment::{List, Service, Workload};
-use harness::presets;
+use harness::spec::presets;
+use harness::spec::{OneOrMany, Service, Workload};
 use wire::{Address, Ports, ServiceSpec};
 
 use super::traffic::TrafficArgs;
@@ -112,7 +112,7 @@ impl TargetArgs {
             (Service::Http, None, response) => {
                 let mut pages = traffic.http.unwrap_or_default();
                 if let Some(url) = &url {
-                    pages.paths = Some(List(vec![url.path.clone()]));
+                    pages.paths = Some(OneOrMany(vec![url.path.clone()]));
                 }
                 let requests = pages.traffic(response, false).map_err(|reason| anyhow!("--{reason}"))?;
                 http = Some(HttpTraffic { host: url.map(|url| url.host), ..requests });

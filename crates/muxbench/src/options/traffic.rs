@@ -2,10 +2,10 @@
 
 use std::num::{NonZeroU16, NonZeroU32};
 
-use harness::experiment::{List, Service, Workload};
-use harness::http::Header;
-use harness::stream::Stream;
-use harness::units::{Share, Size, Sizes, Think};
+use harness::spec::http::Header;
+use harness::spec::stream::Stream;
+use harness::spec::units::{Share, Size, Sizes, Think};
+use harness::spec::{OneOrMany, Service, Workload};
 use load::config::Choice;
 use wire::ServiceSpec;
 use wire::stream::Direction;
@@ -142,7 +142,7 @@ impl TrafficArgs {
         workload.request = self.request.or(workload.request);
         workload.response = self.response.or(workload.response);
         update(&mut workload.http, false, |http| {
-            http.paths = (!self.path.is_empty()).then(|| List(self.path.clone())).or(http.paths.take());
+            http.paths = (!self.path.is_empty()).then(|| OneOrMany(self.path.clone())).or(http.paths.take());
             http.headers.extend(self.header.iter().cloned());
             http.status = self.expect_status.or(http.status);
         });

@@ -2,8 +2,8 @@
 
 use std::ops::RangeInclusive;
 
-use harness::record::{Run, VerdictKind};
-use harness::units::Cpus;
+use harness::model::{Run, VerdictKind};
+use harness::spec::units::Cpus;
 use stats::interval::Interval;
 
 use super::figures::{Cell, cells};

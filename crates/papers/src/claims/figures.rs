@@ -1,6 +1,6 @@
 //! What runs hold of each architecture under each workload, one value a repeat.
 
-use harness::record::{Run, VerdictKind, Workload};
+use harness::model::{Run, VerdictKind, Workload};
 use stats::{Estimate, Ratio};
 
 use super::Metric;

@@ -12,7 +12,7 @@ mod render;
 #[cfg(test)]
 mod tests;
 
-use harness::record::{Trial, TrialRecord, VerdictKind, Workload};
+use harness::model::{Trial, TrialRecord, VerdictKind, Workload};
 use serde::Serialize;
 use stats::interval::Interval;
 

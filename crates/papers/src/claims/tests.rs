@@ -1,4 +1,4 @@
-use harness::record::Run;
+use harness::model::Run;
 
 use super::*;
 use report::fixtures;

@@ -1,7 +1,7 @@
 //! The paper's architectures and its traffic.
 
-use harness::record::Workload;
-use harness::transport::Transport;
+use harness::model::Workload;
+use harness::spec::transport::Transport;
 use load::config::Schedule;
 use wire::ServiceSpec;
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use harness::record::{Run, TrialRecord, VerdictKind};
-use harness::units::Share;
+use harness::model::{Run, TrialRecord, VerdictKind};
+use harness::spec::units::Share;
 use load::config::Schedule;
 use report::format;
 use report::model::deviation::{DeviationOf, TrialDeviation};

@@ -1,7 +1,7 @@
 //! Tables 3 and 4: service time.
 
-use harness::record::{Run, Trial, TrialRecord, VerdictKind, Workload};
-use harness::units::Share;
+use harness::model::{Run, Trial, TrialRecord, VerdictKind, Workload};
+use harness::spec::units::Share;
 use load::config::Schedule;
 use report::format;
 use report::model::client_tail;

@@ -1,4 +1,4 @@
-use harness::record::{TrialRecord, VerdictKind};
+use harness::model::{TrialRecord, VerdictKind};
 use load::config::Schedule;
 use wire::ServiceSpec;
 
@@ -40,7 +40,7 @@ fn every_published_value_finds_its_place_as_it_is_printed_there() {
 
 #[test]
 fn the_experiment_has_every_published_workload() {
-    let experiment = harness::presets::find("kawai2006").unwrap().experiment();
+    let experiment = harness::spec::presets::find("kawai2006").unwrap().experiment();
     for cell in published_service_time() {
         assert!(experiment.workload.connections.0.iter().any(|it| it.get() == cell.connections));
         assert!(experiment.workload.active.0.iter().any(|it| it.0 == cell.active));

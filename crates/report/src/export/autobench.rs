@@ -10,7 +10,7 @@
 //! - `errors`: the percentage of the window's requests without a response, lost datagrams included. Wrong responses are in the
 //!   counts by class, which cover the whole trial.
 
-use harness::units::Share;
+use harness::spec::units::Share;
 use load::report::Errors;
 
 use super::csv::finished;
@@ -135,7 +135,7 @@ pub fn tsv(sweep: &Sweep) -> anyhow::Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use harness::record::Workload;
+    use harness::model::Workload;
 
     use super::*;
     use crate::fixtures;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use harness::record::{Run, TrialRecord};
-use harness::transport::Transport;
-use harness::units::Think;
+use harness::model::{Run, TrialRecord};
+use harness::spec::transport::Transport;
+use harness::spec::units::Think;
 use load::LoadReport;
 use load::config::Schedule;
 use load::report::{KernelReport, Measured};

@@ -1,7 +1,7 @@
 //! A run as JSON: what was planned and where, the summary, and every trial whole (its histograms as base64 of the
 //! HdrHistogram V2 form).
 
-use harness::record::Run;
+use harness::model::Run;
 use serde_json::{Value, json};
 
 use crate::model::summary::Summary;

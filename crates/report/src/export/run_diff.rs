@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::csv::finished;
 use crate::model::run_diff::{Change, ChangeKind, Pair, RunDiff};
 use crate::model::workload::title;
-use harness::record::Workload;
+use harness::model::Workload;
 
 #[derive(Serialize)]
 struct CsvRow {

@@ -1,7 +1,7 @@
 //! The page: one file with its style, its script, its data and the library that draws them.
 
 use askama::Template;
-use harness::record::{Bound, Check, Run, TrialRecord};
+use harness::model::{Bound, Check, Run, TrialRecord};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -107,7 +107,7 @@ pub fn render(run: &Run) -> anyhow::Result<String> {
         figures,
         trials: run.records.iter().map(|record| trial(record, &summary)).collect(),
         finished: run.records.len(),
-        possible: run.header.trials.iter().filter(|trial| trial.impossible.is_empty()).count(),
+        possible: run.header.trials.iter().filter(|trial| trial.infeasible.is_empty()).count(),
     };
     frame.document(&run.header.name, &page)
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use harness::record::Run;
+use harness::model::Run;
 
 use super::*;
 use crate::fixtures;

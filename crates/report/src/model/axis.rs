@@ -1,7 +1,7 @@
 //! What workloads may differ in that curves are drawn along: tables, figures and claims line them up by it.
 
-use harness::record::Workload;
-use harness::units::{Share, Size};
+use harness::model::Workload;
+use harness::spec::units::{Share, Size};
 use wire::ServiceSpec;
 
 use crate::format;

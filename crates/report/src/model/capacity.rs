@@ -1,8 +1,9 @@
 //! The highest rate at which each architecture meets the limits of a search.
 
-use harness::capacity::{Answer, Ended, Probe, Pursuit, Question, pursuits};
-use harness::course::{Course, Finding};
-use harness::record::{Run, Workload};
+use harness::model::{ProbeResult, SearchGoal};
+use harness::model::{Run, Workload};
+use harness::model::{Strategy, TrialOutcome};
+use harness::strategy::search::{CapacityBound, RateSearch, SearchEnd, searches};
 use load::LoadReport;
 use load::late::LateSends;
 use serde::Serialize;
@@ -15,7 +16,7 @@ use crate::format;
 #[derive(Clone, Debug, Serialize)]
 pub struct Capacities {
     /// What was asked.
-    pub question: Question,
+    pub question: SearchGoal,
     /// One for each architecture and traffic, the highest first.
     pub rows: Vec<Search>,
 }
@@ -28,7 +29,7 @@ pub struct Search {
     /// The traffic, without its rate.
     pub workload: Workload,
     /// The highest rate, and what bounds it; `None` if nothing is known.
-    pub answer: Option<Answer>,
+    pub answer: Option<CapacityBound>,
     /// The quantiles that are limited, in nanoseconds, in the order of the limits: of the probes in the interval that met them,
     /// or else of the nearest below; `None` if none did.
     pub there_ns: Vec<Option<u64>>,
@@ -37,7 +38,7 @@ pub struct Search {
     /// Probes by what they said.
     pub probes: Probes,
     /// Why the search ended; `None` if it was stopped.
-    pub ended: Option<Ended>,
+    pub ended: Option<SearchEnd>,
     /// Why it could not be run.
     pub impossible: Vec<String>,
     /// What the last trial that came to nothing said.
@@ -55,14 +56,14 @@ pub struct Probes {
 }
 
 impl Probes {
-    fn of(pursuit: &Pursuit<'_>) -> Self {
-        let count = |what: Probe| pursuit.probes.iter().filter(|(_, probe)| *probe == what).count();
+    fn of(search: &RateSearch<'_>) -> Self {
+        let count = |what: ProbeResult| search.probes.iter().filter(|(_, probe)| *probe == what).count();
         Self {
-            met: count(Probe::Met),
-            unmet: count(Probe::Unmet),
-            unmet_by_the_client: count(Probe::UnmetByTheClient),
-            spoilt: count(Probe::Spoilt),
-            failed: count(Probe::Failed),
+            met: count(ProbeResult::Met),
+            unmet: count(ProbeResult::Unmet),
+            unmet_by_the_client: count(ProbeResult::UnmetByTheClient),
+            spoilt: count(ProbeResult::Spoilt),
+            failed: count(ProbeResult::Failed),
         }
     }
 
@@ -82,10 +83,11 @@ impl Capacities {
 
     /// Of a run that searches; `None` if it does not.
     pub fn of(run: &Run) -> Option<Self> {
-        let Course::Capacity(question) = &run.header.course else { return None };
-        let findings: Vec<Finding> = run.records.iter().map(|record| Finding::of(record, &run.header.course)).collect();
+        let Strategy::Capacity(question) = &run.header.strategy else { return None };
+        let outcomes: Vec<TrialOutcome> =
+            run.records.iter().map(|record| TrialOutcome::new(record, &run.header.strategy)).collect();
         let mut rows: Vec<Search> =
-            pursuits(&run.header, question, &findings).iter().map(|pursuit| row(run, question, pursuit)).collect();
+            searches(&run.header, question, &outcomes).iter().map(|search| row(run, question, search)).collect();
         rows.sort_by(|a, b| rate(b).total_cmp(&rate(a)).then_with(|| a.architecture.cmp(&b.architecture)));
         Some(Self { question: question.clone(), rows })
     }
@@ -105,23 +107,23 @@ impl Capacities {
 /// By which rows are ordered: what is known for sure, at least.
 fn rate(row: &Search) -> f64 {
     match row.answer {
-        Some(Answer::Server { rate_per_s, .. } | Answer::AtLeast { rate_per_s, .. }) => rate_per_s,
+        Some(CapacityBound::Server { rate_per_s, .. } | CapacityBound::AtLeast { rate_per_s, .. }) => rate_per_s,
         None => 0.0,
     }
 }
 
-fn row(run: &Run, question: &Question, pursuit: &Pursuit<'_>) -> Search {
-    let first = pursuit.first;
+fn row(run: &Run, question: &SearchGoal, search: &RateSearch<'_>) -> Search {
+    let first = search.first;
     let searches = run.header.trials.len() as u32;
     let records = || run.records.iter().filter(|record| record.trial.index % searches == first.index);
-    let answer = pursuit.answer();
+    let answer = search.answer();
     let interval = match answer {
-        Some(Answer::Server { interval, .. }) => interval,
-        Some(Answer::AtLeast { rate_per_s, .. }) => Interval { low: rate_per_s, high: rate_per_s },
+        Some(CapacityBound::Server { interval, .. }) => interval,
+        Some(CapacityBound::AtLeast { rate_per_s, .. }) => Interval { low: rate_per_s, high: rate_per_s },
         None => Interval { low: f64::INFINITY, high: 0.0 },
     };
     let met = || {
-        let met = records().filter(|record| question.probe(record) == Probe::Met);
+        let met = records().filter(|record| question.probe(record) == ProbeResult::Met);
         met.filter_map(|record| Some((record.trial.workload.rate_per_s?, record.load.as_ref()?)))
     };
     let within = met().filter(|(rate, _)| interval.low <= *rate && *rate <= interval.high);
@@ -143,9 +145,9 @@ fn row(run: &Run, question: &Question, pursuit: &Pursuit<'_>) -> Search {
             .map(|limit| (histogram.count() > 0).then(|| histogram.quantile(limit.quantile)))
             .collect(),
         there_late: client_tail::late(there.into_iter()),
-        probes: Probes::of(pursuit),
-        ended: pursuit.ended,
-        impossible: first.impossible.clone(),
+        probes: Probes::of(search),
+        ended: search.ended,
+        impossible: first.infeasible.clone(),
         failure: failed.next_back().map(|record| record.verdict.reason.clone()),
     }
 }
@@ -155,12 +157,12 @@ pub(crate) fn sentence(rows: &[&Search]) -> String {
     let known: Vec<(&Search, f64, Interval)> = rows
         .iter()
         .filter_map(|row| match row.answer {
-            Some(Answer::Server { rate_per_s, interval }) => Some((*row, rate_per_s, interval)),
+            Some(CapacityBound::Server { rate_per_s, interval }) => Some((*row, rate_per_s, interval)),
             _ => None,
         })
         .collect();
     let best_per_s = known.first().map_or(f64::INFINITY, |(_, rate, _)| *rate);
-    let beyond = rows.iter().filter(|row| matches!(row.answer, Some(Answer::AtLeast { .. })));
+    let beyond = rows.iter().filter(|row| matches!(row.answer, Some(CapacityBound::AtLeast { .. })));
     let (more, others): (Vec<&Search>, Vec<&Search>) = beyond.copied().partition(|row| rate(row) > best_per_s);
     let names = |rows: &[&Search]| rows.iter().map(|row| row.architecture.as_str()).collect::<Vec<_>>().join(", ");
     let of_more = more
@@ -198,13 +200,16 @@ mod tests {
     #[test]
     fn one_that_can_do_more_is_named_beside_the_highest_that_was_found() {
         let row = Capacities::of(&fixtures::capacity_run()).unwrap().rows.swap_remove(0);
-        let row =
-            |name: &str, answer: Answer| Search { architecture: name.into(), answer: Some(answer), ..row.clone() };
+        let row = |name: &str, answer: CapacityBound| Search {
+            architecture: name.into(),
+            answer: Some(answer),
+            ..row.clone()
+        };
         let found = |name: &str, rate_per_s: f64| {
             let interval = Interval { low: rate_per_s * 0.98, high: rate_per_s * 1.02 };
-            row(name, Answer::Server { rate_per_s, interval })
+            row(name, CapacityBound::Server { rate_per_s, interval })
         };
-        let at_least = |name: &str, rate_per_s: f64| row(name, Answer::AtLeast { rate_per_s, client: true });
+        let at_least = |name: &str, rate_per_s: f64| row(name, CapacityBound::AtLeast { rate_per_s, client: true });
         let said = |rows: &[Search]| sentence(&rows.iter().collect::<Vec<_>>());
         let (epoll, poll) = (found("epoll", 8_000.0), found("poll", 5_000.0));
         assert_eq!(

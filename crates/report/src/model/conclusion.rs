@@ -1,7 +1,7 @@
 //! The conclusion in a sentence: the best architecture for this traffic, by how much, and how certain that is.
 
-use harness::record::VerdictKind;
-use harness::units::Share;
+use harness::model::VerdictKind;
+use harness::spec::units::Share;
 
 use super::stream;
 use super::summary::{Comparison, MARGIN, Row, Summary};

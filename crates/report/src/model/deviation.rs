@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use harness::record::{Run, TrialRecord, VerdictKind, Workload};
+use harness::model::{Run, TrialRecord, VerdictKind, Workload};
 use serde::Serialize;
 use stats::{Deviation, deviation};
 

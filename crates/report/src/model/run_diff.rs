@@ -2,16 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use harness::contender::Contender;
-use harness::record::{Run, RunHeader, Trial, TrialRecord, VerdictKind, Workload};
-use harness::units::Budget;
+use harness::model::{Run, RunHeader, Trial, TrialRecord, VerdictKind, Workload};
+use harness::spec::Candidate;
+use harness::spec::units::Budget;
 use load::LoadConfig;
 use load::config::Phases;
 use serde::Serialize;
 use server::Accept;
 use stats::{Ratio, interval};
 
-use super::summary::{MARGIN, estimated, left_out, missing};
+use super::summary::{MARGIN, estimated, missing, pruned};
 use super::workload::order;
 use super::{FORMAT, client_tail};
 use crate::format;
@@ -242,7 +242,7 @@ impl RunDiff {
 
 /// The repeats of one architecture under one workload.
 struct Group<'a> {
-    architecture: Contender,
+    architecture: Candidate,
     workload: &'a Workload,
     trials: Vec<&'a Trial>,
 }
@@ -367,7 +367,7 @@ fn figures(run: &Run, group: &Group<'_>, records: &[&TrialRecord]) -> SideFigure
         repeats: records.len(),
         repeats_valid: records.len() - not_valid.len(),
         not_valid,
-        missing: missing(group.trials.iter().copied(), records, &left_out(run)),
+        missing: missing(group.trials.iter().copied(), records, &pruned(run)),
         service_p50_ns: interval::median(&valid(records, p50_ns)),
         service_p99_ns: interval::median(&p99s_ns(records)),
         rate_per_s: interval::median(&valid(records, TrialRecord::rate_achieved_per_s)),

@@ -1,7 +1,7 @@
 //! What there is to say of streams: how many bytes went, how evenly, and what they cost the server.
 
-use harness::record::{TrialRecord, Workload};
-use harness::stream;
+use harness::model::rates;
+use harness::model::{TrialRecord, Workload};
 use load::report::PARTS;
 use serde::Serialize;
 use stats::interval;
@@ -99,14 +99,14 @@ pub fn bytes_per_cpu_s(record: &TrialRecord) -> Option<f64> {
 fn server_bytes_per_s(record: &TrialRecord) -> Option<f64> {
     let (server, direction) = (record.server.as_ref()?, record.trial.workload.service.stream()?.direction);
     let of_snapshots = || Some(moved(record)? as f64 * 1e9 / server.window_ns as f64);
-    stream::server_bytes_per_s(direction, &server.moved).or_else(of_snapshots)
+    rates::server_bytes_per_s(direction, &server.moved).or_else(of_snapshots)
 }
 
 /// The server's bytes a second in each part of the window: the median of those trials in which it was asked.
 pub(crate) fn by_part(records: &[&TrialRecord]) -> Option<[f64; PARTS]> {
     let of = |record: &&TrialRecord| {
         let direction = record.trial.workload.service.stream()?.direction;
-        stream::server_bytes_per_s_by_part(direction, &record.server.as_ref()?.moved)
+        rates::server_bytes_per_s_by_part(direction, &record.server.as_ref()?.moved)
     };
     let all: Vec<[f64; PARTS]> = records.iter().filter_map(of).collect();
     let median = |part: usize| interval::median(&all.iter().map(|parts| parts[part]).collect::<Vec<_>>());

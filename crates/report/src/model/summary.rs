@@ -1,8 +1,9 @@
 //! The figures of each architecture under each workload: histograms merged over repeats, percentiles never averaged.
 
 use super::workload::{order, title};
-use harness::course::{self, Finding};
-use harness::record::{Run, Trial, TrialRecord, Verdict, VerdictKind, Workload};
+use harness::model::TrialOutcome;
+use harness::model::{Run, Trial, TrialRecord, Verdict, VerdictKind, Workload};
+use harness::strategy;
 use load::LoadReport;
 use load::late::LateSends;
 use load::report::{ChurnReport, KernelReport, Measured};
@@ -223,9 +224,9 @@ impl Summary {
             }
         }
         workloads.sort_by(|a, b| order(a, b));
-        let left_out = left_out(run);
+        let pruned = pruned(run);
         let comparisons: Vec<Comparison> =
-            workloads.into_iter().map(|workload| comparison(run, workload, &left_out)).collect();
+            workloads.into_iter().map(|workload| comparison(run, workload, &pruned)).collect();
         let ranked = comparisons.iter().flat_map(|comparison| &comparison.rows).filter(|row| row.is_ranked());
         let repeats = ranked.map(|row| row.repeats_estimated).min().filter(|&repeats| repeats >= 2);
         Self {
@@ -239,7 +240,7 @@ impl Summary {
     }
 }
 
-fn comparison(run: &Run, workload: &Workload, left_out: &[u32]) -> Comparison {
+fn comparison(run: &Run, workload: &Workload, pruned: &[u32]) -> Comparison {
     let trials: Vec<_> = run.header.trials.iter().filter(|trial| trial.workload == *workload).collect();
     let key = |trial: &Trial| (trial.architecture.to_string(), trial.serve.options());
     let mut architectures: Vec<(String, Option<Options>)> = Vec::new();
@@ -258,7 +259,7 @@ fn comparison(run: &Run, workload: &Workload, left_out: &[u32]) -> Comparison {
             let label = these.clone().next().map(|trial| trial.label()).unwrap_or_default();
             let record = |index| run.records.iter().find(|record: &&TrialRecord| record.trial.index == index);
             let records: Vec<_> = these.clone().filter_map(|trial| record(trial.index)).collect();
-            let missing = missing(these.copied(), &records, left_out);
+            let missing = missing(these.copied(), &records, pruned);
             let row = row(architecture.0, &records, missing, run.header.seed);
             let options = architecture.1;
             let accept = options.map(|options| options.accept);
@@ -277,9 +278,10 @@ fn comparison(run: &Run, workload: &Workload, left_out: &[u32]) -> Comparison {
 }
 
 /// The trials of a sweep that are not to be run, for lower rates were past saturation.
-pub(crate) fn left_out(run: &Run) -> Vec<u32> {
-    let findings: Vec<Finding> = run.records.iter().map(|record| Finding::of(record, &run.header.course)).collect();
-    course::left_out(&run.header, &findings)
+pub(crate) fn pruned(run: &Run) -> Vec<u32> {
+    let outcomes: Vec<TrialOutcome> =
+        run.records.iter().map(|record| TrialOutcome::new(record, &run.header.strategy)).collect();
+    strategy::pruned(&run.header, &outcomes)
 }
 
 /// CostBreakdown a step of a sweep was not run.
@@ -289,11 +291,11 @@ pub(crate) const LEFT_OUT: &str = "not run, for the steps before were past satur
 pub(crate) fn missing<'a>(
     trials: impl Iterator<Item = &'a Trial>,
     records: &[&TrialRecord],
-    left_out: &[u32],
+    pruned: &[u32],
 ) -> Vec<String> {
     let is_done = |trial: &&Trial| records.iter().any(|record| record.trial.index == trial.index);
-    let reasons = trials.filter(|trial| !is_done(trial)).map(|trial| match trial.impossible.as_slice() {
-        [] if left_out.contains(&trial.index) => LEFT_OUT.to_owned(),
+    let reasons = trials.filter(|trial| !is_done(trial)).map(|trial| match trial.infeasible.as_slice() {
+        [] if pruned.contains(&trial.index) => LEFT_OUT.to_owned(),
         [] => "not run yet".to_owned(),
         reasons => reasons.join("; "),
     });
@@ -495,7 +497,7 @@ fn rank(rows: &mut [Row], more_is_better: bool, seed: u64) {
 #[cfg(test)]
 mod tests {
     use VerdictKind::*;
-    use harness::record::{Bound, Check};
+    use harness::model::{Bound, Check};
 
     use super::*;
 

@@ -1,7 +1,7 @@
 //! A sweep: the figures of each architecture at each rate.
 
-use harness::course::Course;
-use harness::record::{Run, TrialRecord, VerdictKind, Workload};
+use harness::model::Strategy;
+use harness::model::{Run, TrialRecord, VerdictKind, Workload};
 use load::late::LateSends;
 use load::report::{Errors, PARTS};
 use serde::Serialize;
@@ -79,7 +79,7 @@ pub struct StepFigures {
 impl Sweep {
     /// Of a run that is a sweep; `None` if it is not.
     pub fn of(run: &Run) -> Option<Self> {
-        let Course::Sweep { .. } = run.header.course else { return None };
+        let Strategy::Sweep { .. } = run.header.strategy else { return None };
         let summary = Summary::of(run);
         let mut curves: Vec<Curve> = Vec::new();
         for comparison in &summary.comparisons {

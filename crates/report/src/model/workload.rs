@@ -1,7 +1,7 @@
 //! Workloads in their order and in words.
 
-use harness::record::Workload;
-use harness::units::{Share, Size, Sizes, Think, Work};
+use harness::model::Workload;
+use harness::spec::units::{Share, Size, Sizes, Think, Work};
 use load::config::{Choice, Schedule};
 
 use crate::format;
@@ -50,7 +50,7 @@ pub fn title(workload: &Workload) -> String {
     words.push(match workload.service.fixed() {
         Some((request_bytes, response_bytes)) => format!("{} -> {}", Size(request_bytes), Size(response_bytes)),
         None => match workload.service.stream() {
-            Some(stream) => harness::stream::Stream::from(stream).to_string(),
+            Some(stream) => harness::spec::stream::Stream::from(stream).to_string(),
             None => workload.service.name().to_owned(),
         },
     });

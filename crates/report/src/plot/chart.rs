@@ -1,6 +1,6 @@
 //! What a figure shows, as plain data: the page's script draws it, and `still` does for files.
 
-use harness::record::VerdictKind;
+use harness::model::VerdictKind;
 use serde::{Serialize, Serializer};
 
 use crate::format;

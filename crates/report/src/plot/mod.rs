@@ -17,7 +17,7 @@ pub mod trends;
 
 use chart::Chart;
 use figures::{FIGURES, FigureSpec};
-use harness::record::Run;
+use harness::model::Run;
 use plot_data::PlotData;
 
 use crate::model::Summary;

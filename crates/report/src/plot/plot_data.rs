@@ -1,6 +1,6 @@
 //! What figures are made of: a run's summary, lined up by what its workloads differ in, and the trials behind each row.
 
-use harness::record::{Run, TrialRecord, Workload};
+use harness::model::{Run, TrialRecord, Workload};
 use stats::{Distribution, Histogram};
 
 use super::chart::{Axis, Chart, Form, Panel, Point, Series, Shape, TICKS_BESIDE};

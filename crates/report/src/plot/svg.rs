@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Context;
-use harness::record::VerdictKind;
+use harness::model::VerdictKind;
 use plotters::chart::{ChartBuilder, ChartContext};
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};

@@ -1,7 +1,8 @@
 //! The searches of a run for the highest rate, side by side.
 
-use harness::capacity::{Answer, Ended, Question};
-use harness::record::Run;
+use harness::model::Run;
+use harness::model::SearchGoal;
+use harness::strategy::search::{CapacityBound, SearchEnd};
 
 use super::host::host;
 use super::medium::Medium;
@@ -31,23 +32,23 @@ const COLUMNS: &[Column<Shown>] = &[
 
 fn most(row: &Search) -> String {
     match row.answer {
-        Some(Answer::Server { rate_per_s, .. }) => format::digits(rate_per_s),
-        Some(Answer::AtLeast { rate_per_s, .. }) => format!(">= {}", format::digits(rate_per_s)),
+        Some(CapacityBound::Server { rate_per_s, .. }) => format::digits(rate_per_s),
+        Some(CapacityBound::AtLeast { rate_per_s, .. }) => format!(">= {}", format::digits(rate_per_s)),
         None => "-".into(),
     }
 }
 
 fn interval(row: &Search) -> String {
     match row.answer {
-        Some(Answer::Server { interval, .. }) => {
+        Some(CapacityBound::Server { interval, .. }) => {
             format!("{} - {}", format::digits(interval.low), format::digits(interval.high))
         }
         _ => "-".into(),
     }
 }
 
-fn there(question: &Question, row: &Search) -> String {
-    let quantile = |(limit, ns): (&harness::capacity::Limit, &Option<u64>)| {
+fn there(question: &SearchGoal, row: &Search) -> String {
+    let quantile = |(limit, ns): (&harness::model::LatencyLimit, &Option<u64>)| {
         ns.map(|ns| {
             let time = tail_mark::mark(format::time(ns as f64), &row.there_late, limit.quantile);
             format!("{} {time}", limit.name())
@@ -59,15 +60,15 @@ fn there(question: &Question, row: &Search) -> String {
 
 /// Why a search ended, in words.
 fn ended(row: &Search) -> &'static str {
-    let client = matches!(row.answer, Some(Answer::AtLeast { client: true, .. }));
+    let client = matches!(row.answer, Some(CapacityBound::AtLeast { client: true, .. }));
     match row.ended {
         _ if client => "the client's limit",
-        Some(Ended::Precise) => "precise",
-        Some(Ended::Time) => "time over",
-        Some(Ended::AllMet) => "highest rate tried",
-        Some(Ended::NoneMet) => "no rate meets it",
-        Some(Ended::Failed) => "failed",
-        Some(Ended::Impossible) => "impossible here",
+        Some(SearchEnd::Precise) => "precise",
+        Some(SearchEnd::Time) => "time over",
+        Some(SearchEnd::AllMet) => "highest rate tried",
+        Some(SearchEnd::NoneMet) => "no rate meets it",
+        Some(SearchEnd::Failed) => "failed",
+        Some(SearchEnd::Impossible) => "impossible here",
         None => "stopped",
     }
 }
@@ -120,12 +121,14 @@ pub fn render(run: &Run, capacities: &Capacities, medium: impl Into<Medium>) -> 
 /// What to do where the server's capacity was not found.
 fn advice(row: &Search) -> Option<&'static str> {
     match (row.answer, row.ended) {
-        (Some(Answer::AtLeast { client: true, .. }), _) => {
+        (Some(CapacityBound::AtLeast { client: true, .. }), _) => {
             Some("the client could not keep up beyond this; give it more CPUs (--client-cpus, --clients)")
         }
-        (_, Some(Ended::AllMet)) => Some("the highest rate that was tried meets the limit; raise --to"),
-        (_, Some(Ended::NoneMet)) => Some("the lowest rate that can be tried does not meet the limit; raise the limit"),
-        (_, Some(Ended::Time)) => Some(
+        (_, Some(SearchEnd::AllMet)) => Some("the highest rate that was tried meets the limit; raise --to"),
+        (_, Some(SearchEnd::NoneMet)) => {
+            Some("the lowest rate that can be tried does not meet the limit; raise the limit")
+        }
+        (_, Some(SearchEnd::Time)) => Some(
             "the time was over; give it more (muxbench capacity --resume FOLDER --time-max TIME), or ask for less (--precision)",
         ),
         _ => None,

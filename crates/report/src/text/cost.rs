@@ -330,7 +330,7 @@ mod tests {
         assert!(tail_ns > 3_500.0, "{tail_ns}");
         assert_eq!(why.run_delay_share_of_tail, Some(3_500.0 / tail_ns));
         let mut late = run.clone();
-        let share = |run: &harness::record::Run| {
+        let share = |run: &harness::model::Run| {
             let why = Summary::of(run).comparisons[0].rows[0].breakdown.clone().unwrap();
             (why.run_delay_ns_per_request, why.run_delay_share_of_tail)
         };

@@ -1,7 +1,7 @@
 //! How evenly the requests of each trial were sent, for a reader.
 
 use comfy_table::{Cell, Table, presets};
-use harness::units::Share;
+use harness::spec::units::Share;
 use load::config::Schedule;
 use stats::Deviation;
 

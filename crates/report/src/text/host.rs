@@ -1,9 +1,9 @@
 //! The host and the settings of a run.
 
-use harness::course::Course;
-use harness::interrupts;
-use harness::record::Run;
-use harness::transport::Transport;
+use harness::host::interrupts;
+use harness::model::Run;
+use harness::model::Strategy;
+use harness::spec::transport::Transport;
 
 use crate::format;
 
@@ -12,16 +12,16 @@ pub(crate) fn host(run: &Run) -> String {
     let header = &run.header;
     let fact = |name: &str| header.host.get(name).map_or("unknown", String::as_str);
     let kernel = fact("kernel").split_whitespace().next().unwrap_or("unknown");
-    let possible = header.trials.iter().filter(|trial| trial.impossible.is_empty()).count();
-    let trials = match header.course {
-        Course::Capacity(_) => format!("{} trials", run.records.len()),
-        Course::Whole | Course::Sweep { .. } => format!("{} of {possible} trials", run.records.len()),
+    let possible = header.trials.iter().filter(|trial| trial.infeasible.is_empty()).count();
+    let trials = match header.strategy {
+        Strategy::Capacity(_) => format!("{} trials", run.records.len()),
+        Strategy::Whole | Strategy::Sweep { .. } => format!("{} of {possible} trials", run.records.len()),
     };
     let client = run.records.iter().find_map(|record| record.load.as_ref()).map_or_else(String::new, |load| {
         let pacing = load.pacing.map_or(String::new(), |pacing| format!(", pacing {}", format::name(&pacing)));
         format!("Client: {}{pacing}, clock {}.\n", format::name(&load.roles), load.clock.source)
     });
-    let is_unix = |trial: &harness::record::Trial| trial.workload.transport == Transport::Unix;
+    let is_unix = |trial: &harness::model::Trial| trial.workload.transport == Transport::Unix;
     let network = match fact("network") {
         _ if header.trials.iter().all(|trial| trial.workload.network.is_some()) => "a lab on this machine",
         _ if header.trials.iter().all(is_unix) => "none: requests and responses stay in the kernel, in Unix sockets",

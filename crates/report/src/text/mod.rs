@@ -31,7 +31,7 @@ pub mod table;
 pub mod tail_mark;
 mod throughput;
 
-use harness::record::Run;
+use harness::model::Run;
 pub use medium::Medium;
 
 use crate::model::{Capacities, Sweep};

@@ -1,6 +1,6 @@
 //! What hosts an experiment needs, before there are any.
 
-use harness::needs::{ClientNeeds, Figure, Needs, ServerNeeds, Setting};
+use harness::plan::needs::{ClientNeeds, Figure, Needs, ServerNeeds, Setting};
 
 use crate::format;
 use crate::text::{Medium, table};
@@ -119,14 +119,14 @@ fn gib(bytes: f64) -> String {
 #[cfg(test)]
 mod tests {
     use harness::host::Host;
-    use harness::needs::{self, ClientHost, Figures, PORTS_MAX};
+    use harness::plan::needs::{self, ClientHost, Figures, PORTS_MAX};
 
     use super::*;
     use crate::fixtures;
 
     #[test]
     fn what_a_million_connections_need() {
-        let mut experiment = harness::presets::find("compare").unwrap().experiment();
+        let mut experiment = harness::spec::presets::find("compare").unwrap().experiment();
         experiment.architectures.0 = ["epoll", "poll", "mt", "mp"].map(|name| name.parse().unwrap()).into();
         experiment.workload.connections.0 = [1_000, 1_000_000].map(|count| count.try_into().unwrap()).into();
         let host = Host::made_up();

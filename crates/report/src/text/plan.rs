@@ -2,7 +2,7 @@
 
 use comfy_table::{Table, presets};
 use harness::plan::{Plan, duration_ns};
-use harness::units::Share;
+use harness::spec::units::Share;
 
 use crate::format;
 use crate::text::Medium;
@@ -11,7 +11,7 @@ use crate::text::Medium;
 pub fn render(plan: &Plan, medium: impl Into<Medium>) -> String {
     let medium = medium.into();
     let mut table = Table::new();
-    let is_udp = |trial: &harness::record::Trial| trial.workload.service.ports().is_some();
+    let is_udp = |trial: &harness::model::Trial| trial.workload.service.ports().is_some();
     // All trials of a plan have one service.
     let targets = if plan.trials.iter().any(is_udp) { "ports" } else { "connections" };
     let headings = ["trial", "repeat", "architecture", targets, "active", "req/s", "time"];
@@ -24,11 +24,11 @@ pub fn render(plan: &Plan, medium: impl Into<Medium>) -> String {
             trial.workload.connections.to_string(),
             Share(trial.workload.active).to_string(),
             format::rate(trial.workload.rate_per_s),
-            if trial.impossible.is_empty() { format::time(duration_ns(trial) as f64) } else { "impossible".into() },
+            if trial.infeasible.is_empty() { format::time(duration_ns(trial) as f64) } else { "impossible".into() },
         ]);
     }
     let mut text = vec![medium.table(&table)];
-    let commands = harness::contender::commands(&plan.trials);
+    let commands = harness::model::commands(&plan.trials);
     if !commands.is_empty() {
         text.push(String::new());
         text.push(medium.prose("Commands, which `run` starts only with --allow-exec:"));
@@ -39,11 +39,11 @@ pub fn render(plan: &Plan, medium: impl Into<Medium>) -> String {
     let mut reasons: Vec<String> = plan
         .trials
         .iter()
-        .flat_map(|trial| trial.impossible.iter().map(move |reason| format!("{}: {reason}", trial.architecture)))
+        .flat_map(|trial| trial.infeasible.iter().map(move |reason| format!("{}: {reason}", trial.architecture)))
         .collect();
     reasons.sort();
     reasons.dedup();
-    let impossible = plan.trials.iter().filter(|trial| !trial.impossible.is_empty()).count();
+    let impossible = plan.trials.iter().filter(|trial| !trial.infeasible.is_empty()).count();
     text.push(String::new());
     if impossible > 0 {
         text.push(medium.prose(&format!("{impossible} trials are impossible here and will not be run:")));

@@ -1,6 +1,6 @@
 //! A run's ranking, for a reader.
 
-use harness::record::{Run, Workload};
+use harness::model::{Run, Workload};
 use load::interface::Hardware;
 use stats::Distribution;
 

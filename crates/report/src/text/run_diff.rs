@@ -1,6 +1,6 @@
 //! Two runs side by side, for a reader.
 
-use harness::record::VerdictKind;
+use harness::model::VerdictKind;
 use load::config::Phases;
 
 use super::medium::Medium;

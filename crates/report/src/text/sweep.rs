@@ -1,6 +1,6 @@
 //! A sweep for a reader: a row a step, and the response time against the rate.
 
-use harness::record::{Run, VerdictKind};
+use harness::model::{Run, VerdictKind};
 
 use super::curves::{self, Line};
 use super::host::host;

@@ -57,7 +57,7 @@ pub(crate) fn note_of(names: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use harness::record::Run;
+    use harness::model::Run;
 
     use super::*;
     use crate::model::client_tail::{clients_from, servers};

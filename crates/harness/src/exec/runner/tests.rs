@@ -3,8 +3,9 @@ use std::path::Path;
 use super::*;
 use crate::exec::fake::{self, FakeClient, FakeMachine, Fault};
 use crate::host::Host;
-use crate::record::{Run, VerdictKind};
-use crate::{plan, presets, store};
+use crate::model::{Run, VerdictKind};
+use crate::spec::presets;
+use crate::{plan, store};
 
 fn header(trials: Vec<Trial>) -> RunHeader {
     let plan = plan::plan(&presets::find("smoke").unwrap().experiment(), &Host::made_up()).unwrap();

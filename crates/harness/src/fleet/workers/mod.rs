@@ -24,15 +24,15 @@ use super::message::{self, Channel, HandshakeMessage, Hello, Message, Session};
 use super::pending::PendingHandshakes;
 use super::secret::{self, Key, Proof, Side, Transcript};
 use super::{
-    ClientLink, ClientMessage, Draft, Facts, Fleet, Gathered, Timeouts, WaitHook, assign_cpus, await_event,
-    await_ready, await_report, draft_of, monotonic_ns, ready_timeout, report_deadline, round_trip, worker,
+    ClientLink, ClientMessage, Draft, Fleet, Gathered, Timeouts, WaitHook, assign_cpus, await_event, await_ready,
+    await_report, draft_of, monotonic_ns, ready_timeout, report_deadline, round_trip, worker,
 };
+use crate::deadline_stream::DeadlineStream;
 use crate::files;
-use crate::model::order::LoadOrder;
+use crate::model::{FleetFacts, LoadOrder};
 use crate::netns::surrounding::Surrounding;
 use crate::samples;
-use crate::units::Cpus;
-use crate::until::Until;
+use crate::spec::units::Cpus;
 
 /// How often it is looked whether somebody has come.
 const LOOK: Duration = Duration::from_millis(20);
@@ -194,7 +194,7 @@ impl Workers {
     }
 
     /// What a planner has to know of them.
-    pub fn facts(&self) -> Facts {
+    pub fn facts(&self) -> FleetFacts {
         let is_here = |member: &&ConnectedWorker| member.hello.machine == self.machine;
         let cpus = |member: &ConnectedWorker| {
             let beside = self.members.iter().filter(|it| it.hello.machine == member.hello.machine);
@@ -207,7 +207,7 @@ impl Workers {
         ways.sort();
         ways.dedup();
         let is_beside = |member: &&ConnectedWorker| is_here(member) && member.hello.network == self.network;
-        Facts {
+        FleetFacts {
             here: self.members.iter().filter(is_here).count() as u32,
             elsewhere_cpus: self.members.iter().filter(|member| !is_here(member)).map(cpus).min(),
             ways,
@@ -412,7 +412,7 @@ struct Authenticated {
 /// nor is what they say of themselves parsed.
 fn greet(stream: &TcpStream, place: &Membership, patience: Duration) -> anyhow::Result<Authenticated> {
     stream.set_nonblocking(false)?;
-    let mut line = Until::within(stream, round_trip::greeting(stream, patience));
+    let mut line = DeadlineStream::within(stream, round_trip::greeting(stream, patience));
     message::compare_versions(&mut line)?;
     let nonce = secret::nonce()?;
     message::greet(&mut line, &HandshakeMessage::Challenge { nonce })?;
@@ -439,7 +439,7 @@ fn admit(
     patience: Duration,
 ) -> anyhow::Result<ConnectedWorker> {
     let Authenticated { hello, proof, key } = met;
-    let mut line = Until::within(&stream, patience);
+    let mut line = DeadlineStream::within(&stream, patience);
     let is_there = came.get(&hello.rank).is_some_and(|rank| rank.line.is_there());
     let reason = match hello.rank {
         _ if hello.ranks != place.ranks => format!("it is of {} ranks, and this job has {}", hello.ranks, place.ranks),

@@ -300,9 +300,9 @@ impl Puppet {
     }
 }
 
-fn trial() -> crate::record::Trial {
-    let experiment = crate::presets::find("compare").unwrap().experiment();
-    crate::plan::plan(&experiment, &crate::host::Host::this()).unwrap().trials.remove(0)
+fn trial() -> crate::model::Trial {
+    let experiment = crate::spec::presets::find("compare").unwrap().experiment();
+    crate::plan::plan(&experiment, &crate::host::Host::made_up()).unwrap().trials.remove(0)
 }
 
 fn look_now_and_then(_: Option<&Event>) -> anyhow::Result<Instant> {
@@ -316,7 +316,7 @@ fn nobody_is_asked_for_an_account_before_all_have_ended() {
     let (first_is_through, second_is_asked) = mpsc::channel::<()>();
     let account = |puppet: &Puppet, trial| {
         assert_eq!(puppet.hear(), Message::Collect { trial });
-        puppet.tell(trial, &Event::Finished { report: Box::new(crate::verdict::tests::healthy()) });
+        puppet.tell(trial, &Event::Finished { report: Box::new(crate::judge::tests::healthy()) });
         puppet.0.say(&Message::Samples { trial, bytes: Vec::new() }).unwrap();
     };
     let first = thread::spawn(move || {
@@ -448,7 +448,7 @@ fn client(folder: &Path) -> std::path::PathBuf {
         lag: measured(load::summary::lag_ns),
         service: measured(load::summary::service_ns),
         response: measured(load::summary::response_ns),
-        ..crate::verdict::tests::healthy()
+        ..crate::judge::tests::healthy()
     };
     let said = serde_json::to_string(&Event::Finished { report: Box::new(report) }).unwrap();
     std::fs::write(folder.join("said"), said + "\n").unwrap();

@@ -11,7 +11,7 @@ mod setting;
 
 use std::collections::BTreeMap;
 
-use harness::record::{Run, TrialRecord, VerdictKind, Workload};
+use harness::model::{Run, TrialRecord, VerdictKind, Workload};
 use serde::Serialize;
 use stats::{Estimate, Ratio};
 
@@ -175,7 +175,7 @@ impl Builder {
             self.hosts.push(header.host.clone());
             self.hosts.len() - 1
         });
-        let possible = header.trials.iter().filter(|trial| trial.impossible.is_empty()).count();
+        let possible = header.trials.iter().filter(|trial| trial.infeasible.is_empty()).count();
         let capacities = Capacities::of(run);
         let summary = Summary::of(run);
         let entry = Entry {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use harness::record::Trial;
+use harness::model::Trial;
 use serde::Serialize;
 use serde_json::Value;
 

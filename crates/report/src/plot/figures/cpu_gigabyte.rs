@@ -1,6 +1,6 @@
 //! CPU time of the server, for each gigabyte of streams.
 
-use harness::record::Workload;
+use harness::model::Workload;
 
 use crate::model::summary::Row;
 use crate::plot::chart::{Chart, Form, Shape};

@@ -1,6 +1,6 @@
 //! Distributions of service time, to five nines.
 
-use harness::record::VerdictKind;
+use harness::model::VerdictKind;
 use stats::Histogram;
 
 use crate::format;

@@ -1,6 +1,6 @@
 //! Against the best, with intervals.
 
-use harness::record::Workload;
+use harness::model::Workload;
 
 use crate::model::summary::Row;
 use crate::plot::chart::{Chart, Form, Shape};

@@ -1,6 +1,6 @@
 //! The rate achieved, of the rate asked.
 
-use harness::record::Workload;
+use harness::model::Workload;
 
 use crate::model::summary::Row;
 use crate::plot::chart::{Chart, Form, Shape};

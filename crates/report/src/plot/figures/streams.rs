@@ -1,6 +1,6 @@
 //! Bandwidth of streams, against connections and against idle ones: the graphs of welsh2001.
 
-use harness::record::Workload;
+use harness::model::Workload;
 use stats::Interval;
 
 use crate::model::stream;

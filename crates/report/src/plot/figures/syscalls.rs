@@ -1,6 +1,6 @@
 //! System calls of the server, a request.
 
-use harness::record::Workload;
+use harness::model::Workload;
 
 use crate::model::summary::Row;
 use crate::plot::chart::{Chart, Form, Shape};

@@ -1,6 +1,6 @@
 //! Transactions a second of closed loops against connections.
 
-use harness::record::Workload;
+use harness::model::Workload;
 
 use crate::model::summary::Row;
 use crate::plot::chart::{Chart, Form, Shape};

@@ -8,7 +8,7 @@ use crate::plot::chart::{Axis, Chart, Form, Point, Shape, TICKS_BESIDE};
 use crate::plot::plot_data::PlotData;
 
 /// The medians, over repeats, of a percentile in each part of the window.
-fn over_window(trials: &[&harness::record::TrialRecord], percentile: fn(&Measured) -> &[u64; PARTS]) -> Vec<Point> {
+fn over_window(trials: &[&harness::model::TrialRecord], percentile: fn(&Measured) -> &[u64; PARTS]) -> Vec<Point> {
     let loads = || trials.iter().filter_map(|record| record.load.as_ref());
     let part = |part: usize| {
         // A part without a request has a 0 for it.

@@ -1,6 +1,6 @@
 //! Histories of runs that never were.
 
-use harness::record::{Run, VerdictKind};
+use harness::model::{Run, VerdictKind};
 
 use super::*;
 use crate::export::history::csv;

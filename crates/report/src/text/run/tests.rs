@@ -1,4 +1,4 @@
-use harness::interrupts;
+use harness::host::interrupts;
 
 use super::*;
 use crate::fixtures;

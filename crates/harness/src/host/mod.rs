@@ -1,0 +1,65 @@
+//! What is known of this host: facts that are stored with every run, and limits that plans are checked against.
+
+#[cfg(not(target_os = "linux"))]
+mod elsewhere;
+mod facts;
+pub mod interrupts;
+#[cfg(target_os = "linux")]
+mod linux;
+pub mod placement;
+#[cfg(target_os = "linux")]
+mod probe;
+pub(crate) mod ticks;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+#[cfg(not(target_os = "linux"))]
+pub use elsewhere::detect;
+pub use facts::Host;
+#[cfg(target_os = "linux")]
+pub use linux::detect;
+#[cfg(target_os = "linux")]
+pub(crate) use linux::kernel_timestamps;
+
+/// Facts that change by themselves. Stamps are among them because a busy host may not begin to stamp in the time given.
+const FLEETING: &[&str] = &["kernel timestamps", "load average", "memory available bytes", "steal ticks"];
+
+/// Facts that differ between two hosts, or between two times of one, of those that do not change by themselves: each
+/// with its value before and now, "absent" where there is none.
+pub fn differences(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Vec<(String, String, String)> {
+    let names: BTreeSet<&String> = before.keys().chain(now.keys()).collect();
+    let value = |facts: &BTreeMap<String, String>, name| facts.get(name).map_or("absent", String::as_str).to_owned();
+    names
+        .into_iter()
+        .filter(|name| !FLEETING.contains(&name.as_str()) && before.get(*name) != now.get(*name))
+        .map(|name| (name.clone(), value(before, name), value(now, name)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_host_has_what_plans_need() {
+        let host = detect();
+        assert!(host.cores.iter().flatten().count() >= 1);
+        assert!(host.cpus_online().is_none_or(|count| count >= host.cores.concat().len()), "{:?}", host.facts);
+        assert!(host.descriptors_max > 0 && host.tasks_max.0 > 0 && host.ports > 0 && host.memory_bytes > 0);
+        assert!(host.facts.contains_key("kernel") && host.facts.contains_key("cpus allowed"));
+    }
+
+    #[test]
+    fn differences_show_what_came_and_what_went() {
+        let facts = |facts: &[(&str, &str)]| -> BTreeMap<String, String> {
+            facts.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+        };
+        let before = facts(&[("governor", "performance"), ("kernel", "6.1"), ("steal ticks", "1"), ("smt", "on")]);
+        let now = facts(&[("container", "docker"), ("kernel", "6.1"), ("steal ticks", "2"), ("smt", "off")]);
+        let expected = [("container", "absent", "docker"), ("governor", "performance", "absent"), ("smt", "on", "off")];
+        let found = differences(&before, &now);
+        let found: Vec<_> = found.iter().map(|(name, a, b)| (name.as_str(), a.as_str(), b.as_str())).collect();
+        assert_eq!(found, expected);
+        assert_eq!(differences(&now, &now), []);
+    }
+}

@@ -1,0 +1,151 @@
+//! Which CPUs the server and the client get.
+
+use crate::spec;
+use crate::spec::units::Cpus;
+
+/// Disjoint CPUs where there are enough.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// The server's.
+    pub server: Vec<usize>,
+    /// The client's.
+    pub client: Vec<usize>,
+    /// Whether clients are on other machines, with CPUs of which nothing is known here.
+    pub is_elsewhere: bool,
+    /// What was done, for the reader.
+    pub sentence: String,
+}
+
+impl Placement {
+    /// Whether some CPU serves both, or may.
+    pub fn is_shared(&self) -> bool {
+        !self.is_elsewhere && (self.server.is_empty() || self.server.iter().any(|cpu| self.client.contains(cpu)))
+    }
+}
+
+/// Chooses what `wish` leaves open. `cores` are the CPUs allowed, siblings of one core together: they stay on one side; where
+/// there are none, nobody can be placed.
+///
+/// # Errors
+/// A CPU that is named and not allowed.
+pub fn place(cores: &[Vec<usize>], wish: &spec::Placement) -> Result<Placement, String> {
+    let allowed: Vec<usize> = cores.concat();
+    for (key, cpus) in [("placement.server", &wish.server), ("placement.client", &wish.client)] {
+        if let Some(cpu) = cpus.iter().flat_map(|cpus| &cpus.0).find(|cpu| !allowed.contains(cpu)) {
+            if allowed.is_empty() {
+                return Err(format!("{key}: to keep processes on CPUs needs Linux; leave it out"));
+            }
+            let allowed = Cpus(allowed.clone());
+            return Err(format!("{key}: CPU {cpu} is not among those this process may use ({allowed}); name others"));
+        }
+    }
+    let rest = |taken: &[usize]| -> Vec<usize> {
+        let free: Vec<usize> = allowed.iter().copied().filter(|cpu| !taken.contains(cpu)).collect();
+        if free.is_empty() { allowed.clone() } else { free }
+    };
+    let (server, client) = match (&wish.server, &wish.client) {
+        (Some(server), Some(client)) => (server.0.clone(), client.0.clone()),
+        (Some(server), None) => (server.0.clone(), rest(&server.0)),
+        (None, Some(client)) => (rest(&client.0), client.0.clone()),
+        (None, None) if cores.len() > 1 => {
+            let (server, client) = cores.split_at(cores.len() / 2);
+            (server.concat(), client.concat())
+        }
+        (None, None) => (allowed.clone(), allowed.clone()),
+    };
+    let mut placement = Placement { server, client, is_elsewhere: false, sentence: String::new() };
+    let (server, client) = (Cpus(placement.server.clone()), Cpus(placement.client.clone()));
+    placement.sentence = if allowed.is_empty() {
+        "server and client wherever the system puts them: they may disturb each other (to place them needs Linux)"
+            .into()
+    } else if placement.is_shared() {
+        format!("server on CPU {server}, client on CPU {client}: they share CPUs and disturb each other")
+    } else {
+        format!("server on CPU {server}, client on CPU {client}: disjoint")
+    };
+    Ok(placement)
+}
+
+/// The same where clients are on other machines: this one is the server's.
+///
+/// # Errors
+/// As [`place`]; and client's CPUs that are named, for those are the engine's to give.
+pub fn place_server(cores: &[Vec<usize>], wish: &spec::Placement) -> Result<Placement, String> {
+    if wish.client.is_some() {
+        return Err("placement.client: clients are on other machines, on the CPUs that the engine gives them there; leave it out"
+            .into());
+    }
+    let all = spec::Placement { server: wish.server.clone().or(Some(Cpus(cores.concat()))), client: None };
+    let server = place(cores, &all)?.server;
+    let sentence = format!("server on CPU {}, clients on other machines", Cpus(server.clone()));
+    Ok(Placement { server, client: Vec::new(), is_elsewhere: true, sentence })
+}
+
+/// The first of these CPUs that this process may not use, or no longer may.
+#[cfg(target_os = "linux")]
+pub(crate) fn gone<'a>(mut cpus: impl Iterator<Item = &'a usize>) -> Option<usize> {
+    let allowed = rustix::thread::sched_getaffinity(None).ok()?;
+    let is_there = |cpu: usize| cpu < rustix::thread::CpuSet::MAX_CPU && allowed.is_set(cpu);
+    cpus.find(|&&cpu| !is_there(cpu)).copied()
+}
+
+/// Elsewhere nobody is kept to any.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn gone<'a>(_cpus: impl Iterator<Item = &'a usize>) -> Option<usize> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn placed(cores: &[&[usize]], server: Option<&str>, client: Option<&str>) -> (String, String, bool) {
+        let cores: Vec<Vec<usize>> = cores.iter().map(|core| core.to_vec()).collect();
+        let cpus = |text: Option<&str>| text.map(|text| text.parse().unwrap());
+        let placement = place(&cores, &spec::Placement { server: cpus(server), client: cpus(client) }).unwrap();
+        let shared = placement.is_shared();
+        (Cpus(placement.server).to_string(), Cpus(placement.client).to_string(), shared)
+    }
+
+    #[test]
+    fn halves_with_siblings_together() {
+        assert_eq!(placed(&[&[0]], None, None), ("0".into(), "0".into(), true));
+        assert_eq!(placed(&[&[0], &[1]], None, None), ("0".into(), "1".into(), false));
+        assert_eq!(
+            placed(&[&[0, 4], &[1, 5], &[2, 6], &[3, 7]], None, None),
+            ("0,4,1,5".into(), "2,6,3,7".into(), false)
+        );
+        assert_eq!(placed(&[&[0, 1]], None, None), ("0-1".into(), "0-1".into(), true));
+    }
+
+    #[test]
+    fn wishes_are_granted() {
+        assert_eq!(placed(&[&[0], &[1], &[2]], Some("2"), None), ("2".into(), "0-1".into(), false));
+        assert_eq!(placed(&[&[0], &[1]], Some("0-1"), None), ("0-1".into(), "0-1".into(), true));
+        assert_eq!(placed(&[&[0], &[1]], Some("1"), Some("1")), ("1".into(), "1".into(), true));
+        let error = place(&[vec![0]], &spec::Placement { server: Some(Cpus(vec![7])), client: None }).unwrap_err();
+        assert!(error.starts_with("placement.server: CPU 7"), "{error}");
+    }
+
+    #[test]
+    fn a_server_whose_clients_are_elsewhere_has_all_cpus() {
+        let cores = [vec![0], vec![1]];
+        let wish = |server: Option<&str>, client: Option<&str>| {
+            let cpus = |text: Option<&str>| text.map(|text| text.parse().unwrap());
+            place_server(&cores, &spec::Placement { server: cpus(server), client: cpus(client) })
+        };
+        let placement = wish(None, None).unwrap();
+        assert_eq!((placement.server.clone(), placement.is_shared()), (vec![0, 1], false));
+        assert_eq!(wish(Some("1"), None).unwrap().server, [1]);
+        assert!(wish(None, Some("1")).unwrap_err().starts_with("placement.client: clients are on other machines"));
+        assert!(wish(Some("7"), None).is_err());
+    }
+
+    #[test]
+    fn where_nobody_can_be_placed_wishes_are_refused() {
+        let nowhere = place(&[], &spec::Placement::default()).unwrap();
+        assert!(nowhere.is_shared() && nowhere.server.is_empty() && nowhere.client.is_empty(), "{nowhere:?}");
+        let error = place(&[], &spec::Placement { server: None, client: Some(Cpus(vec![0])) }).unwrap_err();
+        assert!(error.starts_with("placement.client: to keep processes on CPUs needs Linux"), "{error}");
+    }
+}

@@ -1,0 +1,255 @@
+//! The kernel's account of each CPU's time (/proc/stat), in its ticks of 1 to 10 ms.
+
+use std::fs;
+
+use crate::host::interrupts::Accounting;
+
+/// A CPU's time since the host was started.
+///
+/// Columns of time in which something ran are left out: most kernels fill them by a look at each clock tick, which a timer
+/// that is in step with the tick misleads. A spinner with 0.37 of a CPU, in pieces of 1 ms, had 0.12 by these columns. Idle
+/// time is measured (kernel/time/tick-sched.c), unless the kernel was started with `nohz=off`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Ticks {
+    cpu: usize,
+    /// Nothing ran, for want of work or of a disk's answer.
+    idle: u64,
+    /// Interrupts, hard and soft.
+    interrupts: u64,
+    /// The hypervisor ran something else.
+    steal: u64,
+}
+
+impl Ticks {
+    fn parse(line: &str) -> Option<Self> {
+        let mut words = line.split_whitespace();
+        // The line of all CPUs together has no number.
+        let cpu = words.next()?.strip_prefix("cpu")?.parse().ok()?;
+        let ticks: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
+        let [_user, _nice, _system, idle, iowait, irq, softirq, steal, ..] = ticks[..] else { return None };
+        Some(Self { cpu, idle: idle + iowait, interrupts: irq + softirq, steal })
+    }
+}
+
+/// The account of all CPUs at one time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reading {
+    /// CLOCK_MONOTONIC, in nanoseconds.
+    at_ns: u64,
+    cpus: Vec<Ticks>,
+}
+
+/// Shares of CPUs' time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Shares {
+    /// Time in which a CPU did not stand idle, stolen time included.
+    pub(crate) used: f64,
+    /// Time that interrupts took of that.
+    pub(crate) interrupts: f64,
+    /// Time that the hypervisor took of that.
+    pub(crate) steal: f64,
+}
+
+impl Reading {
+    /// The account now; of no CPU where the kernel gives none.
+    pub(crate) fn now() -> Self {
+        let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        Self::of(&text, now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+    }
+
+    fn of(text: &str, at_ns: u64) -> Self {
+        Self { at_ns, cpus: text.lines().filter_map(Ticks::parse).collect() }
+    }
+
+    /// The CPUs that the kernel accounts for.
+    #[cfg(any(target_os = "linux", test))]
+    pub(crate) fn cpus(&self) -> Vec<usize> {
+        self.cpus.iter().map(|ticks| ticks.cpu).collect()
+    }
+
+    /// Shares of the time of `cpus` since the host was started; `None` where the kernel does not account for one of them.
+    #[cfg(any(target_os = "linux", test))]
+    pub(crate) fn since_boot(&self, cpus: &[usize]) -> Option<Shares> {
+        let none = |cpu: &usize| Ticks { cpu: *cpu, idle: 0, interrupts: 0, steal: 0 };
+        Self { at_ns: 0, cpus: cpus.iter().map(none).collect() }.until(self, cpus)
+    }
+
+    /// Shares of the time of `cpus` from this reading to `later`; `None` where the kernel does not account for one of them.
+    pub(crate) fn until(&self, later: &Self, cpus: &[usize]) -> Option<Shares> {
+        let ticks = later.at_ns.checked_sub(self.at_ns)? as f64 / 1e9 * rustix::param::clock_ticks_per_second() as f64;
+        if cpus.is_empty() || ticks <= 0.0 {
+            return None;
+        }
+        let mut sum = Shares::default();
+        for &cpu in cpus {
+            let of = |reading: &Self| reading.cpus.iter().find(|ticks| ticks.cpu == cpu).copied();
+            let (before, after) = (of(self)?, of(later)?);
+            // The kernel's counts may go back a little.
+            let share = |before: u64, after: u64| (after.saturating_sub(before) as f64 / ticks).min(1.0);
+            sum.used += 1.0 - share(before.idle, after.idle);
+            sum.interrupts += share(before.interrupts, after.interrupts);
+            sum.steal += share(before.steal, after.steal);
+        }
+        let mean = |sum: f64| sum / cpus.len() as f64;
+        Some(Shares { used: mean(sum.used), interrupts: mean(sum.interrupts), steal: mean(sum.steal) })
+    }
+}
+
+impl Shares {
+    /// The share that others took, where a process of ours used the share `ours` by its CPU time.
+    ///
+    /// Interrupts that are charged to the process in which they run are in `ours` already, those of neighbours are theirs.
+    /// Those charged to nobody are taken for ours, so that a neighbour's are missed. On kernels that charge them, those that
+    /// come while a CPU is idle, and the time of ksoftirqd, count as others'.
+    ///
+    /// Stolen time is never ours. A kernel without CONFIG_PARAVIRT_TIME_ACCOUNTING charges it to the process that was kept
+    /// from running: what others took is then at least what was stolen, and at most that much more than this says.
+    pub(crate) fn taken_by_others(&self, ours: f64, accounting: Accounting) -> f64 {
+        (self.used - self.charged_to_nobody(accounting) - ours).max(self.steal)
+    }
+
+    /// The share of interrupts that are in no process's CPU time.
+    pub(crate) fn charged_to_nobody(&self, accounting: Accounting) -> f64 {
+        match accounting {
+            Accounting::Charged => 0.0,
+            Accounting::Apart => self.interrupts,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    /// One tick of idle time of CPU 0 for each of `idle`, and so on: since the host was started, `seconds` ago.
+    fn reading(seconds: u64, rows: &str) -> Reading {
+        Reading::of(rows, seconds * 1_000_000_000)
+    }
+
+    fn is_near(value: f64, expected: f64) -> bool {
+        (value - expected).abs() < 1e-9
+    }
+
+    #[test]
+    fn proc_stat_lines_are_read() {
+        let line = "cpu1 10 20 30 400 5 6 7 8 9 10";
+        assert_eq!(Ticks::parse(line), Some(Ticks { cpu: 1, idle: 405, interrupts: 13, steal: 8 }));
+        assert_eq!(Ticks::parse("cpu  1 1 1 1 1 1 1 1 0 0"), None, "all together");
+        assert_eq!(Ticks::parse("intr 1 2 3"), None);
+        assert_eq!(Ticks::parse("cpu0 1 2"), None);
+    }
+
+    #[test]
+    fn shares_are_of_wall_time_not_of_sampled_columns() {
+        let ticks = rustix::param::clock_ticks_per_second();
+        let before = reading(10, "cpu  7 0 7 100 0 0 0 0 0 0\ncpu0 7 0 7 100 0 0 0 0 0 0\ncpu1 0 0 0 9 0 0 0 0 0 0");
+        // Of 10 s CPU 0 was idle for 6; its clock ticks found it busy in 1 s.
+        let text = format!(
+            "cpu0 {} 0 7 {} {} 0 {} {} 0 0\ncpu1 0 0 0 {} 0 0 0 0 0 0",
+            7 + ticks,
+            100 + 5 * ticks,
+            ticks,
+            ticks / 2,
+            ticks,
+            9 + 10 * ticks
+        );
+        let after = reading(20, &text);
+        let one = before.until(&after, &[0]).unwrap();
+        assert!(is_near(one.used, 0.4) && is_near(one.interrupts, 0.05) && is_near(one.steal, 0.1), "{one:?}");
+        let both = before.until(&after, &[0, 1]).unwrap();
+        assert!(is_near(both.used, 0.2) && is_near(both.steal, 0.05), "{both:?}");
+        assert_eq!(before.until(&after, &[7]), None, "there is no such CPU");
+        assert_eq!(before.until(&after, &[]), None);
+        assert_eq!(after.until(&after, &[0]), None, "no time has gone by");
+        assert_eq!((after.cpus(), before.cpus()), (vec![0, 1], vec![0, 1]));
+        assert!(is_near(after.since_boot(&[0]).unwrap().steal, 0.05));
+    }
+
+    #[test]
+    fn interrupts_are_subtracted_once_on_either_kernel() {
+        // A neighbour took 0.333. The server's own instructions took 0.3, the softirqs that it caused 0.1.
+        let shares = Shares { used: 0.733, interrupts: 0.1, steal: 0.0 };
+        assert!(is_near(shares.taken_by_others(0.4, Accounting::Charged), 0.333));
+        assert!(is_near(shares.taken_by_others(0.3, Accounting::Apart), 0.333));
+        assert!(is_near(shares.charged_to_nobody(Accounting::Charged), 0.0));
+        assert!(is_near(shares.charged_to_nobody(Accounting::Apart), 0.1));
+    }
+
+    #[test]
+    fn stolen_time_is_others_whoever_was_charged() {
+        let shares = Shares { used: 0.6, interrupts: 0.0, steal: 0.1 };
+        assert!(is_near(shares.taken_by_others(0.5, Accounting::Charged), 0.1), "not charged to the server");
+        assert!(is_near(shares.taken_by_others(0.6, Accounting::Charged), 0.1), "charged to the server");
+        assert!(is_near(shares.taken_by_others(0.2, Accounting::Charged), 0.4));
+        assert_eq!(Shares::default().taken_by_others(0.01, Accounting::Apart), 0.0, "ticks are coarser than CPU time");
+    }
+
+    /// CPU time of the calling thread, in nanoseconds.
+    fn thread_cpu_ns() -> u64 {
+        let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        used.tv_sec as u64 * 1_000_000_000 + used.tv_nsec as u64
+    }
+
+    /// Does `work` on `cpu`, for so long a piece of CPU time in each period: the CPU time that took until it was over.
+    fn in_pieces(cpu: usize, [piece_us, period_us]: [u64; 2], is_over: &AtomicBool, mut work: impl FnMut()) -> u64 {
+        let mut set = rustix::thread::CpuSet::new();
+        set.set(cpu);
+        rustix::thread::sched_setaffinity(None, &set).unwrap();
+        let before = thread_cpu_ns();
+        while !is_over.load(Relaxed) {
+            let (began, began_ns) = (Instant::now(), thread_cpu_ns());
+            while thread_cpu_ns() - began_ns < 1_000 * piece_us {
+                work();
+            }
+            std::thread::sleep(Duration::from_micros(period_us).saturating_sub(began.elapsed()));
+        }
+        thread_cpu_ns() - before
+    }
+
+    /// The shares of a CPU that `server` and a neighbour with a third of it used by their own CPU time, and the share that
+    /// others than the server took by the kernel's account.
+    fn beside_a_neighbour(server: impl FnOnce(usize, &AtomicBool) -> u64 + Send) -> [f64; 3] {
+        let cpu = crate::host::detect().cores[0][0];
+        let accounting = crate::host::interrupts::accounting().expect("this kernel's accounting shows");
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let server = scope.spawn(|| server(cpu, &is_over));
+            let neighbour = scope.spawn(|| in_pieces(cpu, [333, 1_000], &is_over, || ()));
+            let (started, before) = (Instant::now(), Reading::now());
+            std::thread::sleep(Duration::from_secs(3));
+            let (after, window_ns) = (Reading::now(), started.elapsed().as_nanos() as f64);
+            is_over.store(true, Relaxed);
+            let [ours, theirs] = [server, neighbour].map(|it| it.join().unwrap() as f64 / window_ns);
+            [ours, theirs, before.until(&after, &[cpu]).unwrap().taken_by_others(ours, accounting)]
+        })
+    }
+
+    #[test]
+    fn neighbour_of_busy_network_server_is_seen_whole() {
+        let [ours, theirs, taken] = beside_a_neighbour(|cpu, is_over| {
+            let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+            socket.connect(socket.local_addr().unwrap()).unwrap();
+            let mut bytes = [0; 64];
+            in_pieces(cpu, [1_000, 0], is_over, || {
+                for _ in 0..32 {
+                    socket.send(&bytes).unwrap();
+                    socket.recv(&mut bytes).unwrap();
+                }
+            })
+        });
+        // The server never sleeps, so that all of the rest is others', whatever else the machine does.
+        assert!((taken - (1.0 - ours)).abs() < 0.04, "{taken:.3} beside {ours:.3}, of which {theirs:.3} the neighbour");
+        assert!(taken > theirs - 0.04, "{taken:.3} of {theirs:.3}");
+    }
+
+    #[test]
+    fn neighbour_of_idle_server_is_seen_whole() {
+        let [_, theirs, taken] = beside_a_neighbour(|_, _| 0);
+        // The machine is not the test's alone: others may have taken more.
+        assert!(taken > theirs - 0.04, "{taken:.3} of {theirs:.3}");
+    }
+}

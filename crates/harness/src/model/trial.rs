@@ -1,0 +1,195 @@
+//! A planned trial: its traffic, its server and its client.
+
+use load::config::{Choice, HttpTraffic, KvTraffic, LoadConfig, Phases, Schedule, Think};
+use serde::{Deserialize, Serialize};
+use server::{Accept, ExternalConfig, Options, ServerSpec, Work};
+use wire::ServiceSpec;
+
+use crate::spec::Candidate;
+use crate::spec::network::Network;
+use crate::spec::transport::Transport;
+use crate::spec::units::Budget;
+
+/// The traffic of one trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Workload {
+    /// The service and its sizes.
+    pub service: ServiceSpec,
+    /// How requests get to the server. Runs stored before there was a choice are all of TCP over IPv4.
+    #[serde(default)]
+    pub transport: Transport,
+    /// The lab that server and client are hosts of; `None` where they talk over loopback.
+    #[serde(default, deserialize_with = "crate::spec::network::stored", skip_serializing_if = "Option::is_none")]
+    pub network: Option<Network>,
+    /// Connections held open; of `udp`, the server's ports.
+    pub connections: u32,
+    /// Requests a second; `None` in a closed loop.
+    pub rate_per_s: Option<f64>,
+    /// When they are sent.
+    pub schedule: Schedule,
+    /// How long a connection of a closed loop thinks between transactions.
+    #[serde(default, skip_serializing_if = "Think::is_none")]
+    pub think: Think,
+    /// Requests on each connection, after which another follows; `None` where connections stay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls_per_connection: Option<u32>,
+    /// What is asked of a key-value store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kv: Option<KvTraffic>,
+    /// What is asked of an HTTP server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<HttpTraffic>,
+    /// The share of the connections that they are sent on.
+    pub active: f64,
+    /// Connections held open besides, that nothing is sent on.
+    pub idle: u32,
+    /// How a request's connection is chosen among the active ones.
+    pub choice: Choice,
+    /// Work that each request is for the server besides its I/O.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<Work>,
+    /// How long each phase lasts.
+    pub phases: Phases,
+}
+
+impl Workload {
+    /// What there are so many of: connections, or ports of datagrams.
+    pub fn targets(&self) -> &'static str {
+        if self.service.ports().is_some() { "ports" } else { "connections" }
+    }
+
+    /// Whether it is a closed loop: what is compared is then how many transactions a second there were.
+    pub fn is_closed(&self) -> bool {
+        self.schedule == Schedule::Closed
+    }
+}
+
+/// One row of a plan: everything needed to run it, nothing left to default.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Trial {
+    /// Position in the order of execution, from 0.
+    pub index: u32,
+    /// Which repeat, from 0.
+    pub repeat: u32,
+    /// How the server is built.
+    pub architecture: Candidate,
+    /// The traffic.
+    pub workload: Workload,
+    /// The server's full configuration; its port, or its socket's folder, is chosen when it starts.
+    pub serve: ServerSpec,
+    /// The client's full configuration; its target is filled in when the server listens.
+    pub load: LoadConfig,
+    /// Why this trial cannot run on this host; empty when it can.
+    #[serde(rename = "impossible")]
+    pub infeasible: Vec<String>,
+}
+
+impl Trial {
+    /// Its architecture and, in brackets, options that are not the usual ones: `mt-pool (exclusive, 256KiB reads)`.
+    pub fn label(&self) -> String {
+        let unusual = self.serve.ours().map_or_else(Vec::new, |serve| {
+            let Options { accept, read_budget_bytes } = serve.options();
+            let accept = (accept != Accept::default_of(serve.architecture.model)).then(|| accept.to_string());
+            let budget = (!read_budget_bytes.is_default()).then(|| format!("{} reads", Budget(read_budget_bytes)));
+            accept.into_iter().chain(budget).collect()
+        });
+        if unusual.is_empty() {
+            self.architecture.to_string()
+        } else {
+            format!("{} ({})", self.architecture, unusual.join(", "))
+        }
+    }
+
+    /// Whether another is of the same architecture under the same traffic, at this rate or another.
+    pub fn is_alike_but_for_the_rate(&self, other: &Self) -> bool {
+        let mut workload = other.workload.clone();
+        workload.rate_per_s = self.workload.rate_per_s;
+        self.architecture == other.architecture
+            && self.serve.options() == other.serve.options()
+            && self.workload == workload
+    }
+}
+
+/// The commands that trials start, each once, as `exec:NAME: COMMAND`, with its folder and what is put into its environment.
+pub fn commands<'a>(trials: impl IntoIterator<Item = &'a Trial>) -> Vec<String> {
+    let mut commands: Vec<String> = Vec::new();
+    for trial in trials {
+        let ServerSpec::External(exec) = &trial.serve else { continue };
+        let line = format!("{}: {}", trial.architecture, line(exec));
+        if !commands.contains(&line) {
+            commands.push(line);
+        }
+    }
+    commands.sort();
+    commands
+}
+
+/// As one would write it in a shell, though none is asked.
+fn line(exec: &ExternalConfig) -> String {
+    let mut words: Vec<String> =
+        exec.environment.iter().map(|(name, value)| quoted(&format!("{name}={value}"))).collect();
+    words.extend(exec.command.iter().map(|argument| quoted(argument)));
+    let line = words.join(" ");
+    match &exec.directory {
+        Some(directory) => format!("{line} (in {})", quoted(&directory.to_string_lossy())),
+        None => line,
+    }
+}
+
+/// In quotes, if it has anything in it that would not show, or not stay together. Escapes keep a terminal from obeying it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%{}".contains(c);
+    if !word.is_empty() && word.chars().all(plain) { word.to_owned() } else { format!("{word:?}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_shown_so_that_nothing_hides() {
+        let exec = ExternalConfig {
+            command: ["serve it", "{port}", "a\u{1b}[2Jb", ""].map(Into::into).into(),
+            directory: Some("/srv".into()),
+            environment: [("A".to_owned(), "1".to_owned())].into(),
+            listen: ([127, 0, 0, 1], 0).into(),
+            request_bytes: Some(1),
+            response_bytes: Some(1),
+            cpus: Vec::new(),
+            start_timeout_ns: 1,
+        };
+        assert_eq!(line(&exec), r#"A=1 "serve it" {port} "a\u{1b}[2Jb" "" (in /srv)"#);
+        let hidden = ExternalConfig { directory: Some("/srv\u{1b}[8m".into()), ..exec };
+        assert!(line(&hidden).ends_with(r#"(in "/srv\u{1b}[8m")"#), "{}", line(&hidden));
+    }
+
+    #[test]
+    fn what_is_planned_of_either_reads_back_and_ours_as_it_ever_was() {
+        let text = "name = \"x\"\narchitectures = [\"epoll\", \"exec:it\"]\n\
+                    [exec.it]\ncommand = [\"sh\", \"{port}\"]\nenvironment = { PORT = \"{port}\" }\n\
+                    [workload]\nconnections = 1\nrate = 1\nrequest = \"1B\"\nresponse = \"2B\"\n\
+                    [phases]\nramp = \"0\"\nhold = \"0\"\nmeasure = \"1s\"\n";
+        let experiment = crate::spec::Experiment::parse(text, "x.toml").unwrap();
+        let again = toml::to_string(&experiment).unwrap();
+        assert_eq!(crate::spec::Experiment::parse(&again, "again").unwrap(), experiment);
+        let plan = crate::plan::plan(&experiment, &crate::host::Host::made_up()).unwrap();
+        assert_eq!(commands(&plan.trials), ["exec:it: PORT={port} sh {port}"]);
+        for trial in &plan.trials {
+            let stored = serde_json::to_value(trial).unwrap();
+            assert_eq!(serde_json::from_value::<Trial>(stored.clone()).unwrap(), *trial);
+            // Before there were other transports.
+            let mut old = stored.clone();
+            old["load"]["transport"] = "tcp".into();
+            assert_eq!(old["load"]["target"], "127.0.0.1:0");
+            old["workload"].as_object_mut().unwrap().remove("transport").unwrap();
+            if trial.serve.ours().is_none() {
+                old["serve"].as_object_mut().unwrap().remove("listen").unwrap();
+            }
+            assert_eq!(serde_json::from_value::<Trial>(old).unwrap(), *trial);
+            if let ServerSpec::Ours(config) = &trial.serve {
+                // Runs of before there were others have this and no more.
+                assert_eq!(stored["serve"], serde_json::to_value(config).unwrap());
+            }
+        }
+    }
+}

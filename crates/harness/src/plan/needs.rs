@@ -1,0 +1,633 @@
+//! What hosts an experiment needs at its largest: descriptors, memory, tasks, ports, clients' hosts, settings of the kernel. It is
+//! computed from figures of one connection and one CPU that were measured, each with where it is from.
+
+use serde::Serialize;
+use server::ReadBudget;
+use server::spec::model::PerConnection;
+
+use crate::host::Host;
+use crate::model::{Run, Trial, VerdictKind, Workload};
+use crate::plan::{self, BYTES_PER_REQUEST, DESCRIPTORS_BESIDE, Plan, TASKS_BESIDE};
+use crate::spec::Candidate;
+use crate::spec::transport::Transport;
+
+/// Ports that an address can have: all above those that only root may use.
+pub const PORTS_MAX: u64 = 64_512;
+/// Of a client's CPU this share is used, for a load that is sent on time.
+const CPU_SHARE: f64 = 0.5;
+/// Of a host's memory this share.
+const MEMORY_SHARE: f64 = 0.8;
+/// Descriptors of a process of `mp`: its connection's, and those that every process has.
+const FILES_PER_PROCESS: u64 = 4;
+/// What one of our clients has in progress at once when it connects (`load/src/connect.rs`).
+const CONNECTING: u64 = 128;
+/// What our servers ask of listen(2).
+const BACKLOG: u64 = 4_096;
+/// How long a port stays in TIME_WAIT, in seconds, unless it may be used again, and then.
+const TIME_WAIT_S: [f64; 2] = [60.0, 1.0];
+/// Headers of a packet, those of Ethernet included, and what it carries.
+const PACKET: (f64, f64) = (66.0, 1_448.0);
+/// Whether ports are used again; 2 is over loopback alone, as it is unless it is set.
+const TW_REUSE: (&str, &str) = ("net.ipv4.tcp_tw_reuse", "net/ipv4/tcp_tw_reuse");
+/// A page of memory, which `tcp_mem` counts in.
+const PAGE_BYTES: f64 = 4_096.0;
+
+/// Where figures are from that no run was named for.
+const DOCUMENTED: &str = "docs/scale.md";
+/// Of a server's end of a connection: user memory, and the host's kernel memory of both ends, in bytes, by model or architecture.
+/// Of 10 000 connections of 128 B -> 10 KiB (docs/scale.md).
+const CONNECTIONS: &[(&str, f64, f64)] =
+    &[("epoll", 48.0, 7_670.0), ("io_uring", 466.0, 8_083.0), ("mt", 14_317.0, 30_055.0), ("mp", 85_949.0, 149_958.0)];
+/// Of the client's end: user memory, in bytes.
+const CLIENT_BYTES: f64 = 44.0;
+/// Requests a second of one of the client's CPUs.
+const CLIENT_PER_S: f64 = 138_000.0;
+
+/// What one connection of an architecture takes the server's host.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PerConnectionBytes {
+    /// Of which architecture it was measured.
+    pub architecture: String,
+    /// User memory.
+    pub user_bytes: f64,
+    /// The kernel's.
+    pub kernel_bytes: f64,
+    /// Where the figures are from.
+    pub origin: String,
+}
+
+/// A number, and where it is from.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Figure {
+    /// The number.
+    pub value: f64,
+    /// Where it is from.
+    pub origin: String,
+}
+
+/// What needs are computed from.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Figures {
+    /// Of the server's end.
+    pub connections: Vec<PerConnectionBytes>,
+    /// Memory of a client's end, the kernel's included, in bytes.
+    pub client_bytes: Figure,
+    /// Requests a second that one CPU of a client was seen to send, and to take the responses of.
+    pub client_per_s: Figure,
+}
+
+impl Figures {
+    /// Those that are documented.
+    pub fn documented() -> Self {
+        let origin = || DOCUMENTED.to_owned();
+        let end = end_bytes(CONNECTIONS.iter().map(|&(_, _, both_ends)| both_ends));
+        let of = |&(name, user_bytes, both_ends): &(&str, f64, f64)| PerConnectionBytes {
+            architecture: name.to_owned(),
+            user_bytes,
+            kernel_bytes: both_ends - end,
+            origin: origin(),
+        };
+        Self {
+            connections: CONNECTIONS.iter().map(of).collect(),
+            client_bytes: Figure { value: CLIENT_BYTES + end, origin: origin() },
+            client_per_s: Figure { value: CLIENT_PER_S, origin: origin() },
+        }
+    }
+
+    /// Those of a stored run, called `name`, in place of the documented ones as far as it has them: of each architecture its trial
+    /// with the most connections.
+    ///
+    /// # Errors
+    /// When it is a fleet's: the ranks' ends and CPUs were elsewhere, and nothing is known of them.
+    pub fn or_of(mut self, run: &Run, name: &str) -> Result<Self, String> {
+        if run.header.is_fleet_s {
+            return Err(format!("--from {name}: that run's clients were elsewhere; name one of this host"));
+        }
+        let known = run.records.iter().filter_map(|record| {
+            let server = record.server.as_ref()?;
+            let bytes = (server.memory_user_bytes_per_connection?, server.memory_kernel_bytes_per_connection?);
+            // What else the host did hides the kernel's.
+            (bytes.1 > 0.0).then_some((record, server.connections, bytes.0.max(0.0), bytes.1))
+        });
+        let mut known: Vec<_> = known.collect();
+        known.sort_by_key(|(_, connections, ..)| std::cmp::Reverse(*connections));
+        let mut largest: Vec<(String, u64, f64, f64)> = Vec::new();
+        for (record, connections, user_bytes, both_ends) in &known {
+            let name = record.trial.architecture.to_string();
+            if largest.iter().all(|(other, ..)| *other != name) {
+                largest.push((name, *connections, *user_bytes, *both_ends));
+            }
+        }
+        if !largest.is_empty() {
+            let end = end_bytes(largest.iter().map(|it| it.3));
+            let user_bytes = known.iter().filter_map(|(record, ..)| record.load.as_ref());
+            let user_bytes = user_bytes.map(|load| load.memory_bytes_per_connection).fold(0.0, f64::max);
+            self.client_bytes = Figure { value: user_bytes + end, origin: name.to_owned() };
+            for (architecture, connections, user_bytes, both_ends) in largest {
+                let origin = format!("{name}, of {connections} connections");
+                let figures = PerConnectionBytes { architecture, user_bytes, kernel_bytes: both_ends - end, origin };
+                self.connections.retain(|it| it.architecture != figures.architecture);
+                self.connections.push(figures);
+            }
+        }
+        let per_s = |is_closed: bool| {
+            let of_kind = run.records.iter().filter(|record| record.trial.workload.is_closed() == is_closed);
+            of_kind.filter_map(client_per_s).fold(0.0, f64::max)
+        };
+        let (closed, open) = (per_s(true), per_s(false));
+        // What an open loop sent on time is no limit, unless it is more than is known.
+        let least = if closed > 0.0 { closed } else { self.client_per_s.value };
+        if closed > 0.0 || open > least {
+            self.client_per_s = Figure { value: open.max(least), origin: name.to_owned() };
+        }
+        Ok(self)
+    }
+
+    /// Of an architecture; else of one that has as much for each connection.
+    fn of(&self, architecture: &Candidate) -> Option<&PerConnectionBytes> {
+        let named = |name: &str| self.connections.iter().find(|it| it.architecture == name);
+        let ours = architecture.ours();
+        let alike = match ours.map_or(PerConnection::Nothing, |ours| ours.model.per_connection) {
+            PerConnection::Nothing if ours.is_some_and(|ours| ours.to_string().contains("io_uring")) => "io_uring",
+            PerConnection::Nothing => "epoll",
+            PerConnection::Stack | PerConnection::Thread => "mt",
+            PerConnection::Process => "mp",
+        };
+        named(&architecture.to_string()).or_else(|| named(alike))
+    }
+}
+
+/// One end of a connection, of what the kernel has for both of them, where that is least: the ends are alike there.
+fn end_bytes(both_ends: impl Iterator<Item = f64>) -> f64 {
+    both_ends.fold(f64::INFINITY, f64::min) / 2.0
+}
+
+/// Requests a second for each CPU of a trial's client: of a closed loop, with what it had to spare; of an open one at least what it
+/// sent on time.
+fn client_per_s(record: &crate::model::TrialRecord) -> Option<f64> {
+    let load = record.load.as_ref().filter(|_| record.trial.workload.service.stream().is_none())?;
+    match (&load.closed, record.verdict.kind) {
+        (Some(closed), VerdictKind::Valid | VerdictKind::ClientLimited) => {
+            Some(load.rate_achieved_per_s / (closed.busy_share * f64::from(closed.cpus)).max(0.01))
+        }
+        (None, VerdictKind::Valid) => Some(load.rate_achieved_per_s / record.trial.load.cpus.len().max(1) as f64),
+        _ => None,
+    }
+}
+
+/// What each host of a client has.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ClientHost {
+    /// CPUs that send.
+    pub cpus: u64,
+    /// Memory, in bytes.
+    pub memory_bytes: u64,
+    /// Addresses to connect from.
+    pub addresses: u64,
+    /// Ports of each of them.
+    pub ports: u64,
+}
+
+/// What an experiment needs.
+#[derive(Clone, Debug, Serialize)]
+pub struct Needs {
+    /// Its name.
+    pub experiment: String,
+    /// Of each architecture, under its largest workload.
+    pub servers: Vec<ServerNeeds>,
+    /// Of the clients, whichever architecture it is.
+    pub clients: ClientNeeds,
+    /// Settings, with what this host has.
+    pub settings: Vec<Setting>,
+    /// What all that is computed from.
+    pub figures: Figures,
+}
+
+/// What the server's host needs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ServerNeeds {
+    /// The architecture.
+    pub architecture: String,
+    /// The workload.
+    pub workload: Workload,
+    /// Connections, idle ones included.
+    pub connections: u64,
+    /// Descriptors of the process that has the most.
+    pub descriptors: u64,
+    /// Open files of all processes.
+    pub files: u64,
+    /// Threads or processes.
+    pub tasks: u64,
+    /// Mappings of the process: stacks of threads or coroutines, and the guards below them; 0 where there are few.
+    pub mappings: u64,
+    /// User memory, in bytes.
+    pub user_bytes: f64,
+    /// The kernel's, in bytes.
+    pub kernel_bytes: f64,
+    /// What goes out and comes in a second, headers included, in bits; `None` of closed loops and where sizes vary.
+    pub bits_per_s: Option<f64>,
+    /// Where the figures of memory are from.
+    pub origin: String,
+    /// Whether they are of another architecture, which has as much for each connection.
+    pub figures_of: String,
+}
+
+/// What the clients' hosts need.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ClientNeeds {
+    /// What each has.
+    pub host: ClientHost,
+    /// How many.
+    pub hosts: u64,
+    /// Why it is so many: ports, memory or rate.
+    pub limit: String,
+    /// How many it would be for each of these.
+    pub hosts_by: [(String, u64); 3],
+    /// Connections of each.
+    pub connections: u64,
+    /// Local ports of all, those in TIME_WAIT included.
+    pub ports: u64,
+    /// Addresses of all, with as many ports.
+    pub addresses: u64,
+    /// Requests a second of each; `None` in a closed loop.
+    pub rate_per_s: Option<f64>,
+    /// CPUs of all that send; of a closed loop one at least.
+    pub cpus: u64,
+    /// Memory of each, in bytes.
+    pub memory_bytes: f64,
+}
+
+/// A setting of the kernel, or a limit.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Setting {
+    /// Its name.
+    pub name: &'static str,
+    /// Whose: the server's host or each client's.
+    pub whose: &'static str,
+    /// What it must be, at least.
+    pub needed: u64,
+    /// What it is on this host; `None` where it is not there.
+    pub here: Option<u64>,
+    /// What for.
+    pub about: &'static str,
+}
+
+impl Setting {
+    /// Whether this host would do.
+    pub fn suffices(&self) -> bool {
+        self.here.is_none_or(|here| match self.name == TW_REUSE.0 {
+            true => here == self.needed,
+            false => here >= self.needed,
+        })
+    }
+}
+
+/// Computes what `plan` needs of hosts. `setting` reads a setting of this host's kernel.
+///
+/// # Errors
+/// Where hosts are no question: of Unix sockets, and of datagrams, which have no connections.
+pub fn of(
+    plan: &Plan,
+    figures: Figures,
+    client: ClientHost,
+    host: &Host,
+    setting: impl Fn(&str) -> Option<u64>,
+) -> Result<Needs, String> {
+    let mut largest: Vec<&Trial> = Vec::new();
+    for trial in &plan.trials {
+        if trial.workload.transport == Transport::Unix {
+            return Err("workload.transport: a Unix socket is of one host; take tcp".into());
+        }
+        if trial.workload.service.ports().is_some() {
+            return Err(
+                "workload.service: datagrams have no connections, and a client of them one socket; what ports need is \
+                        in the plan itself"
+                    .into(),
+            );
+        }
+        match largest.iter_mut().find(|it| it.architecture == trial.architecture) {
+            Some(it) if size(trial) > size(it) => *it = trial,
+            Some(_) => {}
+            None => largest.push(trial),
+        }
+    }
+    let mut servers: Vec<ServerNeeds> = largest.iter().filter_map(|trial| server(trial, &figures)).collect();
+    let bytes = |it: &ServerNeeds| it.user_bytes + it.kernel_bytes;
+    servers.sort_by(|a, b| bytes(a).total_cmp(&bytes(b)).then_with(|| a.architecture.cmp(&b.architecture)));
+    let most = largest.iter().max_by(|a, b| size(a).partial_cmp(&size(b)).unwrap_or(std::cmp::Ordering::Equal));
+    let Some(most) = most else { return Err("there is no trial".into()) };
+    let reuses = setting(TW_REUSE.1) == Some(1);
+    let clients = clients(most, &figures, client, reuses);
+    let settings = settings(&servers, &clients, most, host, setting);
+    Ok(Needs { experiment: plan.experiment.clone(), servers, clients, settings, figures })
+}
+
+/// By which one trial needs more than another.
+fn size(trial: &Trial) -> (u32, f64) {
+    (trial.load.connections_and_idle(), trial.workload.rate_per_s.unwrap_or(f64::INFINITY))
+}
+
+/// Bytes of a request and of its response, where all are alike.
+fn sizes(workload: &Workload) -> Option<(f64, f64)> {
+    let content = workload.http.as_ref().and_then(|http| http.targets.iter().map(|it| it.body_bytes).max().flatten());
+    let fixed = workload.service.fixed().map(|(request, response)| (f64::from(request), f64::from(response)));
+    fixed.or_else(|| content.map(|bytes| (128.0, bytes as f64)))
+}
+
+fn server(trial: &Trial, figures: &Figures) -> Option<ServerNeeds> {
+    let connections = u64::from(trial.load.connections_and_idle());
+    let ours = trial.serve.ours();
+    let pool = ours.and_then(|serve| serve.architecture.pool_size(serve.connections_max)).map(u64::from);
+    let workers = pool.unwrap_or(connections);
+    let per_connection = ours.map_or(PerConnection::Nothing, |serve| serve.architecture.model.per_connection);
+    let budget = ours.map_or_else(ReadBudget::default, |serve| serve.read_budget_bytes);
+    let of_accept = ours.map_or(0, |serve| serve.accept.descriptors(serve.architecture.model, workers));
+    let figure = figures.of(&trial.architecture)?;
+    let (descriptors, files, tasks) = match per_connection {
+        PerConnection::Process => (DESCRIPTORS_BESIDE, workers * FILES_PER_PROCESS, workers + TASKS_BESIDE),
+        PerConnection::Thread => {
+            let descriptors = connections.max(of_accept) + DESCRIPTORS_BESIDE;
+            (descriptors, descriptors, workers + TASKS_BESIDE)
+        }
+        PerConnection::Nothing | PerConnection::Stack => {
+            (connections + DESCRIPTORS_BESIDE, connections + DESCRIPTORS_BESIDE, 0)
+        }
+    };
+    let mappings = match per_connection {
+        PerConnection::Thread => plan::mappings(workers, budget),
+        PerConnection::Stack => plan::mappings(connections, budget),
+        PerConnection::Nothing | PerConnection::Process => 0,
+    };
+    let on_the_way = |bytes: f64| bytes + (bytes / PACKET.1).ceil() * PACKET.0;
+    let bits = |(request, response): (f64, f64)| on_the_way(request).max(on_the_way(response)) * 8.0;
+    let bits_per_s = trial.workload.rate_per_s.zip(sizes(&trial.workload).map(bits)).map(|(rate, bits)| rate * bits);
+    Some(ServerNeeds {
+        architecture: trial.architecture.to_string(),
+        workload: trial.workload.clone(),
+        connections,
+        descriptors,
+        files,
+        tasks,
+        mappings,
+        user_bytes: connections as f64 * figure.user_bytes,
+        kernel_bytes: connections as f64 * figure.kernel_bytes,
+        bits_per_s,
+        origin: figure.origin.clone(),
+        figures_of: figure.architecture.clone(),
+    })
+}
+
+fn clients(trial: &Trial, figures: &Figures, host: ClientHost, reuses: bool) -> ClientNeeds {
+    let time_wait_s = TIME_WAIT_S[usize::from(reuses)];
+    let ports = load::ports::needed(&trial.load, time_wait_s).ceil() as u64;
+    let connections = u64::from(trial.load.connections_and_idle());
+    let rate_per_s = trial.workload.rate_per_s;
+    let addresses = ports.div_ceil(host.ports.max(1)).max(1);
+    let requests = rate_per_s.unwrap_or(0.0) * trial.workload.phases.sending_ns() as f64 / 1e9;
+    let memory_bytes = connections as f64 * figures.client_bytes.value + requests * BYTES_PER_REQUEST as f64;
+    let of_cpu = figures.client_per_s.value * CPU_SHARE;
+    let cpus = rate_per_s.map_or(1, |rate_per_s| (rate_per_s / of_cpu).ceil().max(1.0) as u64);
+    let by_memory = (memory_bytes / (host.memory_bytes as f64 * MEMORY_SHARE).max(1.0)).ceil().max(1.0) as u64;
+    let hosts_by = [
+        ("ports".to_owned(), addresses.div_ceil(host.addresses.max(1))),
+        ("memory".to_owned(), by_memory),
+        ("rate".to_owned(), cpus.div_ceil(host.cpus.max(1))),
+    ];
+    let (mut limit, mut hosts) = hosts_by[0].clone();
+    for (name, count) in &hosts_by[1..] {
+        if *count > hosts {
+            (limit, hosts) = (name.clone(), *count);
+        }
+    }
+    ClientNeeds {
+        host,
+        hosts,
+        limit,
+        hosts_by,
+        connections: connections.div_ceil(hosts),
+        ports,
+        addresses,
+        rate_per_s: rate_per_s.map(|rate_per_s| rate_per_s / hosts as f64),
+        cpus,
+        memory_bytes: memory_bytes / hosts as f64,
+    }
+}
+
+fn settings(
+    servers: &[ServerNeeds],
+    clients: &ClientNeeds,
+    trial: &Trial,
+    host: &Host,
+    setting: impl Fn(&str) -> Option<u64>,
+) -> Vec<Setting> {
+    let most = |of: fn(&ServerNeeds) -> u64| servers.iter().map(of).max().unwrap_or(0);
+    let connections = most(|it| it.connections);
+    let (request, response) = sizes(&trial.workload).unwrap_or((0.0, 0.0));
+    let in_a_second = trial.workload.rate_per_s.unwrap_or(0.0) * (request + response);
+    let pages = (f64::from(trial.load.connections) * trial.load.active + in_a_second / PAGE_BYTES).ceil() as u64;
+    let backlog = (CONNECTING * clients.hosts).min(BACKLOG).min(connections);
+    let descriptors = most(|it| it.descriptors);
+    let of_client = clients.connections + DESCRIPTORS_BESIDE;
+    let mut settings = Vec::new();
+    let mut need = |name, whose, needed, here, about| settings.push(Setting { name, whose, needed, here, about });
+    let mut kernel = |name: &'static str, path: &str, whose, needed: u64, about| {
+        if needed > 0 {
+            need(name, whose, needed, setting(path), about);
+        }
+    };
+    kernel("fs.nr_open", "fs/nr_open", "server", descriptors, "descriptors of one process");
+    kernel("fs.file-max", "fs/file-max", "server", most(|it| it.files), "open files of all processes");
+    kernel(
+        "kernel.pid_max",
+        "kernel/pid_max",
+        "server",
+        most(|it| it.tasks),
+        "a thread or process for each connection",
+    );
+    kernel("kernel.threads-max", "kernel/threads-max", "server", most(|it| it.tasks), "likewise");
+    let about = "stacks of threads or coroutines, and the guards below them";
+    kernel("vm.max_map_count", "vm/max_map_count", "server", most(|it| it.mappings), about);
+    kernel("net.core.somaxconn", "net/core/somaxconn", "server", backlog, "connections that come at once");
+    kernel("net.ipv4.tcp_max_syn_backlog", "net/ipv4/tcp_max_syn_backlog", "server", backlog, "likewise");
+    kernel(
+        "net.ipv4.tcp_mem (the last, pages)",
+        "net/ipv4/tcp_mem",
+        "server",
+        pages,
+        "a page for each active connection, and a second's traffic",
+    );
+    kernel(
+        "net.ipv4.tcp_wmem (the middle)",
+        "net/ipv4/tcp_wmem",
+        "server",
+        2 * response as u64,
+        "a response that is written at once",
+    );
+    kernel(
+        "net.netfilter.nf_conntrack_max",
+        "net/netfilter/nf_conntrack_max",
+        "server",
+        connections,
+        "only where connections are tracked",
+    );
+    kernel("fs.nr_open", "fs/nr_open", "client", of_client, "descriptors of one process");
+    let ports = clients.ports.div_ceil(clients.addresses);
+    need("net.ipv4.ip_local_port_range (how many)", "client", ports, Some(host.ports), "connections from one address");
+    let mut kernel = |name: &'static str, path: &str, whose, needed: u64, about| {
+        if needed > 0 {
+            need(name, whose, needed, setting(path), about);
+        }
+    };
+    kernel(
+        "net.ipv4.tcp_rmem (the middle)",
+        "net/ipv4/tcp_rmem",
+        "client",
+        2 * response as u64,
+        "a response that waits to be read",
+    );
+    kernel(
+        "net.netfilter.nf_conntrack_max",
+        "net/netfilter/nf_conntrack_max",
+        "client",
+        clients.connections,
+        "only where connections are tracked",
+    );
+    if trial.workload.calls_per_connection.is_some() {
+        kernel(TW_REUSE.0, TW_REUSE.1, "client", 1, "a port is free again after a second, not a minute");
+    }
+    let limit = |whose, needed| Setting {
+        name: "ulimit -Hn",
+        whose,
+        needed,
+        here: Some(host.descriptors_max),
+        about: "descriptors of one process",
+    };
+    let of_tasks = |name, here, about| Setting { name, whose: "server", needed: most(|it| it.tasks), here, about };
+    let known = |fact: &str| host.facts.get(fact).map(|limit| limit.parse().unwrap_or(u64::MAX));
+    if most(|it| it.tasks) > 0 {
+        let about = "threads or processes of the user";
+        settings.insert(0, of_tasks("ulimit -Hu", known("processes max"), about));
+        settings.insert(1, of_tasks("pids.max (the cgroup's)", known("cgroup tasks max"), "likewise, of all in it"));
+    }
+    settings.insert(0, limit("server", descriptors));
+    let first = settings.iter().position(|it| it.whose == "client").unwrap_or(settings.len());
+    settings.insert(first, limit("client", of_client));
+    settings
+}
+
+/// A setting of this host's kernel by its path below /proc/sys: of several numbers the last, of a buffer's sizes the middle one.
+pub fn setting_here(path: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/sys/{path}")).ok()?;
+    let numbers: Vec<u64> = text.split_whitespace().filter_map(|number| number.parse().ok()).collect();
+    match path {
+        "net/ipv4/tcp_wmem" | "net/ipv4/tcp_rmem" => numbers.get(1).copied(),
+        _ => numbers.last().copied(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::RunHeader;
+    use crate::spec::presets;
+
+    fn client(addresses: u64) -> ClientHost {
+        ClientHost { cpus: 16, memory_bytes: 64 << 30, addresses, ports: PORTS_MAX }
+    }
+
+    fn needs(connections: u32, rate: f64, addresses: u64) -> Needs {
+        let mut experiment = presets::find("compare").unwrap().experiment();
+        experiment.architectures.0 = ["epoll", "io_uring", "mt", "mp"].map(|name| name.parse().unwrap()).into();
+        experiment.workload.connections.0 = vec![std::num::NonZeroU32::new(connections).unwrap()];
+        experiment.workload.rate = Some(crate::spec::OneOrMany(vec![crate::spec::units::Rate(rate)]));
+        let plan = crate::plan::plan(&experiment, &Host::made_up()).unwrap();
+        of(&plan, Figures::documented(), client(addresses), &Host::made_up(), |path| {
+            (path == "fs/nr_open").then_some(1 << 20)
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn a_million_connections_take_many_addresses() {
+        let needs = needs(1_000_000, 100_000.0, 1);
+        assert_eq!((needs.clients.hosts, needs.clients.limit.as_str()), (16, "ports"), "{:?}", needs.clients);
+        assert_eq!((needs.clients.addresses, needs.clients.connections), (16, 62_500));
+        let of = |name: &str| needs.servers.iter().find(|it| it.architecture == name).unwrap();
+        assert_eq!((of("epoll").descriptors, of("epoll").tasks), (1_000_064, 0));
+        assert_eq!((of("mt").tasks, of("mp").descriptors), (1_000_256, 64));
+        assert!(of("mp").kernel_bytes > of("mt").kernel_bytes && of("mt").user_bytes > of("epoll").user_bytes);
+        let setting = |name: &str, whose: &str| needs.settings.iter().find(|it| it.name == name && it.whose == whose);
+        let files = setting("fs.nr_open", "server").unwrap();
+        assert!(files.needed == 1_000_064 && files.suffices(), "{files:?}");
+        assert!(!setting("ulimit -Hn", "server").unwrap().suffices());
+        assert_eq!(setting("vm.max_map_count", "server").unwrap().needed, 2_000_512);
+        assert!(setting("net.ipv4.tcp_tw_reuse", "client").is_none(), "connections stay");
+        let tasks = setting("ulimit -Hu", "server").unwrap();
+        assert_eq!((tasks.needed, tasks.here), (1_000_256, None), "it is not known of a host that never was");
+    }
+
+    #[test]
+    fn what_limits_threads_and_processes_is_held_against_them() {
+        let facts = [("processes max", "unlimited"), ("cgroup tasks max", "1000")];
+        let facts = facts.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let host = Host { facts, ..Host::made_up() };
+        let settings = |architecture: &str| {
+            let mut experiment = crate::spec::presets::find("compare").unwrap().experiment();
+            experiment.architectures.0 = vec![architecture.parse().unwrap()];
+            experiment.workload.connections.0 = vec![std::num::NonZeroU32::new(900).unwrap()];
+            let plan = crate::plan::plan(&experiment, &host).unwrap();
+            of(&plan, Figures::documented(), client(1), &host, |_| None).unwrap().settings
+        };
+        let limits = |architecture: &str| {
+            let is_one = |it: &Setting| it.name == "ulimit -Hu" || it.name.starts_with("pids.max");
+            settings(architecture).into_iter().filter(is_one).map(|it| it.suffices()).collect::<Vec<_>>()
+        };
+        assert_eq!((limits("mt"), limits("mp"), limits("epoll")), (vec![true, false], vec![true, false], vec![]));
+    }
+
+    #[test]
+    fn ports_that_are_used_again_over_loopback_alone_do_not_suffice() {
+        let mut experiment = presets::find("compare").unwrap().experiment();
+        experiment.workload.calls_per_connection = std::num::NonZeroU32::new(1);
+        let plan = crate::plan::plan(&experiment, &Host::made_up()).unwrap();
+        let with = |reuse: u64| {
+            let setting = |path: &str| (path == TW_REUSE.1).then_some(reuse);
+            let needs = of(&plan, Figures::documented(), client(1), &Host::made_up(), setting).unwrap();
+            let setting = needs.settings.iter().find(|it| it.name == TW_REUSE.0).unwrap();
+            (setting.suffices(), needs.clients.ports)
+        };
+        let [never, always, loopback] = [0, 1, 2].map(with);
+        assert!(always.0 && never.1 > always.1, "{always:?} {never:?}");
+        assert_eq!(loopback, (false, never.1));
+        assert_eq!(never.0, loopback.0);
+    }
+
+    #[test]
+    fn a_fleet_s_run_has_no_figures_of_this_host() {
+        let of = |is_fleet_s| {
+            let plan = crate::plan::plan(&presets::find("compare").unwrap().experiment(), &Host::made_up()).unwrap();
+            let header = RunHeader { is_fleet_s, ..RunHeader::made_up(plan) };
+            let run = Run { header, records: Vec::new(), damage: Vec::new() };
+            Figures::documented().or_of(&run, "results/x")
+        };
+        assert_eq!(of(false), Ok(Figures::documented()), "it has no trial");
+        assert_eq!(of(true).unwrap_err(), "--from results/x: that run's clients were elsewhere; name one of this host");
+    }
+
+    #[test]
+    fn with_more_addresses_it_is_the_rate_or_the_memory() {
+        let of_rate = needs(1_000_000, 4_000_000.0, 64).clients;
+        assert_eq!((of_rate.limit.as_str(), of_rate.hosts), ("rate", of_rate.cpus.div_ceil(16)), "{of_rate:?}");
+        let of_memory = needs(100_000_000, 1_000.0, 1_000).clients;
+        assert_eq!(of_memory.limit, "memory", "{of_memory:?}");
+        assert!(of_memory.memory_bytes <= 0.8 * (64u64 << 30) as f64, "{of_memory:?}");
+    }
+
+    #[test]
+    fn what_has_no_connections_is_refused() {
+        let plan =
+            crate::plan::plan(&presets::find("maharjan2012-udp").unwrap().experiment(), &Host::made_up()).unwrap();
+        let error = of(&plan, Figures::documented(), client(1), &Host::made_up(), |_| None).unwrap_err();
+        assert!(error.starts_with("workload.service: "), "{error}");
+    }
+}

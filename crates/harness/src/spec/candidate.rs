@@ -1,0 +1,102 @@
+//! What is compared: architectures of ours, and commands of somebody else's by the names that an experiment gives them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use server::Architecture;
+
+/// What a name of somebody else's server begins with.
+const PREFIX: &str = "exec:";
+
+/// A server that is compared, by its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Candidate {
+    /// One of ours.
+    Ours(Architecture),
+    /// `exec:NAME`: the command of the table `[exec.NAME]`.
+    Exec(String),
+}
+
+impl Candidate {
+    /// It, if it is ours.
+    pub fn ours(&self) -> Option<Architecture> {
+        match self {
+            Self::Ours(architecture) => Some(*architecture),
+            Self::Exec(_) => None,
+        }
+    }
+}
+
+impl From<Architecture> for Candidate {
+    fn from(architecture: Architecture) -> Self {
+        Self::Ours(architecture)
+    }
+}
+
+impl fmt::Display for Candidate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ours(architecture) => architecture.fmt(f),
+            Self::Exec(name) => f.pad(&format!("{PREFIX}{name}")),
+        }
+    }
+}
+
+impl FromStr for Candidate {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        match name.strip_prefix(PREFIX) {
+            None if name == "exec" => {
+                Err("`exec` alone names no command; write exec:NAME and a table [exec.NAME]".into())
+            }
+            None => name
+                .parse()
+                .map(Self::Ours)
+                .map_err(|error: server::architecture::UnknownArchitecture| error.to_string()),
+            Some(exec) => check_name(exec).map(|()| Self::Exec(exec.to_owned())),
+        }
+    }
+}
+
+/// Whether a command can be called so.
+///
+/// # Errors
+/// Why not, and what can be.
+pub fn check_name(name: &str) -> Result<(), String> {
+    let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if name.is_empty() || !name.chars().all(good) {
+        return Err(format!("`{PREFIX}{name}` is no name of a command; use letters, digits and `-`, as in exec:go"));
+    }
+    Ok(())
+}
+
+impl Serialize for Candidate {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Candidate {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_read_back_and_bad_ones_say_why() {
+        for name in ["epoll", "mt-pool:64", "exec:go", "exec:java-nio"] {
+            assert_eq!(name.parse::<Candidate>().unwrap().to_string(), name);
+        }
+        for (name, word) in [("exec", "exec:NAME"), ("exec:", "letters"), ("exec:a/b", "letters"), ("epol", "known: ")]
+        {
+            let error = name.parse::<Candidate>().unwrap_err();
+            assert!(error.contains(word), "{error}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Experiments that come with the binary: runnable documentation.
+
+use crate::spec::Experiment;
+
+/// A row of [`PRESETS`].
+#[derive(Debug)]
+pub struct Preset {
+    /// Its name: what `muxbench run NAME` takes.
+    pub name: &'static str,
+    /// The file.
+    pub text: &'static str,
+}
+
+macro_rules! presets {
+    ($($name:literal)+) => {
+        &[$(Preset { name: $name, text: include_str!(concat!("../../../../experiments/", $name, ".toml")) }),+]
+    };
+}
+
+/// Every preset there is.
+#[cfg(target_os = "linux")]
+pub const PRESETS: &[Preset] = presets!["compare" "smoke" "kawai2006" "kawai2008-http" "kawai2008-minimised" "kawai2008-saturated" "kawai2008-synchronisation" "maharjan2012-http" "maharjan2012-idle" "maharjan2012-udp" "voras2009" "welsh2001-connections" "welsh2001-10k" "welsh2001-idle"];
+
+/// Every preset there is. The papers' are Linux's: they compare epoll.
+#[cfg(not(target_os = "linux"))]
+pub const PRESETS: &[Preset] = presets!["compare" "smoke"];
+
+/// The preset of that name.
+pub fn find(name: &str) -> Option<&'static Preset> {
+    PRESETS.iter().find(|preset| preset.name == name)
+}
+
+/// The preset of that name, which a paper is reproduced with.
+///
+/// # Errors
+/// When this system has none of that name: why not, and where there is.
+pub fn of_a_paper(name: &str) -> Result<&'static Preset, String> {
+    find(name).ok_or_else(|| {
+        format!(
+            "{name}: this experiment is not to be had on {}, for it compares what only Linux has (epoll and others); \
+             reproduce the paper on Linux, whose results `muxbench report FOLDER --paper PAPER` shows anywhere",
+            std::env::consts::OS
+        )
+    })
+}
+
+impl Preset {
+    /// It as an experiment; where there is no epoll, with what the system has in its place.
+    ///
+    /// # Panics
+    /// Never: a test parses them all.
+    pub fn experiment(&self) -> Experiment {
+        let own = format!("\"{}\"", server::spec::mechanism::DEFAULT);
+        Experiment::parse(&self.text.replace("\"epoll\"", &own), self.name).expect("a preset parses")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_is_not_to_be_had_is_an_error_that_says_where_it_is() {
+        let told = of_a_paper("kawai1066").unwrap_err();
+        assert!(told.starts_with("kawai1066: ") && told.contains(std::env::consts::OS), "{told}");
+        assert!(told.contains("on Linux") && told.contains("muxbench report FOLDER --paper PAPER"), "{told}");
+        #[cfg(target_os = "linux")]
+        assert_eq!(of_a_paper("voras2009").unwrap().name, "voras2009");
+        #[cfg(not(target_os = "linux"))]
+        of_a_paper("voras2009").unwrap_err();
+    }
+
+    #[test]
+    fn every_preset_parses_and_bears_its_name() {
+        for preset in PRESETS {
+            let experiment = preset.experiment();
+            assert_eq!(experiment.name, preset.name);
+            assert!(!experiment.about.is_empty());
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! The order in which a run goes through its plan, and where it leaves off: all of it, up to saturation, or in search of a
+//! capacity. What comes next follows from the plan and what is finished, so that a run that was stopped goes on as if it had
+//! not been.
+
+pub mod search;
+mod sweep;
+
+pub use sweep::pruned;
+
+use crate::model::{RunHeader, Strategy, Trial, TrialOutcome, TrialRecord};
+
+impl TrialOutcome {
+    /// What is found in a trial of a run that has this course.
+    pub fn new(record: &TrialRecord, strategy: &Strategy) -> Self {
+        let probe = match strategy {
+            Strategy::Capacity(question) => Some(question.probe(record)),
+            Strategy::Whole | Strategy::Sweep { .. } => None,
+        };
+        Self {
+            index: record.trial.index,
+            rate_per_s: record.trial.workload.rate_per_s,
+            elapsed_ns: record.elapsed_ns,
+            is_past: sweep::is_past(record),
+            probe,
+        }
+    }
+}
+
+/// The trial to be run next; `None` at the end.
+pub fn next(header: &RunHeader, outcomes: &[TrialOutcome]) -> Option<Trial> {
+    match &header.strategy {
+        Strategy::Capacity(question) => search::next(header, question, outcomes),
+        Strategy::Whole | Strategy::Sweep { .. } => ahead(header, outcomes).first().map(|trial| (*trial).clone()),
+    }
+}
+
+/// The planned trials that are still to be run, as far as is known now; those of a search are not planned.
+pub fn ahead<'a>(header: &'a RunHeader, outcomes: &[TrialOutcome]) -> Vec<&'a Trial> {
+    let pruned = pruned(header, outcomes);
+    let is_done = |trial: &Trial| outcomes.iter().any(|outcome| outcome.index == trial.index);
+    let is_ahead = |trial: &&Trial| trial.infeasible.is_empty() && !is_done(trial) && !pruned.contains(&trial.index);
+    match header.strategy {
+        Strategy::Capacity(_) => Vec::new(),
+        Strategy::Whole | Strategy::Sweep { .. } => header.trials.iter().filter(is_ahead).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use load::LoadReport;
+    use load::report::ChurnReport;
+
+    use super::sweep::keeps_up;
+    use super::*;
+
+    /// A sweep of two architectures over six rates, two repeats each.
+    fn header() -> RunHeader {
+        let mut experiment = crate::spec::presets::find("smoke").unwrap().experiment();
+        experiment.architectures.0 = vec!["epoll".parse().unwrap(), "mt".parse().unwrap()];
+        experiment.workload.connections.0.truncate(1);
+        experiment.repeats = 2.try_into().unwrap();
+        // As one may write them.
+        let rates = [300.0, 100.0, 200.0, 600.0, 500.0, 400.0];
+        experiment.workload.rate = Some(crate::spec::OneOrMany(rates.map(crate::spec::units::Rate).to_vec()));
+        let plan = crate::plan::plan(&experiment, &crate::host::Host::made_up()).unwrap().by_rate();
+        RunHeader { strategy: Strategy::Sweep { past: Some(2) }, ..RunHeader::made_up(plan) }
+    }
+
+    /// Runs it where `is_past` says of (architecture, rate, repeat) how each trial ends: what was run, in order.
+    fn run(header: &RunHeader, is_past: impl Fn(&str, f64, u32) -> bool) -> Vec<(String, f64, u32)> {
+        let (mut outcomes, mut order) = (Vec::new(), Vec::new());
+        while let Some(trial) = next(header, &outcomes) {
+            let (name, rate) = (trial.architecture.to_string(), trial.workload.rate_per_s.unwrap());
+            outcomes.push(TrialOutcome {
+                index: trial.index,
+                rate_per_s: Some(rate),
+                elapsed_ns: 1,
+                is_past: is_past(&name, rate, trial.repeat),
+                probe: None,
+            });
+            order.push((name, rate, trial.repeat));
+        }
+        assert!(ahead(header, &outcomes).is_empty());
+        order
+    }
+
+    #[test]
+    fn rates_ascend_with_all_repeats_of_all_architectures_at_each() {
+        let order = run(&header(), |_, _, _| false);
+        assert_eq!(order.len(), 24);
+        let keys: Vec<_> = order.iter().map(|(_, rate, repeat)| (*rate as u32, *repeat)).collect();
+        assert!(keys.is_sorted(), "{keys:?}");
+        for pair in order.chunks(2) {
+            assert_ne!(pair[0].0, pair[1].0, "they take turns");
+        }
+    }
+
+    #[test]
+    fn an_architecture_stops_after_two_steps_past_and_the_others_go_on() {
+        let order = run(&header(), |name, rate, _| name == "mt" && rate >= 300.0);
+        let rates = |name: &str| {
+            let mut rates: Vec<_> = order.iter().filter(|run| run.0 == name).map(|run| run.1).collect();
+            rates.dedup();
+            rates
+        };
+        assert_eq!(rates("mt"), [100.0, 200.0, 300.0, 400.0]);
+        assert_eq!(rates("epoll"), [100.0, 200.0, 300.0, 400.0, 500.0, 600.0]);
+    }
+
+    #[test]
+    fn a_step_that_a_neighbour_spoilt_stops_nobody() {
+        assert_eq!(run(&header(), |_, rate, _| rate == 200.0 || rate == 400.0).len(), 24, "never two in a row");
+        assert_eq!(run(&header(), |_, _, repeat| repeat == 0).len(), 24, "half of the repeats are not most");
+    }
+
+    #[test]
+    fn a_poisson_process_that_brings_less_is_kept_up_with() {
+        let kept_up = |planned: u64, achieved_per_s: f64| {
+            let healthy = crate::judge::tests::healthy();
+            keeps_up(&LoadReport { planned, rate_achieved_per_s: achieved_per_s, ..healthy })
+        };
+        assert!(kept_up(900, 899.0), "all that came, of the 1000 asked for");
+        assert!(!kept_up(900, 850.0));
+        assert!(!kept_up(1_000, 899.0));
+        assert!(kept_up(1_100, 960.0), "more came than was asked for");
+        let mut waiting = LoadReport { planned: 900, rate_achieved_per_s: 899.0, ..crate::judge::tests::healthy() };
+        waiting.churn = Some(ChurnReport {
+            calls_per_connection: 1,
+            opened: 900,
+            opened_per_s: 900.0,
+            waited: 100,
+            sources: 1,
+            connect: waiting.lag.clone(),
+            first_byte: waiting.lag.clone(),
+        });
+        assert!(!keeps_up(&waiting), "others never got their turn");
+    }
+
+    #[test]
+    fn a_sweep_that_does_not_stop_runs_everything() {
+        let header = RunHeader { strategy: Strategy::Sweep { past: None }, ..header() };
+        assert_eq!(run(&header, |_, _, _| true).len(), 24);
+    }
+}

@@ -1,0 +1,52 @@
+//! A sweep by ascending rates: trials past saturation prune the higher rates of their architecture.
+
+use load::LoadReport;
+
+use crate::model::{RunHeader, Strategy, Trial, TrialOutcome, TrialRecord, VerdictKind};
+
+/// A server keeps up with a rate of which it achieves this share.
+const ACHIEVED_SHARE_MIN: f64 = 0.95;
+
+/// Whether a trial was past what its server can do, or its client: more would tell nothing new.
+pub(super) fn is_past(record: &TrialRecord) -> bool {
+    let too_slow = record.load.as_ref().is_none_or(|load| !keeps_up(load));
+    too_slow || matches!(record.verdict.kind, VerdictKind::Saturated | VerdictKind::Failed)
+}
+
+/// Whether nearly as much was achieved as was due, which of a Poisson process may be less than was asked for. Where connections
+/// come and go, a session that never got its turn is not among the planned, so that what was asked for is due.
+pub(super) fn keeps_up(load: &LoadReport) -> bool {
+    let Some(asked_per_s) = load.rate_asked_per_s else { return true };
+    let planned_per_s = load.planned as f64 / (load.window_ns as f64 / 1e9);
+    let due_per_s = if load.churn.is_some() { asked_per_s } else { planned_per_s.min(asked_per_s) };
+    load.rate_achieved_per_s >= ACHIEVED_SHARE_MIN * due_per_s
+}
+
+/// The trials of a sweep that are not to be run, as lower rates were past saturation already.
+pub fn pruned(header: &RunHeader, outcomes: &[TrialOutcome]) -> Vec<u32> {
+    let Strategy::Sweep { past: Some(past_max) } = header.strategy else { return Vec::new() };
+    let is_open = |trial: &&Trial| !outcomes.iter().any(|outcome| outcome.index == trial.index);
+    let is_pruned = |trial: &&Trial| steps_past(header, outcomes, trial) >= past_max;
+    header.trials.iter().filter(is_open).filter(is_pruned).map(|trial| trial.index).collect()
+}
+
+/// How many steps in a row, the last ones below the rate of `trial`, were past saturation by most of their repeats.
+fn steps_past(header: &RunHeader, outcomes: &[TrialOutcome], trial: &Trial) -> u32 {
+    // (rate, repeats, of them past)
+    let mut steps: Vec<(f64, u32, u32)> = Vec::new();
+    let rate_of = |trial: &Trial| trial.workload.rate_per_s.unwrap_or(f64::INFINITY);
+    for outcome in outcomes {
+        let Some(other) = header.trials.iter().find(|other| other.index == outcome.index) else { continue };
+        let rate = rate_of(other);
+        if !other.is_alike_but_for_the_rate(trial) || rate >= rate_of(trial) {
+            continue;
+        }
+        let past = u32::from(outcome.is_past);
+        match steps.iter_mut().find(|step| step.0 == rate) {
+            Some(step) => (step.1, step.2) = (step.1 + 1, step.2 + past),
+            None => steps.push((rate, 1, past)),
+        }
+    }
+    steps.sort_by(|a, b| b.0.total_cmp(&a.0));
+    steps.iter().take_while(|(_, repeats, past)| 2 * past > *repeats).count() as u32
+}
