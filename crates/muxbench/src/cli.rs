@@ -1,4 +1,4 @@
-//! What the user can say.
+//! The command line.
 
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
@@ -7,34 +7,34 @@ use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcom
 use crate::commands;
 use crate::options::execution::ExecutionArgs;
 
-/// What may be said beside `--resume` that is a command's own, and not of every run: what a search may have more of, and where
-/// rows are written.
-const OWN_BESIDE_RESUME: [(&str, &[&str]); 2] = [("capacity", &["time_max"]), ("sweep", &["csv", "tsv"])];
-/// Where results are kept, of which a run that is finished has a folder.
-const OF_A_NEW_RUN: &str = "output";
+/// Flags of single commands that `--resume` allows: they extend a search, or write files.
+const ALLOWED_WITH_RESUME: [(&str, &[&str]); 2] = [("capacity", &["time_max"]), ("sweep", &["csv", "tsv"])];
+/// The flag of [`ExecutionArgs`] that `--resume` does not allow.
+const NEW_RUN_ONLY: &str = "output";
 
 /// Compare ways of building a network server under your traffic
 ///
-/// muxbench runs one workload against servers that differ only in how they are built (processes, threads, select,
-/// poll, epoll), and says which is best, by how much, and how sure it is.
+/// muxbench runs one workload against servers that differ only in their architecture (processes, threads, select, poll,
+/// epoll, ...). It prints which one is best, by how much, and how certain that is.
 #[derive(Debug, Parser)]
 #[command(name = "muxbench", version, propagate_version = true, max_term_width = 100)]
 #[command(after_help = "Examples:
-  muxbench compare                                  # five architectures, a minute
+  muxbench compare                                  # five architectures in one minute
   muxbench compare --connections 1000,5000 --rate 8000 --request 1B --response 1B
-  muxbench sweep --rate 10000..45000+5000           # response time against rate, up to saturation
-  muxbench capacity --p99 1ms                       # the highest rate within a limit
+  muxbench sweep --rate 10000..45000+5000           # response time by rate, up to saturation
+  muxbench capacity --p99 1ms                       # the highest rate within a latency limit
   muxbench run experiments/kawai2008-http.toml --quick
-  muxbench report                                   # the newest run again
+  muxbench report                                   # show the newest run again
 
-Exit codes: 0 done; 1 failed; 2 usage; 3 no valid trial, or with --strict not every one; 130 stopped, finish it with --resume")]
+Values have units: 500us, 10ms or 2min; 128B or 10KiB; rates are in requests per second, and 8k is 8000.
+
+Exit codes: 0 done; 1 failed; 2 wrong usage; 3 no valid trial (with --strict: not all valid); 130 stopped, --resume continues")]
 pub struct Cli {
-    /// What to do.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// The commands, in the order of the help.
+/// All commands, in the order of the help text.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Compare(commands::compare::Args),
@@ -61,50 +61,49 @@ pub enum Command {
 }
 
 impl Cli {
-    /// What was said on this process's command line; a mistake in it is told, and ends the process.
-    pub fn said() -> Self {
+    /// Parses the command line of this process. Prints an error and exits if it is invalid.
+    pub fn from_command_line() -> Self {
         let mut command = Self::command();
         let matches = command.get_matches_mut();
-        let name = matches.subcommand_name().unwrap_or_default().to_owned();
-        if let (Some(of_it), Some(said)) = (command.find_subcommand_mut(&name), matches.subcommand_matches(&name))
-            && let Some(what) = unfit_to_resume(of_it, said)
+        if let Some((name, matches)) = matches.subcommand()
+            && let Some(subcommand) = command.find_subcommand_mut(name)
+            && let Some(error) = conflict_with_resume(subcommand, matches)
         {
-            of_it.error(ErrorKind::ArgumentConflict, what).exit()
+            subcommand.error(ErrorKind::ArgumentConflict, error).exit()
         }
         Self::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut command).exit())
     }
 }
 
-/// Why a run cannot be finished with what else was said, if so: what it is of was settled when it began, and nothing that is said
-/// is ignored without a word.
-fn unfit_to_resume(command: &clap::Command, said: &ArgMatches) -> Option<String> {
-    if !said.try_contains_id("resume").unwrap_or(false) {
+/// An error that names the flags that `--resume` would ignore, if there are any: the run's folder holds its experiment.
+fn conflict_with_resume(command: &clap::Command, matches: &ArgMatches) -> Option<String> {
+    if !matches.try_contains_id("resume").unwrap_or(false) {
         return None;
     }
-    let fit = fit_to_resume(command.get_name());
-    let is_said = |arg: &&Arg| said.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine);
-    let is_fit = |arg: &Arg| fit.iter().any(|it| it == arg.get_id().as_str());
-    let unfit: Vec<&Arg> = command.get_arguments().filter(is_said).filter(|arg| !is_fit(arg)).collect();
-    let names = listed(&unfit, "and")?;
-    let positional = unfit.iter().any(|arg| arg.is_positional());
-    let folder = if positional { " (a run's folder goes right behind it)" } else { "" };
-    let may_be = command.get_arguments().filter(|arg| is_fit(arg) && arg.get_id() != "resume").collect::<Vec<_>>();
-    let may_be = listed(&may_be, "or").unwrap_or_default();
+    let allowed = allowed_with_resume(command.get_name());
+    let is_given = |arg: &&Arg| matches.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine);
+    let is_allowed = |arg: &Arg| allowed.iter().any(|id| id == arg.get_id().as_str());
+    let wrong: Vec<&Arg> = command.get_arguments().filter(is_given).filter(|arg| !is_allowed(arg)).collect();
+    let names = listed(&wrong, "and")?;
+    let positional = wrong.iter().any(|arg| arg.is_positional());
+    let folder = if positional { " (the folder of a run follows --resume directly)" } else { "" };
+    let possible = command.get_arguments().filter(|arg| is_allowed(arg) && arg.get_id() != "resume");
+    let possible = listed(&possible.collect::<Vec<_>>(), "or").unwrap_or_default();
     Some(format!(
-        "{names} cannot be used with --resume: what a run is of, and where it is kept, was settled when it began; leave that \
-         out, or begin a new run without --resume{folder}. PaperComparison it there may be {may_be}"
+        "{names} cannot be used with --resume: the experiment and the folder of a run cannot change; omit that, or start a \
+         new run without --resume{folder}. --resume allows {possible}"
     ))
 }
 
-/// The names of what may be said beside `--resume` of a command, and its own.
-fn fit_to_resume(command: &str) -> Vec<String> {
-    let of_runs = ExecutionArgs::augment_args(clap::Command::default());
-    let of_runs = of_runs.get_arguments().map(|arg| arg.get_id().to_string()).filter(|it| it != OF_A_NEW_RUN);
-    let own = OWN_BESIDE_RESUME.iter().filter(|(name, _)| *name == command).flat_map(|(_, own)| own.iter());
-    of_runs.chain(own.map(ToString::to_string)).collect()
+/// The ids of the flags that `--resume` allows.
+fn allowed_with_resume(command: &str) -> Vec<String> {
+    let shared = ExecutionArgs::augment_args(clap::Command::default());
+    let shared = shared.get_arguments().map(|arg| arg.get_id().to_string()).filter(|id| id != NEW_RUN_ONLY);
+    let own = ALLOWED_WITH_RESUME.iter().filter(|(name, _)| *name == command).flat_map(|(_, own)| own.iter());
+    shared.chain(own.map(ToString::to_string)).collect()
 }
 
-/// Arguments as they are written, the last one behind a word; `None` where there are none.
+/// Arguments as the user writes them, with `word` before the last one; `None` if there are none.
 fn listed(args: &[&Arg], word: &str) -> Option<String> {
     let name = |arg: &&Arg| match (arg.get_long(), arg.get_value_names()) {
         (Some(long), _) => format!("--{long}"),
@@ -120,16 +119,16 @@ fn listed(args: &[&Arg], word: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Why that is no command line, of one that can be parsed.
-    fn unfit(line: &str) -> Option<String> {
+    /// The conflict of a command line that can be parsed.
+    fn conflict(line: &str) -> Option<String> {
         let mut command = Cli::command();
         let matches = command.try_get_matches_from_mut(line.split_whitespace()).unwrap();
-        let (name, said) = matches.subcommand().unwrap();
-        unfit_to_resume(command.find_subcommand(name).unwrap(), said)
+        let (name, matches) = matches.subcommand().unwrap();
+        conflict_with_resume(command.find_subcommand(name).unwrap(), matches)
     }
 
     #[test]
-    fn what_a_run_is_of_cannot_be_said_when_it_is_resumed() {
+    fn resume_rejects_flags_that_change_the_experiment() {
         for (line, names) in [
             ("muxbench run smoke --resume here --quick", "FILE and --quick cannot"),
             ("muxbench run --resume here --count-syscalls", "--count-syscalls cannot"),
@@ -143,38 +142,57 @@ mod tests {
             ("muxbench sweep --resume here --rate 1..2+1 --past 3", "--rate and --past cannot"),
             ("muxbench capacity --resume here --p99 1ms", "--p99 cannot"),
         ] {
-            let told = unfit(line).unwrap_or_else(|| panic!("{line}"));
-            let has_folder = told.contains("without --resume (a run's folder goes right behind it)");
-            assert!(told.starts_with(names) && has_folder == names.contains("FILE"), "{line}: {told}");
-            assert!(told.contains("--json") && !told.contains(", --resume"), "{told}");
-            assert!(unfit(&line.replace("--resume here", "").replace("--resume", "")).is_none(), "{line}: a new run");
+            let error = conflict(line).unwrap_or_else(|| panic!("{line}"));
+            let has_folder = error.contains("without --resume (the folder of a run follows --resume directly)");
+            assert!(error.starts_with(names) && has_folder == names.contains("FILE"), "{line}: {error}");
+            assert!(error.contains("--json") && !error.contains(", --resume"), "{error}");
+            assert!(
+                conflict(&line.replace("--resume here", "").replace("--resume", "")).is_none(),
+                "{line}: a new run"
+            );
         }
-        assert!(unfit("muxbench capacity --resume --p99 1ms").unwrap().contains("there may be --time-max, "));
+        assert!(conflict("muxbench capacity --resume --p99 1ms").unwrap().contains("--resume allows --time-max, "));
     }
 
     #[test]
-    fn how_a_run_is_finished_and_shown_can_be_said() {
+    fn resume_allows_flags_of_execution_and_output() {
         for line in [
             "muxbench run --resume",
-            "muxbench run --resume here --allow-exec --strict --fleet --lost-rank go-on --explain --json -q",
+            "muxbench run --resume here --allow-exec --strict --distributed --lost-worker continue --explain --json -q",
             "muxbench compare --resume here --markdown",
             "muxbench capacity --resume --time-max 1h",
             "muxbench sweep --resume here --csv a.csv --tsv a.tsv",
             "muxbench list --json",
         ] {
-            assert_eq!(unfit(line), None, "{line}");
+            assert_eq!(conflict(line), None, "{line}");
         }
     }
 
     #[test]
-    fn what_may_be_said_is_there_to_be_said() {
+    fn flags_allowed_with_resume_exist() {
         let command = Cli::command();
-        for (name, own) in OWN_BESIDE_RESUME {
+        for (name, own) in ALLOWED_WITH_RESUME {
             let command = command.find_subcommand(name).unwrap();
             assert!(own.iter().all(|it| command.get_arguments().any(|arg| arg.get_id() == it)), "{name}");
         }
         assert!(
-            ExecutionArgs::augment_args(clap::Command::default()).get_arguments().any(|it| it.get_id() == OF_A_NEW_RUN)
+            ExecutionArgs::augment_args(clap::Command::default()).get_arguments().any(|it| it.get_id() == NEW_RUN_ONLY)
         );
+    }
+
+    #[test]
+    fn old_flag_names_are_aliases_of_the_new_ones() {
+        let parsed = |line: &str| format!("{:?}", Cli::try_parse_from(line.split(' ')).unwrap());
+        for (old, new) in [
+            ("compare --hold 1s --drain 2s", "compare --warm-up 1s --cool-down 2s"),
+            ("compare --calls-per-connection 3 --choice zipf", "compare --requests-per-connection 3 --popularity zipf"),
+            ("compare --work cpu=1us", "compare --simulated-work cpu=1us"),
+            ("serve --work cpu=1us", "serve --simulated-work cpu=1us"),
+            ("load --target unix:s --hold 1s --choice zipf", "load --target unix:s --warm-up 1s --popularity zipf"),
+            ("run smoke --fleet --lost-rank end", "run smoke --distributed --lost-worker end"),
+        ] {
+            assert_eq!(parsed(&format!("muxbench {old}")), parsed(&format!("muxbench {new}")), "{old}");
+        }
+        assert!(Cli::try_parse_from("muxbench run smoke --fleet --lost-rank go-on".split(' ')).is_ok());
     }
 }

@@ -1,4 +1,4 @@
-//! A plan becomes a run, is stored as it goes, and is shown: what `compare` and `run` share.
+//! Plans an experiment, runs it and stores each trial.
 
 mod show;
 
@@ -16,15 +16,13 @@ use harness::fleet::local::Local;
 use harness::fleet::workers::{LossPolicy, Workers};
 use harness::fleet::{Fleet, launcher, worker};
 use harness::host::{self, Host, differences};
-use harness::model::{Run, RunHeader, Trial, TrialRecord};
-use harness::model::{Strategy, TrialOutcome};
+use harness::model::{Run, RunHeader, Strategy, Trial, TrialOutcome, TrialRecord};
 use harness::netns::conditions::{self, Found};
 use harness::netns::surrounding::Surrounding;
 use harness::plan::{Plan, plan};
 use harness::process::stop::Stop;
 use harness::spec::Experiment;
 use harness::spec::transport::Transport;
-use harness::spec::units::Time;
 use harness::store::{self, Store};
 use harness::strategy;
 use signal_hook::consts::SIGINT;
@@ -34,22 +32,22 @@ use crate::output;
 use crate::progress::Progress;
 use crate::signals::stop_at_signals;
 
+pub use show::print_places;
 use show::show;
 
-/// Who the clients of a run are.
+/// The clients of a run.
 enum Clients {
-    /// Processes that are started for each trial.
+    /// Processes started for each trial.
     Here,
-    /// The other workers of a distributed run.
+    /// The workers of a distributed run.
     Workers(Box<Workers>),
 }
 
-/// Becomes a rank, if that is asked for; where the first can be reached in more than one way, as requests are to go, if this one
-/// can know. One that is not the first does what it is told until all is over, and ends: it needs nothing that the first does,
-/// neither the experiment nor a folder.
+/// Joins the distributed run, if the user asked for one. A process other than the first serves as a worker and does not return:
+/// it needs neither the experiment nor the folder. `transport` picks one of several addresses of the first process.
 ///
 /// # Errors
-/// When the ranks do not meet.
+/// When the processes do not find each other.
 fn join(args: &ExecutionArgs, transport: impl FnOnce() -> Option<Transport>) -> anyhow::Result<Clients> {
     if !args.distributed {
         return Ok(Clients::Here);
@@ -57,64 +55,63 @@ fn join(args: &ExecutionArgs, transport: impl FnOnce() -> Option<Transport>) -> 
     let place = launcher::membership().map_err(anyhow::Error::msg)?;
     if place.rank > 0 {
         let place = Membership { transport: transport(), ..place };
-        // An engine passes an interrupt on to all ranks, and it is the first that ends the run, after the trial that runs.
-        signal_hook::flag::register(SIGINT, Arc::default()).context("cannot listen to signals")?;
+        // A launcher sends an interrupt to all processes. Only the first one acts on it, after the current trial.
+        signal_hook::flag::register(SIGINT, Arc::default()).context("cannot handle signals")?;
         worker::run(&place, &program()?)?;
         std::process::exit(0);
     }
     if let Some(weakness) = place.weakness {
-        output::tell(format_args!(
-            "muxbench: warning: {weakness}: on a network with others, set MUXBENCH_SECRET to the same random text in all ranks \
+        output::warn(format_args!(
+            "{weakness}: on a shared network, set MUXBENCH_SECRET to the same random text in all processes \
              (32 characters, such as `openssl rand -hex 16` prints)"
         ));
     }
-    let is_continued = matches!(args.lost_worker.as_deref(), Some("continue" | "go-on"));
-    let loss = if is_continued { LossPolicy::Continue } else { LossPolicy::EndRun };
-    let ranks = Workers::accept_all(&place, loss)?.within(Surrounding::here()?);
-    output::tell(format_args!(
-        "muxbench: a fleet of {}, started by {}: {}",
-        place.ranks,
-        place.launcher,
-        ranks.sentence()
+    let continues = matches!(args.lost_worker.as_deref(), Some("continue" | "go-on"));
+    let loss = if continues { LossPolicy::Continue } else { LossPolicy::EndRun };
+    let workers = Workers::accept_all(&place, loss)?.within(Surrounding::here()?);
+    let sentence = workers.sentence();
+    output::note(format_args!(
+        "distributed run of {} processes, started by {}: {sentence}",
+        place.ranks, place.launcher
     ));
-    if let Some(words) = ranks.cpu_limits() {
-        output::tell(format_args!("muxbench: {}", report::format::visible(&words)));
+    if let Some(limits) = workers.cpu_limits() {
+        output::note(report::format::visible(&limits));
     }
-    Ok(Clients::Workers(Box::new(ranks)))
+    Ok(Clients::Workers(Box::new(workers)))
 }
 
-/// Says which ranks may not use the CPUs that trials, which all have the same, have for clients.
-fn tell_cpus(clients: &Clients, trials: &[Trial]) {
-    if let (Clients::Workers(ranks), Some(trial)) = (clients, trials.first())
-        && let Some(words) = ranks.missing_planned_cpus(&trial.load.cpus)
+/// Warns of workers that may not use the planned CPUs, which are the same for all trials.
+fn warn_of_cpus(clients: &Clients, trials: &[Trial]) {
+    if let (Clients::Workers(workers), Some(trial)) = (clients, trials.first())
+        && let Some(warning) = workers.missing_planned_cpus(&trial.load.cpus)
     {
-        output::tell(format_args!("muxbench: beware: {words}"));
+        output::warn(warning);
     }
 }
 
 fn program() -> anyhow::Result<PathBuf> {
-    std::env::current_exe().context("cannot find our own binary, which servers and clients are run from")
+    std::env::current_exe().context("cannot start servers and clients: the path of this program is unknown")
 }
 
 /// Plans `experiment` for this host.
 ///
 /// # Errors
-/// When it cannot be placed here.
+/// When this host has not the CPUs it names.
 pub fn plan_here(experiment: &Experiment) -> anyhow::Result<(Plan, Host)> {
     let host = host::detect();
     let plan = plan(experiment, &host).map_err(anyhow::Error::msg)?;
     Ok((plan, host))
 }
 
-/// Runs an experiment from the beginning. Of a fleet the first rank alone needs it: once all are there it is read.
+/// Runs an experiment. Only the first process of a distributed run reads it, once all workers have joined.
 ///
 /// # Errors
-/// When it cannot be read, nothing of it can be run here, or it cannot be stored.
+/// When it is invalid, no trial can run here, or the results cannot be stored.
 pub fn start(experiment: impl Fn() -> anyhow::Result<Experiment>, args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
     start_as(experiment, args, |plan, _| Ok((plan, Strategy::Whole))).map(|(code, _)| code)
 }
 
-/// Runs an experiment, in what order and how far is for `course` to say, from the beginning. The folder of the run too.
+/// Runs an experiment by the strategy that `course` chooses. Returns the folder of the run too.
 ///
 /// # Errors
 /// As [`start`].
@@ -125,24 +122,25 @@ pub fn start_as(
 ) -> anyhow::Result<(ExitCode, PathBuf)> {
     let clients = join(args, || Some(experiment().ok()?.workload.transport))?;
     let experiment = &experiment()?;
-    let course = |plan, host: &Host| {
+    let feasible = |plan, host: &Host| {
         let (plan, course) = course(plan, host)?;
-        let all_impossible = plan.trials.iter().all(|trial| !trial.infeasible.is_empty());
-        match plan.trials.first().filter(|_| all_impossible) {
-            Some(trial) => bail!("nothing of this can be run here:\n{}", trial.infeasible.join("\n")),
-            None => Ok((plan, course)),
+        match plan.trials.first() {
+            Some(trial) if plan.trials.iter().all(|trial| !trial.infeasible.is_empty()) => {
+                bail!("no trial can run on this host:\n{}", trial.infeasible.join("\n"))
+            }
+            _ => Ok((plan, course)),
         }
     };
-    let (folder, store, header) = begin(experiment, args.output.as_deref(), args.allow_exec, &clients, course)?;
+    let (folder, store, header) = begin(experiment, args.output.as_deref(), args.allow_exec, &clients, feasible)?;
     let (run, ended) = execute(&folder, store, &header, &[], args.quiet, clients, &stop_at_signals()?)?;
     Ok((show(&folder, &run, ended, args)?, folder))
 }
 
-/// Runs an experiment in `folder`, or what an earlier call left of it, until `stop` is set. One of which nothing can be run here
-/// is a run without trials, which says why.
+/// Runs an experiment in `folder`, or finishes the run there, until `stop` is set. When no trial can run here, the run has no
+/// trials and states the reasons.
 ///
 /// # Errors
-/// When it cannot be stored, or another process is at it.
+/// When it cannot be stored, or another process uses the folder.
 pub fn complete(experiment: &Experiment, folder: &Path, quiet: bool, stop: &Stop) -> anyhow::Result<(Run, RunEnd)> {
     if !folder.join("run.json").exists() {
         let whole = |plan, _: &Host| Ok((plan, Strategy::Whole));
@@ -150,21 +148,20 @@ pub fn complete(experiment: &Experiment, folder: &Path, quiet: bool, stop: &Stop
         return execute(&folder, store, &header, &[], quiet, Clients::Here, stop);
     }
     let (store, run) = Store::resume(folder)?;
-    tell_damage(folder, &run);
+    warn_of_damage(folder, &run);
     let (plan, _) = plan_here(experiment)?;
-    // Why some cannot be run may differ: it has numbers of this moment in it.
-    let alike = |(a, b): (&Trial, &Trial)| {
-        Trial { infeasible: Vec::new(), ..a.clone() } == Trial { infeasible: Vec::new(), ..b.clone() }
-    };
-    if plan.trials.len() != run.header.trials.len() || !plan.trials.iter().zip(&run.header.trials).all(alike) {
+    // The reasons why a trial cannot run contain numbers of the moment.
+    let without_reasons = |trial: &Trial| Trial { infeasible: Vec::new(), ..trial.clone() };
+    let trials = |trials: &[Trial]| trials.iter().map(without_reasons).collect::<Vec<_>>();
+    if trials(&plan.trials) != trials(&run.header.trials) {
         bail!(
-            "{}: what was begun there is not what would be run now, by this version on this machine; name another folder \
-             with --output",
+            "cannot finish the run in {}: its plan differs from the one of this version and this machine; try another \
+             folder with --output",
             folder.display()
         );
     }
-    tell_differences(&run.header);
-    // What could not be run then may be possible now: a limit was raised, memory is free.
+    warn_of_differences(&run.header);
+    // A trial may have become possible: a limit was raised, memory is free.
     let mut header = run.header.clone();
     for (trial, planned) in header.trials.iter_mut().zip(plan.trials) {
         if !run.records.iter().any(|record| record.trial.index == trial.index) {
@@ -177,33 +174,30 @@ pub fn complete(experiment: &Experiment, folder: &Path, quiet: bool, stop: &Stop
     execute(folder, store, &header, &run.records, quiet, Clients::Here, stop)
 }
 
-/// The folder, or where another run began in the same second, it with a number.
+/// The folder, numbered if a run of the same second has it.
 fn unused(folder: &Path) -> PathBuf {
     let numbered = |number: u32| PathBuf::from(format!("{}-{number}", folder.display()));
     let candidates = std::iter::once(folder.to_owned()).chain((2..).map(numbered));
     candidates.into_iter().find(|candidate| !candidate.exists()).unwrap_or_else(|| folder.to_owned())
 }
 
-/// Says what is damaged of a run.
-pub fn tell_damage(folder: &Path, run: &Run) {
-    for what in &run.damage {
-        output::tell(format_args!("muxbench: {}: {what}", folder.display()));
+/// Warns of damaged trials of a stored run.
+pub fn warn_of_damage(folder: &Path, run: &Run) {
+    for damage in &run.damage {
+        output::warn(format_args!("{}: {damage}", folder.display()));
     }
 }
 
-/// Says in what this host is not as it was when a run began.
-fn tell_differences(header: &RunHeader) {
+/// Warns of changes of this host since the run began.
+fn warn_of_differences(header: &RunHeader) {
     for (fact, before, now) in differences(&header.host, &host::detect().facts) {
-        if fact == "network" && header.is_fleet_s {
-            continue;
+        if fact != "network" || !header.is_fleet_s {
+            output::warn(format_args!("this host has changed since the run began: {fact}: {before}, now {now}"));
         }
-        output::tell(format_args!(
-            "muxbench: this host differs from that of the run's beginning: {fact}: {before}, now {now}"
-        ));
     }
 }
 
-/// Plans an experiment and makes its store.
+/// Plans an experiment and creates its store.
 fn begin(
     experiment: &Experiment,
     output: Option<&Path>,
@@ -214,24 +208,24 @@ fn begin(
     experiment.check().map_err(anyhow::Error::msg)?;
     let mut experiment = experiment.clone();
     let mut host = host::detect();
-    if let Clients::Workers(ranks) = clients {
-        experiment.client.processes = NonZeroU32::new(ranks.count());
+    if let Clients::Workers(workers) = clients {
+        experiment.client.processes = NonZeroU32::new(workers.count());
         if experiment.network.is_none() {
-            experiment.network = ranks.facts().lab.map(|(network, _)| network);
+            experiment.network = workers.facts().lab.map(|(network, _)| network);
         }
-        host.fleet = Some(ranks.facts());
+        host.fleet = Some(workers.facts());
         experiment.check().map_err(anyhow::Error::msg)?;
     }
     let mut plan = plan(&experiment, &host).map_err(anyhow::Error::msg)?;
-    if let Clients::Workers(ranks) = clients {
-        plan.placement = format!("{}; {}", plan.placement, ranks.sentence());
-        host.facts.insert("network".into(), ranks.network());
+    if let Clients::Workers(workers) = clients {
+        plan.placement = format!("{}; {}", plan.placement, workers.sentence());
+        host.facts.insert("network".into(), workers.network());
     }
     let (plan, course) = course(plan, &host)?;
     for warning in &plan.warnings {
-        output::tell(format_args!("muxbench: beware: {}", report::format::visible(warning)));
+        output::warn(report::format::visible(warning));
     }
-    tell_cpus(clients, &plan.trials);
+    warn_of_cpus(clients, &plan.trials);
     allow_commands(&plan.trials, allow_exec)?;
     let time = now();
     let name = format!("{}-{}", time.replace([':', '-'], "").trim_end_matches('Z'), plan.experiment);
@@ -256,50 +250,34 @@ fn begin(
 /// Finishes a stopped run.
 ///
 /// # Errors
-/// When there is none, or another process is at it.
+/// When there is none, or another process is running it.
 pub fn resume(args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
-    resume_after(args, || Ok(())).map(|(code, _)| code)
+    resume_with(args, || Ok(()), |_| Ok(())).map(|(code, _)| code)
 }
 
-/// The same, once it is known that what comes after can be done. The folder of the run too.
+/// Finishes a stopped run after `check` has passed and `change` has adapted its header. Returns the folder of the run too.
 ///
 /// # Errors
-/// As [`resume`].
-pub fn resume_after(
+/// As [`resume`], and those of the functions.
+pub fn resume_with(
     args: &ExecutionArgs,
     check: impl FnOnce() -> anyhow::Result<()>,
+    change: impl FnOnce(&mut RunHeader) -> anyhow::Result<()>,
 ) -> anyhow::Result<(ExitCode, PathBuf)> {
     let clients = join(args, || transport_of(&folder_to_resume(args).ok()?))?;
     check()?;
     let folder = folder_to_resume(args)?;
-    let (store, run) = Store::resume(&folder)?;
-    tell_damage(&folder, &run);
-    Ok((go_on(&folder, store, &run, args, clients)?, folder))
-}
-
-/// Gives a stopped search so much time in all, which changes none of its earlier probes, and finishes it.
-///
-/// # Errors
-/// As [`resume`]; and when the run is no search.
-pub fn resume_search(args: &ExecutionArgs, time_max: Time) -> anyhow::Result<ExitCode> {
-    let clients = join(args, || transport_of(&folder_to_resume(args).ok()?))?;
-    let folder = folder_to_resume(args)?;
     let (store, mut run) = Store::resume(&folder)?;
-    tell_damage(&folder, &run);
-    let Strategy::Capacity(question) = &mut run.header.strategy else {
-        bail!("{}: that run is no search, which --time-max is of; leave it out", folder.display())
-    };
-    if question.time_max_ns != time_max.0 {
-        question.time_max_ns = time_max.0;
+    warn_of_damage(&folder, &run);
+    let course = run.header.strategy.clone();
+    change(&mut run.header).with_context(|| format!("cannot resume {}", folder.display()))?;
+    if run.header.strategy != course {
         store.replace_header(&run.header)?;
     }
-    go_on(&folder, store, &run, args, clients)
+    Ok((finish(&folder, store, &run, args, clients)?, folder))
 }
 
-/// The folder of the run that is to be finished.
-///
-/// # Errors
-/// When none is named, and there is none.
+/// The folder that `--resume` names, or the newest run.
 fn folder_to_resume(args: &ExecutionArgs) -> anyhow::Result<PathBuf> {
     match args.resume.clone().flatten() {
         Some(folder) => Ok(folder),
@@ -307,79 +285,79 @@ fn folder_to_resume(args: &ExecutionArgs) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// How the requests of the run in a folder go; of a rank's host that does not have it, nothing is known.
+/// The transport of a stored run. A worker's host may not have the run.
 fn transport_of(folder: &Path) -> Option<Transport> {
     store::header(folder).ok()?.trials.first().map(|trial| trial.workload.transport)
 }
 
-fn go_on(folder: &Path, store: Store, run: &Run, args: &ExecutionArgs, clients: Clients) -> anyhow::Result<ExitCode> {
-    let planned = run.header.trials.first().map_or(1, |trial| trial.load.processes);
-    if let Clients::Workers(ranks) = &clients
-        && ranks.count() != planned
-    {
-        bail!(
-            "{}: that run is of {planned} clients, and of this fleet's ranks {} are; start {} ranks",
-            folder.display(),
-            ranks.count(),
-            planned + 1
-        );
-    }
-    if matches!(clients, Clients::Here) && run.header.is_fleet_s {
-        bail!("{}: that run is a fleet's; go on with --fleet, and with as many ranks as there were", folder.display());
-    }
-    if matches!(clients, Clients::Workers(_)) && !run.header.is_fleet_s {
-        bail!("{}: that run's clients were on this host; go on without --fleet", folder.display());
-    }
+/// Runs the missing trials of a stored run.
+fn finish(folder: &Path, store: Store, run: &Run, args: &ExecutionArgs, clients: Clients) -> anyhow::Result<ExitCode> {
+    check_clients(run, &clients).with_context(|| format!("cannot resume {}", folder.display()))?;
     if args.explain && matches!(run.header.strategy, Strategy::Capacity(_)) {
-        bail!("--explain is of trials at one rate, and each probe of this search has its own; leave it out");
+        bail!("--explain: the probes of a search differ in rate and cannot be compared; omit it");
     }
     allow_commands(&run.header.trials, args.allow_exec)?;
-    // A trial that fails is not run again.
+    // Without the counts each trial would fail, and a failed trial is not repeated.
     if run.header.trials.iter().any(|trial| trial.serve.ours().is_some_and(|serve| serve.count_syscalls)) {
         server::metrics::tracepoints::can_count().map_err(|reason| anyhow!("server.count-syscalls: {reason}"))?;
     }
-    // All have the same.
-    if let Some(trial) = run.header.trials.first() {
-        let mut reasons = match &clients {
-            Clients::Here => Vec::new(),
-            Clients::Workers(ranks) => harness::plan::infeasible_for_ranks(trial, &ranks.facts()),
-        };
-        if let (Some(network), Clients::Here) = (&trial.workload.network, &clients) {
-            reasons.extend(conditions::choose(network, &Found::here()).err().unwrap_or_default());
-        }
-        if !reasons.is_empty() {
-            bail!("{}: this cannot be gone on with here:\n{}", folder.display(), reasons.join("\n"));
-        }
-    }
-    tell_differences(&run.header);
-    tell_cpus(&clients, &run.header.trials);
+    warn_of_differences(&run.header);
+    warn_of_cpus(&clients, &run.header.trials);
     let (run, ended) = execute(folder, store, &run.header, &run.records, args.quiet, clients, &stop_at_signals()?)?;
     show(folder, &run, ended, args)
 }
 
-/// Shows the commands that an experiment names, which anything may be, before any of them is started.
-///
-/// # Errors
-/// When they are not allowed: what would be run, and by which flag.
-fn allow_commands(trials: &[Trial], allowed: bool) -> anyhow::Result<()> {
-    let commands = harness::model::commands(trials);
-    if commands.is_empty() {
-        return Ok(());
+/// Checks that a run can go on with these clients. All trials of a run have the same network and number of clients.
+fn check_clients(run: &Run, clients: &Clients) -> anyhow::Result<()> {
+    let trial = run.header.trials.first();
+    let planned = trial.map_or(1, |trial| trial.load.processes);
+    let reasons = match clients {
+        Clients::Workers(workers) if workers.count() != planned => bail!(
+            "the run has {planned} workers, and this distributed run has {}; start {} processes",
+            workers.count(),
+            planned + 1
+        ),
+        Clients::Workers(_) if !run.header.is_fleet_s => bail!("the run is not distributed; omit --distributed"),
+        Clients::Here if run.header.is_fleet_s => {
+            bail!("the run is distributed; try --distributed with {} processes", planned + 1)
+        }
+        Clients::Workers(workers) => {
+            trial.map(|trial| harness::plan::infeasible_for_ranks(trial, &workers.facts())).unwrap_or_default()
+        }
+        Clients::Here => trial
+            .and_then(|trial| trial.workload.network.as_ref())
+            .and_then(|network| conditions::choose(network, &Found::here()).err())
+            .unwrap_or_default(),
+    };
+    if !reasons.is_empty() {
+        bail!("this host does not meet its needs:\n{}", reasons.join("\n"));
     }
-    let shown = commands.join("\n  ");
-    if !allowed {
-        bail!("this experiment starts commands on this machine:\n  {shown}\nadd --allow-exec if you trust them");
-    }
-    output::tell(format_args!("muxbench: these commands will be started:\n  {shown}"));
     Ok(())
 }
 
-/// UTC to the second, RFC 3339.
+/// Shows the commands that an experiment starts, for they may do anything.
+///
+/// # Errors
+/// When there are any, and the user has not allowed them.
+fn allow_commands(trials: &[Trial], allowed: bool) -> anyhow::Result<()> {
+    let commands = harness::model::commands(trials).join("\n  ");
+    if commands.is_empty() {
+        return Ok(());
+    }
+    if !allowed {
+        bail!("this experiment starts commands on this machine:\n  {commands}\nadd --allow-exec if you trust them");
+    }
+    output::note(format_args!("starting these commands:\n  {commands}"));
+    Ok(())
+}
+
+/// UTC to the second, as in RFC 3339.
 fn now() -> String {
     let now = jiff::Timestamp::now();
     now.round(jiff::Unit::Second).unwrap_or(now).to_string()
 }
 
+/// Runs all trials that have no record, and reads the run back.
 fn execute(
     folder: &Path,
     store: Store,
@@ -389,16 +367,16 @@ fn execute(
     clients: Clients,
     stop: &Stop,
 ) -> anyhow::Result<(Run, RunEnd)> {
-    let outcomes: Vec<TrialOutcome> = done.iter().map(|record| TrialOutcome::new(record, &header.strategy)).collect();
+    let findings: Vec<TrialOutcome> = done.iter().map(|record| TrialOutcome::new(record, &header.strategy)).collect();
     let mut progress = (!quiet).then(|| match &header.strategy {
-        Strategy::Capacity(question) => Progress::of_search(question, &outcomes),
-        Strategy::Whole | Strategy::Sweep { .. } => Progress::new(&strategy::ahead(header, &outcomes)),
+        Strategy::Capacity(question) => Progress::for_search(question, &findings),
+        Strategy::Whole | Strategy::Sweep { .. } => Progress::new(&strategy::ahead(header, &findings)),
     });
     let launch = Muxbench { program: program()? };
     let options = runner::Options { launch: &launch, stop };
     let mut fleet: Box<dyn Fleet> = match clients {
         Clients::Here => Box::new(Local::new(launch.program.clone())),
-        Clients::Workers(ranks) => ranks,
+        Clients::Workers(workers) => workers,
     };
     let ended = runner::run(header, done, &store, &options, &mut *fleet, &mut |event| {
         if let Some(progress) = &mut progress {
@@ -410,7 +388,9 @@ fn execute(
     }
     let ended = ended.with_context(|| {
         let folder = folder.display();
-        format!("the run ends early; what is finished is kept. Finish it with `muxbench run --resume {folder}`, once this is mended")
+        format!(
+            "the run failed; finished trials are saved. Correct the cause, then try `muxbench run --resume {folder}`"
+        )
     })?;
     drop(store);
     Ok((store::read(folder)?, ended))

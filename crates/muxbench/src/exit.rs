@@ -4,13 +4,18 @@ use std::process::ExitCode;
 
 use crate::output;
 
-/// No trial is valid: the run is done, and its figures are not to be believed.
+/// The run has ended, but no trial is valid.
 pub const NO_VALID_TRIAL: u8 = 3;
-/// Stopped by a signal, as shells have it.
+/// A signal stopped the command; shells use the same code.
 pub const STOPPED: u8 = 130;
 
-/// What a command that a signal stopped says and ends with.
-pub fn stopped(how_to_finish: &str) -> ExitCode {
-    output::tell(format_args!("muxbench: stopped; what is finished is kept. Finish it with: {how_to_finish}"));
+/// Tells how to finish a run that a signal stopped.
+pub fn stopped(command: &str) -> ExitCode {
+    output::note(format_args!("stopped; finished trials are saved. Finish the run with: {command}"));
     ExitCode::from(STOPPED)
+}
+
+/// The code of a command whose result is valid, or not.
+pub fn of_validity(is_valid: bool) -> ExitCode {
+    if is_valid { ExitCode::SUCCESS } else { ExitCode::from(NO_VALID_TRIAL) }
 }

@@ -12,16 +12,16 @@ use report::plot::svg;
 
 use crate::output;
 
-/// Writes each figure, of its name, its title and what it shows, and says where they are.
+/// Writes each figure, given by name, title and chart, and prints the paths.
 ///
 /// # Errors
 /// When the folder cannot be made, or a file cannot be written.
-pub fn pictures<'a, T: AsRef<str>>(
+pub fn write_figures<'a, T: AsRef<str>>(
     figures: impl Iterator<Item = (T, T, &'a Chart)>,
     architectures: &[String],
     folder: &Path,
 ) -> anyhow::Result<()> {
-    fs::create_dir_all(folder).with_context(|| format!("{}: cannot make the folder for figures", folder.display()))?;
+    fs::create_dir_all(folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
     let mut names = Vec::new();
     for (name, title, chart) in figures {
         let name = name.as_ref();
@@ -30,33 +30,36 @@ pub fn pictures<'a, T: AsRef<str>>(
         write(&folder.join(format!("{name}.png")), &svg::png(&svg)?)?;
         names.push(name.to_owned());
     }
-    output::tell(format_args!("muxbench: {}, as SVG and PNG: {}", folder.display(), names.join(", ")));
+    output::note(format_args!("figures in {} as SVG and PNG: {}", folder.display(), names.join(", ")));
     Ok(())
 }
 
-/// Writes a file, whole or not at all.
+/// Writes a file atomically.
 ///
 /// # Errors
-/// When it cannot.
+/// When its folder does not exist, or cannot be written.
 pub fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    files::replace(path, bytes).with_context(|| format!("{}: cannot write it; is its folder there?", path.display()))
+    files::replace(path, bytes).with_context(|| format!("cannot write {}; check its folder", path.display()))
 }
 
-/// Writes each figure of a paper that runs have something of, and says where they are.
+/// Writes each figure of a paper for which the runs have data, and prints the paths.
 ///
 /// # Errors
 /// When the folder cannot be made, or a file cannot be written.
-pub fn pictures_of_paper(beside: &PaperComparison, folder: &Path) -> anyhow::Result<()> {
-    let figures = beside.figures.iter().map(|(figure, chart)| {
-        let name = format!("{}-figure-{}", beside.paper.name, figure.number.replace('.', "-"));
-        let title = format!("{}, {}: {}", beside.paper.name, beside.paper.figure_name(figure), figure.title);
+pub fn write_paper_figures(comparison: &PaperComparison, folder: &Path) -> anyhow::Result<()> {
+    let figures = comparison.figures.iter().map(|(figure, chart)| {
+        let name = format!("{}-figure-{}", comparison.paper.name, figure.number.replace('.', "-"));
+        let title = format!("{}, {}: {}", comparison.paper.name, comparison.paper.figure_name(figure), figure.title);
         (name, title, chart)
     });
-    pictures(figures, &beside.paper.series.iter().map(ToString::to_string).collect::<Vec<_>>(), folder)
+    write_figures(figures, &comparison.paper.series.iter().map(ToString::to_string).collect::<Vec<_>>(), folder)
 }
 
-/// When a trial's requests were sent, those that were.
-pub fn sends(folder: &Path, trial: u32) -> anyhow::Result<Vec<i64>> {
+/// The send times of a trial's requests, without those never sent.
+///
+/// # Errors
+/// When the samples cannot be read.
+pub fn send_times(folder: &Path, trial: u32) -> anyhow::Result<Vec<i64>> {
     let samples = samples::read(&store::samples_path(folder, trial))?;
     Ok(samples.iter().map(|sample| sample.sent_ns).filter(|&sent_ns| sent_ns != Sample::NEVER).collect())
 }

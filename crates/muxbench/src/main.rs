@@ -1,12 +1,14 @@
-//! muxbench: which way of building a server suits this traffic, by how much, and how sure that is.
+//! muxbench compares ways of building a network server under one workload, and states how certain the result is.
 //!
 //! # Layout
-//! - [`cli`]: what the user can say; [`commands`]: one file for each thing that can be done
-//! - [`execution`]: a plan becomes a run and is shown; [`progress`]: what is seen of it meanwhile
-//! - [`output`]: standard output, plain when it is not a terminal
+//! - [`cli`]: all commands; [`commands`]: one file per command; [`options`]: flags that several commands share
+//! - [`execution`]: runs an experiment and shows its result; [`progress`]: the progress line; [`signals`]: Ctrl-C
+//! - [`control`]: the protocol between a runner and its child processes
+//! - [`output`]: standard output and standard error; [`files`]: figures and pages; [`exit`]: exit codes
 
 mod cli;
 mod commands;
+mod control;
 mod execution;
 mod exit;
 mod files;
@@ -19,16 +21,16 @@ use std::process::ExitCode;
 
 use clap::CommandFactory;
 
-/// Whatever the umask of who started it, nobody else writes what it makes: results, sockets, logs; its processes inherit that.
-fn close_to_others() {
+/// Takes from other users the permission to write results, sockets and logs, whatever the umask is. Child processes inherit it.
+fn restrict_umask() {
     use rustix::fs::Mode;
     let umask = rustix::process::umask(Mode::WOTH);
     rustix::process::umask(umask | Mode::WOTH);
 }
 
 fn main() -> ExitCode {
-    close_to_others();
-    let cli = cli::Cli::said();
+    restrict_umask();
+    let cli = cli::Cli::from_command_line();
     match commands::dispatch(cli.command) {
         Ok(code) => code,
         Err(error) => {
@@ -36,7 +38,7 @@ fn main() -> ExitCode {
                 Ok(usage) => usage.format(&mut cli::Cli::command()).exit(),
                 Err(error) => error,
             };
-            output::tell(format_args!("muxbench: {}", report::format::visible(&format!("{error:#}"))));
+            output::note(report::format::visible(&format!("{error:#}")));
             ExitCode::FAILURE
         }
     }

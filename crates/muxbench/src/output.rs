@@ -1,4 +1,4 @@
-//! Standard output, and what is told beside it.
+//! Text on standard output and standard error.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -8,48 +8,57 @@ use report::format::visible;
 use report::text::Medium;
 use serde::Serialize;
 
-/// Columns of the terminal; of a file or a pipe, enough for a whole table.
-pub fn width() -> usize {
+/// Columns of the terminal; enough for any table if standard output is a file or a pipe.
+fn width() -> usize {
     match rustix::termios::tcgetwinsize(io::stdout()) {
         Ok(size) if size.ws_col > 0 => size.ws_col.into(),
         _ => 160,
     }
 }
 
-/// How tables and prose are written there.
+/// The medium of tables and prose.
 pub fn medium(markdown: bool) -> Medium {
     if markdown { Medium::Markdown } else { Medium::Terminal(width()) }
 }
 
-/// Prints text that is complete with its line ends, and nothing that a terminal obeys. Whoever closes the pipe has read
-/// enough.
+/// Prints text with its line ends. Escapes control characters, which a terminal would obey. A reader may close the pipe.
 ///
 /// # Errors
-/// Any other error of writing.
+/// All other errors of writing.
 pub fn print(text: &str) -> anyhow::Result<()> {
-    print_as_it_is(&visible(text))
+    print_raw(&visible(text))
 }
 
-/// Prints text that is a file's.
+/// Prints text that belongs into a file, unescaped.
 ///
 /// # Errors
 /// As [`print()`].
-pub fn print_as_it_is(text: &str) -> anyhow::Result<()> {
+pub fn print_raw(text: &str) -> anyhow::Result<()> {
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         result => Ok(result?),
     }
 }
 
-/// Tells something on standard error, with a line end. Where that is full or gone nobody is told, and what is done goes on.
-pub fn tell(what: impl Display) {
-    let _ = writeln!(anstream::stderr(), "{what}");
+/// Writes a line to standard error. Ignores that it is full or closed, for the work must go on.
+pub fn tell(line: impl Display) {
+    let _ = writeln!(anstream::stderr(), "{line}");
 }
 
-/// As [`tell`], in a line that goes on, or is told anew.
-pub fn tell_in_line(what: impl Display) {
+/// Writes a line of muxbench itself, unlike the lines of a command that it started.
+pub fn note(line: impl Display) {
+    tell(format_args!("muxbench: {line}"));
+}
+
+/// Writes a warning.
+pub fn warn(line: impl Display) {
+    note(format_args!("warning: {line}"));
+}
+
+/// As [`tell`], without a line end.
+pub fn tell_in_line(text: impl Display) {
     let mut output = anstream::stderr();
-    let _ = write!(output, "{what}").and_then(|()| output.flush());
+    let _ = write!(output, "{text}").and_then(|()| output.flush());
 }
 
 /// Prints a value as indented JSON.
@@ -60,26 +69,37 @@ pub fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
     print(&(serde_json::to_string_pretty(value)? + "\n"))
 }
 
-/// Prints a value as one line of JSON, at once.
+/// Prints a value as one line of JSON and flushes it.
 ///
 /// # Errors
-/// When nobody reads any more.
+/// Errors of writing, a closed pipe too.
 pub fn print_line(value: &impl Serialize) -> anyhow::Result<()> {
     let mut output = io::stdout().lock();
     writeln!(output, "{}", serde_json::to_string(value)?)?;
     Ok(output.flush()?)
 }
 
-/// Prints runs beside a paper: as JSON, as CSV or as text.
+/// Prints one of three forms of a result.
 ///
 /// # Errors
-/// Errors of writing.
-pub fn show_beside(beside: &PaperComparison, json: bool, csv: bool, medium: Medium) -> anyhow::Result<()> {
-    if json {
-        print_json(&beside.json())
-    } else if csv {
-        print(&beside.csv()?)
-    } else {
-        print(&beside.render(medium))
+/// Errors of writing, and of the form.
+pub fn print_form<T: Serialize>(
+    (is_json, is_csv): (bool, bool),
+    json: impl FnOnce() -> T,
+    csv: impl FnOnce() -> anyhow::Result<String>,
+    text: impl FnOnce() -> String,
+) -> anyhow::Result<()> {
+    match (is_json, is_csv) {
+        (true, _) => print_json(&json()),
+        (_, true) => print(&csv()?),
+        _ => print(&text()),
     }
+}
+
+/// Prints runs beside a paper.
+///
+/// # Errors
+/// As [`print_form`].
+pub fn print_comparison(forms: (bool, bool), comparison: &PaperComparison, medium: Medium) -> anyhow::Result<()> {
+    print_form(forms, || comparison.json(), || comparison.csv(), || comparison.render(medium))
 }

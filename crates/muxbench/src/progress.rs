@@ -1,4 +1,4 @@
-//! What is seen while a run runs: one line that is drawn anew on a terminal; a line for each trial elsewhere.
+//! Progress of a run: one line that is redrawn on a terminal; elsewhere a line per trial.
 
 use std::time::Duration;
 
@@ -18,19 +18,19 @@ use crate::output;
 pub struct Progress {
     bar: ProgressBar,
     is_terminal: bool,
-    /// How many there are to be; a search does not know.
+    /// Number of trials; a search does not know it.
     total: Option<usize>,
     finished: usize,
     current: String,
-    /// What the trials that are still to be run will take, in nanoseconds; of a search, at most.
+    /// Time that the remaining trials take; of a search, the longest time.
     left_ns: u64,
-    /// How far the one that runs is.
+    /// Progress of the current trial.
     pace: Pace,
-    /// What the last one that ended found.
+    /// Result of the last trial.
     last: String,
 }
 
-/// What a client has done by its last account.
+/// Progress of a client by its last event.
 #[derive(Default)]
 struct Pace {
     elapsed_ns: u64,
@@ -39,7 +39,7 @@ struct Pace {
 }
 
 impl Pace {
-    /// What it did a second since the last account: bytes of streams, or requests; empty where no time went by.
+    /// The rate since the last event: bytes of streams, or responses. Empty if no time has passed.
     fn advance(&mut self, elapsed_ns: u64, completed: u64, bytes: u64) -> String {
         let seconds = elapsed_ns.saturating_sub(self.elapsed_ns) as f64 / 1e9;
         let since = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
@@ -54,19 +54,19 @@ impl Pace {
 }
 
 impl Progress {
-    /// For these trials, which are all to be run.
+    /// Of a run that has these trials to run.
     pub fn new(trials: &[&Trial]) -> Self {
         let left_ns = trials.iter().map(|trial| duration_ns(trial)).sum();
-        Self::of(Some(trials.len()), left_ns)
+        Self::start(Some(trials.len()), left_ns)
     }
 
-    /// For a search, after these outcomes.
-    pub fn of_search(question: &SearchGoal, outcomes: &[TrialOutcome]) -> Self {
-        let elapsed_ns = outcomes.iter().map(|outcome| outcome.elapsed_ns).sum();
-        Self::of(None, question.time_max_ns.saturating_sub(elapsed_ns))
+    /// Of a search that has made these probes.
+    pub fn for_search(question: &SearchGoal, findings: &[TrialOutcome]) -> Self {
+        let elapsed_ns = findings.iter().map(|finding| finding.elapsed_ns).sum();
+        Self::start(None, question.time_max_ns.saturating_sub(elapsed_ns))
     }
 
-    fn of(total: Option<usize>, left_ns: u64) -> Self {
+    fn start(total: Option<usize>, left_ns: u64) -> Self {
         let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
         let target = if is_terminal { ProgressDrawTarget::stderr_with_hz(4) } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(total.map(|total| total as u64), target);
@@ -85,7 +85,7 @@ impl Progress {
         }
     }
 
-    /// Takes notice of an event.
+    /// Handles an event of the runner.
     pub fn on(&mut self, event: &RunEvent<'_>) {
         match event {
             RunEvent::Started { trial } => {
@@ -95,13 +95,15 @@ impl Progress {
                     active => format!(" {} active", Share(active)),
                 };
                 let rate = workload.rate_per_s.map_or("closed".into(), |rate| format!("{rate} req/s"));
-                let what = if workload.service.ports().is_some() { "ports" } else { "conn" };
-                self.current = format!("{} {} {what}{active} {rate}", trial.architecture, workload.connections);
+                let unit = if workload.service.ports().is_some() { "ports" } else { "conn" };
+                self.current = format!("{} {} {unit}{active} {rate}", trial.architecture, workload.connections);
                 self.pace = Pace::default();
                 self.show("starting");
             }
-            RunEvent::Load(load::Event::Connecting { done, total }) => self.show(&format!("connected {done}/{total}")),
-            RunEvent::Load(load::Event::Preparing { done, total }) => self.show(&format!("stored {done}/{total}")),
+            RunEvent::Load(load::Event::Connecting { done, total }) => self.show(&format!("{done}/{total} connected")),
+            RunEvent::Load(load::Event::Preparing { done, total }) => {
+                self.show(&format!("{done}/{total} records stored"))
+            }
             RunEvent::Load(load::Event::Progress { phase, elapsed_ns, completed, bytes, .. }) => {
                 let rate = self.pace.advance(*elapsed_ns, *completed, *bytes);
                 self.show(&format!("{phase}{rate}"));
@@ -116,14 +118,14 @@ impl Progress {
         }
     }
 
-    fn show(&self, what: &str) {
-        self.bar.set_message(format!("{}: {what}; {}{}", self.current, self.left(), self.last));
+    fn show(&self, phase: &str) {
+        self.bar.set_message(format!("{}: {phase}; {}{}", self.current, self.left(), self.last));
     }
 
     fn left(&self) -> String {
         let most = if self.total.is_none() { "at most " } else { "" };
         let left_ns = self.left_ns.saturating_sub(self.pace.elapsed_ns);
-        format!("{most}{} left", humane(Duration::from_nanos(left_ns)))
+        format!("{most}{} left", short(Duration::from_nanos(left_ns)))
     }
 
     fn finished(&mut self, record: &TrialRecord) {
@@ -131,24 +133,24 @@ impl Progress {
         let took_ns = if self.total.is_some() { duration_ns(&record.trial) } else { record.elapsed_ns };
         self.left_ns = self.left_ns.saturating_sub(took_ns);
         self.pace = Pace::default();
-        self.last = format!("; last {}{}", record.trial.architecture, found(record));
+        self.last = format!("; last {}{}", record.trial.architecture, brief_result(record));
         self.bar.inc(1);
         if !self.is_terminal {
             let verdict = report::format::verdict(record.verdict.kind);
             let total = self.total.map_or(String::new(), |total| format!("/{total}"));
-            let (finished, current, found) = (self.finished, &self.current, found(record));
-            output::tell(format_args!("{finished}{total} {current}: {verdict}{found}; {}", self.left()));
+            let (finished, current, result) = (self.finished, &self.current, brief_result(record));
+            output::tell(format_args!("{finished}{total} {current}: {verdict}{result}; {}", self.left()));
         }
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub fn end(self) {
         self.bar.finish_and_clear();
     }
 }
 
-/// What a trial found, in a few words: its bandwidth, or percentiles of its service time.
-fn found(record: &TrialRecord) -> String {
+/// The result of a trial in brief: its bandwidth, or percentiles of its service time.
+fn brief_result(record: &TrialRecord) -> String {
     let Some(load) = &record.load else { return String::new() };
     if let Some(bytes_per_s) = record.stream_bytes_per_s() {
         return format!(", {}", format::bandwidth(bytes_per_s));
@@ -158,8 +160,8 @@ fn found(record: &TrialRecord) -> String {
     format!(", p50 {}, p99 {p99}", format::time(p50 as f64))
 }
 
-/// Whole seconds, or minutes from two on.
-fn humane(time: Duration) -> String {
+/// A duration in seconds, or in minutes from two on.
+fn short(time: Duration) -> String {
     match time.as_secs() {
         seconds if seconds < 120 => format!("{seconds} s"),
         seconds => format!("{} min", seconds.div_ceil(60)),
@@ -173,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_is_of_the_time_since_the_last_account() {
+    fn pace_is_the_rate_since_the_last_event() {
         let mut pace = Pace::default();
         assert_eq!(pace.advance(0, 0, 0), "");
         assert_eq!(pace.advance(500_000_000, 1_000, 0), ", 2000 responses/s");
@@ -182,21 +184,21 @@ mod tests {
     }
 
     #[test]
-    fn what_a_trial_found() {
-        assert_eq!(found(&fixtures::run().records[0]), ", p50 40.0 µs, p99 43.9 µs");
-        assert_eq!(found(&fixtures::bandwidth_run().records[0]), ", 2.40 GB/s");
+    fn brief_result_is_percentiles_or_bandwidth() {
+        assert_eq!(brief_result(&fixtures::run().records[0]), ", p50 40.0 µs, p99 43.9 µs");
+        assert_eq!(brief_result(&fixtures::bandwidth_run().records[0]), ", 2.40 GB/s");
         let mut record = fixtures::run().records.remove(0);
         record.load = None;
-        assert_eq!(found(&record), "");
+        assert_eq!(brief_result(&record), "");
     }
 
     #[test]
-    fn the_time_left_goes_down_within_a_trial() {
+    fn time_left_decreases_within_a_trial() {
         let run = fixtures::run();
         let mut progress = Progress::new(&run.header.trials.iter().collect::<Vec<_>>());
         let whole = progress.left_ns;
         progress.on(&RunEvent::Started { trial: &run.header.trials[0] });
-        let said = |completed| load::Event::Progress {
+        let progress_event = |completed| load::Event::Progress {
             phase: "measure".into(),
             elapsed_ns: 500_000_000,
             sent: completed,
@@ -205,7 +207,7 @@ mod tests {
         };
         let before = progress.left();
         progress.left_ns = 100_000_000_000;
-        progress.on(&RunEvent::Load(&said(1_000)));
+        progress.on(&RunEvent::Load(&progress_event(1_000)));
         assert_ne!(progress.left(), before);
         assert_eq!(progress.left(), "99 s left");
         progress.left_ns = whole;

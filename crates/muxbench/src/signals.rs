@@ -8,34 +8,34 @@ use harness::process::stop::{Stop, ends_at_hangup};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// What the first Ctrl-C is answered.
-const FINISHING: &str = "muxbench: the trial that runs is finished first; once more stops at once\n";
+/// Answers the first Ctrl-C.
+const FINISHING: &str = "muxbench: finishing the current trial; press Ctrl-C again to stop immediately\n";
 
-/// What signals set, from now on: SIGINT has the trial that runs finished first, once more, SIGTERM or a hang-up stops at once.
+/// Handles signals from now on: SIGINT stops after the current trial. A second SIGINT, SIGTERM and SIGHUP stop immediately.
 ///
 /// # Errors
-/// When signals cannot be listened to.
+/// When the handlers cannot be installed.
 pub fn stop_at_signals() -> anyhow::Result<Stop> {
-    const CANNOT: &str = "cannot listen to signals";
+    const CANNOT: &str = "cannot handle signals";
     let stop = Stop::default();
-    // At once, so that whoever looks next sees it.
+    // These flags are set in the handler itself, before any thread runs.
     signal_hook::flag::register(SIGINT, stop.after_trial.clone()).context(CANNOT)?;
     signal_hook::flag::register(SIGTERM, stop.immediately.clone()).context(CANNOT)?;
     if ends_at_hangup() {
         signal_hook::flag::register(SIGHUP, stop.immediately.clone()).context(CANNOT)?;
     }
     let mut interrupts = Signals::new([SIGINT]).context(CANNOT)?;
-    let heard = stop.clone();
+    let requested = stop.clone();
     let listen = move || {
-        let mut heard_before = false;
+        let mut is_second = false;
         for _ in interrupts.forever() {
-            if heard_before {
-                heard.abort();
+            if is_second {
+                requested.abort();
             } else {
-                // Whoever closed standard error is not told.
+                // Standard error may be closed.
                 let _ = anstream::stderr().write_all(FINISHING.as_bytes());
             }
-            heard_before = true;
+            is_second = true;
         }
     };
     thread::Builder::new().name("signals".into()).spawn(listen).context(CANNOT)?;

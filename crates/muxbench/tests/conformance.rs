@@ -138,7 +138,7 @@ fn responses_as_large_as_a_sockets_buffer_are_answered_one_after_the_other() {
 #[test]
 fn a_flood_of_work_leaves_others_served() {
     for architecture in each().filter(|it| it.model.hands_over()) {
-        let serve = Serve::start_with(architecture, 100, 1, &["--work", "cpu=20us"], None);
+        let serve = Serve::start_with(architecture, 100, 1, &["--simulated-work", "cpu=20us"], None);
         let mut flood = serve.connect();
         let mut answers = flood.try_clone().unwrap();
         let flooding = std::thread::spawn(move || while flood.write_all(&[1; 10_000]).is_ok() {});
@@ -156,7 +156,7 @@ fn a_flood_of_work_leaves_others_served() {
 #[test]
 fn stops_without_doing_all_the_work_that_waits() {
     for architecture in each() {
-        let serve = Serve::start_with(architecture, 1, 1, &["--work", "sleep=200ms"], None);
+        let serve = Serve::start_with(architecture, 1, 1, &["--simulated-work", "sleep=200ms"], None);
         let mut streams: Vec<_> = (0..4).map(|_| serve.connect()).collect();
         streams.iter_mut().for_each(|stream| stream.write_all(&[1; 600]).unwrap());
         std::thread::sleep(Duration::from_millis(20));

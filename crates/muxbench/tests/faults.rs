@@ -301,14 +301,14 @@ fn ctrl_c_is_answered_and_once_more_ends_a_run_at_once_as_sigterm_and_a_hang_up_
         let mut line = String::new();
         said.read_line(&mut line).unwrap();
         if signals.len() > 1 {
-            assert!(line.contains("the trial that runs is finished first; once more stops at once"), "{line}");
+            assert!(line.contains("finishing the current trial; press Ctrl-C again to stop immediately"), "{line}");
             assert!(processes.iter().all(|&process| is_alive(process)) && child.try_wait().unwrap().is_none());
             rustix::process::kill_process(pid, signals[1]).unwrap();
             line.clear();
             said.read_line(&mut line).unwrap();
         }
         assert!(
-            line.contains("stopped; what is finished is kept. Finish it with: muxbench run --resume run"),
+            line.contains("stopped; finished trials are saved. Finish the run with: muxbench run --resume run"),
             "{line}"
         );
         assert_eq!(child.wait().unwrap().code(), Some(130));
@@ -369,8 +369,8 @@ fn unshared(what: &str) -> Option<Command> {
 const FULL_DISK: &str = r#"
 set -u
 cd "$1" && mkdir disk && mount -t tmpfs -o size=400k tmpfs disk && cd disk || exit 9
-"$2" sweep --arch epoll --connections 5 --rate 100,150000 --past never --ramp 0 --hold 0 --measure 500ms --repeats 1 \
-    --request 1B --response 1B --drain 30s --timeout 60s --output run > ../out 2> ../err
+"$2" sweep --arch epoll --connections 5 --rate 100,150000 --past never --ramp 0 --warm-up 0 --measure 500ms --repeats 1 \
+    --request 1B --response 1B --cool-down 30s --timeout 60s --output run > ../out 2> ../err
 echo $? > ../code
 ls run/samples run/histograms > ../files
 cp -r run ../run
@@ -394,7 +394,7 @@ fn a_full_disk_ends_a_run_that_is_finished_once_there_is_room() {
     let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
     let told = read("err");
     assert_eq!(read("code").trim(), "1", "{told}");
-    assert!(told.contains("the run ends early; what is finished is kept"), "{told}");
+    assert!(told.contains("the run failed; finished trials are saved"), "{told}");
     assert!(told.contains("muxbench run --resume run"), "{told}");
     assert!(told.contains("cannot write samples") && told.contains("No space left on device"), "{told}");
     let run = store::read(&folder.path().join("run")).unwrap();
@@ -483,8 +483,7 @@ fn a_standard_error_that_is_full_ends_no_run() {
         command.args(arguments.split_whitespace()).current_dir(folder.path()).stderr(full());
         said(&command.output().unwrap(), codes)
     };
-    let quick =
-        "compare --arch epoll --connections 4 --rate 100 --ramp 0 --hold 50ms --measure 200ms --repeats 2 --output run";
+    let quick = "compare --arch epoll --connections 4 --rate 100 --ramp 0 --warm-up 50ms --measure 200ms --repeats 2 --output run";
     told_nobody(quick, &[0, 3]);
     assert_eq!(store::read(&folder.path().join("run")).unwrap().records.len(), 2);
     // What is wrong cannot be told, and is what it was.
@@ -543,19 +542,23 @@ fn what_a_client_or_a_server_has_not_enough_of_is_told_with_what_helps() {
         &["no-descriptors", "raise the hard limit of descriptors"],
     );
     let memory = ["no memory for 2", "lower the rate or the duration"];
-    none("--as=2147483648", &load(&["--rate", "1000000", "--measure", "200s", "--ramp", "0", "--hold", "0"]), &memory);
+    none(
+        "--as=2147483648",
+        &load(&["--rate", "1000000", "--measure", "200s", "--ramp", "0", "--warm-up", "0"]),
+        &memory,
+    );
     // More than can be numbered, however much memory there is.
     let numbers = ["more than 4 294 967 294 requests for one client; lower it"];
     none(
         "--as=unlimited",
-        &load(&["--rate", "10000000", "--measure", "2000s", "--ramp", "0", "--hold", "0"]),
+        &load(&["--rate", "10000000", "--measure", "2000s", "--ramp", "0", "--warm-up", "0"]),
         &numbers,
     );
     let room = ["serve", "--arch", "mt", "--connections-max", "100000000"];
     none("--as=1073741824", &room, &["no memory for counters", "lower the connections"]);
     // Whoever comes after them is served.
     let output =
-        muxbench().args(load(&["--connections", "5", "--measure", "100ms", "--drain", "60s"])).output().unwrap();
+        muxbench().args(load(&["--connections", "5", "--measure", "100ms", "--cool-down", "60s"])).output().unwrap();
     let told = said(&output, &[0, 3]);
     assert!(told.contains("requests completed") && told.contains(" 0 errors"), "{told}");
 }
@@ -563,7 +566,7 @@ fn what_a_client_or_a_server_has_not_enough_of_is_told_with_what_helps() {
 /// A host with ten ports for outgoing connections.
 const FEW_PORTS: &str = r#"
 ip link set lo up && echo "40000 40009" > /proc/sys/net/ipv4/ip_local_port_range || exit 9
-exec "$0" compare --arch epoll --connections 30 --rate 200 --ramp 0 --hold 0 --measure 200ms --drain 60s --timeout 60s --repeats 1 --json "$@"
+exec "$0" compare --arch epoll --connections 30 --rate 200 --ramp 0 --warm-up 0 --measure 200ms --cool-down 60s --timeout 60s --repeats 1 --json "$@"
 "#;
 
 #[test]
@@ -587,7 +590,7 @@ fn ports_that_run_out_are_told_before_anything_starts_or_made_up_for_by_other_ad
     assert_eq!(load["errors"]["no_addresses"], 0, "127.0.0.2 and on have ports too");
     // IPv6 has the one address.
     let told = said(&few(&["--transport", "tcp6"]).unwrap(), &[1]);
-    assert!(told.contains("nothing of this can be run here") && told.contains("ip_local_port_range"), "{told}");
+    assert!(told.contains("no trial can run on this host") && told.contains("ip_local_port_range"), "{told}");
 }
 
 /// A wall clock that is another at each look, an hour and a half ahead or behind, for who asks libc: the standard library and
@@ -632,8 +635,8 @@ fn a_wall_clock_that_is_set_changes_no_figure() {
     compiler.stdin.take().unwrap().write_all(JUMPING.as_bytes()).unwrap();
     assert!(compiler.wait().unwrap().success());
     for schedule in ["slot-random", "closed"] {
-        let flags = "compare --arch epoll,mp --connections 5 --repeats 1 --ramp 100ms --hold 100ms --measure 500ms \
-                     --drain 60s --timeout 60s --quiet --schedule";
+        let flags = "compare --arch epoll,mp --connections 5 --repeats 1 --ramp 100ms --warm-up 100ms --measure 500ms \
+                     --cool-down 60s --timeout 60s --quiet --schedule";
         let mut command = muxbench();
         command.args(flags.split_whitespace()).arg(schedule);
         if schedule != "closed" {

@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal};
 
 /// A comparison of two repeats, of which each takes about two seconds.
 const COMPARE: &str =
-    "compare --arch epoll --connections 31 --rate 300 --ramp 100ms --hold 300ms --measure 1s --repeats 2 --quiet";
+    "compare --arch epoll --connections 31 --rate 300 --ramp 100ms --warm-up 300ms --measure 1s --repeats 2 --quiet";
 
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split_whitespace()
@@ -65,7 +65,7 @@ fn several_processes_divide_every_kind_of_load() {
         ("--connections 10 --rate 300", [3, 3, 4]),
         ("--connections 10 --rate 300 --schedule constant --timestamps kernel", [3, 3, 4]),
         ("--ports 7 --connections 1 --rate 300 --service udp --request 8B", [2, 2, 3]),
-        ("--connections 10 --rate 300 --calls-per-connection 2", [3, 3, 4]),
+        ("--connections 10 --rate 300 --requests-per-connection 2", [3, 3, 4]),
         ("--connections 10 --rate 300 --service kv --records 200", [3, 3, 4]),
         ("--connections 10 --schedule closed --think 5ms", [3, 3, 4]),
         ("--connections 10 --service stream --packets 10", [3, 3, 4]),
@@ -73,7 +73,7 @@ fn several_processes_divide_every_kind_of_load() {
         let flags = flags.replace("--ports 7 --connections 1", "--ports 7");
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().join("run");
-        let phases = "--ramp 100ms --hold 300ms --measure 500ms --repeats 1 --quiet --client-processes 3";
+        let phases = "--ramp 100ms --warm-up 300ms --measure 500ms --repeats 1 --quiet --client-processes 3";
         let mut command = muxbench();
         command.args(["compare", "--arch", "epoll"]).args(words(phases)).args(words(&flags));
         let output = command.arg("--output").arg(&folder).output().unwrap();
@@ -101,7 +101,7 @@ fn several_processes_divide_every_kind_of_load() {
 fn one_process_of_several_that_fails_fails_the_trial_with_its_number() {
     // Each client of Zipf has a favourite of its own.
     let output =
-        muxbench().args(words(COMPARE)).args(["--client-processes", "3", "--choice", "zipf"]).output().unwrap();
+        muxbench().args(words(COMPARE)).args(["--client-processes", "3", "--popularity", "zipf"]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && said.contains("client.processes: several processes"), "{said}");
     let output = muxbench().args(words(COMPARE)).args(["--client-processes", "32"]).output().unwrap();
@@ -190,7 +190,7 @@ impl Job {
         let (port, temporary) = (free_port(), tempfile::tempdir().unwrap());
         let start = |rank: u32| {
             let (mut command, arguments) = (program(rank), arguments(rank));
-            command.args(words(&arguments)).arg("--fleet");
+            command.args(words(&arguments)).arg("--distributed");
             if !arguments.contains("--resume") {
                 command.arg("--output").arg(folder);
             }
@@ -247,7 +247,7 @@ fn ranks_divide_each_trial_and_the_first_has_all_of_it() {
     for other in &outputs[1..] {
         assert!(other.status.success() && other.stdout.is_empty(), "{other:?}");
     }
-    assert!(String::from_utf8_lossy(&outputs[0].stderr).contains("a fleet of 4"));
+    assert!(String::from_utf8_lossy(&outputs[0].stderr).contains("distributed run of 4 processes"));
 }
 
 #[test]
@@ -337,14 +337,14 @@ fn a_rank_that_dies_fails_its_trial_by_name_and_the_run_ends() {
     assert_eq!(verdict.kind, VerdictKind::Failed);
     assert!(verdict.reason.contains("rank 2 on ") && verdict.reason.contains("is lost"), "{}", verdict.reason);
     let said = String::from_utf8_lossy(&outputs[0].stderr);
-    assert!(outputs[0].status.code() == Some(3) && said.contains("--fleet --resume"), "{said}");
+    assert!(outputs[0].status.code() == Some(3) && said.contains("--distributed --resume"), "{said}");
     assert!(outputs[1].status.success(), "{:?}", outputs[1]);
 
     // What is left is finished by a fleet of as many ranks, and by no other.
     let resume =
         |count| Job::start(count, &format!("run --quiet --resume {}", folder.display()), Path::new("/unused")).end();
     let said = String::from_utf8_lossy(&resume(2)[0].stderr).into_owned();
-    assert!(said.contains("start 3 ranks"), "{said}");
+    assert!(said.contains("start 3 processes"), "{said}");
     let outputs = resume(3);
     let run = harness::store::read(&folder).unwrap();
     assert_eq!(run.records.len(), 3, "{outputs:?}");
@@ -355,7 +355,7 @@ fn a_rank_that_dies_fails_its_trial_by_name_and_the_run_ends() {
 fn the_others_go_on_without_a_rank_that_is_lost() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
-    let job = Job::start(4, &format!("{} --lost-rank go-on", many_repeats()), &folder);
+    let job = Job::start(4, &format!("{} --lost-worker continue", many_repeats()), &folder);
     job.until_it_has_a_client(1);
     rustix::process::kill_process(job.pid(1), Signal::KILL).unwrap();
     job.end_soon(&folder);
@@ -428,7 +428,7 @@ fn a_lab_is_none_for_ranks_and_looked_for_before_a_run_is_resumed() {
     }
     let output = resume.arg(&folder).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && said.contains("cannot be gone on with here:\nnetwork"), "{said}");
+    assert!(!output.status.success() && said.contains("this host does not meet its needs:\nnetwork"), "{said}");
 }
 
 #[test]
@@ -461,7 +461,7 @@ fn a_client_takes_what_a_server_says_it_serves_and_asks_for_nothing_else() {
         })
         .unwrap();
     let load = |flags: &str| {
-        let phases = "--ramp 0 --hold 0 --measure 300ms --connections 2 --rate 200 --json";
+        let phases = "--ramp 0 --warm-up 0 --measure 300ms --connections 2 --rate 200 --json";
         muxbench().args(["load", "--target", &address]).args(words(phases)).args(words(flags)).output().unwrap()
     };
     // A server that takes long to say it is one that does not say, as it may on a busy machine.
@@ -489,7 +489,7 @@ fn a_client_that_nobody_tells_what_is_served_says_what_it_asks_for() {
     let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let target = silent.local_addr().unwrap().to_string();
     let said = |flags: &str| {
-        let brief = "--connections 1 --ramp 0 --hold 0 --measure 100ms --timeout 200ms";
+        let brief = "--connections 1 --ramp 0 --warm-up 0 --measure 100ms --timeout 200ms";
         let mut load = muxbench();
         load.args(["load", "--target", &target]).args(words(brief)).args(words(flags));
         String::from_utf8_lossy(&load.output().unwrap().stderr).into_owned()
@@ -626,7 +626,7 @@ impl Engine {
         lab.args(["--default-signal=INT", program, "lab", "--network", &format!("lab:clients={clients}")]);
         lab.args(words(network)).arg("--").arg(format!("{}/../../deploy/{}", env!("CARGO_MANIFEST_DIR"), self.script));
         lab.args(words(&(self.command)(clients + 1))).args(words(flags)).arg(program).args(words(arguments));
-        lab.arg("--fleet").arg("--output").arg(folder);
+        lab.arg("--distributed").arg("--output").arg(folder);
         let peers = prepared("MUXBENCH_PEERS", "peers");
         let path = std::env::var("PATH").unwrap_or_default();
         lab.env("PATH", format!("{}:{path}", peers.display())).env_remove("MUXBENCH_SECRET");
@@ -640,7 +640,10 @@ fn is_of_a_lab(engine: &Engine, network: &str, connections: &[u32], folder: &Pat
     let run = finished(folder, output);
     let said = String::from_utf8_lossy(&output.stderr);
     let (clients, ranks) = (connections.len(), connections.len() + 1);
-    let sentence = format!("a fleet of {ranks}, started by {}: server on host0, clients on host1, host2", engine.name);
+    let sentence = format!(
+        "distributed run of {ranks} processes, started by {}: server on host0, clients on host1, host2",
+        engine.name
+    );
     assert!(said.contains(&sentence) && !said.contains("set MUXBENCH_SECRET"), "{said}");
     let placement = &run.header.placement;
     assert!(placement.contains("server on host0, clients on host1, host2"), "{placement}");
@@ -746,7 +749,7 @@ fn ctrl_c_under_slurm_has_the_trial_finished_first() {
     let output = lab.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(
-        said.contains("the trial that runs is finished first") && said.contains("stopped; what is finished"),
+        said.contains("finishing the current trial") && said.contains("stopped; finished trials are saved"),
         "{said}"
     );
     let records = harness::store::read(&folder).unwrap().records;
@@ -773,7 +776,7 @@ fn under_slurm_the_others_go_on_without_a_rank_that_is_lost() {
     }
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
-    let arguments = format!("{} --lost-rank go-on", many_repeats());
+    let arguments = format!("{} --lost-worker continue", many_repeats());
     let job = SLURM.in_lab("", 2, "--no-kill", &arguments, &folder).spawn().unwrap();
     go_on_without_a_rank(&SLURM, job, &folder);
 }
@@ -789,7 +792,7 @@ fn ranks_on_the_server_s_host_of_a_lab_are_refused() {
         "for rank in 1 2; do MUXBENCH_RANK=$rank \"$@\" & done; MUXBENCH_RANK=0 \"$@\"; code=$?; wait; exit $code";
     let mut lab = Command::new("timeout");
     lab.args(["300", env!("CARGO_BIN_EXE_muxbench"), "lab", "--network", "lab:clients=2", "--"]);
-    lab.args(["sh", "-c", script, "sh", env!("CARGO_BIN_EXE_muxbench")]).args(words(COMPARE)).arg("--fleet");
+    lab.args(["sh", "-c", script, "sh", env!("CARGO_BIN_EXE_muxbench")]).args(words(COMPARE)).arg("--distributed");
     lab.arg("--output").arg(folder.path().join("run"));
     lab.env("MUXBENCH_RANKS", "3").env("MUXBENCH_SECRET", "open sesame");
     // Nobody else has ports there.
@@ -818,7 +821,7 @@ fn what_runs_in_a_lab_ends_with_its_command() {
     eventually("what it left is gone", is_gone);
     let output = lab(&["/nonexistent"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.code() == Some(1) && said.contains("/nonexistent cannot be started"), "{said}");
+    assert!(output.status.code() == Some(1) && said.contains("cannot start /nonexistent"), "{said}");
 }
 
 /// What has Open MPI start a comparison on these hosts.
@@ -838,7 +841,7 @@ fn mpirun(hosts: &Hosts, flags: &str, arguments: &str, folder: &Path) -> Command
         1,
         &format!(
             "timeout 120 mpirun --allow-run-as-root --bind-to none --mca plm_rsh_agent {agent} {flags} -np {HOSTS} \
-             --hostfile {} {program} {arguments} --fleet --output {folder}",
+             --hostfile {} {program} {arguments} --distributed --output {folder}",
             list.display()
         ),
     )
@@ -851,14 +854,17 @@ fn open_mpi_starts_a_fleet_on_three_hosts() {
     let output = mpirun(&hosts, "", COMPARE, &folder).output().unwrap();
     is_of_three_hosts(&hosts, &folder, &output);
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("a fleet of 3, started by Open MPI") && !said.contains("set MUXBENCH_SECRET"), "{said}");
+    assert!(
+        said.contains("distributed run of 3 processes, started by Open MPI") && !said.contains("set MUXBENCH_SECRET"),
+        "{said}"
+    );
 }
 
 #[test]
 fn under_open_mpi_the_others_go_on_without_a_rank_that_is_lost() {
     let Some(hosts) = Hosts::new('g') else { return };
     let folder = hosts.path("run");
-    let mut command = mpirun(&hosts, RECOVERY, &format!("{} --lost-rank go-on", many_repeats()), &folder);
+    let mut command = mpirun(&hosts, RECOVERY, &format!("{} --lost-worker continue", many_repeats()), &folder);
     let job = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     go_on_without_a_rank(&OPEN_MPI, job, &folder);
 }

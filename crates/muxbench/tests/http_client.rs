@@ -62,7 +62,7 @@ const OPEN: &[&str] = &["--rate", "500"];
 fn load(arguments: &[&str]) -> Output {
     // What a closed loop does not do in its window it does not do at all.
     let measure = if arguments.contains(&"closed") { "2s" } else { "400ms" };
-    let phases = ["--connections", "5", "--ramp", "0", "--hold", "0", "--measure", measure, "--drain", "20s"];
+    let phases = ["--connections", "5", "--ramp", "0", "--warm-up", "0", "--measure", measure, "--cool-down", "20s"];
     muxbench().arg("load").args(arguments).args(phases).output().unwrap()
 }
 
@@ -112,11 +112,11 @@ fn a_server_that_ends_connections_is_told_of_or_connected_to_again() {
         let (total, closed) = errors(&staying, "closed");
         assert!(closed >= 5 && closed == total, "{}", staying["report"]["errors"]);
         let said = load(&[&[url.as_str()], schedule].concat()).stdout;
-        assert!(String::from_utf8(said).unwrap().contains("--calls-per-connection"));
+        assert!(String::from_utf8(said).unwrap().contains("--requests-per-connection"));
 
         let nginx = Nginx::start(10);
         let url = nginx.url("/two");
-        let churning = report(&[&[url.as_str(), "--calls-per-connection", "25"], schedule].concat());
+        let churning = report(&[&[url.as_str(), "--requests-per-connection", "25"], schedule].concat());
         assert_eq!(errors(&churning, "closed"), (0, 0), "{}", churning["report"]["errors"]);
         eventually("several connections are logged", || nginx.calls().len() > 10);
         let calls = nginx.calls();
@@ -128,7 +128,7 @@ fn a_server_that_ends_connections_is_told_of_or_connected_to_again() {
 fn connections_come_and_go() {
     let nginx = Nginx::start(1_000_000);
     let url = nginx.url("/two");
-    let sessions = report(&[&url, "--rate", "500", "--schedule", "constant", "--calls-per-connection", "4"]);
+    let sessions = report(&[&url, "--rate", "500", "--schedule", "constant", "--requests-per-connection", "4"]);
     assert_eq!(errors(&sessions, "reset"), (0, 0), "{}", sessions["report"]["errors"]);
     let churn = &sessions["report"]["churn"];
     // On a busy machine some of the window's sessions begin after it.
@@ -144,7 +144,7 @@ fn connections_come_and_go() {
     let mut calls = nginx.calls();
     calls.sort_unstable();
     assert_eq!(calls, [&[1][..], &[4; 50]].concat());
-    let said = load(&[url.as_str(), "--calls-per-connection", "1", "--rate", "500"]).stdout;
+    let said = load(&[url.as_str(), "--requests-per-connection", "1", "--rate", "500"]).stdout;
     let said = String::from_utf8(said).unwrap();
     assert!(said.contains("SYN to established") && said.contains("connections of 1 request each"), "{said}");
 }
@@ -188,7 +188,7 @@ fn what_changes_its_length_is_wrong() {
             std::fs::write(&beside, "longer").unwrap();
             std::fs::rename(beside, &file).unwrap();
         });
-        let phases = ["--ramp", "0", "--hold", "0", "--measure", "3s", "--drain", "20s", "--json"];
+        let phases = ["--ramp", "0", "--warm-up", "0", "--measure", "3s", "--cool-down", "20s", "--json"];
         muxbench().args(["load", &url, "--rate", "500", "--connections", "5"]).args(phases).output().unwrap()
     });
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -205,7 +205,7 @@ fn what_is_no_url_to_load_is_refused() {
         (&["http://127.0.0.1:1/", "--header", "no header"], "is no header"),
         (&["http://127.0.0.1:1/", "--header", "Connection: close"], "leave line ends"),
         (&["http://127.0.0.1:1/", "--target", "127.0.0.1:1"], "cannot be used with"),
-        (&["http://127.0.0.1:1/", "--request", "1B"], "leave it out"),
+        (&["http://127.0.0.1:1/", "--request", "1B"], "not used by http"),
         (&["--target", "127.0.0.1:1", "--path", "/"], "add --service http"),
         (&["http://127.0.0.1:1/"], "is the server running there?"),
     ] {

@@ -340,7 +340,7 @@ fn the_client_drives_memcached_as_it_does_ours() {
     let memcached = memcached();
     let ours = Serve::start_kv("epoll".parse().unwrap(), &[]);
     for address in [memcached.address, ours.ip()] {
-        let flags = "--service kv --schedule closed --connections 10 --records 200 --measure 1s --drain 60s --json";
+        let flags = "--service kv --schedule closed --connections 10 --records 200 --measure 1s --cool-down 60s --json";
         let output = muxbench()
             .args(["load", "--target", &address.to_string()])
             .args(flags.split_whitespace())

@@ -25,7 +25,7 @@ use serde_json::Value;
 /// A trial as small as it can be that still has figures.
 const SMALL: &[&str] = &["--arch", "epoll", "--connections", "5", "--rate", "200", "--repeats", "1", "--quiet"];
 /// What is late, on a busy machine or because packets are lost, is waited for.
-const SHORT: &[&str] = &["--ramp", "100ms", "--hold", "200ms", "--measure", "1s", "--drain", "60s"];
+const SHORT: &[&str] = &["--ramp", "100ms", "--warm-up", "200ms", "--measure", "1s", "--cool-down", "60s"];
 
 /// One lab at a time: they are counted, and timed. `None`, and why, where there can be none.
 fn one_at_a_time() -> Option<MutexGuard<'static, ()>> {
@@ -398,7 +398,7 @@ fn doctor_ends_what_the_command_of_a_killed_lab_has_left() {
     let said = String::from_utf8_lossy(&output.stdout);
     let lines: Vec<&str> = said.lines().collect();
     assert!(output.status.success() && lines.len() >= 4, "{output:?}");
-    assert!(lines[0].starts_with("Nothing is left"), "a lab that is kept is nobody else's: {said}");
+    assert!(lines[0].starts_with("No leftovers"), "a lab that is kept is nobody else's: {said}");
     let of_lab =
         |line: &&str| line.starts_with("removed: process ") && line.ends_with("of a lab whose keeper has died");
     assert!(lines[1..].iter().any(of_lab), "{said}");

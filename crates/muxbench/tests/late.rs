@@ -18,7 +18,7 @@ fn stopped(server: &str, times: u32, stop: Duration) -> Value {
 /// As [`stopped`], with other flags for the load.
 fn stopped_with(server: &str, schedule: &str, times: u32, stop: Duration) -> Value {
     let serve = Serve::start(server.parse().unwrap(), 64, 64);
-    let flags = "--connections 10 --ramp 0 --hold 200ms --measure 2s --drain 20s --json";
+    let flags = "--connections 10 --ramp 0 --warm-up 200ms --measure 2s --cool-down 20s --json";
     let mut load = muxbench();
     load.args(["load", "--target", &serve.address.to_string()]).args(["--request", "64B", "--response", "64B"]);
     let mut load = load

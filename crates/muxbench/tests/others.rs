@@ -255,7 +255,7 @@ fn doctor_ends_what_is_left_of_a_server_whose_keeper_and_runner_were_killed() {
     let said = text(&output.stdout);
     let lines: Vec<&str> = said.lines().collect();
     assert!(output.status.success() && lines.len() >= 5, "{output:?}");
-    assert!(lines[0].starts_with("Nothing is left"), "a server that is kept is nobody else's: {said}");
+    assert!(lines[0].starts_with("No leftovers"), "a server that is kept is nobody else's: {said}");
     let of_server = "of a server whose keeper has died";
     assert_eq!(lines[1], of_server, "it is listed");
     let is_its = |line: &&&str| line.starts_with("removed: process ") && line.ends_with(of_server);

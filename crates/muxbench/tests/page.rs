@@ -35,8 +35,8 @@ fn browse(page: &Path, kind: &str) -> String {
 }
 
 /// A comparison of some seconds: two numbers of connections, two rates.
-const SMALL: &str = "compare --arch epoll,mt,select --connections 8,16 --rate 200,400 --ramp 50ms --hold 50ms --measure 250ms \
-                     --drain 60s --repeats 1 --output small --quiet";
+const SMALL: &str = "compare --arch epoll,mt,select --connections 8,16 --rate 200,400 --ramp 50ms --warm-up 50ms --measure 250ms \
+                     --cool-down 60s --repeats 1 --output small --quiet";
 
 #[test]
 fn a_page_opens_works_and_can_be_read_by_all() {
@@ -112,7 +112,7 @@ fn an_index_leads_to_its_runs_and_works() {
     std::fs::write(damaged.join("run.json"), "{").unwrap();
     run(folder.path(), &["report", "results/run 0 of day #1", "--html"]);
     let (out, err) = run(folder.path(), &["report", "results", "--html", "--figures", "figures"]);
-    assert!(out.is_empty() && err.contains("left out: results/damaged/run.json"), "{out}{err}");
+    assert!(out.is_empty() && err.contains("skipped: results/damaged/run.json"), "{out}{err}");
     let index = folder.path().join("results/index.html");
     println!("{}", browse(&index, "index"));
     let page = std::fs::read_to_string(index).unwrap();
@@ -139,7 +139,7 @@ fn an_index_leads_to_its_runs_and_works() {
 #[test]
 fn a_page_goes_to_no_folder() {
     let folder = tempfile::tempdir().unwrap();
-    let arguments = "compare --arch epoll --connections 2 --rate 100 --ramp 10ms --hold 10ms --measure 50ms --repeats 1 \
+    let arguments = "compare --arch epoll --connections 2 --rate 100 --ramp 10ms --warm-up 10ms --measure 50ms --repeats 1 \
                      --output one --quiet";
     run(folder.path(), &arguments.split_whitespace().collect::<Vec<_>>());
     let fails = |arguments: &[&str]| {
@@ -148,9 +148,9 @@ fn a_page_goes_to_no_folder() {
         text_of(&output.stderr)
     };
     let said = fails(&["report", "one", "--html", "one"]);
-    assert!(said.contains("one: a folder") && said.contains("muxbench report one --html"), "{said}");
+    assert!(said.contains("one is a folder") && said.contains("muxbench report one --html"), "{said}");
     assert!(fails(&["report", "one", "one", "--send-deviation"]).contains("name one"));
-    assert!(fails(&["report", "one", "one", "--html"]).contains("name a file"));
+    assert!(fails(&["report", "one", "one", "--html"]).contains("needs a file"));
     assert!(fails(&["report", "one", "--html", "--json"]).contains("cannot be used with"));
 }
 

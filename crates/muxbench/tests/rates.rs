@@ -20,13 +20,13 @@ const SMALL: &[&str] = &[
     "1B",
     "--response",
     "100B",
-    "--work",
+    "--simulated-work",
     "cpu=2ms",
     "--ramp",
     "0",
-    "--hold",
+    "--warm-up",
     "50ms",
-    "--drain",
+    "--cool-down",
     "300ms",
     "--quiet",
 ];
@@ -121,12 +121,13 @@ fn a_sweep_of_sessions_and_one_of_datagrams_have_every_column_of_autobench() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let traffics: [(&[&str], bool); 2] = [
-        (&["--calls-per-connection", "2", "--connections", "10"], true),
+        (&["--requests-per-connection", "2", "--connections", "10"], true),
         (&["--service", "udp", "--ports", "10"], false),
     ];
     for (traffic, connects) in traffics {
-        let sweep = ["sweep", "--arch", "epoll", "--rate", "100", "--measure", "1s", "--ramp", "0", "--hold", "50ms"];
-        let more = ["--drain", "300ms", "--quiet", "--tsv", "steps.tsv"];
+        let sweep =
+            ["sweep", "--arch", "epoll", "--rate", "100", "--measure", "1s", "--ramp", "0", "--warm-up", "50ms"];
+        let more = ["--cool-down", "300ms", "--quiet", "--tsv", "steps.tsv"];
         run(folder.path(), &[&sweep[..], &more, traffic].concat(), &[0, 3]);
         let tsv = std::fs::read_to_string(folder.path().join("steps.tsv")).unwrap();
         let step = tsv.lines().nth(1).unwrap().split('\t').map(|cell| cell.parse::<f64>());
@@ -225,7 +226,7 @@ fn a_search_whose_time_was_over_is_given_more() {
     let compare = ["compare", "--arch", "epoll", "--rate", "100", "--measure", "100ms", "--repeats", "1"];
     run(folder.path(), &[&compare[..], &["--output", "other"], SMALL].concat(), &[0, 3]);
     let error = text(&run(folder.path(), &["capacity", "--resume", "other", "--time-max", "1h"], &[1]).stderr);
-    assert!(error.contains("other: that run is no search"), "{error}");
+    assert!(error.contains("other: --time-max: the run is no search"), "{error}");
 }
 
 /// How many searches ended without a rate. No machine answers in a microsecond, so that they go down to the lowest rate, twice at
@@ -280,16 +281,16 @@ fn mistakes_are_told_before_anything_starts() {
         (&["sweep"], 2, "--rate"),
         (&["sweep", "--rate", "1..5"], 2, "write it like 10000..45000+5000"),
         (&["sweep", "--rate", "100,100"], 1, "appears twice"),
-        (&["sweep", "--rate", "100", "--past", "0"], 2, "write 2, or never"),
-        (&["sweep", "--rate", "100", "--csv", "absent/x.csv"], 1, "absent/x.csv: no file can be written there"),
+        (&["sweep", "--rate", "100", "--past", "0"], 2, "expected a number above 0, or never"),
+        (&["sweep", "--rate", "100", "--csv", "absent/x.csv"], 1, "cannot write absent/x.csv"),
         (&["sweep", "--rate", "100", "--schedule", "closed"], 1, "a closed loop has none"),
-        (&["capacity"], 2, "a capacity needs a limit, as in --p99 1ms"),
+        (&["capacity"], 2, "a search needs a limit: add --p99 1ms"),
         (&["capacity", "--p99", "1"], 2, "write it like 30s"),
-        (&["capacity", "--p99", "1ms", "--precision", "60%"], 1, "write a share from 0.5% to 50%"),
-        (&["capacity", "--p99", "1ms", "--from", "1"], 1, "so few requests say nothing"),
-        (&["capacity", "--p99.9", "1ms", "--to", "10"], 1, "no rate beyond 10 is tried"),
-        (&["capacity", "--p99", "1ms", "--schedule", "closed"], 1, "has no rate to search for"),
-        (&["capacity", "--p99", "1ms", "--explain"], 2, "each probe has its own"),
+        (&["capacity", "--p99", "1ms", "--precision", "60%"], 1, "expected a share from 0.5% to 50%"),
+        (&["capacity", "--p99", "1ms", "--from", "1"], 1, "too few requests for a percentile"),
+        (&["capacity", "--p99.9", "1ms", "--to", "10"], 1, "exceeds the highest rate, 10"),
+        (&["capacity", "--p99", "1ms", "--schedule", "closed"], 1, "has no rate to search"),
+        (&["capacity", "--p99", "1ms", "--explain"], 2, "probes differ in rate"),
     ];
     for (arguments, code, words) in told {
         let error = text(&run(folder.path(), arguments, &[*code]).stderr);

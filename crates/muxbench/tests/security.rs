@@ -87,10 +87,10 @@ fn greeting(flags: &[&str]) -> (String, Vec<IpAddr>) {
 fn a_server_says_who_reaches_it() {
     let (said, reached_at) = greeting(&[]);
     assert!(said.contains(" listens on 127.0.0.1:"), "{said}");
-    assert!(said.contains("Only this host reaches it: --listen 0.0.0.0:"), "{said}");
+    assert!(said.contains("Only this host can connect; --listen 0.0.0.0:"), "{said}");
     assert!(!reached_at.is_empty() && reached_at.iter().all(IpAddr::is_loopback), "{reached_at:?}");
     let (said, reached_at) = greeting(&["--listen", "0.0.0.0:0"]);
-    assert!(said.contains("Whoever reaches this host can use it"), "{said}");
+    assert!(said.contains("All hosts that reach this one can connect"), "{said}");
     assert!(reached_at.iter().any(IpAddr::is_unspecified), "{reached_at:?}");
 }
 
@@ -178,7 +178,7 @@ fn everything(folder: &Path) -> Vec<PathBuf> {
 #[test]
 fn whatever_the_umask_nobody_else_writes_results() {
     let folder = tempfile::tempdir().unwrap();
-    let small = "compare --arch epoll --connections 4 --rate 100 --request 1B --response 1B --ramp 0 --hold 50ms \
+    let small = "compare --arch epoll --connections 4 --rate 100 --request 1B --response 1B --ramp 0 --warm-up 50ms \
                  --measure 200ms --repeats 1";
     let mut shell = Command::new("sh");
     shell.args(["-c", "umask 0; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_muxbench")]).args(small.split_whitespace());

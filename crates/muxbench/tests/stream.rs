@@ -126,7 +126,7 @@ fn streams_are_compared_by_bandwidth_and_their_bytes_are_checked() {
     let folder = tempfile::tempdir().unwrap();
     let output = muxbench()
         .args(["compare", "--service", "stream", "--arch", "epoll,epoll-buffered", "--connections", "1,5"])
-        .args(["--packets", "100", "--idle", "3", "--repeats", "1", "--ramp", "100ms", "--hold", "100ms"])
+        .args(["--packets", "100", "--idle", "3", "--repeats", "1", "--ramp", "100ms", "--warm-up", "100ms"])
         .args(["--measure", "2s", "--json"])
         .current_dir(&folder)
         .output()
@@ -167,7 +167,7 @@ fn threads_that_are_not_to_be_had_are_said_to_be_the_limit() {
         .arg(limited.get_program())
         .args(limited.get_args())
         .args(["compare", "--service", "stream", "--arch", "mt", "--connections", "500", "--packet", "1KiB"])
-        .args(["--repeats", "1", "--ramp", "0", "--hold", "0", "--measure", "100ms", "--json"])
+        .args(["--repeats", "1", "--ramp", "0", "--warm-up", "0", "--measure", "100ms", "--json"])
         .current_dir(&folder)
         .output();
     others.kill().unwrap();
@@ -184,7 +184,7 @@ fn threads_that_are_not_to_be_had_are_said_to_be_the_limit() {
 fn bandwidth_is_told_each_second() {
     let serve = Serve::start_stream("epoll".parse().unwrap(), &[]);
     let output = muxbench()
-        .args(["load", "--service", "stream", "--connections", "2", "--ramp", "0", "--hold", "0", "--measure", "6s"])
+        .args(["load", "--service", "stream", "--connections", "2", "--ramp", "0", "--warm-up", "0", "--measure", "6s"])
         .args(["--target", &serve.address.to_string()])
         .output()
         .unwrap();
@@ -206,7 +206,7 @@ fn flags_of_streams_are_for_streams() {
         (vec!["compare", "--packets", "3"], "take the service \"stream\""),
         (vec!["compare", "--service", "stream", "--rate", "100"], "workload.rate"),
         (vec!["compare", "--service", "stream", "--think", "1ms"], "workload.think"),
-        (vec!["compare", "--service", "stream", "--drain", "0"], "phases.drain"),
+        (vec!["compare", "--service", "stream", "--cool-down", "0"], "phases.drain"),
     ] {
         let output = muxbench().args(&arguments).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);

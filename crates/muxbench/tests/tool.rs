@@ -30,11 +30,11 @@ const SMALL: &[&str] = &[
     "100B",
     "--ramp",
     "50ms",
-    "--hold",
+    "--warm-up",
     "50ms",
     "--measure",
     "200ms",
-    "--drain",
+    "--cool-down",
     "60s",
     "--repeats",
     "2",
@@ -347,7 +347,18 @@ fn an_overloaded_server_is_saturated_and_not_ranked() {
     let hogs = Hogs::on_cpu(0);
     let output = muxbench()
         .args(["compare", "--arch", "select", "--connections", "100", "--rate", "1000", "--ramp", "100ms", "--json"])
-        .args(["--response", "512KiB", "--hold", "200ms", "--measure", "1s", "--drain", "100ms", "--repeats", "1"])
+        .args([
+            "--response",
+            "512KiB",
+            "--warm-up",
+            "200ms",
+            "--measure",
+            "1s",
+            "--cool-down",
+            "100ms",
+            "--repeats",
+            "1",
+        ])
         .args(["--server-cpus", "0", "--timeout", "60s"])
         .current_dir(folder.path())
         .output()
@@ -372,7 +383,7 @@ fn a_client_starved_of_cpu_is_the_limit_itself() {
     let hogs = Hogs::on_cpu(1);
     let output = muxbench()
         .args(["compare", "--arch", "epoll", "--connections", "50", "--rate", "2000", "--ramp", "0", "--json"])
-        .args(["--hold", "200ms", "--measure", "1s", "--drain", "5s", "--repeats", "1", "--server-cpus", "0"])
+        .args(["--warm-up", "200ms", "--measure", "1s", "--cool-down", "5s", "--repeats", "1", "--server-cpus", "0"])
         .args(["--client-cpus", "1", "--timeout", "60s", "--strict"])
         .current_dir(folder.path())
         .output()
@@ -395,7 +406,19 @@ fn a_schedule_that_is_violated_is_found_out() {
     let serve = common::Serve::start("epoll".parse().unwrap(), 128, 128);
     let child = muxbench()
         .args(["load", "--target", &serve.address.to_string(), "--response", "128B", "--schedule", "constant"])
-        .args(["--connections", "10", "--rate", "1000", "--ramp", "0", "--hold", "100ms", "--measure", "2s", "--json"])
+        .args([
+            "--connections",
+            "10",
+            "--rate",
+            "1000",
+            "--ramp",
+            "0",
+            "--warm-up",
+            "100ms",
+            "--measure",
+            "2s",
+            "--json",
+        ])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -463,7 +486,7 @@ fn locality_and_schedules_are_flags() {
     let _beside = beside_others();
     let folder = tempfile::tempdir().unwrap();
     let more =
-        ["--active", "1/4,1", "--idle", "30", "--choice", "zipf:0.8", "--schedule", "poisson", "--output", "run"];
+        ["--active", "1/4,1", "--idle", "30", "--popularity", "zipf:0.8", "--schedule", "poisson", "--output", "run"];
     let out = text(&measure(folder.path(), &[SMALL, &more].concat()).stdout);
     let title = "20 connections, 1/4 of them active, 30 idle ones besides, chosen by zipf:0.8, 500 requests/s, as a Poisson \
                  process, 1B -> 100B";
@@ -534,15 +557,25 @@ fn an_experiment_file_is_planned_and_run() {
 }
 
 #[test]
-fn experiment_that_is_a_fifo_is_an_error() {
+fn experiment_is_read_from_a_named_pipe() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("fifo.toml");
     let kind = rustix::fs::FileType::Fifo;
     rustix::fs::mknodat(rustix::fs::CWD, &path, kind, rustix::fs::Mode::RWXU, 0).unwrap();
     let mut plan = std::process::Command::new("timeout");
-    let output = plan.args(["60", env!("CARGO_BIN_EXE_muxbench"), "plan"]).arg(&path).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code() == Some(1) && said.contains("fifo.toml: not a regular file"), "{output:?}");
+    plan.args(["60", env!("CARGO_BIN_EXE_muxbench"), "plan"]).arg(&path).args(["--json"]).stdout(Stdio::piped());
+    let child = plan.spawn().unwrap();
+    std::fs::write(&path, "name = \"piped\"\narchitectures = \"epoll\"\n[workload]\nconnections = 1\nrate = 10\n")
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(json(&output)["experiment"], "piped");
+}
+
+#[test]
+fn experiment_in_a_device_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = run(folder.path(), &["plan", "/dev/zero"], 1);
+    assert!(text(&output.stderr).contains("/dev/zero: not a regular file; try `-` and a pipe"), "{output:?}");
 }
 
 #[test]
@@ -551,7 +584,7 @@ fn mistakes_are_told_before_anything_starts() {
     std::fs::write(folder.path().join("bad.toml"), "name = \"x\"\narchitectures = \"epol\"\n").unwrap();
     let told: &[(&[&str], i32, &str)] = &[
         (&["run", "bad.toml"], 1, "bad.toml:2: `epol` is no architecture"),
-        (&["run", "absent.toml"], 1, "absent.toml: no such file, nor a preset"),
+        (&["run", "absent.toml"], 1, "absent.toml: neither a file nor a preset"),
         (&["run"], 1, "name an experiment file"),
         (&["run", "smoke", "--quick"], 1, "has no [quick] table"),
         (&["run", "--resume"], 1, "results: no run is there"),
@@ -566,9 +599,9 @@ fn mistakes_are_told_before_anything_starts() {
         (&["compare", "--rate", "0"], 2, "rate above 0"),
         (&["compare", "--connections", "0"], 2, "0"),
         (&["compare", "--server-cpus", "4000"], 1, "CPU 4000 is not among those"),
-        (&["compare", "--connections", "4000000000"], 1, "nothing of this can be run here"),
+        (&["compare", "--connections", "4000000000"], 1, "no trial can run on this host"),
         (&["compare", "--active", "2"], 2, "write it like 1/16"),
-        (&["compare", "--choice", "pareto"], 2, "write uniform, zipf"),
+        (&["compare", "--popularity", "pareto"], 2, "write uniform, zipf"),
         (&["compare", "--schedule", "random"], 2, "expected one of `slot-random`"),
         (&["compare", "--pacing", "fast"], 2, "expected one of `auto`"),
         (&["serve", "--listen", "192.0.2.1:1"], 1, "cannot listen on 192.0.2.1:1"),
@@ -596,7 +629,7 @@ fn start_long(folder: &Path) -> (std::process::Child, Vec<Pid>) {
             "200",
             "--ramp",
             "0",
-            "--hold",
+            "--warm-up",
             "50ms",
         ])
         .args(["--measure", "1s", "--repeats", "4", "--output", "long", "--quiet"])
@@ -723,7 +756,7 @@ fn a_signal_that_comes_before_an_experiment_runs_is_not_lost() {
         rustix::process::kill_process(Pid::from_child(&child), signal).unwrap();
         let rest = std::io::read_to_string(said).unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(130), "{rest}");
-        assert!(rest.contains("Finish it with: muxbench reproduce kawai2008 --quick --output here\n"), "{rest}");
+        assert!(rest.contains("Finish the run with: muxbench reproduce kawai2008 --quick --output here\n"), "{rest}");
     }
     assert!(!folder.path().join("here/kawai2008.html").exists());
 }
@@ -852,8 +885,20 @@ fn a_paper_whose_runs_are_finished_is_shown_and_not_run_again() {
 fn killed_mid_trial(command: &str) -> Vec<harness::model::TrialRecord> {
     let folder = tempfile::tempdir().unwrap();
     let mut child = muxbench()
-        .args(["compare", "--arch", "epoll", "--connections", "10", "--rate", "200", "--ramp", "0", "--hold", "200ms"])
-        .args(["--measure", "4s", "--drain", "60s", "--repeats", "2", "--idle", "30", "--output", "run", "--quiet"])
+        .args([
+            "compare",
+            "--arch",
+            "epoll",
+            "--connections",
+            "10",
+            "--rate",
+            "200",
+            "--ramp",
+            "0",
+            "--warm-up",
+            "200ms",
+        ])
+        .args(["--measure", "4s", "--cool-down", "60s", "--repeats", "2", "--idle", "30", "--output", "run", "--quiet"])
         .current_dir(folder.path())
         .stdout(Stdio::null())
         .spawn()
@@ -925,11 +970,11 @@ const CLOSED: &[&str] = &[
     "10,20",
     "--ramp",
     "50ms",
-    "--hold",
+    "--warm-up",
     "0",
     "--measure",
     "1s",
-    "--drain",
+    "--cool-down",
     "10s",
     "--repeats",
     "1",
@@ -1033,7 +1078,7 @@ fn serve_and_load_work_by_hand() {
             "--ramp",
             "50ms",
         ])
-        .args(["--hold", "50ms", "--measure", "400ms", "--drain", "5s", "--samples"])
+        .args(["--warm-up", "50ms", "--measure", "400ms", "--cool-down", "5s", "--samples"])
         .arg(&samples)
         .output()
         .unwrap();

@@ -188,8 +188,19 @@ fn load_drives_a_unix_socket_and_says_what_cannot_be() {
     let serve = Serve::start_with("epoll".parse().unwrap(), 10, 200, &["--listen", &target], None);
     let load = |more: &[&str]| {
         let common = ["load", "--target", &target, "--request", "10B", "--response", "200B", "--connections", "10"];
-        let times =
-            ["--rate", "200", "--ramp", "0", "--hold", "100ms", "--measure", "300ms", "--drain", "20s", "--json"];
+        let times = [
+            "--rate",
+            "200",
+            "--ramp",
+            "0",
+            "--warm-up",
+            "100ms",
+            "--measure",
+            "300ms",
+            "--cool-down",
+            "20s",
+            "--json",
+        ];
         run(folder.path(), &[&common, times.as_slice(), more].concat())
     };
     let output = load(&[]);
@@ -215,7 +226,7 @@ fn a_run_over_unix_sockets_has_a_private_folder_and_removes_it() {
     let temporary = folder.path().join("t");
     fs::create_dir(&temporary).unwrap();
     let flags = "compare --transport unix --arch epoll,mt-pool,mp --connections 10 --rate 200 --request 10B --response 20B \
-                 --repeats 1 --ramp 0 --hold 200ms --measure 300ms --drain 60s --output here";
+                 --repeats 1 --ramp 0 --warm-up 200ms --measure 300ms --cool-down 60s --output here";
     let arguments: Vec<&str> = flags.split_whitespace().collect();
     let output = muxbench().args(&arguments).current_dir(folder.path()).env("TMPDIR", &temporary).output().unwrap();
     let (out, err) = (text(&output.stdout), text(&output.stderr));

@@ -190,7 +190,7 @@ fn what_finds_no_room_is_counted_as_dropped() {
             skipped(&format!("{architecture}: {reason}"));
             continue;
         }
-        let serve = Serve::start_udp(architecture, 1, &["--work", "sleep=20ms"]);
+        let serve = Serve::start_udp(architecture, 1, &["--simulated-work", "sleep=20ms"]);
         let (target, flood) = (targets(&serve)[0], socket());
         // Thousands of times what 20 ms leave room for.
         for id in 0..20_000 {
@@ -263,7 +263,7 @@ fn a_server_by_hand_and_a_client_by_hand() {
     let ports = serve.ports.as_ref().unwrap().to_string();
     let mut load = muxbench();
     load.args(["load", "--service", "udp", "--request", "16B", "--response", "40B", "--rate", "500", "--json"]);
-    load.args(["--ramp", "0", "--hold", "100ms", "--measure", "500ms", "--drain", "20s"]);
+    load.args(["--ramp", "0", "--warm-up", "100ms", "--measure", "500ms", "--cool-down", "20s"]);
     load.args(["--target", &serve.address.to_string()]);
     load.args(["--ports", &ports]);
     let (json, errors) = run_perhaps_invalid(&mut load);
@@ -289,7 +289,7 @@ fn compare_shows_ports_in_place_of_connections() {
     let folder = folder.path();
     let mut compare = muxbench();
     compare.current_dir(folder).args(["compare", "--arch", "poll,mt,mp", "--service", "udp", "--ports", "5,40"]);
-    compare.args(["--rate", "300", "--ramp", "0", "--hold", "100ms", "--measure", "300ms", "--drain", "500ms"]);
+    compare.args(["--rate", "300", "--ramp", "0", "--warm-up", "100ms", "--measure", "300ms", "--cool-down", "500ms"]);
     let (text, _) = run_perhaps_invalid(compare.args(["--repeats", "1"]));
     for words in ["5 ports, 300 requests/s, udp, 128B -> 128B", "40 ports, 300 requests/s", "lost", "user+kernel/port"]
     {

@@ -1,4 +1,4 @@
-//! `muxbench calibrate`: what the client measures of times that are known.
+//! `muxbench calibrate`: the client's error for known response times.
 
 use std::io::{IsTerminal, stderr};
 use std::num::NonZeroU32;
@@ -14,38 +14,39 @@ use harness::spec::units::{Cpus, Rate, Time};
 use wire::{Address, ServiceSpec};
 
 use crate::options::client::ClientArgs;
+use crate::options::format::FormatArgs;
 use crate::options::named;
 use crate::{exit, output};
 
-/// Measure known times with the client, and print its bias and spread
+/// Measure known response times with the client, and print its bias and spread
 ///
-/// The client runs against a null server and against servers that hold each response for a known time. What it recovers of
-/// these times says how far its figures can be trusted on this machine.
+/// The client runs against a null server, and against servers that hold each response for a known time. The difference between
+/// measured and known times is the client's error on this machine.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   muxbench calibrate                                   # 0, 100 us and 1 ms, half a minute
   muxbench calibrate --hold 50us,200us --law exponential --rounds 9
   muxbench calibrate --transport udp --timestamps kernel --json")]
 pub struct Args {
-    /// Mean times to hold responses for, several with commas
+    /// Mean time for which the server holds a response, comma-separated
     #[arg(long, value_name = "TIME", value_delimiter = ',', default_value = "100us,1ms")]
     hold: Vec<Time>,
-    /// What holds are drawn from: fixed, uniform, exponential, several with commas
+    /// Distribution of the hold times, comma-separated: fixed, uniform, exponential
     #[arg(long, value_name = "LAW", value_delimiter = ',', default_value = "fixed,exponential", value_parser = named::<Law>)]
     law: Vec<Law>,
-    /// Rounds; each has every hold once, and the null server
+    /// Rounds; each measures every hold time and the null server once
     #[arg(long, value_name = "N", default_value = "5")]
     rounds: NonZeroU32,
-    /// How requests get there: tcp, udp, unix
+    /// Transport: tcp, udp, unix
     #[arg(long, value_name = "TRANSPORT", default_value = "tcp", value_parser = named::<Transport>)]
     transport: Transport,
-    /// Connections
+    /// Open connections
     #[arg(long, value_name = "N", default_value = "16")]
     connections: NonZeroU32,
-    /// Requests a second
+    /// Requests per second
     #[arg(long, value_name = "RATE", default_value = "1000")]
     rate: Rate,
-    /// How long each hold is measured in each round
+    /// Duration of each measurement
     #[arg(long, value_name = "TIME", default_value = "800ms")]
     measure: Time,
     /// CPU of the server [default: the first]
@@ -56,26 +57,28 @@ pub struct Args {
     client_cpus: Option<Cpus>,
     #[command(flatten)]
     client: ClientArgs,
-    /// Exit with 3 unless every hold is recovered within the bias allowed
+    /// Exit with 3 unless the bias of every hold time is within its limit
     #[arg(long)]
     strict: bool,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-    /// Print tables as Markdown, to paste into an issue
-    #[arg(long, conflicts_with = "json")]
-    markdown: bool,
-    /// Say nothing while it runs
+    #[command(flatten)]
+    format: FormatArgs,
+    /// Print no progress
     #[arg(long, short)]
     quiet: bool,
 }
 
-/// Calibrates.
+/// Calibrates the client.
+///
+/// # Errors
+/// When client and server share a CPU, or a server cannot start.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let wish = spec::Placement { server: args.server_cpus.clone(), client: args.client_cpus.clone() };
     let placed = placement::place(&host::detect().cores, &wish).map_err(anyhow::Error::msg)?;
     if placed.is_shared() {
-        bail!("placement: {}; the server that holds responses never sleeps, give each side its own", placed.sentence);
+        bail!(
+            "--server-cpus, --client-cpus: {}; the calibration server polls all the time, so give each side CPUs of its own",
+            placed.sentence
+        );
     }
     let mut client = spec::Client::default();
     args.client.apply(&mut client);
@@ -83,7 +86,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Transport::Tcp | Transport::Udp => "127.0.0.1:0",
         Transport::Unix => "unix:reflector",
     };
-    // Few of an exponential law's draws are longer than twenty times their mean.
+    // An exponential draw hardly ever exceeds twenty times its mean.
     let drain_ns = args.hold.iter().map(|hold| hold.0.saturating_mul(20)).max().unwrap_or(0) + 2_000_000_000;
     let load = LoadConfig {
         datagrams: args.transport == Transport::Udp,
@@ -98,7 +101,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         timestamps: client.timestamps,
         timeout_ns: client.timeout.0,
         ..LoadConfig::new(
-            any.parse::<Address>().expect("it is one"),
+            any.parse::<Address>().expect("the address is valid"),
             ServiceSpec::Fixed { request_bytes: 128, response_bytes: 128 },
         )
     };
@@ -116,11 +119,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if shows {
         output::tell_in_line(format_args!("\r{:60}\r", ""));
     }
-    if args.json {
-        output::print_json(&calibration)?;
-    } else {
-        output::print(&report::text::calibration::render(&calibration, output::medium(args.markdown)))?;
-    }
+    args.format.print(&calibration, report::text::calibration::render)?;
     let recovered = calibration.conditions.iter().all(calibration::Condition::is_recovered);
-    Ok(if args.strict && !recovered { ExitCode::from(exit::NO_VALID_TRIAL) } else { ExitCode::SUCCESS })
+    Ok(exit::of_validity(recovered || !args.strict))
 }

@@ -1,11 +1,10 @@
-//! `muxbench capacity`: the highest rate at which a limit of the response time is met.
+//! `muxbench capacity`: the highest rate within a limit of the response time.
 
 use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::error::ErrorKind;
-use harness::model::Strategy;
-use harness::model::{LatencyLimit, SearchGoal};
+use harness::model::{LatencyLimit, RunHeader, SearchGoal, Strategy};
 use harness::plan;
 use harness::spec::OneOrMany;
 use harness::spec::units::{Rate, Share, Time};
@@ -14,49 +13,50 @@ use crate::execution;
 use crate::options::execution::ExecutionArgs;
 use crate::options::setup::{SetupArgs, checked};
 
-/// No rate beyond this is tried, even if there were memory for it.
+const LIMITS: &str = "Limits (all given limits must be met)";
+/// Highest rate of any search, even if there is memory for more.
 const MOST_PER_S: f64 = 10e6;
 
 /// Find the highest rate at which each architecture meets a limit of its response time
 ///
-/// The response time runs from when a request was due to the last byte of its response, so that a wait for others is in it.
-/// A probe is a short trial at one rate: it meets the limits, achieving 95 % of what was due without an error, or it does not. Of
-/// datagrams one in a hundred may be lost; the response times are of the others. The rate is doubled until two probes in a row
-/// do not meet the limits, then where the edge is follows from all probes, whose reliability is inferred as well: a probe that a
-/// neighbour spoilt, or near the edge chance, misleads no more than it should. The interval holds the rate with a probability of
-/// 95 %. Architectures take turns, so that what disturbs the machine disturbs all alike. Where it is the client that cannot keep
-/// up, the rate is told as what the server can at least.
+/// The response time runs from the planned send of a request to the last byte of its response, and so includes queueing. A
+/// probe is a short trial at one rate. It meets the limits, or it does not. It also needs 95 % of the planned rate and no errors
+/// (of `udp`: at most 1 % lost).
+///
+/// The search doubles the rate until two probes in a row miss the limits. It then estimates the capacity from all probes and
+/// their reliability, so that one disturbed probe does not mislead it. The printed interval contains the capacity with a
+/// probability of 95 %. The searches of all architectures are interleaved. If the client is the bottleneck, the result is a lower bound.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   muxbench capacity --p99 1ms
   muxbench capacity --p99 1ms --arch epoll,symped:2,mt --connections 1000 --request 1B --response 1B
   muxbench capacity --p50 200us --p999 5ms --arch epoll --precision 2% --time-max 30min
-  muxbench capacity --resume                # go on with the newest run
-  muxbench capacity --resume --time-max 1h  # and give it more time, an hour in all")]
+  muxbench capacity --resume                # continue the newest run
+  muxbench capacity --resume --time-max 1h  # with one hour in all")]
 pub struct Args {
     /// Limit of the median response time
-    #[arg(long, value_name = "TIME", help_heading = "Limits (all that are given must be met)")]
+    #[arg(long, value_name = "TIME", help_heading = LIMITS)]
     p50: Option<Time>,
-    /// Limit of its 90th percentile
-    #[arg(long, value_name = "TIME", help_heading = "Limits (all that are given must be met)")]
+    /// Limit of the 90th percentile
+    #[arg(long, value_name = "TIME", help_heading = LIMITS)]
     p90: Option<Time>,
-    /// Limit of its 99th percentile
-    #[arg(long, value_name = "TIME", help_heading = "Limits (all that are given must be met)")]
+    /// Limit of the 99th percentile
+    #[arg(long, value_name = "TIME", help_heading = LIMITS)]
     p99: Option<Time>,
-    /// Limit of its 99.9th percentile; --p99.9 too
-    #[arg(long, value_name = "TIME", alias = "p99.9", help_heading = "Limits (all that are given must be met)")]
+    /// Limit of the 99.9th percentile
+    #[arg(long, value_name = "TIME", alias = "p99.9", help_heading = LIMITS)]
     p999: Option<Time>,
 
-    /// First rate, in requests a second [default: 1000]
+    /// First rate, in requests per second [default: 1000]
     #[arg(long, value_name = "RATE", help_heading = "Search")]
     from: Option<Rate>,
-    /// Highest rate that is tried [default: what there is memory for]
+    /// Highest rate to try, in requests per second [default: as memory allows]
     #[arg(long, value_name = "RATE", help_heading = "Search")]
     to: Option<Rate>,
-    /// A search ends when its interval is within this share of the rate, on either side [default: 5%]
+    /// Half width of the final interval, as a share of the rate [default: 5%]
     #[arg(long, value_name = "SHARE", help_heading = "Search")]
     precision: Option<Share>,
-    /// No probe is begun after this time, of all searches together; --resume takes another [default: 10min]
+    /// Time after which no probe starts, for all searches together; --resume may change it [default: 10min]
     #[arg(long, value_name = "TIME", help_heading = "Search")]
     time_max: Option<Time>,
     #[command(flatten)]
@@ -72,26 +72,36 @@ impl Args {
     }
 }
 
-/// Searches.
+/// Runs the searches, or finishes stopped ones.
+///
+/// # Errors
+/// When the experiment is invalid, or cannot run here.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let usage = |kind, reason: &str| Err(clap::Error::raw(kind, reason).into());
     if args.execution.explain {
-        let what = "--explain is of trials at one rate, and each probe has its own; see `muxbench compare --explain`";
-        return Err(clap::Error::raw(ErrorKind::ArgumentConflict, what).into());
+        let reason =
+            "--explain compares trials at one rate, and probes differ in rate; try `muxbench compare --explain`";
+        return usage(ErrorKind::ArgumentConflict, reason);
     }
     if args.execution.is_resume() {
-        return match args.time_max {
-            Some(time_max) => execution::resume_search(&args.execution, time_max),
-            None => execution::resume(&args.execution),
+        let change = |header: &mut RunHeader| match (&mut header.strategy, args.time_max) {
+            (_, None) => Ok(()),
+            (Strategy::Capacity(question), Some(time_max)) => {
+                question.time_max_ns = time_max.0;
+                Ok(())
+            }
+            (_, Some(_)) => bail!("--time-max: the run is no search; omit it"),
         };
+        return Ok(execution::resume_with(&args.execution, || Ok(()), change)?.0);
     }
     let limits = args.limits();
     if limits.is_empty() {
-        let what = "a capacity needs a limit, as in --p99 1ms; there are --p50, --p90, --p99 and --p999";
-        return Err(clap::Error::raw(ErrorKind::MissingRequiredArgument, what).into());
+        let reason = "a search needs a limit: add --p99 1ms, or another of --p50, --p90, --p99 and --p999";
+        return usage(ErrorKind::MissingRequiredArgument, reason);
     }
     let precision = args.precision.map_or(0.05, |share| share.0);
     if !(0.005..=0.5).contains(&precision) {
-        bail!("--precision {}: write a share from 0.5% to 50%", Share(precision));
+        bail!("--precision {}: expected a share from 0.5% to 50%", Share(precision));
     }
     let from = args.from.unwrap_or(Rate(1_000.0));
     let experiment = || {
@@ -103,17 +113,17 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let (experiment, _) = checked(&experiment)?;
         let least_per_s = SearchGoal::least_per_s(experiment.phases.measure.0);
         if from.0 < least_per_s {
-            bail!(
-                "--from {from}: so few requests say nothing of a percentile; write {least_per_s} or more, or raise --measure"
-            );
+            bail!("--from {from}: too few requests for a percentile; try {least_per_s} or more, or a longer --measure");
         }
         Ok(experiment)
     };
     let course = |plan: plan::Plan, host: &harness::host::Host| {
-        let there_is_memory = plan.trials.iter().map(|trial| plan::rate_max_per_s(trial, host).round());
-        let most_per_s = there_is_memory.fold(args.to.map_or(MOST_PER_S, |rate| rate.0), f64::min);
+        let in_memory = plan.trials.iter().map(|trial| plan::rate_max_per_s(trial, host).round());
+        let most_per_s = in_memory.fold(args.to.map_or(MOST_PER_S, |rate| rate.0), f64::min);
         if most_per_s < from.0 {
-            bail!("--from {from}: no rate beyond {most_per_s} is tried (--to, or what there is memory for); lower it");
+            bail!(
+                "--from {from} exceeds the highest rate, {most_per_s} (--to, or the limit of memory); try a lower rate"
+            );
         }
         let time_max_ns = args.time_max.map_or(600_000_000_000, |time| time.0);
         Ok((plan, Strategy::Capacity(SearchGoal { limits, from_per_s: from.0, most_per_s, precision, time_max_ns })))

@@ -1,4 +1,4 @@
-//! `muxbench compare`: the main job. Flags make an experiment; the rest is as for a file.
+//! `muxbench compare`: runs an experiment that flags define.
 
 use std::num::NonZeroU32;
 use std::process::ExitCode;
@@ -11,44 +11,47 @@ use crate::options::set;
 use crate::options::setup::{SetupArgs, checked};
 use crate::{execution, output};
 
-/// Run one workload against several architectures and say which is best
+/// Run one workload against several architectures and print which one is best
 ///
-/// Without flags: mp, mt, select, poll and epoll, 400 and 2 000 connections, 128 B -> 10 KiB at 2 000 requests/s, three
-/// interleaved repeats, in under a minute.
+/// Without flags: mp, mt, select, poll and epoll; 400 and 2 000 connections; requests of 128 B, responses of 10 KiB; 2 000
+/// requests/s; three interleaved repeats. Takes less than a minute.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   muxbench compare
   muxbench compare --arch epoll,mt --connections 10000 --rate 500,2000 --measure 10s --repeats 5
   muxbench compare --request 1B --response 1B --rate 8000 --json > result.json
   muxbench compare --connections 10000 --active 1/64,1 --idle 5000      # locality (kawai2006)
-  muxbench compare --arch epoll,symped:2 --schedule closed --connections 20,100     # transactions a second
-  muxbench compare --arch epoll,mt --schedule closed --service kv --keys zipf:0.99  # of a key-value store
+  muxbench compare --arch epoll,symped:2 --schedule closed --connections 20,100     # transactions per second
+  muxbench compare --arch epoll,mt --schedule closed --service kv --keys zipf:0.99  # a key-value store
   muxbench compare --arch epoll,mt --service http --response 1KiB   # HTTP/1.1, a GET of /bytes/1024
-  muxbench compare --arch all --calls-per-connection 1 --rate 1000  # each request on a connection of its own
+  muxbench compare --arch all --requests-per-connection 1 --rate 1000  # a connection per request
   muxbench compare --arch epoll,select,mt --service udp --ports 10,1000 --rate 100  # datagrams to many ports
   muxbench compare --arch epoll,epoll-buffered,mt --service stream --connections 1,100  # bandwidth
-  muxbench compare --transport unix         # over Unix sockets; tcp6 is over IPv6
-  muxbench compare --network lab --delay 10ms --jitter 1ms --loss 0.1% --bandwidth 1Gbit   # hosts apart (needs root)
-  muxbench compare --arch all --explain --count-syscalls  # what each really calls, runtimes too
-  muxbench compare --timestamps kernel --strict      # proof of sending; only valid trials will do
-  muxbench compare --measure 1min --print-experiment > mine.toml    # the same as a file, to keep")]
+  muxbench compare --transport unix         # Unix sockets; tcp6 is IPv6
+  muxbench compare --network lab --delay 10ms --jitter 1ms --loss 0.1% --bandwidth 1Gbit   # needs root
+  muxbench compare --arch all --explain --count-syscalls  # system calls, counted by the kernel
+  muxbench compare --timestamps kernel --strict      # kernel send times; exit with 3 unless all valid
+  muxbench compare --measure 1min --print-experiment > mine.toml    # an experiment file")]
 pub struct Args {
     #[command(flatten)]
     setup: SetupArgs,
-    /// Requests a second, several with commas
+    /// Requests per second, comma-separated
     #[arg(long, value_name = "RATE", value_delimiter = ',')]
     rate: Vec<Rate>,
-    /// How often each trial is run
+    /// Runs of each trial [default: 3]
     #[arg(long, value_name = "N")]
     repeats: Option<NonZeroU32>,
     #[command(flatten)]
     execution: ExecutionArgs,
-    /// Print the experiment that these flags make, as a file for `muxbench run`, and do nothing
+    /// Print the experiment as a file for `muxbench run`, and run nothing
     #[arg(long)]
     print_experiment: bool,
 }
 
-/// Compares.
+/// Runs the experiment, prints it, or finishes a stopped run.
+///
+/// # Errors
+/// When it is invalid, or cannot run here.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.execution.is_resume() {
         return execution::resume(&args.execution);

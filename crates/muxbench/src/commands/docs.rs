@@ -1,4 +1,4 @@
-//! `muxbench completions` and `muxbench man`: what the flags' own definitions give.
+//! `muxbench completions` and `muxbench man`, generated from the definitions of the flags.
 
 use std::io;
 use std::process::ExitCode;
@@ -6,29 +6,34 @@ use std::process::ExitCode;
 use clap::Command;
 use clap_complete::Shell;
 
-/// Print a shell's completions
+/// Print shell completions
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example: muxbench completions bash > /etc/bash_completion.d/muxbench")]
+#[command(after_help = "Examples:
+  muxbench completions bash > /etc/bash_completion.d/muxbench")]
 pub struct CompletionsArgs {
-    /// Which shell
+    /// Shell to print completions for
     shell: Shell,
 }
 
-/// Print the manual page
+/// Print a manual page
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example: muxbench man compare > muxbench-compare.1")]
+#[command(after_help = "Examples:
+  muxbench man compare > muxbench-compare.1")]
 pub struct ManArgs {
-    /// Of which command [default: of muxbench]
+    /// Command to print the page of [default: muxbench itself]
     command: Option<String>,
 }
 
-/// Prints completions.
+/// Prints the completions of one shell.
 pub fn completions(args: &CompletionsArgs, mut all: Command) -> anyhow::Result<ExitCode> {
     clap_complete::generate(args.shell, &mut all, "muxbench", &mut io::stdout());
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints the manual page.
+/// Prints the manual page of a command.
+///
+/// # Errors
+/// When there is no such command.
 pub fn man(args: &ManArgs, mut all: Command) -> anyhow::Result<ExitCode> {
     all.build();
     let command = match &args.command {
@@ -36,7 +41,7 @@ pub fn man(args: &ManArgs, mut all: Command) -> anyhow::Result<ExitCode> {
         Some(name) => all
             .find_subcommand(name)
             .cloned()
-            .ok_or_else(|| anyhow::anyhow!("no command `{name}`; `muxbench help` names them"))?,
+            .ok_or_else(|| anyhow::anyhow!("unknown command `{name}`; try `muxbench help`"))?,
     };
     clap_mangen::Man::new(command).render(&mut io::stdout())?;
     Ok(ExitCode::SUCCESS)

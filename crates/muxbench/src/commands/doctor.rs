@@ -1,36 +1,31 @@
-//! `muxbench doctor`: what of this host disturbs results.
+//! `muxbench doctor`: causes of disturbed results on this host.
 
 use std::io::{IsTerminal, stderr};
 use std::process::ExitCode;
 
 use harness::doctor::leftovers;
 
+use crate::options::format::FormatArgs;
 use crate::output;
 
-/// Say what of this host disturbs results, how, and what mends it
+/// Find the causes of disturbed results on this host, their effects and remedies
 ///
-/// Takes somewhat more than a second, in which the host is best left alone. Findings are advice: the exit code is 0
-/// whatever they are.
+/// Takes about a second; leave the host idle meanwhile. The exit code is 0 whatever it finds.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  muxbench doctor                                   # what to beware of comes first
-  taskset -c 2-7 muxbench doctor                    # of these CPUs only
-  muxbench doctor --clean                           # end and remove what runs that were killed have left
+  muxbench doctor                                   # warnings come first
+  taskset -c 2-7 muxbench doctor                    # check only these CPUs
+  muxbench doctor --clean                           # remove the processes and folders of killed runs
   muxbench doctor --json | jq '.[] | select(.state == \"beware\") | .remedy'")]
 pub struct Args {
-    /// Print JSON: every finding with its state, effect and remedy
-    #[arg(long)]
-    json: bool,
-    /// Print tables as Markdown, to paste into an issue
-    #[arg(long, conflicts_with = "json")]
-    markdown: bool,
-    /// Instead, end and remove what runs have left that were killed, or that ended with the power: processes, folders of
-    /// sockets; a lab's hosts go with their last process
+    #[command(flatten)]
+    format: FormatArgs,
+    /// End the processes and remove the socket folders that killed runs have left; examine nothing
     #[arg(long, conflicts_with_all = ["json", "markdown"])]
     clean: bool,
 }
 
-/// Examines and prints.
+/// Examines the host and prints the findings.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.clean {
         return clean();
@@ -38,30 +33,26 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if stderr().is_terminal() {
         output::tell("measuring...");
     }
-    let findings = harness::doctor::examine();
-    if args.json {
-        output::print_json(&findings)?;
-    } else {
-        output::print(&report::text::doctor::render(&findings, output::medium(args.markdown)))?;
-    }
+    args.format
+        .print(&harness::doctor::examine(), |findings, medium| report::text::doctor::render(findings, medium))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Removes what is left, and says what that was.
+/// Removes all leftovers of killed runs and lists them.
 fn clean() -> anyhow::Result<ExitCode> {
-    let left = leftovers::find();
+    let leftovers = leftovers::find();
     let mut code = ExitCode::SUCCESS;
-    for it in &left {
-        match it.remove() {
-            Ok(()) => output::print(&format!("removed: {it}\n"))?,
+    for leftover in &leftovers {
+        match leftover.remove() {
+            Ok(()) => output::print(&format!("removed: {leftover}\n"))?,
             Err(error) => {
-                output::tell(format_args!("muxbench: {it}: {error}; do it as its owner, or as root"));
+                output::note(format_args!("cannot remove {leftover}: {error}; try as its owner or as root"));
                 code = ExitCode::FAILURE;
             }
         }
     }
-    if left.is_empty() {
-        output::print("Nothing is left of runs that were killed.\n")?;
+    if leftovers.is_empty() {
+        output::print("No leftovers of killed runs found.\n")?;
     }
     Ok(code)
 }

@@ -1,4 +1,4 @@
-//! `muxbench lab`: hosts on this machine for as long as a command runs, as those of a cluster for an engine.
+//! `muxbench lab`: creates network namespaces for the time of a command, as the hosts of a cluster.
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
@@ -19,61 +19,65 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::options::network::NetworkArgs;
 
-/// How often it is looked whether the command has ended, or something was asked.
-const LOOK: Duration = Duration::from_millis(10);
-/// How long the command may take to end once it was told to.
+/// Interval of checks: has the command ended, has a process asked for a measurement?
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// Longest time for the command to end after a signal.
 const END_MAX: Duration = Duration::from_secs(5);
 
-/// Make a lab and run a command on its server's host: with an engine that starts ranks on all its hosts, a cluster on one machine
+/// Create a lab (network namespaces) and run a command on its server host
 ///
-/// The hosts' namespaces are in MUXBENCH_LAB_HOSTS, the server's first, for nsenter(1). A fleet that is started there measures the
-/// network before each trial and reports it. When the command ends, whatever still runs on the hosts does too. A hang-up and SIGTERM
-/// are passed on to the command, which is killed if it has not ended 5 s later.
+/// A launcher such as srun can then use one machine as a cluster: MUXBENCH_LAB_HOSTS lists the namespaces for nsenter(1), the
+/// server's first. A distributed run in a lab measures and reports the network before each trial. When the command ends, all
+/// processes in the lab end. SIGHUP and SIGTERM are forwarded to the command, which is killed after 5 s.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  muxbench lab --network lab:clients=5 --delay 1ms -- deploy/slurm-in-lab.sh srun -N6 muxbench run kawai2008-http --quick --fleet
-  muxbench lab --network lab --loss 1% -- sh       # the first host; the other by nsenter --net=${MUXBENCH_LAB_HOSTS#* } sh")]
+  muxbench lab --network lab:clients=5 --delay 1ms -- deploy/slurm-in-lab.sh srun -N6 muxbench run kawai2008-http --quick --distributed
+  muxbench lab --network lab --loss 1% -- sh       # other host: nsenter --net=${MUXBENCH_LAB_HOSTS#* } sh")]
 pub struct Args {
     #[command(flatten)]
     network: NetworkArgs,
-    /// Seed of what is random
+    /// Seed of all random numbers
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     seed: u64,
-    /// The command and its arguments
+    /// Command and its arguments
     #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<OsString>,
 }
 
-/// Runs it; ends as it does.
+/// Runs the command and returns its exit code.
+///
+/// # Errors
+/// When the lab cannot be created, or the command cannot start.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let network = args.network.network().unwrap_or_default();
     network.check().map_err(|why| anyhow::anyhow!("--{why}"))?;
-    let program = std::env::current_exe().context("cannot find our own binary, which a relay is run from")?;
-    // Where a run would have the relay.
+    let program = std::env::current_exe().context("cannot start the relay: the path of this program is unknown")?;
+    // The same placement as that of a run.
     let cpus = placement::place(&host::detect().cores, &Placement::default()).map_err(anyhow::Error::msg)?;
-    // Ctrl-C at the terminal is heard by the command too, whose business it is; what is told to us alone we pass on.
-    let [interrupted, told_to_end, hung_up] = std::array::from_fn(|_| Arc::new(AtomicBool::new(false)));
-    signal_hook::flag::register(SIGINT, interrupted).context("cannot listen to signals")?;
-    signal_hook::flag::register(SIGTERM, told_to_end.clone()).context("cannot listen to signals")?;
+    // A terminal sends Ctrl-C to the command as well. All other signals reach only this process, which forwards them.
+    let [interrupted, terminated, hangup] = std::array::from_fn(|_| Arc::new(AtomicBool::new(false)));
+    signal_hook::flag::register(SIGINT, interrupted).context("cannot handle signals")?;
+    signal_hook::flag::register(SIGTERM, terminated.clone()).context("cannot handle signals")?;
     if ends_at_hangup() {
-        signal_hook::flag::register(SIGHUP, hung_up.clone()).context("cannot listen to signals")?;
+        signal_hook::flag::register(SIGHUP, hangup.clone()).context("cannot handle signals")?;
     }
-    let passed_on = [(told_to_end, Signal::TERM), (hung_up, Signal::HUP)];
+    let forwarded = [(terminated, Signal::TERM), (hangup, Signal::HUP)];
     let cpus = (&cpus.server[..], &cpus.client[..]);
-    let mut lab = Testbed::start(&network, &program, cpus, args.seed, &Stop::default()).context("the lab")?;
+    let stop = Stop::default();
+    let mut lab = Testbed::start(&network, &program, cpus, args.seed, &stop).context("cannot create the lab")?;
     let keeper = Keeper::new()?;
-    crate::output::tell(format_args!("muxbench: {network}: up in {} ms", lab.setup().as_millis()));
+    crate::output::note(format_args!("{network}: up in {} ms", lab.setup().as_millis()));
     let mut command = Command::new(&args.command[0]);
     command.args(&args.command[1..]).env(SOCKET, keeper.socket()).env(HOSTS, lab.paths().join(" "));
     let name = args.command[0].display();
-    let mut child = lab.server().spawn(command).with_context(|| format!("{name} cannot be started"))?;
-    // A shell that is talked to ends at a hang-up, but not when told to; others may end at neither.
+    let mut child = lab.server().spawn(command).with_context(|| format!("cannot start {name}"))?;
+    // An interactive shell ignores SIGTERM, and another command may ignore SIGHUP as well.
     let mut deadline = None;
     let status = loop {
         if let Some(status) = child.try_wait()? {
             break status;
         }
-        for (_, signal) in passed_on.iter().filter(|(is_told, _)| is_told.swap(false, Relaxed)) {
+        for (_, signal) in forwarded.iter().filter(|(is_received, _)| is_received.swap(false, Relaxed)) {
             let _ = rustix::process::kill_process(Pid::from_child(&child), *signal);
             deadline.get_or_insert_with(|| Instant::now() + END_MAX);
         }
@@ -81,13 +85,13 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             let _ = child.kill();
         }
         keeper.answer(&mut lab);
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     };
     lab.end_processes();
     Ok(code_of(status))
 }
 
-/// As shells have it.
+/// The exit code that a shell would report.
 fn code_of(status: ExitStatus) -> ExitCode {
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
     ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX))

@@ -1,4 +1,4 @@
-//! `muxbench list`: the tables.
+//! `muxbench list`: all names that experiments and flags accept.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -13,31 +13,28 @@ use server::registry::{BUFFERED, MECHANISMS, MODELS, MechanismRow};
 use server::{Accept, Architecture};
 use wire::SERVICES;
 
+use crate::options::format::FormatArgs;
 use crate::output;
 
 /// List architectures, models, mechanisms, accept strategies, services and presets
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-    /// Print tables as Markdown, to paste into an issue
-    #[arg(long, conflicts_with = "json")]
-    markdown: bool,
+    #[command(flatten)]
+    format: FormatArgs,
 }
 
-/// A row of a table, as JSON has it.
+/// A row of a table.
 #[derive(Debug, Serialize)]
 struct Row {
     name: String,
     about: String,
-    /// What of the kernel it needs, besides what every Linux has.
+    /// Kernel features that it needs, beyond those of every Linux.
     #[serde(skip_serializing_if = "String::is_empty")]
     needs: String,
-    /// Why it cannot run here.
+    /// Reason why it cannot run here.
     #[serde(skip_serializing_if = "Option::is_none")]
     not_here: Option<String>,
-    /// Most connections that it can have on this host, and what limits them.
+    /// Maximal connections on this host, and the resource that limits them.
     #[serde(skip_serializing_if = "Option::is_none")]
     limit: Option<Limit>,
 }
@@ -56,7 +53,7 @@ impl Row {
         Self { limit: Some(plan::limit(architecture, host)), ..row }
     }
 
-    /// All of it in words.
+    /// All of it as text.
     fn words(&self) -> String {
         let needs = Some(&self.needs).filter(|needs| !needs.is_empty()).map(|needs| format!(" (needs {needs})"));
         let limit = self.limit.as_ref().map(|Limit { connections, by }| format!(" [{connections} connections: {by}]"));
@@ -69,12 +66,12 @@ fn of_mechanism(row: &MechanismRow) -> Row {
     Row::of(row.name, row.about, row.needs, (row.can_run)())
 }
 
-/// Whether any model accepts like that.
+/// Whether any architecture uses this accept strategy.
 fn is_used(accept: Accept) -> bool {
     Architecture::every().into_iter().any(|architecture| accept.check(architecture).is_ok())
 }
 
-/// Prints them.
+/// Prints all tables.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let host = host::detect();
     let architectures = Architecture::all().into_iter().map(|row| Row::of_architecture(row, &host));
@@ -87,9 +84,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         ("services", SERVICES.iter().map(|row| Row::new(row.name, row.about)).collect()),
         ("presets", PRESETS.iter().map(|preset| Row::new(preset.name, preset.experiment().about)).collect()),
     ];
-    if args.json {
+    if args.format.json {
         output::print_json(&BTreeMap::from(sections))?;
-    } else if args.markdown {
+    } else if args.format.markdown {
         for (name, rows) in sections {
             let rows = rows.into_iter().map(|row| vec![row.name.clone(), row.words()]);
             output::print(&(table::of_text(&[name, "about"], rows, Medium::Markdown) + "\n"))?;

@@ -1,7 +1,6 @@
-//! `muxbench load`: one client, against a server that is there already.
+//! `muxbench load`: one client against an external server.
 
 use std::fmt::Write;
-use std::io::{self, BufRead};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,8 +13,7 @@ use anyhow::{Context, bail};
 use harness::exec::idle::IdleHolders;
 use harness::exec::launch::Muxbench;
 use harness::judge;
-use harness::model::LoadOrder;
-use harness::model::{Trial, VerdictKind};
+use harness::model::{LoadOrder, Trial, VerdictKind};
 use harness::process::stop::Stop;
 use harness::samples::Unwritten;
 use harness::spec::units::{Cpus, Rate, Share, Time};
@@ -25,132 +23,126 @@ use report::text::{Medium, load_report, table, tail_mark};
 
 use crate::commands::idle;
 use crate::options::client::ClientArgs;
+use crate::options::format::FormatArgs;
 use crate::options::named;
 use crate::options::phases::PhaseArgs;
 use crate::options::target::TargetArgs;
-use crate::{exit, output};
+use crate::{control, exit, output};
 
-/// Load a server that is already there, and print what the client measured
+/// Load an external server and print the client's measurements
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   muxbench load --target 127.0.0.1:7007 --connections 400 --rate 2000
-  muxbench load --target 127.0.0.1:7007 --request 1B --response 1B --rate 8000 --cpus 1 --samples lag.parquet
+  muxbench load --target 127.0.0.1:7007 --request 1B --response 1B --rate 8000 --cpus 1 --samples samples.parquet
   muxbench load --target unix:/tmp/muxbench.sock --request 1B --response 1B
   muxbench load --target 127.0.0.1:7007 --schedule poisson --active 1/16 --timestamps kernel
   muxbench load http://127.0.0.1:8080/index.html --connections 100 --rate 5000
-  muxbench load http://127.0.0.1:8080/ --rate 1000 --calls-per-connection 10     # sessions, as httperf has them
+  muxbench load http://127.0.0.1:8080/ --rate 1000 --requests-per-connection 10     # sessions, as in httperf
   muxbench load http://localhost/ --schedule closed --header 'Accept: text/html' --expect-status 200
   muxbench load --target 127.0.0.1:20000 --service udp --ports 1000 --rate 100
-  muxbench load --target 127.0.0.1:7007 --service stream --connections 1      # bandwidth each second, as iperf3
-  muxbench load --target 127.0.0.1:11211 --schedule closed --service kv --connections 100 --hold 0")]
+  muxbench load --target 127.0.0.1:7007 --service stream --connections 1      # bandwidth per second, as in iperf3
+  muxbench load --target 127.0.0.1:11211 --schedule closed --service kv --connections 100 --warm-up 0")]
 pub struct Args {
     #[command(flatten)]
     target: TargetArgs,
-    /// How requests get there: tcp or unix, as the address says; udp, one datagram each way
+    /// Transport: tcp or unix, which follow from the address; udp, one datagram each way
     #[arg(long, value_name = "TRANSPORT", value_parser = named::<Transport>)]
     transport: Option<Transport>,
-    /// Connections held open besides, by a process of their own, that nothing is sent on
+    /// Additional idle connections, held by a process of its own
     #[arg(long, value_name = "N", default_value_t = 0)]
     idle: u32,
-    /// Share of the connections that requests are sent on, as in 1/16 or 6.25%
+    /// Share of the connections that carry requests, such as 1/16 or 6.25%
     #[arg(long, value_name = "SHARE", default_value = "1")]
     active: Share,
     /// Connection popularity: uniform, zipf (exponent 1), zipf:0.8
     #[arg(long, value_name = "POPULARITY", alias = "choice", default_value = "uniform")]
     popularity: Choice,
-    /// When requests are sent: slot-random, constant, poisson; closed: when the last response came [default: slot-random, of
-    /// stream closed]
+    /// Send times: slot-random, constant, poisson (open loop); closed (closed loop: send when the response has arrived)
+    /// [default: slot-random; stream: closed]
     #[arg(long, value_name = "SCHEDULE", value_parser = named::<Schedule>)]
     schedule: Option<Schedule>,
-    /// Requests a second [default: 2000; a closed loop has none]
+    /// Requests per second, in an open loop [default: 2000]
     #[arg(long, value_name = "RATE")]
     rate: Option<Rate>,
     #[command(flatten)]
     phases: PhaseArgs,
-    /// CPUs of the client, as in 0-1,3
+    /// CPUs of the client, such as 0-1,3
     #[arg(long, value_name = "CPUS")]
     cpus: Option<Cpus>,
-    /// Seed of the schedule
+    /// Seed of all random numbers
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
     client: ClientArgs,
-    /// Write the raw samples to this Parquet file
+    /// Write the raw samples to a Parquet file
     #[arg(long, value_name = "FILE")]
     samples: Option<PathBuf>,
-    /// Print the report as JSON
-    #[arg(long)]
-    json: bool,
-    /// Print tables as Markdown, to paste into an issue
-    #[arg(long, conflicts_with = "json")]
-    markdown: bool,
-    /// Take the configuration as a line on standard input, and say what happens in JSON lines
+    #[command(flatten)]
+    format: FormatArgs,
+    /// Read the configuration as a line on standard input, and print events as JSON lines
     #[arg(long, hide = true)]
     control: bool,
 }
 
-/// Loads.
+/// Loads a server.
+///
+/// # Errors
+/// When the server cannot be reached, or the flags contradict each other.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    if args.control { controlled(args) } else { by_hand(args) }
+    if args.control { for_runner(args) } else { for_user(args) }
 }
 
-/// In a closed loop one client for each CPU.
-fn clients(args: &Args, asked: &LoadConfig) -> u32 {
+/// Clients of a closed loop: one per CPU.
+fn closed_loop_clients(args: &Args, connections: u32) -> u32 {
     let cpus = args.cpus.as_ref().map(|cpus| cpus.0.len());
     let cpus = cpus.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-    (cpus as u32).clamp(1, asked.connections)
+    (cpus as u32).clamp(1, connections)
 }
 
-/// Started by a runner.
-fn controlled(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut line = String::new();
-    io::stdin().lock().read_line(&mut line)?;
-    let LoadOrder { config, trial, is_quiet } = serde_json::from_str(&line).context("the order on standard input")?;
-    let outcome = load(&config, Some(&trial), args, &mut Controlled { is_quiet });
-    match outcome {
+/// Obeys a runner.
+fn for_runner(args: &Args) -> anyhow::Result<ExitCode> {
+    let LoadOrder { config, trial, is_quiet } = control::read_order()?;
+    match load(&config, Some(&trial), args, &mut Runner { is_quiet }) {
         Ok(Outcome { report, connections, .. }) => {
-            output::print_line(&Event::Finished { report: Box::new(report) })?;
-            // Until the runner has asked the server what all these connections cost.
-            io::stdin().lock().read_line(&mut line)?;
+            control::send(&Event::Finished { report: Box::new(report) });
+            // Keep the connections until the runner has read their cost from the server.
+            control::read_line()?;
             drop(connections);
             Ok(ExitCode::SUCCESS)
         }
         Err(error) => {
             let is_unwritten = error.is::<Unwritten>();
-            output::print_line(&Event::Failed { reason: format!("{error:#}"), is_unwritten })?;
+            control::send(&Event::Failed { reason: format!("{error:#}"), is_unwritten });
             Ok(ExitCode::FAILURE)
         }
     }
 }
 
-/// What a runner hears, and what it says.
-struct Controlled {
-    /// It wants to know nothing of progress.
+/// Sends events to a runner, and waits for its start.
+struct Runner {
+    /// Send no progress.
     is_quiet: bool,
 }
 
-impl Listener for Controlled {
+impl Listener for Runner {
     fn on(&mut self, event: Event) {
-        if self.is_quiet && matches!(event, Event::Progress { .. }) {
-            return;
+        if !self.is_quiet || !matches!(event, Event::Progress { .. }) {
+            control::send(&event);
         }
-        // When nobody listens any more the runner has died: we are about to be killed, or have to end by ourselves.
-        output::print_line(&event).unwrap_or_else(|_| std::process::exit(1));
     }
 
     fn begin(&mut self) -> Result<Option<u64>, String> {
         self.on(Event::Ready);
-        let mut line = String::new();
-        io::stdin().lock().read_line(&mut line).map_err(|error| format!("standard input: {error}"))?;
+        let line = control::read_line().map_err(|error| format!("cannot read standard input: {error}"))?;
         let start_ns = line.trim().strip_prefix("begin ").and_then(|ns| ns.parse().ok());
-        start_ns.map(Some).ok_or_else(|| format!("`{line}` is no `begin NS` on standard input"))
+        start_ns.map(Some).ok_or_else(|| format!("unexpected line `{line}` on standard input: expected `begin NS`"))
     }
 }
 
-/// A user, who is told now and then how far it is.
-struct Told<F>(F);
+/// Shows events to a user.
+struct Display<F>(F);
 
-impl<F: FnMut(Event)> Listener for Told<F> {
+impl<F: FnMut(Event)> Listener for Display<F> {
     fn on(&mut self, event: Event) {
         (self.0)(event);
     }
@@ -160,12 +152,12 @@ impl<F: FnMut(Event)> Listener for Told<F> {
     }
 }
 
-/// Started by a user.
-fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
+/// Loads a server for a user.
+fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
     let mut client = spec::Client::default();
     args.client.apply(&mut client);
-    let asked = args.target.config()?;
-    let (usual, drain) = match asked.service.stream() {
+    let target = args.target.config()?;
+    let (usual, drain) = match target.service.stream() {
         Some(_) => (Schedule::Closed, stream::DRAIN),
         None => (Schedule::SlotRandom, Time(2_000_000_000)),
     };
@@ -189,36 +181,37 @@ fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
         },
         pacing: client.pacing,
         roles: client.roles,
-        clients: client.clients.map_or_else(|| if closed { clients(args, &asked) } else { 1 }, NonZeroU32::get),
+        clients: client
+            .clients
+            .map_or_else(|| if closed { closed_loop_clients(args, target.connections) } else { 1 }, NonZeroU32::get),
         cpus: args.cpus.clone().map(|cpus| cpus.0).unwrap_or_default(),
         clock: client.clock,
         timestamps: client.timestamps,
         seed: args.seed,
         timeout_ns: client.timeout.0,
-        ..asked
+        ..target
     };
-    if let Some(said) = args.transport.filter(|said| *said != config.transport()) {
+    if let Some(transport) = args.transport.filter(|transport| *transport != config.transport()) {
         bail!(
-            "--transport {}: {} is no address of that; leave --transport out, or give another --target",
-            format::name(&said),
+            "--transport {}: {} is the address of another transport; omit --transport, or try another --target",
+            format::name(&transport),
             config.target
         );
     }
-    let launch = Muxbench {
-        program: std::env::current_exe().context("cannot find our own binary, which holds idle connections")?,
-    };
-    let holders = IdleHolders::start(&launch, &config, &[], &Stop::default(), &mut |_, _| ())?;
+    let program =
+        std::env::current_exe().context("cannot hold idle connections: the path of this program is unknown")?;
+    let holders = IdleHolders::start(&Muxbench { program }, &config, &[], &Stop::default(), &mut |_, _| ())?;
     let mut shown = String::new();
     let mut bandwidth = Bandwidth::default();
     let Outcome { report, .. } = load(
         &config,
         None,
         args,
-        &mut Told(|event| {
+        &mut Display(|event| {
             if let Event::Progress { phase, elapsed_ns, bytes, .. } = &event
                 && config.service.stream().is_some()
             {
-                bandwidth.look(phase, *elapsed_ns, *bytes);
+                bandwidth.show(phase, *elapsed_ns, *bytes);
             } else if let Event::Progress { phase, sent, completed, .. } = event
                 && phase != shown
             {
@@ -229,14 +222,14 @@ fn by_hand(args: &Args) -> anyhow::Result<ExitCode> {
     )?;
     let held = if config.idle > 0 { Some(holders.verify(&Stop::default())?) } else { None };
     let verdict = judge::with_idle(judge::judge(&report, None), held.as_ref());
-    if args.json {
+    if args.format.json {
         let all = serde_json::json!({"config": config, "report": report, "idle": held, "verdict": verdict});
         output::print_json(&all)?;
     } else {
         output::print(&held.as_ref().map(idle::text).unwrap_or_default())?;
-        output::print(&text(&report, &verdict, output::medium(args.markdown)))?;
+        output::print(&text(&report, &verdict, args.format.medium()))?;
     }
-    Ok(if verdict.kind == VerdictKind::Valid { ExitCode::SUCCESS } else { ExitCode::from(exit::NO_VALID_TRIAL) })
+    Ok(exit::of_validity(verdict.kind == VerdictKind::Valid))
 }
 
 fn load(
@@ -252,28 +245,28 @@ fn load(
     Ok(outcome)
 }
 
-/// What streams moved, told each second while they do.
+/// The bandwidth of streams, printed each second.
 #[derive(Default)]
 struct Bandwidth {
-    told_ns: u64,
-    told_bytes: u64,
+    shown_ns: u64,
+    shown_bytes: u64,
 }
 
 impl Bandwidth {
-    fn look(&mut self, phase: &str, elapsed_ns: u64, bytes: u64) {
-        // Progress comes twice a second, now and then a little early.
-        if elapsed_ns < self.told_ns + 900_000_000 {
+    fn show(&mut self, phase: &str, elapsed_ns: u64, bytes: u64) {
+        // Progress arrives twice a second, at times slightly early.
+        if elapsed_ns < self.shown_ns + 900_000_000 {
             return;
         }
         let seconds = |ns: u64| ns as f64 / 1e9;
-        let bytes_per_s = (bytes - self.told_bytes) as f64 / seconds(elapsed_ns - self.told_ns);
+        let bytes_per_s = (bytes - self.shown_bytes) as f64 / seconds(elapsed_ns - self.shown_ns);
         output::tell(format_args!(
             "{:5.1} to {:5.1} s  {:>9}  {phase}",
-            seconds(self.told_ns),
+            seconds(self.shown_ns),
             seconds(elapsed_ns),
             format::bandwidth(bytes_per_s)
         ));
-        (self.told_ns, self.told_bytes) = (elapsed_ns, bytes);
+        (self.shown_ns, self.shown_bytes) = (elapsed_ns, bytes);
     }
 }
 
@@ -285,10 +278,10 @@ fn text(report: &LoadReport, verdict: &harness::model::Verdict, medium: Medium) 
     }
 }
 
-/// The percentiles of all that was timed.
+/// The percentiles of all measured times.
 fn times(report: &LoadReport, medium: Medium) -> String {
     let mut rows = Vec::new();
-    // What the client itself took is its own, however late it was.
+    // Late sends do not disturb the times of the client itself.
     let (late, own) = (report.late_sends(), LateSends::default());
     let mut line = |name: &str, measured: &Measured, late: &LateSends| {
         let d = &measured.distribution;
@@ -329,7 +322,7 @@ fn times(report: &LoadReport, medium: Medium) -> String {
     table::of_text(&["µs", "p1", "p25", "p50", "p75", "p90", "p95", "p99", "p99.9", "max"], rows, medium)
 }
 
-/// What else there is to say, in lines.
+/// Counts, rates, errors and the verdict, as lines of text.
 fn facts(report: &LoadReport, verdict: &harness::model::Verdict) -> String {
     let mut text = String::new();
     if let Some(kernel) = &report.kernel {
@@ -341,7 +334,7 @@ fn facts(report: &LoadReport, verdict: &harness::model::Verdict) -> String {
             kernel.unstamped_sent,
             kernel.unstamped_arrived,
             kernel.out_of_order,
-            if kernel.wall_clock_stepped { "; the wall clock was set meanwhile, so that none can be used" } else { "" }
+            if kernel.wall_clock_stepped { "; unusable, for the wall clock was set during the run" } else { "" }
         );
     }
     let rate = format::digits(report.rate_achieved_per_s);
@@ -352,7 +345,7 @@ fn facts(report: &LoadReport, verdict: &harness::model::Verdict) -> String {
         (Some(closed), _) => {
             let beyond = match closed.unsampled {
                 0 => String::new(),
-                count => format!("; the last {count} are no samples, whose memory was full"),
+                count => format!("; no samples of the last {count}, for the memory of samples was full"),
             };
             let busy = 100.0 * closed.busy_share;
             let (completed, errors) = (report.completed, report.errors.total());
@@ -394,7 +387,7 @@ fn facts(report: &LoadReport, verdict: &harness::model::Verdict) -> String {
     let failed = report.errors.by_class().into_iter().filter(|(_, count)| *count > 0);
     for (class, count) in failed {
         let why = match class {
-            "closed" => " (the server ends connections after some responses; --calls-per-connection has others follow)",
+            "closed" => " (the server closes connections after some responses; try --requests-per-connection)",
             _ => "",
         };
         let _ = writeln!(text, "  {class}: {count}{why}");

@@ -1,4 +1,4 @@
-//! One file for each thing that muxbench can do: its flags, and how it is done.
+//! One file per command, with its flags.
 
 pub mod calibrate;
 pub mod capacity;
@@ -26,7 +26,10 @@ use clap::CommandFactory;
 
 use crate::cli::{Cli, Command};
 
-/// Does what was asked for.
+/// Executes a command.
+///
+/// # Errors
+/// Those of the command; a [`clap::Error`] if its flags contradict each other.
 pub fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Compare(args) => compare::run(&args),

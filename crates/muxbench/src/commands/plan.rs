@@ -1,4 +1,4 @@
-//! `muxbench plan`: what `run` would do here, and what hosts it needs.
+//! `muxbench plan`: the trials of an experiment on this host, and the hosts it needs.
 
 use std::num::NonZeroU64;
 use std::path::PathBuf;
@@ -13,20 +13,21 @@ use harness::store;
 use load::config::Timestamps;
 
 use crate::options::experiment::ExperimentArgs;
+use crate::options::format::FormatArgs;
 use crate::{execution, output};
 
-/// Requests whose cost to a client is measured.
+/// Requests that measure the client's CPU time per request.
 const REQUESTS: usize = 20_000;
 
-/// Show every trial of an experiment, how long it takes, and why one is impossible here
+/// Show every trial of an experiment, its duration, and the reasons why this host cannot run it
 ///
-/// With --hosts, what its largest workload needs of the server's host and of clients': descriptors, memory, ports and addresses,
-/// settings of the kernel.
+/// With --hosts, show the needs of the largest workload on the server's host and the client hosts: descriptors, memory, ports,
+/// addresses, kernel settings.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   muxbench plan experiments/kawai2008-http.toml
   muxbench plan kawai2008-http --quick --json
-  muxbench plan mine.toml --hosts --from results/RUN       # by what that run measured of a connection
+  muxbench plan mine.toml --hosts --from results/RUN       # with the memory and CPU time of that run
   muxbench compare --connections 1000000 --rate 100000 --print-experiment | muxbench plan - --hosts
   muxbench plan --schema > experiment.schema.json")]
 pub struct Args {
@@ -34,37 +35,33 @@ pub struct Args {
     experiment: ExperimentArgs,
     #[command(flatten)]
     hosts: HostsArgs,
-    /// Print JSON: every trial with all its parameters, or what hosts are needed
-    #[arg(long)]
-    json: bool,
-    /// Print tables as Markdown, to paste into an issue
-    #[arg(long, conflicts_with = "json")]
-    markdown: bool,
+    #[command(flatten)]
+    format: FormatArgs,
     /// Print the JSON Schema of experiment files
     #[arg(long)]
     schema: bool,
 }
 
-/// What hosts there may be, and what is known of connections.
+/// Client hosts, and the source of the costs per connection.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Hosts")]
 pub struct HostsArgs {
-    /// What hosts its largest workload needs
+    /// Show the needs of the largest workload
     #[arg(long)]
     hosts: bool,
-    /// A stored run, whose figures of a connection and of a client's CPU are taken in place of the documented ones
+    /// Stored run whose costs per connection and per request replace the documented ones
     #[arg(long, value_name = "RUN", requires = "hosts")]
     from: Option<PathBuf>,
-    /// Measure here and now what a request costs a client's CPU
+    /// Measure the client's CPU time per request now, on this host
     #[arg(long, requires = "hosts")]
     measure: bool,
-    /// CPUs of each client's host that send [default: this host's]
+    /// Sending CPUs of each client host [default: those of this host]
     #[arg(long, value_name = "N", requires = "hosts")]
     client_host_cpus: Option<NonZeroU64>,
-    /// Memory of each client's host, in GiB [default: this host's]
+    /// Memory of each client host, in GiB [default: that of this host]
     #[arg(long, value_name = "GIB", requires = "hosts")]
     client_host_memory: Option<NonZeroU64>,
-    /// Addresses of each client's host
+    /// IP addresses of each client host
     #[arg(long, value_name = "N", requires = "hosts", default_value = "1")]
     client_host_addresses: NonZeroU64,
 }
@@ -78,8 +75,9 @@ impl HostsArgs {
         }
         if self.measure {
             let cpu = host.cores.last().and_then(|core| core.last()).copied();
-            let ns = load::cost::per_request_ns(Timestamps::Client, REQUESTS, cpu).context("what a request costs")?;
-            let origin = "measured now: 128 B there and back over loopback, without a server".to_owned();
+            let ns = load::cost::per_request_ns(Timestamps::Client, REQUESTS, cpu)
+                .context("cannot measure the cost of a request")?;
+            let origin = "measured now: 128 B each way over loopback, without a server".to_owned();
             figures.client_per_s = Figure { value: 1e9 / ns, origin };
         }
         let client = ClientHost {
@@ -92,24 +90,20 @@ impl HostsArgs {
     }
 }
 
-/// Shows it.
+/// Prints the plan, the needs or the schema.
+///
+/// # Errors
+/// When the experiment is invalid, or its CPUs are missing.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.schema {
         output::print_json(&Experiment::schema())?;
         return Ok(ExitCode::SUCCESS);
     }
     let (plan, host) = execution::plan_here(&args.experiment.read()?)?;
-    let medium = output::medium(args.markdown);
     if args.hosts.hosts {
-        let needs = args.hosts.needs(&plan, &host)?;
-        match args.json {
-            true => output::print_json(&needs)?,
-            false => output::print(&report::text::needs::render(&needs, medium))?,
-        }
-    } else if args.json {
-        output::print_json(&plan)?;
+        args.format.print(&args.hosts.needs(&plan, &host)?, report::text::needs::render)?;
     } else {
-        output::print(&report::text::plan::render(&plan, medium))?;
+        args.format.print(&plan, report::text::plan::render)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,4 +1,4 @@
-//! `muxbench relay`: takes packets from host to host of a lab. A runner starts it; there is nothing in it for a user.
+//! `muxbench relay`: forwards packets between the hosts of a lab. Only a runner starts it.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -7,31 +7,29 @@ use std::process::ExitCode;
 use anyhow::Context;
 use harness::netns::relay::{self, RelayConfig, RelayEvent};
 
-use crate::output;
+use crate::control;
 
-/// Take packets from host to host of a lab, for a runner
+/// Forward packets between the hosts of a lab, for a runner
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Take the order as a line on standard input, and say what happens in JSON lines
+    /// Read the order as a line on standard input, and print events as JSON lines
     #[arg(long, required = true)]
     control: bool,
 }
 
-/// Takes them until standard input ends.
+/// Forwards packets until standard input ends.
 pub fn run(_args: &Args) -> anyhow::Result<ExitCode> {
     let mut line = Vec::new();
-    // Byte by byte, so that nothing of what comes after the line is taken with it.
+    // Reads single bytes, for the relay itself reads the bytes after the line.
     let mut byte = [0];
     while rustix::io::read(io::stdin().as_fd(), &mut byte)? == 1 && byte[0] != b'\n' {
         line.push(byte[0]);
     }
-    let order: RelayConfig = serde_json::from_slice(&line).context("the order on standard input")?;
-    // When nobody listens any more the runner has died.
-    let say = &mut |event: RelayEvent| output::print_line(&event).unwrap_or_else(|_| std::process::exit(1));
-    match relay::run(&order, io::stdin().as_fd(), say) {
+    let config: RelayConfig = serde_json::from_slice(&line).context("cannot read the order on standard input")?;
+    match relay::run(&config, io::stdin().as_fd(), &mut |event| control::send(&event)) {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(error) => {
-            say(RelayEvent::Failed { reason: format!("{error:#}") });
+            control::send(&RelayEvent::Failed { reason: format!("{error:#}") });
             Ok(ExitCode::FAILURE)
         }
     }

@@ -1,4 +1,4 @@
-//! `muxbench run`: an experiment from a file.
+//! `muxbench run`: runs an experiment file.
 
 use std::process::ExitCode;
 
@@ -6,13 +6,14 @@ use crate::execution;
 use crate::options::execution::ExecutionArgs;
 use crate::options::experiment::ExperimentArgs;
 
-/// Run an experiment file, or a preset by its name
+/// Run an experiment file or a preset
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   muxbench run experiments/smoke.toml
-  muxbench run kawai2008-http --quick      # the paper's 45 configurations in minutes
-  muxbench run kawai2006 --quick           # locality; `report --paper kawai2006` prints the paper's tables
-  muxbench run --resume                    # finish the newest run")]
+  muxbench run kawai2008-http --quick      # the paper's 45 configurations, in minutes
+  muxbench run kawai2006 --quick           # then `report --paper kawai2006` prints the paper's tables
+  muxbench run --resume                    # finish the newest run
+  srun -N6 muxbench run kawai2008-http --distributed   # one server, five workers")]
 pub struct Args {
     #[command(flatten)]
     pub experiment: ExperimentArgs,
@@ -20,7 +21,10 @@ pub struct Args {
     execution: ExecutionArgs,
 }
 
-/// Runs.
+/// Runs the experiment, or finishes a stopped run.
+///
+/// # Errors
+/// When it is invalid, or cannot run here.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.execution.is_resume() {
         return execution::resume(&args.execution);

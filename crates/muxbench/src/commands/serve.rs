@@ -1,4 +1,4 @@
-//! `muxbench serve`: one server, until it is told to stop.
+//! `muxbench serve`: runs one server until a signal stops it.
 
 use std::io::BufRead;
 use std::net::TcpListener;
@@ -39,107 +39,110 @@ use crate::output;
   muxbench serve --arch epoll --service http --folder ./public --listen 127.0.0.1:8080
   muxbench serve --arch epoll --service udp --ports 1000 --listen 127.0.0.1:20000
   muxbench serve --arch epoll --service stream --listen 127.0.0.1:7007
-  muxbench serve --arch mt --json        # a free port; address and counters as JSON lines")]
+  muxbench serve --arch mt --json        # a free port; address and counters as JSON")]
 pub struct Args {
-    /// How the server is built: `MODEL[:THREADS][/MECHANISM]`; `muxbench list` names them all
+    /// Architecture: `MODEL[:THREADS][/MECHANISM]`; see `muxbench list`
     #[arg(long, default_value = server::spec::mechanism::DEFAULT, value_name = "ARCH")]
     arch: Architecture,
-    /// How a pool accepts: single, shared, reuseport, exclusive [default: shared]
+    /// Accept strategy of a pool: single, shared, reuseport, exclusive [default: shared]
     #[arg(long, value_name = "ACCEPT", value_parser = named::<Accept>)]
     accept: Option<Accept>,
-    /// Most bytes that one read takes from a connection before others have their turn, 1B to 1MiB [default: 64KiB]
+    /// Bytes that the server reads from one connection before it serves the next, 1B to 1MiB [default: 64KiB]
     #[arg(long, value_name = "SIZE")]
     read_budget: Option<Budget>,
-    /// What it does with bytes: fixed, kv, http, udp or stream
+    /// Service: fixed (fixed-size messages), kv (key-value store), http, udp (datagrams), stream (bursts)
     #[arg(long, default_value = "fixed", value_name = "SERVICE", value_parser = named::<Service>)]
     service: Service,
-    /// Ports of `udp`, from that of the address on; where that is 0, any that are free, and in a row if there are such
+    /// Number of ports of `udp`, from the port of --listen on; port 0 takes free ones, consecutive if possible
     #[arg(long, default_value = "10", value_name = "N")]
     ports: NonZeroU32,
-    /// Size of a request, of `fixed` and `udp`
+    /// Request size of `fixed` and `udp`
     #[arg(long, default_value = "128B", value_name = "SIZE")]
     request: Size,
-    /// Size of a response, of `fixed` and `udp` [default: 10KiB, of udp 128B]
+    /// Response size of `fixed` and `udp` [default: 10KiB; udp: 128B]
     #[arg(long, value_name = "SIZE")]
     response: Option<Size>,
-    /// Memory for the items of `kv`; beyond it items are evicted
+    /// Memory for the items of `kv`, which evicts items when it is full
     #[arg(long, default_value = "64MiB", value_name = "SIZE")]
     memory: Size,
-    /// Most that an item of `kv` may take, at most a quarter of the memory
+    /// Largest item of `kv`, at most a quarter of --memory
     #[arg(long, default_value = "1MiB", value_name = "SIZE")]
     item_max: Size,
-    /// Files that `http` serves, all of which are read into memory first, 1 GiB at most [default: /bytes/N has N bytes]
+    /// Folder that `http` serves from memory, at most 1 GiB; without one it serves /bytes/N, a body of N bytes
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
-    /// How long a client of `http` may take for a request, and stop in taking a response, before it is cut off; or off
+    /// Longest time for a client of `http` to send a request, or to pause in reading a response; or off
     #[arg(long, default_value = "60s", value_name = "TIME")]
     request_timeout: Limit,
-    /// How long a client of `http` may be silent after a response; or off
+    /// Longest idle time of a connection of `http` after a response; or off
     #[arg(long, default_value = "75s", value_name = "TIME")]
     keepalive_timeout: Limit,
-    /// Work that each request is besides: cpu=50us or sleep=1ms, and with random times cpu=50us,exponential
+    /// Simulated work for each request, fixed or random: cpu=50us, sleep=1ms, cpu=50us,exponential
     #[arg(long, value_name = "WORK", alias = "work")]
     simulated_work: Option<Work>,
     #[command(flatten)]
     stream: StreamArgs,
     #[command(flatten)]
     stages: StageArgs,
-    /// Address to listen on, `127.0.0.1:7007`, `[::1]:7007` or `unix:/tmp/muxbench.sock`; port 0 takes a free one, and with it the
-    /// next, where it says what it serves
+    /// Address to listen on: `127.0.0.1:7007`, `[::1]:7007` or `unix:/tmp/muxbench.sock`. Port 0 takes a free one. The server
+    /// advertises its service on port + 1
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     listen: Address,
-    /// CPUs to run on, as in 0-1,3
+    /// CPUs of the server, such as 0-1,3
     #[arg(long, value_name = "CPUS")]
     cpus: Option<Cpus>,
-    /// Connections to have room for, and the size of a pool that names none; the next one is refused, or waits for the
-    /// pool [default: 20000; for such a pool 256]
+    /// Maximal number of connections, and the size of a pool without :THREADS. The server refuses more, and a pool lets
+    /// them wait [default: 20000; such a pool: 256]
     #[arg(long, value_name = "N")]
     connections_max: Option<u32>,
-    /// Have the kernel count its system calls too, of a runtime as well; each call becomes dearer
+    /// Have the kernel count the server's system calls; makes each call more expensive
     #[arg(long)]
     count_syscalls: bool,
     /// Print JSON lines
     #[arg(long)]
     json: bool,
-    /// Take the configuration, `mark`s and `moved`s as lines on standard input, and stop when it ends
+    /// Read the configuration, `mark` and `moved` as lines on standard input, and stop at its end
     #[arg(long, hide = true)]
     control: bool,
 }
 
-/// How often a server is started at two free ports in a row, before it takes any.
-const TRIES: u32 = 32;
+/// Attempts to start at two consecutive free ports, before the server takes any free port.
+const ATTEMPTS: u32 = 32;
 
-/// What the main thread waits for.
+/// Events that the main thread waits for.
 enum Message {
     Line(String),
     EndOfInput,
     Stop,
-    /// Somebody else's server has ended.
-    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "commands are Linux's"))]
+    /// An external server has ended.
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "external servers need Linux"))]
     Ended,
 }
 
-/// Serves until stopped.
+/// Serves until a signal or the runner stops it.
+///
+/// # Errors
+/// When the server cannot start.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (sender, messages) = mpsc::channel();
     listen_to_signals(sender.clone())?;
     if !args.control {
         listen_to_parent(sender)?;
-        return by_hand(args, &messages);
+        return for_user(args, &messages);
     }
     end_with_runner()?;
     listen_to_input(sender.clone())?;
-    match controlled(&sender, &messages) {
+    match for_runner(&sender, &messages) {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(error) => {
-            say(&Event::Failed { reason: format!("{error:#}") });
+            send(&Event::Failed { reason: format!("{error:#}") });
             Ok(ExitCode::FAILURE)
         }
     }
 }
 
-/// Started by hand: says where it listens, and at the end what it did.
-fn by_hand(args: &Args, messages: &mpsc::Receiver<Message>) -> anyhow::Result<ExitCode> {
+/// Serves for a user: prints the address first and the counters at the end.
+fn for_user(args: &Args, messages: &mpsc::Receiver<Message>) -> anyhow::Result<ExitCode> {
     let mut stages = harness::spec::Server::default();
     args.stages.apply(&mut stages);
     let config = ServeConfig {
@@ -154,7 +157,7 @@ fn by_hand(args: &Args, messages: &mpsc::Receiver<Message>) -> anyhow::Result<Ex
         connections_max: match args.service {
             Service::Udp => args.ports.get(),
             Service::Fixed | Service::Kv | Service::Http | Service::Stream => {
-                args.connections_max.unwrap_or_else(|| room_of(args.arch))
+                args.connections_max.unwrap_or_else(|| connections_max(args.arch))
             }
         },
         limits: Limits { request_ns: args.request_timeout.0, keepalive_ns: args.keepalive_timeout.0 },
@@ -163,12 +166,12 @@ fn by_hand(args: &Args, messages: &mpsc::Receiver<Message>) -> anyhow::Result<Ex
     let (server, listener) = start(&config)?;
     let ready = server.ready().clone();
     let described = Description::of(config.service.clone(), server.ports().cloned());
-    let offered = listener.and_then(|it| it.map_or(Ok(()), |listener| description::offer(listener, &described)));
-    if let Err(why) = offered {
-        output::tell(format_args!("muxbench: clients have to be told what is served, by flags: {why}"));
+    let advertised = listener.and_then(|it| it.map_or(Ok(()), |listener| description::offer(listener, &described)));
+    if let Err(reason) = advertised {
+        output::warn(format_args!("cannot advertise the service: {reason}; clients need --service and its sizes"));
     }
     if args.json {
-        say(&ready_event(&server));
+        send(&ready_event(&server));
     } else {
         let served = match args.service {
             Service::Fixed => format!("fixed: {} -> {}", args.request, response(args)),
@@ -187,22 +190,22 @@ fn by_hand(args: &Args, messages: &mpsc::Receiver<Message>) -> anyhow::Result<Ex
         };
         let (architecture, address) = (config.architecture, server.address());
         output::print(&format!("{architecture} listens on {address} ({served}); stop it with Ctrl-C\n"))?;
-        let who = match server.address().ip() {
+        let reachable = match server.address().ip() {
             Some(address) if address.ip().is_loopback() => {
                 let (all, port) = (if address.is_ipv4() { "0.0.0.0" } else { "[::]" }, address.port());
-                format!("Only this host reaches it: --listen {all}:{port} lets others in\n")
+                format!("Only this host can connect; --listen {all}:{port} admits other hosts\n")
             }
-            Some(_) => "Whoever reaches this host can use it: without --listen only this host can\n".to_owned(),
-            // Who may is for the socket's folder to say.
+            Some(_) => "All hosts that reach this one can connect; without --listen only this host can\n".to_owned(),
+            // The permissions of the folder decide who can connect to a Unix socket.
             None => String::new(),
         };
-        output::print(&who)?;
+        output::print(&reachable)?;
     }
     wait_for_stop(&server, messages)?;
     let end = server.snapshot();
     server.stop()?;
     if args.json {
-        say(&Event::Mark { snapshot: end });
+        send(&Event::Mark { snapshot: end });
     } else {
         let counters = ServerCounters::between(&ready, &ready, &end);
         output::print_json(&counters.totals)?;
@@ -210,21 +213,22 @@ fn by_hand(args: &Args, messages: &mpsc::Receiver<Message>) -> anyhow::Result<Ex
     Ok(ExitCode::SUCCESS)
 }
 
-/// Starts a server, and listens where it describes itself: where any port will do, on one whose next is free too.
+/// Starts a server and listens on the next port, to advertise its service. If the user left the port open, takes one whose next
+/// port is free as well.
 ///
 /// # Errors
-/// When it does not start.
+/// When the server cannot start.
 fn start(config: &ServeConfig) -> anyhow::Result<(Server, Result<Option<TcpListener>, String>)> {
     let any = config.listen.ip().filter(|address| address.port() == 0);
-    for _ in 0..TRIES {
+    for _ in 0..ATTEMPTS {
         let Some((address, listener)) = any.and_then(description::free_pair) else { break };
         if Ports::consecutive(address.port(), config.service.ports().unwrap_or(1)).is_none() {
-            // Too few come after it.
+            // Too few ports follow.
             continue;
         }
         match Server::start(&ServeConfig { listen: address.into(), ..config.clone() }) {
             Ok(server) => return Ok((server, Ok(Some(listener)))),
-            // Another was quicker, or has one of the datagrams' ports.
+            // Another process has taken one of the ports.
             Err(error) if error.is_in_use() => {}
             Err(error) => return Err(error.into()),
         }
@@ -238,7 +242,7 @@ fn ready_event(server: &Server) -> Event {
     Event::Ready { address: server.address().clone(), ports: server.ports().cloned(), snapshot: server.ready().clone() }
 }
 
-/// Of datagrams, what fits in one packet of any network.
+/// The response size; the default of datagrams fits in one packet of any network.
 fn response(args: &Args) -> Size {
     args.response.unwrap_or(Size(if args.service == Service::Udp { 128 } else { 10 << 10 }))
 }
@@ -251,16 +255,16 @@ fn stream(args: &Args) -> Stream {
 
 fn service(args: &Args) -> anyhow::Result<ServiceSpec> {
     if args.folder.is_some() && args.service != Service::Http {
-        bail!("--folder: only http serves files; add --service http, or leave it out");
+        bail!("--folder: only http serves files; add --service http, or omit --folder");
     }
     if args.service != Service::Stream && stream(args) != Stream::default() {
-        bail!("--packet, --packets, --ack and --direction are of streams; add --service stream, or leave them out");
+        bail!("--packet, --packets, --ack and --direction need a stream: add --service stream, or omit the flags");
     }
     Ok(match args.service {
         Service::Fixed => ServiceSpec::Fixed { request_bytes: args.request.0, response_bytes: response(args).0 },
         Service::Udp => {
             if let Some(size) = [args.request, response(args)].into_iter().find(|size| !wire::udp::is_size(size.0)) {
-                bail!("--request, --response: a datagram has from 8 to {DATAGRAM_BYTES_MAX} bytes, not {size}");
+                bail!("--request, --response: invalid datagram size {size}; expected 8 to {DATAGRAM_BYTES_MAX} bytes");
             }
             ServiceSpec::Udp {
                 ports: args.ports.get(),
@@ -270,7 +274,11 @@ fn service(args: &Args) -> anyhow::Result<ServiceSpec> {
         }
         Service::Kv => {
             if args.item_max.0 > args.memory.0 / 4 {
-                bail!("--item-max: {} is more than a quarter of --memory ({}); lower it", args.item_max, args.memory);
+                bail!(
+                    "--item-max {} exceeds a quarter of --memory ({}); try a smaller one",
+                    args.item_max,
+                    args.memory
+                );
             }
             ServiceSpec::Kv { memory_max_bytes: args.memory.0.into(), item_max_bytes: args.item_max.0 }
         }
@@ -279,8 +287,8 @@ fn service(args: &Args) -> anyhow::Result<ServiceSpec> {
     })
 }
 
-/// Room for as many connections as any machine's first try has; a pool of that size would take seconds to make.
-fn room_of(architecture: Architecture) -> u32 {
+/// The default of `--connections-max`. A pool is smaller, for its threads would take seconds to start.
+fn connections_max(architecture: Architecture) -> u32 {
     const POOL: u32 = 256;
     const ROOM: u32 = 20_000;
     if architecture.pool_size(POOL) == Some(POOL) { POOL } else { ROOM }
@@ -296,15 +304,15 @@ fn wait_for_stop(server: &Server, messages: &mpsc::Receiver<Message>) -> anyhow:
     }
 }
 
-/// Started by a runner: the configuration comes as one line of JSON, then `mark` as often as it likes.
-fn controlled(sender: &mpsc::Sender<Message>, messages: &mpsc::Receiver<Message>) -> anyhow::Result<()> {
-    let Message::Line(line) = messages.recv()? else { bail!("no configuration came on standard input") };
-    match serde_json::from_str(&line).context("the configuration on standard input")? {
-        ServerSpec::Ours(config) => ours(&config, messages),
+/// Serves for a runner, which sends the configuration as one line of JSON, then `mark` and `moved`.
+fn for_runner(sender: &mpsc::Sender<Message>, messages: &mpsc::Receiver<Message>) -> anyhow::Result<()> {
+    let Message::Line(line) = messages.recv()? else { bail!("standard input has no configuration") };
+    match serde_json::from_str(&line).context("cannot read the configuration on standard input")? {
+        ServerSpec::Ours(config) => serve_own(&config, messages),
         #[cfg(not(target_os = "linux"))]
         ServerSpec::External(_) => {
             let _ = sender;
-            bail!("somebody else's server needs Linux, to be measured from outside")
+            bail!("external servers need Linux")
         }
         #[cfg(target_os = "linux")]
         ServerSpec::External(config) => {
@@ -313,20 +321,20 @@ fn controlled(sender: &mpsc::Sender<Message>, messages: &mpsc::Receiver<Message>
                 let _ = sender.send(Message::Ended);
             };
             let is_stopped = || matches!(messages.try_recv(), Ok(Message::Stop | Message::EndOfInput));
-            somebody_else_s(ExternalServer::start(&config, ended, &is_stopped)?, messages)
+            serve_external(ExternalServer::start(&config, ended, &is_stopped)?, messages)
         }
     }
 }
 
-/// Keeps a command until it is told to stop; all that came of it ends with it.
+/// Runs an external server until it is stopped, and ends all its processes.
 #[cfg(target_os = "linux")]
-fn somebody_else_s(mut exec: ExternalServer, messages: &mpsc::Receiver<Message>) -> anyhow::Result<()> {
-    say(&Event::Ready { address: exec.address().clone(), ports: None, snapshot: exec.ready().clone() });
+fn serve_external(mut exec: ExternalServer, messages: &mpsc::Receiver<Message>) -> anyhow::Result<()> {
+    send(&Event::Ready { address: exec.address().clone(), ports: None, snapshot: exec.ready().clone() });
     loop {
         match messages.recv()? {
-            Message::Line(line) if line == "mark" => say(&Event::Mark { snapshot: exec.snapshot() }),
-            Message::Line(line) => bail!("unknown word on standard input: `{line}`; `mark` is the only one"),
-            // Of one that ended while another port was tried, if another serves.
+            Message::Line(line) if line == "mark" => send(&Event::Mark { snapshot: exec.snapshot() }),
+            Message::Line(line) => bail!("unknown order `{line}` on standard input; expected `mark`"),
+            // An earlier attempt ended, because its port was taken.
             Message::Ended if !exec.has_ended() => {}
             Message::Ended => bail!("the command ended: {}", exec.last_words()),
             Message::EndOfInput | Message::Stop => return Ok(()),
@@ -334,14 +342,15 @@ fn somebody_else_s(mut exec: ExternalServer, messages: &mpsc::Receiver<Message>)
     }
 }
 
-fn ours(config: &ServeConfig, messages: &mpsc::Receiver<Message>) -> anyhow::Result<()> {
+/// Runs one of muxbench's own servers until it is stopped.
+fn serve_own(config: &ServeConfig, messages: &mpsc::Receiver<Message>) -> anyhow::Result<()> {
     let server = Server::start(config)?;
-    say(&ready_event(&server));
+    send(&ready_event(&server));
     loop {
         match messages.recv()? {
-            Message::Line(line) if line == "mark" => say(&Event::Mark { snapshot: server.snapshot() }),
-            Message::Line(line) if line == "moved" => say(&Event::Moved { moved: server.moved() }),
-            Message::Line(line) => bail!("unknown word on standard input: `{line}`; write `mark` or `moved`"),
+            Message::Line(line) if line == "mark" => send(&Event::Mark { snapshot: server.snapshot() }),
+            Message::Line(line) if line == "moved" => send(&Event::Moved { moved: server.moved() }),
+            Message::Line(line) => bail!("unknown order `{line}` on standard input; expected `mark` or `moved`"),
             Message::EndOfInput | Message::Stop | Message::Ended => break,
         }
         if server.has_ended() {
@@ -351,31 +360,30 @@ fn ours(config: &ServeConfig, messages: &mpsc::Receiver<Message>) -> anyhow::Res
     Ok(server.stop()?)
 }
 
-/// One line of JSON. Whoever does not read it any more will soon stop us.
-fn say(event: &Event) {
+/// Sends an event. Ignores a closed pipe, for the end of standard input stops the server.
+fn send(event: &Event) {
     let _ = output::print_line(event);
 }
 
-/// Asks for SIGTERM when the runner's thread ends that forked this process, which lives as long as the runner
-/// (`server::external::spawn`). Where the system has no such signal, a runner's server ends with its standard input.
+/// Requests SIGTERM for the end of the runner's thread that forked this process; it lives as long as the runner
+/// (`server::external::spawn`). Systems without such a signal rely on the end of standard input.
 fn end_with_runner() -> anyhow::Result<()> {
-    server::platform::die_with_parent(rustix::process::Signal::TERM)
-        .context("cannot ask to be told of the parent's end")
+    server::platform::die_with_parent(rustix::process::Signal::TERM).context("cannot watch the parent process")
 }
 
-/// Stops the server when its parent process ends. Any program may be the parent, and its thread that forked may end long
-/// before it does: a signal at the thread's end (PR_SET_PDEATHSIG) would stop a server that is in use.
+/// Stops the server when its parent process ends. PR_SET_PDEATHSIG would signal the end of the thread that forked, which may
+/// end long before the parent process.
 #[cfg(target_os = "linux")]
 fn listen_to_parent(sender: mpsc::Sender<Message>) -> anyhow::Result<()> {
     use rustix::event::{PollFd, PollFlags, poll};
     use rustix::io::{Errno, retry_on_intr};
     use rustix::process::{PidfdFlags, getppid, pidfd_open};
 
-    // There is none in this namespace of processes, or it has just ended.
+    // The parent is in another PID namespace, or has just ended.
     let Some(parent) = getppid() else { return Ok(()) };
     let parent = match pidfd_open(parent, PidfdFlags::empty()) {
         Err(Errno::SRCH) => return Ok(()),
-        parent => parent.context("cannot watch the parent process; Linux has pidfd_open since 5.3")?,
+        parent => parent.context("cannot watch the parent process; pidfd_open needs Linux 5.3")?,
     };
     let listen = move || {
         if retry_on_intr(|| poll(&mut [PollFd::new(&parent, PollFlags::IN)], None)).is_ok() {
@@ -386,14 +394,14 @@ fn listen_to_parent(sender: mpsc::Sender<Message>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Elsewhere a signal, if the system has one, is of the process.
+/// Other systems signal the end of the process, if at all.
 #[cfg(not(target_os = "linux"))]
 fn listen_to_parent(_sender: mpsc::Sender<Message>) -> anyhow::Result<()> {
     end_with_runner()
 }
 
 fn listen_to_signals(sender: mpsc::Sender<Message>) -> anyhow::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot listen to signals")?;
+    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot handle signals")?;
     let listen = move || {
         for _ in signals.forever() {
             if sender.send(Message::Stop).is_err() {

@@ -4,16 +4,20 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use harness::exec::event::RunEnd;
-use harness::model::{Run, TrialRecord, VerdictKind};
-use harness::model::{Strategy, TrialOutcome};
-use harness::strategy;
+use harness::model::{Run, Strategy, TrialOutcome, TrialRecord, VerdictKind};
 use harness::strategy::search::{CapacityBound, RateSearch};
+use harness::strategy::{self, search};
 
-use crate::exit::{NO_VALID_TRIAL, stopped};
+use crate::exit::{NO_VALID_TRIAL, of_validity, stopped};
 use crate::options::execution::ExecutionArgs;
 use crate::output;
 
+/// Prints the result of a run, the way to finish one that has stopped, and returns the exit code.
+///
+/// # Errors
+/// When standard output cannot be written.
 pub fn show(folder: &Path, run: &Run, ended: RunEnd, args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
+    let folder = folder.display();
     if args.format.json {
         output::print_json(&report::export::json::of(run))?;
     } else {
@@ -22,45 +26,48 @@ pub fn show(folder: &Path, run: &Run, ended: RunEnd, args: &ExecutionArgs) -> an
         if args.explain {
             output::print(&format!("\n{}", report::text::cost::render(&report::model::Summary::of(run), medium)))?;
         }
-        let place = folder.display();
         let page = match run.header.strategy {
-            // A page is of trials at given rates.
+            // The probes of a search differ in rate, so that no figure can show them.
             Strategy::Capacity(_) => String::new(),
             Strategy::Whole | Strategy::Sweep { .. } => {
-                format!(" (as a page with figures: muxbench report {place} --html)")
+                format!(" (as a page with figures: muxbench report {folder} --html)")
             }
         };
-        // What is not to be pasted is said beside it.
-        let say = |text: &str| match args.format.markdown {
-            true => {
-                output::tell(text.trim_end());
-                Ok(())
-            }
-            false => output::print(text),
-        };
-        say(&format!("Results: {place}{page}\n"))?;
+        let mut places = format!("Results: {folder}{page}\n");
         if let Some(paper) = papers::of_experiment(&run.header.experiment) {
-            let (folder, name) = (folder.display(), paper.name);
-            say(&format!("Beside the paper: muxbench report {folder} --paper {name}\n"))?;
+            places += &format!("Beside the paper: muxbench report {folder} --paper {}\n", paper.name);
         }
+        print_places(&places, args.format.markdown)?;
     }
-    if ended == RunEnd::Stopped {
-        let fleet = if run.header.is_fleet_s { " --fleet" } else { "" };
-        return Ok(stopped(&format!("muxbench run{fleet} --resume {}", folder.display())));
-    }
-    if ended == RunEnd::WorkerLost {
-        let folder = folder.display();
-        output::tell(format_args!(
-            "muxbench: a rank is lost, and the run ends; what is finished is kept. Finish it, with as many ranks as there \
-             were: muxbench run --fleet --resume {folder}; with --lost-worker continue a run goes on without"
-        ));
-        return Ok(ExitCode::from(NO_VALID_TRIAL));
-    }
-    Ok(if is_believable(run, args.strict) { ExitCode::SUCCESS } else { ExitCode::from(NO_VALID_TRIAL) })
+    let distributed = if run.header.is_fleet_s { " --distributed" } else { "" };
+    let resume = format!("muxbench run{distributed} --resume {folder}");
+    Ok(match ended {
+        RunEnd::Stopped => stopped(&resume),
+        RunEnd::WorkerLost => {
+            output::note(format_args!(
+                "the run has ended because a worker was lost; finished trials are saved. Finish the run with as many workers \
+                 as before: {resume}. With --lost-worker continue, a run goes on with the other workers"
+            ));
+            ExitCode::from(NO_VALID_TRIAL)
+        }
+        RunEnd::Complete => of_validity(is_believable(run, args.strict)),
+    })
 }
 
-/// Whether there is a figure to be believed; with `strict`, whether all are. That a sweep's last steps are past saturation is
-/// what it looks for. A capacity is one only if the server bounds it.
+/// Prints where results are: on standard error, if the user wants to paste standard output.
+///
+/// # Errors
+/// When standard output cannot be written.
+pub fn print_places(places: &str, markdown: bool) -> anyhow::Result<()> {
+    if !markdown {
+        return output::print(places);
+    }
+    output::tell(places.trim());
+    Ok(())
+}
+
+/// Whether any result is valid or, with `strict`, all are. A strict sweep needs each architecture to end past saturation, as it
+/// should. A strict search needs a precise capacity of each server, and not of the client.
 fn is_believable(run: &Run, strict: bool) -> bool {
     let valid = |record: &&TrialRecord| record.verdict.kind == VerdictKind::Valid;
     let outcomes =
@@ -74,10 +81,9 @@ fn is_believable(run: &Run, strict: bool) -> bool {
         }
         Strategy::Sweep { .. } => count >= 1,
         Strategy::Capacity(question) => {
-            let searches = harness::strategy::search::searches(&run.header, question, &outcomes());
+            let searches = search::searches(&run.header, question, &outcomes());
             let is_found = |it: &RateSearch<'_>| matches!(it.answer(), Some(CapacityBound::Server { .. }));
-            let is_precise =
-                |it: &RateSearch<'_>| is_found(it) && it.ended == Some(harness::strategy::search::SearchEnd::Precise);
+            let is_precise = |it: &RateSearch<'_>| is_found(it) && it.ended == Some(search::SearchEnd::Precise);
             if strict { searches.iter().all(is_precise) } else { searches.iter().any(|it| it.answer().is_some()) }
         }
     }

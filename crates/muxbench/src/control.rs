@@ -1,0 +1,33 @@
+//! The protocol between a runner and its child processes: an order on standard input, events on standard output.
+
+use std::io;
+use std::process;
+
+use anyhow::Context;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::output;
+
+/// Reads one line; empty at the end of input.
+///
+/// # Errors
+/// When standard input cannot be read.
+pub fn read_line() -> io::Result<String> {
+    let mut line = String::new();
+    io::stdin().read_line(&mut line)?;
+    Ok(line)
+}
+
+/// Reads an order, one line of JSON.
+///
+/// # Errors
+/// When the line is no such order.
+pub fn read_order<T: DeserializeOwned>() -> anyhow::Result<T> {
+    serde_json::from_str(&read_line()?).context("cannot read the order on standard input")
+}
+
+/// Sends an event to the runner. Exits if the runner has died.
+pub fn send(event: &impl Serialize) {
+    output::print_line(event).unwrap_or_else(|_| process::exit(1));
+}
