@@ -1,10 +1,10 @@
-//! Parts of `cargo xtask` that tests of the tree use too.
+//! Parts of `cargo xtask` that the tidy test uses too.
 
 pub mod cycles;
 
 use std::path::Path;
 
-/// The workspace's folder.
+/// Returns the workspace folder.
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is in the workspace")
 }

@@ -1,64 +1,63 @@
-//! What developers run: `cargo xtask test`, `bench`, `cross`, `python`, `servers`, `peers`, `browser`, `fuzz`, `loom`, `audit`,
-//! `sanitize`, `soak`, `cycles`.
+//! Developer tasks: `cargo xtask COMMAND`.
+//!
+//! # Layout
+//! - `command`: running other programs; `environment`: what tests need besides Rust
+//! - `check`: the test command and longer checks; `hostile`, `soak`: servers under hostile clients
+//! - `bench`: measurements of muxbench itself; `cycles` (in the library): files that import each other
 
-mod audit;
 mod bench;
-mod browser;
 mod check;
-mod cross;
-mod debian;
-mod fuzz;
+mod command;
+mod environment;
 mod hostile;
-mod loom;
-mod peers;
-mod python;
-mod sanitize;
-mod servers;
 mod soak;
 
+use std::path::Path;
 use std::process::ExitCode;
 
+use check::{audit, cross, fuzz, loom, sanitize};
 use clap::Parser;
+use environment::{browser, peers, python, servers};
 use xtask::cycles;
 
-/// What developers run
+/// Developer tasks
 #[derive(Debug, Parser)]
 enum Command {
-    /// Format, lints, all tests, documentation, the link for other systems: what has to pass before anything is merged
+    /// Format, lints, all tests, documentation and links for other systems: must pass before a change is merged
     Test,
-    /// The Python environment, with what reads results and what links for other systems: makes target/python if need be, prints its interpreter
+    /// Builds target/python (tools that read results, linker for other systems) if necessary and prints its interpreter
     Python,
-    /// Somebody else's servers that tests run: builds target/servers if need be, prints that folder
+    /// Builds target/servers (external servers that tests run) if necessary and prints its folder
     Servers,
-    /// Somebody else's servers and clients of kv and http, which tests run: installs them if need be, prints their folder
+    /// Installs external servers and clients that tests run if necessary and prints their folder
     Peers,
-    /// A browser that tests open pages in: installs it and makes target/browser if need be, prints that folder
+    /// Installs Chromium and builds target/browser if necessary and prints that folder
     Browser,
-    /// What the program is built from: licences, sources, versions withdrawn or there twice, number and size
+    /// Checks dependencies: licences, sources, withdrawn and duplicate versions, number and size
     Audit,
     /// Links the program for FreeBSD and macOS, in target/cross
     Cross,
-    /// Models of what threads hand each other, in every order, in target/loom
+    /// Checks hand-offs between threads with loom, in target/loom
     Loom,
-    /// Prints the files of each crate that use each other, and the names by which they do
+    /// Prints the files of each crate that import each other, with the imported names
     Cycles,
     Fuzz(fuzz::Fuzz),
     Sanitize(sanitize::Sanitize),
     Soak(soak::Soak),
-    /// Hostile clients in a process of their own, as benches and the soak start them
+    /// Runs hostile clients in a process of their own, for benches and the soak
     #[command(hide = true)]
     Hostile,
-    #[command(subcommand)]
     Bench(bench::Bench),
 }
 
 fn main() -> ExitCode {
+    let print = |path: &Path| println!("{}", path.display());
     let result = match Command::parse() {
-        Command::Test => check::all(),
-        Command::Python => python::prepare().map(|interpreter| println!("{}", interpreter.display())),
-        Command::Servers => servers::prepare().map(|folder| println!("{}", folder.display())),
-        Command::Peers => peers::prepare().map(|folder| println!("{}", folder.display())),
-        Command::Browser => browser::prepare().map(|folder| println!("{}", folder.display())),
+        Command::Test => check::run(),
+        Command::Python => python::prepare().map(|interpreter| print(&interpreter)),
+        Command::Servers => servers::prepare().map(|folder| print(&folder)),
+        Command::Peers => peers::prepare().map(|folder| print(&folder)),
+        Command::Browser => browser::prepare().map(|folder| print(&folder)),
         Command::Audit => audit::run(true),
         Command::Cross => python::prepare().and_then(|interpreter| cross::link(&interpreter)),
         Command::Loom => loom::run(),

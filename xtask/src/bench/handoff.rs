@@ -1,4 +1,4 @@
-//! What it costs a request to be handed to another thread: stages against one thread, at a rate at which nothing queues.
+//! Cost of handing a request to another thread: staged architectures against one thread, at a rate without queues.
 
 use std::sync::{Condvar, Mutex};
 use std::time::Instant;
@@ -7,27 +7,26 @@ use anyhow::Context;
 use load::config::{LoadConfig, Phases};
 use wire::ServiceSpec;
 
-use super::{Bound, SERVER_CPU, Server, Spread, config};
+use super::process::{SERVER_CPU, Server, config};
+use super::spread::{Bound, Spread};
 
 const CONNECTIONS: u32 = 50;
 const RATE_PER_S: f64 = 500.0;
 
-/// Runs `rounds` of each architecture against one thread, A B A B.
 pub(super) fn run(rounds: usize, architectures: &[String]) -> anyhow::Result<()> {
     let service = ServiceSpec::Fixed { request_bytes: 128, response_bytes: 128 };
     println!(
-        "service time p50 in µs beyond epoll's, {RATE_PER_S} requests/s, {CONNECTIONS} connections, median of {rounds} \
-         rounds"
+        "latency p50 in µs minus epoll's, {RATE_PER_S} requests/s, {CONNECTIONS} connections, median of {rounds} rounds"
     );
     for architecture in architectures {
-        let mut more_us = Vec::new();
+        let mut added_us = Vec::new();
         for _ in 0..rounds {
-            more_us.push(p50_us(architecture, &service)? - p50_us("epoll", &service)?);
+            added_us.push(p50_us(architecture, &service)? - p50_us("epoll", &service)?);
         }
-        println!("  {architecture:14} {}", Spread::of(more_us).to_reach(Bound::AtMost(2.0)));
+        println!("  {architecture:14} {}", Spread::of(added_us).check(Bound::AtMost(2.0)));
     }
     let switches = (0..rounds).map(|_| switch_us()).collect::<anyhow::Result<Vec<_>>>()?;
-    println!("  a thread that wakes another on its CPU, and waits: {}", Spread::of(switches));
+    println!("  waking another thread on the same CPU and waiting for it: {}", Spread::of(switches));
     Ok(())
 }
 
@@ -43,7 +42,7 @@ fn p50_us(architecture: &str, service: &ServiceSpec) -> anyhow::Result<f64> {
     Ok(outcome.report.service.distribution.p50_ns as f64 / 1e3)
 }
 
-/// What any hand-over on one CPU costs at least: two threads hand a turn to each other as the stages' queues do.
+/// Returns the minimum cost of a hand-off on one CPU: two threads alternate by the same means as the stages' queues.
 fn switch_us() -> anyhow::Result<f64> {
     const TURNS: u32 = 20_000;
     let mut cpu = rustix::thread::CpuSet::new();

@@ -1,5 +1,4 @@
-//! The client of HTTP from one core against `wrk -t1`, on the same nginx; and how evenly both loops of other tools and ours
-//! send.
+//! The HTTP client on one core against `wrk -t1`, on the same nginx; and its pacing against `httperf`.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -14,35 +13,37 @@ use load::config::{HttpTarget, HttpTraffic, LoadConfig, Phases, Schedule};
 use rustix::thread::CpuSet;
 use wire::ServiceSpec;
 
-use super::{Bound, CLIENT_CPU, SERVER_CPU, Spread, cpu_ns_of, http};
+use super::process::{CLIENT_CPU, SERVER_CPU, cpu_ns_of, free_address, muxbench};
+use super::spread::{Bound, Spread};
+use super::wrk::CONNECTIONS;
+use super::{http, wrk};
+use crate::environment::peers;
 
-const CONNECTIONS: u32 = 100;
 const FILE: &str = "file";
-/// The rate at which pacing is looked at, in requests a second, and requests on each connection there.
+/// Rate of the pacing measurement, in requests a second.
 const RATE_PER_S: f64 = 8_000.0;
+/// Requests per connection there.
 const CALLS: u32 = 10;
-/// What is planned between two ticks of a timer of a millisecond goes out with the next one: the median and the 99th
-/// percentile of how late that is, in µs.
-const MILLISECOND_PACING_US: [f64; 2] = [500.0, 990.0];
+/// Median and 99th percentile, in µs, of the delay that a timer with a resolution of one millisecond adds.
+const MILLISECOND_DELAY_US: [f64; 2] = [500.0, 990.0];
 
-/// What a client did.
+/// Figures of one client.
 struct Figures {
     rate_per_s: f64,
     cpu_ns_per_request: f64,
 }
 
-/// Runs `rounds` of each pair, A B A B.
 pub(super) fn run(rounds: usize) -> anyhow::Result<()> {
-    let peers = crate::peers::prepare()?;
+    let peers = peers::prepare()?;
     let folder = tempfile::tempdir()?;
     fs::write(folder.path().join(FILE), [b'x'; 128])?;
-    let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+    let address = free_address()?;
     let server = http::nginx(&peers, address, folder.path())?;
     let (mut rates, mut costs, mut busy, mut per_s) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for _ in 0..rounds {
         let (started, before_ns) = (Instant::now(), server.cpu_ns()?);
         let ours = ours(address)?;
-        let theirs = wrk(&peers, address)?;
+        let theirs = run_wrk(&peers, address)?;
         busy.push((server.cpu_ns()? - before_ns) as f64 / started.elapsed().as_nanos() as f64);
         rates.push(ours.rate_per_s / theirs.rate_per_s);
         costs.push(ours.cpu_ns_per_request / theirs.cpu_ns_per_request);
@@ -50,10 +51,8 @@ pub(super) fn run(rounds: usize) -> anyhow::Result<()> {
     }
     let [rate, cost, busy, per_s] = [rates, costs, busy, per_s].map(Spread::of);
     println!("GET of 128 B from nginx in a closed loop, muxbench / wrk -t1 -c{CONNECTIONS}, {rounds} rounds");
-    println!("  rate {}; CPU of the client a request {cost}", rate.to_reach(Bound::AtLeast(1.0)));
-    println!(
-        "  ours a second {per_s}; of the server's CPU {busy}: with all of it, it is the server that was the limit"
-    );
+    println!("  rate {}; CPU of the client a request {cost}", rate.check(Bound::AtLeast(1.0)));
+    println!("  our requests a second {per_s}; share of the server's CPU {busy} (near 1, the server was the limit)");
     Ok(())
 }
 
@@ -77,29 +76,22 @@ fn ours(address: SocketAddr) -> anyhow::Result<Figures> {
     Ok(Figures { rate_per_s: report.rate_achieved_per_s, cpu_ns_per_request: report.cpu_ns as f64 / requests })
 }
 
-fn wrk(peers: &Path, address: SocketAddr) -> anyhow::Result<Figures> {
+fn run_wrk(peers: &Path, address: SocketAddr) -> anyhow::Result<Figures> {
     const WINDOW: Duration = Duration::from_secs(1);
-    let mut command = Command::new("taskset");
-    command.args(["-c", &CLIENT_CPU.to_string()]).arg(peers.join("wrk"));
-    command.args(["-t1", &format!("-c{CONNECTIONS}"), "-d2s", &format!("http://{address}/{FILE}")]);
+    let mut command = wrk::command(peers, "2s", &format!("http://{address}/{FILE}"));
     let child = command.stdout(Stdio::piped()).spawn().context("cannot run taskset wrk")?;
-    // taskset becomes wrk, whose CPU time is looked at while it runs.
+    // taskset becomes wrk, whose CPU time can be read only while it runs.
     std::thread::sleep(Duration::from_millis(500));
     let (started, before_ns) = (Instant::now(), cpu_ns_of(child.id())?);
     std::thread::sleep(WINDOW);
     let used = (cpu_ns_of(child.id())? - before_ns) as f64 / started.elapsed().as_secs_f64();
-    let output = child.wait_with_output()?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    ensure!(output.status.success() && !said.contains("Non-2xx") && !said.contains("Socket errors"), "wrk: {said}");
-    let line = said.lines().find(|line| line.contains("Requests/sec:")).unwrap_or_default();
-    let rate = line.split_whitespace().nth(1).and_then(|word| word.parse::<f64>().ok());
-    let rate_per_s = rate.with_context(|| format!("wrk tells no rate: {said}"))?;
+    let (rate_per_s, _) = wrk::figures(&child.wait_with_output()?)?;
     Ok(Figures { rate_per_s, cpu_ns_per_request: used / rate_per_s })
 }
 
-/// How late sessions of ten requests begin, as a server sees them accepted, that a client begins at constant intervals.
+/// Measures the delay of sessions that a client starts at constant intervals, at the server's `accept`.
 pub(super) fn pacing(rounds: usize) -> anyhow::Result<()> {
-    let peers = crate::peers::prepare()?;
+    let peers = peers::prepare()?;
     let mut lags = [Vec::new(), Vec::new()];
     let mut late = [[Vec::new(), Vec::new()], [Vec::new(), Vec::new()]];
     for _ in 0..rounds {
@@ -116,7 +108,7 @@ pub(super) fn pacing(rounds: usize) -> anyhow::Result<()> {
             };
             let report = load::run(&config, &mut |_| ())?.report;
             ensure!(report.errors.total() == 0, "{:?}", report.errors);
-            // Of all requests but the last of a session t1 is when the response before it came: of the first it is planned.
+            // Only the first request of a session has a planned time; the others follow a response.
             lag_us = [report.lag.distribution.p50_ns, report.lag.distribution.p99_ns].map(|ns| ns as f64 / 1e3);
             Ok(())
         })?;
@@ -132,24 +124,24 @@ pub(super) fn pacing(rounds: usize) -> anyhow::Result<()> {
     println!(
         "sessions of {CALLS} requests at constant intervals, {RATE_PER_S} requests/s, in µs, {rounds} rounds of 4 s"
     );
-    let [p50, p99] = MILLISECOND_PACING_US;
-    println!("  a timer of a millisecond   p50 {p50}; p99 {p99}; to reach is a tenth of it");
-    let told = [lag_p50.to_reach(Bound::AtMost(p50 / 10.0)), lag_p99.to_reach(Bound::AtMost(p99 / 10.0))];
-    println!("  lag by our own account     p50 {}; p99 {}", told[0], told[1]);
-    println!("  late as accepted, muxbench p50 {}; p99 {}", ours[0], ours[1]);
-    println!("  late as accepted, httperf  p50 {}; p99 {}", theirs[0], theirs[1]);
-    calibrated()
+    let [p50, p99] = MILLISECOND_DELAY_US;
+    println!("  timer of one millisecond    p50 {p50}; p99 {p99}; the limit is a tenth of it");
+    let [lag_p50, lag_p99] = [lag_p50.check(Bound::AtMost(p50 / 10.0)), lag_p99.check(Bound::AtMost(p99 / 10.0))];
+    println!("  send delay, as reported     p50 {lag_p50}; p99 {lag_p99}");
+    println!("  delay at accept, muxbench   p50 {}; p99 {}", ours[0], ours[1]);
+    println!("  delay at accept, httperf    p50 {}; p99 {}", theirs[0], theirs[1]);
+    calibrate()
 }
 
-/// What `calibrate` finds at that rate: what the client adds to a response time that is known.
-fn calibrated() -> anyhow::Result<()> {
+/// Prints what `calibrate` finds at that rate: the client's error with a known latency.
+fn calibrate() -> anyhow::Result<()> {
     let rate = RATE_PER_S.to_string();
     let flags = ["--rate", &rate, "--connections", "400", "--hold", "100us,1ms", "--law", "fixed", "--quiet"];
-    let output = Command::new(super::muxbench()?).arg("calibrate").args(flags).output()?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let output = Command::new(muxbench()?).arg("calibrate").args(flags).output()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
     ensure!(output.status.success(), "calibrate: {}", String::from_utf8_lossy(&output.stderr));
     println!("muxbench calibrate {}", flags.join(" "));
-    said.lines().for_each(|line| println!("  {line}"));
+    text.lines().for_each(|line| println!("  {line}"));
     Ok(())
 }
 
@@ -161,13 +153,13 @@ fn httperf(peers: &Path, address: SocketAddr) -> anyhow::Result<()> {
     command.args(["--rate", &sessions_per_s.to_string(), "--num-conns", &(4.0 * sessions_per_s).to_string()]);
     command.args(["--num-calls", &CALLS.to_string()]);
     let output = command.output().context("cannot run taskset httperf")?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    ensure!(output.status.success() && said.contains("Errors: total 0 "), "httperf: {said}");
+    let text = String::from_utf8_lossy(&output.stdout);
+    ensure!(output.status.success() && text.contains("Errors: total 0 "), "httperf: {text}");
     Ok(())
 }
 
-/// Runs `client` against a server of one thread that does nothing else, and says how late connections came of which one was due
-/// at constant intervals: the median and the 99th percentile, in µs, beyond the one that came first.
+/// Runs a client against a minimal server; returns the median and the 99th percentile of the delay of its connections, in µs. They
+/// are due at constant intervals, and the earliest counts as in time.
 fn accepted(client: impl FnOnce(SocketAddr) -> anyhow::Result<()>) -> anyhow::Result<[f64; 2]> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let address = listener.local_addr()?;
@@ -179,22 +171,21 @@ fn accepted(client: impl FnOnce(SocketAddr) -> anyhow::Result<()>) -> anyhow::Re
         let accepted = server.join().expect("the server does not panic");
         outcome.and(accepted)
     })?;
-    // The first connection is not of the schedule: ours verifies the server by it.
+    // The first connection is not part of the schedule: muxbench checks the server with it.
     let came: Vec<f64> = accepted.iter().skip(1).map(|at| (*at - accepted[0]).as_nanos() as f64 / 1e3).collect();
     if came.len() < 1_000 {
-        bail!("only {} connections came", came.len());
+        bail!("only {} connections were accepted", came.len());
     }
     let interval_us = 1e6 / (RATE_PER_S / f64::from(CALLS));
     let mut late: Vec<f64> = came.iter().enumerate().map(|(at, us)| us - at as f64 * interval_us).collect();
     late.sort_by(f64::total_cmp);
-    // Against one of the earliest, not the very first, which a clock may have hurried.
+    // Use one of the earliest, because the clock may have hurried the very first.
     let earliest = late[late.len() / 1_000];
     let rank = |share: f64| late[((late.len() as f64 * share) as usize).min(late.len() - 1)] - earliest;
     Ok([rank(0.5), rank(0.99)])
 }
 
-/// Answers whoever asks, and notes when each connection came. It does not sleep, on a CPU of its own, with the few
-/// connections that there are at a time.
+/// Answers all requests and records when it accepted each connection. It polls without sleeping on a CPU of its own.
 fn serve(listener: &TcpListener, over: &AtomicBool) -> anyhow::Result<Vec<Instant>> {
     const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
     let mut cpus = CpuSet::new();
@@ -202,7 +193,7 @@ fn serve(listener: &TcpListener, over: &AtomicBool) -> anyhow::Result<Vec<Instan
     rustix::thread::sched_setaffinity(None, &cpus)?;
     rustix::net::listen(listener, 4_096)?;
     listener.set_nonblocking(true)?;
-    let (mut accepted, mut streams, mut inbox) = (Vec::with_capacity(100_000), Vec::<TcpStream>::new(), [0; 4_096]);
+    let (mut accepted, mut streams, mut buffer) = (Vec::with_capacity(100_000), Vec::<TcpStream>::new(), [0; 4_096]);
     while !over.load(Relaxed) {
         while let Ok((stream, _)) = listener.accept() {
             accepted.push(Instant::now());
@@ -210,8 +201,8 @@ fn serve(listener: &TcpListener, over: &AtomicBool) -> anyhow::Result<Vec<Instan
             stream.set_nodelay(true)?;
             streams.push(stream);
         }
-        // A small request comes whole.
-        streams.retain_mut(|stream| match stream.read(&mut inbox) {
+        // A small request arrives in one piece.
+        streams.retain_mut(|stream| match stream.read(&mut buffer) {
             Ok(0) => false,
             Ok(_) => stream.write_all(RESPONSE).is_ok(),
             Err(error) => error.kind() == std::io::ErrorKind::WouldBlock,

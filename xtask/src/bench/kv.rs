@@ -1,7 +1,7 @@
-//! The service `kv` against memcached with one thread: how many gets a second each answers to the same closed loop.
+//! The service `kv` against memcached with one thread: gets from the same closed loop.
 
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
@@ -11,81 +11,69 @@ use load::Event;
 use load::config::{Choice, KvTraffic, LoadConfig, Phases, Schedule};
 use wire::{Address, ServiceSpec};
 
-use super::{Bound, CLIENT_CPU, Process, SERVER_CPU, Spread, muxbench};
+use super::comparison::{Figures, compare, print_note};
+use super::process::{CLIENT_CPU, Process, SERVER_CPU, free_address, muxbench};
+use crate::environment::peers;
 
 const CONNECTIONS: u32 = 100;
 const RECORDS: u32 = 30_000;
 const SERVICE: ServiceSpec = ServiceSpec::Kv { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 };
 
-/// Runs `rounds` of each pair, A B A B.
 pub(super) fn run(rounds: usize, transports: &[String]) -> anyhow::Result<()> {
-    crate::peers::prepare()?;
+    peers::prepare()?;
+    let binary = muxbench()?;
     let folder = tempfile::tempdir()?;
     println!(
         "gets, muxbench / memcached -t 1, {CONNECTIONS} connections, {RECORDS} records, median of {rounds} rounds"
     );
     for transport in transports {
         for architecture in ["epoll", "symped:1/epoll"] {
-            let (mut rates, mut costs, mut busy) = (Vec::new(), Vec::new(), Vec::new());
-            for _ in 0..rounds {
-                let ours = measure(&address(transport, folder.path())?, |address| ours(architecture, address))?;
-                let theirs = measure(&address(transport, folder.path())?, memcached)?;
-                rates.push(ours.rate_per_s / theirs.rate_per_s);
-                costs.push(ours.cpu_ns_per_request / theirs.cpu_ns_per_request);
-                busy.push(ours.busy.min(theirs.busy));
-            }
-            let [rate, cost, busy] = [rates, costs, busy].map(Spread::of);
-            let rate = rate.to_reach(Bound::AtLeast(1.0));
-            println!("  {transport:4} {architecture:14} rate {rate}; CPU a request {cost}  of the server's CPU {busy}");
+            compare(
+                &format!("{transport:4} {architecture:14}"),
+                rounds,
+                || measure(&address(transport, folder.path())?, |address| ours(&binary, architecture, address)),
+                || measure(&address(transport, folder.path())?, memcached),
+            )?;
         }
     }
-    println!("  both had the machine to themselves if they had all of the server's CPU");
+    print_note();
     Ok(())
 }
 
-/// Where nobody listens yet.
+/// Returns an unused address.
 fn address(transport: &str, folder: &Path) -> anyhow::Result<Address> {
     if transport == "unix" {
         let path = folder.join("kv.sock");
-        // Killed, a server leaves it behind.
+        // A killed server leaves its socket behind.
         let _ = fs::remove_file(&path);
         return Ok(Address::Unix(path));
     }
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.into())
+    Ok(free_address()?.into())
 }
 
-fn is_there(address: &Address) -> bool {
+fn is_listening(address: &Address) -> bool {
     match address {
         Address::Ip(address) => TcpStream::connect(address).is_ok(),
         Address::Unix(path) => UnixStream::connect(path).is_ok(),
     }
 }
 
-fn ours(architecture: &str, address: &Address) -> anyhow::Result<Process> {
-    let mut command = Command::new(muxbench()?);
+fn ours(binary: &Path, architecture: &str, address: &Address) -> anyhow::Result<Process> {
+    let mut command = Command::new(binary);
     command.args(["serve", "--service", "kv", "--arch", architecture, "--cpus", SERVER_CPU]);
     command.args(["--listen", &address.to_string()]);
-    Process::start(command, || is_there(address))
+    Process::start(command, || is_listening(address))
 }
 
 fn memcached(address: &Address) -> anyhow::Result<Process> {
     let mut command = Command::new("taskset");
-    // Root must say that it wants to be; others are not asked.
+    // memcached refuses to run as root without this option.
     command.args(["-c", SERVER_CPU, "memcached", "-t", "1", "-m", "64", "-u", "root"]);
     match address {
         Address::Ip(address) => command.args(["-l", &address.ip().to_string(), "-p", &address.port().to_string()]),
         Address::Unix(path) => command.arg("-s").arg(path),
     };
-    Process::start(command, || is_there(address))
-}
-
-/// What one server did for the client.
-struct Figures {
-    rate_per_s: f64,
-    /// CPU time of its threads.
-    cpu_ns_per_request: f64,
-    /// The share of its CPU that this was. With little of it, others had the CPU, and the rate says nothing.
-    busy: f64,
+    Process::start(command, || is_listening(address))
 }
 
 fn measure(address: &Address, start: impl FnOnce(&Address) -> anyhow::Result<Process>) -> anyhow::Result<Figures> {
@@ -105,19 +93,19 @@ fn measure(address: &Address, start: impl FnOnce(&Address) -> anyhow::Result<Pro
         cpus: vec![CLIENT_CPU],
         ..LoadConfig::new(address.clone(), SERVICE)
     };
-    // The first and the last look at what was done and used so far, in the window.
-    let mut looks = Vec::new();
+    // The first and the last progress within the window.
+    let mut readings = Vec::new();
     let outcome = load::run(&config, &mut |event| {
         if let Event::Progress { phase, elapsed_ns, completed, .. } = event
             && phase == "measure"
             && let Ok(cpu_ns) = server.cpu_ns()
         {
-            looks.truncate(1);
-            looks.push((elapsed_ns, completed, cpu_ns));
+            readings.truncate(1);
+            readings.push((elapsed_ns, completed, cpu_ns));
         }
     })?;
     ensure!(outcome.report.errors.total() == 0, "{:?}", outcome.report.errors);
-    let &[first, last] = looks.as_slice() else { bail!("nothing was seen of the window") };
+    let &[first, last] = readings.as_slice() else { bail!("the client reported no progress in the window") };
     let cpu_ns = (last.2 - first.2) as f64;
     Ok(Figures {
         rate_per_s: outcome.report.rate_achieved_per_s,

@@ -1,4 +1,4 @@
-//! How long a page of 105 trials takes: to be written, and in a browser until it does what a user asks.
+//! Time to write the HTML page of a run of 105 trials, and until it answers a click in a browser.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,17 +6,19 @@ use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
 
-use super::{Bound, Spread, muxbench};
 use xtask::root;
 
-/// What it may take, in seconds.
+use super::process::muxbench;
+use super::spread::{Bound, Spread};
+use crate::environment::browser;
+
+/// Limits in seconds.
 const WRITTEN_S: f64 = 3.0;
 const ANSWERS_S: f64 = 2.0;
 
-/// Runs `rounds` of both.
 pub(super) fn run(rounds: usize) -> anyhow::Result<()> {
-    let (binary, packages) = (muxbench()?, crate::browser::prepare()?);
-    let folder = tempfile::tempdir().context("cannot make a folder for a run")?;
+    let (binary, packages) = (muxbench()?, browser::prepare()?);
+    let folder = tempfile::tempdir().context("cannot create a folder for a run")?;
     let run = folder.path().join("run");
     let mut example = Command::new(env!("CARGO"));
     example.args([
@@ -38,26 +40,26 @@ pub(super) fn run(rounds: usize) -> anyhow::Result<()> {
         let output =
             Command::new(&binary).arg("report").arg(&run).arg("--html").output().context("cannot start muxbench")?;
         written_s.push(started.elapsed().as_secs_f64());
-        ensure!(output.status.success(), "no page was written: {}", String::from_utf8_lossy(&output.stderr));
-        answers_s.push(answers(&packages, &run.join("report.html"))?);
+        ensure!(output.status.success(), "`report --html` failed: {}", String::from_utf8_lossy(&output.stderr));
+        answers_s.push(answer_s(&packages, &run.join("report.html"))?);
     }
     let bytes = std::fs::metadata(run.join("report.html"))?.len();
-    println!("a page of 105 trials ({:.1} MB), median of {rounds} rounds (least to most)", bytes as f64 / 1e6);
-    for (what, values_s, limit_s) in [("written", written_s, WRITTEN_S), ("answers a click", answers_s, ANSWERS_S)] {
-        let told = Spread::of(values_s).to_reach(Bound::AtMost(limit_s));
-        println!("  {what:15} in seconds {told}");
+    println!("a page of 105 trials ({:.1} MB), median of {rounds} rounds (lowest to highest)", bytes as f64 / 1e6);
+    for (name, values_s, limit_s) in [("written", written_s, WRITTEN_S), ("answers a click", answers_s, ANSWERS_S)] {
+        let seconds = Spread::of(values_s).check(Bound::AtMost(limit_s));
+        println!("  {name:15} in seconds {seconds}");
     }
     Ok(())
 }
 
-/// Seconds from opening a page until it does what a click asks.
-fn answers(packages: &Path, page: &Path) -> anyhow::Result<f64> {
+/// Returns the seconds from opening a page until it answers a click.
+fn answer_s(packages: &Path, page: &Path) -> anyhow::Result<f64> {
     let mut node = Command::new("node");
     node.arg(root().join("xtask/browser/speed.mjs")).arg(packages).arg(page);
     let output = node.output().context("cannot start node")?;
-    let said = String::from_utf8_lossy(&output.stdout);
-    match said.trim().parse::<f64>() {
+    let text = String::from_utf8_lossy(&output.stdout);
+    match text.trim().parse::<f64>() {
         Ok(ms) if output.status.success() && ms.is_finite() => Ok(ms / 1e3),
-        _ => bail!("the page did not answer in the browser: {said}{}", String::from_utf8_lossy(&output.stderr)),
+        _ => bail!("the page did not answer in the browser: {text}{}", String::from_utf8_lossy(&output.stderr)),
     }
 }

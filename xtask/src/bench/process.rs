@@ -1,4 +1,4 @@
-//! The processes that benches measure: servers of ours and the C reference server, and how the client loads them.
+//! Servers that benches measure, and the client's configuration.
 
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use load::config::{LoadConfig, Phases, Schedule};
 use wire::ServiceSpec;
 use xtask::root;
 
-/// The CPUs of servers and of clients.
+/// CPU of servers.
 pub const SERVER_CPU: &str = "0";
+/// CPU of clients.
 pub const CLIENT_CPU: usize = 1;
 pub const CONNECTIONS: u32 = 400;
 
@@ -20,12 +21,12 @@ pub const CONNECTIONS: u32 = 400;
 pub struct Process(pub Child);
 
 impl Process {
-    /// Starts `command`, and waits until it is there.
-    pub fn start(mut command: Command, is_there: impl Fn() -> bool) -> anyhow::Result<Self> {
+    /// Starts a command and waits until `is_ready`.
+    pub fn start(mut command: Command, is_ready: impl Fn() -> bool) -> anyhow::Result<Self> {
         let process = command.stdout(Stdio::null()).spawn().with_context(|| format!("cannot start {command:?}"))?;
         let process = Self(process);
         let started = Instant::now();
-        while !is_there() {
+        while !is_ready() {
             if started.elapsed() > Duration::from_secs(5) {
                 bail!("{command:?} does not listen");
             }
@@ -34,13 +35,13 @@ impl Process {
         Ok(process)
     }
 
-    /// CPU time of its threads, in nanoseconds.
+    /// Returns the CPU time of its threads, in nanoseconds.
     pub fn cpu_ns(&self) -> anyhow::Result<u64> {
         cpu_ns_of(self.0.id())
     }
 }
 
-/// CPU time of a process's threads, in nanoseconds.
+/// Returns the CPU time of a process's threads, in nanoseconds.
 pub fn cpu_ns_of(process: u32) -> anyhow::Result<u64> {
     let mut total_ns = 0;
     for thread in std::fs::read_dir(format!("/proc/{process}/task")).context("the process ended")? {
@@ -56,7 +57,7 @@ impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
-        // Children of a reference server end when their connections do; the next one is not to share its CPU with them.
+        // Children of a reference server end with their connections. Wait, so that they do not share the CPU with the next server.
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -68,11 +69,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts `command`, which listens on the port that it is given.
-    pub fn start(command: impl FnOnce(u16) -> Command) -> anyhow::Result<Self> {
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let process = Process::start(command(port), || TcpStream::connect(address).is_ok())?;
+    /// Starts a command that listens on the given port.
+    fn start(command: impl FnOnce(u16) -> Command) -> anyhow::Result<Self> {
+        let address = free_address()?;
+        let process = Process::start(command(address.port()), || TcpStream::connect(address).is_ok())?;
         Ok(Self { _process: process, address })
     }
 
@@ -99,7 +99,23 @@ impl Server {
     }
 }
 
-/// Builds our binary, and says where it is.
+/// Returns an address of this host on which nothing listens.
+pub fn free_address() -> anyhow::Result<SocketAddr> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
+}
+
+/// Runs `muxbench compare --json` and returns the row of its only architecture.
+pub fn comparison_row(mut command: Command) -> anyhow::Result<serde_json::Value> {
+    let folder = tempfile::tempdir().context("cannot create a folder for a run")?;
+    command.arg("--output").arg(folder.path().join("run"));
+    let output = command.stderr(Stdio::inherit()).output().context("cannot start muxbench")?;
+    let mut result: serde_json::Value = serde_json::from_slice(&output.stdout).context("`compare` prints no JSON")?;
+    let row = result["summary"]["comparisons"][0]["rows"][0].take();
+    ensure!(row["verdict"] != "failed", "{command:?}: {}", row["reasons"]);
+    Ok(row)
+}
+
+/// Builds muxbench and returns its path.
 pub fn muxbench() -> anyhow::Result<PathBuf> {
     let mut command = Command::new(env!("CARGO"));
     command.args(["build", "--release", "--quiet", "--package", "muxbench", "--message-format", "json"]);
@@ -112,7 +128,7 @@ pub fn muxbench() -> anyhow::Result<PathBuf> {
         .context("muxbench does not build")
 }
 
-/// Builds the C reference server.
+/// Builds the C reference server and returns its path.
 pub fn reference() -> anyhow::Result<PathBuf> {
     let binary = root().join("target/refserver");
     let source = root().join("xtask/reference/refserver.c");
@@ -123,6 +139,7 @@ pub fn reference() -> anyhow::Result<PathBuf> {
     Ok(binary)
 }
 
+/// An open loop at 8 000 requests a second.
 pub fn config(target: SocketAddr, service: &ServiceSpec) -> LoadConfig {
     LoadConfig {
         connections: CONNECTIONS,
@@ -138,7 +155,7 @@ pub fn config(target: SocketAddr, service: &ServiceSpec) -> LoadConfig {
     }
 }
 
-/// A closed loop, which finds a server's highest rate.
+/// A closed loop, which measures a server's highest rate.
 pub fn closed_config(target: SocketAddr, service: &ServiceSpec) -> LoadConfig {
     let phases = Phases { ramp_ns: 300_000_000, hold_ns: 0, measure_ns: 1_200_000_000, drain_ns: 1_000_000_000 };
     LoadConfig { rate_per_s: None, schedule: Schedule::Closed, phases, ..config(target, service) }

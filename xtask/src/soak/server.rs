@@ -1,4 +1,4 @@
-//! One server under test, and what its processes have.
+//! A server and the resources of its processes.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -11,17 +11,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 
-/// A server's threads have all begun when nothing changes for so long.
-const BEGINS: Duration = Duration::from_secs(2);
-/// How long what clients leave may stay with a server after them.
-const SETTLES: Duration = Duration::from_secs(60);
-/// How long threads are waited for that may be just ending: there can be more than before, for some are made when needed.
-const ENDS: Duration = Duration::from_secs(2);
+/// A server has started all threads when nothing changes for this time.
+const STARTUP: Duration = Duration::from_secs(2);
+/// Time for a server to release the resources of its clients.
+const RELEASE: Duration = Duration::from_secs(60);
+/// Time to wait for threads to end. There may be more threads than before, because some start on demand.
+const THREAD_END: Duration = Duration::from_secs(2);
 
-/// What a server's processes have, all together.
+/// Sums over a server's processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Held {
-    /// Memory that no file backs.
+pub struct Resources {
+    /// Memory without a file behind it.
     pub memory_bytes: u64,
     /// Open descriptors.
     pub descriptors: u64,
@@ -31,9 +31,9 @@ pub struct Held {
     pub processes: u64,
 }
 
-impl Held {
-    /// By a process and all that came of it.
-    fn by(pid: u32) -> Self {
+impl Resources {
+    /// Reads those of a process and its descendants.
+    fn read(pid: u32) -> Self {
         let mut held = Self::default();
         let mut family = vec![pid];
         while let Some(process) = family.pop() {
@@ -42,7 +42,7 @@ impl Held {
                 let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
                 line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0)
             };
-            // One that has just ended has none.
+            // A process that has just ended has no status.
             held.processes += u64::from(!status.is_empty());
             held.memory_bytes += (number("RssAnon") + number("RssShmem")) << 10;
             held.threads += number("Threads");
@@ -56,76 +56,76 @@ impl Held {
     }
 }
 
-/// It; killed when dropped.
+/// A server, which is killed when dropped.
 pub struct Server {
     /// Architecture and service.
     pub name: String,
     /// The service's name.
     pub service: String,
-    /// Where it listens.
     pub address: SocketAddr,
-    /// What it had after each of its turns, and when that was.
-    pub samples: Vec<(Duration, Held)>,
+    /// Resources after each round, with their times.
+    pub samples: Vec<(Duration, Resources)>,
     process: Child,
     /// Descriptors before its first client.
     descriptors: u64,
 }
 
 impl Server {
-    /// Starts it; what cannot be built says why.
+    /// Starts a server; the inner error is the reason why the architecture cannot serve the service.
     ///
     /// # Errors
-    /// When the program cannot be run, or says something else than where it listens.
+    /// The program does not run or prints no address.
     pub fn start(binary: &Path, architecture: &str, service: &str) -> anyhow::Result<Result<Self, String>> {
         let mut command = Command::new(binary);
         command.args(["serve", "--json", "--arch", architecture, "--service", service]);
-        // What is set aside once, and has no pages before it is used, is all in use within a few turns.
+        // Limits low enough that preallocated memory is in use after a few rounds.
         command.args(["--connections-max", "1000", "--memory", "8MiB"]);
-        // A Ctrl-C at the terminal is for us; it ends with us (`serve` sees to that).
+        // Keep a Ctrl-C at the terminal from the server; `serve` ends with its parent.
         command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = command.spawn().with_context(|| format!("cannot start {}", binary.display()))?;
         let mut lines = BufReader::new(process.stdout.take().context("standard output is piped")?);
         let mut line = String::new();
         lines.read_line(&mut line)?;
-        let mut complaints = process.stderr.take().context("standard error is piped")?;
+        let mut errors = process.stderr.take().context("standard error is piped")?;
         if line.is_empty() {
-            let said = std::io::read_to_string(complaints)?;
+            let reason = std::io::read_to_string(errors)?;
             process.wait()?;
-            return Ok(Err(said.trim().to_owned()));
+            return Ok(Err(reason.trim().to_owned()));
         }
-        // The rest is nobody's business, and fills no pipe.
+        // Drain both pipes.
         thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
-        thread::spawn(move || std::io::copy(&mut complaints, &mut std::io::stderr()));
-        let ready: serde_json::Value = serde_json::from_str(&line).with_context(|| format!("serve says `{line}`"))?;
+        thread::spawn(move || std::io::copy(&mut errors, &mut std::io::stderr()));
+        let ready: serde_json::Value =
+            serde_json::from_str(&line).with_context(|| format!("`serve` prints no JSON: `{line}`"))?;
         let address = ready["address"].as_str().and_then(|address| address.parse().ok());
         let pid = process.id();
         Ok(Ok(Self {
             name: format!("{architecture} {service}"),
             service: service.to_owned(),
-            address: address.with_context(|| format!("serve does not say where it listens: {line}"))?,
+            address: address.with_context(|| format!("`serve` prints no address: {line}"))?,
             samples: Vec::new(),
             process,
             descriptors: settled(pid),
         }))
     }
 
-    /// Waits until all clients' descriptors are closed, and takes a sample.
+    /// Waits until the descriptors of all clients are closed, and takes a sample.
     ///
     /// # Errors
-    /// When it has ended, or keeps descriptors that it had not before its first client.
-    pub fn look(&mut self, elapsed: Duration) -> anyhow::Result<()> {
+    /// The server ended, or has more descriptors than before its first client.
+    pub fn sample(&mut self, elapsed: Duration) -> anyhow::Result<()> {
         let started = Instant::now();
         let held = loop {
             ensure!(!self.has_ended(), "the server ended");
-            let held = Held::by(self.process.id());
-            let is_as_before = self.samples.last().is_none_or(|(_, before)| held.threads <= before.threads);
-            if held.descriptors <= self.descriptors && (is_as_before || started.elapsed() > ENDS) {
+            let held = Resources::read(self.process.id());
+            let are_threads_gone = self.samples.last().is_none_or(|(_, before)| held.threads <= before.threads);
+            if held.descriptors <= self.descriptors && (are_threads_gone || started.elapsed() > THREAD_END) {
                 break held;
             }
-            if started.elapsed() > SETTLES {
+            if started.elapsed() > RELEASE {
                 self.samples.push((elapsed, held));
                 let kept = held.descriptors - self.descriptors;
-                ensure!(kept == 0, "{kept} descriptors are kept {SETTLES:?} after the last client");
+                ensure!(kept == 0, "{kept} descriptors are still open {RELEASE:?} after the last client");
             }
             thread::sleep(Duration::from_millis(20));
         };
@@ -133,27 +133,25 @@ impl Server {
         Ok(())
     }
 
-    /// Whether its process is gone.
     pub fn has_ended(&mut self) -> bool {
         !matches!(self.process.try_wait(), Ok(None))
     }
 
-    /// Its last sample.
-    pub fn line(&self) -> String {
+    /// Formats the last sample.
+    pub fn summary(&self) -> String {
         let held = self.samples.last().map(|(_, held)| *held).unwrap_or_default();
-        let Held { memory_bytes, descriptors, threads, processes } = held;
+        let Resources { memory_bytes, descriptors, threads, processes } = held;
         let kib = memory_bytes >> 10;
         format!("{}: {kib} KiB, {descriptors} descriptors, {threads} threads, {processes} processes;", self.name)
     }
 }
 
-/// Descriptors of a server that has said where it listens, once they are the same for a while: on a busy machine its threads may
-/// not yet have begun.
+/// Returns the number of descriptors once it is stable. On a busy machine a server may print its address before all threads run.
 fn settled(pid: u32) -> u64 {
-    let (mut descriptors, mut since) = (Held::by(pid).descriptors, Instant::now());
-    while since.elapsed() < BEGINS {
+    let (mut descriptors, mut since) = (Resources::read(pid).descriptors, Instant::now());
+    while since.elapsed() < STARTUP {
         thread::sleep(Duration::from_millis(20));
-        let now = Held::by(pid).descriptors;
+        let now = Resources::read(pid).descriptors;
         if now != descriptors {
             (descriptors, since) = (now, Instant::now());
         }

@@ -1,12 +1,12 @@
-//! Servers that live for an hour of churn and load with faults: what their processes have of memory, descriptors, threads and
-//! children when nobody is connected, in the first quarter of that time against the last.
+//! The soak: servers run for an hour under short-lived connections and faults. It compares their idle memory, descriptors,
+//! threads and processes of the first quarter with those of the last.
 //!
 //! # Layout
-//! - `server`: one server under test, and what its processes have
-//! - `turn`: what is done to a server
+//! - `server`: one server and the resources of its processes
+//! - `round`: the clients of one round
 
+mod round;
 mod server;
-mod turn;
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -21,25 +21,25 @@ use clap::Args;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::bench::process::muxbench;
-use server::{Held, Server};
-use turn::Done;
+use round::Done;
+use server::{Resources, Server};
 
-/// How often it is said how far it is, at least.
-const SAY: Duration = Duration::from_secs(10);
-/// Most that the last quarter's median of memory may be above the first's: what an allocator keeps is not the same each time...
+/// Interval between two lines of progress.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
+/// Limit on the growth of the median memory from the first to the last quarter, because allocators keep varying amounts...
 const SINCE_FIRST: Growth = Growth { share: 0.1, bytes: 1 << 20 };
-/// ...or above the third's, for what is filled once, as buffers and stacks, has an end. Less than a third of the above: what grows
-/// too much, and evenly, has more.
+/// ...or from the third to the last, because buffers and stacks are filled only once. It is less than a third of the above, so that
+/// even growth beyond that limit exceeds this one too.
 const SINCE_THIRD: Growth = Growth { share: 0.03, bytes: 256 << 10 };
-/// Samples of a server that are needed to tell: the first is of warming up.
+/// Samples needed for a verdict. The first counts as warm-up.
 const SAMPLES_MIN: usize = 5;
 
-/// Churn and load with faults against servers that live all the time; fails unless their memory and descriptors stay flat
+/// Runs servers under short-lived connections and faults; fails unless their memory and descriptors stay flat
 #[derive(Debug, Args)]
 pub struct Soak {
-    /// How long, as in 90s, 10m or 1h
+    /// Duration, such as 90s, 10m or 1h
     #[arg(long = "for", value_name = "TIME", default_value = "1h", value_parser = time)]
-    lasts: Duration,
+    duration: Duration,
     /// Architectures, with commas
     #[arg(
         long,
@@ -47,84 +47,84 @@ pub struct Soak {
         default_value = "epoll,io_uring,mt,mp,mt-pool:300,mp-prefork:300,symped:2/poll,seda:1+2/epoll,tokio:2,smol,may"
     )]
     arch: Vec<String>,
-    /// Services, with commas: each architecture serves each of them that it can
+    /// Services, with commas; combinations that an architecture cannot serve are left out
     #[arg(long, value_delimiter = ',', default_value = "fixed,http,kv,stream")]
     service: Vec<String>,
-    /// Length of a turn, after which the next servers have theirs
-    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = time)]
-    turn: Duration,
-    /// How many servers have their turns at once
+    /// Length of a round, after which the next servers get theirs
+    #[arg(long = "turn", value_name = "TIME", default_value = "3s", value_parser = time)]
+    round: Duration,
+    /// Servers with rounds at the same time
     #[arg(long, value_name = "N", default_value = "3")]
     at_once: NonZeroUsize,
-    /// A muxbench that is already built [default: builds the release]
+    /// A muxbench binary [default: builds the release]
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
 }
 
 fn time(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is no time; write it as 90s, 10m or 1h");
+    let error = || format!("invalid time `{text}`: expected a number with a unit, such as 90s, 10m or 1h");
     let digits = text.trim_end_matches(['s', 'm', 'h']);
     let unit_s = match &text[digits.len()..] {
         "s" => 1,
         "m" => 60,
         "h" => 3_600,
-        _ => return Err(wrong()),
+        _ => return Err(error()),
     };
-    let count = digits.parse::<u64>().ok().filter(|&count| count > 0).ok_or_else(wrong)?;
-    count.checked_mul(unit_s).map(Duration::from_secs).ok_or_else(wrong)
+    let count = digits.parse::<u64>().ok().filter(|&count| count > 0).ok_or_else(error)?;
+    count.checked_mul(unit_s).map(Duration::from_secs).ok_or_else(error)
 }
 
-/// Gives each server its turn until the time is over, or a Ctrl-C; then says of each whether it stayed flat.
+/// Runs rounds on each server until the time is over or Ctrl-C; then prints a verdict on each server.
 ///
 /// # Errors
-/// When one did not, or ended, or an honest client was not served.
+/// A server that did not stay flat, ended, or did not answer an honest client.
 pub fn run(soak: &Soak) -> anyhow::Result<()> {
     let binary = soak.binary.clone().map_or_else(muxbench, Ok)?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
-        // The second one ends it at once.
+        // The second signal ends the process immediately.
         signal_hook::flag::register_conditional_shutdown(signal, 130, stop.clone())?;
-        signal_hook::flag::register(signal, stop.clone()).context("cannot listen to signals")?;
+        signal_hook::flag::register(signal, stop.clone()).context("cannot handle signals")?;
     }
     let mut servers = Vec::new();
-    // Those that have a process or a thread for each connection are not beside each other.
+    // Separate the architectures with a process or thread for each connection.
     for (arch, service) in soak.service.iter().flat_map(|service| soak.arch.iter().map(move |arch| (arch, service))) {
         match Server::start(&binary, arch, service)? {
             Ok(server) => servers.push(server),
             Err(reason) => println!("{arch} {service} is left out: {reason}"),
         }
     }
-    ensure!(!servers.is_empty(), "no server is left; name others with --arch and --service");
+    ensure!(!servers.is_empty(), "no server is left; choose others with --arch and --service");
     println!(
-        "{} servers, {} at once in turns of {:?}, for {:?}; Ctrl-C ends it after the turn",
+        "{} servers, {} at a time in rounds of {:?}, for {:?}; Ctrl-C stops after the current round",
         servers.len(),
         soak.at_once,
-        soak.turn,
-        soak.lasts
+        soak.round,
+        soak.duration
     );
     let started = Instant::now();
-    let is_over = || stop.load(Relaxed) || started.elapsed() >= soak.lasts;
-    let (mut said, mut turns, mut failures) = (started, 0, Vec::new());
+    let is_over = || stop.load(Relaxed) || started.elapsed() >= soak.duration;
+    let (mut reported, mut rounds, mut failures) = (started, 0, Vec::new());
     'all: loop {
         for group in servers.chunks_mut(soak.at_once.get()) {
             if is_over() {
                 break 'all;
             }
             let outcomes = thread::scope(|scope| {
-                let turn = |server| scope.spawn(|| a_turn(&binary, server, soak.turn, started));
-                let threads: Vec<_> = group.iter_mut().map(turn).collect();
-                threads.into_iter().map(|thread| thread.join().expect("a turn does not panic")).collect::<Vec<_>>()
+                let run = |server| scope.spawn(|| run_round(&binary, server, soak.round, started));
+                let threads: Vec<_> = group.iter_mut().map(run).collect();
+                threads.into_iter().map(|thread| thread.join().expect("a round does not panic")).collect::<Vec<_>>()
             });
             for (server, outcome) in group.iter_mut().zip(outcomes) {
-                turns += 1;
+                rounds += 1;
                 match outcome {
-                    Ok(done) if said.elapsed() >= SAY || turns == 1 => {
-                        said = Instant::now();
-                        println!("{} turn {turns}: {} {done}", clock(started.elapsed()), server.line());
+                    Ok(done) if reported.elapsed() >= PROGRESS_INTERVAL || rounds == 1 => {
+                        reported = Instant::now();
+                        println!("{} round {rounds}: {} {done}", clock(started.elapsed()), server.summary());
                     }
                     Ok(_) => {}
                     Err(error) => {
-                        let failure = format!("turn {turns}: {}: {error:#}", server.name);
+                        let failure = format!("round {rounds}: {}: {error:#}", server.name);
                         println!("{} {failure}", clock(started.elapsed()));
                         failures.push(failure);
                         if server.has_ended() {
@@ -136,10 +136,10 @@ pub fn run(soak: &Soak) -> anyhow::Result<()> {
         }
     }
     println!(
-        "\n{turns} turns in {}, of load {:?} a server: medians of the first quarter of a server's turns -> of the last; to reach: no \
-         descriptor, thread or process more, and at most {SINCE_FIRST} of memory, or since the third quarter {SINCE_THIRD}",
+        "\n{rounds} rounds in {}, {:?} of load for each server; medians of the first and last quarter of a server's rounds; limits: no \
+         more descriptors, threads or processes, and {SINCE_FIRST} of memory, or {SINCE_THIRD} since the third quarter",
         clock(started.elapsed()),
-        soak.turn * (turns / servers.len() as u32),
+        soak.round * (rounds / servers.len() as u32),
     );
     for server in &servers {
         match flat(&server.samples) {
@@ -151,7 +151,7 @@ pub fn run(soak: &Soak) -> anyhow::Result<()> {
         }
     }
     if stop.load(Relaxed) {
-        failures.push(format!("stopped after {} of {}", clock(started.elapsed()), clock(soak.lasts)));
+        failures.push(format!("stopped after {} of {}", clock(started.elapsed()), clock(soak.duration)));
     }
     if !failures.is_empty() {
         bail!("{} failures: {}", failures.len(), failures.join("; "));
@@ -159,10 +159,10 @@ pub fn run(soak: &Soak) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One server's: what was done to it, and then it is looked at.
-fn a_turn(binary: &Path, server: &mut Server, lasts: Duration, started: Instant) -> anyhow::Result<Done> {
-    let done = turn::take(binary, server, lasts)?;
-    server.look(started.elapsed())?;
+/// Runs a round on a server and takes a sample of its resources.
+fn run_round(binary: &Path, server: &mut Server, duration: Duration, started: Instant) -> anyhow::Result<Done> {
+    let done = round::run(binary, server, duration)?;
+    server.sample(started.elapsed())?;
     Ok(done)
 }
 
@@ -171,15 +171,15 @@ fn clock(elapsed: Duration) -> String {
     format!("{:02}:{:02}:{:02}", seconds / 3_600, seconds / 60 % 60, seconds % 60)
 }
 
-/// Most that memory may grow: both together.
+/// Limit on the growth of memory: the sum of both.
 struct Growth {
-    /// Of what there was.
+    /// Share of the earlier value.
     share: f64,
     bytes: u64,
 }
 
 impl Growth {
-    fn has_room(&self, (before, after): (u64, u64)) -> bool {
+    fn allows(&self, (before, after): (u64, u64)) -> bool {
         after <= before + (before as f64 * self.share) as u64 + self.bytes
     }
 }
@@ -190,17 +190,17 @@ impl fmt::Display for Growth {
     }
 }
 
-fn median(samples: &[(Duration, Held)], of: impl Fn(&Held) -> u64) -> u64 {
-    let mut values: Vec<u64> = samples.iter().map(|(_, held)| of(held)).collect();
+fn median(samples: &[(Duration, Resources)], value: impl Fn(&Resources) -> u64) -> u64 {
+    let mut values: Vec<u64> = samples.iter().map(|(_, held)| value(held)).collect();
     values.sort_unstable();
     values[values.len() / 2]
 }
 
-/// What is there in the first quarter of the samples, the first one left out, and in the last.
-fn flat(samples: &[(Duration, Held)]) -> Result<String, String> {
+/// Compares the first quarter of the samples with the last; ignores the first sample.
+fn flat(samples: &[(Duration, Resources)]) -> Result<String, String> {
     if samples.len() < SAMPLES_MIN {
         return Err(format!(
-            "it had {} turns, and {SAMPLES_MIN} are needed; take longer (--for), or fewer servers (--arch, --service)",
+            "it had {} rounds of at least {SAMPLES_MIN}; allow more time (--for), or fewer servers (--arch, --service)",
             samples.len()
         ));
     }
@@ -208,52 +208,52 @@ fn flat(samples: &[(Duration, Held)]) -> Result<String, String> {
     let quarter = samples.len() / 4;
     let (first, last) = (&samples[..quarter], &samples[samples.len() - quarter..]);
     let third = &samples[samples.len() - 2 * quarter..samples.len() - quarter];
-    let of = |of: fn(&Held) -> u64| (median(first, of), median(last, of));
-    let memory = of(|held| held.memory_bytes);
+    let change = |value: fn(&Resources) -> u64| (median(first, value), median(last, value));
+    let memory = change(|held| held.memory_bytes);
     let since_third = (median(third, |held| held.memory_bytes), memory.1);
     let counts = [
-        ("descriptors", of(|held| held.descriptors)),
-        ("threads", of(|held| held.threads)),
-        ("processes", of(|held| held.processes)),
+        ("descriptors", change(|held| held.descriptors)),
+        ("threads", change(|held| held.threads)),
+        ("processes", change(|held| held.processes)),
     ];
     let hours = (last[quarter / 2].0 - first[quarter / 2].0).as_secs_f64() / 3_600.0;
     let slope = (memory.1 as f64 - memory.0 as f64) / 1024.0 / hours.max(f64::MIN_POSITIVE);
-    let mut said = format!("{} -> {} KiB ({slope:+.0} KiB/h)", memory.0 >> 10, memory.1 >> 10);
+    let mut verdict = format!("{} -> {} KiB ({slope:+.0} KiB/h)", memory.0 >> 10, memory.1 >> 10);
     for (name, (before, after)) in counts {
-        said += &format!(", {before} -> {after} {name}");
+        verdict += &format!(", {before} -> {after} {name}");
     }
-    let is_flat = SINCE_FIRST.has_room(memory);
+    let is_flat = SINCE_FIRST.allows(memory);
     if !is_flat {
-        said += &format!("; {} KiB in the third quarter", since_third.0 >> 10);
+        verdict += &format!("; {} KiB in the third quarter", since_third.0 >> 10);
     }
     let holds =
-        (is_flat || SINCE_THIRD.has_room(since_third)) && counts.iter().all(|(_, (before, after))| after <= before);
-    if holds { Ok(said) } else { Err(said) }
+        (is_flat || SINCE_THIRD.allows(since_third)) && counts.iter().all(|(_, (before, after))| after <= before);
+    if holds { Ok(verdict) } else { Err(verdict) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A sample each minute, of so much memory and so many descriptors.
-    fn samples(of: impl Fn(u64) -> (u64, u64)) -> Vec<(Duration, Held)> {
+    /// Returns a sample a minute; `values` returns memory and descriptors.
+    fn samples(values: impl Fn(u64) -> (u64, u64)) -> Vec<(Duration, Resources)> {
         let sample = |minute| {
-            let (memory_bytes, descriptors) = of(minute);
-            let held = Held { memory_bytes, descriptors, threads: 3, processes: 1 };
+            let (memory_bytes, descriptors) = values(minute);
+            let held = Resources { memory_bytes, descriptors, threads: 3, processes: 1 };
             (Duration::from_secs(60 * minute), held)
         };
         (0..60).map(sample).collect()
     }
 
     #[test]
-    fn what_stays_is_flat_whatever_came_first() {
+    fn constant_memory_is_flat_whatever_the_first_sample() {
         let found = flat(&samples(|minute| (if minute == 0 { 1 << 20 } else { 9 << 20 }, 14))).unwrap();
         assert_eq!(found, "9216 -> 9216 KiB (+0 KiB/h), 14 -> 14 descriptors, 3 -> 3 threads, 1 -> 1 processes");
         flat(&samples(|minute| ((9 << 20) + minute % 7 * 100_000, 14 - minute % 2))).unwrap();
     }
 
     #[test]
-    fn what_grows_is_not_flat() {
+    fn growth_is_not_flat() {
         let found = flat(&samples(|minute| ((9 << 20) + minute * 64 * 1024, 14))).unwrap_err();
         assert!(found.contains("(+3840 KiB/h)"), "{found}");
         let found = flat(&samples(|minute| (9 << 20, 14 + minute / 30))).unwrap_err();
@@ -261,10 +261,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_filled_once_is_flat_and_what_has_no_end_is_not() {
+    fn growth_that_ends_is_flat_and_steady_growth_is_not() {
         let found = flat(&samples(|minute| ((9 << 20) + minute.min(25) * 256 * 1024, 14))).unwrap();
         assert!(found.contains("; 15616 KiB in the third quarter"), "{found}");
-        // The least that grows evenly and too much.
+        // The slowest steady growth beyond the limit.
         let (kib, share) = (SINCE_FIRST.bytes >> 10, SINCE_FIRST.share);
         for before_kib in [1_000, 100_000] {
             let more_kib = kib as f64 + before_kib as f64 * share;
@@ -275,17 +275,17 @@ mod tests {
     }
 
     #[test]
-    fn too_few_turns_tell_nothing() {
-        assert!(flat(&samples(|_| (1, 1))[..4]).unwrap_err().contains("4 turns, and 5 are needed"));
+    fn too_few_rounds_give_no_verdict() {
+        assert!(flat(&samples(|_| (1, 1))[..4]).unwrap_err().contains("4 rounds of at least 5"));
         flat(&samples(|_| (1, 1))[..5]).unwrap();
     }
 
     #[test]
-    fn times_have_units() {
+    fn times_need_a_unit() {
         assert_eq!(time("90s"), Ok(Duration::from_secs(90)));
         assert_eq!(time("1h"), Ok(Duration::from_secs(3_600)));
         for wrong in ["", "5", "0s", "m", "5ms", "-1s", "99999999999999999999h"] {
-            assert!(time(wrong).unwrap_err().contains("write it as 90s"), "{wrong}");
+            assert!(time(wrong).unwrap_err().contains("such as 90s"), "{wrong}");
         }
     }
 }

@@ -1,18 +1,18 @@
-//! Models of what threads hand each other, by loom: every order in which they may come, and every value that a load may see.
+//! Loom models of hand-offs between threads: every order of events, and every value that a load may return.
 
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail, ensure};
 use xtask::root;
 
-/// Crates with models, which are tests in modules of the name `models`. Without features: runtimes have models of their own
-/// behind the same flag.
+/// Crates with models, which are tests in modules named `models`. They are built without features, because async runtimes have
+/// models of their own behind the same flag.
 const CRATES: [&str; 2] = ["muxbench-server", "muxbench-load"];
 
-/// Runs them all, in a build folder of their own: the flag would have everything else built anew.
+/// Runs all models in `target/loom`, because the flag would rebuild everything else.
 ///
 /// # Errors
-/// When one finds an order in which something is lost, or there is none.
+/// The crate with a failing model or without any.
 pub fn run() -> anyhow::Result<()> {
     for package in CRATES {
         let arguments = ["test", "--locked", "--package", package, "--lib", "--no-default-features", "models::"];
@@ -27,12 +27,12 @@ pub fn run() -> anyhow::Result<()> {
             .stderr(Stdio::inherit())
             .output()
             .with_context(|| format!("cannot run `{step}`"))?;
-        let said = String::from_utf8_lossy(&output.stdout);
-        print!("{said}");
+        let text = String::from_utf8_lossy(&output.stdout);
+        print!("{text}");
         if !output.status.success() {
-            bail!("`{step}` failed ({}); LOOM_LOG=trace LOOM_LOCATION=1 tell in which order", output.status);
+            bail!("`{step}` failed ({}); set LOOM_LOG=trace LOOM_LOCATION=1 to see the order of events", output.status);
         }
-        ensure!(!said.contains("ok. 0 passed"), "`{step}` ran nothing; where are the modules `models`?");
+        ensure!(!text.contains("ok. 0 passed"), "`{step}` ran no tests; check the modules `models`");
     }
     Ok(())
 }

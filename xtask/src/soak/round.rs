@@ -1,4 +1,4 @@
-//! A turn: hostile clients, a client that is killed, and honest ones whose connections come and go, who must all be served.
+//! A round: hostile clients, a client that is killed, and honest clients with short-lived connections, which must all be answered.
 
 use std::fmt;
 use std::os::unix::process::CommandExt;
@@ -15,18 +15,18 @@ use wire::stream::Stream;
 use super::server::Server;
 use crate::hostile::{Hostile, Order};
 
-/// Clients of each kind: together fewer than a pool of 300 has workers.
+/// Clients of each kind, together fewer than the workers of a pool of 300.
 const HOSTILE: u32 = 90;
 const KILLED: &str = "40";
 const HONEST: u32 = 40;
-/// What a hostile client does in a second.
+/// Acts of a hostile client a second.
 const ACTS_PER_S: f64 = 20.0;
 const RATE_PER_S: f64 = 400.0;
 const CALLS_PER_CONNECTION: u32 = 4;
-/// A client is killed in one of so many of a server's turns.
-const KILL_EACH: u64 = 2;
+/// A client is killed every so many rounds of a server.
+const KILL_INTERVAL: u64 = 2;
 
-/// What was done.
+/// Result of a round.
 pub struct Done {
     requests: u64,
     hostile: Tally,
@@ -46,63 +46,64 @@ impl fmt::Display for Done {
     }
 }
 
-/// Gives `server` its turn of about `lasts`.
+/// Runs a round of about `duration`.
 ///
 /// # Errors
-/// When an honest client was not served, or the others could not be started.
-pub fn take(binary: &Path, server: &Server, lasts: Duration) -> anyhow::Result<Done> {
+/// An honest client was not answered, or the other clients did nothing.
+pub fn run(binary: &Path, server: &Server, duration: Duration) -> anyhow::Result<Done> {
     let number = server.samples.len() as u64;
-    let honest = honest(server, lasts, number)?;
+    let honest = honest(server, duration, number)?;
     let order = Order {
         config: LoadConfig { connections: HOSTILE, ..honest.clone() },
         manners: MANNERS.iter().map(|manner| manner.name.to_owned()).collect(),
         acts_per_s: ACTS_PER_S,
     };
     let mut hostile = Hostile::start(&order)?;
-    let mut doomed = number.is_multiple_of(KILL_EACH).then(|| Doomed::start(binary, server, &honest)).transpose()?;
-    hostile.until("all came once", |tally| tally.begun >= u64::from(HOSTILE))?;
-    let (is_to_kill, before) = (doomed.is_some(), hostile.tally());
+    let mut victim =
+        number.is_multiple_of(KILL_INTERVAL).then(|| Victim::start(binary, server, &honest)).transpose()?;
+    hostile.wait_until("all hostile clients have connected", |tally| tally.begun >= u64::from(HOSTILE))?;
+    let (is_to_kill, before) = (victim.is_some(), hostile.tally());
     let mut killed = Ok(false);
     let outcome = load::run(&honest, &mut |event| {
-        // In the midst of its requests.
+        // Halfway through the round, between requests.
         if let load::Event::Progress { elapsed_ns, .. } = event
-            && u128::from(elapsed_ns) * 2 > lasts.as_nanos()
-            && let Some(mut doomed) = doomed.take()
+            && u128::from(elapsed_ns) * 2 > duration.as_nanos()
+            && let Some(mut victim) = victim.take()
         {
-            killed = doomed.kill();
+            killed = victim.kill();
         }
     })
     .context("honest clients")?;
     let report = outcome.report;
     drop(outcome.connections);
     let is_killed = killed?;
-    // A turn in which nothing was injected shows nothing.
+    // A round without the intended fault proves nothing.
     ensure!(
         is_killed || !is_to_kill,
-        "the client that was to be killed was not: nothing was heard after half of the turn"
+        "no client was killed: the honest clients reported no progress after half of the round"
     );
     let tally = hostile.tally();
     ensure!(
         tally.begun > before.begun && tally.said_bytes > before.said_bytes,
-        "the hostile clients did nothing beside the honest ones: {before:?}, then {tally:?}"
+        "the hostile clients did nothing during the honest load: {before:?}, then {tally:?}"
     );
     ensure!(report.errors.total() == 0, "honest clients: {:?}", report.errors);
     let (completed, planned) = (report.completed, report.planned);
-    // A closed loop's last transactions may be cut by its end.
+    // The end of a closed loop may cut its last transactions.
     let is_all = completed == planned || honest.rate_per_s.is_none();
     ensure!(completed > 0 && is_all, "{completed} of {planned} honest requests were answered");
     Ok(Done { requests: completed, hostile: tally, is_killed })
 }
 
-/// What honest clients ask: as much as is easily answered beside the others.
-fn honest(server: &Server, lasts: Duration, number: u64) -> anyhow::Result<LoadConfig> {
-    let phases = Phases { ramp_ns: 0, hold_ns: 0, measure_ns: lasts.as_nanos() as u64, drain_ns: 30_000_000_000 };
+/// Returns a load that a server easily handles besides the other clients.
+fn honest(server: &Server, duration: Duration, number: u64) -> anyhow::Result<LoadConfig> {
+    let phases = Phases { ramp_ns: 0, hold_ns: 0, measure_ns: duration.as_nanos() as u64, drain_ns: 30_000_000_000 };
     let config = |service| LoadConfig {
         connections: HONEST,
         rate_per_s: Some(RATE_PER_S),
         calls_per_connection: Some(CALLS_PER_CONNECTION),
         phases,
-        // Others have turns on the same CPUs.
+        // Other rounds use the same CPUs.
         pacing: Pacing::SleepSpin,
         seed: number,
         timeout_ns: 30_000_000_000,
@@ -127,7 +128,7 @@ fn honest(server: &Server, lasts: Duration, number: u64) -> anyhow::Result<LoadC
             let service = ServiceSpec::Kv { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 };
             LoadConfig { kv: Some(kv), ..config(service) }
         }
-        // Bursts end when they end: connections stay, and there is no rate to keep.
+        // Bursts have persistent connections and no rate.
         "stream" => LoadConfig {
             connections: 4,
             rate_per_s: None,
@@ -136,14 +137,14 @@ fn honest(server: &Server, lasts: Duration, number: u64) -> anyhow::Result<LoadC
             calls_per_connection: None,
             ..config(ServiceSpec::Stream(Stream::default()))
         },
-        other => bail!("--service {other}: fixed, http, kv and stream are soaked"),
+        other => bail!("invalid --service `{other}`: use fixed, http, kv or stream"),
     })
 }
 
-/// A client that will be killed; and is when it is dropped.
-struct Doomed(Child);
+/// A client to kill, at the latest when it is dropped.
+struct Victim(Child);
 
-impl Doomed {
+impl Victim {
     fn start(binary: &Path, server: &Server, honest: &LoadConfig) -> anyhow::Result<Self> {
         let mut command = Command::new(binary);
         command.args(["load", "--connections", KILLED, "--measure", "1h", "--ramp", "0", "--hold", "0", "--json"]);
@@ -156,7 +157,7 @@ impl Doomed {
                     command.args(["--path", "/bytes/100000"]);
                 }
                 if let Some(kv) = &honest.kv {
-                    // What it sets the others expect: records of another seed have other values.
+                    // The honest clients expect the values that it sets; another seed has other values.
                     command.args(["--records", &kv.records.to_string(), "--seed", &honest.seed.to_string()]);
                 }
             }
@@ -165,11 +166,11 @@ impl Doomed {
         command.spawn().map(Self).with_context(|| format!("cannot start {command:?}"))
     }
 
-    /// Kills it; it is to be there until then.
+    /// Kills the client, which must still be running.
     fn kill(&mut self) -> anyhow::Result<bool> {
         if let Some(status) = self.0.try_wait()? {
-            let said = self.0.stderr.take().map(std::io::read_to_string).transpose()?.unwrap_or_default();
-            bail!("the client that was to be killed ended before ({status}): {}", said.trim());
+            let errors = self.0.stderr.take().map(std::io::read_to_string).transpose()?.unwrap_or_default();
+            bail!("the client to kill ended before ({status}): {}", errors.trim());
         }
         self.0.kill()?;
         self.0.wait()?;
@@ -177,7 +178,7 @@ impl Doomed {
     }
 }
 
-impl Drop for Doomed {
+impl Drop for Victim {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();

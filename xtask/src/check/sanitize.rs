@@ -1,50 +1,51 @@
-//! Undefined behaviour, looked for while the tests run: Miri interprets, LLVM's sanitizers are compiled in, valgrind watches.
+//! Tests under tools that find undefined behaviour: Miri, LLVM's sanitizers and valgrind.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use clap::{Args, ValueEnum};
 
-use crate::debian;
 use xtask::root;
 
-/// Looks for undefined behaviour: runs tests under what finds it, in target/sanitize; a nightly compiler is taken
+use crate::command;
+use crate::environment::debian;
+
+/// Runs tests under tools that find undefined behaviour, in target/sanitize, with a nightly compiler
 #[derive(Debug, Args)]
 pub struct Sanitize {
-    /// With what [default: all]
-    with: Vec<With>,
+    /// Tools [default: all]
+    tools: Vec<Tool>,
 }
 
-/// What looks.
+/// A tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum With {
-    /// Miri: the crates without system calls, and any undefined behaviour
+enum Tool {
+    /// Miri: any undefined behaviour, in the crates without system calls
     Miri,
-    /// AddressSanitizer: use after free, beyond bounds; our crates' unit tests and the conformance suite
+    /// AddressSanitizer: memory errors, in unit tests and the conformance suite
     Address,
-    /// ThreadSanitizer: data races; the same tests
+    /// ThreadSanitizer: data races, in the same tests
     Thread,
-    /// valgrind's memcheck: what is not initialised too; unit tests
+    /// valgrind's memcheck: also uninitialised memory, in unit tests
     Memcheck,
 }
 
 /// One call of `cargo test`.
 struct Step {
     arguments: &'static [&'static str],
-    /// Of the test program.
+    /// Options of the test program.
     options: &'static [&'static str],
 }
 
-/// Unit tests of crates without system calls. Of those that draw cases few are enough, and those that measure or read the
-/// source are no business of an interpreter's.
+/// Unit tests of crates without system calls.
 const PURE: &[Step] = &[
     Step { arguments: &["--package", "muxbench-wire", "--lib"], options: &[] },
     Step { arguments: &["--package", "muxbench-stats", "--lib"], options: &[] },
 ];
 
-/// The same and the server's.
+/// Unit tests with the server's.
 const UNITS: &[Step] = &[
     Step { arguments: &["--package", "muxbench-wire", "--package", "muxbench-stats", "--lib"], options: &[] },
     Step {
@@ -53,7 +54,7 @@ const UNITS: &[Step] = &[
     },
 ];
 
-/// What every architecture does, without `may`, whose coroutines change stacks behind a sanitizer's back.
+/// The conformance suite without `may`, whose coroutines switch stacks unknown to sanitizers.
 const CONFORMANCE: Step = Step {
     arguments: &[
         "--package",
@@ -67,26 +68,25 @@ const CONFORMANCE: Step = Step {
     options: &["--test-threads=1"],
 };
 
-/// What only the kernel orders: tokio makes a connection's entry, has it watched through a duplicate of the descriptor of its epoll, and
-/// is told of it through that itself. The sanitizer does not know that the two are one.
-const BY_THE_KERNEL: &str = "race:tokio::runtime::io::driver::dispatch_event\n";
+/// A false positive. tokio creates a connection's entry, registers it through a duplicate of its epoll descriptor, and gets the
+/// event through the original. The sanitizer does not know that both are one epoll instance.
+const SUPPRESSIONS: &str = "race:tokio::runtime::io::driver::dispatch_event\n";
 
-/// Runs them one after the other.
+/// Runs the tools one after the other.
 ///
 /// # Errors
-/// What was found, and when a tool is missing and cannot be installed.
+/// The tool that found something or cannot be installed.
 pub fn run(sanitize: &Sanitize) -> anyhow::Result<()> {
-    let all = With::value_variants();
-    for with in if sanitize.with.is_empty() { all } else { &sanitize.with } {
-        match with {
-            With::Miri => miri()?,
-            // What is there as long as the process is leaked on purpose; a leak that grows the soak sees.
-            With::Address => instrumented("address", "ASAN_OPTIONS", ":detect_leaks=0")?,
-            // A report ends the process, so that the test fails.
-            With::Thread => {
+    let all = Tool::value_variants();
+    for tool in if sanitize.tools.is_empty() { all } else { &sanitize.tools } {
+        match tool {
+            Tool::Miri => miri()?,
+            // Objects that live as long as the process are leaked on purpose. The soak finds growing leaks.
+            Tool::Address => instrumented("address", "ASAN_OPTIONS", ":detect_leaks=0")?,
+            Tool::Thread => {
                 instrumented("thread", "TSAN_OPTIONS", &format!(":suppressions={}", suppressions()?.display()))?
             }
-            With::Memcheck => memcheck()?,
+            Tool::Memcheck => memcheck()?,
         }
     }
     Ok(())
@@ -96,7 +96,7 @@ fn miri() -> anyhow::Result<()> {
     require(&["miri", "rust-src"])?;
     for step in PURE {
         let mut cargo = nightly();
-        // The clock is asked for random seeds and for how long a search may take; powers and logarithms are to be as the tests have them.
+        // Tests read the clock, and expect exact powers and logarithms.
         let flags = "-Zmiri-disable-isolation -Zmiri-deterministic-floats";
         cargo.env("MIRIFLAGS", flags).env("PROPTEST_CASES", "4").args(["miri", "test"]);
         test(cargo, "miri", step)?;
@@ -104,27 +104,27 @@ fn miri() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A file of what the thread sanitizer is not to report.
+/// Writes the thread sanitizer's suppressions to a file.
 fn suppressions() -> anyhow::Result<PathBuf> {
     let path = folder("thread").join("suppressions");
     fs::create_dir_all(folder("thread"))
-        .and_then(|()| fs::write(&path, BY_THE_KERNEL))
+        .and_then(|()| fs::write(&path, SUPPRESSIONS))
         .with_context(|| path.display().to_string())?;
     Ok(path)
 }
 
-/// With the standard library compiled likewise, or what it does would be taken for a race.
+/// Runs tests with an instrumented standard library. Without it, its synchronisation would be reported as races.
 fn instrumented(sanitizer: &str, variable: &str, options: &str) -> anyhow::Result<()> {
     require(&["rust-src"])?;
     let reports = folder(sanitizer).join("reports");
     let _ = fs::remove_dir_all(&reports);
-    fs::create_dir_all(&reports).with_context(|| format!("cannot make {}", reports.display()))?;
+    fs::create_dir_all(&reports).with_context(|| format!("cannot create {}", reports.display()))?;
     for step in UNITS.iter().chain([&CONFORMANCE]) {
         let mut cargo = nightly();
         cargo
             .args(["test", "-Zbuild-std", "--target", &host()?])
             .env("CARGO_ENCODED_RUSTFLAGS", format!("-Zsanitizer={sanitizer}"))
-            // Into files: a server that a test kills has said nothing to the test.
+            // To files, because a test may not read the output of the servers that it starts.
             .env(variable, format!("log_path={}/of{options}", reports.display()));
         let tested = test(cargo, sanitizer, step);
         let found = files(&reports)?;
@@ -152,20 +152,15 @@ fn memcheck() -> anyhow::Result<()> {
 }
 
 fn test(mut cargo: Command, name: &str, step: &Step) -> anyhow::Result<()> {
-    println!("== {name}: cargo test {}", step.arguments.join(" "));
-    let status = cargo
+    cargo
         .args(["--locked", "--target-dir"])
         .arg(folder(name))
         .args(step.arguments)
         .arg("--")
         .args(step.options)
-        .current_dir(root())
-        .status()
-        .context("cannot run cargo")?;
-    if !status.success() {
-        bail!("{name} found something, or a test fails by itself ({status})");
-    }
-    Ok(())
+        .current_dir(root());
+    let step = format!("{name}: cargo test {}", step.arguments.join(" "));
+    command::step(&step, &mut cargo, ": the tool found something, or a test fails without it too")
 }
 
 fn files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
@@ -177,22 +172,22 @@ fn folder(name: &str) -> PathBuf {
     root().join("target/sanitize").join(name)
 }
 
-/// The nightly compiler's cargo.
+/// Cargo of the nightly toolchain.
 fn nightly() -> Command {
     let mut command = Command::new("rustup");
     command.args(["run", "nightly", "cargo"]);
     command
 }
 
-/// This machine as rustc calls it.
+/// The target triple of this machine.
 fn host() -> anyhow::Result<String> {
     let output = Command::new("rustc").arg("-vV").output().context("cannot run rustc")?;
-    let said = String::from_utf8_lossy(&output.stdout);
-    let host = said.lines().find_map(|line| line.strip_prefix("host: "));
+    let text = String::from_utf8_lossy(&output.stdout);
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
     Ok(host.context("rustc -vV names no host")?.to_owned())
 }
 
-/// Has rustup fetch what is missing of the nightly compiler.
+/// Installs missing components of the nightly toolchain.
 fn require(components: &[&str]) -> anyhow::Result<()> {
     let remedy = || format!("install it: `rustup toolchain install nightly --component {}`", components.join(","));
     let installed =
@@ -203,7 +198,7 @@ fn require(components: &[&str]) -> anyhow::Result<()> {
         return Ok(());
     }
     let mut rustup = Command::new("rustup");
-    // One that is there stays as it is.
+    // Keep an installed toolchain at its version.
     match installed.status.success() {
         true => rustup.args(["component", "add", "--toolchain", "nightly"]),
         false => rustup.args(["toolchain", "install", "nightly", "--profile", "minimal", "--component"]),

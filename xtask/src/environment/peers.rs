@@ -1,5 +1,5 @@
-//! Somebody else's clients of the services `kv`, `http` and `stream`, the servers that they are compared with, and the engines
-//! that start fleets.
+//! External programs that tests run: clients of the services `kv`, `http` and `stream`, servers to compare with, and launchers of
+//! distributed runs.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -7,14 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Context;
-
-use crate::debian::{self, Tool};
 use xtask::root;
 
-/// The variable that tells tests where the commands are.
+use super::debian::{self, Tool};
+
+/// The variable with the folder's path, for tests.
 pub const VARIABLE: &str = "MUXBENCH_PEERS";
 
-/// What there is to run: the command that shows it is there, its package, and what to do on another system.
 const TOOLS: &[Tool] = &[
     ("memcached", "-V", "memcached", "install memcached 1.6 (https://memcached.org)"),
     (
@@ -33,8 +32,8 @@ const TOOLS: &[Tool] = &[
     ("mpirun", "--version", "openmpi-bin", "install Open MPI 4.1 (https://www.open-mpi.org)"),
 ];
 
-/// Those that end with an error when they say their version, as `srun` does without a configuration, or of whom only root may have
-/// the folder in its PATH.
+/// Tools that exit with an error after printing their version (`srun` does without a configuration), or that only root has in
+/// PATH.
 const OTHERS: &[Tool] = &[
     ("wrk", "-v", "wrk", "install wrk 4 (https://github.com/wg/wrk)"),
     ("nginx", "-v", "nginx", "install nginx (https://nginx.org)"),
@@ -42,44 +41,43 @@ const OTHERS: &[Tool] = &[
     ("munged", "-V", "munge", "install MUNGE (https://dun.github.io/munge)"),
 ];
 
-/// Those that a tool comes with, whose every call does something.
-const BESIDE: &[&str] = &["memccapable", "scontrol", "slurmctld", "slurmd"];
+/// Commands that come with a tool and cannot be run without effect.
+const COMPANIONS: &[&str] = &["memccapable", "scontrol", "slurmctld", "slurmd"];
 
-/// Where commands are that only root may have in its PATH.
-const FOLDERS_OF_ROOT: &[&str] = &["/usr/sbin", "/usr/local/sbin"];
+/// Folders that only root has in PATH.
+const ROOT_FOLDERS: &[&str] = &["/usr/sbin", "/usr/local/sbin"];
 
-/// Installs what is missing, and gives a folder that has all of them, as links.
+/// Returns a folder with links to all commands; installs missing ones.
 ///
 /// # Errors
-/// When one is missing and cannot be installed: why, and what to do.
+/// The reason and a remedy, when one is missing and cannot be installed.
 pub fn prepare() -> anyhow::Result<PathBuf> {
     debian::require(TOOLS)?;
-    for (tool, argument, package, otherwise) in OTHERS {
+    for (tool, argument, package, alternative) in OTHERS {
         if find(tool).is_none_or(|path| Command::new(path).arg(argument).output().is_err()) {
-            eprintln!("{tool}: it is not here; installing Debian's {package}");
-            debian::install(package, otherwise).with_context(|| format!("`{tool}` does not run"))?;
+            eprintln!("{tool}: not found; installing Debian's {package}");
+            debian::install(package, alternative).with_context(|| format!("`{tool}` does not run"))?;
         }
     }
     let folder = root().join("target/peers");
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
-    let tools = TOOLS.iter().chain(OTHERS).map(|tool| tool.0).chain(BESIDE.iter().copied());
+    let tools = TOOLS.iter().chain(OTHERS).map(|tool| tool.0).chain(COMPANIONS.iter().copied());
     for tool in tools {
         let path = find(tool).with_context(|| format!("`{tool}` is in no folder of PATH; install it into one"))?;
-        put_link(&path, &folder.join(tool))?;
+        replace_link(&path, &folder.join(tool))?;
     }
     Ok(folder)
 }
 
-/// Where a command is.
 fn find(tool: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&path).chain(FOLDERS_OF_ROOT.iter().map(PathBuf::from));
+    let folders = std::env::split_paths(&path).chain(ROOT_FOLDERS.iter().map(PathBuf::from));
     folders.map(|folder| folder.join(tool)).find(|path| path.is_file())
 }
 
-/// A link to `path`. Several of us may be at it.
-fn put_link(path: &Path, link: &Path) -> anyhow::Result<()> {
-    if fs::read_link(link).is_ok_and(|there| there == path) {
+/// Replaces a link atomically, because several test commands may do so at once.
+fn replace_link(path: &Path, link: &Path) -> anyhow::Result<()> {
+    if fs::read_link(link).is_ok_and(|target| target == path) {
         return Ok(());
     }
     let new = link.with_extension(std::process::id().to_string());

@@ -1,5 +1,5 @@
-//! Links the whole program for the systems that nothing here can run: FreeBSD and macOS. `cargo zigbuild` has zig as C
-//! compiler and linker; both are in the Python environment of the tests.
+//! Links the program for FreeBSD and macOS. `cargo zigbuild` uses zig as C compiler and linker; both are in the tests' Python
+//! environment.
 
 use std::env;
 use std::ffi::OsString;
@@ -7,33 +7,35 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use xtask::root;
+
+use crate::command;
 
 /// A system and processor.
 struct Target {
-    /// What rustc calls it.
+    /// Name in rustc.
     name: &'static str,
-    /// Whether the program is linked. Else only what differs between systems is checked, which takes seconds: there is a
-    /// neighbour of the same system that is linked.
+    /// Whether to link the program. Otherwise only the crates with system calls are checked, which takes seconds; another target
+    /// of the same system is linked.
     links: bool,
-    /// Whether a file is a program for it.
-    is_made_for_it: fn(&[u8]) -> bool,
+    /// Whether a file is a program for this target.
+    is_program: fn(&[u8]) -> bool,
 }
 
 const TARGETS: [Target; 3] = [
-    Target { name: "x86_64-unknown-freebsd", links: true, is_made_for_it: is_freebsd_s },
-    Target { name: "aarch64-apple-darwin", links: true, is_made_for_it: |file| is_macos_s(file, CPU_TYPE_ARM64) },
-    Target { name: "x86_64-apple-darwin", links: false, is_made_for_it: |file| is_macos_s(file, CPU_TYPE_X86_64) },
+    Target { name: "x86_64-unknown-freebsd", links: true, is_program: is_freebsd },
+    Target { name: "aarch64-apple-darwin", links: true, is_program: |file| is_macos(file, CPU_TYPE_ARM64) },
+    Target { name: "x86_64-apple-darwin", links: false, is_program: |file| is_macos(file, CPU_TYPE_X86_64) },
 ];
 
-/// The crates with system calls in them. Their tests need no C.
+/// Crates with system calls. Their tests need no C compiler.
 const SYSTEM_CRATES: [&str; 4] = ["--package", "muxbench-server", "--package", "muxbench-load"];
 
-/// Checks and links for every target. `interpreter` is that of the Python environment.
+/// Checks and links for every target, with the tools of a Python environment.
 ///
 /// # Errors
-/// Which target failed, and how to do it by hand; a file that is not what it should be.
+/// The step that failed and how to run it by hand, or a linked file of another format.
 pub fn link(interpreter: &Path) -> anyhow::Result<()> {
     let tools = interpreter.parent().context("the interpreter is in a folder")?;
     for target in &TARGETS {
@@ -54,8 +56,8 @@ fn link_one(target: &Target, tools: &Path) -> anyhow::Result<()> {
     let program = folder().join(target.name).join("debug/muxbench");
     let bytes = fs::read(&program).with_context(|| program.display().to_string())?;
     ensure!(
-        (target.is_made_for_it)(&bytes),
-        "{}: it begins with {:02x?}, which is no program for {}; see what `cargo zigbuild` linked it with",
+        (target.is_program)(&bytes),
+        "{} begins with {:02x?} and is not a program for {}; check the linker of `cargo zigbuild`",
         program.display(),
         &bytes[..bytes.len().min(16)],
         target.name
@@ -64,27 +66,19 @@ fn link_one(target: &Target, tools: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One command of cargo's, in a build folder of its own: its flags would have everything else built anew.
+/// Runs cargo with a build folder of its own, because these flags would rebuild everything else.
 fn step(mut command: Command, tools: &Path, arguments: &[&str]) -> anyhow::Result<()> {
-    let step = format!("cargo {}", arguments.join(" "));
-    println!("== {step}");
-    let status = command
+    command
         .args(arguments)
         .current_dir(root())
         .env("PATH", before_path(tools)?)
         .env("CARGO_TARGET_DIR", folder())
         .env("CARGO_PROFILE_DEV_DEBUG", "0")
-        // Where macOS's frameworks would be if there were an SDK. Warnings are errors here too.
-        .env("CARGO_ENCODED_RUSTFLAGS", format!("-Dwarnings\x1f-Lframework={}", root().join("xtask/macos").display()))
-        .status()
-        .with_context(|| format!("cannot run `{step}`"))?;
-    if !status.success() {
-        bail!(
-            "`{step}` failed ({status}); by hand it needs CARGO_TARGET_DIR=target/cross, RUSTFLAGS=\"-L \
-             framework=$PWD/xtask/macos\" and PATH=$PWD/target/python/bin:$PATH"
-        );
-    }
-    Ok(())
+        // The framework folder stands in for that of an SDK.
+        .env("CARGO_ENCODED_RUSTFLAGS", format!("-Dwarnings\x1f-Lframework={}", root().join("xtask/macos").display()));
+    let remedy = "; to run it by hand, set CARGO_TARGET_DIR=target/cross, RUSTFLAGS=\"-L framework=$PWD/xtask/macos\" and \
+                  PATH=$PWD/target/python/bin:$PATH";
+    command::step(&format!("cargo {}", arguments.join(" ")), &mut command, remedy)
 }
 
 fn folder() -> PathBuf {
@@ -98,7 +92,7 @@ fn before_path(tools: &Path) -> anyhow::Result<OsString> {
     env::join_paths(folders).context("PATH")
 }
 
-/// Has rustup fetch the target's standard library, if it is not there.
+/// Installs the target's standard library if necessary.
 fn add_target(name: &str) -> anyhow::Result<()> {
     let remedy = || format!("install the standard library for {name}: `rustup target add {name}`");
     let installed = Command::new("rustup").args(["target", "list", "--installed"]).output().with_context(remedy)?;
@@ -107,23 +101,24 @@ fn add_target(name: &str) -> anyhow::Result<()> {
     }
     let status = Command::new("rustup").args(["target", "add", name]).current_dir(root()).status();
     let status = status.with_context(remedy)?;
-    ensure!(status.success(), "{} ({status}); is the toolchain's server reachable?", remedy());
+    ensure!(status.success(), "{} ({status}); check that the toolchain's server is reachable", remedy());
     Ok(())
 }
 
-/// An ELF file of 64 bits with the note that names FreeBSD and its version (`.note.tag`: two lengths, type 1, the name).
-/// Its header alone may say System V.
-fn is_freebsd_s(file: &[u8]) -> bool {
+/// Whether a file is a 64-bit ELF file with FreeBSD's version note (`.note.tag`: two lengths, type 1, the name). The header alone
+/// may say System V.
+fn is_freebsd(file: &[u8]) -> bool {
     const NOTE: &[u8] = b"\x08\0\0\0\x04\0\0\0\x01\0\0\0FreeBSD\0";
     file.starts_with(b"\x7fELF\x02") && file.windows(NOTE.len()).any(|bytes| bytes == NOTE)
 }
 
-/// Processors in a Mach-O file (mach/machine.h).
+/// Processor numbers in Mach-O files (mach/machine.h).
 const CPU_TYPE_X86_64: u32 = 0x0100_0007;
 const CPU_TYPE_ARM64: u32 = 0x0100_000c;
 
-/// A Mach-O program of 64 bits for that processor: magic number, processor, variant, file type (mach-o/loader.h).
-fn is_macos_s(file: &[u8], processor: u32) -> bool {
+/// Whether a file is a 64-bit Mach-O program for a processor. The header has a magic number, the processor, its variant and the
+/// file type (mach-o/loader.h).
+fn is_macos(file: &[u8], processor: u32) -> bool {
     const MH_MAGIC_64: u32 = 0xfeed_facf;
     const MH_EXECUTE: u32 = 2;
     let word = |at: usize| Some(u32::from_le_bytes(file.get(4 * at..4 * at + 4)?.try_into().ok()?));
@@ -135,20 +130,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_of_linux_is_nobody_else_s() {
+    fn linux_program_is_not_for_another_target() {
         let ours = fs::read(env::current_exe().unwrap()).unwrap();
         assert!(ours.starts_with(b"\x7fELF"));
-        // This file has the note in it, as a constant: what the header says must do.
+        // Only the head, because this program contains the note as a constant.
         let head = &ours[..4096];
-        assert!(TARGETS.iter().all(|target| !(target.is_made_for_it)(head)));
+        assert!(TARGETS.iter().all(|target| !(target.is_program)(head)));
     }
 
     #[test]
-    fn each_system_s_mark_is_known() {
+    fn programs_are_recognised_by_their_headers() {
         let elf = [b"\x7fELF\x02\x01\x01\0".as_slice(), &[0; 56], b"\x08\0\0\0\x04\0\0\0\x01\0\0\0FreeBSD\0"].concat();
-        assert!(is_freebsd_s(&elf) && !is_freebsd_s(&elf[..64]));
+        assert!(is_freebsd(&elf) && !is_freebsd(&elf[..64]));
         let macho = [0xfeed_facf_u32, CPU_TYPE_ARM64, 0, 2].map(u32::to_le_bytes).concat();
-        assert!(is_macos_s(&macho, CPU_TYPE_ARM64) && !is_macos_s(&macho, CPU_TYPE_X86_64));
-        assert!(!is_macos_s(&macho[..12], CPU_TYPE_ARM64));
+        assert!(is_macos(&macho, CPU_TYPE_ARM64) && !is_macos(&macho, CPU_TYPE_X86_64));
+        assert!(!is_macos(&macho[..12], CPU_TYPE_ARM64));
     }
 }

@@ -1,0 +1,100 @@
+//! The client by itself: send delay, memory, summaries, timestamps.
+
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, ensure};
+use load::config::Timestamps;
+use load::{Sample, cost, summary};
+use wire::ServiceSpec;
+
+use super::process::{CLIENT_CPU, CONNECTIONS, Server, config, muxbench};
+use super::spread::{Bound, Spread};
+
+pub(super) fn lag(rounds: usize) -> anyhow::Result<()> {
+    let service = ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
+    let (mut p50s, mut p99s) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        let server = Server::ours("epoll", &service)?;
+        let outcome = load::run(&config(server.address, &service), &mut |_| ())?;
+        p50s.push(outcome.report.lag.distribution.p50_ns as f64 / 1e3);
+        p99s.push(outcome.report.lag.distribution.p99_ns as f64 / 1e3);
+    }
+    println!(
+        "send delay in µs at 8000 requests/s, {CONNECTIONS} connections, 1 B -> 1 B, epoll, median of {rounds} rounds"
+    );
+    println!("  p50 {}", Spread::of(p50s).check(Bound::AtMost(0.5)));
+    println!("  p99 {}", Spread::of(p99s).check(Bound::AtMost(20.0)));
+    Ok(())
+}
+
+pub(super) fn timestamps(rounds: usize) -> anyhow::Result<()> {
+    const REQUESTS: usize = 20_000;
+    let (mut added_us, mut ratios) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        let without_ns = cost::per_request_ns(Timestamps::Client, REQUESTS, Some(CLIENT_CPU))?;
+        let with_ns = cost::per_request_ns(Timestamps::Kernel, REQUESTS, Some(CLIENT_CPU))?;
+        added_us.push((with_ns - without_ns) / 1e3);
+        ratios.push(with_ns / without_ns);
+    }
+    println!("time of a request in the client with and without the kernel's timestamps, median of {rounds} rounds");
+    println!("  with / without {}", Spread::of(ratios));
+    println!("  added µs {}", Spread::of(added_us).check(Bound::AtMost(1.5)));
+    Ok(())
+}
+
+pub(super) fn memory() -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let output = Command::new(muxbench()?)
+        .args(["compare", "--arch", "select,poll,epoll", "--connections", "5000", "--repeats", "1"])
+        .args(["--json", "--quiet", "--output"])
+        .arg(folder.path().join("results"))
+        .output()?;
+    let result: serde_json::Value =
+        serde_json::from_slice(&output.stdout).with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
+    println!("user memory a connection in bytes, 5000 connections");
+    for trial in result["trials"].as_array().context("no trials")? {
+        let architecture = trial["trial"]["architecture"].as_str().unwrap_or_default();
+        for (name, side, figure, bytes_max) in [
+            ("server", "server", "memory_user_bytes_per_connection", 512.0),
+            ("client", "load", "memory_bytes_per_connection", 256.0),
+        ] {
+            let bytes = Spread::of(trial[side][figure].as_f64().into_iter().collect());
+            println!("  {architecture:7} {name} {}", bytes.check(Bound::AtMost(bytes_max)));
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn summary() -> anyhow::Result<()> {
+    const SAMPLES: i64 = 5_000_000;
+    const LIMIT_S: f64 = 2.0;
+    let samples: Vec<Sample> = (0..SAMPLES)
+        .map(|at| {
+            // A multiplicative hash spreads latencies over three decades.
+            let spread = (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44;
+            let planned_ns = at * 125_000;
+            let sent_ns = planned_ns + (spread & 0xff) as i64;
+            Sample {
+                planned_ns,
+                sent_ns,
+                complete_ns: sent_ns + 20_000 + spread as i64,
+                connection: at as u32 % 400,
+                ..Sample::UNKNOWN
+            }
+        })
+        .collect();
+    let window_ns = SAMPLES as u64 * 125_000;
+    let mut shares = Vec::new();
+    for _ in 0..5 {
+        let started = Instant::now();
+        for difference in [summary::lag_ns, summary::service_ns, summary::response_ns] {
+            let measured = summary::measured(&samples, window_ns, difference);
+            ensure!(measured.distribution.count == SAMPLES as u64, "not all samples are in the window");
+        }
+        shares.push(started.elapsed().as_secs_f64() / LIMIT_S);
+    }
+    println!("5 million samples summarised (send delay, both latencies), as a share of the {LIMIT_S} s allowed");
+    println!("  {}", Spread::of(shares).check(Bound::AtMost(1.0)));
+    Ok(())
+}

@@ -1,0 +1,37 @@
+//! Comparison of one of our servers with another server under the same load.
+
+use super::spread::{Bound, Spread};
+
+/// Figures of one server.
+pub(super) struct Figures {
+    pub rate_per_s: f64,
+    /// CPU time of the server's threads.
+    pub cpu_ns_per_request: f64,
+    /// CPU time as a share of one CPU. A low share means that other processes had the CPU, and invalidates the rate.
+    pub busy: f64,
+}
+
+/// Measures both servers `rounds` times, A B A B, and prints the ratios after `name`.
+pub(super) fn compare(
+    name: &str,
+    rounds: usize,
+    ours: impl Fn() -> anyhow::Result<Figures>,
+    theirs: impl Fn() -> anyhow::Result<Figures>,
+) -> anyhow::Result<()> {
+    let (mut rates, mut costs, mut busy) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        let (ours, theirs) = (ours()?, theirs()?);
+        rates.push(ours.rate_per_s / theirs.rate_per_s);
+        costs.push(ours.cpu_ns_per_request / theirs.cpu_ns_per_request);
+        busy.push(ours.busy.min(theirs.busy));
+    }
+    let [rate, cost, busy] = [rates, costs, busy].map(Spread::of);
+    let rate = rate.check(Bound::AtLeast(1.0));
+    println!("  {name} rate {rate}; CPU a request {cost}; share of the server's CPU {busy}");
+    Ok(())
+}
+
+/// Explains the last figure of [`compare`].
+pub(super) fn print_note() {
+    println!("  the rates are valid if both servers had nearly all of the server's CPU");
+}

@@ -1,0 +1,175 @@
+//! Measurements of muxbench itself: ratios to other programs measured side by side, or percentiles.
+//!
+//! Machines are shared and noisy, so each figure is the median of several rounds, printed with the lowest and the highest value.
+//!
+//! # Layout
+//! - `spread`: medians and their limits; `process`: servers under test; `comparison`: pairs of servers; `wrk`
+//! - one file a bench, or a few that measure the same part
+
+mod client;
+mod comparison;
+mod fleet;
+mod gather;
+mod handoff;
+mod hostile;
+mod http;
+mod http_client;
+mod kv;
+mod lab;
+mod page;
+pub mod process;
+mod server;
+mod spread;
+mod stream;
+mod wrk;
+
+use std::process::Command;
+
+use anyhow::ensure;
+use clap::{Args, Subcommand};
+use xtask::root;
+
+/// Measures muxbench itself
+#[derive(Debug, Args)]
+pub struct Bench {
+    /// Rounds of each measurement [default: 5, timestamps 15]
+    #[arg(long, global = true)]
+    rounds: Option<usize>,
+    #[command(subcommand)]
+    subject: Subject,
+}
+
+/// The subject of a measurement.
+#[derive(Debug, Subcommand)]
+enum Subject {
+    /// Highest closed-loop rate of each architecture against the C reference server, or our epoll where it lacks it, A B A B
+    Server {
+        /// Architectures, with commas
+        #[arg(long, value_delimiter = ',', default_value = "epoll,poll,select,mt,mp")]
+        arch: Vec<String>,
+        /// Compare with this architecture of ours instead of the C reference server
+        #[arg(long)]
+        against: Option<String>,
+    },
+    /// Send delay at 8 000 requests/s over 400 connections, 1 B -> 1 B, against epoll
+    Lag,
+    /// User memory a connection, in the client and in event-driven servers
+    Memory,
+    /// Time to summarise 5 million samples
+    Summary,
+    /// Cost of the kernel's timestamps for the client, by request
+    Timestamps,
+    /// Rate of gets and CPU a get of the service kv against memcached with one thread, A B A B
+    Kv {
+        /// Sockets, with commas: tcp, unix
+        #[arg(long, value_delimiter = ',', default_value = "tcp,unix", value_parser = ["tcp", "unix"])]
+        sockets: Vec<String>,
+    },
+    /// Rate and CPU a request of the service http on epoll against nginx with one worker, same client, A B A B
+    Http {
+        /// Sizes of the file in bytes, with commas
+        #[arg(long, value_delimiter = ',', default_value = "128,1024")]
+        sizes: Vec<usize>,
+    },
+    /// Rate of the HTTP client on one core against wrk -t1, on the same nginx with one worker, A B A B
+    HttpClient,
+    /// Delay of sessions at 8 000 requests/s, as a server sees them, of muxbench and of httperf
+    Pacing,
+    /// Latency at a low rate with a hand-off between threads, minus that of one thread, A B A B
+    Handoff {
+        /// Architectures, with commas
+        #[arg(long, value_delimiter = ',', default_value = "amped:1+1,amped:0+1,seda:1+1")]
+        arch: Vec<String>,
+    },
+    /// Bandwidth of one connection against iperf3, A B A B, and of 1 000 connections against 10
+    Stream,
+    /// Effect of 10 000 hostile connections on honest clients: p99 against its undisturbed value, A B A B
+    Hostile(hostile::Hostile),
+    /// Time to collect and merge samples of five workers, and to merge the same in one process
+    Gather {
+        /// Samples of all workers together
+        #[arg(long, default_value_t = 5_000_000)]
+        samples: u64,
+    },
+    /// Rate, latency and the server's CPU a request with five client workers against one client process, A B A B
+    Fleet {
+        /// Requests a second of all clients
+        #[arg(long, default_value = "2000")]
+        rate: String,
+        /// Pacing of both, as in `compare --pacing`
+        #[arg(long, default_value = fleet::PACING)]
+        pacing: String,
+    },
+    /// Time until a lab of five client hosts is up, and until it is gone; needs root
+    Lab,
+    /// Time to write the HTML page of a run of 105 trials, and until it answers a click in Chromium
+    Page,
+    /// All measurements
+    All,
+}
+
+/// Runs a bench in a release build.
+///
+/// # Errors
+/// Something cannot be built or started, or a median exceeds its limit.
+pub fn run(bench: &Bench) -> anyhow::Result<()> {
+    let is_given = matches!(&bench.subject, Subject::Hostile(hostile) if hostile.binary.is_some());
+    if cfg!(debug_assertions) && !is_given {
+        let status = Command::new(env!("CARGO"))
+            .args(["run", "--quiet", "--release", "--package", "xtask", "--"])
+            .args(std::env::args_os().skip(1))
+            .current_dir(root())
+            .status()?;
+        ensure!(status.success(), "the release build's bench failed ({status})");
+        return Ok(());
+    }
+    measure(bench.rounds, &bench.subject)?;
+    let missed = spread::missed();
+    ensure!(missed == 0, "{missed} medians MISSED their limits, see above; repeat on a quiet machine");
+    Ok(())
+}
+
+fn measure(rounds: Option<usize>, subject: &Subject) -> anyhow::Result<()> {
+    let count = rounds.unwrap_or(5);
+    match subject {
+        Subject::Server { arch, against } => server::run(count, arch, against.as_deref()),
+        Subject::Lag => client::lag(count),
+        Subject::Memory => client::memory(),
+        Subject::Summary => client::summary(),
+        Subject::Timestamps => client::timestamps(rounds.unwrap_or(15)),
+        Subject::Kv { sockets } => kv::run(count, sockets),
+        Subject::Http { sizes } => http::run(count, sizes),
+        Subject::HttpClient => http_client::run(count),
+        Subject::Pacing => http_client::pacing(count),
+        Subject::Handoff { arch } => handoff::run(count, arch),
+        Subject::Stream => stream::run(count),
+        Subject::Hostile(hostile) => hostile::run(count, hostile),
+        Subject::Gather { samples } => gather::run(count, *samples),
+        Subject::Fleet { rate, pacing } => fleet::run(count, rate, pacing),
+        Subject::Lab => lab::run(count),
+        Subject::Page => page::run(count),
+        Subject::All => {
+            let names = |names: &str| names.split(',').map(str::to_owned).collect();
+            let all = [
+                Subject::Summary,
+                Subject::Page,
+                Subject::Memory,
+                Subject::Timestamps,
+                Subject::Lag,
+                Subject::Kv { sockets: names("tcp,unix") },
+                Subject::Http { sizes: vec![128, 1024] },
+                Subject::HttpClient,
+                Subject::Pacing,
+                Subject::Stream,
+                Subject::Hostile(hostile::Hostile::default()),
+                Subject::Gather { samples: 5_000_000 },
+                Subject::Fleet { rate: "2000".to_owned(), pacing: fleet::PACING.to_owned() },
+                Subject::Lab,
+                Subject::Handoff { arch: names("amped:1+1,amped:0+1,seda:1+1") },
+                Subject::Server { arch: names("epoll,poll,select,mt,mp"), against: None },
+                Subject::Server { arch: names("epoll-et,io_uring"), against: Some("epoll".to_owned()) },
+            ];
+            all.iter().try_for_each(|subject| measure(rounds, subject))
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! The HTTP client `wrk`, on the client's CPU.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use anyhow::{Context, ensure};
+
+use super::process::CLIENT_CPU;
+
+pub(super) const CONNECTIONS: u32 = 100;
+
+/// Returns the command for a load with one thread.
+pub(super) fn command(peers: &Path, duration: &str, url: &str) -> Command {
+    let mut command = Command::new("taskset");
+    command.args(["-c", &CLIENT_CPU.to_string()]).arg(peers.join("wrk"));
+    command.args(["-t1", &format!("-c{CONNECTIONS}"), &format!("-d{duration}"), url]);
+    command
+}
+
+/// Returns the rate in requests a second and the number of requests.
+pub(super) fn figures(output: &Output) -> anyhow::Result<(f64, f64)> {
+    let text = String::from_utf8_lossy(&output.stdout);
+    ensure!(output.status.success() && !text.contains("Non-2xx") && !text.contains("Socket errors"), "wrk: {text}");
+    let number = |label: &str, word: usize| {
+        let line = text.lines().find(|line| line.contains(label))?;
+        line.split_whitespace().nth(word)?.parse::<f64>().ok().filter(|&number| number > 0.0)
+    };
+    number("Requests/sec:", 1).zip(number(" requests in ", 0)).with_context(|| format!("wrk reports no rate: {text}"))
+}

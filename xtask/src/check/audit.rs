@@ -1,0 +1,285 @@
+//! Checks of the dependencies by `deny.toml`: licences, sources, withdrawn and duplicate versions; prints their number and size.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, ensure};
+use cargo_metadata::{CargoOpt, DependencyKind, Metadata, MetadataCommand, Package, PackageId, TargetKind};
+use serde::Deserialize;
+use spdx::{Expression, ParseMode};
+use xtask::root;
+
+use crate::command;
+
+/// The part of `deny.toml` that is read here; the rest is for cargo-deny.
+#[derive(Debug, Deserialize)]
+struct Deny {
+    graph: Graph,
+    licenses: Licenses,
+    bans: Bans,
+    sources: Sources,
+}
+
+#[derive(Debug, Deserialize)]
+struct Graph {
+    targets: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Licenses {
+    allow: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Bans {
+    wildcards: Level,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Sources {
+    unknown_registry: Level,
+    unknown_git: Level,
+}
+
+/// Consequence of a finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Level {
+    Allow,
+    Warn,
+    Deny,
+}
+
+/// Prints a summary and checks all dependencies. Withdrawn versions are an error only if `denies_withdrawn`: others may withdraw
+/// a version at any time, which must not break an unchanged tree.
+///
+/// # Errors
+/// Each dependency that `deny.toml` does not allow, with the reason.
+pub fn run(denies_withdrawn: bool) -> anyhow::Result<()> {
+    let path = root().join("deny.toml");
+    let place = || path.display().to_string();
+    let deny: Deny = toml::from_str(&fs::read_to_string(&path).with_context(place)?).with_context(place)?;
+    let metadata = metadata(&deny.graph.targets)?;
+    let (ours, others): (Vec<&Package>, Vec<&Package>) =
+        metadata.packages.iter().partition(|package| metadata.workspace_members.contains(&package.id));
+    ensure!(!others.is_empty(), "`cargo metadata` lists no dependency");
+    print_summary(&metadata, &others)?;
+    println!("licences: each is one of {}, or a choice of them", deny.licenses.allow.join(", "));
+    let mut errors: Vec<String> = others.iter().filter_map(|package| licence(package, &deny.licenses.allow)).collect();
+    let mut report = |level: Level, findings: Vec<String>| match level {
+        Level::Deny => errors.extend(findings),
+        Level::Warn => findings.iter().for_each(|finding| println!("  {finding}")),
+        Level::Allow => {}
+    };
+    for (level, is_git) in [(deny.sources.unknown_registry, false), (deny.sources.unknown_git, true)] {
+        report(level, others.iter().filter_map(|package| unknown_source(package, is_git)).collect());
+    }
+    report(deny.bans.wildcards, ours.iter().flat_map(|package| wildcards(package)).collect());
+    let (withdrawn, known) = withdrawn(&others);
+    println!("withdrawn versions: {} of {known} that the local index lists", withdrawn.len());
+    report(if denies_withdrawn { Level::Deny } else { Level::Warn }, withdrawn);
+    advisories()?;
+    ensure!(errors.is_empty(), "deny.toml does not allow:\n{}", errors.join("\n"));
+    Ok(())
+}
+
+/// Returns the dependencies for any of these targets.
+fn metadata(targets: &[String]) -> anyhow::Result<Metadata> {
+    let platforms = targets.iter().flat_map(|target| ["--filter-platform".to_owned(), target.clone()]);
+    MetadataCommand::new()
+        .cargo_path(env!("CARGO"))
+        .current_dir(root())
+        .features(CargoOpt::AllFeatures)
+        .other_options(["--locked".to_owned()].into_iter().chain(platforms).collect::<Vec<_>>())
+        .exec()
+        .context("`cargo metadata --locked` fails; check that Cargo.lock matches the manifests")
+}
+
+fn print_summary(metadata: &Metadata, others: &[&Package]) -> anyhow::Result<()> {
+    let in_program = in_program(metadata)?;
+    let has = |package: &Package, kind: &TargetKind| package.targets.iter().any(|target| target.kind.contains(kind));
+    let count = |is: &dyn Fn(&Package) -> bool| others.iter().filter(|package| is(package)).count();
+    let mut bytes = 0;
+    for package in others {
+        bytes += size(package.manifest_path.parent().context("a manifest is in a folder")?.as_std_path())?;
+    }
+    let all = others.len();
+    let linked = count(&|package| in_program.contains(&package.id));
+    println!(
+        "dependencies: {all} crates, {} MiB of sources; {linked} for the program, the others for tests and tools",
+        bytes >> 20
+    );
+    let with_c: Vec<&str> =
+        others.iter().filter(|package| package.links.is_some()).map(|package| package.name.as_str()).collect();
+    println!(
+        "run while building: {} build scripts, {} macros; with C: {}",
+        count(&|package| has(package, &TargetKind::CustomBuild)),
+        count(&|package| has(package, &TargetKind::ProcMacro)),
+        with_c.join(", "),
+    );
+    let mut versions: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for package in others {
+        versions.entry(&package.name).or_default().insert(package.version.to_string());
+    }
+    let several = versions.into_iter().filter(|(_, versions)| versions.len() > 1);
+    let several =
+        several.map(|(name, versions)| format!("{name} {}", versions.into_iter().collect::<Vec<_>>().join(" and ")));
+    println!("in several versions: {}", several.collect::<Vec<_>>().join(", "));
+    Ok(())
+}
+
+/// Returns the packages that are linked into muxbench or build it.
+fn in_program(metadata: &Metadata) -> anyhow::Result<BTreeSet<&PackageId>> {
+    let resolve = metadata.resolve.as_ref().context("`cargo metadata` resolves nothing")?;
+    let nodes: BTreeMap<_, _> = resolve.nodes.iter().map(|node| (&node.id, node)).collect();
+    let start = metadata.packages.iter().find(|package| package.name == "muxbench").context("there is no muxbench")?;
+    let (mut found, mut left) = (BTreeSet::new(), vec![&start.id]);
+    while let Some(id) = left.pop() {
+        if found.insert(id) {
+            let is_built =
+                |dep: &&cargo_metadata::NodeDep| dep.dep_kinds.iter().any(|it| it.kind != DependencyKind::Development);
+            left.extend(nodes[id].deps.iter().filter(is_built).map(|dep| &dep.pkg));
+        }
+    }
+    Ok(found)
+}
+
+fn size(folder: &Path) -> anyhow::Result<u64> {
+    let place = || folder.display().to_string();
+    let mut bytes = 0;
+    for entry in fs::read_dir(folder).with_context(place)? {
+        let entry = entry.with_context(place)?;
+        let metadata = entry.metadata().with_context(place)?;
+        bytes += if metadata.is_dir() { size(&entry.path())? } else { metadata.len() };
+    }
+    Ok(bytes)
+}
+
+/// Returns an error if a package is not from crates.io, but from git, or if not `is_git`, from elsewhere.
+fn unknown_source(package: &Package, is_git: bool) -> Option<String> {
+    let source = package.source.as_ref();
+    let is_published = source.is_some_and(cargo_metadata::Source::is_crates_io);
+    let is_elsewhere = !is_published && source.is_some_and(|it| it.repr.starts_with("git+")) == is_git;
+    let place = source.map_or("a folder", |source| &source.repr);
+    is_elsewhere.then(|| format!("{}: its source is {place}; use a version from crates.io", package.id))
+}
+
+/// Returns an error for each dependency of ours on any version of a crate.
+fn wildcards(package: &Package) -> impl Iterator<Item = String> {
+    let external = package.dependencies.iter().filter(|it| it.path.is_none());
+    external
+        .filter(|it| it.req.to_string() == "*")
+        .map(|it| format!("{}: it accepts any version of {}; name one", package.name, it.name))
+}
+
+/// Returns an error if a package's licence is not allowed.
+fn licence(package: &Package, allowed: &[String]) -> Option<String> {
+    let name = format!("{} {}", package.name, package.version);
+    let Some(terms) = &package.license else { return Some(format!("{name}: its manifest names no licence")) };
+    refusal(terms, allowed).map(|reason| format!("{name}: {reason}"))
+}
+
+/// Returns an error if these terms are not allowed. Old manifests write `/` for `OR`.
+fn refusal(terms: &str, allowed: &[String]) -> Option<String> {
+    let expression = match Expression::parse_mode(terms, ParseMode::LAX) {
+        Ok(expression) => expression,
+        Err(error) => return Some(format!("its licence is invalid: {error}")),
+    };
+    // An exception only adds permissions.
+    let is_allowed =
+        expression.evaluate(|term| term.license.id().is_some_and(|id| allowed.iter().any(|it| it == id.name)));
+    (!is_allowed).then(|| format!("its licence is {terms}; remove it, or allow the licence"))
+}
+
+/// Returns an error for each version that cargo's copy of the index marks as withdrawn, and the number of versions in that copy.
+fn withdrawn(packages: &[&Package]) -> (Vec<String>, usize) {
+    let (mut errors, mut known) = (Vec::new(), 0);
+    for package in packages {
+        let version = package.version.to_string();
+        let found = indices(&package.name).iter().find_map(|file| is_withdrawn(&fs::read(file).ok()?, &version));
+        known += usize::from(found.is_some());
+        if found == Some(true) {
+            errors.push(format!("{} {version}: its authors have withdrawn it; run `cargo update {0}`", package.name));
+        }
+    }
+    (errors, known)
+}
+
+/// Returns cargo's copies of the index entry of a crate.
+fn indices(name: &str) -> Vec<PathBuf> {
+    let name = name.to_ascii_lowercase();
+    let place = match name.len() {
+        1 => format!("1/{name}"),
+        2 => format!("2/{name}"),
+        3 => format!("3/{}/{name}", &name[..1]),
+        _ => format!("{}/{}/{name}", &name[..2], &name[2..4]),
+    };
+    let Some(home) = cargo_home() else { return Vec::new() };
+    let registries = fs::read_dir(home.join("registry/index")).into_iter().flatten().flatten();
+    registries.map(|registry| registry.path().join(".cache").join(&place)).filter(|path| path.is_file()).collect()
+}
+
+fn cargo_home() -> Option<PathBuf> {
+    std::env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| Some(std::env::home_dir()?.join(".cargo")))
+}
+
+/// Whether an index file marks a version as withdrawn; `None` if it does not list the version. The file has zero-terminated texts,
+/// among them one JSON object a version.
+fn is_withdrawn(file: &[u8], version: &str) -> Option<bool> {
+    #[derive(Deserialize)]
+    struct Entry {
+        vers: String,
+        yanked: bool,
+    }
+    let mut entries = file.split(|&byte| byte == 0).filter_map(|text| serde_json::from_slice::<Entry>(text).ok());
+    entries.find(|entry| entry.vers == version).map(|entry| entry.yanked)
+}
+
+/// Checks RustSec's advisories, where cargo-deny and a copy of their database are installed.
+fn advisories() -> anyhow::Result<()> {
+    let has_database = cargo_home().is_some_and(|home| home.join("advisory-dbs").is_dir());
+    if !has_database || command::run(Command::new(env!("CARGO")).args(["deny", "--version"])).is_err() {
+        println!(
+            "advisories: not checked, because cargo-deny or its copy of RustSec's database is missing; run `cargo install \
+             --locked cargo-deny && cargo deny fetch`"
+        );
+        return Ok(());
+    }
+    let mut deny = Command::new(env!("CARGO"));
+    deny.args(["deny", "--offline", "check", "advisories"]).current_dir(root());
+    command::step("cargo deny check advisories", &mut deny, "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn licence_is_refused_unless_one_choice_is_allowed() {
+        let allowed = ["MIT", "Apache-2.0", "Unicode-3.0"].map(str::to_owned);
+        for terms in [
+            "MIT",
+            "MIT/Apache-2.0",
+            "GPL-3.0-only OR MIT",
+            "(MIT OR Apache-2.0) AND Unicode-3.0",
+            "Apache-2.0 WITH LLVM-exception",
+        ] {
+            assert_eq!(refusal(terms, &allowed), None, "{terms}");
+        }
+        for terms in ["GPL-3.0-only", "MIT AND GPL-3.0-only", "LicenseRef-mine", "whatever", ""] {
+            assert!(refusal(terms, &allowed).is_some(), "{terms}");
+        }
+    }
+
+    #[test]
+    fn index_file_marks_withdrawn_versions() {
+        let file = b"\x03\x02\0etag: \"x\"\x001.0.0\0{\"vers\":\"1.0.0\",\"yanked\":false}\x001.0.1\0{\"vers\":\"1.0.1\",\"deps\":[],\"yanked\":true}\0";
+        assert_eq!(is_withdrawn(file, "1.0.0"), Some(false));
+        assert_eq!(is_withdrawn(file, "1.0.1"), Some(true));
+        assert_eq!(is_withdrawn(file, "1.0.2"), None);
+        assert_eq!(is_withdrawn(b"{", "1.0.0"), None);
+    }
+}

@@ -1,0 +1,51 @@
+//! The browser that tests open pages in: Debian's Chromium, and in `target/browser` the npm packages that drive it and check
+//! pages.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::Context;
+use xtask::root;
+
+use super::debian::{self, Tool};
+use crate::command;
+
+/// The variable with the folder's path, for tests.
+pub const VARIABLE: &str = "MUXBENCH_BROWSER";
+
+const TOOLS: &[Tool] = &[
+    ("chromium", "--version", "chromium", "install Chromium, as the command `chromium`"),
+    ("node", "--version", "nodejs", "install Node.js 18 or newer (https://nodejs.org)"),
+    ("npm", "--version", "npm", "install npm, which comes with Node.js"),
+];
+
+/// Returns the folder, which it builds if necessary.
+///
+/// # Errors
+/// The reason and a remedy, when a tool or a package is missing and cannot be installed.
+pub fn prepare() -> anyhow::Result<PathBuf> {
+    debian::require(TOOLS)?;
+    let inputs = ["package.json", "package-lock.json"].map(|file| root().join("xtask/browser").join(file));
+    super::build_once(
+        "browser",
+        "made-of",
+        &inputs,
+        |_| true,
+        |folder| {
+            for input in &inputs {
+                let copy = folder.join(input.file_name().context("an input has a name")?);
+                fs::copy(input, &copy).with_context(|| format!("cannot copy {}", input.display()))?;
+            }
+            let mut npm = Command::new("npm");
+            npm.args(["ci", "--no-audit", "--no-fund", "--ignore-scripts"]).current_dir(folder);
+            command::run(&mut npm).with_context(|| {
+                format!(
+                    "cannot install the packages of {} into target/browser; check that npm's registry is reachable \
+                     (`npm config get registry`)",
+                    inputs[1].display()
+                )
+            })
+        },
+    )
+}

@@ -1,0 +1,69 @@
+//! The Python environment `target/python`: tools that read results, memcached clients, and the linker for other systems.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Context;
+use xtask::root;
+
+use super::debian;
+use crate::command;
+
+/// The variable with the interpreter's path, for tests.
+pub const VARIABLE: &str = "MUXBENCH_PYTHON";
+
+/// Returns the interpreter of the environment, which it builds if necessary.
+///
+/// # Errors
+/// The reason and a remedy, when Python, its module `venv` or a package is missing and cannot be installed.
+pub fn prepare() -> anyhow::Result<PathBuf> {
+    let requirements = root().join("xtask/python-requirements.txt");
+    let folder = super::build_once(
+        "python",
+        "requirements.txt",
+        std::slice::from_ref(&requirements),
+        // The Python that the environment is based on may be gone.
+        |folder| version(&interpreter(folder)).is_some(),
+        |folder| build(folder, &requirements),
+    )?;
+    Ok(interpreter(&folder))
+}
+
+fn interpreter(folder: &Path) -> PathBuf {
+    folder.join("bin/python")
+}
+
+fn build(folder: &Path, requirements: &Path) -> anyhow::Result<()> {
+    if let Err(error) = create(folder) {
+        eprintln!("python3 -m venv: {error:#}; installing Debian's python3-venv");
+        // Debian's python3 lacks the module.
+        debian::install("python3-venv", "install Python 3 with its module venv").with_context(|| {
+            format!("`python3 -m venv target/python` fails ({error:#}), and python3-venv cannot be installed either")
+        })?;
+        create(folder).context("`python3 -m venv target/python` fails with python3-venv installed")?;
+    }
+    let mut pip = Command::new(interpreter(folder));
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]).arg(requirements);
+    command::run(&mut pip).with_context(|| {
+        format!(
+            "cannot install the packages of {} into target/python; check that the Python package index is reachable \
+             (`pip config list`), and that it has these versions for this Python ({})",
+            requirements.display(),
+            version(&interpreter(folder)).unwrap_or_else(|| "unknown".into())
+        )
+    })
+}
+
+/// Creates an environment with only pip.
+fn create(folder: &Path) -> anyhow::Result<()> {
+    if folder.exists() {
+        fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))?;
+    }
+    command::run(Command::new("python3").args(["-m", "venv"]).arg(folder))
+}
+
+fn version(interpreter: &Path) -> Option<String> {
+    let output = Command::new(interpreter).arg("--version").output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}

@@ -1,0 +1,49 @@
+//! External servers that tests run: `examples/servers`, built into `target/servers`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Context;
+use xtask::root;
+
+use super::debian::{self, Tool};
+use crate::command;
+
+/// The variable with the folder's path, for tests.
+pub const VARIABLE: &str = "MUXBENCH_SERVERS";
+
+const TOOLS: &[Tool] = &[
+    ("go", "version", "golang-go", "install Go 1.19 or newer (https://go.dev/dl)"),
+    ("javac", "-version", "default-jdk-headless", "install a JDK of Java 17 or newer"),
+    ("java", "-version", "default-jdk-headless", "install a JDK of Java 17 or newer"),
+    ("python3", "--version", "python3", "install Python 3.9 or newer"),
+];
+
+/// Returns the folder, which it builds if necessary.
+///
+/// # Errors
+/// The reason and a remedy, when a compiler is missing and cannot be installed, or does not compile.
+pub fn prepare() -> anyhow::Result<PathBuf> {
+    debian::require(TOOLS)?;
+    let sources = root().join("examples/servers");
+    let inputs = ["go/go.mod", "go/main.go", "java/Server.java"].map(|file| sources.join(file));
+    super::build_once(
+        "servers",
+        "built",
+        &inputs,
+        |_| true,
+        |folder| {
+            go(&sources.join("go"), &folder.join("go"))?;
+            let mut javac = Command::new("javac");
+            javac.args(["-Xlint:all", "-Werror", "-d"]).arg(folder.join("java")).arg(sources.join("java/Server.java"));
+            command::run(&mut javac).context("examples/servers/java does not compile; it needs Java 17 or newer")
+        },
+    )
+}
+
+/// Builds with the installed Go, which otherwise might fetch another version.
+fn go(source: &Path, binary: &Path) -> anyhow::Result<()> {
+    let mut go = Command::new("go");
+    go.env("GOTOOLCHAIN", "local").current_dir(source).args(["build", "-o"]).arg(binary).arg(".");
+    command::run(&mut go).context("examples/servers/go does not compile; it needs Go 1.19 or newer")
+}
