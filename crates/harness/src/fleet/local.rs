@@ -5,49 +5,50 @@ use std::process::Command;
 use std::time::Instant;
 
 use load::Event;
+use load::clock::monotonic_ns;
 use load::config::LoadConfig;
 use load::merge::Account;
 
-use super::{
-    ClientLink, ClientMessage, Draft, Fleet, Gathered, Timeouts, WaitHook, assign_cpus, await_ready, await_report,
-    draft_of, monotonic_ns, ready_timeout, report_deadline,
+use super::client::{
+    ClientLink, ClientMessage, Timeouts, WaitHook, await_ready, await_report, ready_timeout, report_deadline,
 };
+use super::{Draft, Fleet, Gathered, assign_cpus, draft_of_client};
 use crate::model::LoadOrder;
 use crate::netns::TestbedHost;
 use crate::process::child::{Child, Process};
 
-/// Between the last client's being ready and the beginning of all: as long as telling them may take, in nanoseconds...
+/// Time from the last client being ready to the start, in nanoseconds, so that all learn the start time before it...
 const LEAD_NS: u64 = 5_000_000;
-/// ...and so much longer for each of them.
+/// ...and what each client adds.
 const LEAD_NS_PER_CLIENT: u64 = 2_000_000;
 
-/// What a client is called that is the only one.
-pub(super) const ALONE: &str = "the client";
+/// The name of a single client.
+pub(super) const SINGLE: &str = "the client";
 
-/// As many processes as a trial asks for, which are started for it.
+/// Clients started for each trial, as many as it asks for.
 pub struct Local {
     program: PathBuf,
-    /// Of a lab, if there is one.
+    /// The clients' hosts in a testbed, if there is one.
     hosts: Vec<TestbedHost>,
-    clients: Vec<Client>,
-    /// When those that measure must have given their account.
+    clients: Vec<LocalClient>,
+    /// When the clients must have reported.
     deadline: Instant,
 }
 
-struct Client {
+struct LocalClient {
     child: Child<Event>,
     config: LoadConfig,
     samples: Option<Draft>,
 }
 
 impl Local {
-    /// Clients are `load` of this muxbench.
+    /// Clients that are `load` of this muxbench.
     pub fn new(program: PathBuf) -> Self {
         Self { program, hosts: Vec::new(), clients: Vec::new(), deadline: Instant::now() }
     }
 }
 
-/// What starts a client: it writes its samples to a file.
+/// The command of a client that writes its samples to a file.
 pub(super) fn command(program: &Path, samples: &Path) -> Command {
     let mut command = Command::new(program);
     command.args(["load", "--control", "--samples"]).arg(samples);
@@ -64,51 +65,51 @@ impl Fleet for Local {
         self.clients.clear();
         let parts = order.config.parts();
         let count = parts.len();
-        // With a view to all that the trial opens: by themselves each would begin with the first address.
         let sources = match self.hosts.as_slice() {
+            // Chosen for all clients together: each alone would begin with the first address.
             [] if count > 1 => load::ports::sources(&order.config).map_err(anyhow::Error::msg)?,
-            // Of a lab, as was chosen for the first host; of a client alone, its own business.
+            // In a testbed, those of the first host; a single client chooses its own.
             _ => order.config.sources.clone(),
         };
         for (number, config) in parts.into_iter().enumerate() {
             let host = self.hosts.get(number % self.hosts.len().max(1));
             let sources = host.map_or_else(|| sources.clone(), |host| host.sources(&sources));
             let (name, path, config) = if count == 1 {
-                (ALONE.to_owned(), draft.to_owned(), config)
+                (SINGLE.to_owned(), draft.to_owned(), config)
             } else {
                 let config = LoadConfig { sources, ..config };
                 let config = assign_cpus(config, &order.config.cpus, number, count);
-                (format!("client {} of {count}", number + 1), draft_of(draft, number), config)
+                (format!("client {} of {count}", number + 1), draft_of_client(draft, number), config)
             };
             let order = LoadOrder::new(config.clone(), order.trial.clone());
             let mut command = command(&self.program, &path);
             if let Some(host) = host {
                 host.enter(&mut command);
             }
-            // Of one alone they stay where they are.
+            // The samples of a single client stay where they are.
             let samples = Some(Draft::new(path, count == 1));
-            self.clients.push(Client { child: Child::start(name, command, &order)?, config, samples });
+            self.clients.push(LocalClient { child: Child::start(name, command, &order)?, config, samples });
         }
         Ok(())
     }
 
-    fn barrier(&mut self, look: &mut WaitHook<'_>) -> anyhow::Result<u64> {
+    fn barrier(&mut self, hook: &mut WaitHook<'_>) -> anyhow::Result<u64> {
         for client in &mut self.clients {
-            await_ready(&mut client.child, ready_timeout(&client.config, Timeouts::USUAL.client), look)?;
+            await_ready(&mut client.child, ready_timeout(&client.config, Timeouts::DEFAULT.client), hook)?;
         }
         let start_ns = monotonic_ns() + LEAD_NS + LEAD_NS_PER_CLIENT * self.clients.len() as u64;
         for client in &mut self.clients {
             client.child.send(&format!("begin {start_ns}"))?;
-            self.deadline = report_deadline(&client.config, Timeouts::USUAL.client);
+            self.deadline = report_deadline(&client.config, Timeouts::DEFAULT.client);
         }
         Ok(start_ns)
     }
 
-    fn gather(&mut self, look: &mut WaitHook<'_>) -> anyhow::Result<Vec<Gathered>> {
+    fn gather(&mut self, hook: &mut WaitHook<'_>) -> anyhow::Result<Vec<Gathered>> {
         let mut gathered = Vec::new();
         for client in &mut self.clients {
-            let report = await_report(&mut client.child, self.deadline, look)?;
-            let samples = client.samples.take().expect("its account is taken once");
+            let report = await_report(&mut client.child, self.deadline, hook)?;
+            let samples = client.samples.take().expect("a report is gathered once");
             let (config, nowhere) = (client.config.clone(), String::new());
             let account = Account { config, machine: nowhere.clone(), place: nowhere, report, cpus_used: None };
             gathered.push(Gathered { account, samples });
@@ -117,7 +118,7 @@ impl Fleet for Local {
     }
 
     fn dismiss(&mut self) {
-        // Those that have given their account end in order; others are killed when dropped.
+        // Clients that have reported end in order; the others are killed when dropped.
         for client in self.clients.iter_mut().filter(|client| client.samples.is_none()) {
             client.child.end();
         }
@@ -134,10 +135,10 @@ impl ClientLink for Child<Event> {
         Ok(self.next_event(deadline)?.map(ClientMessage::Event))
     }
 
-    fn blamed(&self, reason: &str) -> String {
+    fn blame(&self, reason: &str) -> String {
         match self.label() {
-            ALONE => reason.to_owned(),
-            one_of_several => format!("{one_of_several}: {reason}"),
+            SINGLE => reason.to_owned(),
+            name => format!("{name}: {reason}"),
         }
     }
 
@@ -154,10 +155,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_of_several_that_fails_is_told_by_its_number() {
+    fn failing_client_of_several_is_named_by_number() {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("client");
-        // The second fails, and one that has not only a part.
+        // The second of three fails, and so does a single client.
         let script = r#"#!/bin/sh
             read order
             case "$order" in
@@ -167,12 +168,12 @@ mod tests {
         crate::process::child::write_program(&program, script);
         let experiment = crate::spec::presets::find("smoke").unwrap().experiment();
         let trial = crate::plan::plan(&experiment, &crate::host::Host::made_up()).unwrap().trials.remove(0);
-        let mut look = |_: Option<&Event>| Ok(Instant::now() + Duration::from_secs(1));
-        for (processes, told) in [(3, "client 2 of 3: out of luck"), (1, "out of luck")] {
+        let mut hook = |_: Option<&Event>| Ok(Instant::now() + Duration::from_secs(1));
+        for (processes, expected) in [(3, "client 2 of 3: out of luck"), (1, "out of luck")] {
             let mut fleet = Local::new(program.clone());
             let order = LoadOrder::new(LoadConfig { processes, ..trial.load.clone() }, trial.clone());
             fleet.broadcast(&order, &folder.path().join("draft")).unwrap();
-            assert_eq!(fleet.barrier(&mut look).unwrap_err().to_string(), told);
+            assert_eq!(fleet.barrier(&mut hook).unwrap_err().to_string(), expected);
         }
     }
 }

@@ -1,76 +1,74 @@
-//! Connections of those who are not known yet. Anybody may come, and say nothing.
+//! Handshakes in progress. Anybody may connect and stay silent.
 //!
-//! Places are few, and a newcomer always gets one: where there is none left, the oldest connection loses its own. An honest rank
-//! needs its place for a round trip, and comes again if it lost it, while one that is silent keeps a place only as long as nobody
-//! else wants it. The oldest one is that of the source with the most places, so many connections of one stranger end each other
-//! and nobody else's.
+//! Slots are few, and a new connection always gets one: if none is free, the oldest connection of the busiest source loses its
+//! slot. An honest worker needs its slot for one round trip, and connects again if it loses it. A silent stranger keeps a slot only
+//! until somebody else needs it, and many connections of one stranger end each other only.
 
 use std::net::{IpAddr, Ipv6Addr, Shutdown, TcpStream};
 use std::sync::Arc;
 
-/// PendingHandshakes at a time...
-const PLACES: usize = 256;
-/// ...and of them, those of one source. Workers of one host come from one address: where more of them come at once, these are
-/// greeted, and the others come again.
-const PLACES_OF_SOURCE: usize = 64;
+/// Handshakes at a time...
+const SLOTS: usize = 256;
+/// ...and of one source. Workers of one host share an address: if more connect at once, the rest try again.
+const SLOTS_PER_SOURCE: usize = 64;
 
-/// PendingHandshakes that go on.
+/// Handshakes in progress.
 #[derive(Default)]
 pub(super) struct PendingHandshakes {
-    /// In the order in which they came.
-    placed: Vec<Placed>,
-    /// Those whose thread has not ended, with a place or without.
-    going_on: usize,
+    /// In the order of arrival.
+    slots: Vec<Slot>,
+    /// Threads that have not ended, with a slot or without.
+    threads: usize,
     next: u64,
 }
 
-struct Placed {
+struct Slot {
     number: u64,
     source: IpAddr,
     stream: Arc<TcpStream>,
 }
 
 impl PendingHandshakes {
-    /// Whether another may begin. Those that have lost their places end at once; this is for a system that is slow with it.
+    /// Whether another may begin. A handshake that lost its slot ends at once; this limits threads on a slow system.
     pub(super) fn has_room(&self) -> bool {
-        self.going_on < 2 * PLACES
+        self.threads < 2 * SLOTS
     }
 
-    /// A greeting begins: its number.
+    /// Registers a handshake; returns its number.
     pub(super) fn begin(&mut self, peer: IpAddr, stream: Arc<TcpStream>) -> u64 {
         let source = source_of(peer);
-        if self.count_of(source) >= PLACES_OF_SOURCE {
-            self.take_place_of(source);
-        } else if self.placed.len() >= PLACES {
-            let most = self.placed.iter().map(|it| it.source).max_by_key(|source| self.count_of(*source));
-            most.into_iter().for_each(|source| self.take_place_of(source));
+        if self.count(source) >= SLOTS_PER_SOURCE {
+            self.evict_oldest(source);
+        } else if self.slots.len() >= SLOTS {
+            let busiest = self.slots.iter().map(|it| it.source).max_by_key(|source| self.count(*source));
+            busiest.into_iter().for_each(|source| self.evict_oldest(source));
         }
         let number = self.next;
         self.next += 1;
-        self.going_on += 1;
-        self.placed.push(Placed { number, source, stream });
+        self.threads += 1;
+        self.slots.push(Slot { number, source, stream });
         number
     }
 
-    /// A greeting's thread has ended, or was never there.
+    /// Removes a handshake whose thread has ended or could not start.
     pub(super) fn end(&mut self, number: u64) {
-        self.going_on -= 1;
-        self.placed.retain(|it| it.number != number);
+        self.threads -= 1;
+        self.slots.retain(|it| it.number != number);
     }
 
-    fn count_of(&self, source: IpAddr) -> usize {
-        self.placed.iter().filter(|it| it.source == source).count()
+    fn count(&self, source: IpAddr) -> usize {
+        self.slots.iter().filter(|it| it.source == source).count()
     }
 
-    /// Ends the oldest greeting of a source, whose thread finds its connection closed.
-    fn take_place_of(&mut self, source: IpAddr) {
-        if let Some(oldest) = self.placed.iter().position(|it| it.source == source) {
-            let _ = self.placed.remove(oldest).stream.shutdown(Shutdown::Both);
+    /// Ends the oldest handshake of a source by closing its connection.
+    fn evict_oldest(&mut self, source: IpAddr) {
+        if let Some(oldest) = self.slots.iter().position(|it| it.source == source) {
+            let _ = self.slots.remove(oldest).stream.shutdown(Shutdown::Both);
         }
     }
 }
 
-/// Those who have one IPv6 address have the 2^64 beside it, too.
+/// The source of a connection: the owner of one IPv6 address has its whole /64.
 fn source_of(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V4(address) => address.into(),
@@ -85,10 +83,10 @@ mod tests {
     use super::*;
     use crate::deadline_stream::tests::pair;
 
-    fn greetings() -> (PendingHandshakes, impl FnMut(&mut PendingHandshakes, &str) -> TcpStream) {
-        let begin = |greetings: &mut PendingHandshakes, peer: &str| {
+    fn handshakes() -> (PendingHandshakes, impl FnMut(&mut PendingHandshakes, &str) -> TcpStream) {
+        let begin = |handshakes: &mut PendingHandshakes, peer: &str| {
             let (near, far) = pair();
-            greetings.begin(peer.parse().unwrap(), Arc::new(near));
+            handshakes.begin(peer.parse().unwrap(), Arc::new(near));
             far.set_nonblocking(true).unwrap();
             far
         };
@@ -101,23 +99,23 @@ mod tests {
 
     #[test]
     fn strangers_of_one_source_end_each_other_alone() {
-        let (mut greetings, mut begin) = greetings();
-        let honest = begin(&mut greetings, "192.0.2.1");
-        let strangers: Vec<TcpStream> = (0..PLACES + 1).map(|_| begin(&mut greetings, "::ffff:198.51.100.7")).collect();
+        let (mut handshakes, mut begin) = handshakes();
+        let honest = begin(&mut handshakes, "192.0.2.1");
+        let strangers: Vec<TcpStream> = (0..SLOTS + 1).map(|_| begin(&mut handshakes, "::ffff:198.51.100.7")).collect();
         assert!(!is_ended(&honest));
         let ended = strangers.iter().filter(|it| is_ended(it)).count();
-        assert_eq!(ended, PLACES + 1 - PLACES_OF_SOURCE, "the newest stay");
+        assert_eq!(ended, SLOTS + 1 - SLOTS_PER_SOURCE, "the newest remain");
         assert!(!is_ended(strangers.last().unwrap()));
     }
 
     #[test]
-    fn newcomer_takes_the_place_of_the_source_with_the_most() {
-        let (mut greetings, mut begin) = greetings();
-        let honest = begin(&mut greetings, "192.0.2.1");
-        // As many of each as one may have, and at last one more.
+    fn newcomer_takes_a_slot_of_the_busiest_source() {
+        let (mut handshakes, mut begin) = handshakes();
+        let honest = begin(&mut handshakes, "192.0.2.1");
+        // As many of each source as it may have.
         let strangers: Vec<TcpStream> =
-            (0..PLACES).map(|at| begin(&mut greetings, &format!("2001:db8:0:{}::{at}", at % 8))).collect();
-        let another = begin(&mut greetings, "192.0.2.2");
+            (0..SLOTS).map(|at| begin(&mut handshakes, &format!("2001:db8:0:{}::{at}", at % 8))).collect();
+        let another = begin(&mut handshakes, "192.0.2.2");
         assert!(!is_ended(&honest) && !is_ended(&another));
         assert_eq!(strangers.iter().filter(|it| is_ended(it)).count(), 2);
     }
@@ -132,13 +130,13 @@ mod tests {
     }
 
     #[test]
-    fn ended_greeting_leaves_its_place() {
-        let (mut greetings, mut begin) = greetings();
-        let numbers = 0..2 * PLACES as u64;
-        let all: Vec<TcpStream> = numbers.clone().map(|_| begin(&mut greetings, "192.0.2.1")).collect();
-        assert!(!greetings.has_room());
-        numbers.for_each(|number| greetings.end(number));
-        assert!(greetings.has_room() && greetings.placed.is_empty());
+    fn ended_handshake_frees_its_slot() {
+        let (mut handshakes, mut begin) = handshakes();
+        let numbers = 0..2 * SLOTS as u64;
+        let all: Vec<TcpStream> = numbers.clone().map(|_| begin(&mut handshakes, "192.0.2.1")).collect();
+        assert!(!handshakes.has_room());
+        numbers.for_each(|number| handshakes.end(number));
+        assert!(handshakes.has_room() && handshakes.slots.is_empty());
         drop(all);
     }
 }

@@ -1,46 +1,46 @@
-//! How far away the other side of a connection is.
+//! The round-trip time of a connection, which a handshake may take longer for.
 
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// A greeting is one round trip. A lost packet is sent again after three round trips at most, as the kernel knows one from the
-/// connection's beginning; so a packet may be lost in each direction.
+/// A handshake takes one round trip. A lost packet is sent again after at most three round trips, because the kernel knows the
+/// round trip from the connection's start. So one packet may be lost in each direction.
 const ROUND_TRIPS: u32 = 8;
-/// No greeting takes longer, however far away the other side seems to be: it can make itself seem so.
-const GREETING_MAX: Duration = Duration::from_secs(60);
+/// The longest handshake, however far away the peer seems to be: it can pretend.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(60);
 
-/// The time that a greeting on this connection may take: `patience`, and more where the way is long.
-pub(super) fn greeting(stream: &TcpStream, patience: Duration) -> Duration {
-    greeting_over(round_trip(stream).unwrap_or_default(), patience)
+/// The time that a handshake on this connection may take: `timeout`, and more over a slow network.
+pub(super) fn handshake_timeout(stream: &TcpStream, timeout: Duration) -> Duration {
+    extended(round_trip(stream).unwrap_or_default(), timeout)
 }
 
-fn greeting_over(round_trip: Duration, patience: Duration) -> Duration {
-    patience.max((patience + ROUND_TRIPS * round_trip).min(GREETING_MAX))
+fn extended(round_trip: Duration, timeout: Duration) -> Duration {
+    timeout.max((timeout + ROUND_TRIPS * round_trip).min(HANDSHAKE_MAX))
 }
 
-/// The round trip that the kernel has measured; `None` where it does not say.
+/// The round trip that the kernel measured; `None` if it reports none.
 #[cfg(target_os = "linux")]
 fn round_trip(stream: &TcpStream) -> Option<Duration> {
     use std::mem::MaybeUninit;
     use std::os::fd::AsRawFd;
 
-    let mut facts = MaybeUninit::<libc::tcp_info>::zeroed();
+    let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
     let mut bytes = size_of::<libc::tcp_info>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `bytes` into `facts`, which has so many; both live across the call.
+    // SAFETY: the kernel writes at most `bytes` bytes into `info`, which is that large; both live across the call.
     let outcome = unsafe {
         libc::getsockopt(
             stream.as_raw_fd(),
             libc::IPPROTO_TCP,
             libc::TCP_INFO,
-            facts.as_mut_ptr().cast(),
+            info.as_mut_ptr().cast(),
             &raw mut bytes,
         )
     };
-    // SAFETY: all of it is numbers, and zero where the kernel wrote none.
-    (outcome == 0).then(|| Duration::from_micros(unsafe { facts.assume_init() }.tcpi_rtt.into()))
+    // SAFETY: the structure consists of numbers, which are zero where the kernel wrote none.
+    (outcome == 0).then(|| Duration::from_micros(unsafe { info.assume_init() }.tcpi_rtt.into()))
 }
 
-/// Others measure it too, each with a structure of its own.
+/// Other systems measure it too, each with its own structure.
 #[cfg(not(target_os = "linux"))]
 fn round_trip(_stream: &TcpStream) -> Option<Duration> {
     None
@@ -52,14 +52,14 @@ mod tests {
     use crate::deadline_stream::tests::pair;
 
     #[test]
-    fn greeting_over_a_long_way_may_take_longer() {
+    fn handshake_over_a_slow_network_may_take_longer() {
         let seconds = Duration::from_secs;
-        let over = |round_trip| greeting_over(round_trip, seconds(5));
-        assert_eq!(over(Duration::ZERO), seconds(5));
-        assert_eq!(over(Duration::from_millis(500)), seconds(9), "twice lost, it is there after 3.5 s");
-        assert_eq!(over(seconds(20)), GREETING_MAX, "the longest way in a lab");
-        assert_eq!(over(seconds(4_000)), GREETING_MAX);
-        assert_eq!(greeting_over(seconds(1), seconds(600)), seconds(600), "never less than asked for");
-        assert!(greeting(&pair().0, seconds(5)) < seconds(15), "a host is not far from itself");
+        let timeout = |round_trip| extended(round_trip, seconds(5));
+        assert_eq!(timeout(Duration::ZERO), seconds(5));
+        assert_eq!(timeout(Duration::from_millis(500)), seconds(9), "a packet lost twice arrives after 3.5 s");
+        assert_eq!(timeout(seconds(20)), HANDSHAKE_MAX, "the longest delay of a testbed");
+        assert_eq!(timeout(seconds(4_000)), HANDSHAKE_MAX);
+        assert_eq!(extended(seconds(1), seconds(600)), seconds(600), "never shorter than the timeout");
+        assert!(handshake_timeout(&pair().0, seconds(5)) < seconds(15), "loopback is fast");
     }
 }

@@ -1,15 +1,17 @@
-//! Whether an account can be of a client: what comes from another host is added to others' counts and used as an index.
+//! Rejects impossible reports: counts from another host are added to others and used as indices.
 
 use load::merge::Account;
 use load::{LoadReport, Sample};
 use serde_json::Value;
 
-/// No count, time or rate of a trial is greater: so many nanoseconds are 104 days. Thousands of them can be added.
+/// Exceeds every count, time and rate of a trial (in nanoseconds it is 104 days), and thousands of them can be added.
 const FIGURE_MAX: f64 = (1u64 << 53) as f64;
 const TIME_NS_MAX: u64 = 1 << 53;
 
+/// Checks a report and its samples.
+///
 /// # Errors
-/// The first figure that cannot be, by its name in the report.
+/// The first impossible figure, by its name in the report.
 pub(super) fn check(account: &Account, samples: &[Sample]) -> Result<(), String> {
     let Account { config, report, .. } = account;
     let whole = serde_json::to_value(report).map_err(|error| error.to_string())?;
@@ -18,28 +20,28 @@ pub(super) fn check(account: &Account, samples: &[Sample]) -> Result<(), String>
         return Err("window_ns is 0".to_owned());
     }
     if let Some(stalled_ns) = report.stalled_ns.filter(|&ns| ns > report.window_ns) {
-        return Err(format!("stalled_ns is {stalled_ns}, and the window {} ns", report.window_ns));
+        return Err(format!("stalled_ns is {stalled_ns}, longer than the window of {} ns", report.window_ns));
     }
     let connections = config.connections;
     for (name, count) in counts_of_connections(report) {
         if count > connections {
-            return Err(format!("{name} is {count}, and it has {connections} connections"));
+            return Err(format!("{name} is {count}, more than its {connections} connections"));
         }
     }
     if let Some(stream) = &report.stream {
-        // The last second may be a part of one.
+        // The last second may be incomplete.
         let seconds = report.window_ns.div_ceil(1_000_000_000);
         if stream.bytes_by_second.len() as u64 > seconds {
             let count = stream.bytes_by_second.len();
-            return Err(format!("stream.bytes_by_second has {count} seconds, and the window {seconds}"));
+            return Err(format!("stream.bytes_by_second has {count} seconds, more than the {seconds} of the window"));
         }
         if !(stream.fairness > 0.0 && stream.fairness <= 1.0 + 1e-6) {
-            return Err(format!("stream.fairness is {}, and it is a share", stream.fairness));
+            return Err(format!("stream.fairness is {}, not a share", stream.fairness));
         }
     }
     for sample in samples {
         if sample.connection >= connections {
-            return Err(format!("a sample is of connection {}, and it has {connections}", sample.connection));
+            return Err(format!("a sample is of connection {}, beyond its {connections} connections", sample.connection));
         }
         let times = [
             sample.planned_ns,
@@ -57,13 +59,13 @@ pub(super) fn check(account: &Account, samples: &[Sample]) -> Result<(), String>
     Ok(())
 }
 
-/// Counts that are at most that of connections.
+/// Counts that cannot exceed the number of connections.
 fn counts_of_connections(report: &LoadReport) -> impl Iterator<Item = (&'static str, u32)> {
     let of = |name, count: Option<u32>| count.map(|count| (name, count));
     [
         of("connections", Some(report.connections)),
         of("active", Some(report.active)),
-        // A client has a thread for at least one connection.
+        // Each thread of a client has at least one connection.
         of("closed.cpus", report.closed.as_ref().map(|it| it.cpus)),
         of("datagrams.ports", report.datagrams.as_ref().map(|it| it.ports)),
         of("stream.ended", report.stream.as_ref().map(|it| it.ended)),
@@ -72,7 +74,7 @@ fn counts_of_connections(report: &LoadReport) -> impl Iterator<Item = (&'static 
     .flatten()
 }
 
-/// That every number in a report is of a size that can be added, whatever the report is of.
+/// Checks that every number in a report is small enough to be added.
 fn check_figures(name: &str, value: &Value) -> Result<(), String> {
     match value {
         Value::Number(number) => match number.as_f64() {
@@ -117,14 +119,14 @@ mod tests {
     }
 
     #[test]
-    fn impossible_figure_is_told_by_its_name() {
+    fn impossible_figure_is_named() {
         let of = |report| check(&account(report), &[]);
         assert_eq!(of(healthy()), Ok(()));
         let with = |stream| LoadReport { stream: Some(stream), ..healthy() };
         assert_eq!(of(with(stream())), Ok(()));
         let closed = |cpus| ClosedReport { unsampled: 0, busy_share: 0.5, cpus, think_ns: 0 };
         assert_eq!(of(LoadReport { closed: Some(closed(10)), ..healthy() }), Ok(()));
-        for (report, told) in [
+        for (report, expected) in [
             (LoadReport { planned: u64::MAX, ..healthy() }, "planned is 18446744073709551615"),
             (LoadReport { rate_sent_per_s: 1e300, ..healthy() }, "rate_sent_per_s is 1e"),
             (
@@ -133,7 +135,7 @@ mod tests {
             ),
             (LoadReport { window_ns: 0, ..healthy() }, "window_ns is 0"),
             (LoadReport { stalled_ns: Some(1_000_000_001), ..healthy() }, "stalled_ns is 1000000001"),
-            (LoadReport { connections: 11, ..healthy() }, "connections is 11, and it has 10"),
+            (LoadReport { connections: 11, ..healthy() }, "connections is 11, more than its 10"),
             (LoadReport { active: u32::MAX, ..healthy() }, "active is 4294967295"),
             (LoadReport { closed: Some(closed(u32::MAX)), ..healthy() }, "closed.cpus is 4294967295"),
             (with(StreamReport { ended: 11, ..stream() }), "stream.ended is 11"),
@@ -142,12 +144,12 @@ mod tests {
             (with(StreamReport { bytes_by_second: vec![u64::MAX], ..stream() }), "stream.bytes_by_second is"),
         ] {
             let why = of(report).unwrap_err();
-            assert!(why.starts_with(told), "{why}, not {told}");
+            assert!(why.starts_with(expected), "{why}, not {expected}");
         }
     }
 
     #[test]
-    fn sample_of_no_connection_or_time_is_impossible() {
+    fn sample_beyond_connections_or_time_is_impossible() {
         let of = |sample| check(&account(healthy()), &[sample]);
         let sample = Sample { planned_ns: -5, sent_ns: 7, connection: 9, ..Sample::UNKNOWN };
         assert_eq!(of(sample), Ok(()));

@@ -1,174 +1,117 @@
-//! What a rank does that is not the first: it meets the first, and for each trial starts a client, as a runner would, and says
-//! what that says. While the client measures, it sleeps.
+//! A worker other than the first: it joins the first worker, starts a client for each trial as a runner would, and passes on its
+//! messages. It sleeps while the client measures.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{ErrorKind, Read, Seek};
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
+use load::clock::monotonic_ns;
 use load::{Event, LoadConfig, LoadReport};
 use rustix::io::FdFlags;
 
-use super::launcher::{Addresses, Membership};
-use super::message::{self, Channel, HandshakeMessage, Hello, Message, Session};
-use super::secret::{self, Side, Transcript};
-use super::{
-    Timeouts, await_ready, await_report, instant_of, local, monotonic_ns, ready_timeout, report_deadline, round_trip,
-};
-use crate::deadline_stream::DeadlineStream;
-use crate::host;
+use super::addresses::Addresses;
+use super::channel::{Channel, Session};
+use super::client::{Timeouts, await_ready, await_report, ready_timeout, report_deadline};
+use super::launcher::Membership;
+use super::message::Message;
+use super::{handshake, identity, instant_of, local};
 use crate::host::interrupts;
-use crate::host::ticks::Reading;
 use crate::model::LoadOrder;
 use crate::process::child::{Child, Process, ProcessHandle};
 use crate::samples::Unwritten;
+use crate::host::ticks::Reading;
 
-/// Pause before the first rank is tried again.
+/// Pause before the next attempt to join.
 const RETRY: Duration = Duration::from_millis(100);
-/// The longest that connecting to one address may take, which is doubled each time that no address answered.
+/// The longest timeout for connecting to one address; it doubles each time all addresses timed out.
 const CONNECTING_MAX: Duration = Duration::from_secs(60);
-/// So much of a refusal is shown: it may be anybody's.
-const REFUSAL_CHARACTERS_MAX: usize = 200;
-/// Samples are sent in pieces of so many bytes.
+/// Bytes of a piece of samples.
 const PIECE_BYTES: u64 = 1 << 20;
-/// So long before the window it is looked what the CPUs have done by then, in nanoseconds.
-const LOOK_LEAD_NS: u64 = 50_000_000;
-/// The remedy where secrets differ.
-pub(super) const SAME_SECRET: &str = "set MUXBENCH_SECRET to the same in all ranks";
-/// While there is nothing to look for.
+/// How long before the window the CPUs' counters are read, in nanoseconds.
+const CPU_READ_LEAD_NS: u64 = 50_000_000;
+/// The pause of a hook with nothing to do.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// The client that is at work, if one is: whoever hears that the trial is over may end it.
-type CurrentClient = Arc<Mutex<Option<(u32, ProcessHandle)>>>;
+/// The trial and the process of the running client. The thread that receives the end of that trial kills it.
+type RunningClient = Arc<Mutex<Option<(u32, ProcessHandle)>>>;
 
-/// Meets the first rank, and does what it says until it says that all is over.
+/// Joins the first worker and obeys it until the run is over.
 ///
 /// # Errors
-/// When it cannot be met, or is gone.
-pub fn run(place: &Membership, program: &Path) -> anyhow::Result<()> {
-    follow_within(place, program, Timeouts::USUAL)
+/// When the first worker cannot be reached, or is lost.
+pub fn run(membership: &Membership, program: &Path) -> anyhow::Result<()> {
+    run_within(membership, program, Timeouts::DEFAULT)
 }
 
-/// The same, with another patience.
-pub(super) fn follow_within(place: &Membership, program: &Path, patience: Timeouts) -> anyhow::Result<()> {
-    let at_work = CurrentClient::default();
-    let ending = at_work.clone();
-    let line = Channel::new(meet(place, patience)?, move |frame| end_client(&ending, frame))
-        .with_context(|| format!("rank {}: the connection to the first one", place.rank))?;
-    let rank = Worker { line, program: program.to_owned(), at_work, patience };
-    rank.follow().with_context(|| format!("rank {} on {}, of the first", place.rank, host()))
+/// As [`run`], with other timeouts.
+pub(super) fn run_within(membership: &Membership, program: &Path, timeouts: Timeouts) -> anyhow::Result<()> {
+    let running = RunningClient::default();
+    let ending = running.clone();
+    let channel = Channel::new(join(membership, timeouts)?, move |message| end_client(&ending, message))
+        .with_context(|| format!("worker {}: cannot use the connection to the first worker", membership.rank))?;
+    let worker = Worker { channel, program: program.to_owned(), running, timeouts };
+    worker.obey().with_context(|| format!("worker {} on {}: first worker", membership.rank, identity::host_name()))
 }
 
-/// A name for the reader.
-pub(super) fn host() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
-}
-
-/// What two processes have in common if they are of one machine: host names and addresses may differ there.
-pub(super) fn machine() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").map_or_else(|_| host(), |id| id.trim().to_owned())
-}
-
-/// What two processes of one machine have in common if they take ports of the same addresses.
-pub(super) fn network() -> u64 {
-    fs::metadata("/proc/self/ns/net").map_or(0, |it| it.ino())
-}
-
-/// The CPUs that this process may use, and how many its host has; 0 where that is not known.
-pub(super) fn cpus() -> (Vec<usize>, u32) {
-    let host = host::detect();
-    (host.cores.concat(), host.cpus_online().unwrap_or(0) as u32)
-}
-
-/// Tries until the first rank is there.
-pub(super) fn meet(place: &Membership, patience: Timeouts) -> anyhow::Result<Session> {
-    let deadline = Instant::now() + patience.meeting;
-    let mut why = anyhow!("no address is known of {}", place.hosts.join(", "));
-    // One who listened and did not take us in says more than one who does not listen now.
+/// Connects to the first worker, again and again until it accepts.
+pub(super) fn join(membership: &Membership, timeouts: Timeouts) -> anyhow::Result<Session> {
+    let deadline = Instant::now() + timeouts.joining;
+    let mut failure = anyhow!("cannot resolve {}", membership.hosts.join(", "));
+    // A refusal explains more than a later failure to connect.
     let mut refusal = None;
-    let (mut addresses, mut connecting) = (Addresses::of(place), patience.connecting);
+    let (mut addresses, mut connecting) = (Addresses::new(membership), timeouts.connecting);
     while Instant::now() < deadline {
-        let mut took_too_long = false;
+        let mut has_timed_out = false;
         let mut refused = Vec::new();
         for address in addresses.at(Instant::now()) {
             match TcpStream::connect_timeout(address, connecting) {
                 Ok(stream) => {
-                    // Between the better ones and this one it may have begun to listen, on all of them.
+                    // The first worker listens on all addresses at once: a better one may accept by now.
                     let better = refused.iter().find_map(|it| TcpStream::connect_timeout(it, connecting).ok());
-                    match greet(better.unwrap_or(stream), place, patience.greeting) {
+                    match handshake::connect(better.unwrap_or(stream), membership, timeouts.handshake) {
                         Ok(session) => return Ok(session),
-                        // Another may be meant by that address, or the first rank sees us to be another.
-                        Err(error) => refusal = Some(error.context(format!("who listens on {address}"))),
+                        // The address may be another host's, or the first worker takes us for another.
+                        Err(error) => refusal = Some(error.context(format!("the listener on {address}"))),
                     }
                 }
                 Err(error) => {
-                    // The way there may be long.
-                    took_too_long |= error.kind() == ErrorKind::TimedOut;
+                    has_timed_out |= error.kind() == ErrorKind::TimedOut;
                     if error.kind() == ErrorKind::ConnectionRefused {
                         refused.push(*address);
                     }
-                    why = anyhow!("{address}: {error}");
+                    failure = anyhow!("{address}: {error}");
                 }
             }
         }
-        if took_too_long {
-            connecting = (connecting * 2).min(CONNECTING_MAX.max(patience.connecting));
+        if has_timed_out {
+            connecting = (connecting * 2).min(CONNECTING_MAX.max(timeouts.connecting));
         }
         thread::sleep(RETRY);
     }
-    Err(refusal.unwrap_or(why)).with_context(|| {
+    Err(refusal.unwrap_or(failure)).with_context(|| {
         format!(
-            "rank {} on {} cannot meet the first one within {} s; set MUXBENCH_RENDEZVOUS to its HOST:PORT in all ranks",
-            place.rank,
-            host(),
-            patience.meeting.as_secs()
+            "worker {} on {} cannot join the first worker within {} s; set MUXBENCH_RENDEZVOUS to its HOST:PORT in all workers",
+            membership.rank,
+            identity::host_name(),
+            timeouts.joining.as_secs()
         )
     })
 }
 
-/// Says who we are, proves it, and finds out whether the other side is the first rank.
-pub(super) fn greet(stream: TcpStream, place: &Membership, patience: Duration) -> anyhow::Result<Session> {
-    let mut line = DeadlineStream::within(&stream, round_trip::greeting(&stream, patience));
-    message::compare_versions(&mut line)?;
-    let HandshakeMessage::Challenge { nonce: theirs } = message::hear_greeting(&mut line)? else {
-        bail!("it does not answer")
-    };
-    let (rank, ranks) = (place.rank, place.ranks);
-    let nonce = secret::nonce()?;
-    let (machine, network, (cpus, cpus_of_host)) = (machine(), network(), cpus());
-    let hello = Hello { rank, ranks, host: host(), machine, network, cpus, cpus_of_host, nonce };
-    let hello = postcard::to_stdvec(&hello)?;
-    let transcript = Transcript::new(&message::preamble(), &theirs, &hello);
-    let proof = place.secret.prove(Side::Other, &transcript);
-    message::greet(&mut line, &HandshakeMessage::Claim { hello, proof })?;
-    match message::hear_greeting(&mut line)? {
-        HandshakeMessage::Welcome { proof } if place.secret.is_proven(Side::First, &transcript, &proof) => {
-            Ok(Session { stream, key: place.secret.session(&transcript), side: Side::Other })
-        }
-        HandshakeMessage::Welcome { .. } => bail!("it does not know this job's secret; {SAME_SECRET}"),
-        HandshakeMessage::Refused { reason } => {
-            let reason: String = reason.chars().take(REFUSAL_CHARACTERS_MAX).flat_map(char::escape_debug).collect();
-            bail!("it refuses: {reason}")
-        }
-        HandshakeMessage::Challenge { .. } | HandshakeMessage::Claim { .. } => bail!("it does not answer"),
-    }
-}
-
-/// Ends the client that is at work, if what was heard is the end of its trial, or of everything.
-fn end_client(at_work: &CurrentClient, frame: Option<&Message>) {
-    let is_over = |trial: u32| match frame {
+/// Kills the running client if the message ends its trial, or the run.
+fn end_client(running: &RunningClient, message: Option<&Message>) {
+    let is_over = |trial: u32| match message {
         None | Some(Message::End) => true,
         Some(Message::Dismiss { trial: it }) => *it == trial,
         Some(_) => false,
     };
-    // Whoever holds it has it in order, whatever became of that thread.
-    let client = at_work.lock().unwrap_or_else(PoisonError::into_inner);
+    let client = lock(running);
     if let Some((trial, process)) = &*client
         && is_over(*trial)
     {
@@ -176,47 +119,55 @@ fn end_client(at_work: &CurrentClient, frame: Option<&Message>) {
     }
 }
 
+fn lock(running: &RunningClient) -> std::sync::MutexGuard<'_, Option<(u32, ProcessHandle)>> {
+    // The value is valid even if a thread panicked while it held the lock.
+    running.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 struct Worker {
-    line: Channel,
+    channel: Channel,
     program: PathBuf,
-    at_work: CurrentClient,
-    patience: Timeouts,
+    running: RunningClient,
+    timeouts: Timeouts,
 }
 
 impl Worker {
-    fn follow(&self) -> anyhow::Result<()> {
+    fn obey(&self) -> anyhow::Result<()> {
         loop {
-            match self.line.hear_next()? {
+            match self.channel.receive_blocking()? {
                 Message::Order { trial, order } => {
-                    if let Err(error) = self.serve(trial, &order) {
+                    if let Err(error) = self.run_trial(trial, &order) {
                         let is_unwritten = error.is::<Unwritten>();
-                        self.say(trial, &Event::Failed { reason: format!("{error:#}"), is_unwritten })?;
+                        self.send_event(trial, &Event::Failed { reason: format!("{error:#}"), is_unwritten })?;
                     }
-                    self.set_at_work(None);
+                    *lock(&self.running) = None;
                 }
                 Message::End => return Ok(()),
-                // Of a trial that is over here already.
+                // About a trial that is over here.
                 _ => {}
             }
         }
     }
 
-    fn say(&self, trial: u32, event: &Event) -> anyhow::Result<()> {
-        self.line.say(&Message::Event { trial, event: serde_json::to_string(event)? })
+    fn send_event(&self, trial: u32, event: &Event) -> anyhow::Result<()> {
+        self.channel.send(&Message::Event { trial, event: serde_json::to_string(event)? })
     }
 
-    fn set_at_work(&self, client: Option<(u32, ProcessHandle)>) {
-        *self.at_work.lock().unwrap_or_else(PoisonError::into_inner) = client;
-    }
-
-    /// Waits until the first rank says what `wanted` takes. That the trial is over is an error otherwise.
-    fn hear<T>(&self, trial: u32, mut wanted: impl FnMut(&Message) -> anyhow::Result<Option<T>>) -> anyhow::Result<T> {
+    /// Waits for a message that `accept` takes.
+    ///
+    /// # Errors
+    /// When the trial is over before.
+    fn receive<T>(
+        &self,
+        trial: u32,
+        mut accept: impl FnMut(&Message) -> anyhow::Result<Option<T>>,
+    ) -> anyhow::Result<T> {
         loop {
-            let frame = self.line.hear_next()?;
-            if let Some(found) = wanted(&frame)? {
+            let message = self.channel.receive_blocking()?;
+            if let Some(found) = accept(&message)? {
                 return Ok(found);
             }
-            match frame {
+            match message {
                 Message::Dismiss { trial: it } if it == trial => bail!("the trial was given up"),
                 Message::End => bail!("the run is over"),
                 _ => {}
@@ -224,61 +175,62 @@ impl Worker {
         }
     }
 
-    /// One trial. An error is the client's, which ends with it; one of the connection shows again at the next thing said.
-    fn serve(&self, trial: u32, order: &str) -> anyhow::Result<()> {
-        let order: LoadOrder = serde_json::from_str(order).context("an order that is not understood")?;
-        // What it said while it measures would wake us.
+    /// Runs one trial. An error is about the client, which ends; an error of the connection recurs at the next message.
+    fn run_trial(&self, trial: u32, order: &str) -> anyhow::Result<()> {
+        let order: LoadOrder = serde_json::from_str(order).context("invalid order")?;
+        // Progress messages would wake this process during the window.
         let order = LoadOrder { is_quiet: true, ..order };
-        // It has no name, so that nothing of it is left whatever ends us; the client gets to it by its number.
-        let mut samples = tempfile::tempfile().context("no file for samples; have TMPDIR name a folder with room")?;
-        rustix::io::fcntl_setfd(&samples, FdFlags::empty()).context("no file for samples")?;
+        // An unnamed file leaves nothing behind, however this process ends; the client opens it by its descriptor.
+        let mut samples =
+            tempfile::tempfile().context("cannot create a file for samples; set TMPDIR to a folder with free space")?;
+        rustix::io::fcntl_setfd(&samples, FdFlags::empty()).context("cannot pass on the file for samples")?;
         let command = local::command(&self.program, Path::new(&format!("/dev/fd/{}", samples.as_raw_fd())));
-        let mut client: Child<Event> = Child::start(local::ALONE, command, &order)?;
-        self.set_at_work(Some((trial, client.handle())));
-        let outcome = self.until_measured(trial, &order.config, &mut client);
-        // From here on it waits to be told to end.
-        self.set_at_work(None);
+        let mut client: Child<Event> = Child::start(local::SINGLE, command, &order)?;
+        *lock(&self.running) = Some((trial, client.handle()));
+        let outcome = self.measure(trial, &order.config, &mut client);
+        // From here on the client ends when it is told to.
+        *lock(&self.running) = None;
         let (report, used) = outcome?;
-        self.line.say(&Message::Ended { trial, used_ppm: used.map(|share| (share * 1e6) as u32) })?;
-        let is = |said: Message| move |frame: &Message| Ok((*frame == said).then_some(()));
-        self.hear(trial, is(Message::Collect { trial }))?;
-        self.say(trial, &Event::Finished { report: Box::new(report) })?;
+        self.channel.send(&Message::Ended { trial, used_ppm: used.map(|share| (share * 1e6) as u32) })?;
+        let is = |expected: Message| move |message: &Message| Ok((*message == expected).then_some(()));
+        self.receive(trial, is(Message::Collect { trial }))?;
+        self.send_event(trial, &Event::Finished { report: Box::new(report) })?;
         self.send_samples(trial, &mut samples)?;
-        // Its connections stay until the server has been asked what they cost.
-        self.hear(trial, is(Message::Dismiss { trial }))?;
+        // The client's connections stay open until the server has reported their cost.
+        self.receive(trial, is(Message::Dismiss { trial }))?;
         client.end();
         Ok(())
     }
 
-    /// Says what the client says until it is ready, begins when told, and then waits for its account in silence: that, and the
-    /// share of its CPUs that was in use.
-    fn until_measured(
+    /// Passes on the client's messages until it is ready, starts it when told, and waits silently for its report. Returns the
+    /// report and the share of the client's CPUs that was in use.
+    fn measure(
         &self,
         trial: u32,
         config: &LoadConfig,
         client: &mut Child<Event>,
     ) -> anyhow::Result<(LoadReport, Option<f64>)> {
-        let mut tell = |event: Option<&Event>| {
+        let mut forward = |event: Option<&Event>| {
             if let Some(event @ (Event::Connecting { .. } | Event::Preparing { .. } | Event::Connected { .. })) = event
             {
-                self.say(trial, event)?;
+                self.send_event(trial, event)?;
             }
             Ok(Instant::now() + LONG)
         };
-        await_ready(client, ready_timeout(config, self.patience.client), &mut tell)?;
-        self.say(trial, &Event::Ready)?;
-        let start_ns = self.hear(trial, |frame| match frame {
+        await_ready(client, ready_timeout(config, self.timeouts.client), &mut forward)?;
+        self.send_event(trial, &Event::Ready)?;
+        let start_ns = self.receive(trial, |message| match message {
             Message::Ping { number } => {
-                self.line.say(&Message::Pong { number: *number, monotonic_ns: monotonic_ns() }).map(|()| None)
+                self.channel.send(&Message::Pong { number: *number, monotonic_ns: monotonic_ns() }).map(|()| None)
             }
             Message::Begin { trial: it, start_ns } if *it == trial => Ok(Some(*start_ns)),
             _ => Ok(None),
         })?;
         client.send(&format!("begin {start_ns}"))?;
-        let mut cpus = Cpus::of(config, start_ns);
-        let mut look = |_: Option<&Event>| Ok(cpus.look(Instant::now()));
-        let report = await_report(client, report_deadline(config, self.patience.client), &mut look)?;
-        let used = cpus.used();
+        let mut usage = CpuUsage::new(config, start_ns);
+        let mut hook = |_: Option<&Event>| Ok(usage.read_if_due(Instant::now()));
+        let report = await_report(client, report_deadline(config, self.timeouts.client), &mut hook)?;
+        let used = usage.used();
         Ok((report, used))
     }
 
@@ -289,7 +241,7 @@ impl Worker {
             let mut bytes = Vec::new();
             Read::by_ref(file).take(PIECE_BYTES).read_to_end(&mut bytes).context(place)?;
             let is_end = bytes.is_empty();
-            self.line.say(&Message::Samples { trial, bytes })?;
+            self.channel.send(&Message::Samples { trial, bytes })?;
             if is_end {
                 return Ok(());
             }
@@ -297,46 +249,46 @@ impl Worker {
     }
 }
 
-/// What a client's CPUs do over its window, as far as it was looked at in time.
-struct Cpus<'a> {
+/// The usage of a client's CPUs over its window.
+struct CpuUsage<'a> {
     config: &'a LoadConfig,
-    /// When it is to be looked at: shortly before the window, and after it.
-    edges: [Instant; 2],
-    looks: Vec<Reading>,
+    /// When to read the counters: shortly before the window, and after it.
+    due: [Instant; 2],
+    readings: Vec<Reading>,
 }
 
-impl<'a> Cpus<'a> {
-    fn of(config: &'a LoadConfig, start_ns: u64) -> Self {
+impl<'a> CpuUsage<'a> {
+    fn new(config: &'a LoadConfig, start_ns: u64) -> Self {
         let (start, phases) = (instant_of(start_ns), config.phases);
         let window_ns = phases.ramp_ns + phases.hold_ns;
-        let edges = [window_ns - LOOK_LEAD_NS.min(phases.hold_ns), phases.sending_ns()];
-        Self { config, edges: edges.map(|ns| start + Duration::from_nanos(ns)), looks: Vec::new() }
+        let due = [window_ns - CPU_READ_LEAD_NS.min(phases.hold_ns), phases.sending_ns()];
+        Self { config, due: due.map(|ns| start + Duration::from_nanos(ns)), readings: Vec::new() }
     }
 
-    /// Looks, if it is time for that; when it will be next.
-    fn look(&mut self, now: Instant) -> Instant {
-        let [before, after] = self.edges;
-        let is_due = match self.looks.len() {
-            // One that a busy machine has made late says nothing of the window.
+    /// Reads the counters if it is time to; returns when it will be next.
+    fn read_if_due(&mut self, now: Instant) -> Instant {
+        let [before, after] = self.due;
+        let is_due = match self.readings.len() {
+            // A reading that a busy machine delayed is useless.
             0 => now >= before && now < before + (after - before) / 4,
             1 => now >= after,
             _ => false,
         };
         if is_due {
-            self.looks.push(Reading::now());
+            self.readings.push(Reading::now());
         }
-        match self.looks.len() {
+        match self.readings.len() {
             0 if now < before => before,
             1 => after,
             _ => now + LONG,
         }
     }
 
-    /// The share of them that was in use, interrupts that no process is charged with aside; whose it was is not known here.
+    /// The share of the CPUs in use by any program, without interrupts that no process is charged with.
     fn used(mut self) -> Option<f64> {
-        // The client may have been quicker than we.
-        self.look(Instant::now());
-        let [before, after] = &self.looks[..] else { return None };
+        // The client may have reported before the second reading.
+        self.read_if_due(Instant::now());
+        let [before, after] = &self.readings[..] else { return None };
         Some(before.until(after, &self.config.cpus)?.taken_by_others(0.0, interrupts::accounting()?))
     }
 }
@@ -344,30 +296,31 @@ impl<'a> Cpus<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host;
 
     #[test]
-    fn cpus_are_looked_at_around_the_window_or_not_at_all() {
+    fn cpu_usage_is_read_around_the_window_or_not_at_all() {
         let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
         let cpus = host::detect().cores.concat();
         let config = LoadConfig { cpus, ..LoadConfig::new(([127, 0, 0, 1], 80), service) };
-        // 1 s of ramp, 1 s of hold, 5 s of window, which are long over.
-        let cpus = || Cpus::of(&config, monotonic_ns() - 10_000_000_000);
-        let at = |cpus: &Cpus<'_>, ms: u64| cpus.edges[1] + Duration::from_millis(ms) - Duration::from_secs(7);
-        let looks_at = |times: &[u64]| {
-            let mut cpus = cpus();
+        // Ramp 1 s, warm-up 1 s, window 5 s, all in the past.
+        let usage = || CpuUsage::new(&config, monotonic_ns() - 10_000_000_000);
+        let at = |usage: &CpuUsage<'_>, ms: u64| usage.due[1] + Duration::from_millis(ms) - Duration::from_secs(7);
+        let readings = |times: &[u64]| {
+            let mut usage = usage();
             for ms in times {
-                cpus.look(at(&cpus, *ms));
+                usage.read_if_due(at(&usage, *ms));
             }
-            cpus.looks.len()
+            usage.readings.len()
         };
-        assert_eq!(looks_at(&[0, 1_949]), 0);
-        assert_eq!(looks_at(&[1_950, 4_000, 6_999]), 1);
-        assert_eq!(looks_at(&[1_950, 7_000, 7_100]), 2);
-        assert_eq!(looks_at(&[6_000, 7_000]), 0, "it came too late");
-        let mut cpus = cpus();
-        let edges = cpus.edges;
-        let [first, second, last] = [0, 1_960, 7_000].map(|ms| cpus.look(at(&cpus, ms)));
-        assert!([first, second] == edges && last > edges[1] + LONG / 2);
-        assert_eq!(Cpus::of(&config, 0).used(), None, "it was never looked at");
+        assert_eq!(readings(&[0, 1_949]), 0);
+        assert_eq!(readings(&[1_950, 4_000, 6_999]), 1);
+        assert_eq!(readings(&[1_950, 7_000, 7_100]), 2);
+        assert_eq!(readings(&[6_000, 7_000]), 0, "too late");
+        let mut usage = usage();
+        let due = usage.due;
+        let [first, second, last] = [0, 1_960, 7_000].map(|ms| usage.read_if_due(at(&usage, ms)));
+        assert!([first, second] == due && last > due[1] + LONG / 2);
+        assert_eq!(CpuUsage::new(&config, 0).used(), None, "it was never read");
     }
 }

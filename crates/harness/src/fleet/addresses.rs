@@ -1,0 +1,108 @@
+//! The addresses of the first worker.
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use super::launcher::Membership;
+use crate::spec::transport::Transport;
+
+/// Names are resolved again after this time.
+const RESOLVE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The addresses of the first worker, as far as its names can be resolved by now.
+pub(super) struct Addresses<'a> {
+    membership: &'a Membership,
+    known: Vec<SocketAddr>,
+    /// Slurm's answers about nodes, which do not change.
+    nodes: BTreeMap<&'a str, String>,
+    resolved: Option<Instant>,
+}
+
+impl<'a> Addresses<'a> {
+    pub(super) fn new(membership: &'a Membership) -> Self {
+        Self { membership, known: Vec::new(), nodes: BTreeMap::new(), resolved: None }
+    }
+
+    /// The current addresses, those of the transport's family first.
+    pub(super) fn at(&mut self, now: Instant) -> &[SocketAddr] {
+        self.at_by(now, &mut address_of_node)
+    }
+
+    fn at_by(&mut self, now: Instant, address_of_node: &mut dyn FnMut(&str) -> Option<String>) -> &[SocketAddr] {
+        if self.resolved.is_none_or(|before| now >= before + RESOLVE_INTERVAL) {
+            self.resolved = Some(now);
+            self.known = self.resolve(address_of_node);
+        }
+        &self.known
+    }
+
+    fn resolve(&mut self, address_of_node: &mut dyn FnMut(&str) -> Option<String>) -> Vec<SocketAddr> {
+        let membership = self.membership;
+        let resolve = |host: &str| (host, membership.port).to_socket_addrs().map(Iterator::collect::<Vec<_>>);
+        let mut addresses = Vec::new();
+        for host in &membership.hosts {
+            if let Ok(found) = resolve(host) {
+                addresses.extend(found);
+            } else if membership.launcher == "Slurm" {
+                // The name of a Slurm node may be unknown to the resolver.
+                if !self.nodes.contains_key(host.as_str()) {
+                    self.nodes.extend(address_of_node(host).map(|address| (host.as_str(), address)));
+                }
+                addresses.extend(self.nodes.get(host.as_str()).and_then(|it| resolve(it).ok()).unwrap_or_default());
+            }
+        }
+        addresses.sort_by_key(|address| match membership.transport {
+            Some(Transport::Tcp) => address.is_ipv6(),
+            Some(Transport::Tcp6) => address.is_ipv4(),
+            Some(Transport::Unix) | None => false,
+        });
+        addresses
+    }
+}
+
+/// Asks Slurm for the address of a node.
+fn address_of_node(name: &str) -> Option<String> {
+    let output = Command::new("scontrol").args(["show", "node", "--oneliner", name]).output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.split_whitespace().find_map(|word| word.strip_prefix("NodeAddr=")).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::workers::tests::membership;
+    use super::*;
+
+    #[test]
+    fn addresses_of_the_transports_family_come_first() {
+        let hosts = ["192.0.2.2", "10.0.0.1", "fd00::2"].map(str::to_owned).to_vec();
+        let order = |transport| {
+            let membership = Membership { transport, hosts: hosts.clone(), ..membership(1, 1, "open sesame") };
+            Addresses::new(&membership).at(Instant::now()).iter().map(|it| it.ip().to_string()).collect::<Vec<_>>()
+        };
+        for transport in [None, Some(Transport::Tcp), Some(Transport::Unix)] {
+            assert_eq!(order(transport), hosts);
+        }
+        assert_eq!(order(Some(Transport::Tcp6)), ["fd00::2", "192.0.2.2", "10.0.0.1"]);
+    }
+
+    #[test]
+    fn slurm_is_asked_for_a_node_each_second_until_it_answers() {
+        // No resolver looks up such a name.
+        let hosts = vec!["node\0".to_owned()];
+        let membership = Membership { launcher: "Slurm", hosts, ..membership(1, 7, "open sesame") };
+        let (started, mut addresses) = (Instant::now(), Addresses::new(&membership));
+        let mut asked_ms = Vec::new();
+        for ms in (0..10_000).step_by(100) {
+            let found = addresses.at_by(started + Duration::from_millis(ms), &mut |node| {
+                assert_eq!(node, "node\0");
+                asked_ms.push(ms);
+                (asked_ms.len() == 3).then(|| "192.0.2.7".to_owned())
+            });
+            let expected = [SocketAddr::from(([192, 0, 2, 7], 7))];
+            assert_eq!(found, if ms < 2_000 { &[][..] } else { &expected }, "{ms}");
+        }
+        assert_eq!(asked_ms, [0, 1_000, 2_000]);
+    }
+}

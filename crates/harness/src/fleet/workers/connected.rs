@@ -1,0 +1,164 @@
+//! A worker that has joined, as the first one sees it.
+
+use std::io::Write;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::anyhow;
+use load::Event;
+use load::clock::monotonic_ns;
+use load::config::LoadConfig;
+
+use super::super::channel::Channel;
+use super::super::client::{ClientLink, ClientMessage, WaitHook};
+use super::super::message::{Hello, Message};
+use super::super::Draft;
+use super::clocks::ClockSample;
+use crate::{files, samples};
+
+/// Most bytes of a samples file for each planned request...
+const BYTES_PER_SAMPLE: u64 = 128;
+/// ...and beside that.
+const BYTES_BESIDE_SAMPLES: u64 = 16 << 20;
+
+pub(super) struct ConnectedWorker {
+    pub(super) hello: Hello,
+    pub(super) channel: Channel,
+    /// Our address that it connected to, where it can reach a server...
+    pub(super) ours: IpAddr,
+    /// ...and its own.
+    pub(super) theirs: IpAddr,
+    pub(super) is_lost: bool,
+    pub(super) trial: u32,
+    /// Its part of the trial.
+    pub(super) config: Option<LoadConfig>,
+    /// The file for its samples.
+    pub(super) samples: Option<Draft>,
+}
+
+impl ConnectedWorker {
+    pub(super) fn new(hello: Hello, channel: Channel, ours: IpAddr, theirs: IpAddr) -> Self {
+        Self { hello, channel, ours, theirs, is_lost: false, trial: 0, config: None, samples: None }
+    }
+
+    pub(super) fn send(&mut self, message: &Message) -> anyhow::Result<()> {
+        self.channel.send(message).map_err(|error| self.lose(&error))
+    }
+
+    /// Gives it up and closes its connection; returns the reason with its name.
+    fn lose(&mut self, reason: &anyhow::Error) -> anyhow::Error {
+        self.is_lost = true;
+        self.channel.close();
+        anyhow!("{} is lost: {reason}", self.name())
+    }
+
+    /// Its next message about this trial or about none, with its arrival time in nanoseconds of our CLOCK_MONOTONIC; `None` when
+    /// `deadline` passes first.
+    fn receive(&mut self, deadline: Instant) -> anyhow::Result<Option<(u64, Message)>> {
+        loop {
+            match self.channel.receive_timed(deadline).map_err(|error| self.lose(&error))? {
+                Some((
+                    _,
+                    Message::Event { trial, .. } | Message::Ended { trial, .. } | Message::Samples { trial, .. },
+                )) if trial != self.trial => {}
+                message => return Ok(message),
+            }
+        }
+    }
+
+    /// Asks for its time; returns the time of the question in nanoseconds of our CLOCK_MONOTONIC.
+    pub(super) fn ask_time(&mut self, number: u32) -> anyhow::Result<u64> {
+        let asked_ns = monotonic_ns();
+        self.send(&Message::Ping { number })?;
+        Ok(asked_ns)
+    }
+
+    /// Waits for its answer.
+    pub(super) fn await_time(
+        &mut self,
+        number: u32,
+        asked_ns: u64,
+        deadline: Instant,
+        hook: &mut WaitHook<'_>,
+    ) -> anyhow::Result<ClockSample> {
+        loop {
+            let next = hook(None)?;
+            match self.receive(deadline.min(next))? {
+                Some((answered_ns, Message::Pong { number: it, monotonic_ns })) if it == number => {
+                    let ahead_ns = monotonic_ns.wrapping_sub(asked_ns / 2 + answered_ns / 2) as i64;
+                    return Ok(ClockSample { round_trip_ns: answered_ns.saturating_sub(asked_ns), ahead_ns });
+                }
+                None if Instant::now() >= deadline => return Err(self.lose(&anyhow!("it does not answer"))),
+                Some(_) | None => {}
+            }
+        }
+    }
+
+    /// Receives its samples into `draft`.
+    pub(super) fn receive_samples(
+        &mut self,
+        config: &LoadConfig,
+        draft: &Draft,
+        timeout: Duration,
+        hook: &mut WaitHook<'_>,
+    ) -> anyhow::Result<()> {
+        let unwritten = |error| samples::unwritten(&draft.path, &error);
+        let requests = load::schedule::count_max(config).saturating_mul(config.clients.into());
+        let bytes_max = requests.saturating_mul(BYTES_PER_SAMPLE).saturating_add(BYTES_BESIDE_SAMPLES);
+        let mut file = files::create(&draft.path).map_err(unwritten)?;
+        let mut total_bytes = 0;
+        let mut deadline = Instant::now() + timeout;
+        loop {
+            let next = hook(None)?;
+            match self.receive(next.min(deadline))?.map(|(_, message)| message) {
+                Some(Message::Samples { bytes, .. }) if bytes.is_empty() => return Ok(()),
+                Some(Message::Samples { bytes, .. }) => {
+                    total_bytes += bytes.len() as u64;
+                    if total_bytes > bytes_max {
+                        return Err(self.lose(&anyhow!("its samples exceed the limit of {bytes_max} bytes")));
+                    }
+                    file.write_all(&bytes).map_err(unwritten)?;
+                    deadline = Instant::now() + timeout;
+                }
+                Some(Message::Event { event, .. }) => match serde_json::from_str(&event) {
+                    Ok(Event::Failed { reason, is_unwritten }) => {
+                        return Err(samples::failure(self.blame(&reason), is_unwritten));
+                    }
+                    _ => return Err(self.lose(&anyhow!("it sent `{event:.100}` instead of samples"))),
+                },
+                None if Instant::now() >= deadline => return Err(self.lose(&anyhow!("it sends no samples"))),
+                Some(_) | None => {}
+            }
+        }
+    }
+}
+
+impl ClientLink for ConnectedWorker {
+    fn name(&self) -> String {
+        format!("worker {} on {}", self.hello.rank, self.hello.host)
+    }
+
+    fn next(&mut self, deadline: Instant) -> anyhow::Result<Option<ClientMessage>> {
+        match self.receive(deadline)? {
+            Some((_, Message::Event { event, .. })) => match serde_json::from_str(&event) {
+                Ok(event) => Ok(Some(ClientMessage::Event(event))),
+                Err(error) => Err(self.lose(&anyhow!("it sent an invalid event: {event:.200}: {error}"))),
+            },
+            Some((_, Message::Ended { used_ppm, .. })) => {
+                Ok(Some(ClientMessage::Ended { used: used_ppm.map(|parts| f64::from(parts) / 1e6) }))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn blame(&self, reason: &str) -> String {
+        format!("{}: {reason}", self.name())
+    }
+
+    /// The worker itself hangs: it would have ended and reported a client that does.
+    fn give_up(&mut self) -> String {
+        self.is_lost = true;
+        self.channel.close();
+        "later trials run without it".to_owned()
+    }
+}

@@ -1,0 +1,157 @@
+//! The first worker accepts the others.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+
+use super::super::channel::{Channel, Session};
+use super::super::client::Timeouts;
+use super::super::handshake::{self, Authenticated};
+use super::super::launcher::Membership;
+use super::super::message::HandshakeMessage;
+use super::super::pending::PendingHandshakes;
+use super::super::secret::Side;
+use super::connected::ConnectedWorker;
+use crate::deadline_stream::DeadlineStream;
+
+/// How often to look for new connections.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Refusals that an error lists; the rest are counted.
+const REFUSALS_MAX: usize = 8;
+
+/// Listens on all addresses of this host: which of them the others reach is unknown.
+pub(super) fn listen(port: u16) -> std::io::Result<TcpListener> {
+    TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)))
+}
+
+/// Waits until all workers have joined; returns them in the order of their ranks.
+pub(super) fn accept_all(
+    listener: &TcpListener,
+    membership: &Membership,
+    timeouts: Timeouts,
+) -> anyhow::Result<Vec<ConnectedWorker>> {
+    listener.set_nonblocking(true)?;
+    let deadline = Instant::now() + timeouts.joining;
+    let mut joined: BTreeMap<u32, ConnectedWorker> = BTreeMap::new();
+    let mut refusals = Refusals::default();
+    // Each handshake has a thread, so that a slow peer delays nobody.
+    let (sender, finished) = mpsc::channel();
+    let mut handshakes = PendingHandshakes::default();
+    while joined.len() as u32 + 1 < membership.ranks {
+        if Instant::now() >= deadline {
+            let missing = (1..membership.ranks).filter(|rank| !joined.contains_key(rank));
+            bail!(
+                "of {} workers, {} did not connect to port {} within {} s{refusals}",
+                membership.ranks,
+                missing.map(|rank| rank.to_string()).collect::<Vec<_>>().join(", "),
+                membership.port,
+                timeouts.joining.as_secs()
+            );
+        }
+        let connection = if handshakes.has_room() { listener.accept().ok() } else { None };
+        let pause = if connection.is_some() { Duration::ZERO } else { POLL_INTERVAL };
+        if let Some((stream, peer)) = connection {
+            let stream = Arc::new(stream);
+            let number = handshakes.begin(peer.ip(), stream.clone());
+            let (membership, sender) = (membership.clone(), sender.clone());
+            let handshake = move || {
+                let outcome = handshake::accept(&stream, &membership, timeouts.handshake);
+                let _ = sender.send((number, peer, outcome.map(|authenticated| (stream, authenticated))));
+            };
+            if let Err(error) = thread::Builder::new().name("handshake".into()).spawn(handshake) {
+                handshakes.end(number);
+                refusals.push(format!("{}: cannot start a thread for its handshake: {error}", peer.ip()));
+            }
+        }
+        let Ok((number, peer, outcome)) = finished.recv_timeout(pause) else { continue };
+        // This drops the other reference to the stream, so that the worker owns it.
+        handshakes.end(number);
+        let admitted = outcome.and_then(|(stream, authenticated)| {
+            let stream = Arc::into_inner(stream).context("its connection is still in use")?;
+            admit(stream, authenticated, membership, &joined, timeouts.handshake)
+        });
+        match admitted {
+            Ok(worker) => drop(joined.insert(worker.hello.rank, worker)),
+            Err(error) => refusals.push(format!("{}: {error:#}", peer.ip())),
+        }
+    }
+    Ok(joined.into_values().collect())
+}
+
+/// Admits an authenticated peer if it is a missing worker. A worker that lost its connection may join again.
+fn admit(
+    stream: TcpStream,
+    Authenticated { hello, proof, key }: Authenticated,
+    membership: &Membership,
+    joined: &BTreeMap<u32, ConnectedWorker>,
+    timeout: Duration,
+) -> anyhow::Result<ConnectedWorker> {
+    let mut timed = DeadlineStream::within(&stream, timeout);
+    let is_connected = joined.get(&hello.rank).is_some_and(|worker| worker.channel.is_connected());
+    let reason = match hello.rank {
+        _ if hello.ranks != membership.ranks => {
+            format!("it is one of {} workers, but this job has {}", hello.ranks, membership.ranks)
+        }
+        rank if rank == 0 || rank >= membership.ranks => format!("worker {rank} cannot join"),
+        rank if is_connected => format!("worker {rank} has already joined"),
+        _ => {
+            HandshakeMessage::Welcome { proof }.send(&mut timed)?;
+            let ours = stream.local_addr()?.ip().to_canonical();
+            let theirs = stream.peer_addr()?.ip().to_canonical();
+            let channel = Channel::new(Session { stream, key, side: Side::First }, |_| ())?;
+            return Ok(ConnectedWorker::new(hello, channel, ours, theirs));
+        }
+    };
+    HandshakeMessage::Refused { reason: reason.clone() }.send(&mut timed)?;
+    bail!(reason)
+}
+
+/// Connections that were refused.
+#[derive(Default)]
+struct Refusals {
+    listed: Vec<String>,
+    more: u64,
+}
+
+impl Refusals {
+    fn push(&mut self, reason: String) {
+        match () {
+            () if self.listed.contains(&reason) => {}
+            () if self.listed.len() < REFUSALS_MAX => self.listed.push(reason),
+            () => self.more += 1,
+        }
+    }
+}
+
+impl fmt::Display for Refusals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.listed.iter().try_for_each(|reason| write!(f, "; refused: {reason}"))?;
+        match self.more {
+            0 => Ok(()),
+            more => write!(f, "; refused: {more} more"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_refusals_are_listed_and_the_rest_counted() {
+        let mut refusals = Refusals::default();
+        assert_eq!(refusals.to_string(), "");
+        for number in [1, 1, 2] {
+            refusals.push(format!("a{number}"));
+        }
+        assert_eq!(refusals.to_string(), "; refused: a1; refused: a2");
+        (0..100).for_each(|number| refusals.push(format!("b{number}")));
+        let text = refusals.to_string();
+        assert!(text.ends_with("; refused: b5; refused: 94 more"), "{text}");
+    }
+}
