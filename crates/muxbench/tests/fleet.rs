@@ -274,10 +274,10 @@ fn a_rank_that_is_kept_to_some_cpus_is_told_once() {
     assert_eq!(run.records[0].load.as_ref().unwrap().processes.len(), 2);
     let said = String::from_utf8_lossy(&outputs[0].stderr);
     let of = host.cpus_online().unwrap();
-    assert_eq!(said.matches(&format!("rank 1 may use CPU {first} of the {of} of ")).count(), 1, "{said}");
+    assert_eq!(said.matches(&format!("worker 1 may use CPU {first} of the {of} of ")).count(), 1, "{said}");
     assert_eq!(said.matches("the plan has clients on CPU ").count(), 1, "{said}");
     // What a test may use all ranks may.
-    assert!(of > cpus.len() || !said.contains("rank 2 ") && !said.contains("rank 0 "), "{said}");
+    assert!(of > cpus.len() || !said.contains("worker 2 ") && !said.contains("worker 0 "), "{said}");
 }
 
 #[test]
@@ -335,7 +335,7 @@ fn a_rank_that_dies_fails_its_trial_by_name_and_the_run_ends() {
     assert!((1..3).contains(&run.records.len()), "the others are for a whole fleet: {outputs:?}");
     let verdict = &run.records.last().unwrap().verdict;
     assert_eq!(verdict.kind, VerdictKind::Failed);
-    assert!(verdict.reason.contains("rank 2 on ") && verdict.reason.contains("is lost"), "{}", verdict.reason);
+    assert!(verdict.reason.contains("worker 2 on ") && verdict.reason.contains("is lost"), "{}", verdict.reason);
     let said = String::from_utf8_lossy(&outputs[0].stderr);
     assert!(outputs[0].status.code() == Some(3) && said.contains("--distributed --resume"), "{said}");
     assert!(outputs[1].status.success(), "{:?}", outputs[1]);
@@ -359,7 +359,7 @@ fn the_others_go_on_without_a_rank_that_is_lost() {
     job.until_it_has_a_client(1);
     rustix::process::kill_process(job.pid(1), Signal::KILL).unwrap();
     job.end_soon(&folder);
-    goes_on_after(["rank 1 on ", "is lost"], &folder, &[15, 16]);
+    goes_on_after(["worker 1 on ", "is lost"], &folder, &[15, 16]);
 }
 
 #[test]
@@ -377,7 +377,7 @@ fn a_rank_whose_client_dies_takes_part_in_the_next_trial() {
         clients_of(job.pid(2)).iter().any(is_there)
     });
     job.end_soon(&folder);
-    goes_on_after(["rank 2 on ", "the client ended"], &folder, &[15, 16]);
+    goes_on_after(["worker 2 on ", "the client ended"], &folder, &[15, 16]);
 }
 
 #[test]
@@ -395,7 +395,7 @@ fn requests_go_by_the_transport_that_was_asked_for_or_the_run_is_refused() {
     }
     let outputs = Job::meet_at("[::1]", 2, &compare, &folder).end();
     let run = finished(&folder, &outputs[0]);
-    assert_eq!(run.header.host["network"], "between ranks, to ::1");
+    assert_eq!(run.header.host["network"], "between workers, to ::1");
     is_merged(&folder, &run.records[0], &[31]);
 }
 
@@ -589,7 +589,7 @@ fn is_of_three_hosts(hosts: &Hosts, folder: &Path, output: &Output) {
     let names: Vec<String> = hosts.names().collect();
     let sentence = format!("server on {}, clients on {}, {}", names[0], names[1], names[2]);
     assert!(run.header.placement.contains(&sentence), "{}", run.header.placement);
-    assert_eq!(run.header.host["network"], "between ranks, to 10.97.0.1");
+    assert_eq!(run.header.host["network"], "between workers, to 10.97.0.1");
     run.records.iter().for_each(|record| is_merged(folder, record, &[15, 16]));
 }
 
@@ -647,7 +647,7 @@ fn is_of_a_lab(engine: &Engine, network: &str, connections: &[u32], folder: &Pat
     assert!(said.contains(&sentence) && !said.contains("set MUXBENCH_SECRET"), "{said}");
     let placement = &run.header.placement;
     assert!(placement.contains("server on host0, clients on host1, host2"), "{placement}");
-    assert_eq!(run.header.host["network"], "between ranks, to 198.18.0.1");
+    assert_eq!(run.header.host["network"], "between workers, to 198.18.0.1");
     for record in &run.records {
         is_merged(folder, record, connections);
         let network = record.network.as_ref().unwrap();
@@ -766,7 +766,7 @@ fn go_on_without_a_rank(engine: &Engine, job: Child, folder: &Path) {
     rustix::process::kill_process(process_of(engine, 0, folder).unwrap(), Signal::TERM).unwrap();
     let output = job.wait_with_output().unwrap();
     println!("{}", String::from_utf8_lossy(&output.stderr));
-    goes_on_after(["rank 2 on ", "is lost"], folder, &[31]);
+    goes_on_after(["worker 2 on ", "is lost"], folder, &[31]);
 }
 
 #[test]

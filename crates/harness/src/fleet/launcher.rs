@@ -67,7 +67,7 @@ pub fn membership() -> Result<Membership, String> {
 pub fn membership_in(variable: &Environment<'_>) -> Result<Membership, String> {
     let found = LAUNCHERS.iter().find_map(|launcher| launcher(variable));
     let mut membership = found.unwrap_or_else(|| {
-        Err("--fleet: no launcher started this process; start it by srun, mpirun or as a Kubernetes indexed job, or set \
+        Err("--distributed: no launcher started this process; start it by srun, mpirun or as a Kubernetes indexed job, or set \
              MUXBENCH_RANK, MUXBENCH_RANKS, MUXBENCH_RENDEZVOUS (HOST:PORT of rank 0) and MUXBENCH_SECRET"
             .into())
     })?;
@@ -81,7 +81,7 @@ pub fn membership_in(variable: &Environment<'_>) -> Result<Membership, String> {
     let Membership { rank, ranks, .. } = membership;
     if ranks < 2 || rank >= ranks {
         return Err(format!(
-            "--fleet: this is worker {rank} of {ranks}; start at least 2, the first for the server, the others for clients"
+            "--distributed: this is worker {rank} of {ranks}; start at least 2, the first for the server, the others for clients"
         ));
     }
     Ok(membership)
@@ -99,7 +99,7 @@ fn host_and_port(text: &str) -> Result<(Vec<String>, u16), String> {
 }
 
 fn number(variable: &Environment<'_>, name: &str) -> Result<u32, String> {
-    let value = variable(name).ok_or_else(|| format!("--fleet: {name} is not set; the launcher should set it"))?;
+    let value = variable(name).ok_or_else(|| format!("--distributed: {name} is not set; the launcher should set it"))?;
     value.parse().map_err(|_| format!("{name}: invalid value `{value}`: expected a number"))
 }
 
@@ -126,7 +126,7 @@ fn from_our_variables(
     variable: &Environment<'_>,
     [rank, ranks]: [&str; 2],
 ) -> Result<Membership, String> {
-    let missing = |name| format!("--fleet: {name} is not set; set it to the same value in all workers");
+    let missing = |name| format!("--distributed: {name} is not set; set it to the same value in all workers");
     let (hosts, port) = host_and_port(&variable("MUXBENCH_RENDEZVOUS").ok_or_else(|| missing("MUXBENCH_RENDEZVOUS"))?)?;
     let secret = Secret::new(&variable(SECRET).ok_or_else(|| missing(SECRET))?);
     let (rank, ranks) = (number(variable, rank)?, number(variable, ranks)?);
@@ -140,7 +140,7 @@ fn slurm(variable: &Environment<'_>) -> Option<Result<Membership, String>> {
         let job = number(variable, "SLURM_JOB_ID")?;
         let step = variable("SLURM_STEP_ID").unwrap_or_default();
         let nodes = variable("SLURM_STEP_NODELIST").or_else(|| variable("SLURM_JOB_NODELIST"));
-        let nodes = nodes.ok_or("--fleet: SLURM_STEP_NODELIST is not set; start this process by srun")?;
+        let nodes = nodes.ok_or("--distributed: SLURM_STEP_NODELIST is not set; start this process by srun")?;
         let ranks = if variable("SLURM_STEP_NUM_TASKS").is_some() { "SLURM_STEP_NUM_TASKS" } else { "SLURM_NTASKS" };
         Ok(Membership {
             launcher: "Slurm",
@@ -178,7 +178,7 @@ fn open_mpi(variable: &Environment<'_>) -> Option<Result<Membership, String>> {
         let job = variable("OMPI_MCA_ess_base_jobid").or_else(|| variable("PMIX_NAMESPACE")).unwrap_or_default();
         let hosts = variable("OMPI_MCA_orte_hnp_uri").map(|uri| hosts_of(&uri)).unwrap_or_default();
         if hosts.is_empty() && variable("MUXBENCH_RENDEZVOUS").is_none() {
-            return Err("--fleet: this mpirun does not publish its address; set MUXBENCH_RENDEZVOUS to HOST:PORT of rank 0, with \
+            return Err("--distributed: this mpirun does not publish its address; set MUXBENCH_RENDEZVOUS to HOST:PORT of rank 0, with \
                         `mpirun -x MUXBENCH_RENDEZVOUS`"
                 .to_owned());
         }
