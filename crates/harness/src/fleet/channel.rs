@@ -50,7 +50,9 @@ impl SealedStream {
         let mut tag = [0; TAG_BYTES];
         stream.read_exact(&mut tag)?;
         if !self.key.is_valid(self.side, self.number, &bytes, &tag) {
-            return Err(io::Error::other("a message is not what the other worker sent: the connection is tampered with"));
+            return Err(io::Error::other(
+                "a message is not what the other worker sent: the connection is tampered with",
+            ));
         }
         self.number += 1;
         message::decode(&bytes)
@@ -161,8 +163,8 @@ impl Drop for Channel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fleet::secret::{Secret, Transcript};
     use crate::deadline_stream::tests::pair;
+    use crate::fleet::secret::{Secret, Transcript};
 
     fn soon() -> Instant {
         Instant::now() + Duration::from_secs(300)

@@ -182,7 +182,10 @@ mod tests {
         };
         let hello = hello([7; 32]);
         assert!(handshake_with_a_stranger(|nonce| claim(hello.clone(), nonce, &hello)).1);
-        assert!(!handshake_with_a_stranger(|_| claim(hello.clone(), [7; 32], &hello)).1, "replayed from another session");
+        assert!(
+            !handshake_with_a_stranger(|_| claim(hello.clone(), [7; 32], &hello)).1,
+            "replayed from another session"
+        );
         for at in [0, 1, hello.len() / 2, hello.len() - 1] {
             let mut changed = hello.clone();
             changed[at] ^= 1;

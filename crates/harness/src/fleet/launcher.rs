@@ -99,7 +99,8 @@ fn host_and_port(text: &str) -> Result<(Vec<String>, u16), String> {
 }
 
 fn number(variable: &Environment<'_>, name: &str) -> Result<u32, String> {
-    let value = variable(name).ok_or_else(|| format!("--distributed: {name} is not set; the launcher should set it"))?;
+    let value =
+        variable(name).ok_or_else(|| format!("--distributed: {name} is not set; the launcher should set it"))?;
     value.parse().map_err(|_| format!("{name}: invalid value `{value}`: expected a number"))
 }
 
@@ -243,7 +244,8 @@ mod tests {
         assert!(PORTS.contains(&membership.port.into()) && membership.weakness.is_some());
         let other = membership_of(&[&[("SLURM_STEP_ID", "1")], SLURM].concat()).unwrap();
         assert_ne!((other.port, other.secret), (membership.port, membership.secret.clone()), "another step of the job");
-        let changed = membership_of(&[&[("MUXBENCH_SECRET", "x"), ("MUXBENCH_RENDEZVOUS", "[fd00::2]:7")], SLURM].concat());
+        let changed =
+            membership_of(&[&[("MUXBENCH_SECRET", "x"), ("MUXBENCH_RENDEZVOUS", "[fd00::2]:7")], SLURM].concat());
         let changed = changed.unwrap();
         assert_eq!((changed.hosts.join(" "), changed.port, changed.weakness), ("fd00::2".into(), 7, Some(SHORT)));
         assert_ne!(changed.secret, membership.secret);
@@ -260,7 +262,8 @@ mod tests {
             ("SLURM_PROCID", "2"),
         ];
         for launcher in [SLURM, &by_hand] {
-            let weakness = |secret: &str| membership_of(&[&[("MUXBENCH_SECRET", secret)], launcher].concat()).unwrap().weakness;
+            let weakness =
+                |secret: &str| membership_of(&[&[("MUXBENCH_SECRET", secret)], launcher].concat()).unwrap().weakness;
             assert_eq!([weakness("open sesame"), weakness("0123456789abcde")], [Some(SHORT); 2]);
             assert_eq!(weakness("0123456789abcdef"), None);
         }
@@ -303,7 +306,10 @@ mod tests {
             ("MUXBENCH_SECRET", "x"),
         ];
         let membership = membership_of(&all).unwrap();
-        assert_eq!((membership.launcher, membership.rank, membership.ranks, membership.port), ("Kubernetes", 3, 6, 20_000));
+        assert_eq!(
+            (membership.launcher, membership.rank, membership.ranks, membership.port),
+            ("Kubernetes", 3, 6, 20_000)
+        );
         for at in 1..4 {
             let (missing, others) = (all[at].0, all.iter().enumerate().filter(|(it, _)| *it != at));
             let others: Vec<_> = others.map(|(_, variable)| *variable).collect();

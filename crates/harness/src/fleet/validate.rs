@@ -41,7 +41,10 @@ pub(super) fn check(account: &Account, samples: &[Sample]) -> Result<(), String>
     }
     for sample in samples {
         if sample.connection >= connections {
-            return Err(format!("a sample is of connection {}, beyond its {connections} connections", sample.connection));
+            return Err(format!(
+                "a sample is of connection {}, beyond its {connections} connections",
+                sample.connection
+            ));
         }
         let times = [
             sample.planned_ns,

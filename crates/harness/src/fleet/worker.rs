@@ -22,10 +22,10 @@ use super::launcher::Membership;
 use super::message::Message;
 use super::{handshake, identity, instant_of, local};
 use crate::host::interrupts;
+use crate::host::ticks::Reading;
 use crate::model::LoadOrder;
 use crate::process::child::{Child, Process, ProcessHandle};
 use crate::samples::Unwritten;
-use crate::host::ticks::Reading;
 
 /// Pause before the next attempt to join.
 const RETRY: Duration = Duration::from_millis(100);

@@ -9,10 +9,10 @@ use load::Event;
 use load::clock::monotonic_ns;
 use load::config::LoadConfig;
 
+use super::super::Draft;
 use super::super::channel::Channel;
 use super::super::client::{ClientLink, ClientMessage, WaitHook};
 use super::super::message::{Hello, Message};
-use super::super::Draft;
 use super::clocks::ClockSample;
 use crate::{files, samples};
 

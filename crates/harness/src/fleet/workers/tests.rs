@@ -38,10 +38,7 @@ fn listener() -> (TcpListener, u16) {
 }
 
 /// Starts workers with these ranks and secrets, each in a thread, and accepts them as the first one.
-fn run_workers(
-    others: &[(u32, &'static str)],
-    timeouts: Timeouts,
-) -> (anyhow::Result<()>, Vec<anyhow::Result<()>>) {
+fn run_workers(others: &[(u32, &'static str)], timeouts: Timeouts) -> (anyhow::Result<()>, Vec<anyhow::Result<()>>) {
     let (listener, port) = listener();
     let run = |&(rank, secret): &(u32, &'static str)| {
         let membership = membership(rank, port, secret);
@@ -184,7 +181,11 @@ fn reports_are_collected_after_all_clients_ended() {
         let puppet = Puppet::join(&membership(1, port, SECRET));
         let trial = puppet.begin();
         puppet.0.send(&Message::Ended { trial, used_ppm: Some(250_000) }).unwrap();
-        assert_eq!(puppet.0.receive(Instant::now() + Duration::from_millis(500)).unwrap(), None, "the other client still measures");
+        assert_eq!(
+            puppet.0.receive(Instant::now() + Duration::from_millis(500)).unwrap(),
+            None,
+            "the other client still measures"
+        );
         first_waits.send(()).unwrap();
         report(&puppet, trial);
         first_is_through.send(()).unwrap();
