@@ -2,48 +2,48 @@
 
 use serde::{Deserialize, Serialize};
 
-/// By what a condition is made.
+/// The means of a network condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Means {
-    /// The kernel's netem, for what each host sends.
+    /// The kernel's netem, for the packets that each host sends.
     Netem,
-    /// A process that holds packets or drops them, between the hosts' TUN devices.
+    /// A process between the hosts' TUN devices, which delays or drops packets.
     Tun,
-    /// A rule of nftables, for what each host receives.
+    /// A rule of nftables, for the packets that each host receives.
     Nft,
-    /// The kernel's token bucket, for what each host sends.
+    /// The kernel's token bucket (TBF), for the packets that each host sends.
     Tbf,
 }
 
-/// How hosts are linked.
+/// The links between hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Links {
     /// Pairs of veth devices, and a bridge.
     Veth,
-    /// TUN devices, and a process that takes packets from one to another.
+    /// TUN devices, and a process that forwards packets between them.
     Tun,
 }
 
-/// How a network is made.
+/// The means of each condition of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Applied {
-    /// How hosts are linked.
+    /// The links between hosts.
     pub links: Links,
-    /// Delay and jitter, if there is any.
+    /// The means of delay and jitter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay: Option<Means>,
-    /// Loss, if there is any.
+    /// The means of loss.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<Means>,
-    /// Bandwidth, if it is limited.
+    /// The means of limiting the bandwidth.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bandwidth: Option<Means>,
 }
 
 impl Means {
-    /// Its name, for the reader.
+    /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Netem => "netem",
@@ -55,74 +55,72 @@ impl Means {
 }
 
 impl Applied {
-    /// In words: `veth pairs and a bridge; delay by netem`.
+    /// A description: `veth pairs and a bridge; delay by netem`.
     pub fn words(&self) -> String {
         let links = match self.links {
             Links::Veth => "veth pairs and a bridge",
             Links::Tun => "TUN devices and a process between them",
         };
         let mut words = vec![links.to_owned()];
-        for (what, means) in [("delay", self.delay), ("loss", self.loss), ("bandwidth", self.bandwidth)] {
-            words.extend(means.map(|means| format!("{what} by {}", means.name())));
+        for (condition, means) in [("delay", self.delay), ("loss", self.loss), ("bandwidth", self.bandwidth)] {
+            words.extend(means.map(|means| format!("{condition} by {}", means.name())));
         }
         words.join("; ")
     }
 }
 
-/// What a network was in a trial: how it was made, and what it was seen to do right before.
+/// The network of a trial: how it was made, and what was measured right before the trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NetworkReport {
-    /// By which means.
+    /// Its means.
     pub applied: Applied,
-    /// How long the lab took to come up, in nanoseconds.
+    /// The time that the testbed took to start, in nanoseconds.
     pub setup_ns: u64,
-    /// What was measured between the clients' hosts and the server's, before the trial.
+    /// Measurements between the client hosts and the server's host, before the trial.
     pub measured: Measured,
-    /// What the relay did in the trial; `None` where there is none, or it did not say.
+    /// The relay's counts over the trial; `None` if there is no relay or it did not answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relay: Option<RelayCounts>,
 }
 
-/// What a relay did in some time.
+/// The packets that a relay handled since it was last asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RelayCounts {
-    /// Packets that were to be taken to a host.
+    /// Packets for a host of the testbed.
     pub packets: u64,
-    /// Those that were lost, as was asked.
+    /// Packets lost by the requested loss.
     pub lost: u64,
-    /// Those that were dropped, because too many were held, their host did not take them, or they waited in front of the relay
-    /// and there was no more room.
+    /// Packets dropped for another reason: a queue was full, or a host did not accept them.
     pub dropped: u64,
-    /// How late packets were written, in nanoseconds: the median, ...
+    /// The median time by which packets were forwarded late, in nanoseconds.
     pub late_p50_ns: u64,
-    /// ...and the 99th percentile.
+    /// Its 99th percentile.
     pub late_p99_ns: u64,
 }
 
-/// What was measured of a network.
+/// Measurements of a network.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Datagrams that came back, of the small ones that were sent to see how long that takes.
+    /// Small datagrams that returned, of those sent to measure round trips.
     pub round_trips: u32,
-    /// Median time there and back, in nanoseconds.
+    /// Median round-trip time, in nanoseconds.
     pub round_trip_p50_ns: u64,
     /// Its 99th percentile.
     pub round_trip_p99_ns: u64,
-    /// The client's host, of several, that what follows is of: before each trial another's, in turn.
+    /// The client host of the fields that follow, if there are several: they take turns from trial to trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<u32>,
-    /// Datagrams sent one way to count those that arrive, both ways together.
+    /// Datagrams sent to measure loss, both ways together.
     pub sent: u32,
-    /// Those that did not arrive.
+    /// Datagrams that did not arrive.
     pub lost: u32,
-    /// Bits a second that arrived at the server and at the client, all headers included; `None` where the network has no
-    /// bandwidth of its own.
+    /// Bits per second received by the server and by the client, including headers; `None` if the bandwidth is not limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bandwidth_bits_per_s: Option<[f64; 2]>,
 }
 
 impl Measured {
-    /// The share of datagrams that were lost, each way.
+    /// The share of datagrams lost, each way.
     pub fn loss(&self) -> f64 {
         f64::from(self.lost) / f64::from(self.sent.max(1))
     }

@@ -5,20 +5,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::Trial;
 
-/// What a `load` process is told.
+/// The order for a `load` process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LoadOrder {
-    /// What to do.
+    /// The client's configuration.
     pub config: LoadConfig,
-    /// The trial that it is for, which goes with its samples.
+    /// The trial, which is stored with the samples.
     pub trial: Trial,
-    /// Whether nobody is to be told how far it is.
+    /// Whether the process sends no progress events.
     #[serde(default)]
     pub is_quiet: bool,
 }
 
 impl LoadOrder {
-    /// Of a client whose progress is told.
+    /// An order for a process that sends progress events.
     pub fn new(config: LoadConfig, trial: Trial) -> Self {
         Self { config, trial, is_quiet: false }
     }

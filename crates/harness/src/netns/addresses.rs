@@ -1,4 +1,4 @@
-//! Addresses of a testbed's hosts.
+//! The addresses of a testbed's hosts.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -7,29 +7,29 @@ use wire::Address;
 
 use crate::spec::transport::Transport;
 
-/// Addresses of one host to connect from.
+/// The number of addresses of a host.
 const ADDRESSES: u8 = 254;
-/// How long a port stays in TIME_WAIT between hosts of a lab, in seconds: `tcp_tw_reuse` is set there.
+/// The time in TIME_WAIT before a port is used again, in seconds: testbeds set `tcp_tw_reuse`.
 const TIME_WAIT_S: f64 = 1.0;
 
-/// Where the server listens, on a port that the kernel will choose.
+/// The address for the server to listen on, with a port that the kernel chooses.
 pub(crate) fn server_address(transport: Transport) -> Address {
     (address(0, transport == Transport::Tcp6, 1), 0).into()
 }
 
-/// Addresses that `config`'s connections come from in turn, those of the first client's host; none where the kernel can
-/// choose. `ports` is how many an address has.
+/// The source addresses of `config`'s connections, for the first client host; none if the kernel can choose. `ports` is the
+/// number of ports of an address.
 ///
 /// # Errors
-/// When even all of them have too few ports.
+/// When all addresses of a host have too few ports together.
 pub(crate) fn sources(config: &LoadConfig, ports: u32) -> Result<Vec<IpAddr>, String> {
     let is_v6 = config.target.ip().is_some_and(|target| target.is_ipv6());
     let addresses = || (1..=ADDRESSES).map(|last| address(1, is_v6, last)).collect();
     load::ports::sources_among(config, ports, TIME_WAIT_S, addresses)
 }
 
-/// The addresses of host `number`, of which 0 is the server: those set aside for measuring networks (RFC 2544, RFC 5180), so
-/// that they can be taken for nothing else. `last` tells those of one host apart.
+/// Address `last` of host `number`; the server is host 0. The addresses are reserved for benchmarks (RFC 2544, RFC 5180), so
+/// they collide with no other network.
 pub(crate) fn address(number: u32, is_v6: bool, last: u8) -> IpAddr {
     match is_v6 {
         false => Ipv4Addr::new(198, 18, number as u8, last).into(),
@@ -37,13 +37,13 @@ pub(crate) fn address(number: u32, is_v6: bool, last: u8) -> IpAddr {
     }
 }
 
-/// The same addresses as `of_the_first` client's host, of another.
-pub(crate) fn sources_of(host: u32, of_the_first: &[IpAddr]) -> Vec<IpAddr> {
+/// The source addresses of client `host` that correspond to those `of_first`, the first client host.
+pub(crate) fn sources_of(host: u32, of_first: &[IpAddr]) -> Vec<IpAddr> {
     let last = |ip: &IpAddr| match ip {
         IpAddr::V4(ip) => ip.octets()[3],
         IpAddr::V6(ip) => ip.octets()[15],
     };
-    of_the_first.iter().map(|ip| address(host, ip.is_ipv6(), last(ip))).collect()
+    of_first.iter().map(|ip| address(host, ip.is_ipv6(), last(ip))).collect()
 }
 
 #[cfg(test)]
@@ -52,7 +52,7 @@ mod tests {
     use crate::spec::network::CLIENTS_MAX;
 
     #[test]
-    fn no_two_hosts_share_an_address() {
+    fn hosts_have_distinct_addresses() {
         let mut all: Vec<IpAddr> = (0..=CLIENTS_MAX)
             .flat_map(|number| [false, true].map(|is_v6| (number, is_v6)))
             .flat_map(|(number, is_v6)| (1..=ADDRESSES).map(move |last| address(number, is_v6, last)))
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn many_connections_come_from_many_addresses() {
+    fn many_connections_need_several_source_addresses() {
         let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
         let config = |connections, transport| {
             let target = server_address(transport);

@@ -1,19 +1,19 @@
-//! By which means a network's conditions can be had here, and the commands that make them so.
+//! Which means this kernel offers for the conditions of a network, and the commands that apply them.
 
 use crate::model::network::{Applied, Links, Means};
 use crate::spec::network::Network;
 use crate::spec::units::{Bandwidth, Time};
 
-/// A packet with all its headers, as Ethernet has it.
+/// The length of a full packet with its Ethernet header.
 const PACKET_BYTES: u64 = 1_514;
-/// What a token bucket lets through at once: what comes in this time, in nanoseconds, ...
+/// The default burst of a token bucket: the bytes that pass in this time, in nanoseconds.
 const BURST_NS: u64 = 1_000_000;
-/// ...and what waits before it, at most, as in the buffer of a switch.
+/// The queue of a token bucket, about that of a switch: the bytes that pass in this time, in nanoseconds.
 const QUEUE_NS: u64 = 50_000_000;
-/// Packets that netem holds, at most: it drops what is beyond.
+/// The packets that netem holds before it drops more.
 const NETEM_PACKETS: u32 = 1_000_000;
 
-/// Bytes that the kernel counts of a packet besides what IP does: those of Ethernet, which a TUN device has not.
+/// The bytes of a packet that the kernel counts in addition to those of IP. A TUN device has no Ethernet header.
 pub(crate) fn link_bytes(applied: &Applied) -> u64 {
     match applied.links {
         Links::Veth => 14,
@@ -21,7 +21,7 @@ pub(crate) fn link_bytes(applied: &Applied) -> u64 {
     }
 }
 
-/// What tc(8) is told in each host, of its interface `device`.
+/// The commands for tc(8) in each host, for its interface `device`.
 pub(crate) fn tc(applied: &Applied, network: &Network, device: &str) -> String {
     let mut lines = String::new();
     let mut parent = "root handle 1:";
@@ -41,44 +41,43 @@ pub(crate) fn tc(applied: &Applied, network: &Network, device: &str) -> String {
         parent = "parent 1:1 handle 2:";
     }
     if let Some(bandwidth) = network.bandwidth.filter(|_| applied.bandwidth == Some(Means::Tbf)) {
-        let (burst, queue) = (burst_bytes(network, bandwidth), bytes_in(bandwidth, QUEUE_NS).max(10 * PACKET_BYTES));
-        let bits = bandwidth.0;
+        let burst = burst_bytes(network, bandwidth);
+        let (bits, queue) = (bandwidth.0, bytes_in(bandwidth, QUEUE_NS).max(10 * PACKET_BYTES));
         lines += &format!("qdisc add dev {device} {parent} tbf rate {bits}bit burst {burst}b limit {queue}b\n");
     }
     lines
 }
 
-/// What nft(8) is told in each host: of what comes to it, for a packet that is dropped on its way out is an error of the
-/// one who sends it.
+/// The commands for nft(8) in each host. They drop received packets: dropping sent ones would be an error of the sender.
 pub(crate) fn nft(applied: &Applied, network: &Network, device: &str) -> String {
     let Some(loss) = network.loss.filter(|_| applied.loss == Some(Means::Nft)) else { return String::new() };
-    let of_a_million = (loss.0 * 1e6).round().max(1.0);
+    let dropped_per_million = (loss.0 * 1e6).round().max(1.0);
     format!(
         "add table inet muxbench\n\
          add chain inet muxbench input {{ type filter hook input priority 0; }}\n\
-         add rule inet muxbench input iifname \"{device}\" numgen random mod 1000000 < {of_a_million} drop\n"
+         add rule inet muxbench input iifname \"{device}\" numgen random mod 1000000 < {dropped_per_million} drop\n"
     )
 }
 
-/// In microseconds, as tc(8) reads them.
+/// A time in microseconds, the unit of tc(8).
 fn us(time: Time) -> f64 {
     time.0 as f64 / 1e3
 }
 
-/// Bytes that pass in a time, at a bandwidth.
+/// The bytes that pass in `ns` at a bandwidth.
 fn bytes_in(bandwidth: Bandwidth, ns: u64) -> u64 {
     (u128::from(bandwidth.0) * u128::from(ns) / 8_000_000_000) as u64
 }
 
-/// What a network's token bucket lets through at once.
+/// The burst of a network's token bucket.
 pub(crate) fn burst_bytes(network: &Network, bandwidth: Bandwidth) -> u64 {
     network.burst.map_or_else(|| bytes_in(bandwidth, BURST_NS).max(2 * PACKET_BYTES), |burst| burst.0.into())
 }
 
-/// What there is on this host: each with why not, and what may help.
+/// The means that this host has. An error is the reason why one is missing, and a remedy.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// Hosts of their own.
+    /// Network namespaces.
     pub namespaces: Result<(), String>,
     /// Pairs of veth devices, and a bridge.
     pub veth: Result<(), String>,
@@ -92,17 +91,16 @@ pub struct Found {
     pub nft: Result<(), String>,
 }
 
-/// Chooses how to make a network of what there is: the kernel's own means where it has them.
+/// Chooses the means of a network's conditions; prefers those of the kernel to the relay.
 ///
 /// # Errors
-/// Every reason why it cannot be made: cause and remedy, each with its key.
+/// Every reason why the network cannot be made, each with its key and a remedy.
 pub fn choose(network: &Network, found: &Found) -> Result<Applied, Vec<String>> {
     if let Err(reason) = &found.namespaces {
         return Err(vec![format!("network: {reason}")]);
     }
     let (has_delay, loss) = (network.delay.0 > 0, network.loss);
-    let mut reasons = Vec::new();
-    let by_kernel = |is_asked: bool, means: &[(Means, &Result<(), String>)]| match is_asked {
+    let by_kernel = |is_needed: bool, means: &[(Means, &Result<(), String>)]| match is_needed {
         false => Ok(None),
         true => match means.iter().find(|(_, found)| found.is_ok()) {
             Some((means, _)) => Ok(Some(*means)),
@@ -111,92 +109,83 @@ pub fn choose(network: &Network, found: &Found) -> Result<Applied, Vec<String>> 
     };
     let delay = by_kernel(has_delay, &[(Means::Netem, &found.netem)]);
     let dropped = by_kernel(loss.is_some(), &[(Means::Netem, &found.netem), (Means::Nft, &found.nft)]);
-    let (links, delay, dropped) = match (delay, dropped, &found.veth) {
-        (Ok(delay), Ok(dropped), Ok(())) => (Links::Veth, delay, dropped),
-        _ if found.tun.is_ok() => (Links::Tun, has_delay.then_some(Means::Tun), loss.map(|_| Means::Tun)),
-        (delay, dropped, veth) => {
-            let tun = found.tun.as_ref().err().cloned().unwrap_or_default();
-            if let Err(veth) = veth {
-                reasons.push(format!("network: {veth}; and {tun}"));
-            }
-            if let Err(without) = delay {
-                reasons.push(format!("network.delay: {}; and {tun}; or do without", without.join("; ")));
-            }
-            if let Err(without) = dropped {
-                reasons.push(format!("network.loss: {}; and {tun}; or do without", without.join("; ")));
-            }
-            return Err(reasons);
+    let (links, delay, dropped) = match (delay, dropped, &found.veth, &found.tun) {
+        (Ok(delay), Ok(dropped), Ok(()), _) => (Links::Veth, delay, dropped),
+        (.., Ok(())) => (Links::Tun, has_delay.then_some(Means::Tun), loss.map(|_| Means::Tun)),
+        (delay, dropped, veth, Err(tun)) => {
+            let veth = veth.as_ref().err().map(|veth| format!("network: {veth}; and {tun}"));
+            let missing =
+                |key, reasons: Vec<String>| format!("network.{key}: {}; and {tun}; or remove it", reasons.join("; "));
+            let (delay, dropped) =
+                (delay.err().map(|it| missing("delay", it)), dropped.err().map(|it| missing("loss", it)));
+            return Err([veth, delay, dropped].into_iter().flatten().collect());
         }
     };
     let bandwidth = match (&network.bandwidth, &found.tbf) {
         (None, _) => None,
         (Some(_), Ok(())) => Some(Means::Tbf),
         (Some(bandwidth), Err(reason)) => {
-            return Err(vec![format!("network.bandwidth: {bandwidth} needs TBF: {reason}; or do without")]);
+            return Err(vec![format!("network.bandwidth: {bandwidth} needs TBF: {reason}; or remove it")]);
         }
     };
     Ok(Applied { links, delay, loss: dropped, bandwidth })
 }
 
-#[cfg(not(target_os = "linux"))]
 impl Found {
-    /// Nothing: this is not Linux.
-    pub fn here() -> Self {
-        let no = || Err("a lab needs Linux; leave the network out".to_owned());
+    fn nothing(reason: &str) -> Self {
+        let no = || Err(reason.to_owned());
         Self { namespaces: no(), veth: no(), tun: no(), netem: no(), tbf: no(), nft: no() }
     }
-}
 
-#[cfg(target_os = "linux")]
-impl Found {
-    /// Tries everything in a host of its own, which is gone afterwards.
+    /// Finds nothing without Linux.
+    #[cfg(not(target_os = "linux"))]
+    pub fn here() -> Self {
+        Self::nothing("a lab needs Linux; remove the network")
+    }
+
+    /// Tries each means in a namespace that is removed afterwards.
+    #[cfg(target_os = "linux")]
     pub fn here() -> Self {
         use super::namespace::{Namespace, Tool};
 
         let namespace = match Namespace::new() {
             Ok(namespace) => namespace,
             Err(error) => {
-                let no =
-                    || Err(format!("a lab needs hosts of its own, and the kernel allows none ({error}); run as root"));
-                return Self { namespaces: no(), veth: no(), tun: no(), netem: no(), tbf: no(), nft: no() };
+                return Self::nothing(&format!(
+                    "a lab needs network namespaces, which the kernel refuses ({error}); run as root"
+                ));
             }
         };
-        let try_it = |tool, commands: &str| namespace.tell(tool, commands).map_err(|error| format!("{error:#}"));
-        let ip = try_it(Tool::Ip, "link set lo up\n");
-        let veth = try_it(
+        let run = |tool, commands: &str| namespace.run_tool(tool, commands).map_err(|error| format!("{error:#}"));
+        let ip = run(Tool::Ip, "link set lo up\n");
+        let veth = run(
             Tool::Ip,
             "link add name muxa type veth peer name muxb\nlink add name muxc type bridge\nlink set muxa master muxc\n",
         );
-        let tc = |commands: &str| try_it(Tool::Tc, commands).and(try_it(Tool::Tc, "qdisc del dev lo root\n"));
+        let tc = |commands: &str| run(Tool::Tc, commands).and(run(Tool::Tc, "qdisc del dev lo root\n"));
         let netem = tc("qdisc add dev lo root netem delay 1000us 100us loss 1%\n");
         let tbf = tc("qdisc add dev lo root tbf rate 1000000bit burst 3028b limit 15140b\n");
-        let without_netem = Applied { links: Links::Veth, delay: None, loss: Some(Means::Nft), bandwidth: None };
-        let some = Network { loss: Some(crate::spec::units::Loss(0.5)), ..Network::default() };
-        let nft = try_it(Tool::Nft, &nft(&without_netem, &some, "lo"));
-        let tun = super::relay::open(&namespace, "muxd").map(drop).map_err(|error| {
-            format!("a process that holds packets needs a TUN device ({error}); load the module (modprobe tun)")
-        });
-        let module = |reason: Result<(), String>, module: &str| {
-            reason.map_err(|reason| format!("{reason}: this kernel may be without {module} (modprobe {module})"))
+        let by_nft = Applied { links: Links::Veth, delay: None, loss: Some(Means::Nft), bandwidth: None };
+        let lossy = Network { loss: Some(crate::spec::units::Loss(0.5)), ..Network::default() };
+        let nft = run(Tool::Nft, &nft(&by_nft, &lossy, "lo"));
+        let tun = super::relay::open_tun(&namespace, "muxd")
+            .map(drop)
+            .map_err(|error| format!("the relay needs a TUN device ({error}); load the module (modprobe tun)"));
+        let module = |outcome: Result<(), String>, module: &str| {
+            outcome.map_err(|reason| format!("{reason}: this kernel may lack {module} (modprobe {module})"))
         };
-        Self {
-            namespaces: ip,
-            veth: module(veth, "veth"),
-            tun,
-            netem: module(netem, "sch_netem"),
-            tbf: module(tbf, "sch_tbf"),
-            nft,
-        }
+        let (veth, netem, tbf) = (module(veth, "veth"), module(netem, "sch_netem"), module(tbf, "sch_tbf"));
+        Self { namespaces: ip, veth, tun, netem, tbf, nft }
     }
 }
 
-/// CPUs for the relay: those that neither side has, or the client's, as the server is what is measured.
+/// The CPUs of the relay: those of neither side, or the clients', as the server's are measured.
 #[cfg(target_os = "linux")]
 pub(crate) fn relay_cpus(server: &[usize], client: &[usize]) -> Vec<usize> {
     let free = allowed_cpus().into_iter().filter(|cpu| !server.contains(cpu) && !client.contains(cpu));
     let free: Vec<usize> = free.collect();
     match (server, free.as_slice()) {
-        // Placed nowhere.
+        // Without placement.
         ([], _) => Vec::new(),
         (_, []) => client.to_vec(),
         _ => free,
@@ -239,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_s_own_means_come_first() {
+    fn kernel_means_are_preferred_to_the_relay() {
         let kernel = choose(&everything(), &all()).unwrap();
         let expected = Applied {
             links: Links::Veth,
@@ -262,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_had_says_why() {
+    fn missing_means_are_reported_with_their_keys() {
         let without = Found { netem: no("netem"), tun: no("TUN"), nft: no("nft"), tbf: no("TBF"), ..all() };
         let cases = [
             ("all", everything(), without.clone()),
@@ -275,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_tools_are_told() {
+    fn commands_apply_each_condition() {
         let lossy = Network { loss: Some(Loss(0.25)), ..Network::default() };
         let narrow = Network { bandwidth: Some(Bandwidth(1_000_000)), ..Network::default() };
         let without = Found { netem: no("netem"), ..all() };
@@ -301,10 +290,10 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn the_relay_is_kept_from_what_is_measured() {
+    fn relay_avoids_the_cpus_of_the_server() {
         let all = allowed_cpus();
         let (first, rest) = all.split_first().unwrap();
-        assert_eq!(relay_cpus(&[*first], rest), rest, "with none to spare it has the client's");
+        assert_eq!(relay_cpus(&[*first], rest), rest, "without a free CPU it gets the clients'");
         assert_eq!(relay_cpus(&[*first], &[*first]), if rest.is_empty() { vec![*first] } else { rest.to_vec() });
         assert_eq!(relay_cpus(&[], &[]), [0; 0]);
     }

@@ -1,4 +1,4 @@
-//! A lab needs Linux: here are types that nobody can make.
+//! Stand-ins for a testbed, which needs Linux. No value of these types exists.
 
 use std::io;
 use std::net::IpAddr;
@@ -13,17 +13,17 @@ use crate::process::stop::Stop;
 use crate::spec::network::Network;
 use crate::spec::transport::Transport;
 
-/// No host.
+/// A host of a testbed.
 #[derive(Clone, Debug)]
 pub enum TestbedHost {}
 
 impl TestbedHost {
-    /// Nobody calls it.
+    /// Unreachable.
     pub fn enter(&self, _command: &mut Command) {
         match *self {}
     }
 
-    /// Nobody calls it.
+    /// Unreachable.
     ///
     /// # Errors
     /// None.
@@ -31,22 +31,22 @@ impl TestbedHost {
         match *self {}
     }
 
-    /// Nobody calls it.
+    /// Unreachable.
     pub fn address(&self, _transport: Transport) -> IpAddr {
         match *self {}
     }
 
-    /// Nobody calls it.
-    pub fn sources(&self, _of_the_first: &[IpAddr]) -> Vec<IpAddr> {
+    /// Unreachable.
+    pub fn sources(&self, _of_first: &[IpAddr]) -> Vec<IpAddr> {
         match *self {}
     }
 }
 
-/// No lab.
+/// A testbed.
 pub enum Testbed {}
 
 impl Testbed {
-    /// Makes none.
+    /// Fails.
     ///
     /// # Errors
     /// Always.
@@ -57,30 +57,30 @@ impl Testbed {
         _seed: u64,
         _stop: &Stop,
     ) -> anyhow::Result<Self> {
-        bail!("a lab needs Linux; leave the network out")
+        bail!("a lab needs Linux; remove the network")
     }
 
-    /// Nobody calls it.
+    /// Unreachable.
     pub fn server(&self) -> &TestbedHost {
         match *self {}
     }
 
-    /// Nobody calls it.
+    /// Unreachable.
     pub fn clients(&self) -> &[TestbedHost] {
         match *self {}
     }
 
-    /// Nobody calls it.
+    /// Unreachable.
     pub fn network(&self) -> &Network {
         match *self {}
     }
 
-    /// Nobody calls it.
+    /// Unreachable.
     pub fn applied(&self) -> Applied {
         match *self {}
     }
 
-    /// Nobody calls it.
+    /// Unreachable.
     ///
     /// # Errors
     /// None.
@@ -88,7 +88,7 @@ impl Testbed {
         match *self {}
     }
 
-    /// Nobody calls it.
+    /// Unreachable.
     ///
     /// # Errors
     /// None.
@@ -96,7 +96,7 @@ impl Testbed {
         match *self {}
     }
 
-    /// Nobody calls it.
+    /// Unreachable.
     ///
     /// # Errors
     /// None.

@@ -10,17 +10,17 @@ use super::addresses::{self, address};
 use super::namespace::Namespace;
 use crate::spec::transport::Transport;
 
-/// What a host has as this one, as far as the kernel has it for each: how it is tuned. Folders, and beginnings of names.
-const AS_HERE: &[(&str, &[&str])] =
+/// The kernel parameters that a host copies from this machine: folders of /proc/sys, and prefixes of names.
+const COPIED: &[(&str, &[&str])] =
     &[("net/core", &["somaxconn", "optmem_max", "rmem_", "wmem_"]), ("net/ipv4", &["tcp_", "udp_", "ip_local_"])];
-/// No setting, but a secret.
+/// A secret, which is not copied.
 const FASTOPEN_KEY: &str = "net/ipv4/tcp_fastopen_key";
-/// What is set in hosts. Ports are used again as soon as over loopback, where 2 is enough; a trial learns nothing from the
-/// one before; connections over IPv6 may come from any address of the host's block.
-const SET: &[(&str, &str)] =
+/// The kernel parameters of every host. Ports are used again as early as over loopback, where the default 2 suffices; a trial
+/// uses no metrics of an earlier one; IPv6 connections may come from any address of the host's block.
+const FIXED: &[(&str, &str)] =
     &[("net/ipv4/tcp_tw_reuse", "1"), ("net/ipv4/tcp_no_metrics_save", "1"), ("net/ipv6/ip_nonlocal_bind", "1")];
 
-/// One host: what runs in it sees no other network.
+/// A host of a testbed. Its processes see no other network.
 #[derive(Clone, Debug)]
 pub struct TestbedHost {
     pub(super) number: u32,
@@ -29,28 +29,28 @@ pub struct TestbedHost {
 
 impl TestbedHost {
     pub(super) fn new(number: u32, settings: &[(String, String)]) -> anyhow::Result<Self> {
-        let namespace = Namespace::new().context("the kernel allows no hosts of their own; run as root")?;
+        let namespace = Namespace::new().context("cannot create a network namespace; run as root")?;
         let set = || {
             for (path, value) in settings {
-                // What is not there the kernel has for all hosts at once.
+                // A parameter that does not exist here is common to all namespaces.
                 if std::fs::read_to_string(path).is_ok_and(|it| it.trim() != value) {
                     let _ = std::fs::write(path, value);
                 }
             }
         };
-        namespace.within(set).context("a host's settings")?;
-        for (name, value) in SET {
+        namespace.within(set).context("cannot set the kernel parameters of a host")?;
+        for (name, value) in FIXED {
             let _ = namespace.set(name, value);
         }
         Ok(Self { number, namespace })
     }
 
-    /// Has a process run in it.
+    /// Makes `command` run on the host.
     pub fn enter(&self, command: &mut Command) {
         self.namespace.enter(command);
     }
 
-    /// Starts a command in it, which ends when the thread that started it does.
+    /// Starts a command on the host. The kernel ends it with this process.
     ///
     /// # Errors
     /// As execve(2) and setns(2) have them.
@@ -58,7 +58,7 @@ impl TestbedHost {
         self.namespace.spawn(command)
     }
 
-    /// Does something in it.
+    /// Calls `work` on a thread in the namespace of the host.
     ///
     /// # Errors
     /// As setns(2) has them.
@@ -66,39 +66,39 @@ impl TestbedHost {
         self.namespace.within(work)
     }
 
-    /// Its number: the server's is 0.
+    /// The number of the host; the server's is 0.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// Its first address.
+    /// The first address of the host.
     pub fn address(&self, transport: Transport) -> IpAddr {
         address(self.number, transport == Transport::Tcp6, 1)
     }
 
-    /// The same addresses as of the first client's host, here.
-    pub fn sources(&self, of_the_first: &[IpAddr]) -> Vec<IpAddr> {
-        addresses::sources_of(self.number, of_the_first)
+    /// The source addresses that correspond to those of the first client host.
+    pub fn sources(&self, of_first: &[IpAddr]) -> Vec<IpAddr> {
+        addresses::sources_of(self.number, of_first)
     }
 }
 
-/// Files of /proc/sys by which this host is tuned, and what is in them.
+/// The copied kernel parameters of this machine: paths below /proc/sys, and values.
 pub(super) fn settings() -> Vec<(String, String)> {
-    let is_set = |name: &str| name == FASTOPEN_KEY || SET.iter().any(|(set, _)| *set == name);
-    let of = |(folder, beginnings): &(&str, &[&str])| -> Vec<(String, String)> {
+    let is_copied = |name: &str| name != FASTOPEN_KEY && FIXED.iter().all(|(fixed, _)| *fixed != name);
+    let mut settings = Vec::new();
+    for (folder, prefixes) in COPIED {
         let entries = std::fs::read_dir(format!("/proc/sys/{folder}")).into_iter().flatten().flatten();
         let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-        let names = names.filter(|name| beginnings.iter().any(|beginning| name.starts_with(beginning)));
-        let paths = names.map(|name| format!("{folder}/{name}")).filter(|name| !is_set(name));
-        let is_writable = |path: &String| std::fs::metadata(path).is_ok_and(|it| it.mode() & 0o200 != 0);
-        let paths = paths.map(|name| format!("/proc/sys/{name}")).filter(is_writable);
-        let found = paths.filter_map(|path| {
-            let value = std::fs::read_to_string(&path).ok()?;
-            Some((path, value.trim().to_owned()))
-        });
-        found.collect()
-    };
-    AS_HERE.iter().flat_map(of).collect()
+        let names = names.filter(|name| prefixes.iter().any(|prefix| name.starts_with(prefix)));
+        for name in names.map(|name| format!("{folder}/{name}")).filter(|name| is_copied(name)) {
+            let path = format!("/proc/sys/{name}");
+            let is_writable = std::fs::metadata(&path).is_ok_and(|file| file.mode() & 0o200 != 0);
+            if let Some(value) = is_writable.then(|| std::fs::read_to_string(&path).ok()).flatten() {
+                settings.push((path, value.trim().to_owned()));
+            }
+        }
+    }
+    settings
 }
 
 #[cfg(test)]
@@ -106,11 +106,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_is_tuned_as_the_one_it_is_made_on() {
+    fn host_copies_the_kernel_parameters_of_its_creator() {
         let outer = match Namespace::new() {
             Ok(outer) => outer,
             Err(error) => {
-                server::skipped::skipped(&format!("hosts: {error}"));
+                server::skipped::skipped(&format!("network namespaces: {error}"));
                 return;
             }
         };
@@ -128,10 +128,10 @@ mod tests {
         }
         assert!(settings.len() > 50, "{settings:?}");
         for (path, value) in settings {
-            // What is of all hosts is not to be seen there.
+            // Parameters common to all namespaces are not visible there.
             assert!(there(path.clone()).map_or(true, |it| it.trim() == value), "{path}");
         }
-        for (name, value) in SET {
+        for (name, value) in FIXED {
             assert!(there(format!("/proc/sys/{name}")).map_or(true, |it| it.trim() == *value), "{name}");
         }
     }

@@ -1,4 +1,4 @@
-//! The interface of a testbed's host: how it is set up, and what the kernel counts of it.
+//! The network interface of a testbed's host: its setup and its counters.
 
 use std::io;
 use std::path::Path;
@@ -8,39 +8,40 @@ use super::namespace::Namespace;
 use crate::model::network::{Applied, Links};
 use crate::spec::network::Network;
 
-/// What a host's interface is called.
+/// The name of each host's interface.
 pub(super) const DEVICE: &str = "eth0";
-/// The bits of an address that all hosts share, of IPv4 and of IPv6...
+/// The address bits that all hosts share, for IPv4 and IPv6.
 const SHARED_BITS: [u32; 2] = [15, 32];
-/// ...and those that all addresses of one host do.
+/// The address bits that all addresses of a host share, for IPv4 and IPv6.
 const HOST_BITS: [u32; 2] = [24, 64];
-/// Packets that may wait for the relay; a burst of many connections is not lost there.
+/// The packets that may wait for the relay: enough for a burst of many connections.
 const RELAY_QUEUE_PACKETS: u32 = 10_000;
-/// What the kernel has counted of a host's interface.
+
+/// The kernel's counters of a host's interface.
 pub(super) struct InterfaceCounters {
-    /// Bytes that came, headers included.
+    /// Received bytes, including headers.
     pub(super) received_bytes: u64,
-    /// Packets that its device did not take.
+    /// Sent packets for which the device had no room.
     pub(super) sent_dropped: u64,
 }
 
 impl InterfaceCounters {
-    /// As it is now.
+    /// Reads the counters.
     pub(super) fn read(host: &Namespace) -> io::Result<Self> {
         let text = host.within(|| std::fs::read_to_string("/proc/thread-self/net/dev"))??;
         let line = text.lines().find_map(|line| line.trim().strip_prefix(DEVICE)?.strip_prefix(':'));
-        // Eight numbers of what came, of which the first is bytes, then as many of what was sent, of which the fourth is drops.
+        // Eight columns of received packets, beginning with bytes, then eight of sent packets; the fourth of those is drops.
         let number = |at: usize| line?.split_whitespace().nth(at)?.parse().ok();
         let counted = || Some(Self { received_bytes: number(0)?, sent_dropped: number(11)? });
-        counted().ok_or_else(|| io::Error::other("the kernel does not count what a host receives and sends"))
+        counted().ok_or_else(|| io::Error::other("/proc/net/dev has no counters for the interface of a host"))
     }
 }
 
-/// What ip(8) is told of a host's interface: its addresses, and how others are reached.
+/// The commands for ip(8) that set up the interface of host `number`: its addresses, and routes to other hosts.
 pub(super) fn commands(number: u32, network: &Network, applied: &Applied) -> String {
     let mut lines = "link set lo up\n".to_owned();
     if network.loss.is_some() && applied.links == Links::Veth {
-        // Each packet is lost by itself, and not the many that a veth device would take as one.
+        // Otherwise a veth device takes many packets as one, and they would be lost together.
         lines += &format!("link set dev {DEVICE} gso_max_segs 1\n");
     }
     if applied.links == Links::Tun {
@@ -53,13 +54,13 @@ pub(super) fn commands(number: u32, network: &Network, applied: &Applied) -> Str
             continue;
         }
         let first = address(number, is_v6, 1);
-        // Nobody else can have it, so nobody need be asked.
+        // No other host can have the address: skip the duplicate detection, which delays its use.
         let nodad = if is_v6 { " nodad" } else { "" };
         lines += &format!("addr add {first}/{shared} dev {DEVICE}{nodad}\n");
-        // Every address of its block is this host's.
+        // The host accepts packets for every address of its block.
         lines += &format!("route add local {}/{own} dev lo\n", address(number, is_v6, 0));
         if is_v6 && applied.links == Links::Veth {
-            // For IPv4 a host answers who asks for any of them; for IPv6 for its first alone.
+            // A host answers ARP for its whole block, but neighbour discovery only for its first address.
             let others = (0..=network.clients.get()).filter(|other| *other != number);
             for other in others.filter(|other| number == 0 || *other == 0) {
                 let (block, by) = (address(other, true, 0), address(other, true, 1));
@@ -75,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_ip_is_told() {
+    fn interface_commands_add_addresses_and_routes() {
         let network: Network = "lab:clients=2".parse().unwrap();
         let lossy = Network { loss: Some(crate::spec::units::Loss(0.5)), ..network.clone() };
         let applied = |links| Applied { links, delay: None, loss: None, bandwidth: None };

@@ -1,4 +1,4 @@
-//! Network namespaces without a name, and what is done in them.
+//! Unnamed network namespaces, and processes in them.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -13,14 +13,14 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 
 use crate::process::secrets::remove_secrets;
 
-/// A network namespace. It is there as long as this is, or a process or socket is in it.
+/// A network namespace. It exists as long as this value, a process or a socket in it.
 #[derive(Clone, Debug)]
 pub struct Namespace(Arc<OwnedFd>);
 
-/// Where tools of root are, whatever PATH says.
+/// The folders of system tools, which PATH may lack.
 const FOLDERS: &str = "/usr/sbin:/sbin";
 
-/// A tool that takes many commands at once.
+/// A tool that reads a batch of commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tool {
     /// ip(8).
@@ -40,7 +40,7 @@ impl Tool {
         }
     }
 
-    /// Debian's package that has it.
+    /// The Debian package.
     fn package(self) -> &'static str {
         match self {
             Self::Ip | Self::Tc => "iproute2",
@@ -62,40 +62,40 @@ impl Tool {
 }
 
 impl Namespace {
-    /// A new one, with nothing in it but a loopback interface that is down.
+    /// Creates a namespace with only a loopback interface, which is down.
     ///
     /// # Errors
     /// As unshare(2) has them.
     pub fn new() -> io::Result<Self> {
         let made = thread::spawn(|| {
-            // SAFETY: only the network is unshared, and only of this thread; descriptors stay common to all.
+            // SAFETY: the call unshares the network of this thread only; all threads keep sharing descriptors.
             unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET)? };
             Ok(Self(Arc::new(File::open("/proc/thread-self/ns/net")?.into())))
         });
-        made.join().unwrap_or_else(|_| Err(io::Error::other("a thread of ours failed")))
+        made.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")))
     }
 
-    /// A path by which others can open it while we live.
+    /// A path by which other processes can open the namespace while this one lives.
     pub fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
     }
 
-    /// What tells it from all others.
+    /// The inode number, which identifies the namespace.
     ///
     /// # Errors
     /// As fstat(2) has them.
-    pub fn number(&self) -> io::Result<u64> {
+    pub fn inode(&self) -> io::Result<u64> {
         Ok(rustix::fs::fstat(&*self.0)?.st_ino)
     }
 
-    /// Has a command run in it.
+    /// Makes `command` run in the namespace.
     pub fn enter(&self, command: &mut Command) {
         let namespace = self.0.clone();
-        // SAFETY: setns is a system call and no more; the descriptor is open until the command is dropped.
+        // SAFETY: the closure only calls setns(2); the descriptor stays open until the command is dropped.
         unsafe { command.pre_exec(move || move_to(&namespace)) };
     }
 
-    /// Does something in it: sockets that are made then are of this host.
+    /// Calls `work` on a thread in the namespace. Sockets that it creates stay there.
     ///
     /// # Errors
     /// As setns(2) has them.
@@ -105,19 +105,19 @@ impl Namespace {
                 move_to(&self.0)?;
                 Ok(work())
             });
-            worker.join().unwrap_or_else(|_| Err(io::Error::other("a thread of ours failed")))
+            worker.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")))
         })
     }
 
-    /// Sets a variable of the kernel, as in `net/ipv4/tcp_tw_reuse`.
+    /// Sets a kernel parameter, such as `net/ipv4/tcp_tw_reuse`.
     ///
     /// # Errors
-    /// When it is not there, or cannot have that value.
+    /// When it does not exist, or rejects the value.
     pub fn set(&self, name: &str, value: &str) -> io::Result<()> {
         self.within(|| std::fs::write(format!("/proc/sys/{name}"), value))?
     }
 
-    /// Starts a command in it, which ends when this process does.
+    /// Starts a command in the namespace. The kernel ends it with this process.
     ///
     /// # Errors
     /// As execve(2) and setns(2) have them.
@@ -126,11 +126,11 @@ impl Namespace {
         server::external::spawn::spawn(command)
     }
 
-    /// Has a tool do `commands`, one a line.
+    /// Runs a batch of commands, one per line.
     ///
     /// # Errors
-    /// When the tool is missing, or one of them fails: what it says.
-    pub fn tell(&self, tool: Tool, commands: &str) -> anyhow::Result<()> {
+    /// When the tool is missing, or a command fails.
+    pub fn run_tool(&self, tool: Tool, commands: &str) -> anyhow::Result<()> {
         if commands.is_empty() {
             return Ok(());
         }
@@ -140,22 +140,22 @@ impl Namespace {
             io::ErrorKind::NotFound => {
                 anyhow!("`{}` is not installed; install it (on Debian: apt install {})", tool.name(), tool.package())
             }
-            _ => anyhow!("`{}` cannot be started: {error}", tool.name()),
+            _ => anyhow!("cannot start `{}`: {error}", tool.name()),
         })?;
         let mut input = child.stdin.take().context("standard input is piped")?;
-        // One that ends before it has read all says why.
+        // A tool that ends before it has read everything reports why.
         let _ = input.write_all(commands.as_bytes());
         drop(input);
         let output = child.wait_with_output()?;
         if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            bail!("`{}` fails: {}", tool.name(), said.trim().replace('\n', "; "));
+            let errors = String::from_utf8_lossy(&output.stderr);
+            bail!("`{}` failed: {}", tool.name(), errors.trim().replace('\n', "; "));
         }
         Ok(())
     }
 }
 
-/// Moves the calling thread, or the process that it is about to become.
+/// Moves the calling thread into a namespace.
 pub(crate) fn move_to(namespace: &impl AsFd) -> io::Result<()> {
     Ok(rustix::thread::move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?)
 }

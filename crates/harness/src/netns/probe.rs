@@ -1,6 +1,6 @@
-//! What a lab's network really does: how long small datagrams take there and back, how many arrive, how much gets through.
+//! Measures the network of a testbed: round trips, loss and bandwidth of datagrams.
 //!
-//! Sockets are made in the hosts and used from here, when nothing else is sent: a socket is of the host in which it was made.
+//! Threads in the hosts' namespaces create sockets, which this process then uses while nothing else is sent.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -20,98 +20,97 @@ use crate::spec::network::Network;
 use crate::spec::transport::Transport;
 use crate::spec::units::Bandwidth;
 
-/// Datagrams that are sent back.
-const EXCHANGES: u32 = 200;
-/// The time between two of them.
-const EXCHANGE_EVERY: Duration = Duration::from_millis(1);
-/// The payload of a datagram that is sent back, or counted.
+/// The number of round trips, and the time between two.
+const ROUND_TRIPS: u32 = 200;
+const ROUND_TRIP_INTERVAL: Duration = Duration::from_millis(1);
+/// The payload of a datagram that measures round trips or loss.
 const SMALL_BYTES: usize = 32;
-/// The payload of one that fills a packet.
+/// The payload of a datagram that fills a packet.
 const LARGE_BYTES: usize = 1_472;
-/// Headers of IPv4 and UDP.
+/// The headers of IPv4 and UDP.
 const HEADER_BYTES: u64 = 28;
-/// So many losses are counted, if they are as asked, ...
+/// The number of losses to expect from the datagrams that measure loss...
 const LOSSES: f64 = 20.0;
-/// ...of so many datagrams each way, at least and at most, ...
-const COUNTED: (u32, u32) = (1_000, 20_000);
-/// ...sent so many at once, ...
+/// ...and the limits of their number, each way.
+const LOSS_DATAGRAMS: (u32, u32) = (1_000, 20_000);
+/// The datagrams that are sent together to measure loss, and the time between two groups.
 const GROUP: u32 = 16;
-/// ...so often.
-const GROUP_EVERY: Duration = Duration::from_micros(250);
-/// Small datagrams take up this share of a bandwidth, so that none waits for another.
+const GROUP_INTERVAL: Duration = Duration::from_micros(250);
+/// The share of a bandwidth that small datagrams use, so that none waits for another.
 const SMALL_SHARE: f64 = 0.25;
-/// How long more is sent than gets through, ...
-const FILL: Duration = Duration::from_millis(250);
-/// ...by this factor.
-const FILL_FACTOR: f64 = 2.0;
-/// Datagrams that arrive in that time, at least.
-const FILL_DATAGRAMS_MIN: f64 = 50.0;
-/// Datagrams that are sent at once are those of this time, ...
-const AT_ONCE: Duration = Duration::from_micros(200);
-/// ...and at most so many, which are less than 64 KiB.
-const AT_ONCE_MAX: f64 = 40.0;
-/// When a counter was read is known if that took no longer than this; otherwise it is read again, ...
+/// The time over which a bandwidth is measured, and the ratio of the sent to the expected rate.
+const BANDWIDTH_TIME: Duration = Duration::from_millis(250);
+const BANDWIDTH_FACTOR: f64 = 2.0;
+/// The lowest number of datagrams to receive in this time.
+const BANDWIDTH_DATAGRAMS_MIN: f64 = 50.0;
+/// A system call sends the datagrams of this time...
+const BATCH_TIME: Duration = Duration::from_micros(200);
+/// ...but at most so many: they have to be shorter than 64 KiB together.
+const BATCH_MAX: f64 = 40.0;
+/// A counter is read again if reading it took longer than this...
 const READING_MAX: Duration = Duration::from_millis(1);
-/// ...so often at most.
+/// ...but at most so often.
 const READINGS_MAX: u32 = 20;
-/// How long it is tried whether anything comes through, where at first nothing does.
-const UP_MAX: Duration = Duration::from_secs(20);
-/// On a busy machine something may be late by so much.
-const PATIENCE: Duration = Duration::from_millis(100);
-/// Room for what comes while others have our CPU.
+/// The time in which the first datagram has to arrive.
+const UP_TIMEOUT: Duration = Duration::from_secs(20);
+/// The delay that a busy machine may add.
+const BUSY_DELAY: Duration = Duration::from_millis(100);
+/// The receive buffer: datagrams wait there while this process has no CPU.
 const SOCKET_BYTES: usize = 16 << 20;
 
-/// Measures between the clients' hosts and the server's: round trips of each of them, of which none is silent; loss and bandwidth
-/// of the one whose `turn` it is, for they take time, and all have the same conditions.
+/// Measures the network between the client hosts and the server's host: round trips of every client host, and loss and bandwidth
+/// of host `turn`. These take longer, and the conditions of all hosts are equal.
 ///
 /// # Errors
-/// When hardly anything arrives, or nothing of one host, or an end is wanted.
+/// When hardly any datagram arrives, or none of one host, or the run is aborted.
 pub(super) fn measure(
-    line: &Line<'_>,
+    link: &Link<'_>,
     server: &TestbedHost,
     clients: &[TestbedHost],
     turn: usize,
 ) -> anyhow::Result<Measured> {
-    let network = line.network;
-    let there = socket(server).context("a socket of the server's host")?;
+    let network = link.network;
+    let there = socket(server).context("cannot create a socket on the server's host")?;
     let here: Vec<UdpSocket> =
-        clients.iter().map(socket).collect::<io::Result<_>>().context("a socket of a client's")?;
-    // Neighbours are found, which takes a way there and back more, and on a busy machine links come up after the fact.
-    let deadline = Instant::now() + UP_MAX;
-    while exchange(line, &there, &here, (here.len() as u32).max(5))?.concat().is_empty() && Instant::now() < deadline {}
-    let mut unheard: Vec<usize> = (0..here.len()).collect();
+        clients.iter().map(socket).collect::<io::Result<_>>().context("cannot create a socket on a client host")?;
+    // The first packets wait for neighbour discovery, and on a busy machine links come up late.
+    let deadline = Instant::now() + UP_TIMEOUT;
+    while round_trips(link, &there, &here, (here.len() as u32).max(5))?.concat().is_empty() && Instant::now() < deadline
+    {
+    }
+    let mut silent_hosts: Vec<usize> = (0..here.len()).collect();
     let mut timed = || -> anyhow::Result<(Vec<u64>, Option<usize>)> {
-        let of_each = exchange(line, &there, &here, EXCHANGES.max(2 * here.len() as u32))?;
-        unheard.retain(|host| of_each[*host].is_empty());
-        Ok((of_each.concat(), unheard.first().copied()))
+        let of_each = round_trips(link, &there, &here, ROUND_TRIPS.max(2 * here.len() as u32))?;
+        silent_hosts.retain(|host| of_each[*host].is_empty());
+        Ok((of_each.concat(), silent_hosts.first().copied()))
     };
-    let is_enough = |round_trips: &[u64]| round_trips.len() as u32 * 10 >= EXCHANGES;
+    let is_enough = |round_trips: &[u64]| round_trips.len() as u32 * 10 >= ROUND_TRIPS;
     let (mut round_trips, mut silent) = timed()?;
     while (!is_enough(&round_trips) || silent.is_some()) && Instant::now() < deadline {
         (round_trips, silent) = timed()?;
     }
     ensure!(
         is_enough(&round_trips),
-        "hardly anything comes through the lab's network: of {EXCHANGES} datagrams {} came back",
+        "the lab's network loses nearly everything: {} of {ROUND_TRIPS} datagrams returned",
         round_trips.len()
     );
     if let Some(host) = silent {
-        bail!("nothing comes through the lab's network from its client's host {}", clients[host].number());
+        bail!("the lab's network loses everything from client host {}", clients[host].number());
     }
     round_trips.sort_unstable();
     let quantile = |q| stats::quantile(&round_trips, q).unwrap_or_default();
     let turn = turn % clients.len();
     let (host, here) = (&clients[turn], &here[turn]);
     let count = match network.loss {
-        Some(loss) => ((LOSSES / loss.0) as u32).clamp(COUNTED.0, COUNTED.1),
-        None => COUNTED.0,
+        Some(loss) => ((LOSSES / loss.0) as u32).clamp(LOSS_DATAGRAMS.0, LOSS_DATAGRAMS.1),
+        None => LOSS_DATAGRAMS.0,
     };
-    let count = count.min(line.small_per_s() as u32).max(1);
-    let towards_server = count_arrivals(line, here, &there, count)?;
-    let from_server = count_arrivals(line, &there, here, count)?;
+    let count = count.min(link.small_per_s() as u32).max(1);
+    let towards_server = count_arrivals(link, here, &there, count)?;
+    let from_server = count_arrivals(link, &there, here, count)?;
     let bandwidth = |from, to: &UdpSocket, host| -> anyhow::Result<Option<f64>> {
         let to = to.local_addr()?;
-        network.bandwidth.map(|it| fill(line, (from, to), host, it)).transpose()
+        network.bandwidth.map(|it| bandwidth(link, (from, to), host, it)).transpose()
     };
     let bandwidth = (bandwidth(here, &there, server)?, bandwidth(&there, here, host)?);
     Ok(Measured {
@@ -125,33 +124,32 @@ pub(super) fn measure(
     })
 }
 
-/// What datagrams go over.
-pub(super) struct Line<'a> {
+/// The network under measurement.
+pub(super) struct Link<'a> {
     pub(super) network: &'a Network,
-    /// Bytes that the kernel counts of a packet besides what IP does.
+    /// The bytes of a packet that the kernel counts in addition to those of IP.
     pub(super) link_bytes: u64,
-    /// Set when nobody wants to know any more.
     pub(super) stop: &'a Stop,
 }
 
-impl Line<'_> {
-    /// Bits of a datagram with all its headers.
+impl Link<'_> {
+    /// The bits of a datagram with all headers.
     fn bits(&self, payload_bytes: usize) -> f64 {
         (payload_bytes as u64 + HEADER_BYTES + self.link_bytes) as f64 * 8.0
     }
 
-    /// Small datagrams a second, of which none waits for another.
+    /// The rate of small datagrams at which none waits for another, per second.
     fn small_per_s(&self) -> f64 {
         let bandwidth = self.network.bandwidth.map_or(f64::INFINITY, |it| it.0 as f64);
         SMALL_SHARE * bandwidth / self.bits(SMALL_BYTES)
     }
 
-    /// How long a datagram may be on its way, one way.
-    fn patience(&self) -> Duration {
-        Duration::from_nanos(self.network.delay.0 + self.network.jitter.0) + PATIENCE
+    /// The longest time that a datagram takes, one way.
+    fn one_way_max(&self) -> Duration {
+        Duration::from_nanos(self.network.delay.0 + self.network.jitter.0) + BUSY_DELAY
     }
 
-    /// Sleeps, unless an end is wanted meanwhile.
+    /// Sleeps, unless the run is aborted.
     fn sleep(&self, time: Duration) {
         let deadline = Instant::now() + time;
         while Instant::now() < deadline && !self.stop.is_aborted() {
@@ -162,25 +160,30 @@ impl Line<'_> {
 
 fn socket(host: &TestbedHost) -> io::Result<UdpSocket> {
     let socket = host.within(|| UdpSocket::bind((host.address(Transport::Tcp), 0)))??;
-    // A smaller one does as well where this is refused.
+    // Without the permission the default size has to do.
     let _ = rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, SOCKET_BYTES);
     Ok(socket)
 }
 
-/// Has `count` datagrams sent to the server and back, from each client in turn; how long those took that came back to each, in
+/// Sends `count` datagrams to the server and back, from the clients in turn. Returns the round-trip times of each client in
 /// nanoseconds.
-fn exchange(line: &Line<'_>, server: &UdpSocket, clients: &[UdpSocket], count: u32) -> anyhow::Result<Vec<Vec<u64>>> {
+fn round_trips(
+    link: &Link<'_>,
+    server: &UdpSocket,
+    clients: &[UdpSocket],
+    count: u32,
+) -> anyhow::Result<Vec<Vec<u64>>> {
     let to = server.local_addr()?;
     let is_over = AtomicBool::new(false);
-    let every = EXCHANGE_EVERY.max(Duration::from_secs_f64(1.0 / line.small_per_s().max(1e-3)));
-    server.set_read_timeout(Some(PATIENCE / 2))?;
-    // Several are on their way at once; each has its number and the time of its sending in it.
+    let interval = ROUND_TRIP_INTERVAL.max(Duration::from_secs_f64(1.0 / link.small_per_s().max(1e-3)));
+    server.set_read_timeout(Some(BUSY_DELAY / 2))?;
+    // Several datagrams are on their way at once: each contains its send time.
     let begun = Instant::now();
     let receive = |socket: &UdpSocket, expected: u32| -> io::Result<Vec<u64>> {
         let mut times = Vec::new();
-        let deadline = begun + every * count + 2 * line.patience();
+        let deadline = begun + interval * count + 2 * link.one_way_max();
         let mut datagram = [0; SMALL_BYTES];
-        while (times.len() as u32) < expected && Instant::now() < deadline && !line.stop.is_aborted() {
+        while (times.len() as u32) < expected && Instant::now() < deadline && !link.stop.is_aborted() {
             if let Some(SMALL_BYTES) = arrival(socket.recv(&mut datagram))? {
                 let now_ns = begun.elapsed().as_nanos() as u64;
                 let sent_ns = datagram[..8].try_into().map_or(0, u64::from_le_bytes);
@@ -204,15 +207,15 @@ fn exchange(line: &Line<'_>, server: &UdpSocket, clients: &[UdpSocket], count: u
             .map(|(at, client)| {
                 let expected = (at as u32..count).step_by(clients.len()).count() as u32;
                 scope.spawn(move || {
-                    client.set_read_timeout(Some(PATIENCE / 2))?;
+                    client.set_read_timeout(Some(BUSY_DELAY / 2))?;
                     receive(client, expected)
                 })
             })
             .collect();
         let send_all = || -> io::Result<()> {
-            for number in (0..count).take_while(|_| !line.stop.is_aborted()) {
+            for number in (0..count).take_while(|_| !link.stop.is_aborted()) {
                 let mut datagram = [0; SMALL_BYTES];
-                sleep_until(begun + every * number);
+                sleep_until(begun + interval * number);
                 datagram[..8].copy_from_slice(&(begun.elapsed().as_nanos() as u64).to_le_bytes());
                 sent(clients[number as usize % clients.len()].send_to(&datagram, to))?;
             }
@@ -222,19 +225,19 @@ fn exchange(line: &Line<'_>, server: &UdpSocket, clients: &[UdpSocket], count: u
         let times = receivers.into_iter().map(|it| it.join().unwrap_or_else(|_| Ok(Vec::new())));
         let times: io::Result<Vec<Vec<u64>>> = times.collect();
         is_over.store(true, Relaxed);
-        outcome.context("the lab's network")?;
-        line.stop.check()?;
-        times.context("the lab's network")
+        outcome.context("cannot measure the lab's network")?;
+        link.stop.check()?;
+        times.context("cannot measure the lab's network")
     })
 }
 
-/// Sends `count` small datagrams one way, and counts those that arrive.
-fn count_arrivals(line: &Line<'_>, from: &UdpSocket, to: &UdpSocket, count: u32) -> anyhow::Result<u32> {
+/// Sends `count` small datagrams one way, and returns the number that arrives.
+fn count_arrivals(link: &Link<'_>, from: &UdpSocket, to: &UdpSocket, count: u32) -> anyhow::Result<u32> {
     let address = to.local_addr()?;
-    let per_s = (f64::from(GROUP) / GROUP_EVERY.as_secs_f64()).min(line.small_per_s());
+    let per_s = (f64::from(GROUP) / GROUP_INTERVAL.as_secs_f64()).min(link.small_per_s());
     let send = || {
         let begun = Instant::now();
-        for number in (0..count).take_while(|_| !line.stop.is_aborted()) {
+        for number in (0..count).take_while(|_| !link.stop.is_aborted()) {
             if number % GROUP == 0 {
                 sleep_until(begun + Duration::from_secs_f64(f64::from(number) / per_s));
             }
@@ -244,37 +247,37 @@ fn count_arrivals(line: &Line<'_>, from: &UdpSocket, to: &UdpSocket, count: u32)
     };
     let mut arrived = 0;
     let mut take = |bytes| arrived += u32::from(bytes == SMALL_BYTES);
-    one_way(line, to, send, &mut take)?;
+    one_way(link, to, send, &mut take)?;
     Ok(arrived.min(count))
 }
 
-/// Sends more than gets through for a while: bits a second that arrive, once what a token bucket lets through at once has.
-/// The kernel counts them, so that nobody need be quick enough to receive them.
-fn fill(
-    line: &Line<'_>,
+/// Sends faster than the bandwidth, and returns the bits per second that arrive after the burst of the token bucket. The kernel
+/// counts them, so no receiver has to keep up.
+fn bandwidth(
+    link: &Link<'_>,
     (from, to): (&UdpSocket, SocketAddr),
     receiver: &TestbedHost,
     bandwidth: Bandwidth,
 ) -> anyhow::Result<f64> {
     let bits_per_s = bandwidth.0 as f64;
-    let fits = bits_per_s / 8.0 * FILL.as_secs_f64() / FILL_DATAGRAMS_MIN;
+    let fits = bits_per_s / 8.0 * BANDWIDTH_TIME.as_secs_f64() / BANDWIDTH_DATAGRAMS_MIN;
     let size = (fits as usize).clamp(SMALL_BYTES, LARGE_BYTES);
-    // Many at once, where they go fast: at a gigabit a system call for each would take a CPU.
-    let at_once = (bits_per_s * AT_ONCE.as_secs_f64() / line.bits(size)).clamp(1.0, AT_ONCE_MAX) as usize;
-    if at_once > 1 {
-        send_in_parts(from, size).context("sending several datagrams at once")?;
+    // At a gigabit a system call for each datagram would need a whole CPU.
+    let batch = (bits_per_s * BATCH_TIME.as_secs_f64() / link.bits(size)).clamp(1.0, BATCH_MAX) as usize;
+    if batch > 1 {
+        set_segment_size(from, size).context("cannot send several datagrams by one system call")?;
     }
-    let (all, bits) = (vec![0; size * at_once], line.bits(size) * at_once as f64);
-    // Sent twice as fast as the bucket fills, what it lets through at once has gone by then.
-    let burst = Duration::from_secs_f64(burst_bytes(line.network, bandwidth) as f64 * 8.0 / bits_per_s);
-    let begins = Duration::from_nanos(line.network.delay.0 + line.network.jitter.0) + burst + FILL / 5;
+    let (all, bits) = (vec![0; size * batch], link.bits(size) * batch as f64);
+    // Datagrams arrive twice as fast as the bucket fills, so its burst is over by then.
+    let burst = Duration::from_secs_f64(burst_bytes(link.network, bandwidth) as f64 * 8.0 / bits_per_s);
+    let begins = Duration::from_nanos(link.network.delay.0 + link.network.jitter.0) + burst + BANDWIDTH_TIME / 5;
     let is_over = AtomicBool::new(false);
     let send = || {
         let begun = Instant::now();
         let mut count = 0.0;
         while !is_over.load(Relaxed) {
-            // Those that are due by now: in groups, for a sleep takes longer than a datagram. A queue that is full has us wait.
-            if count * bits < begun.elapsed().as_secs_f64() * FILL_FACTOR * bits_per_s + bits {
+            // A sleep takes longer than a datagram: send all that are due. A full queue blocks.
+            if count * bits < begun.elapsed().as_secs_f64() * BANDWIDTH_FACTOR * bits_per_s + bits {
                 sent(from.send_to(&all, to))?;
                 count += 1.0;
             } else {
@@ -285,20 +288,20 @@ fn fill(
     };
     let (first, last) = thread::scope(|scope| {
         let sender = scope.spawn(send);
-        line.sleep(begins);
+        link.sleep(begins);
         let first = received(receiver);
-        thread::sleep(FILL);
+        thread::sleep(BANDWIDTH_TIME);
         let last = received(receiver);
         is_over.store(true, Relaxed);
-        let outcome = sender.join().unwrap_or_else(|_| Err(io::Error::other("a thread of ours failed")));
+        let outcome = sender.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")));
         outcome.and_then(|()| Ok((first?, last?)))
     })
-    .context("the lab's network")?;
-    line.stop.check()?;
+    .context("cannot measure the lab's network")?;
+    link.stop.check()?;
     Ok((last.0 - first.0) as f64 * 8.0 / (last.1 - first.1).as_secs_f64())
 }
 
-/// Bytes that a host has received so far, headers included, and when that was: of some readings, the one that took the least.
+/// The bytes that a host has received, including headers, and the time of the reading: the fastest of several.
 fn received(host: &TestbedHost) -> io::Result<(u64, Instant)> {
     let mut nearest: Option<(Duration, (u64, Instant))> = None;
     for _ in 0..READINGS_MAX {
@@ -306,20 +309,20 @@ fn received(host: &TestbedHost) -> io::Result<(u64, Instant)> {
         let counted = InterfaceCounters::read(&host.namespace)?;
         let now = Instant::now();
         let taken = now - started;
-        if nearest.is_none_or(|(least, _)| taken < least) {
+        if nearest.is_none_or(|(fastest, _)| taken < fastest) {
             nearest = Some((taken, (counted.received_bytes, now)));
         }
         if taken <= READING_MAX {
             break;
         }
     }
-    nearest.map(|(_, found)| found).ok_or_else(|| io::Error::other("nothing was read"))
+    nearest.map(|(_, found)| found).ok_or_else(|| io::Error::other("no reading"))
 }
 
-/// Has what is sent from now on be sent as datagrams of `size`, as many as it takes.
-fn send_in_parts(socket: &UdpSocket, size: usize) -> io::Result<()> {
+/// Makes the kernel divide each message into datagrams of `size`.
+fn set_segment_size(socket: &UdpSocket, size: usize) -> io::Result<()> {
     let size = size as libc::c_int;
-    // SAFETY: `size` is what UDP_SEGMENT takes, and lives across the call.
+    // SAFETY: UDP_SEGMENT takes an `int`, which outlives the call.
     let outcome = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -332,20 +335,21 @@ fn send_in_parts(socket: &UdpSocket, size: usize) -> io::Result<()> {
     if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Has datagrams sent while `take` is told of each that arrives, until none has for as long as one may be on its way.
+/// Calls `send` on this thread, and `take` with the length of each datagram that arrives, until none does for the longest time
+/// that one takes.
 fn one_way(
-    line: &Line<'_>,
+    link: &Link<'_>,
     to: &UdpSocket,
     send: impl Fn() -> io::Result<()> + Send,
     take: &mut (dyn FnMut(usize) + Send),
 ) -> anyhow::Result<()> {
-    to.set_read_timeout(Some(line.patience().min(POLL_INTERVAL)))?;
+    to.set_read_timeout(Some(link.one_way_max().min(POLL_INTERVAL)))?;
     let is_sent = AtomicBool::new(false);
     thread::scope(|scope| {
         let receiver = scope.spawn(|| -> io::Result<()> {
             let mut datagram = [0; LARGE_BYTES];
             let mut silent = Instant::now();
-            while !line.stop.is_aborted() {
+            while !link.stop.is_aborted() {
                 let is_sent = is_sent.load(Relaxed);
                 let arrived = arrival(to.recv(&mut datagram))?;
                 if let Some(bytes) = arrived {
@@ -353,7 +357,7 @@ fn one_way(
                 }
                 if arrived.is_some() || !is_sent {
                     silent = Instant::now();
-                } else if silent.elapsed() >= line.patience() {
+                } else if silent.elapsed() >= link.one_way_max() {
                     break;
                 }
             }
@@ -361,13 +365,13 @@ fn one_way(
         });
         let outcome = send();
         is_sent.store(true, Relaxed);
-        let received = receiver.join().unwrap_or_else(|_| Err(io::Error::other("a thread of ours failed")));
-        outcome.and(received).context("the lab's network")?;
-        line.stop.check()
+        let received = receiver.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")));
+        outcome.and(received).context("cannot measure the lab's network")?;
+        link.stop.check()
     })
 }
 
-/// How many bytes came; `None` if none did in time.
+/// The bytes of a datagram; `None` after a timeout.
 fn arrival(received: io::Result<usize>) -> io::Result<Option<usize>> {
     match received {
         Ok(bytes) => Ok(Some(bytes)),
@@ -377,7 +381,7 @@ fn arrival(received: io::Result<usize>) -> io::Result<Option<usize>> {
     }
 }
 
-/// Whether a datagram was sent. One for which a queue had no room is one that did not get through.
+/// Accepts a full queue as a lost datagram.
 fn sent(outcome: io::Result<usize>) -> io::Result<()> {
     match outcome {
         Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => Ok(()),
@@ -395,32 +399,32 @@ mod tests {
     use crate::spec::units::Time;
 
     #[test]
-    fn who_wants_an_end_does_not_wait_for_what_is_on_its_way() {
+    fn abort_does_not_wait_for_datagrams() {
         let socket = || UdpSocket::bind("127.0.0.1:0").unwrap();
-        // Of what is sent to one that hears another alone nothing comes back, and it may take minutes until it would.
+        // The server socket is connected to another one: no datagram returns, and the delay is five minutes.
         let (there, here, nobody) = (socket(), [socket()], socket());
         nobody.connect(there.local_addr().unwrap()).unwrap();
         let network = Network { delay: Time(300_000_000_000), ..Network::default() };
-        for is_asked_before in [true, false] {
+        for is_aborted_before in [true, false] {
             let stop = Stop::default();
-            let line = Line { network: &network, link_bytes: 0, stop: &stop };
+            let link = Link { network: &network, link_bytes: 0, stop: &stop };
             thread::scope(|scope| {
-                if is_asked_before {
+                if is_aborted_before {
                     stop.abort();
                 } else {
                     scope.spawn(|| {
-                        thread::sleep(PATIENCE);
+                        thread::sleep(BUSY_DELAY);
                         stop.abort();
                     });
                 }
                 let started = Instant::now();
                 let mut take = |_| ();
                 let outcomes =
-                    [exchange(&line, &nobody, &here, 5).map(drop), one_way(&line, &there, || Ok(()), &mut take)];
+                    [round_trips(&link, &nobody, &here, 5).map(drop), one_way(&link, &there, || Ok(()), &mut take)];
                 for outcome in outcomes {
                     assert_eq!(outcome.unwrap_err().to_string(), "stopped");
                 }
-                line.sleep(Duration::from_secs(300));
+                link.sleep(Duration::from_secs(300));
                 assert!(started.elapsed() < Duration::from_secs(200));
             });
         }

@@ -1,11 +1,11 @@
-//! Takes packets from host to host, each after the time that it is to be on its way: for kernels without netem.
+//! Forwards packets between the hosts of a testbed, each after its delay, for kernels without netem.
 //!
-//! Every host has a TUN device, whose other end is here. A packet is read, perhaps lost, held, and written to the device of
-//! the host that its destination names. Time runs from when it is read, so that what this process is late by is on top; the
-//! measurement before each trial has that, and an account after it says by how much.
+//! Every host has a TUN device, whose other end is here. The relay reads a packet, maybe loses it, holds it, and writes it to
+//! the device of the destination's host. The delay counts from the read, so a busy relay adds to it. The measurement before
+//! each trial includes that addition, and the relay's counts after the trial report it.
 //!
-//! Jitter is drawn for each flow, and anew once twice its size has passed, so that the packets of a flow keep their order and
-//! of a response that is many packets all are late by the same; netem, in comparison, draws for each packet and reorders.
+//! Jitter is drawn for each flow, and again once twice the jitter has passed. Packets of a flow keep their order, and all
+//! packets of one response have the same delay. netem draws for each packet and reorders them.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -27,75 +27,75 @@ use stats::Histogram;
 use super::namespace::Namespace;
 use crate::model::network::RelayCounts;
 
-/// More than any packet of a device whose MTU is 1500.
+/// More than a packet of a device with the MTU 1500.
 const BUFFER_BYTES: usize = 2_048;
-/// Packets that are read from one device before the others have their turn.
+/// The packets read from one device before the next device.
 const READ_BUDGET: u32 = 64;
-/// Packets that are held at most, 200 MiB of them; what is beyond is dropped, and counted.
+/// The packets held before more are dropped: 200 MiB.
 const HELD_MAX: usize = 100_000;
-/// Flows whose jitter is told apart; those that fall together share it.
+/// The number of flows with separate jitter. Flows with the same hash share it.
 const FLOWS: usize = 1 << 16;
 
-/// What it is told.
+/// The configuration of a relay.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RelayConfig {
-    /// Paths of the hosts' namespaces, by their number.
+    /// The paths of the hosts' namespaces, by host number.
     pub hosts: Vec<String>,
-    /// What their devices are called.
+    /// The name of the hosts' devices.
     pub device: String,
-    /// What happens to packets.
+    /// The conditions of the network.
     pub conditions: Conditions,
-    /// CPUs it may run on; empty leaves that to the kernel.
+    /// The CPUs to run on; all if empty.
     pub cpus: Vec<usize>,
 }
 
-/// What happens to packets.
+/// The conditions of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Conditions {
-    /// How long each is held, in nanoseconds.
+    /// The delay of each packet, in nanoseconds.
     pub delay_ns: u64,
-    /// How much less or more that may be, in nanoseconds.
+    /// The largest difference from the delay, in nanoseconds.
     pub jitter_ns: u64,
-    /// The share that is lost.
+    /// The share of packets that are lost.
     pub loss: f64,
-    /// Seed of both.
+    /// The seed of jitter and loss.
     pub seed: u64,
 }
 
-/// What it says.
+/// An event that the relay sends to its parent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum RelayEvent {
-    /// The devices are there.
+    /// The devices exist.
     Ready,
-    /// What it has done since it was last asked.
-    Account {
-        /// It.
-        account: RelayCounts,
+    /// The answer to a line.
+    Counts {
+        /// The counts since the last answer.
+        counts: RelayCounts,
     },
-    /// It cannot go on.
+    /// The relay has failed.
     Failed {
         /// Cause, place, remedy.
         reason: String,
     },
 }
 
-/// Makes a TUN device in a host, whose other end is here. It is there as long as this end.
+/// Creates a TUN device in a host. The device exists as long as the returned descriptor.
 ///
 /// # Errors
-/// As open(2) and ioctl(2) have them.
-pub(crate) fn open(host: &Namespace, device: &str) -> io::Result<OwnedFd> {
+/// Those of open(2) and ioctl(2).
+pub(crate) fn open_tun(host: &Namespace, device: &str) -> io::Result<OwnedFd> {
     host.within(|| {
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let tun = rustix::fs::open("/dev/net/tun", flags, Mode::empty())?;
-        // SAFETY: a request of zeros is a valid one.
+        // SAFETY: all bits zero are a valid request.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-        // The last byte stays 0, which ends the name.
+        // The last byte stays 0, the end of the name.
         for (to, from) in request.ifr_name.iter_mut().take(libc::IFNAMSIZ - 1).zip(device.bytes()) {
             *to = from as libc::c_char;
         }
         request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
-        // SAFETY: `request` is what TUNSETIFF takes, and lives across the call.
+        // SAFETY: TUNSETIFF takes an `ifreq`, which outlives the call.
         match unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETIFF, &raw mut request) } {
             0 => Ok(tun),
             _ => Err(io::Error::last_os_error()),
@@ -103,20 +103,20 @@ pub(crate) fn open(host: &Namespace, device: &str) -> io::Result<OwnedFd> {
     })?
 }
 
-/// Takes packets until `input` ends. Each line that comes there is answered with an account.
+/// Forwards packets until `input` ends. Answers each line from there with [`RelayEvent::Counts`].
 ///
 /// # Errors
-/// When the devices cannot be made, or one fails.
-pub fn run(order: &RelayConfig, input: BorrowedFd<'_>, say: &mut dyn FnMut(RelayEvent)) -> anyhow::Result<()> {
-    run_first(&order.cpus)?;
+/// When a device cannot be created, or fails.
+pub fn run(config: &RelayConfig, input: BorrowedFd<'_>, send: &mut dyn FnMut(RelayEvent)) -> anyhow::Result<()> {
+    set_scheduling(&config.cpus)?;
     let mut devices = Vec::new();
-    for path in &order.hosts {
-        let host = Namespace::from(File::open(path).with_context(|| format!("the host {path}"))?);
-        devices.push(open(&host, &order.device).context("a TUN device")?);
+    for path in &config.hosts {
+        let host = Namespace::from(File::open(path).with_context(|| format!("cannot open the host {path}"))?);
+        devices.push(open_tun(&host, &config.device).context("cannot create a TUN device")?);
     }
-    say(RelayEvent::Ready);
-    let mut relay = Relay::new(order.conditions);
-    let mut said = [0; 64];
+    send(RelayEvent::Ready);
+    let mut relay = Relay::new(config.conditions);
+    let mut lines = [0; 64];
     loop {
         let next_ns = relay.write_due(&devices, now_ns());
         let timeout = next_ns.map(|next_ns| timespec(next_ns.saturating_sub(now_ns())));
@@ -131,11 +131,11 @@ pub fn run(order: &RelayConfig, input: BorrowedFd<'_>, say: &mut dyn FnMut(Relay
             relay.read(device, &devices)?;
         }
         if is_ready[devices.len()] {
-            match rustix::io::read(input, &mut said) {
+            match rustix::io::read(input, &mut lines) {
                 Ok(0) | Err(_) => return Ok(()),
                 Ok(count) => {
-                    for _ in said[..count].iter().filter(|byte| **byte == b'\n') {
-                        say(RelayEvent::Account { account: relay.take_counts() });
+                    for _ in lines[..count].iter().filter(|byte| **byte == b'\n') {
+                        send(RelayEvent::Counts { counts: relay.take_counts() });
                     }
                 }
             }
@@ -143,17 +143,17 @@ pub fn run(order: &RelayConfig, input: BorrowedFd<'_>, say: &mut dyn FnMut(Relay
     }
 }
 
-/// Keeps this process on `cpus`, and lets it go before all that measure or are measured: it sleeps most of the time, and a
-/// packet that is late because others had the CPU would be theirs.
-fn run_first(cpus: &[usize]) -> anyhow::Result<()> {
+/// Moves this process to `cpus`, and gives it priority over the server and the clients: it sleeps most of the time, and they
+/// would seem to cause the delays of packets that it forwards late.
+fn set_scheduling(cpus: &[usize]) -> anyhow::Result<()> {
     if !cpus.is_empty() {
         let mut set = CpuSet::new();
         cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU).for_each(|&cpu| set.set(cpu));
         rustix::thread::sched_setaffinity(None, &set).with_context(|| format!("cannot run on CPUs {cpus:?}"))?;
     }
     let parameters = libc::sched_param { sched_priority: 1 };
-    // SAFETY: of the calling process; `parameters` lives across the call. Where it is not permitted it takes its turn, and
-    // what that does is measured.
+    // SAFETY: 0 is the calling process, and `parameters` outlives the call. Without the permission the relay runs with normal
+    // priority, and the measurements include the effect.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) };
     Ok(())
 }
@@ -167,10 +167,10 @@ fn timespec(ns: u64) -> Timespec {
     Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 }
 }
 
-/// A packet on its way.
+/// A packet that is delayed.
 struct Held {
     due_ns: u64,
-    /// Tells packets apart that are due at once: the first to come is the first to go.
+    /// The order of arrival, in which packets with the same `due_ns` leave.
     number: u64,
     to: usize,
     length: usize,
@@ -197,31 +197,30 @@ impl Ord for Held {
     }
 }
 
-/// All that is on its way.
+/// All packets that are delayed.
 struct Relay {
-    line: Line,
+    conditioner: Conditioner,
     held: BinaryHeap<Reverse<Held>>,
     taken: u64,
-    /// Buffers of packets that have gone.
+    /// Unused buffers.
     buffers: Vec<Vec<u8>>,
-    account: RelayCounts,
+    counts: RelayCounts,
     late: Histogram,
 }
 
 impl Relay {
     fn new(conditions: Conditions) -> Self {
-        let (held, buffers) = (BinaryHeap::new(), Vec::new());
         Self {
-            line: Line::new(conditions),
-            held,
+            conditioner: Conditioner::new(conditions),
+            held: BinaryHeap::new(),
             taken: 0,
-            buffers,
-            account: RelayCounts::default(),
+            buffers: Vec::new(),
+            counts: RelayCounts::default(),
             late: Histogram::new(),
         }
     }
 
-    /// Writes what is due, and says when the next packet is.
+    /// Forwards all packets that are due, and returns when the next one is.
     fn write_due(&mut self, devices: &[OwnedFd], now_ns: u64) -> Option<u64> {
         while self.held.peek().is_some_and(|Reverse(first)| first.due_ns <= now_ns) {
             let Some(Reverse(first)) = self.held.pop() else { break };
@@ -234,11 +233,11 @@ impl Relay {
     fn write(&mut self, devices: &[OwnedFd], packet: &Held) {
         match rustix::io::write(&devices[packet.to], &packet.bytes[..packet.length]) {
             Ok(_) => self.late.record(now_ns().saturating_sub(packet.due_ns)),
-            Err(_) => self.account.dropped += 1,
+            Err(_) => self.counts.dropped += 1,
         }
     }
 
-    /// Reads what a host sends.
+    /// Reads the packets that a host sent.
     fn read(&mut self, device: &OwnedFd, devices: &[OwnedFd]) -> anyhow::Result<()> {
         for _ in 0..READ_BUDGET {
             let mut bytes = self.buffers.pop().unwrap_or_else(|| vec![0; BUFFER_BYTES]);
@@ -249,14 +248,14 @@ impl Relay {
                     return Ok(());
                 }
                 Err(Errno::INTR) => continue,
-                Err(error) => bail!("a TUN device: {error}"),
+                Err(error) => bail!("cannot read from a TUN device: {error}"),
             };
             let now_ns = now_ns();
-            // Others are the kernel's own, for all hosts of a link.
+            // Packets of the kernel to all hosts of a link have no destination here.
             let to = destination(&bytes[..length]).filter(|to| *to < devices.len());
             let due_ns = to.and_then(|_| {
-                self.account.packets += 1;
-                self.line.due_ns(now_ns, &bytes[..length])
+                self.counts.packets += 1;
+                self.conditioner.due_ns(now_ns, &bytes[..length])
             });
             match (to, due_ns) {
                 (Some(to), Some(due_ns)) if self.held.len() < HELD_MAX => {
@@ -270,8 +269,8 @@ impl Relay {
                     }
                     continue;
                 }
-                (Some(_), Some(_)) => self.account.dropped += 1,
-                (Some(_), None) => self.account.lost += 1,
+                (Some(_), Some(_)) => self.counts.dropped += 1,
+                (Some(_), None) => self.counts.lost += 1,
                 (None, _) => {}
             }
             self.buffers.push(bytes);
@@ -279,42 +278,42 @@ impl Relay {
         Ok(())
     }
 
-    /// What was done since the last account.
+    /// The counts since the last call.
     fn take_counts(&mut self) -> RelayCounts {
         let late = std::mem::replace(&mut self.late, Histogram::new());
-        let mut account = std::mem::take(&mut self.account);
+        let mut counts = std::mem::take(&mut self.counts);
         if late.count() > 0 {
             let late = late.distribution();
-            (account.late_p50_ns, account.late_p99_ns) = (late.p50_ns, late.p99_ns);
+            (counts.late_p50_ns, counts.late_p99_ns) = (late.p50_ns, late.p99_ns);
         }
-        account
+        counts
     }
 }
 
-/// What happens to packets, without a system call.
-struct Line {
+/// Draws the loss and the delay of packets, without a system call.
+struct Conditioner {
     conditions: Conditions,
     random: Xoshiro256PlusPlus,
     flows: Vec<Flow>,
 }
 
-/// Packets of one connection, one way.
+/// The packets of one connection in one direction.
 #[derive(Clone, Copy, Default)]
 struct Flow {
     delay_ns: u64,
-    /// Until then its delay stays.
+    /// When the next delay is drawn.
     until_ns: u64,
-    /// When the last of its packets was due.
+    /// The due time of its last packet.
     last_ns: u64,
 }
 
-impl Line {
+impl Conditioner {
     fn new(conditions: Conditions) -> Self {
         let flows = if conditions.jitter_ns > 0 { vec![Flow::default(); FLOWS] } else { Vec::new() };
         Self { conditions, random: Xoshiro256PlusPlus::seed_from_u64(conditions.seed), flows }
     }
 
-    /// When a packet that comes now is due; `None` if it is lost.
+    /// The due time of a packet that arrives now; `None` if it is lost.
     fn due_ns(&mut self, now_ns: u64, packet: &[u8]) -> Option<u64> {
         let Conditions { delay_ns, jitter_ns, loss, .. } = self.conditions;
         if loss > 0.0 && self.random.random::<f64>() < loss {
@@ -323,7 +322,7 @@ impl Line {
         if jitter_ns == 0 {
             return Some(now_ns + delay_ns);
         }
-        let flow = &mut self.flows[flow_of(packet) as usize % FLOWS];
+        let flow = &mut self.flows[flow_hash(packet) as usize % FLOWS];
         if now_ns >= flow.until_ns {
             flow.delay_ns = delay_ns - jitter_ns + self.random.random_range(0..=2 * jitter_ns);
             flow.until_ns = now_ns + 2 * jitter_ns;
@@ -333,7 +332,7 @@ impl Line {
     }
 }
 
-/// The number of the host that a packet is for.
+/// The number of the host that a packet is sent to.
 fn destination(packet: &[u8]) -> Option<usize> {
     match packet.first()? >> 4 {
         4 if packet.len() >= 20 && packet[16..18] == [198, 18] => Some(packet[18].into()),
@@ -344,20 +343,20 @@ fn destination(packet: &[u8]) -> Option<usize> {
     }
 }
 
-/// A number that all packets of a connection share, one way.
-fn flow_of(packet: &[u8]) -> u64 {
+/// The hash of a packet's flow: a connection in one direction.
+fn flow_hash(packet: &[u8]) -> u64 {
     const TCP_AND_UDP: [u8; 2] = [6, 17];
-    let of = |range: std::ops::Range<usize>| packet.get(range).unwrap_or_default();
+    let bytes = |range: std::ops::Range<usize>| packet.get(range).unwrap_or_default();
     let is_v6 = packet.first().is_some_and(|byte| byte >> 4 == 6);
     let (addresses, protocol, header) = match is_v6 {
-        true => (of(8..40), of(6..7), 40),
-        false => (of(12..20), of(9..10), usize::from(packet[0] & 15) * 4),
+        true => (bytes(8..40), bytes(6..7), 40),
+        false => (bytes(12..20), bytes(9..10), usize::from(packet[0] & 15) * 4),
     };
-    // Of a packet in fragments only the first has ports.
-    let is_part = !is_v6 && packet.len() >= 20 && (packet[6] & 0x3f, packet[7]) != (0, 0);
-    let has_ports = !is_part && protocol.first().is_some_and(|protocol| TCP_AND_UDP.contains(protocol));
-    let ports = if has_ports { of(header..header + 4) } else { &[] };
-    // FNV-1a (Fowler, Noll and Vo), then its upper half, which mixes best.
+    // Only the first fragment of a packet has ports.
+    let is_fragment = !is_v6 && packet.len() >= 20 && (packet[6] & 0x3f, packet[7]) != (0, 0);
+    let has_ports = !is_fragment && protocol.first().is_some_and(|protocol| TCP_AND_UDP.contains(protocol));
+    let ports = if has_ports { bytes(header..header + 4) } else { &[] };
+    // FNV-1a (Fowler, Noll and Vo). Its upper half is mixed best.
     let hash =
         addresses.iter().chain(protocol).chain(ports).fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -369,7 +368,7 @@ fn flow_of(packet: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    /// Of UDP, from a port of client `number` to the server.
+    /// A UDP packet from a port of client `number` to the server.
     fn packet(number: u8, port: u8) -> Vec<u8> {
         let mut packet = vec![0; 28];
         (packet[0], packet[9]) = (0x45, 17);
@@ -379,70 +378,70 @@ mod tests {
         packet
     }
 
-    fn line(delay_ns: u64, jitter_ns: u64, loss: f64) -> Line {
-        Line::new(Conditions { delay_ns, jitter_ns, loss, seed: 1 })
+    fn conditioner(delay_ns: u64, jitter_ns: u64, loss: f64) -> Conditioner {
+        Conditioner::new(Conditions { delay_ns, jitter_ns, loss, seed: 1 })
     }
 
     #[test]
-    fn packets_go_where_they_are_sent() {
+    fn destination_is_the_number_of_the_host() {
         assert_eq!(destination(&packet(7, 1)), Some(0));
         let mut back = packet(7, 1);
         back[16..20].copy_from_slice(&[198, 18, 7, 200]);
         assert_eq!(destination(&back), Some(7));
         let mut v6 = vec![0; 40];
         v6[0] = 0x60;
-        let std::net::IpAddr::V6(to) = super::super::addresses::address(9, true, 3) else { panic!("it is of IPv6") };
+        let std::net::IpAddr::V6(to) = super::super::addresses::address(9, true, 3) else { panic!("an IPv6 address") };
         v6[24..40].copy_from_slice(&to.octets());
         assert_eq!(destination(&v6), Some(9));
         v6[24] = 0xff;
-        assert_eq!(destination(&v6), None, "a neighbour is looked for");
+        assert_eq!(destination(&v6), None, "neighbour discovery");
         assert_eq!((destination(&[]), destination(&[0x45; 19])), (None, None));
     }
 
     #[test]
-    fn flows_are_told_apart_by_their_ports_unless_in_fragments() {
-        assert_eq!(flow_of(&packet(1, 1)), flow_of(&packet(1, 1)));
-        assert_ne!(flow_of(&packet(1, 1)), flow_of(&packet(1, 2)));
-        assert_ne!(flow_of(&packet(1, 1)), flow_of(&packet(2, 1)));
-        let part = |port, offset| {
+    fn flow_hash_uses_ports_except_in_fragments() {
+        assert_eq!(flow_hash(&packet(1, 1)), flow_hash(&packet(1, 1)));
+        assert_ne!(flow_hash(&packet(1, 1)), flow_hash(&packet(1, 2)));
+        assert_ne!(flow_hash(&packet(1, 1)), flow_hash(&packet(2, 1)));
+        let fragment = |port, offset| {
             let mut packet = packet(1, port);
             (packet[6], packet[7]) = (0x20, offset);
             packet
         };
-        assert_eq!(flow_of(&part(1, 0)), flow_of(&part(2, 9)));
+        assert_eq!(flow_hash(&fragment(1, 0)), flow_hash(&fragment(2, 9)));
     }
 
     #[test]
-    fn without_jitter_all_are_held_alike() {
-        let mut line = line(10_000, 0, 0.0);
-        assert!((0..100).all(|now_ns| line.due_ns(now_ns, &packet(1, 1)) == Some(now_ns + 10_000)));
+    fn without_jitter_all_delays_are_equal() {
+        let mut conditioner = conditioner(10_000, 0, 0.0);
+        assert!((0..100).all(|now_ns| conditioner.due_ns(now_ns, &packet(1, 1)) == Some(now_ns + 10_000)));
     }
 
     #[test]
-    fn jitter_is_on_both_sides_and_never_overtakes() {
-        let (mut line, packet) = (line(10_000, 4_000, 0.0), packet(1, 1));
-        // Bursts of eight, as of a long response, and some time between them.
+    fn jitter_is_even_and_keeps_the_order() {
+        let (mut conditioner, packet) = (conditioner(10_000, 4_000, 0.0), packet(1, 1));
+        // Bursts of eight packets, like a long response, with pauses.
         let mut last_ns = 0;
         let mut firsts = Vec::new();
         for burst in 0..2_000_u64 {
             let begins_ns = burst * 50_000;
             for number in 0..8 {
                 let now_ns = begins_ns + number * 10;
-                let due_ns = line.due_ns(now_ns, &packet).unwrap();
+                let due_ns = conditioner.due_ns(now_ns, &packet).unwrap();
                 assert!((now_ns + 6_000..=now_ns + 14_000).contains(&due_ns) && due_ns >= last_ns);
                 last_ns = due_ns;
                 firsts.extend((number == 7).then_some((due_ns - now_ns) as f64));
             }
         }
         let mean = firsts.iter().sum::<f64>() / firsts.len() as f64;
-        assert!((9_700.0..10_300.0).contains(&mean), "the last one of each is late by no more than the first: {mean}");
+        assert!((9_700.0..10_300.0).contains(&mean), "the last packet of a burst is not later than the first: {mean}");
         let early = firsts.iter().filter(|ns| **ns < 8_000.0).count() as f64 / firsts.len() as f64;
-        assert!((0.2..0.3).contains(&early), "an even law: {early}");
-        // Without a pause, too, they are neither early nor late on the whole.
+        assert!((0.2..0.3).contains(&early), "a uniform distribution: {early}");
+        // Without pauses the mean is the delay, too.
         let dense: Vec<u64> = (0..100_000_u64)
             .map(|number| {
                 let now_ns = 1_000_000_000 + number * 100;
-                line.due_ns(now_ns, &packet).unwrap() - now_ns
+                conditioner.due_ns(now_ns, &packet).unwrap() - now_ns
             })
             .collect();
         let mean = dense.iter().sum::<u64>() as f64 / dense.len() as f64;
@@ -450,15 +449,15 @@ mod tests {
     }
 
     #[test]
-    fn as_many_are_lost_as_was_asked() {
-        let mut line = line(0, 0, 0.05);
-        let lost = (0..100_000).filter(|_| line.due_ns(0, &packet(1, 1)).is_none()).count();
+    fn loss_has_the_requested_share() {
+        let mut conditioner = conditioner(0, 0, 0.05);
+        let lost = (0..100_000).filter(|_| conditioner.due_ns(0, &packet(1, 1)).is_none()).count();
         // Five standard deviations.
         assert!((4_655..=5_345).contains(&lost), "{lost}");
     }
 
     #[test]
-    fn the_first_that_is_due_goes_first() {
+    fn packets_leave_by_due_time_then_arrival() {
         let held = |due_ns, number| Reverse(Held { due_ns, number, to: 0, length: 0, bytes: Vec::new() });
         let mut heap = BinaryHeap::from([held(5, 1), held(3, 2), held(3, 3), held(4, 4)]);
         let order: Vec<u64> = std::iter::from_fn(|| heap.pop()).map(|Reverse(held)| held.number).collect();

@@ -1,5 +1,5 @@
-//! A lab that somebody else keeps, with us on its hosts: `muxbench lab` makes it and keeps it while a command runs, and what runs
-//! there asks by a Unix socket what its network is and does. So an engine can start ranks on the hosts of a lab.
+//! The testbed that this process runs in. `muxbench lab` keeps it while a command runs on its hosts, so that a launcher can
+//! start workers there. The command asks for measurements over a Unix socket.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::IpAddr;
@@ -19,28 +19,29 @@ use crate::process::stop::{POLL_INTERVAL, Stop};
 use crate::spec::network::Network;
 use crate::spec::transport::SocketFolder;
 
-/// The variable that names the socket, for what runs on a lab's hosts.
+/// The environment variable with the path of the socket.
 pub const SOCKET: &str = "MUXBENCH_LAB";
-/// The one with the paths of the hosts' namespaces, the server's first, for what starts processes there.
+/// The environment variable with the paths of the hosts' namespaces, the server's first.
 pub const HOSTS: &str = "MUXBENCH_LAB_HOSTS";
-/// A measurement takes about a second; of a network that is hardly there, a minute.
-const PATIENCE: Duration = Duration::from_secs(120);
-/// What a question may take to come.
-const QUESTION_MAX: Duration = Duration::from_secs(5);
+/// The time for an answer. A measurement takes about a second, or a minute if nearly all packets are lost.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
+/// The time to receive a question or to send an answer.
+const QUESTION_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is asked, in a line.
+/// A question, sent as one line.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum SearchGoal {
-    /// What was asked of it, and how it is made.
+enum LabQuestion {
+    /// The specification of the network, and its means.
     Network,
-    /// What it does, measured now.
+    /// A measurement of the network.
     Measure,
-    /// What the relay did since then.
-    Account,
+    /// The relay's counts since the measurement.
+    #[serde(rename = "account")]
+    RelayCounts,
 }
 
-/// The lab that we are in.
+/// The testbed that this process runs in.
 #[derive(Debug)]
 pub struct Surrounding {
     socket: PathBuf,
@@ -49,77 +50,77 @@ pub struct Surrounding {
 }
 
 impl Surrounding {
-    /// The one that our environment names; `None` if it names none.
+    /// The testbed that the environment names, if it names one.
     ///
     /// # Errors
-    /// When nobody keeps it any more.
+    /// When its keeper does not answer.
     pub fn here() -> anyhow::Result<Option<Self>> {
         std::env::var_os(SOCKET).filter(|path| !path.is_empty()).map(|path| Self::at(path.into())).transpose()
     }
 
     fn at(socket: PathBuf) -> anyhow::Result<Self> {
-        let (network, applied) = ask(&socket, SearchGoal::Network, &Stop::default())?;
+        let (network, applied) = ask(&socket, LabQuestion::Network, &Stop::default())?;
         Ok(Self { socket, network, applied })
     }
 
-    /// What was asked of its network.
+    /// The specification of the network.
     pub fn network(&self) -> &Network {
         &self.network
     }
 
-    /// How it is made.
+    /// The means of the network's conditions.
     pub fn applied(&self) -> Applied {
         self.applied
     }
 
-    /// Where the connections of a client come from whose host has `address`; nothing if the kernel may choose.
+    /// The source addresses for a client whose host has `address`; none if the kernel can choose, or the host is not of this
+    /// testbed.
     ///
     /// # Errors
-    /// When even all its addresses have too few ports.
+    /// When all addresses of the host have too few ports together.
     pub fn sources(&self, config: &LoadConfig, address: IpAddr) -> Result<Vec<IpAddr>, String> {
         let first = |host: &u32| addresses::address(*host, address.is_ipv6(), 1);
-        // Whoever is none of its hosts has addresses that are not known here.
         let Some(host) = (1..=self.network.clients.get()).find(|host| first(host) == address) else {
             return Ok(Vec::new());
         };
-        let of_the_first = load::ports::sources_in(config, |ports| addresses::sources(config, ports))?;
-        Ok(addresses::sources_of(host, &of_the_first))
+        let of_first = load::ports::sources_in(config, |ports| addresses::sources(config, ports))?;
+        Ok(addresses::sources_of(host, &of_first))
     }
 
-    /// What it does, measured now; takes about a second.
+    /// Measures the network, which takes about a second.
     ///
     /// # Errors
-    /// As [`Testbed::measure`]; and when nobody keeps it any more.
+    /// Those of [`Testbed::measure`], or when the keeper does not answer.
     pub fn measure(&self, stop: &Stop) -> anyhow::Result<NetworkReport> {
-        ask(&self.socket, SearchGoal::Measure, stop)
+        ask(&self.socket, LabQuestion::Measure, stop)
     }
 
-    /// What its relay did since it was measured; `None` where there is none.
+    /// The relay's counts since the measurement; `None` if there is no relay.
     ///
     /// # Errors
-    /// As [`Testbed::account`]; and when nobody keeps it any more.
+    /// Those of [`Testbed::relay_counts`], or when the keeper does not answer.
     pub fn relay_counts(&self) -> anyhow::Result<Option<RelayCounts>> {
-        ask(&self.socket, SearchGoal::Account, &Stop::default())
+        ask(&self.socket, LabQuestion::RelayCounts, &Stop::default())
     }
 }
 
-fn ask<T: DeserializeOwned>(socket: &Path, question: SearchGoal, stop: &Stop) -> anyhow::Result<T> {
-    let said = || -> anyhow::Result<String> {
+fn ask<T: DeserializeOwned>(socket: &Path, question: LabQuestion, stop: &Stop) -> anyhow::Result<T> {
+    let exchange = || -> anyhow::Result<String> {
         let mut stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(POLL_INTERVAL))?;
         writeln!(stream, "{}", serde_json::to_string(&question)?)?;
-        Ok(String::from_utf8(all_of(stream, stop)?)?)
+        Ok(String::from_utf8(read_to_end(stream, stop)?)?)
     };
-    let said = said().with_context(|| {
-        format!("{SOCKET}={}: whoever keeps the lab does not answer; start this by `muxbench lab`", socket.display())
+    let answer = exchange().with_context(|| {
+        format!("the lab at {SOCKET}={} does not answer; start this command by `muxbench lab`", socket.display())
     })?;
-    let answer: Result<T, String> = serde_json::from_str(&said).context("the answer of who keeps the lab")?;
+    let answer: Result<T, String> = serde_json::from_str(&answer).context("the lab's answer is not understood")?;
     answer.map_err(|reason| anyhow!(reason))
 }
 
-/// What comes until the end, unless that takes too long or an end is wanted.
-fn all_of(mut stream: UnixStream, stop: &Stop) -> anyhow::Result<Vec<u8>> {
-    let deadline = Instant::now() + PATIENCE;
+/// Reads to the end of the stream, unless that takes too long or `stop` aborts.
+fn read_to_end(mut stream: UnixStream, stop: &Stop) -> anyhow::Result<Vec<u8>> {
+    let deadline = Instant::now() + ANSWER_TIMEOUT;
     let (mut all, mut piece) = (Vec::new(), [0; 4096]);
     loop {
         match stream.read(&mut piece) {
@@ -127,62 +128,62 @@ fn all_of(mut stream: UnixStream, stop: &Stop) -> anyhow::Result<Vec<u8>> {
             Ok(count) => all.extend(&piece[..count]),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
                 stop.check()?;
-                ensure!(Instant::now() < deadline, "nothing for {} s", PATIENCE.as_secs());
+                ensure!(Instant::now() < deadline, "no answer within {} s", ANSWER_TIMEOUT.as_secs());
             }
             Err(error) => return Err(error.into()),
         }
     }
 }
 
-/// Answers for a lab.
-pub struct Keeper {
+/// Answers questions about a testbed.
+pub struct LabSocket {
     listener: UnixListener,
-    socket: PathBuf,
+    path: PathBuf,
     _folder: SocketFolder,
 }
 
-impl Keeper {
-    /// Can be asked from now on.
+impl LabSocket {
+    /// Creates the socket, which accepts questions from now on.
     ///
     /// # Errors
-    /// When there can be no socket.
+    /// When the socket cannot be created.
     pub fn new() -> anyhow::Result<Self> {
-        let folder = SocketFolder::new().context("no folder for the lab's socket")?;
+        let folder = SocketFolder::new().context("cannot create a folder for the lab's socket")?;
         let address = folder.address().map_err(anyhow::Error::msg)?;
-        let socket = address.path().context("it is of a Unix socket")?.to_owned();
-        let listener = UnixListener::bind(&socket).with_context(|| socket.display().to_string())?;
+        let path = address.path().context("the address is a path")?.to_owned();
+        let listener = UnixListener::bind(&path).with_context(|| format!("cannot listen on {}", path.display()))?;
         listener.set_nonblocking(true)?;
-        Ok(Self { listener, socket, _folder: folder })
+        Ok(Self { listener, path, _folder: folder })
     }
 
-    /// Where it is asked.
-    pub fn socket(&self) -> &Path {
-        &self.socket
+    /// The path of the socket.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
-    /// Answers who has come, one after the other, and does not wait for any. One who goes wrong is let go.
-    pub fn answer(&self, lab: &mut Testbed) {
+    /// Answers the questions that have arrived, one after the other. A connection that fails is dropped.
+    pub fn answer(&self, testbed: &mut Testbed) {
         while let Ok((stream, _)) = self.listener.accept() {
-            let _ = answer(stream, lab);
+            let _ = answer(stream, testbed);
         }
     }
 }
 
-fn answer(mut stream: UnixStream, lab: &mut Testbed) -> anyhow::Result<()> {
+fn answer(mut stream: UnixStream, testbed: &mut Testbed) -> anyhow::Result<()> {
     stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(QUESTION_MAX))?;
-    stream.set_write_timeout(Some(QUESTION_MAX))?;
+    stream.set_read_timeout(Some(QUESTION_TIMEOUT))?;
+    stream.set_write_timeout(Some(QUESTION_TIMEOUT))?;
     let mut line = String::new();
     BufReader::new(&stream).read_line(&mut line)?;
     let text = match serde_json::from_str(&line)? {
-        SearchGoal::Network => said(Ok((lab.network(), lab.applied()))),
-        SearchGoal::Measure => said(lab.measure(&Stop::default())),
-        SearchGoal::Account => said(lab.relay_counts()),
+        LabQuestion::Network => to_json(Ok((testbed.network(), testbed.applied()))),
+        LabQuestion::Measure => to_json(testbed.measure(&Stop::default())),
+        LabQuestion::RelayCounts => to_json(testbed.relay_counts()),
     }?;
     Ok(stream.write_all(text.as_bytes())?)
 }
 
-fn said<T: Serialize>(outcome: anyhow::Result<T>) -> serde_json::Result<String> {
+fn to_json<T: Serialize>(outcome: anyhow::Result<T>) -> serde_json::Result<String> {
     serde_json::to_string(&outcome.map_err(|error| format!("{error:#}")))
 }
 
@@ -192,15 +193,15 @@ mod tests {
     use crate::model::network::Links;
 
     #[test]
-    fn a_lab_that_nobody_keeps_is_told_with_its_socket() {
+    fn lab_without_keeper_is_reported_with_its_remedy() {
         let folder = tempfile::tempdir().unwrap();
         let error = Surrounding::at(folder.path().join("socket")).unwrap_err();
-        let said = format!("{error:#}");
-        assert!(said.contains("does not answer") && said.contains("muxbench lab"), "{said}");
+        let error = format!("{error:#}");
+        assert!(error.contains("does not answer") && error.contains("muxbench lab"), "{error}");
     }
 
     #[test]
-    fn a_client_s_connections_come_from_its_own_host() {
+    fn client_sources_are_addresses_of_its_host() {
         let applied = Applied { links: Links::Veth, delay: None, loss: None, bandwidth: None };
         let network = "lab:clients=5".parse().unwrap();
         let surrounding = Surrounding { socket: PathBuf::new(), network, applied };
@@ -210,27 +211,27 @@ mod tests {
             let config = LoadConfig { connections, ..LoadConfig::new(target, service.clone()) };
             surrounding.sources(&config, host.into()).unwrap()
         };
-        assert_eq!(sources(400, [198, 18, 3, 1]), [] as [IpAddr; 0], "the kernel may choose");
-        // More than one address has ports for.
+        assert_eq!(sources(400, [198, 18, 3, 1]), [] as [IpAddr; 0], "the kernel can choose");
+        // They need the ports of several addresses.
         let many = sources(100_000, [198, 18, 3, 1]);
         assert!(many.len() > 1 && many.iter().all(|it| it.to_string().starts_with("198.18.3.")), "{many:?}");
-        assert_eq!(sources(100_000, [10, 0, 0, 1]), [] as [IpAddr; 0], "of no host of the lab");
+        assert_eq!(sources(100_000, [10, 0, 0, 1]), [] as [IpAddr; 0], "no host of the lab");
     }
 
     #[test]
-    fn a_keeper_that_measures_is_not_waited_for_when_an_end_is_wanted() {
+    fn abort_does_not_wait_for_a_measurement() {
         let (stream, _keeper) = UnixStream::pair().unwrap();
         stream.set_read_timeout(Some(POLL_INTERVAL)).unwrap();
         let stop = Stop::default();
         std::thread::scope(|scope| {
-            let asked = scope.spawn(|| all_of(stream, &stop));
+            let asked = scope.spawn(|| read_to_end(stream, &stop));
             stop.abort();
             assert_eq!(asked.join().unwrap().unwrap_err().to_string(), "stopped");
         });
     }
 
     #[test]
-    fn what_goes_wrong_there_is_said_here() {
+    fn failure_of_the_lab_is_reported_to_its_client() {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("socket");
         let listener = UnixListener::bind(&socket).unwrap();
@@ -239,7 +240,7 @@ mod tests {
             let mut line = String::new();
             BufReader::new(&stream).read_line(&mut line).unwrap();
             stream
-                .write_all(said::<Network>(Err(anyhow!("hardly anything comes through"))).unwrap().as_bytes())
+                .write_all(to_json::<Network>(Err(anyhow!("hardly anything comes through"))).unwrap().as_bytes())
                 .unwrap();
             line
         });

@@ -1,4 +1,4 @@
-//! A lab: made, measured, and gone when it is dropped, or when we die.
+//! A testbed: its hosts and the network between them. Dropping it, or the death of this process, removes everything.
 
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
@@ -23,34 +23,35 @@ use crate::process::child::{Child, Process};
 use crate::process::stop::Stop;
 use crate::spec::network::Network;
 
-/// What the relay may take to start, or to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// What runs on its hosts at the end may take so long to be gone...
-const END_MAX: Duration = Duration::from_secs(5);
-/// ...and is looked for so often.
-const LOOK: Duration = Duration::from_millis(2);
-/// A server's host and clients', linked as a [`Network`] has it.
+/// The time for the relay to start or to answer.
+const RELAY_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time for killed processes to end.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
+/// The interval at which [`Testbed::end_processes`] looks for processes.
+const END_INTERVAL: Duration = Duration::from_millis(2);
+
+/// The hosts of a server and its clients, linked by a [`Network`].
 pub struct Testbed {
     network: Network,
     applied: Applied,
     setup_ns: u64,
-    server: TestbedHost,
-    clients: Vec<TestbedHost>,
-    /// Where the bridge is.
-    _switch: Option<Namespace>,
+    /// The server's host, then the clients'.
+    hosts: Vec<TestbedHost>,
+    /// The namespace of the bridge.
+    _bridge: Option<Namespace>,
     relay: Option<Child<RelayEvent>>,
-    /// Packets that had no room in front of the relay, when it was last asked.
+    /// The packets dropped in front of the relay until it was last asked.
     overflowed: u64,
-    /// How often it was measured.
-    turn: usize,
+    /// The number of measurements so far.
+    measurements: usize,
 }
 
 impl Testbed {
-    /// Makes one. `program` is muxbench itself, of which the relay is started if there must be one; it is kept from the CPUs
-    /// of the server, and of the client where there are others. What is random comes from `seed`.
+    /// Creates a testbed. If it needs a relay, it starts `program`, the muxbench binary, on CPUs that the server does not use,
+    /// nor the client if possible. `seed` determines the relay's random numbers.
     ///
     /// # Errors
-    /// When it cannot be had here: cause and remedy.
+    /// When this host lacks the means, with a remedy, or `stop` aborts.
     pub fn start(
         network: &Network,
         program: &Path,
@@ -63,133 +64,121 @@ impl Testbed {
         let settings = settings();
         let hosts = (0..=network.clients.get()).map(|number| TestbedHost::new(number, &settings));
         let hosts: Vec<TestbedHost> = hosts.collect::<anyhow::Result<_>>()?;
-        let (switch, relay) = match applied.links {
-            Links::Veth => (Some(bridge(&hosts)?), None),
+        let (bridge, relay) = match applied.links {
+            Links::Veth => (Some(create_bridge(&hosts)?), None),
             Links::Tun => {
-                let order = order(network, &applied, &hosts, relay_cpus(server, client), seed);
-                (None, Some(start_relay(program, &order, stop)?))
+                let config = relay_config(network, &applied, &hosts, relay_cpus(server, client), seed);
+                (None, Some(start_relay(program, &config, stop)?))
             }
         };
         for host in &hosts {
             stop.check()?;
             let set_up = || -> anyhow::Result<()> {
-                host.namespace.tell(Tool::Ip, &interface::commands(host.number, network, &applied))?;
-                host.namespace.tell(Tool::Tc, &conditions::tc(&applied, network, DEVICE))?;
-                host.namespace.tell(Tool::Nft, &conditions::nft(&applied, network, DEVICE))
+                host.namespace.run_tool(Tool::Ip, &interface::commands(host.number, network, &applied))?;
+                host.namespace.run_tool(Tool::Tc, &conditions::tc(&applied, network, DEVICE))?;
+                host.namespace.run_tool(Tool::Nft, &conditions::nft(&applied, network, DEVICE))
             };
-            set_up().with_context(|| format!("host {} of the lab", host.number))?;
+            set_up().with_context(|| format!("cannot set up host {} of the lab", host.number))?;
         }
-        let mut hosts = hosts.into_iter();
-        let server = hosts.next().context("there is a server's host")?;
-        Ok(Self {
-            network: network.clone(),
-            applied,
-            setup_ns: started.elapsed().as_nanos() as u64,
-            server,
-            clients: hosts.collect(),
-            _switch: switch,
-            relay,
-            overflowed: 0,
-            turn: 0,
-        })
+        let setup_ns = started.elapsed().as_nanos() as u64;
+        let network = network.clone();
+        Ok(Self { network, applied, setup_ns, hosts, _bridge: bridge, relay, overflowed: 0, measurements: 0 })
     }
 
     /// The server's host.
     pub fn server(&self) -> &TestbedHost {
-        &self.server
+        &self.hosts[0]
     }
 
-    /// The clients' hosts, at least one.
+    /// The client hosts, at least one.
     pub fn clients(&self) -> &[TestbedHost] {
-        &self.clients
+        &self.hosts[1..]
     }
 
-    /// The network that it was made for.
+    /// The specification of the network.
     pub fn network(&self) -> &Network {
         &self.network
     }
 
-    /// How it is made.
+    /// The means of the network's conditions.
     pub fn applied(&self) -> Applied {
         self.applied
     }
 
-    /// Where `config`'s connections come from, of the first client's host; nothing if the kernel may choose.
+    /// The source addresses of `config`'s connections, for the first client host; none if the kernel can choose.
     ///
     /// # Errors
-    /// When even all its addresses have too few ports.
+    /// When all addresses of a host have too few ports together.
     pub fn sources(&self, config: &LoadConfig) -> Result<Vec<IpAddr>, String> {
         load::ports::sources_in(config, |ports| addresses::sources(config, ports))
     }
 
-    /// Paths of its hosts' namespaces, the server's first, by which others can enter them while we live.
+    /// Paths of the hosts' namespaces, the server's first, by which other processes can enter them while this one lives.
     pub fn paths(&self) -> Vec<String> {
-        std::iter::once(&self.server).chain(&self.clients).map(|host| host.namespace.path()).collect()
+        self.hosts.iter().map(|host| host.namespace.path()).collect()
     }
 
-    /// How long it took to come up.
+    /// The time that the testbed took to start.
     pub fn setup(&self) -> Duration {
         Duration::from_nanos(self.setup_ns)
     }
 
-    /// Ends whatever still runs on its hosts, and what that starts meanwhile.
+    /// Kills all processes on the hosts, including those that they start meanwhile.
     pub fn end_processes(&self) {
-        let hosts = std::iter::once(&self.server).chain(&self.clients);
-        let hosts: Vec<u64> = hosts.filter_map(|host| host.namespace.number().ok()).collect();
-        let deadline = Instant::now() + END_MAX;
+        let hosts: Vec<u64> = self.hosts.iter().filter_map(|host| host.namespace.inode().ok()).collect();
+        let deadline = Instant::now() + END_TIMEOUT;
         loop {
             let left = processes_on(&hosts);
             for pid in &left {
-                // One that has ended meanwhile is what was wanted.
+                // The error means that the process has ended.
                 let _ = rustix::process::kill_process(*pid, Signal::KILL);
             }
             if left.is_empty() || Instant::now() > deadline {
                 return;
             }
-            thread::sleep(LOOK);
+            thread::sleep(END_INTERVAL);
         }
     }
 
-    /// What it does, measured now; takes about a second.
+    /// Measures the network, which takes about a second.
     ///
     /// # Errors
-    /// When nothing, or hardly anything, arrives, or `stop` is set.
+    /// When a host receives nothing or hardly anything, or `stop` aborts.
     pub fn measure(&mut self, stop: &Stop) -> anyhow::Result<NetworkReport> {
-        let line = probe::Line { network: &self.network, link_bytes: conditions::link_bytes(&self.applied), stop };
-        let measured: Measured = probe::measure(&line, &self.server, &self.clients, self.turn)?;
-        self.turn += 1;
-        // What it did for the probes is not the trial's.
+        let link = probe::Link { network: &self.network, link_bytes: conditions::link_bytes(&self.applied), stop };
+        let measured: Measured = probe::measure(&link, self.server(), self.clients(), self.measurements)?;
+        self.measurements += 1;
+        // Discard the relay's counts of the probes.
         self.relay_counts()?;
         Ok(NetworkReport { applied: self.applied, setup_ns: self.setup_ns, measured, relay: None })
     }
 
-    /// What the relay did since it was last asked; `None` where there is none.
+    /// The relay's counts since it was last asked; `None` if there is no relay.
     ///
     /// # Errors
-    /// When it has ended.
+    /// When the relay has ended or does not answer.
     pub fn relay_counts(&mut self) -> anyhow::Result<Option<RelayCounts>> {
         let Some(relay) = &mut self.relay else { return Ok(None) };
-        relay.send("account")?;
-        match relay.next_event(Instant::now() + PATIENCE)? {
-            Some(RelayEvent::Account { mut account }) => {
+        relay.send("counts")?;
+        match relay.next_event(Instant::now() + RELAY_TIMEOUT)? {
+            Some(RelayEvent::Counts { mut counts }) => {
                 let overflowed = self.overflowed()?;
-                account.dropped += overflowed.saturating_sub(std::mem::replace(&mut self.overflowed, overflowed));
-                Ok(Some(account))
+                counts.dropped += overflowed.saturating_sub(std::mem::replace(&mut self.overflowed, overflowed));
+                Ok(Some(counts))
             }
             Some(RelayEvent::Failed { reason }) => bail!("the relay: {reason}"),
-            _ => bail!("the relay does not answer"),
+            _ => bail!("the relay does not answer within {} s", RELAY_TIMEOUT.as_secs()),
         }
     }
 
-    /// Packets of all hosts that their devices dropped since there is a lab: the relay did not take them in time.
+    /// The packets of all hosts that the relay did not read in time, since the testbed started.
     fn overflowed(&self) -> anyhow::Result<u64> {
-        let hosts = std::iter::once(&self.server).chain(&self.clients);
-        let dropped = hosts.map(|host| Ok(InterfaceCounters::read(&host.namespace)?.sent_dropped));
-        dropped.collect::<std::io::Result<Vec<u64>>>().map(|each| each.iter().sum()).context("the lab's hosts")
+        let dropped = self.hosts.iter().map(|host| Ok(InterfaceCounters::read(&host.namespace)?.sent_dropped));
+        dropped.sum::<std::io::Result<u64>>().context("cannot read the interface counters of the lab's hosts")
     }
 }
 
-/// Processes in these network namespaces; one that has ended is in none.
+/// The processes in these network namespaces. An ended process is in none.
 fn processes_on(hosts: &[u64]) -> Vec<Pid> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let is_there =
@@ -198,43 +187,47 @@ fn processes_on(hosts: &[u64]) -> Vec<Pid> {
     processes.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)).collect()
 }
 
-/// A bridge in a place of its own, and from each host a pair of veth devices to it.
-fn bridge(hosts: &[TestbedHost]) -> anyhow::Result<Namespace> {
-    let switch = Namespace::new().context("the kernel allows no hosts of their own; run as root")?;
+/// Creates a bridge in a namespace of its own, with a pair of veth devices for each host.
+fn create_bridge(hosts: &[TestbedHost]) -> anyhow::Result<Namespace> {
+    let bridge = Namespace::new().context("cannot create a network namespace; run as root")?;
     let mut lines = "link set lo up\nlink add name br0 type bridge forward_delay 0 mcast_snooping 0\n".to_owned();
     for TestbedHost { number, namespace } in hosts {
-        let place = namespace.path();
-        lines += &format!("link add name h{number} type veth peer name {DEVICE} netns {place}\n");
+        let path = namespace.path();
+        lines += &format!("link add name h{number} type veth peer name {DEVICE} netns {path}\n");
         lines += &format!("link set dev h{number} master br0 up\n");
     }
-    switch.tell(Tool::Ip, &(lines + "link set dev br0 up\n")).context("the lab's bridge")?;
-    Ok(switch)
+    bridge.run_tool(Tool::Ip, &(lines + "link set dev br0 up\n")).context("cannot create the lab's bridge")?;
+    Ok(bridge)
 }
 
-/// What the relay is told.
-fn order(network: &Network, applied: &Applied, hosts: &[TestbedHost], cpus: Vec<usize>, seed: u64) -> RelayConfig {
-    let is_its = |means: Option<Means>| means == Some(Means::Tun);
+fn relay_config(
+    network: &Network,
+    applied: &Applied,
+    hosts: &[TestbedHost],
+    cpus: Vec<usize>,
+    seed: u64,
+) -> RelayConfig {
+    let by_relay = |means: Option<Means>| means == Some(Means::Tun);
     RelayConfig {
         hosts: hosts.iter().map(|host| host.namespace.path()).collect(),
         device: DEVICE.to_owned(),
         conditions: Conditions {
-            delay_ns: if is_its(applied.delay) { network.delay.0 } else { 0 },
-            jitter_ns: if is_its(applied.delay) { network.jitter.0 } else { 0 },
-            loss: network.loss.filter(|_| is_its(applied.loss)).map_or(0.0, |loss| loss.0),
+            delay_ns: if by_relay(applied.delay) { network.delay.0 } else { 0 },
+            jitter_ns: if by_relay(applied.delay) { network.jitter.0 } else { 0 },
+            loss: network.loss.filter(|_| by_relay(applied.loss)).map_or(0.0, |loss| loss.0),
             seed,
         },
         cpus,
     }
 }
 
-/// Starts the process that takes packets from host to host.
-fn start_relay(program: &Path, order: &RelayConfig, stop: &Stop) -> anyhow::Result<Child<RelayEvent>> {
+fn start_relay(program: &Path, config: &RelayConfig, stop: &Stop) -> anyhow::Result<Child<RelayEvent>> {
     let mut command = Command::new(program);
     command.args(["relay", "--control"]);
-    let mut relay: Child<RelayEvent> = Child::start("the relay", command, order)?;
-    match relay.wait_event(stop, Instant::now() + PATIENCE)? {
+    let mut relay: Child<RelayEvent> = Child::start("the relay", command, config)?;
+    match relay.wait_event(stop, Instant::now() + RELAY_TIMEOUT)? {
         Some(RelayEvent::Ready) => Ok(relay),
         Some(RelayEvent::Failed { reason }) => bail!("the relay: {reason}"),
-        _ => bail!("the relay is not ready after {} s", PATIENCE.as_secs()),
+        _ => bail!("the relay is not ready after {} s", RELAY_TIMEOUT.as_secs()),
     }
 }

@@ -10,137 +10,132 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::spec::units::{Bandwidth, Loss, Size, Time};
 
-/// Most clients' hosts: each has a block of addresses of its own.
+/// The limit of client hosts: each has a block of addresses.
 pub const CLIENTS_MAX: u32 = 250;
-/// More than this lost, and connections do not come about.
+/// With a higher loss connections cannot be established.
 const LOSS_MAX: Loss = Loss(0.5);
-/// A packet is held no longer.
 const DELAY_MAX: Time = Time(10_000_000_000);
-/// Less, and not even the probes get through.
+/// A lower bandwidth cannot be measured.
 const BANDWIDTH_MIN: Bandwidth = Bandwidth(64_000);
-/// Two packets with all their headers, rounded up.
+/// Two packets with all headers, rounded up.
 const BURST_MIN: Size = Size(3_072);
-/// A lab on this machine: hosts, and what happens to packets between any two of them.
+
+/// A lab on this machine: a host for the server, hosts for the clients, and the conditions of the network between them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Network {
-    /// Clients' hosts, besides the server's.
-    #[serde(default = "one")]
+    /// The number of client hosts.
     pub clients: NonZeroU32,
-    /// How long each packet is on its way, each way.
-    #[serde(default = "no_time", skip_serializing_if = "is_no_time")]
+    /// The delay of each packet, each way.
+    #[serde(skip_serializing_if = "is_zero")]
     pub delay: Time,
-    /// By how much a packet may be earlier or later than the delay, at most.
-    #[serde(default = "no_time", skip_serializing_if = "is_no_time")]
+    /// The largest difference of a packet's delay from `delay`, in either direction.
+    #[serde(skip_serializing_if = "is_zero")]
     pub jitter: Time,
     /// The share of packets that are lost, each way.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub loss: Option<Loss>,
-    /// What each host can send.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The rate at which each host can send.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub bandwidth: Option<Bandwidth>,
-    /// What a host that was silent sends at once, before the bandwidth holds it back; without it, what passes in 1 ms. With as
-    /// much as one response, each that follows at once waits as on a wire.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The bytes that a silent host can send at once, before `bandwidth` limits it; by default those that pass in 1 ms. Set it to
+    /// the size of one response, and the next one waits as on a wire.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub burst: Option<Size>,
 }
 
-fn one() -> NonZeroU32 {
-    NonZeroU32::MIN
-}
-
-fn no_time() -> Time {
-    Time(0)
-}
-
-fn is_no_time(time: &Time) -> bool {
+fn is_zero(time: &Time) -> bool {
     time.0 == 0
 }
 
 impl Default for Network {
-    /// One client's host, and packets that arrive at once.
+    /// One client host, and packets that arrive at once.
     fn default() -> Self {
-        Self { clients: one(), delay: no_time(), jitter: no_time(), loss: None, bandwidth: None, burst: None }
+        Self { clients: NonZeroU32::MIN, delay: Time(0), jitter: Time(0), loss: None, bandwidth: None, burst: None }
     }
 }
 
 impl FromStr for Network {
     type Err = String;
 
-    /// As a flag has it: `lab`, or `lab:clients=5`.
+    /// Parses the value of `--network`: `lab`, or `lab:clients=5`.
     fn from_str(text: &str) -> Result<Self, String> {
         let clients = match text.split_once(':') {
-            None if text == "lab" => Some(one()),
+            None if text == "lab" => Some(NonZeroU32::MIN),
             Some(("lab", rest)) => rest.strip_prefix("clients=").and_then(|count| count.parse().ok()),
             _ => None,
         };
         let clients = clients.ok_or_else(|| {
-            format!("`{text}` is no network; write it like lab, or lab:clients=5 for five clients' hosts")
+            format!("invalid network `{text}`: expected lab, or a number of client hosts such as lab:clients=5")
         })?;
         Ok(Self { clients, ..Self::default() })
     }
 }
 
 impl Network {
+    /// Checks the limits of each key.
+    ///
     /// # Errors
-    /// What makes no sense in it, as `delay: ...`.
+    /// The first key that violates one, as `delay: ...`.
     pub fn check(&self) -> Result<(), String> {
         if self.clients.get() > CLIENTS_MAX {
-            return Err(format!("clients: a lab has at most {CLIENTS_MAX} clients' hosts, not {}", self.clients));
+            return Err(format!("clients: {} exceeds the limit of {CLIENTS_MAX} client hosts; lower it", self.clients));
         }
         if self.delay > DELAY_MAX {
-            return Err(format!("delay: a packet is held for at most {DELAY_MAX}, not {}; lower it", self.delay));
+            return Err(format!("delay: {} exceeds the limit of {DELAY_MAX}; lower it", self.delay));
         }
         if self.jitter > self.delay {
             return Err(format!(
-                "jitter: {} either way of a delay of {} would have packets arrive before they were sent; lower it, or \
-                 raise the delay",
+                "jitter: {} exceeds the delay of {}: packets would arrive before they are sent; lower it, or raise the delay",
                 self.jitter, self.delay
             ));
         }
         if let Some(loss) = self.loss.filter(|loss| loss.0 > LOSS_MAX.0) {
             return Err(format!(
-                "loss: {loss} exceeds the limit of {LOSS_MAX}, beyond which nothing gets through; lower it"
+                "loss: {loss} exceeds the limit of {LOSS_MAX}, above which connections fail; lower it"
             ));
         }
         if let Some(bandwidth) = self.bandwidth.filter(|bandwidth| *bandwidth < BANDWIDTH_MIN) {
-            return Err(format!("bandwidth: {bandwidth} is too little to be measured; give at least {BANDWIDTH_MIN}"));
+            return Err(format!(
+                "bandwidth: {bandwidth} is too low to be measured; raise it to at least {BANDWIDTH_MIN}"
+            ));
         }
         match (self.burst, self.bandwidth) {
-            (Some(_), None) => return Err("burst: nothing holds a host back; give a bandwidth, or leave it out".into()),
+            (Some(_), None) => {
+                return Err("burst: there is no bandwidth to exceed; add a bandwidth, or remove the burst".into());
+            }
             (Some(burst), _) if burst.0 < BURST_MIN.0 => {
-                return Err(format!("burst: {burst} is not even two packets; give at least {BURST_MIN}"));
+                return Err(format!("burst: {burst} is less than two packets; raise it to at least {BURST_MIN}"));
             }
             _ => {}
         }
         Ok(())
     }
 
-    /// As flags have it: `--network lab:clients=5 --delay 1ms`.
+    /// The flags for this network: `--network lab:clients=5 --delay 1ms`.
     pub fn flags(&self) -> String {
         let mut flags = match self.clients.get() {
             1 => "--network lab".to_owned(),
             clients => format!("--network lab:clients={clients}"),
         };
         let time = |time: Time| (time.0 > 0).then(|| time.to_string());
-        let others = [
+        for (flag, value) in [
             ("delay", time(self.delay)),
             ("jitter", time(self.jitter)),
             ("loss", self.loss.map(|loss| loss.to_string())),
             ("bandwidth", self.bandwidth.map(|bandwidth| bandwidth.to_string())),
             ("burst", self.burst.map(|burst| burst.to_string())),
-        ];
-        for (flag, value) in others.into_iter().filter_map(|(flag, value)| Some((flag, value?))) {
-            flags += &format!(" --{flag} {value}");
+        ] {
+            flags.extend(value.map(|value| format!(" --{flag} {value}")));
         }
         flags
     }
 }
 
-/// A network as a stored run has it. Runs of version 0.1.0 hold a loss without its unit, as a fraction.
+/// Deserialises the network of a stored run. Runs of version 0.1.0 contain a loss without a unit, as a fraction.
 ///
 /// # Errors
-/// Those of the stored text.
+/// When the stored text is no network.
 pub fn stored<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Network>, D::Error> {
     let mut value = Option::<serde_json::Value>::deserialize(deserializer)?;
     if let Some(loss) = value.as_mut().and_then(|network| network.get_mut("loss"))
@@ -152,7 +147,7 @@ pub fn stored<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Netwo
 }
 
 impl fmt::Display for Network {
-    /// In words, for titles.
+    /// Writes the network for titles: `in a lab, 1ms each way`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.clients.get() {
             1 => write!(f, "in a lab")?,
@@ -178,7 +173,7 @@ impl fmt::Display for Network {
     }
 }
 
-/// A share, as short as it can be.
+/// A share in percent, with at most four decimals.
 fn percent(share: f64) -> String {
     format!("{} %", (share * 1e6).round() / 1e4)
 }
@@ -192,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_names_it() {
+    fn network_flag_is_parsed() {
         assert_eq!("lab".parse(), Ok(Network::default()));
         assert_eq!("lab:clients=5".parse::<Network>().unwrap().clients.get(), 5);
         for wrong in ["", "Lab", "lab:", "lab:5", "lab:clients=0", "lab:clients=-1", "lab:servers=2", "loopback"] {
@@ -202,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_said() {
+    fn value_outside_its_limits_is_rejected_by_key() {
         assert_eq!(network("10ms", "10ms").check(), Ok(()));
         let loss = |share| Some(Loss(share));
         let wrong = [
@@ -224,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_told_in_words_and_read_as_it_was_stored() {
+    fn network_is_displayed_and_read_as_stored() {
         let all = Network {
             clients: NonZeroU32::new(5).unwrap(),
             loss: Some(Loss(0.001)),
@@ -243,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn loss_without_unit_is_refused_but_read_from_old_runs() {
+    fn loss_without_unit_is_read_only_from_old_runs() {
         for bare in ["loss = 0.1", "loss = \"0.1\"", "loss = 1"] {
             let error = toml::from_str::<Network>(bare).unwrap_err().to_string();
             assert!(error.contains("0.1% or 1/1000"), "{bare}: {error}");

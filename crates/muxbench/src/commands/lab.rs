@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use harness::host::{self, placement};
 use harness::netns::Testbed;
-use harness::netns::surrounding::{HOSTS, Keeper, SOCKET};
+use harness::netns::surrounding::{HOSTS, LabSocket, SOCKET};
 use harness::process::stop::{Stop, ends_at_hangup};
 use harness::spec::Placement;
 use rustix::process::{Pid, Signal};
@@ -65,10 +65,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let cpus = (&cpus.server[..], &cpus.client[..]);
     let stop = Stop::default();
     let mut lab = Testbed::start(&network, &program, cpus, args.seed, &stop).context("cannot create the lab")?;
-    let keeper = Keeper::new()?;
+    let socket = LabSocket::new()?;
     crate::output::note(format_args!("{network}: up in {} ms", lab.setup().as_millis()));
     let mut command = Command::new(&args.command[0]);
-    command.args(&args.command[1..]).env(SOCKET, keeper.socket()).env(HOSTS, lab.paths().join(" "));
+    command.args(&args.command[1..]).env(SOCKET, socket.path()).env(HOSTS, lab.paths().join(" "));
     let name = args.command[0].display();
     let mut child = lab.server().spawn(command).with_context(|| format!("cannot start {name}"))?;
     // An interactive shell ignores SIGTERM, and another command may ignore SIGHUP as well.
@@ -84,7 +84,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             let _ = child.kill();
         }
-        keeper.answer(&mut lab);
+        socket.answer(&mut lab);
         thread::sleep(POLL_INTERVAL);
     };
     lab.end_processes();
