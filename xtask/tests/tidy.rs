@@ -85,7 +85,7 @@ fn every_mechanism_s_file_is_in_the_table() {
     // Another system's mechanism has its row only there.
     let table = fs::read_to_string(root().join("crates/server/src/registry.rs")).unwrap().replace('_', "-");
     for file in &written {
-        let is_elsewhere = file == "kqueue" && table.contains(&format!("name: \"{file}\""));
+        let is_elsewhere = file == "kqueue" && table.contains(&format!("\"{file}\""));
         assert!(names.contains(file) || is_elsewhere, "{file} has no row");
     }
     for name in &names {

@@ -1,4 +1,4 @@
-//! Architecture names: `MODEL[:THREADS][/MECHANISM]`, THREADS being `N` or `NETWORK+PAYLOAD`.
+//! Architecture names: `MODEL[:THREADS][/MECHANISM]`, where THREADS is `N` or `NETWORK+PAYLOAD`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,22 +12,22 @@ use crate::spec::accept::Accept;
 use crate::spec::mechanism::{DEFAULT, Family, NEEDS_NETWORK};
 use crate::spec::model::{ModelRow, PayloadStage, PerConnection, Threads};
 
-/// What may be behind a name that is not known here.
+/// A hint for names that are unknown on this system.
 const ELSEWHERE: &str = if cfg!(target_os = "linux") { "" } else { " on this system (some need Linux)" };
 
-/// A model with its mechanism: how a server is built. Equal names are equal architectures.
+/// A model with its mechanism. Equal names are equal architectures.
 #[derive(Clone, Copy)]
 pub struct Architecture {
-    /// Its row of [`MODELS`].
+    /// The row of [`MODELS`].
     pub model: &'static Model,
-    /// How many threads or processes it has; `None` where the model takes no number, or its own default is meant.
+    /// The number of threads or processes; `None` if the model takes no number, or for its own default.
     pub threads: Option<Threads>,
-    /// Its row of [`MECHANISMS`]; `None` for models that take none.
+    /// The row of [`MECHANISMS`]; `None` for models without a mechanism.
     pub mechanism: Option<&'static MechanismRow>,
 }
 
 impl Architecture {
-    /// One line on how it is built.
+    /// A one-line description.
     pub fn about(&self) -> String {
         match self.mechanism {
             None => self.model.about.to_owned(),
@@ -35,25 +35,25 @@ impl Architecture {
         }
     }
 
-    /// What it needs of the kernel, besides what every Linux has; empty for most.
+    /// Kernel features beyond those of every Linux; empty for most.
     pub fn needs(&self) -> String {
         let needs = [self.model.needs, self.mechanism.map_or("", |row| row.needs)];
         needs.into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join("; ")
     }
 
-    /// Whether it can run here.
+    /// Checks whether it can run here.
     ///
     /// # Errors
-    /// Why not, and what may help.
+    /// The reason and the remedy.
     pub fn can_run(&self) -> Result<(), String> {
         (self.model.can_run)()?;
         self.mechanism.map_or(Ok(()), |row| (row.can_run)())
     }
 
-    /// Whether it can serve this.
+    /// Checks whether it can serve `service`.
     ///
     /// # Errors
-    /// Why not, and what can.
+    /// The reason and the alternatives.
     pub fn can_serve(&self, service: &ServiceSpec) -> Result<(), String> {
         if service.ports().is_some() && !self.model.serves_datagrams() {
             return Err(format!(
@@ -80,15 +80,15 @@ impl Architecture {
         Ok(())
     }
 
-    /// Whether there is a layer above its sockets that it would not need.
+    /// Whether packets go through a layer above the sockets ([`BUFFERED`]).
     pub fn is_buffered(&self) -> bool {
         self.mechanism.is_some_and(|row| BUFFERED.iter().any(|buffered| buffered.name == row.name))
     }
 
-    /// Whether it can serve connections to that address.
+    /// Checks whether it can serve connections to `listen`.
     ///
     /// # Errors
-    /// Why not, and what can.
+    /// The reason and the alternatives.
     pub fn can_listen(&self, listen: &Address) -> Result<(), String> {
         let needs_network = |row: &&MechanismRow| NEEDS_NETWORK.contains(&row.name);
         match (listen, self.mechanism.filter(needs_network)) {
@@ -100,12 +100,12 @@ impl Architecture {
         }
     }
 
-    /// How many threads or processes wait for connections if it is a pool with room for `connections_max`; `None` if not.
+    /// The size of a pool with room for `connections_max`; `None` if the model is no pool.
     pub fn pool_size(&self, connections_max: u32) -> Option<u32> {
         self.model.is_pool().then(|| self.threads.map_or(connections_max, |threads| threads.network))
     }
 
-    /// Threads that may use CPUs at once when it is busy; `None` where there may be as many as connections.
+    /// Threads that may use CPUs at once; `None` if there may be as many as connections.
     pub fn threads_at_once(&self) -> Option<u32> {
         let threads = self.threads.unwrap_or(Threads::all(1));
         match self.model.stages {
@@ -122,19 +122,18 @@ impl Architecture {
         }
     }
 
-    /// Each row of both tables: every mechanism in one thread, every other model with its own number of threads and, where
-    /// it takes a mechanism, epoll.
+    /// Each row of both tables once: every mechanism with `sped`, every other model with its default threads and mechanism.
     pub fn all() -> Vec<Self> {
         let is_short = |row: &Self| row.model.name == "sped" || row.mechanism.is_none_or(|row| row.name == DEFAULT);
         Self::every().into_iter().filter(is_short).collect()
     }
 
-    /// Every model over every mechanism that it can have, in the tables' order, each with its own number of threads.
+    /// Every model over every mechanism that fits, in the order of the tables, with default threads.
     pub fn every() -> Vec<Self> {
         Self::over(MECHANISMS)
     }
 
-    /// One thread over each mechanism with a layer above its sockets, which is in no other list.
+    /// `sped` over each row of [`BUFFERED`].
     pub fn buffered() -> Vec<Self> {
         Self::over(BUFFERED).into_iter().filter(|row| row.model.name == "sped").collect()
     }
@@ -155,10 +154,10 @@ impl Architecture {
 }
 
 impl Accept {
-    /// Whether `architecture` can accept like this.
+    /// Checks whether `architecture` supports this strategy.
     ///
     /// # Errors
-    /// Why not, and what can.
+    /// The reason and the alternatives.
     pub fn check(self, architecture: Architecture) -> Result<(), String> {
         let Architecture { model, mechanism, .. } = architecture;
         let wakes_exclusively = mechanism.is_some_and(|row| row.wakes_exclusively);
@@ -168,7 +167,7 @@ impl Accept {
                  exclusive, or `mt-pool`",
                 model.name
             )),
-            // Elsewhere the kernel does not divide connections.
+            // Only Linux divides connections among listeners.
             Self::Reuseport if model.has_network_threads() && cfg!(target_os = "linux") => Ok(()),
             Self::Exclusive if model.has_network_threads() && wakes_exclusively => Ok(()),
             Self::Exclusive if model.has_network_threads() => Err(format!(
@@ -190,7 +189,7 @@ impl fmt::Display for Architecture {
         let threads = self.threads.map(|threads| format!(":{threads}")).unwrap_or_default();
         match self.mechanism {
             None => f.pad(&format!("{}{threads}", self.model.name)),
-            // The mechanism alone is the short name of the single-threaded event-driven model.
+            // The mechanism alone is the short name of `sped`.
             Some(mechanism) if self.model.name == "sped" => f.pad(mechanism.name),
             Some(mechanism) => f.pad(&format!("{}{threads}/{}", self.model.name, mechanism.name)),
         }
@@ -203,9 +202,9 @@ impl fmt::Debug for Architecture {
     }
 }
 
-/// Whether `model` makes sense over `mechanism`.
+/// Checks whether `model` can run over `mechanism`.
 fn fits(model: &ModelRow, mechanism: &MechanismRow) -> Result<(), String> {
-    if model.hands_over() && mechanism.family == Family::Completion {
+    if model.has_payload_threads() && mechanism.family == Family::Completion {
         return Err(format!(
             "`{}` makes no sense over `{}`: payload threads write their responses, which there is the kernel's part; take \
              symped, or io_uring-poll",
@@ -215,7 +214,7 @@ fn fits(model: &ModelRow, mechanism: &MechanismRow) -> Result<(), String> {
     Ok(())
 }
 
-/// Why a name is no architecture.
+/// The reason why a name is not an architecture.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{name}` is no architecture: {problem}")]
 pub struct UnknownArchitecture {
@@ -228,7 +227,7 @@ impl FromStr for Architecture {
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
         let wrong = |problem: String| UnknownArchitecture { name: name.to_owned(), problem };
-        // Who mistyped one sees what there is.
+        // After a typing error, list the known names.
         let unknown = |problem: String| {
             let known: Vec<String> = Self::all().iter().map(Self::to_string).collect();
             wrong(format!("{problem}; known: {}", known.join(", ")))

@@ -1,4 +1,4 @@
-//! What a server is asked to be, as plain data.
+//! The configuration of a server, as plain data.
 
 use serde::{Deserialize, Serialize};
 use wire::{Address, ServiceSpec};
@@ -6,18 +6,18 @@ use wire::{Address, ServiceSpec};
 use crate::service::work::Work;
 use crate::{Accept, Architecture, ExternalConfig, Limits, ReadBudget, StageCpus};
 
-/// What is started for a trial: a server of ours, or somebody else's.
+/// The server of a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum ServerSpec {
-    /// Ours.
+    /// A server of muxbench.
     Ours(ServeConfig),
-    /// Somebody else's.
+    /// An external server.
     External(ExternalConfig),
 }
 
 impl ServerSpec {
-    /// It, if it is ours.
+    /// The configuration of a server of muxbench.
     pub fn ours(&self) -> Option<&ServeConfig> {
         match self {
             Self::Ours(config) => Some(config),
@@ -30,7 +30,7 @@ impl ServerSpec {
         self.ours().map(ServeConfig::options)
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn listen(&self) -> &Address {
         match self {
             Self::Ours(config) => &config.listen,
@@ -38,7 +38,7 @@ impl ServerSpec {
         }
     }
 
-    /// The same elsewhere.
+    /// The same server on another address.
     #[must_use]
     pub fn listening_on(mut self, address: Address) -> Self {
         match &mut self {
@@ -48,7 +48,7 @@ impl ServerSpec {
         self
     }
 
-    /// CPUs it may run on; empty leaves placement to the kernel.
+    /// The CPUs that it may run on; empty leaves placement to the kernel.
     pub fn cpus(&self) -> &[usize] {
         match self {
             Self::Ours(config) => &config.cpus,
@@ -57,36 +57,35 @@ impl ServerSpec {
     }
 }
 
-/// One server of ours.
+/// The configuration of a server of muxbench.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServeConfig {
-    /// How it is built.
+    /// Its architecture.
     pub architecture: Architecture,
-    /// How connections come to what serves them. Runs stored before there was a choice had one accept thread.
+    /// The accept strategy. Runs stored before there was a choice had one accept thread.
     #[serde(default)]
     pub accept: Accept,
-    /// What it does with bytes.
+    /// Its service.
     pub service: ServiceSpec,
-    /// The work that each request is besides.
+    /// The simulated work of each request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<Work>,
-    /// Where it listens; port 0 lets the kernel choose.
+    /// The address to listen on; port 0 lets the kernel choose.
     pub listen: Address,
-    /// CPUs the server may run on; empty leaves placement to the kernel.
+    /// The CPUs that it may run on; empty leaves placement to the kernel.
     pub cpus: Vec<usize>,
-    /// CPUs of each stage's threads, for models in stages.
+    /// CPUs of each stage's threads, for event-driven models.
     #[serde(default, skip_serializing_if = "StageCpus::is_default")]
     pub stage_cpus: StageCpus,
-    /// ConnectionTable that room is set aside for; one more is refused. The size of a pool that names none; what is beyond a
-    /// pool waits.
+    /// Room for connections: one more is refused. Also the default size of a pool, beyond which connections wait.
     pub connections_max: u32,
     /// The most bytes that one read takes from a connection.
     #[serde(default, skip_serializing_if = "ReadBudget::is_default")]
     pub read_budget_bytes: ReadBudget,
-    /// How long clients may take, of `http`.
+    /// Time limits for clients of `http`.
     #[serde(default, skip_serializing_if = "Limits::is_none")]
     pub limits: Limits,
-    /// Whether the kernel counts its system calls too, which makes each of them dearer.
+    /// Whether the kernel counts system calls, too, which makes each of them more expensive.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub count_syscalls: bool,
 }
@@ -98,11 +97,11 @@ impl ServeConfig {
     }
 }
 
-/// Options that change what an architecture does. Figures of different options are never merged, and tables name options
+/// Options that change the behaviour of an architecture. Figures of different options are never merged, and tables name options
 /// that are not the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Options {
-    /// How connections are accepted.
+    /// The accept strategy.
     pub accept: Accept,
     /// The most bytes that one read takes from a connection.
     pub read_budget_bytes: ReadBudget,

@@ -1,35 +1,35 @@
-//! What a `serve` process says to the program that started it: one JSON object a line.
+//! The messages of a `serve` process to the program that started it: one JSON object a line.
 
 use serde::{Deserialize, Serialize};
 use wire::{Address, Ports};
 
 use crate::{Moved, Snapshot};
 
-/// A line from the server.
+/// A message from the server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Event {
-    /// It listens.
+    /// The server listens.
     Ready {
         /// The address, with the port that the kernel chose.
         address: Address,
-        /// All ports, of a service of datagrams.
+        /// All ports, for datagrams.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ports: Option<Ports>,
-        /// Before the first connection: what memory is measured against.
+        /// The state before the first connection, against which memory is measured.
         snapshot: Snapshot,
     },
-    /// The answer to a line `mark`.
+    /// The answer to the line `mark`.
     Mark {
-        /// Now.
+        /// The state now.
         snapshot: Snapshot,
     },
-    /// The answer to a line `moved`, which costs less.
+    /// The answer to the line `moved`, which costs less.
     Moved {
-        /// Now.
+        /// The bytes so far.
         moved: Moved,
     },
-    /// It could not start, or cannot go on.
+    /// The server could not start, or failed.
     Failed {
         /// Cause, place, remedy.
         reason: String,

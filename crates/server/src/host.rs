@@ -16,7 +16,7 @@ use crate::metrics::run_delays::RunDelays;
 use crate::metrics::tracepoints::Tracepoints;
 use crate::metrics::usage;
 use crate::metrics::workers::Workers;
-use crate::net::Stage;
+use crate::net::ServerContext;
 use crate::platform;
 use crate::service::{self, limits};
 use crate::socket::Bound;
@@ -27,47 +27,47 @@ use crate::spec::accept::Accept;
 use crate::spec::mechanism::Family;
 use crate::spec::model::PerConnection;
 
-/// Threads that may count for themselves where connections have none of their own: a runtime's.
+/// The most threads that count for themselves if connections have no threads of their own: those of a runtime.
 const THREADS_MAX: u32 = 256;
-/// Two counts of the same calls are read within this time; otherwise, as on a busy machine, they are read again, ...
-const READING_MAX: Duration = Duration::from_millis(1);
-/// ...so often at most: of thousands of processes it takes longer.
+/// Two counts of the same calls must be read within this time; otherwise both are read again, ...
+const READING_TIME_MAX: Duration = Duration::from_millis(1);
+/// ...at most this often: with thousands of processes, reading takes longer.
 const READINGS_MAX: u32 = 20;
 
 /// A server that runs in threads (and, for `mp` and `mp-prefork`, children) of this process.
 pub struct Server {
     address: Address,
     ports: Option<Ports>,
-    /// Removed when this is dropped, which first ends everything.
+    /// Removes the socket's file when dropped, after everything has ended.
     _file: Option<SocketFile>,
     ready: Snapshot,
-    shared: Arc<Shared>,
+    state: Arc<ServerState>,
     thread: Option<JoinHandle<io::Result<()>>>,
-    /// Ticks of the limits are counted until this is dropped.
+    /// Stops the ticks of the limits when dropped.
     _ticking: Option<mpsc::Sender<()>>,
 }
 
-struct Shared {
-    /// The listener; of a service of datagrams, the sockets of its ports.
+struct ServerState {
+    /// The listener; for datagrams, the sockets of all ports.
     sockets: Vec<OwnedFd>,
-    /// Whether they are those.
-    of_datagrams: bool,
-    /// The reader of a pipe, which unlike an eventfd can also send signals; a byte in it is the order to stop.
+    /// Whether these are ports of datagrams.
+    serves_datagrams: bool,
+    /// The reader of a pipe; a byte in it stops the server. A pipe, because real-time signals do not support an eventfd.
     stop: OwnedFd,
     stopper: OwnedFd,
-    /// The same for who is in the middle of work.
+    /// Stops simulated work, too.
     stopping: Arc<AtomicBool>,
     workers: Workers,
-    /// What threads and children waited for a CPU.
+    /// The time that threads and children waited for a CPU.
     delays: Mutex<RunDelays>,
-    /// Whether the model's system calls are all counted.
+    /// Whether the server counts all its system calls.
     counts_syscalls: bool,
-    /// What the kernel counts of the accept thread and all that it makes, where it is asked to. Who asks for a snapshot is
-    /// not in it.
+    /// The kernel's counters of the accept thread and all its threads and children, if requested. They do not count the thread
+    /// that takes snapshots.
     outside: OnceLock<Tracepoints>,
 }
 
-/// Why a server does not start, or ended badly.
+/// The reason why a server could not start, or failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {error}; {remedy}")]
 pub struct ServerError {
@@ -77,7 +77,7 @@ pub struct ServerError {
 }
 
 impl ServerError {
-    /// Whether another has the address.
+    /// Whether the address is in use.
     pub fn is_in_use(&self) -> bool {
         self.error.kind() == io::ErrorKind::AddrInUse
     }
@@ -88,8 +88,8 @@ fn failed(what: impl fmt::Display, remedy: &'static str) -> impl FnOnce(io::Erro
     move |error| ServerError { what, error, remedy }
 }
 
-impl Shared {
-    /// What the workers have counted so far, and next to it what the kernel has, so that both are of the same calls.
+impl ServerState {
+    /// The workers' counts and, read at nearly the same time, the kernel's.
     fn totals(&self) -> Totals {
         let Some(outside) = self.outside.get() else { return self.workers.totals() };
         let read = || {
@@ -100,7 +100,7 @@ impl Shared {
         };
         let mut nearest = read();
         for _ in 1..READINGS_MAX {
-            if nearest.0 <= READING_MAX {
+            if nearest.0 <= READING_TIME_MAX {
                 break;
             }
             let again = read();
@@ -111,28 +111,28 @@ impl Shared {
         nearest.1
     }
 
-    /// Everything counted so far.
-    fn look(&self) -> Snapshot {
-        let snapshot = self.look_first();
-        // Last, and without precedence: of many threads it takes a while, in which requests should be served.
+    /// All figures so far.
+    fn snapshot(&self) -> Snapshot {
+        let snapshot = self.snapshot_at_once();
+        // Read the delays last, and at normal priority: with many threads it takes a while, in which requests must be served.
         let mut delays = self.delays.lock().unwrap_or_else(PoisonError::into_inner);
-        let run_delay_ns = delays.look(&platform::threads_that_serve(&self.workers));
+        let run_delay_ns = delays.update(&platform::serving_threads(&self.workers));
         Snapshot { totals: Totals { run_delay_ns, ..snapshot.totals }, ..snapshot }
     }
 
-    /// Everything that must be of one moment.
-    fn look_first(&self) -> Snapshot {
+    /// The figures that must be of one moment.
+    fn snapshot_at_once(&self) -> Snapshot {
         let workers = &self.workers;
-        let _precedence = usage::Precedence::take();
+        let _precedence = usage::PriorityBoost::new();
         let mut totals = self.totals();
-        usage::add_to(&mut totals, workers);
-        if self.of_datagrams {
+        usage::add_process_totals(&mut totals, workers);
+        if self.serves_datagrams {
             totals.dropped = self.sockets.iter().map(platform::dropped).sum();
         } else {
             (totals.ignored, totals.unsent) = (None, None);
         }
         if !self.counts_syscalls {
-            // Absent, not none.
+            // Not counted is different from none.
             totals.syscalls.clear();
         }
         Snapshot {
@@ -147,12 +147,12 @@ impl Shared {
 }
 
 impl Server {
-    /// Listens and begins to accept; all threads and processes that it begins with have what they need when this returns. Soft limits
-    /// of descriptors, processes and queued signals are raised as far as the hard ones allow.
+    /// Starts to listen and accept. When this returns, all initial threads and processes have what they need. Raises the soft
+    /// limits of descriptors, processes and queued signals to the hard ones.
     ///
     /// # Errors
-    /// When the address is taken or not ours, the CPUs are not available, the model cannot accept like that or there, or memory,
-    /// threads, processes or descriptors run out.
+    /// When the address is taken or not ours, the CPUs are not available, the accept strategy does not fit the model or the
+    /// address, or memory, threads, processes or descriptors run out.
     pub fn start(config: &ServeConfig) -> Result<Self, ServerError> {
         platform::RAISED.iter().copied().for_each(platform::raise_limit);
         let model = config.architecture.model;
@@ -171,9 +171,9 @@ impl Server {
         })?;
         let content = service::content(&config.service)
             .map_err(failed("the content cannot be read", "name another folder, or mend this one"))?;
-        // What a port's socket takes is the port's.
+        // The ports' sockets use memory that must count for them.
         let memory_kernel_bytes = platform::memory_kernel_bytes();
-        let Held { sockets, address, ports, file } = hold(config).map_err(|error| {
+        let Listening { sockets, address, ports, file } = open_sockets(config).map_err(|error| {
             let lacks_descriptors = matches!(Errno::from_io_error(&error), Some(Errno::MFILE | Errno::NFILE));
             let remedy = match config.service.ports() {
                 Some(_) if lacks_descriptors => "raise the limit of descriptors (ulimit -n), or ask for fewer ports",
@@ -183,7 +183,7 @@ impl Server {
             failed(format_args!("cannot listen on {}", config.listen), remedy)(error)
         })?;
         let workers = match model.per_connection {
-            // And one for what several threads count in turn.
+            // One more, for what several threads count in turn.
             PerConnection::Nothing | PerConnection::Stack => {
                 1 + THREADS_MAX.max(config.architecture.threads_at_once().unwrap_or(0))
             }
@@ -196,9 +196,9 @@ impl Server {
         let (stop, stopper) =
             platform::pipe().map_err(failed("cannot create a pipe", "raise the limit of descriptors (ulimit -n)"))?;
         let counts_syscalls = model.counts_syscalls;
-        let shared = Arc::new(Shared {
+        let state = Arc::new(ServerState {
             sockets,
-            of_datagrams: ports.is_some(),
+            serves_datagrams: ports.is_some(),
             stop,
             stopper,
             stopping: Arc::default(),
@@ -207,42 +207,42 @@ impl Server {
             counts_syscalls,
             outside: OnceLock::new(),
         });
-        // In this thread, so that a refusal is an error here; threads and children inherit it.
+        // Pin this thread, so that an error is reported here; threads and children inherit it.
         platform::pin(&config.cpus).map_err(failed(
             format_args!("cannot run on CPUs {:?}", config.cpus),
             "name CPUs that this process may use",
         ))?;
-        // A model in stages counts for itself.
+        // Event-driven models count ticks themselves.
         let tick = content.as_ref().filter(|_| !model.multiplexes()).and_then(|_| config.limits.tick());
-        // A pool's memory is its connections', as that of threads and processes made on demand is.
-        let mut before = shared.look();
+        // The memory of a pool counts for its connections, like that of threads and processes made on demand.
+        let mut before = state.snapshot();
         if ports.is_some() {
             before.memory_kernel_bytes = memory_kernel_bytes;
         }
         let (started, is_started) = mpsc::channel();
         let (counting, is_counting) = mpsc::channel();
         let thread = {
-            let (shared, config) = (shared.clone(), config.clone());
+            let (state, config) = (state.clone(), config.clone());
             thread::Builder::new()
                 .name("accept".into())
                 .spawn(move || {
                     if config.count_syscalls {
-                        let opened = Tracepoints::open().map(|outside| drop(shared.outside.set(outside)));
+                        let opened = Tracepoints::open().map(|outside| drop(state.outside.set(outside)));
                         let refused = opened.is_err();
                         let _ = counting.send(opened);
                         if refused {
                             return Ok(());
                         }
                     }
-                    let stage = Stage {
-                        listener: &shared.sockets[0],
-                        sockets: &shared.sockets,
+                    let context = ServerContext {
+                        listener: &state.sockets[0],
+                        sockets: &state.sockets,
                         accept: config.accept,
                         model: config.architecture.model,
-                        stop: shared.stop.as_fd(),
-                        stopper: shared.stopper.as_fd(),
-                        stopping: &shared.stopping,
-                        workers: &shared.workers,
+                        stop: state.stop.as_fd(),
+                        stopper: state.stopper.as_fd(),
+                        stopping: &state.stopping,
+                        workers: &state.workers,
                         service: &config.service,
                         content,
                         limits: config.limits,
@@ -253,14 +253,14 @@ impl Server {
                         read_budget: config.read_budget_bytes,
                         started,
                     };
-                    (config.architecture.model.run)(&stage, config.architecture.mechanism)
+                    (config.architecture.model.run)(&context, config.architecture.mechanism)
                 })
                 .map_err(failed("cannot create a thread", "raise the limit of processes (ulimit -u)"))?
         };
-        let ticking = tick.map(|tick| count_ticks(tick, &shared)).transpose()?;
+        let ticking = tick.map(|tick| count_ticks(tick, &state)).transpose()?;
         let has_ports = ports.is_some();
         let (thread, ready) = (Some(thread), before);
-        let mut server = Self { address, ports, _file: file, ready, shared, thread, _ticking: ticking };
+        let mut server = Self { address, ports, _file: file, ready, state, thread, _ticking: ticking };
         if config.count_syscalls {
             let opened = is_counting.recv().unwrap_or_else(|_| Err("the accept thread ended; try again".into()));
             opened.map_err(|reason| {
@@ -268,7 +268,7 @@ impl Server {
             })?;
         }
         if is_started.recv().is_err() {
-            // It ended without a word.
+            // The accept thread ended without reporting the start.
             server.end()?;
         }
         if !model.is_pool() && !has_ports {
@@ -277,53 +277,53 @@ impl Server {
         Ok(server)
     }
 
-    /// What it had counted before its first connection, and before its pool or its ports' workers were there: what memory is measured against.
+    /// The figures before the first connection, and before the workers of a pool or of ports: the base of memory figures.
     pub fn ready(&self) -> &Snapshot {
         &self.ready
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// All ports, of a service of datagrams.
+    /// All ports, for datagrams.
     pub fn ports(&self) -> Option<&Ports> {
         self.ports.as_ref()
     }
 
-    /// Whether its accept thread has ended, which it does not by itself unless something is wrong.
+    /// Whether the accept thread has ended, which happens only after a failure.
     pub fn has_ended(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Everything it counted so far, at one instant as nearly as possible.
+    /// All figures so far, of one moment as nearly as possible.
     pub fn snapshot(&self) -> Snapshot {
-        self.shared.look()
+        self.state.snapshot()
     }
 
-    /// What has gone by now. It is asked for many times in a window, and so does without what makes snapshots dear.
+    /// The bytes so far. Taken many times in a window, and so without the expensive parts of a snapshot.
     pub fn moved(&self) -> Moved {
-        // Bytes and time are of one moment only if nobody comes between.
-        let _precedence = usage::Precedence::take();
-        let (bytes_in, bytes_out) = self.shared.workers.bytes();
+        // Bytes and time belong together only if no other thread runs in between.
+        let _precedence = usage::PriorityBoost::new();
+        let (bytes_in, bytes_out) = self.state.workers.bytes();
         Moved { at_ns: now_ns(), bytes_in, bytes_out }
     }
 
     /// Ends all connections, threads and children, and waits for them.
     ///
     /// # Errors
-    /// What its accept thread failed with, if it did.
+    /// The error of the accept thread.
     pub fn stop(mut self) -> Result<(), ServerError> {
         self.end()
     }
 
     fn end(&mut self) -> Result<(), ServerError> {
         let Some(thread) = self.thread.take() else { return Ok(()) };
-        self.shared.stopping.store(true, Relaxed);
-        // One for loops that wait on a mechanism, one for loops that block in accept.
-        let _ = rustix::io::write(&self.shared.stopper, &[1]);
-        socket::shut_down(&self.shared.sockets[0]);
+        self.state.stopping.store(true, Relaxed);
+        // The byte stops loops that wait on a mechanism, the shutdown those that block in accept.
+        let _ = rustix::io::write(&self.state.stopper, &[1]);
+        socket::shut_down(&self.state.sockets[0]);
         let ended = thread.join().unwrap_or_else(|_| Err(io::Error::other("it panicked")));
         ended.map_err(failed(
             "the server failed",
@@ -338,10 +338,10 @@ fn now_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Counts ticks of the limits in a thread beside, until what this gives is dropped.
-fn count_ticks(tick: Duration, shared: &Shared) -> Result<mpsc::Sender<()>, ServerError> {
+/// Counts ticks of the limits in a thread until the result is dropped.
+fn count_ticks(tick: Duration, state: &ServerState) -> Result<mpsc::Sender<()>, ServerError> {
     let (sender, running) = mpsc::channel();
-    let ticks = shared.workers.ticks();
+    let ticks = state.workers.ticks();
     let count = move || limits::count_ticks(tick, ticks, &running, || {});
     thread::Builder::new()
         .name("limits".into())
@@ -356,27 +356,27 @@ impl Drop for Server {
     }
 }
 
-/// What a server listens on.
-struct Held {
+/// The sockets of a server.
+struct Listening {
     sockets: Vec<OwnedFd>,
     address: Address,
     ports: Option<Ports>,
     file: Option<SocketFile>,
 }
 
-fn hold(config: &ServeConfig) -> io::Result<Held> {
+fn open_sockets(config: &ServeConfig) -> io::Result<Listening> {
     if let Some(count) = config.service.ports() {
-        // The kernel, and who blocks, waits for a socket only if the socket itself would.
+        // The kernel and blocking threads wait only on blocking sockets.
         let nonblocking = config.architecture.mechanism.is_some_and(|row| row.family == Family::Readiness);
         let BoundPorts { sockets, ports, address } = ports::bind(&config.listen, count, nonblocking)?;
-        return Ok(Held { sockets, address, ports: Some(ports), file: None });
+        return Ok(Listening { sockets, address, ports: Some(ports), file: None });
     }
     let Bound { socket, address, file } = match config.accept {
-        Accept::Reuseport => socket::hold(&config.listen),
+        Accept::Reuseport => socket::reserve_address(&config.listen),
         accept => {
             let blocks = accept != Accept::Exclusive && platform::SHUTDOWN_WAKES_ACCEPT;
             socket::listen(&config.listen, !blocks)
         }
     }?;
-    Ok(Held { sockets: vec![socket], address, ports: None, file })
+    Ok(Listening { sockets: vec![socket], address, ports: None, file })
 }

@@ -1,4 +1,4 @@
-//! Files that others may have placed: a FIFO of that name would be waited for, and a device may have no end.
+//! Files that others may have placed: opening a FIFO would block, and a device may have no end.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -7,15 +7,15 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// Opens a regular file to read it, and nothing else; does not wait for anybody.
+/// Opens a regular file for reading, without ever blocking.
 ///
 /// # Errors
-/// As open(2) has them, and that it is another kind of file.
+/// Errors of open(2), and a file of another kind.
 pub fn open(path: &Path) -> io::Result<File> {
     open_with(OpenOptions::new().read(true), OFlags::empty(), path)
 }
 
-/// The same with options, and with flags of open(2) besides.
+/// The same with options and further flags of open(2).
 ///
 /// # Errors
 /// As [`open`].
@@ -25,12 +25,12 @@ pub fn open_with(options: &mut OpenOptions, flags: OFlags, path: &Path) -> io::R
     if file.metadata()?.is_file() { Ok(file) } else { Err(other_kind()) }
 }
 
-/// That what is there is no regular file.
+/// The error for a file that is not regular.
 pub fn other_kind() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "not a regular file; remove it, or name another")
 }
 
-/// A FIFO that nobody reads, and a socket, are refused with an error that says "No such device or address".
+/// Opening a socket, or a FIFO without reader, fails with "No such device or address": report the file's kind instead.
 fn named(error: io::Error) -> io::Error {
     if error.raw_os_error() == Some(libc::ENXIO) { other_kind() } else { error }
 }

@@ -1,13 +1,13 @@
-//! What a test says that this machine cannot do: one way for the tests of all crates from here on.
+//! Reports of skipped tests, shared by the tests of all crates.
 
 use std::io::Write;
 
-/// Says where everybody sees it (what a test prints is kept back if it passes) that this machine cannot do what was to be tested.
+/// Reports that this machine cannot run a test, where everybody sees it: the output of passing tests is hidden.
 ///
 /// # Panics
-/// Where MUXBENCH_SKIP is `never`: that fails the test.
+/// Fails the test if MUXBENCH_SKIP is `never`.
 pub fn skipped(what: &str) {
     assert!(std::env::var_os("MUXBENCH_SKIP").is_none_or(|skip| skip != "never"), "MUXBENCH_SKIP=never, and {what}");
-    // `eprintln` would be kept back, too.
+    // `eprintln` would be hidden, too.
     let _ = writeln!(std::io::stderr(), "SKIPPED {what}");
 }

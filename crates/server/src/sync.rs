@@ -1,5 +1,5 @@
-//! What threads share state by: the standard library's, or loom's where its models run (`--cfg loom`), which try every order
-//! in which threads may come and every value that a load may see.
+//! Locks and atomics: the standard library's, or loom's in its models (`--cfg loom`), which try every order of threads and every
+//! value that a load may see.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard, atomic};

@@ -104,7 +104,7 @@ pub(crate) fn end_all_of(keeper: Pid) -> anyhow::Result<()> {
     let deadline = Instant::now() + KILL_MAX;
     // Again, until none is left: they may start others meanwhile.
     loop {
-        let is_its = |pid: &i32| lost(*pid).is_some_and(|badge| badge.keeper() == keeper.as_raw_pid());
+        let is_its = |pid: &i32| lost(*pid).is_some_and(|badge| badge.supervisor() == keeper.as_raw_pid());
         let left: Vec<Leftover> = numbers().filter(is_its).map(|pid| Leftover::kept(pid, "server")).collect();
         let remove = |it: &Leftover| it.remove().with_context(|| it.to_string());
         let mut refused: Vec<anyhow::Error> = left.iter().filter_map(|it| remove(it).err()).collect();
@@ -164,8 +164,8 @@ fn of_lab(pid: i32) -> Option<Leftover> {
 
 /// The badge of a process whose keeper has died. Its keeper's number may be another's by now, which has another badge, or none.
 fn lost(pid: i32) -> Option<ProcessTag> {
-    let badge = ProcessTag::of(pid)?;
-    let is_kept = || ProcessTag::of(badge.keeper()) == Some(badge) && !has_ended(badge.keeper());
+    let badge = ProcessTag::read(pid)?;
+    let is_kept = || ProcessTag::read(badge.supervisor()) == Some(badge) && !has_ended(badge.supervisor());
     (is_numbered_as_we(pid) && !has_ended(pid) && !is_kept()).then_some(badge)
 }
 
@@ -279,11 +279,11 @@ mod tests {
 
     #[test]
     fn what_somebody_keeps_is_not_ended() {
-        ProcessTag::put_on().unwrap();
+        ProcessTag::mark_this_process().unwrap();
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         let ours = i32::try_from(std::process::id()).unwrap();
-        assert_eq!(ProcessTag::of(pid).map(ProcessTag::keeper), Some(ours));
+        assert_eq!(ProcessTag::read(pid).map(ProcessTag::keeper), Some(ours));
         assert_eq!(lost(pid), None);
         end_all_of(Pid::from_raw(ours).unwrap()).unwrap();
         assert!(!has_ended(pid));

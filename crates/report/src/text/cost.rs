@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use comfy_table::{Table, presets};
-use server::metrics::workers::{OTHER, Syscall, alike};
+use server::metrics::workers::{OTHER, Syscall, comparable_kinds};
 
 use super::medium::Medium;
 use super::table::align;
@@ -217,8 +217,8 @@ fn two_counts(rows: &[Row], medium: Medium) -> String {
             "Where there are two counts, they agree within {} %, or {SAME_PER_REQUEST} a request ({} taken together, and where \
              threads wake each other {}: by its number the kernel cannot tell them apart).",
             100.0 * SAME_SHARE,
-            alike(false).join(", "),
-            alike(true).join(", ")
+            comparable_kinds(false).join(", "),
+            comparable_kinds(true).join(", ")
         );
         text += &(medium.prose(&line) + "\n");
     }

@@ -133,12 +133,12 @@ pub struct Done {
     /// For which connection, or what is watched; meaningless for the listener.
     pub token: Token,
     /// What.
-    pub what: What,
+    pub event: CompletionEvent,
 }
 
 /// What the kernel did.
 #[derive(Debug)]
-pub enum What {
+pub enum CompletionEvent {
     /// What is watched is readable: the order to stop, what other threads send, or a clock.
     Readable,
     /// Accepted a connection, or failed to.

@@ -25,18 +25,18 @@ impl ProcessTag {
     ///
     /// # Errors
     /// When the hard limit is in its way.
-    pub fn put_on() -> io::Result<()> {
+    pub fn mark_this_process() -> io::Result<()> {
         let now = clock_gettime(ClockId::Monotonic);
         let Self(limit) = Self::new(getpid().as_raw_pid(), now.tv_nsec as u64);
         Ok(setrlimit(Resource::Locks, Rlimit { current: Some(limit), ..getrlimit(Resource::Locks) })?)
     }
 
-    fn new(keeper: i32, number: u64) -> Self {
-        Self(SIGN << (2 * BITS) | (keeper as u64) << BITS | number & ((1 << BITS) - 1))
+    fn new(supervisor: i32, number: u64) -> Self {
+        Self(SIGN << (2 * BITS) | (supervisor as u64) << BITS | number & ((1 << BITS) - 1))
     }
 
     /// That of a process.
-    pub fn of(pid: i32) -> Option<Self> {
+    pub fn read(pid: i32) -> Option<Self> {
         Self::parse(&fs::read_to_string(format!("/proc/{pid}/limits")).ok()?)
     }
 
@@ -47,7 +47,7 @@ impl ProcessTag {
     }
 
     /// The number that its keeper has, or had.
-    pub fn keeper(self) -> i32 {
+    pub fn supervisor(self) -> i32 {
         (self.0 >> BITS & ((1 << BITS) - 1)) as i32
     }
 }
@@ -66,11 +66,11 @@ mod tests {
 
     #[test]
     fn a_badge_names_its_keeper_and_other_limits_are_none() {
-        for keeper in [1, 4_194_303] {
-            let badge = ProcessTag::new(keeper, u64::MAX);
-            assert_eq!(ProcessTag::parse(&limits(&badge.0.to_string())), Some(badge));
-            assert_eq!(badge.keeper(), keeper);
-            assert_ne!(ProcessTag::new(keeper, 0), badge);
+        for supervisor in [1, 4_194_303] {
+            let tag = ProcessTag::new(supervisor, u64::MAX);
+            assert_eq!(ProcessTag::parse(&limits(&tag.0.to_string())), Some(tag));
+            assert_eq!(tag.supervisor(), supervisor);
+            assert_ne!(ProcessTag::new(supervisor, 0), tag);
         }
         for other in ["unlimited", "1000", "-1", &(u64::MAX - 1).to_string(), ""] {
             assert_eq!(ProcessTag::parse(&limits(other)), None, "{other}");
@@ -80,9 +80,9 @@ mod tests {
 
     #[test]
     fn whatever_is_started_bears_it_though_it_forgets_its_environment() {
-        ProcessTag::put_on().unwrap();
-        let ours = ProcessTag::of(std::process::id() as i32).unwrap();
-        assert_eq!(ours.keeper(), std::process::id() as i32);
+        ProcessTag::mark_this_process().unwrap();
+        let ours = ProcessTag::read(std::process::id() as i32).unwrap();
+        assert_eq!(ours.supervisor(), std::process::id() as i32);
         let mut command = std::process::Command::new("setsid");
         command.args(["env", "-i", "cat", "/proc/self/limits"]);
         let limits = String::from_utf8(command.output().unwrap().stdout).unwrap();

@@ -19,7 +19,7 @@ const CONNECTED: &str = "03";
 #[derive(Debug)]
 pub struct ProcfsStats {
     /// The process whose descendants are looked at; it is none of them.
-    keeper: i32,
+    supervisor: i32,
     /// Where the server listens.
     address: Address,
     /// Switches of each thread that lives, when it was last seen...
@@ -85,17 +85,17 @@ pub fn descendants_of(ancestor: i32) -> Vec<i32> {
 
 impl ProcfsStats {
     /// Of the server at `address` that descends from `keeper`.
-    pub fn new(keeper: i32, address: Address) -> Self {
+    pub fn new(supervisor: i32, address: Address) -> Self {
         let (switches, delays) = (BTreeMap::new(), RunDelays::default());
-        Self { keeper, address, switches, ended: (0, 0), delays, cpu_user_ns: 0, cpu_system_ns: 0 }
+        Self { supervisor, address, switches, ended: (0, 0), delays, cpu_user_ns: 0, cpu_system_ns: 0 }
     }
 
     /// Everything the kernel has accounted so far; `reaped` is what it had for children that the keeper has waited for.
     ///
     /// A thread that begins and ends between two looks takes its switches with it, and so does a child that nobody waits
     /// for its CPU time.
-    pub fn look(&mut self, reaped: &Totals) -> Snapshot {
-        let processes = descendants(self.keeper);
+    pub fn snapshot(&mut self, reaped: &Totals) -> Snapshot {
+        let processes = descendants(self.supervisor);
         self.add_cpu(&processes, reaped);
         let pids: Vec<i32> = processes.iter().map(|process| process.pid).collect();
         let threads: Vec<(i32, i32)> = pids
@@ -106,14 +106,14 @@ impl ProcfsStats {
             Some(((pid, thread), platform::switches(&format!("/proc/{pid}/task/{thread}/status"))?))
         });
         self.add_switches(now.collect());
-        let run_delay_ns = self.delays.look(&threads);
+        let run_delay_ns = self.delays.update(&threads);
         let at = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let of_each = || self.switches.values().chain([&self.ended]);
         Snapshot {
             at_ns: at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64,
             connections_open: connections(&self.address),
             workers: self.switches.len() as u64,
-            memory_user_bytes: Some(platform::memory_user_bytes_of(&pids)),
+            memory_user_bytes: Some(platform::memory_of_processes(&pids)),
             memory_kernel_bytes: platform::memory_kernel_bytes(),
             totals: Totals {
                 cpu_user_ns: self.cpu_user_ns,
@@ -229,19 +229,19 @@ mod tests {
 
     #[test]
     fn figures_grow_though_threads_end_and_the_split_moves() {
-        let mut outside = ProcfsStats::new(0, Address::Ip("127.0.0.1:0".parse().unwrap()));
-        outside.add_switches(BTreeMap::from([((1, 1), (5, 1)), ((1, 2), (9, 0))]));
-        outside.add_switches(BTreeMap::from([((1, 1), (6, 1))]));
-        assert_eq!((outside.ended, outside.switches.len()), ((9, 0), 1));
-        outside.add_switches(BTreeMap::from([((1, 1), (2, 0))]));
-        assert_eq!(outside.ended, (15, 1), "another thread of the same number");
+        let mut stats = ProcfsStats::new(0, Address::Ip("127.0.0.1:0".parse().unwrap()));
+        stats.add_switches(BTreeMap::from([((1, 1), (5, 1)), ((1, 2), (9, 0))]));
+        stats.add_switches(BTreeMap::from([((1, 1), (6, 1))]));
+        assert_eq!((stats.ended, stats.switches.len()), ((9, 0), 1));
+        stats.add_switches(BTreeMap::from([((1, 1), (2, 0))]));
+        assert_eq!(stats.ended, (15, 1), "another thread of the same number");
 
         let totals = |user: u64, system: u64| Totals { cpu_user_ns: user, cpu_system_ns: system, ..Totals::default() };
-        outside.add_cpu(&[], &totals(10, 10));
-        outside.add_cpu(&[], &totals(4, 26));
-        assert_eq!((outside.cpu_user_ns, outside.cpu_system_ns), (10, 20), "neither goes back, and the sum is exact");
-        outside.add_cpu(&[], &totals(0, 0));
-        assert_eq!((outside.cpu_user_ns, outside.cpu_system_ns), (10, 20));
+        stats.add_cpu(&[], &totals(10, 10));
+        stats.add_cpu(&[], &totals(4, 26));
+        assert_eq!((stats.cpu_user_ns, stats.cpu_system_ns), (10, 20), "neither goes back, and the sum is exact");
+        stats.add_cpu(&[], &totals(0, 0));
+        assert_eq!((stats.cpu_user_ns, stats.cpu_system_ns), (10, 20));
     }
 
     #[test]
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn connections_of_a_unix_socket_are_those_that_were_accepted() {
-        let path = std::env::temp_dir().join(format!("muxbench outside {}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("muxbench stats {}", std::process::id()));
         let listener = UnixListener::bind(&path).unwrap();
         let streams: Vec<_> =
             (0..3).map(|_| (UnixStream::connect(&path).unwrap(), listener.accept().unwrap())).collect();

@@ -33,43 +33,43 @@ use crate::socket::unix;
 /// How often another port is tried when somebody has taken the one that was free.
 const PORTS_TRIED_MAX: u32 = 3;
 /// How often a server that starts is looked at.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// What it may take to end once it is asked to, before it is killed.
-const END_MAX: Duration = Duration::from_secs(2);
+const TERM_TIMEOUT: Duration = Duration::from_secs(2);
 /// What killing may take: a process in the middle of a system call ends after it.
-const KILL_MAX: Duration = Duration::from_secs(2);
+const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 /// As much as is kept of what it says last.
-const WORDS_BYTES_MAX: usize = 4096;
+const OUTPUT_BYTES_MAX: usize = 4096;
 /// After its end, what it said is waited for so long: children that it leaves behind may keep its output open.
-const WORDS_PATIENCE: Duration = Duration::from_secs(2);
+const OUTPUT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A command that serves.
 #[derive(Debug)]
 pub struct ExternalServer {
     address: Address,
     ready: Snapshot,
-    outside: ProcfsStats,
-    kept: Arc<Mutex<Kept>>,
+    stats: ProcfsStats,
+    record: Arc<Mutex<Record>>,
     /// The command's process, which leads a group of its own.
     leader: Pid,
 }
 
 /// What its keeper's threads know of it.
 #[derive(Debug, Default)]
-struct Kept {
+struct Record {
     /// How the command ended, once it has.
     status: Option<ExitStatus>,
     /// Whether nothing is left of it.
-    is_gone: bool,
+    has_no_children: bool,
     /// What the kernel accounted for the children that were reaped.
     reaped: Totals,
-    words: VecDeque<u8>,
+    output_tail: VecDeque<u8>,
     /// Whether nobody can say anything more.
-    is_silent: bool,
+    is_output_closed: bool,
 }
 
-fn locked(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
-    kept.lock().unwrap_or_else(PoisonError::into_inner)
+fn locked(record: &Mutex<Record>) -> MutexGuard<'_, Record> {
+    record.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Why a command does not serve.
@@ -92,7 +92,7 @@ impl ExternalServer {
         platform::raise_limit(Resource::Nproc);
         rustix::process::set_child_subreaper(Some(Pid::INIT))
             .map_err(|error| ExternalServerError(format!("cannot adopt what the server leaves behind: {error}")))?;
-        ProcessTag::put_on().map_err(|error| {
+        ProcessTag::mark_this_process().map_err(|error| {
             ExternalServerError(format!(
                 "cannot mark what comes of the server: {error}; have no limit of file locks (ulimit -Hx)"
             ))
@@ -143,22 +143,22 @@ impl ExternalServer {
             command.current_dir(directory);
         }
         let address = if config.listen.path().is_some() { config.listen.clone() } else { free.into() };
-        let keeper = rustix::process::getpid();
+        let supervisor = rustix::process::getpid();
         let leader = spawn(command).map_err(|error| cannot("cannot start", error))?;
         let leader = Pid::from_child(&leader);
-        let kept = Arc::new(Mutex::new(Kept::default()));
+        let record = Arc::new(Mutex::new(Record::default()));
         let exec = Self {
             address: address.clone(),
             ready: Snapshot::default(),
-            outside: ProcfsStats::new(keeper.as_raw_pid(), address),
-            kept: kept.clone(),
+            stats: ProcfsStats::new(supervisor.as_raw_pid(), address),
+            record: record.clone(),
             leader,
         };
-        let spawned = thread::Builder::new().name("words".into()).spawn({
-            let kept = kept.clone();
-            move || keep_words(output, &kept)
+        let spawned = thread::Builder::new().name("output_tail".into()).spawn({
+            let record = record.clone();
+            move || keep_output_tail(output, &record)
         });
-        let reaper = move || reap(leader, &kept, on_end);
+        let reaper = move || reap(leader, &record, on_end);
         // Without a reaper it must not be left either; `drop` ends it.
         spawned
             .and_then(|_| thread::Builder::new().name("reap".into()).spawn(reaper))
@@ -166,11 +166,11 @@ impl ExternalServer {
         Ok(exec)
     }
 
-    fn wait_until_ready(&self, patience: Duration, is_stopped: &dyn Fn() -> bool) -> Result<(), ExternalServerError> {
-        let deadline = Instant::now() + patience;
+    fn wait_until_ready(&self, timeout: Duration, is_stopped: &dyn Fn() -> bool) -> Result<(), ExternalServerError> {
+        let deadline = Instant::now() + timeout;
         loop {
             let accepts = match &self.address {
-                Address::Ip(address) => TcpStream::connect_timeout(address, LOOK.max(patience / 10)).is_ok(),
+                Address::Ip(address) => TcpStream::connect_timeout(address, POLL_INTERVAL.max(timeout / 10)).is_ok(),
                 Address::Unix(path) => unix::is_listening(path).unwrap_or(false),
             };
             if self.has_ended() {
@@ -187,12 +187,12 @@ impl ExternalServer {
                     "nothing accepts connections on {} after {} s: does the command listen on {}? A slow one may \
                      have a longer start-timeout; {}",
                     self.address,
-                    patience.as_secs_f64(),
+                    timeout.as_secs_f64(),
                     if self.address.path().is_some() { "{socket}" } else { "{port}" },
                     self.last_words()
                 )));
             }
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -208,34 +208,34 @@ impl ExternalServer {
 
     /// Whether the command has ended.
     pub fn has_ended(&self) -> bool {
-        locked(&self.kept).status.is_some()
+        locked(&self.record).status.is_some()
     }
 
     /// Everything that the kernel accounted for it so far.
     pub fn snapshot(&mut self) -> Snapshot {
-        let _precedence = usage::Precedence::take();
-        let reaped = locked(&self.kept).reaped.clone();
-        self.outside.look(&reaped)
+        let _precedence = usage::PriorityBoost::new();
+        let reaped = locked(&self.record).reaped.clone();
+        self.stats.snapshot(&reaped)
     }
 
     /// How it stands, and the last that it said.
     pub fn last_words(&self) -> String {
         if self.has_ended() {
-            self.wait(WORDS_PATIENCE, |kept| kept.is_silent);
+            self.wait(OUTPUT_TIMEOUT, |record| record.is_output_closed);
         }
-        let kept = locked(&self.kept);
-        let status = kept.status.map_or_else(|| "it runs".to_owned(), |status| status.to_string());
-        let words: Vec<u8> = kept.words.iter().copied().collect();
-        match String::from_utf8_lossy(&words).trim() {
+        let record = locked(&self.record);
+        let status = record.status.map_or_else(|| "it runs".to_owned(), |status| status.to_string());
+        let output_tail: Vec<u8> = record.output_tail.iter().copied().collect();
+        match String::from_utf8_lossy(&output_tail).trim() {
             "" => format!("{status}, and it said nothing"),
-            words => format!("{status}: {words}"),
+            output_tail => format!("{status}: {output_tail}"),
         }
     }
 
     /// Waits until something is known of it, no longer than `patience`.
-    fn wait(&self, patience: Duration, is_known: fn(&Kept) -> bool) {
-        let deadline = Instant::now() + patience;
-        while !is_known(&locked(&self.kept)) && Instant::now() < deadline {
+    fn wait(&self, timeout: Duration, is_known: fn(&Record) -> bool) {
+        let deadline = Instant::now() + timeout;
+        while !is_known(&locked(&self.record)) && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(1));
         }
     }
@@ -244,15 +244,15 @@ impl ExternalServer {
     fn end(&self) {
         if !self.has_ended() {
             let _ = rustix::process::kill_process_group(self.leader, Signal::TERM);
-            self.wait(END_MAX, |kept| kept.status.is_some());
+            self.wait(TERM_TIMEOUT, |record| record.status.is_some());
         }
         // Again, until none is left: they may start others meanwhile.
-        let deadline = Instant::now() + KILL_MAX;
-        while !locked(&self.kept).is_gone && Instant::now() < deadline {
+        let deadline = Instant::now() + KILL_TIMEOUT;
+        while !locked(&self.record).has_no_children && Instant::now() < deadline {
             for pid in procfs_stats::descendants_of(rustix::process::getpid().as_raw_pid()) {
                 let _ = Pid::from_raw(pid).map(|pid| rustix::process::kill_process(pid, Signal::KILL));
             }
-            self.wait(LOOK, |kept| kept.is_gone);
+            self.wait(POLL_INTERVAL, |record| record.has_no_children);
         }
     }
 }
@@ -283,20 +283,20 @@ fn filled_in(argument: &str, config: &ExternalConfig, port: u16) -> String {
 }
 
 /// Reads what it says, so that it never waits for us, and keeps the end of that.
-fn keep_words(output: OwnedFd, kept: &Mutex<Kept>) {
+fn keep_output_tail(output: OwnedFd, record: &Mutex<Record>) {
     let mut output = std::fs::File::from(output);
     let mut bytes = [0; 4096];
     while let Ok(count @ 1..) = output.read(&mut bytes) {
-        let words = &mut locked(kept).words;
-        words.extend(&bytes[..count]);
-        let excess = words.len().saturating_sub(WORDS_BYTES_MAX);
-        words.drain(..excess);
+        let output_tail = &mut locked(record).output_tail;
+        output_tail.extend(&bytes[..count]);
+        let excess = output_tail.len().saturating_sub(OUTPUT_BYTES_MAX);
+        output_tail.drain(..excess);
     }
-    locked(kept).is_silent = true;
+    locked(record).is_output_closed = true;
 }
 
 /// Reaps every child of this process until there is none.
-fn reap(leader: Pid, kept: &Mutex<Kept>, on_end: impl Fn()) {
+fn reap(leader: Pid, record: &Mutex<Record>, on_end: impl Fn()) {
     loop {
         let (mut status, mut used) = (0, MaybeUninit::<libc::rusage>::zeroed());
         // SAFETY: the kernel fills in both, or leaves them zeroed, which is a valid value.
@@ -305,16 +305,16 @@ fn reap(leader: Pid, kept: &Mutex<Kept>, on_end: impl Fn()) {
             if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted {
                 continue;
             }
-            locked(kept).is_gone = true;
+            locked(record).has_no_children = true;
             return;
         }
         let used = platform::rusage_totals(&used);
-        let mut kept = locked(kept);
-        kept.reaped.cpu_user_ns += used.cpu_user_ns;
-        kept.reaped.cpu_system_ns += used.cpu_system_ns;
+        let mut record = locked(record);
+        record.reaped.cpu_user_ns += used.cpu_user_ns;
+        record.reaped.cpu_system_ns += used.cpu_system_ns;
         if pid == leader.as_raw_pid() {
-            kept.status = Some(ExitStatus::from_raw(status));
-            drop(kept);
+            record.status = Some(ExitStatus::from_raw(status));
+            drop(record);
             on_end();
         }
     }

@@ -12,13 +12,13 @@ use rustix::process::Signal;
 
 use crate::platform;
 
-type Job = Box<dyn FnOnce() + Send>;
+type Task = Box<dyn FnOnce() + Send>;
 
 /// What the thread that forks is to do; `None` where there is no thread.
-static JOBS: LazyLock<Option<mpsc::Sender<Job>>> = LazyLock::new(|| {
-    let (jobs, received) = mpsc::channel::<Job>();
+static TASKS: LazyLock<Option<mpsc::Sender<Task>>> = LazyLock::new(|| {
+    let (tasks, received) = mpsc::channel::<Task>();
     let forker = thread::Builder::new().name("spawn".into());
-    forker.spawn(move || received.into_iter().for_each(|job| job())).ok().map(|_| jobs)
+    forker.spawn(move || received.into_iter().for_each(|task| task())).ok().map(|_| tasks)
 });
 
 /// Starts a command on the CPUs of the calling thread. It is killed when this process ends, where the system can do that
@@ -38,15 +38,15 @@ pub fn spawn(mut command: Command) -> io::Result<Child> {
     unsafe { command.pre_exec(end_with_parent) };
     let cpus = platform::cpus();
     let (says, started) = mpsc::channel();
-    let job = move || {
+    let task = move || {
         let child = platform::pin(&cpus).and_then(|()| command.spawn());
         // It has ends of pipes that the caller waits for the end of.
         drop(command);
         let _ = says.send(child);
     };
     let no_thread = || io::Error::other("no thread to start processes; raise the limit of processes (ulimit -u)");
-    let jobs = JOBS.as_ref().ok_or_else(no_thread)?;
-    jobs.send(Box::new(job)).map_err(|_| no_thread())?;
+    let tasks = TASKS.as_ref().ok_or_else(no_thread)?;
+    tasks.send(Box::new(task)).map_err(|_| no_thread())?;
     started.recv().map_err(|_| no_thread())?
 }
 

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 /// What is accounted for the thread that looks is read a moment after what is for all: CPU time may seem to step back by less
 /// than this...
-const CPU_LOOK_NS: u64 = 10_000_000;
+const CPU_TOLERANCE_NS: u64 = 10_000_000;
 /// ...and switches by fewer.
-const SWITCHES_LOOK: u64 = 100;
+const SWITCHES_TOLERANCE: u64 = 100;
 
 /// Cumulative figures at one instant, over all the server's threads and children.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -238,10 +238,10 @@ impl Totals {
         };
         // A child that is killed takes its own with it.
         if now.crashed.unwrap_or(0) <= before.crashed.unwrap_or(0) {
-            if now.cpu_ns() + CPU_LOOK_NS < before.cpu_ns() {
+            if now.cpu_ns() + CPU_TOLERANCE_NS < before.cpu_ns() {
                 fell.push("CPU time".to_owned());
             }
-            if now.switches() + SWITCHES_LOOK < before.switches() {
+            if now.switches() + SWITCHES_TOLERANCE < before.switches() {
                 fell.push("switches".to_owned());
             }
         }

@@ -8,13 +8,13 @@ use crate::platform;
 const THREADS_MAX: usize = 2_048;
 
 /// A process and a thread of it.
-pub(crate) type Thread = (i32, i32);
+pub(crate) type ThreadId = (i32, i32);
 
 /// What threads waited so far. It never goes back, though they end.
 #[derive(Debug, Default)]
 pub(crate) struct RunDelays {
     /// Of each thread that lives, when it was last seen...
-    living_ns: BTreeMap<Thread, u64>,
+    living_ns: BTreeMap<ThreadId, u64>,
     /// ...and of all that have ended since.
     ended_ns: u64,
 }
@@ -22,16 +22,16 @@ pub(crate) struct RunDelays {
 impl RunDelays {
     /// Looks at `threads`: what all have waited so far, in nanoseconds. `None` where the kernel does not say
     /// (CONFIG_SCHED_INFO), or there are too many.
-    pub(crate) fn look(&mut self, threads: &[Thread]) -> Option<u64> {
+    pub(crate) fn update(&mut self, threads: &[ThreadId]) -> Option<u64> {
         if threads.len() > THREADS_MAX {
             return None;
         }
-        let read = |&thread: &Thread| Some((thread, platform::run_delay(thread)?));
+        let read = |&thread: &ThreadId| Some((thread, platform::run_delay(thread)?));
         self.add(threads.iter().filter_map(read).collect())
     }
 
     /// Each thread with the times that it ran and what it waited for that.
-    fn add(&mut self, now: BTreeMap<Thread, (u64, u64)>) -> Option<u64> {
+    fn add(&mut self, now: BTreeMap<ThreadId, (u64, u64)>) -> Option<u64> {
         // Who reads this has run: a kernel that has counted nothing for anybody does not count.
         if now.values().all(|(runs, _)| *runs == 0) {
             return None;
@@ -64,7 +64,7 @@ mod tests {
         let mut delays = RunDelays::default();
         assert_eq!(delays.add(BTreeMap::from([((1, 1), (0, 0)), ((1, 2), (0, 0))])), None, "no CONFIG_SCHED_INFO");
         assert_eq!(delays.add(BTreeMap::new()), None);
-        assert_eq!(delays.look(&vec![(1, 1); THREADS_MAX + 1]), None);
+        assert_eq!(delays.update(&vec![(1, 1); THREADS_MAX + 1]), None);
     }
 
     #[cfg(target_os = "linux")]
@@ -90,7 +90,7 @@ mod tests {
             let mut delays = RunDelays::default();
             let mut look = || {
                 let threads: Vec<_> = platform::threads_of(process).into_iter().map(|it| (process, it)).collect();
-                delays.look(&threads)
+                delays.update(&threads)
             };
             let (started, before) = (Instant::now(), look());
             let Some(before) = before else {

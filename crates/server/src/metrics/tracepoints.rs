@@ -75,7 +75,7 @@ impl Tracepoints {
         for (name, filter) in filters() {
             let counter = count(tracepoint, &filter).map_err(|error| {
                 let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
-                why_not(&error, paranoid.trim())
+                refusal(&error, paranoid.trim())
             })?;
             counters.push((name, counter));
         }
@@ -124,7 +124,7 @@ fn tracepoint() -> Result<u64, String> {
     if let Some(number) = mounted.into_iter().find_map(|folder| folder.and_then(look).ok()) {
         return Ok(number);
     }
-    mount_nowhere().and_then(look).map_err(|error| {
+    mount_detached().and_then(look).map_err(|error| {
         let help = match error {
             Errno::PERM | Errno::ACCESS => {
                 "run as root, or have root mount it for a group of yours (mount -t tracefs -o \
@@ -139,7 +139,7 @@ fn tracepoint() -> Result<u64, String> {
 }
 
 /// A tracefs that nobody else sees, and that goes with its descriptor.
-fn mount_nowhere() -> Result<OwnedFd, Errno> {
+fn mount_detached() -> Result<OwnedFd, Errno> {
     let tracefs = rustix::mount::fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     rustix::mount::fsconfig_create(&tracefs)?;
     rustix::mount::fsmount(&tracefs, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
@@ -211,7 +211,7 @@ fn count(tracepoint: u64, filter: &str) -> io::Result<OwnedFd> {
 }
 
 /// What the kernel said, and what may help. `paranoid` is the value of kernel.perf_event_paranoid.
-fn why_not(error: &io::Error, paranoid: &str) -> String {
+fn refusal(error: &io::Error, paranoid: &str) -> String {
     let help = match error.raw_os_error() {
         Some(libc::EACCES) => &*format!(
             "kernel.perf_event_paranoid is {paranoid}: run as root, give the binary CAP_PERFMON (setcap \
@@ -229,7 +229,7 @@ fn why_not(error: &io::Error, paranoid: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::workers::alike;
+    use crate::metrics::workers::comparable_kinds;
 
     #[test]
     fn every_kind_but_a_rescan_has_numbers_and_no_number_two_kinds() {
@@ -243,7 +243,7 @@ mod tests {
             assert!(!all[..at].contains(number), "{number} is there twice");
         }
         let names: Vec<&str> = Syscall::ALL.iter().map(|(_, name)| *name).collect();
-        assert!([true, false].iter().all(|wakes| alike(*wakes).iter().all(|name| names.contains(name))));
+        assert!([true, false].iter().all(|wakes| comparable_kinds(*wakes).iter().all(|name| names.contains(name))));
         assert!(!names.contains(&OTHER));
     }
 
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn a_refusal_says_what_may_help() {
-        let told = |code, paranoid| why_not(&io::Error::from_raw_os_error(code), paranoid);
+        let told = |code, paranoid| refusal(&io::Error::from_raw_os_error(code), paranoid);
         assert!(told(libc::EACCES, "2").contains("kernel.perf_event_paranoid is 2"));
         assert!(told(libc::EPERM, "").contains("seccomp"));
         assert!(told(libc::ENOSYS, "2").contains("CONFIG_PERF_EVENTS"));

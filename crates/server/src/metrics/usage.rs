@@ -10,28 +10,28 @@ use crate::platform;
 /// turn would come so seldom that figures read one after the other would be of different times. Where it is not
 /// permitted, it takes its turn.
 #[derive(Debug)]
-pub struct Precedence {
+pub struct PriorityBoost {
     /// How it took its turn before; `None` where nothing was changed.
-    before: Option<platform::Turn>,
+    before: Option<platform::SchedulingPolicy>,
     /// It is of a thread, and stays there.
     _thread: PhantomData<*const ()>,
 }
 
-impl Precedence {
+impl PriorityBoost {
     /// From now on.
-    pub fn take() -> Self {
-        Self { before: platform::go_first(), _thread: PhantomData }
+    pub fn new() -> Self {
+        Self { before: platform::raise_priority(), _thread: PhantomData }
     }
 }
 
-impl Drop for Precedence {
+impl Drop for PriorityBoost {
     fn drop(&mut self) {
-        self.before.as_ref().map(platform::take_turn);
+        self.before.as_ref().map(platform::set_scheduling);
     }
 }
 
 /// CPU time and switches of this process, threads that ended included.
-pub fn of_this_process() -> Totals {
+pub fn process_totals() -> Totals {
     platform::used_by(libc::RUSAGE_SELF)
 }
 
@@ -45,8 +45,8 @@ fn cpu_without(process: &Totals, thread: &Totals) -> (u64, u64) {
 
 /// Adds to `totals` what the kernel knows of this process and of its children. What the calling thread used
 /// is left out: it asks, and does not serve, and to ask thousands of children costs more than a small window's requests.
-pub fn add_to(totals: &mut Totals, workers: &Workers) {
-    let (own, asking) = (of_this_process(), platform::of_this_thread());
+pub fn add_process_totals(totals: &mut Totals, workers: &Workers) {
+    let (own, asking) = (process_totals(), platform::thread_totals());
     let (user_ns, system_ns) = cpu_without(&own, &asking);
     totals.cpu_user_ns += user_ns;
     totals.cpu_system_ns += system_ns;
@@ -54,7 +54,7 @@ pub fn add_to(totals: &mut Totals, workers: &Workers) {
     totals.involuntary_switches += own.involuntary_switches.saturating_sub(asking.involuntary_switches);
     let reaped = workers.reaped();
     add_children(totals, &reaped);
-    workers.processes().into_iter().for_each(|pid| add_children(totals, &platform::of_child(pid)));
+    workers.processes().into_iter().for_each(|pid| add_children(totals, &platform::child_totals(pid)));
 }
 
 /// Adds to `totals` what children used.

@@ -61,7 +61,7 @@ pub const OTHER: &str = "other";
 
 /// Kinds that are compared as one with the kernel's count, which goes by a call's number and cannot tell them apart. Where
 /// threads wake each other, that is done by pipes and futexes: read, written and waited for as well.
-pub fn alike(wakes: bool) -> &'static [&'static str] {
+pub fn comparable_kinds(wakes: bool) -> &'static [&'static str] {
     if wakes { &["read", "write", "wait", "control", "rescan", "wake"] } else { &["wait", "control", "rescan"] }
 }
 
@@ -302,7 +302,7 @@ impl Workers {
 
     /// Keeps a child's process id beyond its slot, until [`Workers::forget_leaving`]. Where there is no room, nobody
     /// sees the child until it is reaped.
-    pub fn leave(&self, pid: i32) {
+    pub fn add_leaving(&self, pid: i32) {
         let mut places = self.places_of(pid);
         places.any(|place| place.compare_exchange(0, pid as u32, Relaxed, Relaxed).is_ok());
     }
@@ -337,19 +337,20 @@ impl Workers {
         self.reaped.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn used(&self) -> &'static [Slot] {
+    fn used_slots(&self) -> &'static [Slot] {
         &self.slots[..self.fresh_from.load(Relaxed)]
     }
 
     /// The slots that are taken now, the accept thread's not among them.
     pub fn taken(&self) -> impl Iterator<Item = &'static Slot> + use<> {
-        self.used()[1..].iter().filter(|slot| !slot.is_free())
+        self.used_slots()[1..].iter().filter(|slot| !slot.is_free())
     }
 
     /// ConnectionTable open now.
     pub fn connections_open(&self) -> u64 {
-        let sum =
-            |figure: fn(&Counters) -> &Counter| self.used().iter().map(|s| figure(&s.counters).get()).sum::<u64>();
+        let sum = |figure: fn(&Counters) -> &Counter| {
+            self.used_slots().iter().map(|s| figure(&s.counters).get()).sum::<u64>()
+        };
         // Accepted is read last: a connection that comes and goes in between must not make the difference negative.
         let ended = sum(|c| &c.ended);
         sum(|c| &c.accepted).saturating_sub(ended)
@@ -357,7 +358,7 @@ impl Workers {
 
     /// Bytes received and sent by all.
     pub fn bytes(&self) -> (u64, u64) {
-        let each = self.used().iter().map(|slot| (slot.counters.bytes_in.get(), slot.counters.bytes_out.get()));
+        let each = self.used_slots().iter().map(|slot| (slot.counters.bytes_in.get(), slot.counters.bytes_out.get()));
         each.fold((0, 0), |sum, each| (sum.0 + each.0, sum.1 + each.1))
     }
 
@@ -368,7 +369,7 @@ impl Workers {
         let mut submitted = [0u64; Operation::ALL.len()];
         let mut completed = [0u64; Operation::ALL.len()];
         let add = |sum: &mut Option<u64>, count: u64| *sum.get_or_insert(0) += count;
-        for slot in self.used() {
+        for slot in self.used_slots() {
             let counters = &slot.counters;
             add(&mut totals.requests, counters.requests.get());
             add(&mut totals.bytes_in, counters.bytes_in.get());
@@ -461,14 +462,14 @@ mod tests {
         assert_eq!(workers.processes(), [40]);
         // Two that share a place.
         let beside = 40 + workers.leaving.len() as i32;
-        workers.leave(40);
-        workers.leave(beside);
+        workers.add_leaving(40);
+        workers.add_leaving(beside);
         assert_eq!(workers.processes(), [40, beside]);
         slot.release();
         assert_eq!(workers.processes(), [40, beside]);
         workers.forget_leaving(40);
         assert_eq!(workers.processes(), [beside]);
-        (0..10_000).for_each(|pid| workers.leave(pid));
+        (0..10_000).for_each(|pid| workers.add_leaving(pid));
         assert_eq!(workers.processes().len(), workers.leaving.len(), "there is no more room");
         workers.forget_leaving(beside);
         assert!(!workers.processes().contains(&beside));

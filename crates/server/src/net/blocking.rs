@@ -9,7 +9,7 @@ use std::time::Duration;
 use wire::Service;
 
 use super::connection::{Connection, Next, ReadBuffer};
-use super::{OnDrop, STACK_BYTES, Stage, children, datagrams};
+use super::{OnDrop, STACK_BYTES, ServerContext, children, datagrams};
 use crate::metrics::workers::{Counters, Slot, Syscall};
 use crate::platform;
 use crate::service::with_service;
@@ -23,14 +23,14 @@ const STOP_MAX: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// Errors of the listener.
-pub fn run_threads(stage: &Stage<'_>) -> io::Result<()> {
-    if stage.service.ports().is_some() {
-        return datagrams::blocking::run_threads(stage);
+pub fn run_threads(context: &ServerContext<'_>) -> io::Result<()> {
+    if context.service.ports().is_some() {
+        return datagrams::blocking::run_threads(context);
     }
-    let outcome = with_service!(stage, |service| accept_loop(stage, service, |service, slot, connection, _| {
-        spawn_thread(stage.read_budget, service, slot, connection)
+    let outcome = with_service!(context, |service| accept_loop(context, service, |service, slot, connection, _| {
+        spawn_thread(context.read_budget, service, slot, connection)
     }));
-    stop_threads(stage, STOP_MAX);
+    stop_threads(context, STOP_MAX);
     outcome
 }
 
@@ -38,17 +38,17 @@ pub fn run_threads(stage: &Stage<'_>) -> io::Result<()> {
 ///
 /// # Errors
 /// Errors of the listener.
-pub fn run_processes(stage: &Stage<'_>) -> io::Result<()> {
-    if stage.service.ports().is_some() {
-        return datagrams::blocking::run_processes(stage);
+pub fn run_processes(context: &ServerContext<'_>) -> io::Result<()> {
+    if context.service.ports().is_some() {
+        return datagrams::blocking::run_processes(context);
     }
     let lost = |slot: &'static Slot, _: &AtomicBool| {
         slot.counters.ended.add(1);
         slot.release();
     };
-    children::with_reaper(stage.workers, lost, |reaper| {
-        with_service!(stage, |service| accept_loop(stage, service, |service, slot, connection, inbox| {
-            spawn_process(stage, service, slot, connection, inbox).inspect(|()| reaper.unpark())
+    children::with_reaper(context.workers, lost, |reaper| {
+        with_service!(context, |service| accept_loop(context, service, |service, slot, connection, buffer| {
+            spawn_process(context, service, slot, connection, buffer).inspect(|()| reaper.unpark())
         }))
     })
 }
@@ -56,26 +56,26 @@ pub fn run_processes(stage: &Stage<'_>) -> io::Result<()> {
 /// Accepts until the listener is shut down. `spawn` creates the thread or process of a connection; on failure it gives the
 /// connection back, to be refused.
 fn accept_loop<S: Service + Sync + 'static>(
-    stage: &Stage<'_>,
+    context: &ServerContext<'_>,
     service: S,
     spawn: impl Fn(&'static S, &'static Slot, OwnedFd, &mut ReadBuffer) -> Result<(), OwnedFd>,
 ) -> io::Result<()> {
     // Threads may outlive this function by a moment when they are told to stop, so what they share lives for ever.
     let service: &'static S = Box::leak(Box::new(service));
-    let counters = stage.workers.accept();
-    let mut acceptor = Acceptor::new(stage.listener, false, counters)?;
-    let mut inbox = ReadBuffer::new(stage.read_budget);
+    let counters = context.workers.accept();
+    let mut acceptor = Acceptor::new(context.listener, false, counters)?;
+    let mut buffer = ReadBuffer::new(context.read_budget);
     let mut cursor = 0;
-    stage.say_started();
-    while platform::may_accept(stage.listener, stage.stop, counters)? {
+    context.notify_started();
+    while platform::may_accept(context.listener, context.stop, counters)? {
         match acceptor.accept()? {
             Accepted::Connection(connection) => {
-                let Some(slot) = stage.workers.claim(&mut cursor) else {
+                let Some(slot) = context.workers.claim(&mut cursor) else {
                     acceptor.refuse(connection);
                     continue;
                 };
                 counters.syscall(Syscall::Spawn);
-                match spawn(service, slot, connection, &mut inbox) {
+                match spawn(service, slot, connection, &mut buffer) {
                     Ok(()) => counters.accepted.add(1),
                     Err(connection) => {
                         slot.release();
@@ -94,30 +94,30 @@ fn accept_loop<S: Service + Sync + 'static>(
 }
 
 /// Serves one connection to its end.
-pub(super) fn serve<S: Service>(service: &S, io: &OwnedFd, inbox: &mut ReadBuffer, counters: &Counters) {
+pub(super) fn serve<S: Service>(service: &S, io: &OwnedFd, buffer: &mut ReadBuffer, counters: &Counters) {
     let mut connection = Connection::default();
     if let Some(tick) = service.looks_every() {
-        socket::limit_waits(io, tick);
+        socket::set_io_timeout(io, tick);
     }
     let mut next = Next::Read;
     while next != Next::End && !connection.is_overdue(io.as_fd(), service, counters) {
         next = match next {
             // A wait for room that was long enough to look.
             Next::Write => connection.on_writable(io.as_fd(), service, counters),
-            _ => connection.on_readable(io.as_fd(), service, inbox, counters),
+            _ => connection.on_readable(io.as_fd(), service, buffer, counters),
         };
     }
 }
 
 /// A connection that a thread serves. However that ends, by a panic too, it is closed and counted.
-pub(super) struct Served<'a> {
+pub(super) struct ServedConnection<'a> {
     slot: &'a Slot,
     io: Option<OwnedFd>,
     /// What the thread waits on afterwards.
     idle: Option<BorrowedFd<'a>>,
 }
 
-impl<'a> Served<'a> {
+impl<'a> ServedConnection<'a> {
     /// From now on the slot names it.
     pub(super) fn new(slot: &'a Slot, io: OwnedFd, idle: Option<BorrowedFd<'a>>) -> Self {
         slot.set_connection(io.as_raw_fd());
@@ -129,7 +129,7 @@ impl<'a> Served<'a> {
     }
 }
 
-impl Drop for Served<'_> {
+impl Drop for ServedConnection<'_> {
     fn drop(&mut self) {
         // Before it is closed: afterwards the number may be another's, and who stops the server shuts down what slots name.
         match self.idle {
@@ -156,7 +156,7 @@ fn spawn_thread<S: Service + Sync>(
         let connection = unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(descriptor) };
         // Dropped last.
         let _release = OnDrop(|| slot.release());
-        let served = Served::new(slot, connection, None);
+        let served = ServedConnection::new(slot, connection, None);
         serve(service, served.io(), &mut ReadBuffer::new(budget), &slot.counters);
     });
     match spawned {
@@ -169,26 +169,26 @@ fn spawn_thread<S: Service + Sync>(
 }
 
 fn spawn_process<S: Service>(
-    stage: &Stage<'_>,
+    context: &ServerContext<'_>,
     service: &'static S,
     slot: &'static Slot,
     connection: OwnedFd,
-    inbox: &mut ReadBuffer,
+    buffer: &mut ReadBuffer,
 ) -> Result<(), OwnedFd> {
     let forked = children::fork(slot, || {
         // SAFETY: the child's copy of the listener; the parent's is another.
-        unsafe { libc::close(stage.listener.as_raw_fd()) };
+        unsafe { libc::close(context.listener.as_raw_fd()) };
         slot.counters.syscall(Syscall::Close);
         // Its end closes the connection.
-        serve(service, &connection, inbox, &slot.counters);
+        serve(service, &connection, buffer, &slot.counters);
         slot.counters.ended.add(1);
-        children::leave(stage.workers, slot);
+        children::leave(context.workers, slot);
         0
     });
     match forked {
         Ok(()) => {
             drop(connection);
-            stage.workers.accept().syscall(Syscall::Close);
+            context.workers.accept().syscall(Syscall::Close);
             Ok(())
         }
         Err(_) => Err(connection),
@@ -196,11 +196,11 @@ fn spawn_process<S: Service>(
 }
 
 /// Ends threads: each sees what it serves, or waits on, shut down, until none is left or `patience` is over.
-pub(super) fn stop_threads(stage: &Stage<'_>, patience: Duration) {
+pub(super) fn stop_threads(context: &ServerContext<'_>, patience: Duration) {
     let started = std::time::Instant::now();
     // More than once: a thread of a pool may just have gone from one descriptor to another.
-    while stage.workers.taken().next().is_some() && started.elapsed() < patience {
-        for descriptor in stage.workers.taken().filter_map(Slot::connection) {
+    while context.workers.taken().next().is_some() && started.elapsed() < patience {
+        for descriptor in context.workers.taken().filter_map(Slot::connection) {
             // SAFETY: shuts a socket down; a descriptor that its thread has just closed gives EBADF.
             unsafe { libc::shutdown(descriptor, libc::SHUT_RDWR) };
         }
@@ -211,19 +211,19 @@ pub(super) fn stop_threads(stage: &Stage<'_>, patience: Duration) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::net::testkit::{Bench, check_that_others_outlive_a_panic, panics_at_will, wait_until};
+    use crate::net::testkit::{Fixture, check_panic_ends_one_connection, panicking_service, wait_until};
 
     #[test]
     fn thread_that_panics_gives_its_slot_back() {
-        let bench = Bench::new();
-        let server = bench.start("mt", None, |stage| {
-            let outcome = accept_loop(stage, panics_at_will(), |service, slot, connection, _| {
-                spawn_thread(stage.read_budget, service, slot, connection)
+        let bench = Fixture::new();
+        let server = bench.start("mt", None, |context| {
+            let outcome = accept_loop(context, panicking_service(), |service, slot, connection, _| {
+                spawn_thread(context.read_budget, service, slot, connection)
             });
-            stop_threads(stage, STOP_MAX);
+            stop_threads(context, STOP_MAX);
             outcome
         });
-        check_that_others_outlive_a_panic(bench, server);
+        check_panic_ends_one_connection(bench, server);
         wait_until("every slot is free", || bench.workers.taken().next().is_none());
     }
 }

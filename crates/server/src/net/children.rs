@@ -68,7 +68,7 @@ pub(super) fn fork(slot: &'static Slot, body: impl FnOnce() -> i32) -> io::Resul
 
 /// Gives a slot back in its child, which is about to end.
 pub(super) fn leave(workers: &Workers, slot: &Slot) {
-    workers.leave(rustix::process::getpid().as_raw_pid());
+    workers.add_leaving(rustix::process::getpid().as_raw_pid());
     slot.release();
 }
 

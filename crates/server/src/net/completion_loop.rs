@@ -16,10 +16,10 @@ use super::connection::{Connection, Next};
 use super::datagrams;
 use super::idle_sweep::IdleSweep;
 use super::payload::{HandOff, Message};
-use super::staged::{self, Family, Network};
+use super::staged::{self, NetworkContext, NetworkLoop};
 use super::table::ConnectionTable;
-use super::{ACCEPTS, Stage};
-use crate::completion::{Completion, Datagrams, Done, Received, What};
+use super::{ACCEPTS, ServerContext};
+use crate::completion::{Completion, CompletionEvent, Datagrams, Done, Received};
 use crate::metrics::workers::Syscall;
 use crate::service::with_service;
 use crate::socket::{Accepted, Acceptor, PAUSE};
@@ -29,31 +29,31 @@ use crate::token::Token;
 ///
 /// # Errors
 /// Errors of the listener and of the mechanism; those of single connections end only these.
-pub fn run<M: Datagrams>(stage: &Stage<'_>) -> io::Result<()> {
-    if stage.service.ports().is_some() {
-        return datagrams::completion::run::<M>(stage);
+pub fn run<M: Datagrams>(context: &ServerContext<'_>) -> io::Result<()> {
+    if context.service.ports().is_some() {
+        return datagrams::completion::run::<M>(context);
     }
-    with_service!(stage, |service| run_service::<M, _>(stage, &service))
+    with_service!(context, |service| run_service::<M, _>(context, &service))
 }
 
 /// The same with a service that is there.
 pub(crate) fn run_service<M: Completion, S: Service<Conn: Send> + Sync>(
-    stage: &Stage<'_>,
+    context: &ServerContext<'_>,
     service: &S,
 ) -> io::Result<()> {
-    staged::run::<ByCompletion<M>, _>(stage, service)
+    staged::run::<CompletionLoops<M>, _>(context, service)
 }
 
-struct ByCompletion<M>(PhantomData<M>);
+struct CompletionLoops<M>(PhantomData<M>);
 
-impl<M: Completion> Family for ByCompletion<M> {
+impl<M: Completion> NetworkLoop for CompletionLoops<M> {
     const NONBLOCKING: bool = false;
 
-    fn inline<S: Service>(network: Network<'_, S>) -> io::Result<()> {
+    fn inline<S: Service>(network: NetworkContext<'_, S>) -> io::Result<()> {
         CompletionLoop::<M, _>::new(network)?.run()
     }
 
-    fn hand_off<'a, S: Service>(_: Network<'a, S>, _: HandOff<'_, 'a, S::Conn>) -> io::Result<()> {
+    fn hand_off<'a, S: Service>(_: NetworkContext<'a, S>, _: HandOff<'_, 'a, S::Conn>) -> io::Result<()> {
         // `Architecture` refuses it, with the reason.
         Err(io::ErrorKind::Unsupported.into())
     }
@@ -70,8 +70,8 @@ struct CompletionLoop<'a, M, S: Service> {
     /// Messages taken, and not yet followed.
     messages: Vec<Message>,
     /// Where receives may miss ends. Their clock is watched as long as there are connections.
-    rounds: Option<IdleSweep>,
-    network: Network<'a, S>,
+    idle_sweep: Option<IdleSweep>,
+    network: NetworkContext<'a, S>,
 }
 
 /// A connection, and what the kernel is doing for it. Its slot is given up when that is nothing.
@@ -87,11 +87,11 @@ struct Serving<C> {
     /// Reset, or whatever else befell this one connection.
     failed: bool,
     /// It is new, or something came, since the last round.
-    heard: bool,
+    was_active: bool,
 }
 
 impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
-    fn new(network: Network<'a, S>) -> io::Result<Self> {
+    fn new(network: NetworkContext<'a, S>) -> io::Result<Self> {
         let acceptor = match network.listener {
             Some(listener) => {
                 // The kernel waits for a listener only if the listener itself would.
@@ -106,7 +106,7 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
             acceptor,
             arrivals: VecDeque::new(),
             messages: Vec::new(),
-            rounds: if M::MISSES_ENDS { Some(IdleSweep::new()?) } else { None },
+            idle_sweep: if M::MISSES_ENDS { Some(IdleSweep::new()?) } else { None },
             network,
         })
     }
@@ -122,23 +122,23 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
             self.mechanism.accept(listener.as_raw_fd())?;
         }
         let mut done = Vec::with_capacity(M::DONE_MAX);
-        self.network.started.one_more();
+        self.network.started.thread_ready();
         loop {
             self.mechanism.wait(&mut done, self.arrivals.is_empty())?;
             self.network.counters.events.add(done.len() as u64);
             let alone = done.len() == 1;
-            for Done { token, what } in done.drain(..) {
-                match what {
-                    What::Readable if token == Token::STOP => return Ok(()),
-                    What::Readable if token == Token::CLOCK => self.make_a_round()?,
-                    What::Readable => {
-                        if self.follow_messages()? {
+            for Done { token, event } in done.drain(..) {
+                match event {
+                    CompletionEvent::Readable if token == Token::STOP => return Ok(()),
+                    CompletionEvent::Readable if token == Token::CLOCK => self.sweep_idle()?,
+                    CompletionEvent::Readable => {
+                        if self.handle_messages()? {
                             return Ok(());
                         }
                     }
-                    What::Accepted { result, more } => self.on_accepted(result, more, alone)?,
-                    What::Received(received) => self.on_received(token, received)?,
-                    What::Sent(result) => self.on_sent(token, result)?,
+                    CompletionEvent::Accepted { result, more } => self.on_accepted(result, more, alone)?,
+                    CompletionEvent::Received(received) => self.on_received(token, received)?,
+                    CompletionEvent::Sent(result) => self.on_sent(token, result)?,
                 }
             }
             self.admit_arrivals()?;
@@ -166,7 +166,7 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
     /// `alone`: nothing else was done meanwhile.
     fn on_accepted(&mut self, result: Result<OwnedFd, Errno>, more: bool, alone: bool) -> io::Result<()> {
         let (Some(acceptor), Some(listener)) = (&mut self.acceptor, self.network.listener) else { return Ok(()) };
-        let accepted = acceptor.completed(result)?;
+        let accepted = acceptor.on_completion(result)?;
         // Asked for again at once it fails at once: others have their turns between.
         if alone && matches!(accepted, Accepted::Later) {
             thread::sleep(PAUSE);
@@ -181,7 +181,7 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
     }
 
     /// Does what other threads ask for; whether that is to stop.
-    fn follow_messages(&mut self) -> io::Result<bool> {
+    fn handle_messages(&mut self) -> io::Result<bool> {
         let Some(mailbox) = self.network.mailbox else { return Ok(false) };
         let mut messages = mem::take(&mut self.messages);
         mailbox.take(&mut messages, self.network.counters);
@@ -202,7 +202,7 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
 
     /// Ends the connections whose clients have taken too long.
     fn end_overdue(&mut self) -> io::Result<()> {
-        let Network { service, counters, .. } = self.network;
+        let NetworkContext { service, counters, .. } = self.network;
         // Who sent the message has no counters.
         counters.syscall(Syscall::Wake);
         for slot in 0..self.connections.slots() {
@@ -221,11 +221,11 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
 
     /// Looks at some of those that have been silent since the last round. Where there is something to receive, their receive will
     /// never say so, and is made to begin anew.
-    fn make_a_round(&mut self) -> io::Result<()> {
-        let Some(rounds) = &mut self.rounds else { return Ok(()) };
-        let slots = rounds.next(self.connections.slots())?;
-        rounds.is_watched = false;
-        let is_silent = |serving: &Serving<S::Conn>| serving.receiving && !serving.cancelled && !serving.heard;
+    fn sweep_idle(&mut self) -> io::Result<()> {
+        let Some(idle_sweep) = &mut self.idle_sweep else { return Ok(()) };
+        let slots = idle_sweep.next_slots(self.connections.slots())?;
+        idle_sweep.is_watched = false;
+        let is_silent = |serving: &Serving<S::Conn>| serving.receiving && !serving.cancelled && !serving.was_active;
         let silent = self.connections.tenants(slots.clone()).filter(|(_, serving)| is_silent(serving));
         let (tokens, mut polled): (Vec<Token>, Vec<PollFd<'_>>) =
             silent.map(|(token, serving)| (token, PollFd::new(&serving.io, PollFlags::IN))).unzip();
@@ -243,7 +243,7 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
             .collect();
         for slot in slots {
             if let Some((_, serving)) = self.connections.tenant_of(slot) {
-                serving.heard = false;
+                serving.was_active = false;
             }
         }
         for token in missed {
@@ -256,10 +256,10 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
     }
 
     fn watch_clock(&mut self) -> io::Result<()> {
-        match &mut self.rounds {
-            Some(rounds) if !rounds.is_watched => {
-                rounds.is_watched = true;
-                self.mechanism.watch(rounds.clock().as_raw_fd(), Token::CLOCK)
+        match &mut self.idle_sweep {
+            Some(idle_sweep) if !idle_sweep.is_watched => {
+                idle_sweep.is_watched = true;
+                self.mechanism.watch(idle_sweep.clock().as_raw_fd(), Token::CLOCK)
             }
             _ => Ok(()),
         }
@@ -272,8 +272,8 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
             return Ok(false);
         };
         let connection = Connection::default();
-        let (receiving, cancelled, sending, failed, heard) = (false, false, false, false, true);
-        let serving = Serving { io, connection, receiving, cancelled, sending, failed, heard };
+        let (receiving, cancelled, sending, failed, was_active) = (false, false, false, false, true);
+        let serving = Serving { io, connection, receiving, cancelled, sending, failed, was_active };
         self.connections.fill(token, serving);
         self.go_on(token, false)?;
         self.watch_clock()?;
@@ -286,7 +286,7 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
             self.mechanism.give_back(received);
             return Ok(());
         };
-        serving.heard = true;
+        serving.was_active = true;
         serving.receiving = received.more;
         serving.cancelled &= received.more;
         match received.result {
@@ -324,7 +324,7 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
     /// the mechanism's buffers, which are free again at once.
     #[inline]
     fn go_on(&mut self, token: Token, behind: bool) -> io::Result<()> {
-        let Network { service, counters, .. } = self.network;
+        let NetworkContext { service, counters, .. } = self.network;
         let Some(serving) = self.connections.get(token) else { return Ok(()) };
         let io = serving.io.as_raw_fd();
         let next = if serving.failed { Next::End } else { serving.connection.next(serving.io.as_fd(), service) };
@@ -450,21 +450,21 @@ mod tests {
         fn give_back(&mut self, _: Received) {}
 
         fn wait(&mut self, done: &mut Vec<Done>, _: bool) -> io::Result<()> {
-            let received = |result| What::Received(Received { result, more: false, buffer: None });
+            let received = |result| CompletionEvent::Received(Received { result, more: false, buffer: None });
             if let Some(token) = self.cancelled.take() {
-                done.push(Done { token, what: received(Err(Errno::CANCELED)) });
+                done.push(Done { token, event: received(Err(Errno::CANCELED)) });
                 return Ok(());
             }
             let mut polled: Vec<_> = self.asked.iter().map(|(io, ..)| PollFd::new(io, PollFlags::IN)).collect();
             rustix::event::poll(&mut polled, None)?;
             let at = polled.iter().position(|fd| !fd.revents().is_empty()).expect("poll said so");
             let (io, token, ask) = self.asked.swap_remove(at);
-            let what = match ask {
-                Ask::Watch => What::Readable,
-                Ask::Accept => What::Accepted { result: rustix::net::accept(io), more: false },
+            let event = match ask {
+                Ask::Watch => CompletionEvent::Readable,
+                Ask::Accept => CompletionEvent::Accepted { result: rustix::net::accept(io), more: false },
                 Ask::Receive => received(rustix::io::read(io, &mut [0; 1])),
             };
-            done.push(Done { token, what });
+            done.push(Done { token, event });
             Ok(())
         }
     }
@@ -474,7 +474,7 @@ mod tests {
         let workers = Workers::new(0).unwrap();
         let bound = socket::listen(&"127.0.0.1:0".parse().unwrap(), false).unwrap();
         let (stop, stopper) = rustix::pipe::pipe().unwrap();
-        let stage = Stage {
+        let context = ServerContext {
             listener: &bound.socket,
             sockets: &[],
             accept: Accept::Single,
@@ -494,7 +494,7 @@ mod tests {
             started: mpsc::channel().0,
         };
         thread::scope(|scope| {
-            let server = scope.spawn(|| staged::run::<ByCompletion<Deaf>, _>(&stage, &Fixed::new(1, 1)));
+            let server = scope.spawn(|| staged::run::<CompletionLoops<Deaf>, _>(&context, &Fixed::new(1, 1)));
             let mut client = TcpStream::connect(bound.address.ip().unwrap()).unwrap();
             client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
             client.shutdown(Shutdown::Write).unwrap();

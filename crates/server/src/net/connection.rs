@@ -77,13 +77,13 @@ impl<C> Connection<C> {
         &mut self,
         io: BorrowedFd<'_>,
         service: &S,
-        inbox: &mut ReadBuffer,
+        buffer: &mut ReadBuffer,
         counters: &Counters,
     ) -> Next
     where
         S: Service<Conn = C>,
     {
-        match inbox.read(io, counters) {
+        match buffer.read(io, counters) {
             Ok(bytes) => match self.on_read(bytes, io, service, counters) {
                 Next::Write => self.on_writable(io, service, counters),
                 next => next,

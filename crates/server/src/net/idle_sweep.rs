@@ -41,7 +41,7 @@ impl IdleSweep {
     ///
     /// # Errors
     /// As read(2) has them.
-    pub(super) fn next(&mut self, slots: usize) -> io::Result<Range<usize>> {
+    pub(super) fn next_slots(&mut self, slots: usize) -> io::Result<Range<usize>> {
         rustix::io::read(&self.clock, &mut [0; 8])?;
         let start = if self.at < slots { self.at } else { 0 };
         self.at = (start + SLOTS).min(slots);
@@ -55,10 +55,10 @@ mod tests {
 
     #[test]
     fn each_slot_has_its_turn() {
-        let mut rounds = IdleSweep::new().unwrap();
-        let turns: Vec<Range<usize>> = [1_500, 1_500, 1_500].map(|slots| rounds.next(slots).unwrap()).into();
+        let mut sweep = IdleSweep::new().unwrap();
+        let turns: Vec<Range<usize>> = [1_500, 1_500, 1_500].map(|slots| sweep.next_slots(slots).unwrap()).into();
         assert_eq!(turns, [0..1_024, 1_024..1_500, 0..1_024]);
-        assert_eq!(rounds.next(3).unwrap(), 0..3, "there are fewer now");
-        assert_eq!(rounds.next(0).unwrap(), 0..0);
+        assert_eq!(sweep.next_slots(3).unwrap(), 0..3, "there are fewer now");
+        assert_eq!(sweep.next_slots(0).unwrap(), 0..0);
     }
 }

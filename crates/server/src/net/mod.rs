@@ -59,7 +59,7 @@ const STACK_BYTES: usize = 256 << 10;
 
 /// What an accept thread is given.
 #[derive(Debug)]
-pub struct Stage<'a> {
+pub struct ServerContext<'a> {
     /// The listening socket; of a service of datagrams, that of its first port.
     pub listener: &'a OwnedFd,
     /// Those of all ports, of a service of datagrams; else the listener alone.
@@ -96,7 +96,7 @@ pub struct Stage<'a> {
     pub started: std::sync::mpsc::Sender<()>,
 }
 
-impl Stage<'_> {
+impl ServerContext<'_> {
     /// How many threads or processes a pool has.
     #[cfg(target_os = "linux")]
     fn pool_size(&self) -> usize {
@@ -104,7 +104,7 @@ impl Stage<'_> {
     }
 
     /// Says that all workers are there: connections may come, and take every descriptor that is left.
-    pub(crate) fn say_started(&self) {
+    pub(crate) fn notify_started(&self) {
         // Whoever started the server waits for this, or has gone.
         let _ = self.started.send(());
     }
@@ -128,20 +128,20 @@ impl Stage<'_> {
 }
 
 /// Says that the server has started when all threads have that there are to be.
-pub(crate) struct Started<'a> {
+pub(crate) struct StartSignal<'a> {
     missing: AtomicUsize,
-    stage: &'a Stage<'a>,
+    context: &'a ServerContext<'a>,
 }
 
-impl<'a> Started<'a> {
-    pub(crate) fn new(stage: &'a Stage<'a>, threads: usize) -> Self {
-        Self { missing: AtomicUsize::new(threads), stage }
+impl<'a> StartSignal<'a> {
+    pub(crate) fn new(context: &'a ServerContext<'a>, threads: usize) -> Self {
+        Self { missing: AtomicUsize::new(threads), context }
     }
 
     /// Says that one thread has what it needs and is about to wait.
-    pub(crate) fn one_more(&self) {
+    pub(crate) fn thread_ready(&self) {
         if self.missing.fetch_sub(1, Relaxed) == 1 {
-            self.stage.say_started();
+            self.context.notify_started();
         }
     }
 }

@@ -19,14 +19,14 @@ mod models;
 
 /// What a network thread does with a connection next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Then {
+pub enum Action {
     /// Watches it for this. For nothing, until another stage says how to go on.
     Watch(Option<Interest>),
     /// Ends it.
     End,
 }
 
-impl From<Next> for Then {
+impl From<Next> for Action {
     #[inline]
     fn from(next: Next) -> Self {
         match next {
@@ -56,12 +56,12 @@ pub trait Payload<S: Service> {
         &mut self,
         tenant: &mut Self::Tenant,
         service: &S,
-        inbox: &mut ReadBuffer,
+        buffer: &mut ReadBuffer,
         counters: &Counters,
-    ) -> Then;
+    ) -> Action;
 
     /// Writes until everything is said or the socket is full.
-    fn on_writable(&mut self, tenant: &mut Self::Tenant, service: &S, counters: &Counters) -> Then;
+    fn on_writable(&mut self, tenant: &mut Self::Tenant, service: &S, counters: &Counters) -> Action;
 
     /// Whether the client has taken too long.
     fn is_overdue(&mut self, tenant: &mut Self::Tenant, service: &S, counters: &Counters) -> bool;
@@ -91,14 +91,14 @@ impl<S: Service> Payload<S> for Inline {
         &mut self,
         (io, connection): &mut Self::Tenant,
         service: &S,
-        inbox: &mut ReadBuffer,
+        buffer: &mut ReadBuffer,
         counters: &Counters,
-    ) -> Then {
-        connection.on_readable(io.as_fd(), service, inbox, counters).into()
+    ) -> Action {
+        connection.on_readable(io.as_fd(), service, buffer, counters).into()
     }
 
     #[inline]
-    fn on_writable(&mut self, (io, connection): &mut Self::Tenant, service: &S, counters: &Counters) -> Then {
+    fn on_writable(&mut self, (io, connection): &mut Self::Tenant, service: &S, counters: &Counters) -> Action {
         connection.on_writable(io.as_fd(), service, counters).into()
     }
 
@@ -141,8 +141,8 @@ impl<'q, 'a, C> HandOff<'q, 'a, C> {
     }
 
     /// Makes a connection a job if there is something to do and it is none yet; what follows for the network thread.
-    fn go_on(&mut self, tenant: &Job<'a, C>, mut unserved: MutexGuard<'_, Unserved>, counters: &Counters) -> Then {
-        let then = unserved.then();
+    fn go_on(&mut self, tenant: &Job<'a, C>, mut unserved: MutexGuard<'_, Unserved>, counters: &Counters) -> Action {
+        let action = unserved.action();
         let is_new = !unserved.is_job && !unserved.bytes.is_empty();
         unserved.is_job |= is_new;
         drop(unserved);
@@ -150,14 +150,14 @@ impl<'q, 'a, C> HandOff<'q, 'a, C> {
             self.turn = if self.turn + 1 < self.queues.len() { self.turn + 1 } else { 0 };
             self.queues[self.turn].send(tenant.clone(), counters);
         }
-        then
+        action
     }
 }
 
 /// A connection, as a job and as what both stages keep of it.
-pub(super) type Job<'a, C> = Arc<Served<'a, C>>;
+pub(super) type Job<'a, C> = Arc<SharedConnection<'a, C>>;
 
-pub(super) struct Served<'a, C> {
+pub(super) struct SharedConnection<'a, C> {
     io: OwnedFd,
     token: Token,
     home: &'a Mailbox<Message>,
@@ -187,12 +187,12 @@ impl Unserved {
     }
 
     /// What the network thread does next, if nothing is unsent.
-    fn then(&self) -> Then {
+    fn action(&self) -> Action {
         match (self.finished, self.is_full()) {
             // Nothing is asked and nothing unsaid.
-            (true, _) if !self.is_job && self.bytes.is_empty() => Then::End,
-            (true, _) | (_, true) => Then::Watch(None),
-            (false, false) => Then::Watch(Some(Interest::Read)),
+            (true, _) if !self.is_job && self.bytes.is_empty() => Action::End,
+            (true, _) | (_, true) => Action::Watch(None),
+            (false, false) => Action::Watch(Some(Interest::Read)),
         }
     }
 
@@ -215,7 +215,7 @@ impl<'a, S: Service> Payload<S> for HandOff<'_, 'a, S::Conn> {
     fn admit(&mut self, io: OwnedFd, token: Token) -> Self::Tenant {
         let unserved = Mutex::new(Unserved { budget: self.budget, ..Unserved::default() });
         let (home, connection) = (self.home, Mutex::default());
-        Arc::new(Served { io, token, home, unserved, connection })
+        Arc::new(SharedConnection { io, token, home, unserved, connection })
     }
 
     fn io(tenant: &Self::Tenant) -> BorrowedFd<'_> {
@@ -226,13 +226,13 @@ impl<'a, S: Service> Payload<S> for HandOff<'_, 'a, S::Conn> {
         &mut self,
         tenant: &mut Self::Tenant,
         _service: &S,
-        inbox: &mut ReadBuffer,
+        buffer: &mut ReadBuffer,
         counters: &Counters,
-    ) -> Then {
-        let bytes = match inbox.read(tenant.io.as_fd(), counters) {
+    ) -> Action {
+        let bytes = match buffer.read(tenant.io.as_fd(), counters) {
             Ok(bytes) => bytes,
-            Err(Errno::AGAIN | Errno::INTR) => return Then::Watch(Some(Interest::Read)),
-            Err(_) => return Then::End,
+            Err(Errno::AGAIN | Errno::INTR) => return Action::Watch(Some(Interest::Read)),
+            Err(_) => return Action::End,
         };
         let mut unserved = lock(&tenant.unserved);
         unserved.finished |= bytes.is_empty();
@@ -240,7 +240,7 @@ impl<'a, S: Service> Payload<S> for HandOff<'_, 'a, S::Conn> {
         self.go_on(tenant, unserved, counters)
     }
 
-    fn on_writable(&mut self, tenant: &mut Self::Tenant, service: &S, counters: &Counters) -> Then {
+    fn on_writable(&mut self, tenant: &mut Self::Tenant, service: &S, counters: &Counters) -> Action {
         let next = lock(&tenant.connection).on_writable(tenant.io.as_fd(), service, counters);
         if next != Next::Read {
             return next.into();
@@ -289,7 +289,12 @@ enum Outcome {
 }
 
 /// Answers what has come of one connection.
-fn serve<S: Service>(job: &Served<'_, S::Conn>, service: &S, bytes: &mut Vec<u8>, counters: &Counters) -> Outcome {
+fn serve<S: Service>(
+    job: &SharedConnection<'_, S::Conn>,
+    service: &S,
+    bytes: &mut Vec<u8>,
+    counters: &Counters,
+) -> Outcome {
     if lock(&job.unserved).take(bytes) {
         job.home.send(Message::Resume(job.token), counters);
     }

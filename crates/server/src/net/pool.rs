@@ -17,9 +17,9 @@ use rustix::pipe::PipeFlags;
 use rustix::process::Resource;
 use wire::Service;
 
-use super::blocking::{Served, serve, stop_threads};
+use super::blocking::{ServedConnection, serve, stop_threads};
 use super::connection::ReadBuffer;
-use super::{OnDrop, STACK_BYTES, Stage, children};
+use super::{OnDrop, STACK_BYTES, ServerContext, children};
 use crate::metrics::workers::{Slot, Syscall};
 use crate::service::with_service;
 use crate::socket::{self, Accepted, Acceptor};
@@ -27,7 +27,7 @@ use crate::spec::accept::Accept;
 
 /// Descriptors of the process besides a pool's: standard streams, listener, reserve, stop, pipe, the tool's own, and those
 /// that the kernel counts system calls with.
-const DESCRIPTORS_BESIDE: u64 = 24;
+const OTHER_DESCRIPTORS: u64 = 24;
 
 /// How long after a child's crash another takes its place: one that crashes at once must not become a storm of forks.
 const CRASH_PAUSE: Duration = Duration::from_millis(10);
@@ -39,78 +39,79 @@ const NUMBER_BYTES: usize = size_of::<i32>();
 ///
 /// # Errors
 /// When the pool cannot be made, and errors of the listener.
-pub fn run_threads(stage: &Stage<'_>) -> io::Result<()> {
-    with_service!(stage, |service| threads(stage, &service))
+pub fn run_threads(context: &ServerContext<'_>) -> io::Result<()> {
+    with_service!(context, |service| threads(context, &service))
 }
 
 /// `mp-prefork`: processes that are there from the start, until the server stops. One that crashes is replaced.
 ///
 /// # Errors
 /// When the pool cannot be made.
-pub fn run_processes(stage: &Stage<'_>) -> io::Result<()> {
-    with_service!(stage, |service| processes(stage, &service))
+pub fn run_processes(context: &ServerContext<'_>) -> io::Result<()> {
+    with_service!(context, |service| processes(context, &service))
 }
 
-fn threads<S: Service + Sync>(stage: &Stage<'_>, service: &S) -> io::Result<()> {
-    let needed = stage.accept.descriptors(stage.model, stage.pool_size() as u64) + DESCRIPTORS_BESIDE;
+fn threads<S: Service + Sync>(context: &ServerContext<'_>, service: &S) -> io::Result<()> {
+    let needed = context.accept.descriptors(context.model, context.pool_size() as u64) + OTHER_DESCRIPTORS;
     // Threads without one would spin over accept4, and take it from those that serve.
     if let Some(limit) = rustix::process::getrlimit(Resource::Nofile).current.filter(|limit| *limit < needed) {
         return Err(io::Error::other(format!(
             "its {} threads need {needed} descriptors, the limit is {limit}",
-            stage.pool_size()
+            context.pool_size()
         )));
     }
     let (taken_from, given_to) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
     let failure = Mutex::new(None);
-    let work = |door: &Door<'_>, slot: &'static Slot| {
+    let work = |source: &ConnectionSource<'_>, slot: &'static Slot| {
         let _end = OnDrop(|| {
             // Without it the server would seem to live, with a worker less.
             if thread::panicking() {
-                stage.end_early();
+                context.end_early();
             }
             slot.release();
         });
-        if let Err(error) = work(service, door, slot, &mut ReadBuffer::new(stage.read_budget)) {
+        if let Err(error) = work(service, source, slot, &mut ReadBuffer::new(context.read_budget)) {
             // The listener's error is every worker's: the server ends with it, as with one accept thread.
             if let Ok(mut failure) = failure.lock() {
                 failure.get_or_insert(error);
             }
-            stage.end_early();
+            context.end_early();
         }
     };
     thread::scope(|scope| {
-        let started = each_slot(stage, |slot| {
-            let door = Door::open(stage, taken_from.as_fd())?;
+        let started = each_slot(context, |slot| {
+            let source = ConnectionSource::open(context, taken_from.as_fd())?;
             // Before the thread is there, so that it can be told to stop from the beginning.
-            slot.set_connection(door.descriptor().as_raw_fd());
-            stage.workers.accept().syscall(Syscall::Spawn);
+            slot.set_connection(source.descriptor().as_raw_fd());
+            context.workers.accept().syscall(Syscall::Spawn);
             let thread = thread::Builder::new().stack_size(STACK_BYTES);
-            thread.spawn_scoped(scope, move || work(&door, slot)).map(drop)
+            thread.spawn_scoped(scope, move || work(&source, slot)).map(drop)
         });
-        let outcome = started.and_then(|()| match stage.accept {
-            Accept::Single => hand_over(stage, &given_to),
+        let outcome = started.and_then(|()| match context.accept {
+            Accept::Single => hand_over(context, &given_to),
             Accept::Shared | Accept::Reuseport | Accept::Exclusive => {
-                stage.say_started();
-                stage.wait_for_stop()
+                context.notify_started();
+                context.wait_for_stop()
             }
         });
         drop(given_to);
-        socket::shut_down(stage.listener);
-        stop_threads(stage, Duration::MAX);
+        socket::shut_down(context.listener);
+        stop_threads(context, Duration::MAX);
         outcome
     })?;
     failure.into_inner().ok().flatten().map_or(Ok(()), Err)
 }
 
-fn processes<S: Service + Sync>(stage: &Stage<'_>, service: &S) -> io::Result<()> {
+fn processes<S: Service + Sync>(context: &ServerContext<'_>, service: &S) -> io::Result<()> {
     let start = |slot: &'static Slot| {
         // There is no pipe to processes, which cannot have [`Accept::Single`].
-        let (door, mut inbox) = (Door::open(stage, stage.stop)?, ReadBuffer::new(stage.read_budget));
+        let (source, mut buffer) =
+            (ConnectionSource::open(context, context.stop)?, ReadBuffer::new(context.read_budget));
         // In the worker's own slot, which nobody writes yet: several threads make workers.
         slot.counters.syscall(Syscall::Spawn);
         children::fork(slot, || {
             // A worker has no end of its own: whoever reaps it puts another in its place.
-            let _ = work(service, &door, slot, &mut inbox);
+            let _ = work(service, &source, slot, &mut buffer);
             1
         })
     };
@@ -127,19 +128,19 @@ fn processes<S: Service + Sync>(stage: &Stage<'_>, service: &S) -> io::Result<()
         }
         slot.release();
     };
-    children::with_reaper(stage.workers, replace, |reaper| {
-        each_slot(stage, |slot| start(slot).inspect(|()| reaper.unpark()))?;
-        stage.say_started();
-        stage.wait_for_stop()
+    children::with_reaper(context.workers, replace, |reaper| {
+        each_slot(context, |slot| start(slot).inspect(|()| reaper.unpark()))?;
+        context.notify_started();
+        context.wait_for_stop()
     })
 }
 
 /// Claims a slot for each worker of the pool and has it started.
-fn each_slot(stage: &Stage<'_>, mut start: impl FnMut(&'static Slot) -> io::Result<()>) -> io::Result<()> {
+fn each_slot(context: &ServerContext<'_>, mut start: impl FnMut(&'static Slot) -> io::Result<()>) -> io::Result<()> {
     let mut cursor = 0;
-    let size = stage.pool_size();
+    let size = context.pool_size();
     for number in 1..=size {
-        let slot = stage.workers.claim(&mut cursor).expect("there is a slot for each worker");
+        let slot = context.workers.claim(&mut cursor).expect("there is a slot for each worker");
         start(slot).map_err(|error| {
             slot.release();
             io::Error::new(error.kind(), format!("worker {number} of {size}: {error}"))
@@ -149,15 +150,15 @@ fn each_slot(stage: &Stage<'_>, mut start: impl FnMut(&'static Slot) -> io::Resu
 }
 
 /// Accepts for the whole pool, and puts connections into the pipe that the workers read.
-fn hand_over(stage: &Stage<'_>, given_to: &OwnedFd) -> io::Result<()> {
+fn hand_over(context: &ServerContext<'_>, given_to: &OwnedFd) -> io::Result<()> {
     rustix::io::ioctl_fionbio(given_to, true)?;
-    let counters = stage.workers.accept();
-    let mut acceptor = Acceptor::new(stage.listener, false, counters)?;
-    stage.say_started();
+    let counters = context.workers.accept();
+    let mut acceptor = Acceptor::new(context.listener, false, counters)?;
+    context.notify_started();
     loop {
         match acceptor.accept()? {
             Accepted::Connection(connection) => {
-                if stage.workers.connections_open() >= stage.connections_max as u64 {
+                if context.workers.connections_open() >= context.connections_max as u64 {
                     acceptor.refuse(connection);
                     continue;
                 }
@@ -178,7 +179,7 @@ fn hand_over(stage: &Stage<'_>, given_to: &OwnedFd) -> io::Result<()> {
 }
 
 /// Where a worker's connections come from.
-enum Door<'a> {
+enum ConnectionSource<'a> {
     /// accept4 on the listener that all share.
     Shared(&'a OwnedFd),
     /// accept4 on a listener of its own.
@@ -189,18 +190,18 @@ enum Door<'a> {
     Handed(BorrowedFd<'a>),
 }
 
-impl<'a> Door<'a> {
+impl<'a> ConnectionSource<'a> {
     /// Opened by whoever starts the worker, so that what goes wrong is known there.
-    fn open(stage: &Stage<'a>, pipe: BorrowedFd<'a>) -> io::Result<Self> {
-        Ok(match stage.accept {
+    fn open(context: &ServerContext<'a>, pipe: BorrowedFd<'a>) -> io::Result<Self> {
+        Ok(match context.accept {
             Accept::Single => Self::Handed(pipe),
-            Accept::Shared => Self::Shared(stage.listener),
-            Accept::Reuseport => Self::Own(socket::listen_beside(stage.listener)?),
+            Accept::Shared => Self::Shared(context.listener),
+            Accept::Reuseport => Self::Own(socket::listen_reuseport(context.listener)?),
             Accept::Exclusive => {
                 let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
                 let interest = epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE;
-                epoll::add(&epoll, stage.listener, epoll::EventData::new_u64(0), interest)?;
-                Self::Watched { epoll, listener: stage.listener }
+                epoll::add(&epoll, context.listener, epoll::EventData::new_u64(0), interest)?;
+                Self::Watched { epoll, listener: context.listener }
             }
         })
     }
@@ -216,15 +217,22 @@ impl<'a> Door<'a> {
 }
 
 /// A worker's life: one connection after the other.
-fn work<S: Service>(service: &S, door: &Door<'_>, slot: &Slot, inbox: &mut ReadBuffer) -> io::Result<()> {
+fn work<S: Service>(
+    service: &S,
+    source: &ConnectionSource<'_>,
+    slot: &Slot,
+    buffer: &mut ReadBuffer,
+) -> io::Result<()> {
     let counters = &slot.counters;
-    let mut acceptor = match door {
-        Door::Handed(_) => None,
-        Door::Shared(listener) | Door::Watched { listener, .. } => Some(Acceptor::of_worker(listener, counters)),
-        Door::Own(listener) => Some(Acceptor::of_worker(listener, counters)),
+    let mut acceptor = match source {
+        ConnectionSource::Handed(_) => None,
+        ConnectionSource::Shared(listener) | ConnectionSource::Watched { listener, .. } => {
+            Some(Acceptor::for_pool_worker(listener, counters))
+        }
+        ConnectionSource::Own(listener) => Some(Acceptor::for_pool_worker(listener, counters)),
     };
     loop {
-        if let Door::Watched { epoll, .. } = door {
+        if let ConnectionSource::Watched { epoll, .. } = source {
             counters.syscall(Syscall::Wait);
             let mut events = [std::mem::MaybeUninit::<epoll::Event>::uninit()];
             match epoll::wait(epoll, &mut events, None) {
@@ -233,11 +241,11 @@ fn work<S: Service>(service: &S, door: &Door<'_>, slot: &Slot, inbox: &mut ReadB
                 Err(error) => return Err(error.into()),
             }
         }
-        let accepted = match (&mut acceptor, door) {
+        let accepted = match (&mut acceptor, source) {
             (Some(acceptor), _) => acceptor.accept()?,
-            (None, door) => {
+            (None, source) => {
                 counters.syscall(Syscall::Wait);
-                take_over(door.descriptor())?
+                receive_handed_over(source.descriptor())?
             }
         };
         match accepted {
@@ -245,8 +253,8 @@ fn work<S: Service>(service: &S, door: &Door<'_>, slot: &Slot, inbox: &mut ReadB
                 if acceptor.is_some() {
                     counters.accepted.add(1);
                 }
-                let served = Served::new(slot, connection, Some(door.descriptor()));
-                serve(service, served.io(), inbox, counters);
+                let served = ServedConnection::new(slot, connection, Some(source.descriptor()));
+                serve(service, served.io(), buffer, counters);
             }
             Accepted::None | Accepted::WouldBlock | Accepted::Later => {}
             Accepted::Shutdown => return Ok(()),
@@ -255,7 +263,7 @@ fn work<S: Service>(service: &S, door: &Door<'_>, slot: &Slot, inbox: &mut ReadB
 }
 
 /// The next connection out of the pipe. What is written at once is read at once: numbers stay whole.
-fn take_over(pipe: BorrowedFd<'_>) -> io::Result<Accepted> {
+fn receive_handed_over(pipe: BorrowedFd<'_>) -> io::Result<Accepted> {
     let mut number = [0; NUMBER_BYTES];
     match rustix::io::read(pipe, &mut number) {
         // SAFETY: the accept thread gave the descriptor up when it wrote its number, which is read once.
@@ -271,12 +279,12 @@ mod tests {
     use std::io::{Read, Write};
 
     use super::*;
-    use crate::net::testkit::{Bench, panics_at_will};
+    use crate::net::testkit::{Fixture, panicking_service};
 
     #[test]
     fn pool_whose_thread_panics_ends_with_an_error() {
-        let bench = Bench::new();
-        let server = bench.start("mt-pool", Some(2), |stage| threads(stage, &panics_at_will())).started();
+        let bench = Fixture::new();
+        let server = bench.start("mt-pool", Some(2), |context| threads(context, &panicking_service())).started();
         let mut client = bench.connect();
         client.write_all(b"!").unwrap();
         assert_eq!(client.read(&mut [0]).unwrap(), 0, "its connection ends");

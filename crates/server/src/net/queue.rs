@@ -26,19 +26,19 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[derive(Debug)]
 pub(super) struct Mailbox<T> {
     queue: Mutex<Vec<T>>,
-    bell: Waker,
+    waker: Waker,
 }
 
 impl<T> Mailbox<T> {
     /// # Errors
     /// When there is no descriptor left.
     pub(super) fn new() -> io::Result<Self> {
-        Ok(Self { queue: Mutex::new(Vec::new()), bell: Waker::new()? })
+        Ok(Self { queue: Mutex::new(Vec::new()), waker: Waker::new()? })
     }
 
     /// Readable when there may be something to take.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
-        self.bell.descriptor()
+        self.waker.descriptor()
     }
 
     /// Puts something in, and wakes the reader unless that was done for what is in it already.
@@ -49,14 +49,14 @@ impl<T> Mailbox<T> {
         drop(queue);
         if was_empty {
             counters.syscall(Syscall::Wake);
-            self.bell.ring();
+            self.waker.wake();
         }
     }
 
     /// Waits as a mechanism does that watches nothing else.
     #[cfg(all(test, loom))]
     pub(super) fn wait(&self, trigger: crate::readiness::Trigger) {
-        self.bell.wait(trigger);
+        self.waker.wait(trigger);
     }
 
     /// Whether there is nothing to take, for those who ask without having been told.
@@ -68,7 +68,7 @@ impl<T> Mailbox<T> {
     pub(super) fn take(&self, taken: &mut Vec<T>, counters: &Counters) {
         debug_assert!(taken.is_empty(), "the last ones are done");
         counters.syscall(Syscall::Wake);
-        self.bell.silence();
+        self.waker.clear();
         mem::swap(&mut *lock(&self.queue), taken);
     }
 }

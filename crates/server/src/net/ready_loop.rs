@@ -13,10 +13,10 @@ use wire::Service;
 
 use super::connection::ReadBuffer;
 use super::datagrams;
-use super::payload::{HandOff, Inline, Message, Payload, Then};
-use super::staged::{self, Family, Network};
+use super::payload::{Action, HandOff, Inline, Message, Payload};
+use super::staged::{self, NetworkContext, NetworkLoop};
 use super::table::ConnectionTable;
-use super::{ACCEPTS, Stage, is_readable};
+use super::{ACCEPTS, ServerContext, is_readable};
 use crate::metrics::workers::Syscall;
 use crate::readiness::{Interest, Readiness, Ready, Trigger};
 use crate::service::buffered::Buffered;
@@ -29,19 +29,19 @@ use crate::token::Token;
 ///
 /// # Errors
 /// Errors of the listener and of the mechanism; those of single connections end only these.
-pub fn run<M: Readiness>(stage: &Stage<'_>) -> io::Result<()> {
-    if stage.service.ports().is_some() {
-        return datagrams::run::<M>(stage);
+pub fn run<M: Readiness>(context: &ServerContext<'_>) -> io::Result<()> {
+    if context.service.ports().is_some() {
+        return datagrams::run::<M>(context);
     }
-    with_service!(stage, |service| run_service::<M, _>(stage, &service))
+    with_service!(context, |service| run_service::<M, _>(context, &service))
 }
 
 /// The same with a service that is there.
 pub(crate) fn run_service<M: Readiness, S: Service<Conn: Send> + Sync>(
-    stage: &Stage<'_>,
+    context: &ServerContext<'_>,
     service: &S,
 ) -> io::Result<()> {
-    staged::run::<ByReadiness<M>, _>(stage, service)
+    staged::run::<ReadyLoops<M>, _>(context, service)
 }
 
 /// The same with a layer between the sockets and the service. As in the paper it knows nothing of what is above it, and
@@ -49,20 +49,20 @@ pub(crate) fn run_service<M: Readiness, S: Service<Conn: Send> + Sync>(
 ///
 /// # Errors
 /// As of [`run`]; datagrams have no such layer.
-pub fn run_buffered<M: Readiness>(stage: &Stage<'_>) -> io::Result<()> {
-    with_service!(stage, |service| staged::run::<ByReadiness<M>, _>(stage, &Buffered::new(Erased::new(&service))))
+pub fn run_buffered<M: Readiness>(context: &ServerContext<'_>) -> io::Result<()> {
+    with_service!(context, |service| staged::run::<ReadyLoops<M>, _>(context, &Buffered::new(Erased::new(&service))))
 }
 
-struct ByReadiness<M>(PhantomData<M>);
+struct ReadyLoops<M>(PhantomData<M>);
 
-impl<M: Readiness> Family for ByReadiness<M> {
+impl<M: Readiness> NetworkLoop for ReadyLoops<M> {
     const NONBLOCKING: bool = true;
 
-    fn inline<S: Service>(network: Network<'_, S>) -> io::Result<()> {
+    fn inline<S: Service>(network: NetworkContext<'_, S>) -> io::Result<()> {
         ReadyLoop::<M, _, _>::new(network, Inline)?.run()
     }
 
-    fn hand_off<'a, S: Service>(network: Network<'a, S>, payload: HandOff<'_, 'a, S::Conn>) -> io::Result<()> {
+    fn hand_off<'a, S: Service>(network: NetworkContext<'a, S>, payload: HandOff<'_, 'a, S::Conn>) -> io::Result<()> {
         ReadyLoop::<M, _, _>::new(network, payload)?.run()
     }
 }
@@ -72,7 +72,7 @@ struct ReadyLoop<'a, M, S: Service, P: Payload<S>> {
     payload: P,
     connections: ConnectionTable<Entry<P::Tenant>>,
     acceptor: Option<Acceptor<'a>>,
-    inbox: ReadBuffer,
+    buffer: ReadBuffer,
     /// Of edge-triggered mechanisms: connections that may have something to read of which no event will tell. Each is in
     /// it once at most (`Entry::unread`), and gets one read budget a turn, as those with events do.
     unread: VecDeque<Token>,
@@ -82,7 +82,7 @@ struct ReadyLoop<'a, M, S: Service, P: Payload<S>> {
     arrivals: VecDeque<OwnedFd>,
     /// Messages taken, and not yet followed.
     messages: Vec<Message>,
-    network: Network<'a, S>,
+    network: NetworkContext<'a, S>,
 }
 
 /// A connection in its slot.
@@ -114,7 +114,7 @@ enum Order {
 }
 
 impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
-    fn new(network: Network<'a, S>, payload: P) -> io::Result<Self> {
+    fn new(network: NetworkContext<'a, S>, payload: P) -> io::Result<Self> {
         let connections_max = network.connections_max;
         let acceptor = match network.listener {
             Some(listener) => {
@@ -129,7 +129,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
             payload,
             connections: ConnectionTable::with_capacity(connections_max),
             acceptor,
-            inbox: ReadBuffer::new(network.read_budget),
+            buffer: ReadBuffer::new(network.read_budget),
             unread: VecDeque::with_capacity(if M::TRIGGER == Trigger::Edge { connections_max } else { 0 }),
             accepts: Accepts::No,
             arrivals: VecDeque::new(),
@@ -139,7 +139,8 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
     }
 
     fn run(mut self) -> io::Result<()> {
-        let Network { listener, shares_listener, stop, mailbox, counters, descriptors_max, started, .. } = self.network;
+        let NetworkContext { listener, shares_listener, stop, mailbox, counters, descriptors_max, started, .. } =
+            self.network;
         match listener {
             Some(listener) if shares_listener => {
                 self.count_control(M::ADD_SYSCALLS);
@@ -155,7 +156,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
             self.watch(mailbox.descriptor(), Token::MAILBOX)?;
         }
         let mut ready = Vec::with_capacity(descriptors_max);
-        started.one_more();
+        started.thread_ready();
         loop {
             // While something is left to do, the wait is only a look.
             let timeout = match M::TRIGGER {
@@ -167,7 +168,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
             // Of a guess, which makes none, it is the look whether to stop.
             counters.syscall(Syscall::Wait);
             self.mechanism.wait(&mut ready, timeout)?;
-            self.mechanism.count_more(counters);
+            self.mechanism.count_irregular(counters);
             counters.events.add(ready.len() as u64);
             for &event in &ready {
                 match (event.token, M::TRIGGER) {
@@ -180,7 +181,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
                         _ => {}
                     },
                     (Token::MAILBOX, _) => {
-                        if self.follow_messages()? == Order::Stop {
+                        if self.handle_messages()? == Order::Stop {
                             return Ok(());
                         }
                     }
@@ -266,7 +267,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
     }
 
     /// Does what other threads ask for.
-    fn follow_messages(&mut self) -> io::Result<Order> {
+    fn handle_messages(&mut self) -> io::Result<Order> {
         let Some(mailbox) = self.network.mailbox else { return Ok(Order::GoOn) };
         if M::REPORTS_ALL && mailbox.is_empty() {
             return Ok(Order::GoOn);
@@ -276,8 +277,8 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
         for message in messages.drain(..) {
             match message {
                 Message::Connection(io) => self.arrivals.push_back(io),
-                Message::Blocked(token) => self.settle(token, Then::Watch(Some(Interest::Write)))?,
-                Message::Resume(token) => self.settle(token, Then::Watch(Some(Interest::Read)))?,
+                Message::Blocked(token) => self.settle(token, Action::Watch(Some(Interest::Write)))?,
+                Message::Resume(token) => self.settle(token, Action::Watch(Some(Interest::Read)))?,
                 Message::End(token) => self.end(token)?,
                 Message::Look => self.end_overdue()?,
                 Message::Stop => return Ok(Order::Stop),
@@ -289,7 +290,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
 
     /// Ends the connections whose clients have taken too long.
     fn end_overdue(&mut self) -> io::Result<()> {
-        let Network { service, counters, .. } = self.network;
+        let NetworkContext { service, counters, .. } = self.network;
         // Who sent the message has no counters.
         counters.syscall(Syscall::Wake);
         for slot in 0..self.connections.slots() {
@@ -307,12 +308,12 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
         let Some(entry) = self.connections.get(token).filter(|entry| entry.watched == Some(interest)) else {
             return Ok(());
         };
-        let (tenant, Network { service, counters, .. }) = (&mut entry.tenant, self.network);
-        let then = match interest {
-            Interest::Read => self.payload.on_readable(tenant, service, &mut self.inbox, counters),
+        let (tenant, NetworkContext { service, counters, .. }) = (&mut entry.tenant, self.network);
+        let action = match interest {
+            Interest::Read => self.payload.on_readable(tenant, service, &mut self.buffer, counters),
             Interest::Write => self.payload.on_writable(tenant, service, counters),
         };
-        if then == Then::Watch(Some(interest)) { Ok(()) } else { self.settle(token, then) }
+        if action == Action::Watch(Some(interest)) { Ok(()) } else { self.settle(token, action) }
     }
 
     /// An event says that something changed; what to do follows from what the connection waits for.
@@ -331,10 +332,10 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
 
     fn write(&mut self, token: Token) -> io::Result<()> {
         let Some(entry) = self.connections.get(token) else { return Ok(()) };
-        let Network { service, counters, .. } = self.network;
+        let NetworkContext { service, counters, .. } = self.network;
         match self.payload.on_writable(&mut entry.tenant, service, counters) {
-            Then::Watch(Some(Interest::Write)) => Ok(()),
-            then => self.settle(token, then),
+            Action::Watch(Some(Interest::Write)) => Ok(()),
+            action => self.settle(token, action),
         }
     }
 
@@ -361,16 +362,16 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
     #[inline]
     fn read(&mut self, token: Token, drain: bool) -> io::Result<()> {
         let Some(entry) = self.connections.get(token) else { return Ok(()) };
-        let Network { service, counters, .. } = self.network;
-        match self.payload.on_readable(&mut entry.tenant, service, &mut self.inbox, counters) {
-            Then::Watch(Some(Interest::Read)) => {
-                let may_have_more = if drain { !self.inbox.is_empty() } else { self.inbox.is_full() };
+        let NetworkContext { service, counters, .. } = self.network;
+        match self.payload.on_readable(&mut entry.tenant, service, &mut self.buffer, counters) {
+            Action::Watch(Some(Interest::Read)) => {
+                let may_have_more = if drain { !self.buffer.is_empty() } else { self.buffer.is_full() };
                 if may_have_more {
                     self.read_later(token);
                 }
                 Ok(())
             }
-            then => self.settle(token, then),
+            action => self.settle(token, action),
         }
     }
 
@@ -383,8 +384,8 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
 
     /// Makes a connection be watched for something else, or not at all, or ends it. Where the kernel has no room for that,
     /// it ends, and the others go on.
-    fn settle(&mut self, token: Token, then: Then) -> io::Result<()> {
-        let Then::Watch(interest) = then else { return self.end(token) };
+    fn settle(&mut self, token: Token, action: Action) -> io::Result<()> {
+        let Action::Watch(interest) = action else { return self.end(token) };
         let Some(entry) = self.connections.get(token) else { return Ok(()) };
         let descriptor = P::io(&entry.tenant).as_raw_fd();
         let before = mem::replace(&mut entry.watched, interest);

@@ -11,7 +11,7 @@ use wire::Service;
 
 use super::payload::{self, HandOff, Message};
 use super::queue::{Jobs, Mailbox, lock};
-use super::{OnDrop, Stage, Started};
+use super::{OnDrop, ServerContext, StartSignal};
 use crate::metrics::workers::{Counters, Syscall, Workers};
 use crate::platform::{self, pin};
 use crate::service::limits;
@@ -22,7 +22,7 @@ use crate::spec::read_budget::ReadBudget;
 use crate::sync::Mutex;
 
 /// What a network thread is given. Without a mailbox nobody hands it anything; without a listener it does not accept.
-pub(super) struct Network<'a, S> {
+pub(super) struct NetworkContext<'a, S> {
     pub(super) service: &'a S,
     pub(super) listener: Option<&'a OwnedFd>,
     /// Whether other network threads wait for it too.
@@ -36,10 +36,10 @@ pub(super) struct Network<'a, S> {
     pub(super) descriptors_max: usize,
     pub(super) workers: &'a Workers,
     pub(super) counters: &'static Counters,
-    pub(super) started: &'a Started<'a>,
+    pub(super) started: &'a StartSignal<'a>,
 }
 
-impl<S> Network<'_, S> {
+impl<S> NetworkContext<'_, S> {
     /// Whether the server has all connections that it has room for. Where one thread accepts, that one knows by itself.
     pub(super) fn is_full(&self) -> bool {
         self.mailbox.is_some() && self.workers.connections_open() >= self.connections_max as u64
@@ -52,30 +52,33 @@ impl<S> Network<'_, S> {
     }
 }
 
-impl<S> Clone for Network<'_, S> {
+impl<S> Clone for NetworkContext<'_, S> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<S> Copy for Network<'_, S> {}
+impl<S> Copy for NetworkContext<'_, S> {}
 
 /// A family of mechanisms: how its network threads run, until they are told to stop.
-pub(super) trait Family {
+pub(super) trait NetworkLoop {
     /// Whether its connections are to be non-blocking.
     const NONBLOCKING: bool;
 
     /// With payload in the network thread.
-    fn inline<S: Service>(network: Network<'_, S>) -> io::Result<()>;
+    fn inline<S: Service>(network: NetworkContext<'_, S>) -> io::Result<()>;
 
     /// With payload in other threads.
-    fn hand_off<'a, S: Service>(network: Network<'a, S>, payload: HandOff<'_, 'a, S::Conn>) -> io::Result<()>;
+    fn hand_off<'a, S: Service>(network: NetworkContext<'a, S>, payload: HandOff<'_, 'a, S::Conn>) -> io::Result<()>;
 }
 
 /// Runs all stages, until the server stops.
-pub(super) fn run<F: Family, S: Service<Conn: Send> + Sync>(stage: &Stage<'_>, service: &S) -> io::Result<()> {
-    let stages = stage.model.stages.expect("a model that multiplexes has stages");
-    let threads = stage.threads.unwrap_or_default();
+pub(super) fn run<F: NetworkLoop, S: Service<Conn: Send> + Sync>(
+    context: &ServerContext<'_>,
+    service: &S,
+) -> io::Result<()> {
+    let stages = context.model.stages.expect("a model that multiplexes has stages");
+    let threads = context.threads.unwrap_or_default();
     let in_accept = threads.network == 0 || stages.network == NetworkStage::InAccept;
     let networks = if in_accept { 1 } else { threads.network as usize };
     let payloads = match stages.payload {
@@ -83,81 +86,81 @@ pub(super) fn run<F: Family, S: Service<Conn: Send> + Sync>(stage: &Stage<'_>, s
         PayloadStage::Threads => threads.payload.unwrap_or(1) as usize,
         PayloadStage::Paired => networks,
     };
-    let hands_over = !in_accept && stage.accept == Accept::Single;
-    let started = Started::new(stage, networks + usize::from(hands_over));
+    let hands_over = !in_accept && context.accept == Accept::Single;
+    let started = StartSignal::new(context, networks + usize::from(hands_over));
     // In the accept thread; others differ in what they hear from.
-    let network = Network {
+    let network = NetworkContext {
         service,
-        listener: Some(stage.listener),
+        listener: Some(context.listener),
         shares_listener: false,
-        stop: Some(stage.stop),
+        stop: Some(context.stop),
         mailbox: None,
-        connections_max: stage.connections_max,
-        read_budget: stage.read_budget,
-        descriptors_max: stage.connections_max + DESCRIPTORS_BESIDE + networks * DESCRIPTORS_PER_NETWORK,
-        workers: stage.workers,
-        counters: stage.workers.accept(),
+        connections_max: context.connections_max,
+        read_budget: context.read_budget,
+        descriptors_max: context.connections_max + OTHER_DESCRIPTORS + networks * DESCRIPTORS_PER_NETWORK,
+        workers: context.workers,
+        counters: context.workers.accept(),
         started: &started,
     };
     let tick = service.looks_every();
     if in_accept && payloads == 0 && tick.is_none() {
         // One thread for everything: nobody to hear from.
-        pin(&stage.cpus.accept)?;
+        pin(&context.cpus.accept)?;
         return F::inline(network);
     }
     let mailboxes = (0..networks).map(|_| Mailbox::new()).collect::<io::Result<Vec<_>>>()?;
-    let own = if stage.accept == Accept::Reuseport { networks } else { 0 };
-    let shares_listener = stage.accept == Accept::Exclusive;
-    let listeners = (0..own).map(|_| socket::listen_beside(stage.listener)).collect::<io::Result<Vec<_>>>()?;
+    let own = if context.accept == Accept::Reuseport { networks } else { 0 };
+    let shares_listener = context.accept == Accept::Exclusive;
+    let listeners = (0..own).map(|_| socket::listen_reuseport(context.listener)).collect::<io::Result<Vec<_>>>()?;
     let queues: Vec<Jobs<_>> = (0..payloads).map(|_| Jobs::new()).collect();
-    let crew = Crew { stage, failure: Mutex::new(None) };
+    let group = ThreadGroup { context, failure: Mutex::new(None) };
     thread::scope(|scope| {
         let _stop = OnDrop(|| {
-            mailboxes.iter().for_each(|mailbox| mailbox.send(Message::Stop, stage.workers.accept()));
+            mailboxes.iter().for_each(|mailbox| mailbox.send(Message::Stop, context.workers.accept()));
             queues.iter().for_each(Jobs::close);
         });
         // Until the end of this scope.
         let (_running, running) = mpsc::channel();
         if let Some(tick) = tick {
             let tell = || mailboxes.iter().for_each(|mailbox| mailbox.send(Message::Look, &Counters::default()));
-            let count = move || limits::count_ticks(tick, stage.workers.ticks(), &running, tell);
+            let count = move || limits::count_ticks(tick, context.workers.ticks(), &running, tell);
             thread::Builder::new().name("limits".into()).spawn_scoped(scope, count)?;
         }
         let mut cursor = 0;
         for (number, queue) in queues.iter().enumerate() {
-            crew.start(scope, &mut cursor, format!("payload-{number}"), &stage.cpus.payload, move |counters| {
+            group.start(scope, &mut cursor, format!("payload-{number}"), &context.cpus.payload, move |counters| {
                 payload::work(queue, service, counters);
                 Ok(())
             })?;
         }
         if in_accept {
-            pin(&stage.cpus.accept)?;
-            return run_network::<F, S>(Network { mailbox: mailboxes.first(), ..network }, &queues);
+            pin(&context.cpus.accept)?;
+            return run_network::<F, S>(NetworkContext { mailbox: mailboxes.first(), ..network }, &queues);
         }
         for (number, mailbox) in mailboxes.iter().enumerate() {
-            let listener = listeners.get(number).or(shares_listener.then_some(stage.listener));
+            let listener = listeners.get(number).or(shares_listener.then_some(context.listener));
             let mailbox = Some(mailbox);
-            let queues = &queues[served_by(stages, number, payloads)];
-            crew.start(scope, &mut cursor, format!("network-{number}"), &stage.cpus.network, move |counters| {
-                let own = Network { listener, shares_listener, stop: None, mailbox, counters, ..network };
+            let queues = &queues[payload_threads(stages, number, payloads)];
+            group.start(scope, &mut cursor, format!("network-{number}"), &context.cpus.network, move |counters| {
+                let own = NetworkContext { listener, shares_listener, stop: None, mailbox, counters, ..network };
                 run_network::<F, S>(own, queues)
             })?;
         }
         // Not before: those that it makes would be kept there, too.
-        pin(&stage.cpus.accept)?;
-        if hands_over { hand_over(stage, &mailboxes, F::NONBLOCKING, &started) } else { stage.wait_for_stop() }
+        pin(&context.cpus.accept)?;
+        if hands_over { hand_over(context, &mailboxes, F::NONBLOCKING, &started) } else { context.wait_for_stop() }
     })?;
-    crew.failure.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+    group.failure.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
 }
 
 /// Descriptors that are not connections: standard streams, listener, reserve, stop, a mechanism's own, and those that the
 /// process may have inherited.
-const DESCRIPTORS_BESIDE: usize = 1024;
+const OTHER_DESCRIPTORS: usize = 1024;
 /// Those of each network thread: mailbox, listener, reserve, its mechanism's own.
 const DESCRIPTORS_PER_NETWORK: usize = 8;
 
 /// The payload threads that serve a network thread.
-fn served_by(stages: Stages, network: usize, payloads: usize) -> Range<usize> {
+fn payload_threads(stages: Stages, network: usize, payloads: usize) -> Range<usize> {
     match stages.payload {
         PayloadStage::InNetwork => 0..0,
         PayloadStage::Threads => 0..payloads,
@@ -165,8 +168,8 @@ fn served_by(stages: Stages, network: usize, payloads: usize) -> Range<usize> {
     }
 }
 
-fn run_network<'a, F: Family, S: Service>(
-    network: Network<'a, S>,
+fn run_network<'a, F: NetworkLoop, S: Service>(
+    network: NetworkContext<'a, S>,
     queues: &[Jobs<payload::Job<'a, S::Conn>>],
 ) -> io::Result<()> {
     match network.mailbox {
@@ -176,13 +179,13 @@ fn run_network<'a, F: Family, S: Service>(
 }
 
 /// The threads beside the accept thread.
-struct Crew<'a, 'stage> {
-    stage: &'a Stage<'stage>,
+struct ThreadGroup<'a, 'context> {
+    context: &'a ServerContext<'context>,
     /// What the first of them failed with.
     failure: Mutex<Option<io::Error>>,
 }
 
-impl Crew<'_, '_> {
+impl ThreadGroup<'_, '_> {
     /// Starts a thread, on CPUs of its stage. The server ends when it fails.
     fn start<'scope>(
         &'scope self,
@@ -192,12 +195,12 @@ impl Crew<'_, '_> {
         cpus: &'scope [usize],
         work: impl FnOnce(&'static Counters) -> io::Result<()> + Send + 'scope,
     ) -> io::Result<()> {
-        let slot = self.stage.workers.claim(cursor).ok_or_else(|| io::Error::other("more threads than counters"))?;
-        self.stage.workers.accept().syscall(Syscall::Spawn);
+        let slot = self.context.workers.claim(cursor).ok_or_else(|| io::Error::other("more threads than counters"))?;
+        self.context.workers.accept().syscall(Syscall::Spawn);
         let thread = thread::Builder::new().name(name).spawn_scoped(scope, move || {
             // However it ends, by a panic too: without it the server would seem to live.
             let _end = OnDrop(|| {
-                self.stage.end_early();
+                self.context.end_early();
                 slot.release();
             });
             if let Err(error) = pin(cpus).and_then(|()| work(&slot.counters)) {
@@ -210,18 +213,20 @@ impl Crew<'_, '_> {
 
 /// The accept stage in a thread of its own: connections go to the network threads in turn.
 fn hand_over(
-    stage: &Stage<'_>,
+    context: &ServerContext<'_>,
     mailboxes: &[Mailbox<Message>],
     nonblocking: bool,
-    started: &Started<'_>,
+    started: &StartSignal<'_>,
 ) -> io::Result<()> {
-    let counters = stage.workers.accept();
-    let mut acceptor = Acceptor::for_others(stage.listener, nonblocking, counters)?;
+    let counters = context.workers.accept();
+    let mut acceptor = Acceptor::for_hand_over(context.listener, nonblocking, counters)?;
     let mut turns = mailboxes.iter().cycle();
-    started.one_more();
-    while platform::may_accept(stage.listener, stage.stop, counters)? {
+    started.thread_ready();
+    while platform::may_accept(context.listener, context.stop, counters)? {
         match acceptor.accept()? {
-            Accepted::Connection(connection) if stage.workers.connections_open() >= stage.connections_max as u64 => {
+            Accepted::Connection(connection)
+                if context.workers.connections_open() >= context.connections_max as u64 =>
+            {
                 acceptor.refuse(connection);
             }
             Accepted::Connection(connection) => {

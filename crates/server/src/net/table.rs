@@ -5,12 +5,12 @@ use crate::token::Token;
 /// Memory is set aside once; a slot's generation grows with each tenant, so that a token of an earlier tenant finds
 /// nothing.
 pub(super) struct ConnectionTable<T> {
-    slots: Vec<Slot<T>>,
+    slots: Vec<TableSlot<T>>,
     /// Slots that had a tenant and have none now.
     free: Vec<u32>,
 }
 
-struct Slot<T> {
+struct TableSlot<T> {
     generation: u32,
     tenant: Option<T>,
 }
@@ -18,7 +18,7 @@ struct Slot<T> {
 impl<T> ConnectionTable<T> {
     /// Memory of a connection here.
     #[cfg(test)]
-    pub(super) const SLOT_BYTES: usize = size_of::<Slot<T>>();
+    pub(super) const SLOT_BYTES: usize = size_of::<TableSlot<T>>();
 
     pub(super) fn with_capacity(count: usize) -> Self {
         // Never filled in beforehand: pages that no connection reaches cost nothing.
@@ -30,7 +30,7 @@ impl<T> ConnectionTable<T> {
         let at = match self.free.last() {
             Some(&at) => at,
             None if self.slots.len() < self.slots.capacity() => {
-                self.slots.push(Slot { generation: 0, tenant: None });
+                self.slots.push(TableSlot { generation: 0, tenant: None });
                 let at = (self.slots.len() - 1) as u32;
                 self.free.push(at);
                 at
@@ -68,7 +68,7 @@ impl<T> ConnectionTable<T> {
     #[cfg(target_os = "linux")]
     pub(super) fn tenants(&self, slots: std::ops::Range<usize>) -> impl Iterator<Item = (Token, &T)> {
         let tenant = |slot: usize| {
-            let Slot { generation, tenant } = &self.slots[slot];
+            let TableSlot { generation, tenant } = &self.slots[slot];
             Some((Token::new(slot as u32, *generation), tenant.as_ref()?))
         };
         slots.filter_map(tenant)
@@ -76,7 +76,7 @@ impl<T> ConnectionTable<T> {
 
     /// Who is in a slot.
     pub(super) fn tenant_of(&mut self, slot: usize) -> Option<(Token, &mut T)> {
-        let Slot { generation, tenant } = &mut self.slots[slot];
+        let TableSlot { generation, tenant } = &mut self.slots[slot];
         Some((Token::new(slot as u32, *generation), tenant.as_mut()?))
     }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use wire::{Service, ServiceSpec};
 
-use super::Stage;
+use super::ServerContext;
 use crate::metrics::workers::Workers;
 use crate::registry;
 use crate::service::limits::Limits;
@@ -33,12 +33,12 @@ pub(crate) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
 }
 
 /// Answers each byte with a byte. It tells what it receives, in the thread that serves, before it answers.
-pub(crate) struct Told<F>(pub(crate) F);
+pub(crate) struct Echo<F>(pub(crate) F);
 
 /// Bytes of responses.
 const FILL: &[u8] = &[b'.'; 64];
 
-impl<F: Fn(&[u8])> Service for Told<F> {
+impl<F: Fn(&[u8])> Service for Echo<F> {
     type Conn = usize;
 
     fn receive(&self, unsent: &mut usize, input: &[u8]) -> u64 {
@@ -58,8 +58,8 @@ impl<F: Fn(&[u8])> Service for Told<F> {
 }
 
 /// A service of which each connection that says `!` panics, without the hook, which tells of it in the test's output.
-pub(crate) fn panics_at_will() -> Told<impl Fn(&[u8])> {
-    Told(|bytes: &[u8]| {
+pub(crate) fn panicking_service() -> Echo<impl Fn(&[u8])> {
+    Echo(|bytes: &[u8]| {
         if bytes == b"!" {
             panic::resume_unwind(Box::new(()));
         }
@@ -67,7 +67,7 @@ pub(crate) fn panics_at_will() -> Told<impl Fn(&[u8])> {
 }
 
 /// That of a server of [`panics_at_will`] a connection that panics is counted as ended, and others are served.
-pub(crate) fn check_that_others_outlive_a_panic(bench: &'static Bench, server: Running) {
+pub(crate) fn check_panic_ends_one_connection(bench: &'static Fixture, server: Running) {
     for _ in 0..3 {
         let mut client = bench.connect();
         client.write_all(b"!").unwrap();
@@ -88,13 +88,13 @@ const FLOOD: u64 = 150;
 
 /// That a server which finds [`FLOOD`] connections to accept serves the first before it has taken more than `accepts_max`, and
 /// that it takes all.
-pub(crate) fn check_that_a_flood_leaves_others_served(
+pub(crate) fn check_flood_leaves_others_served(
     model: &str,
     threads: Option<u32>,
     accepts_max: u64,
-    serve: impl FnOnce(&Stage<'static>, Box<dyn Fn(&[u8]) + Send + Sync>) -> io::Result<()> + Send + 'static,
+    serve: impl FnOnce(&ServerContext<'static>, Box<dyn Fn(&[u8]) + Send + Sync>) -> io::Result<()> + Send + 'static,
 ) {
-    let bench = Bench::new();
+    let bench = Fixture::new();
     let mut first = bench.connect();
     first.write_all(b"?").unwrap();
     let flood: Vec<TcpStream> = (0..FLOOD).map(|_| bench.connect()).collect();
@@ -102,7 +102,7 @@ pub(crate) fn check_that_a_flood_leaves_others_served(
     let tell = move |_: &[u8]| {
         let _ = says.send(bench.workers.totals().accepted.unwrap_or_default());
     };
-    let server = bench.start(model, threads, move |stage| serve(stage, Box::new(tell)));
+    let server = bench.start(model, threads, move |context| serve(context, Box::new(tell)));
     let taken = taken.recv_timeout(PATIENCE).expect("the first is served");
     assert!(taken <= accepts_max, "{taken} of {} were accepted before one was served", FLOOD + 1);
     wait_until("all are accepted", || bench.workers.totals().accepted == Some(FLOOD + 1));
@@ -112,7 +112,7 @@ pub(crate) fn check_that_a_flood_leaves_others_served(
 }
 
 /// What a server needs. It lives for ever, because a server that does not end is a test's failure.
-pub(crate) struct Bench {
+pub(crate) struct Fixture {
     pub(crate) workers: Workers,
     bound: Bound,
     stop: OwnedFd,
@@ -122,7 +122,7 @@ pub(crate) struct Bench {
     cpus: StageCpus,
 }
 
-impl Bench {
+impl Fixture {
     pub(crate) fn new() -> &'static Self {
         let (stop, stopper) = rustix::pipe::pipe().unwrap();
         Box::leak(Box::new(Self {
@@ -148,11 +148,11 @@ impl Bench {
         &'static self,
         model: &str,
         threads: Option<u32>,
-        serve: impl FnOnce(&Stage<'static>) -> io::Result<()> + Send + 'static,
+        serve: impl FnOnce(&ServerContext<'static>) -> io::Result<()> + Send + 'static,
     ) -> Running {
         let model = registry::find_model(model).unwrap();
         let (started, is_started) = mpsc::channel();
-        let stage = Stage {
+        let context = ServerContext {
             listener: &self.bound.socket,
             sockets: &[],
             accept: Accept::default_of(model),
@@ -173,7 +173,7 @@ impl Bench {
         };
         let (ends, ended) = mpsc::channel();
         thread::spawn(move || {
-            let outcome = panic::catch_unwind(AssertUnwindSafe(|| serve(&stage)));
+            let outcome = panic::catch_unwind(AssertUnwindSafe(|| serve(&context)));
             let _ = ends.send(outcome.unwrap_or_else(|_| Err(io::Error::other("it panicked"))));
         });
         Running { bench: self, is_started, ended }
@@ -182,7 +182,7 @@ impl Bench {
 
 /// A server that runs.
 pub(crate) struct Running {
-    bench: &'static Bench,
+    bench: &'static Fixture,
     is_started: mpsc::Receiver<()>,
     ended: mpsc::Receiver<io::Result<()>>,
 }

@@ -46,15 +46,15 @@ pub(crate) fn pin(cpus: &[usize]) -> io::Result<()> {
 
 /// How a thread takes its turn.
 #[derive(Debug)]
-pub(crate) enum Turn {}
+pub(crate) enum SchedulingPolicy {}
 
 /// Nobody goes before others here: who asks takes its turn.
-pub(crate) fn go_first() -> Option<Turn> {
+pub(crate) fn raise_priority() -> Option<SchedulingPolicy> {
     None
 }
 
 /// There is none to go back to.
-pub(crate) fn take_turn(turn: &Turn) -> bool {
+pub(crate) fn set_scheduling(turn: &SchedulingPolicy) -> bool {
     match *turn {}
 }
 
@@ -69,7 +69,7 @@ pub(crate) fn memory_kernel_bytes() -> Option<u64> {
 }
 
 /// Sleeps end when they are over: nothing puts wake-ups together here.
-pub(crate) fn wake_in_time() {}
+pub(crate) fn set_precise_sleep() {}
 
 /// Unknown: only Linux says it of one socket.
 pub(crate) fn dropped(_socket: &OwnedFd) -> Option<u64> {
@@ -77,7 +77,7 @@ pub(crate) fn dropped(_socket: &OwnedFd) -> Option<u64> {
 }
 
 /// No thread that can be asked.
-pub(crate) fn threads_that_serve(_workers: &Workers) -> Vec<(i32, i32)> {
+pub(crate) fn serving_threads(_workers: &Workers) -> Vec<(i32, i32)> {
     Vec::new()
 }
 

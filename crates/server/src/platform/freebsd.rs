@@ -27,7 +27,7 @@ pub(crate) fn socket(family: AddressFamily, nonblocking: bool) -> io::Result<Own
 }
 
 /// The option by which the kernel says of each datagram where it was sent to (ip(4)).
-pub(crate) const TELL_DESTINATION_V4: libc::c_int = libc::IP_RECVDSTADDR;
+pub(crate) const RECEIVE_DESTINATION_V4: libc::c_int = libc::IP_RECVDSTADDR;
 /// The control message that says so, which as IP_SENDSRCADDR is a response's source...
 pub(crate) const DESTINATION_V4: libc::c_int = libc::IP_RECVDSTADDR;
 /// ...and which has no interface in it.
@@ -52,12 +52,12 @@ pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
 }
 
 /// CPU time and switches of the calling thread.
-pub(crate) fn of_this_thread() -> Totals {
+pub(crate) fn thread_totals() -> Totals {
     super::used_by(libc::RUSAGE_THREAD)
 }
 
 /// CPU time and switches of a child that lives (kern.proc.pid); nothing when it has gone.
-pub(crate) fn of_child(pid: i32) -> Totals {
+pub(crate) fn child_totals(pid: i32) -> Totals {
     let name = [libc::CTL_KERN, libc::KERN_PROC, libc::KERN_PROC_PID, pid];
     let mut process = MaybeUninit::<libc::kinfo_proc>::zeroed();
     let mut bytes = size_of::<libc::kinfo_proc>();

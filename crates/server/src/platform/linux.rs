@@ -38,7 +38,7 @@ pub(crate) fn socket(family: AddressFamily, nonblocking: bool) -> io::Result<Own
 }
 
 /// The option by which the kernel says of each datagram where it was sent to (ip(7)).
-pub(crate) const TELL_DESTINATION_V4: libc::c_int = libc::IP_PKTINFO;
+pub(crate) const RECEIVE_DESTINATION_V4: libc::c_int = libc::IP_PKTINFO;
 /// The control message that says so...
 pub(crate) const DESTINATION_V4: libc::c_int = libc::IP_PKTINFO;
 /// ...and where in it the interface is.
@@ -92,13 +92,13 @@ pub(crate) fn cpus() -> Vec<usize> {
 
 /// Has sleeps of the calling thread, and of those that it makes, end when they are over: by default a timer may be 50 µs
 /// late, so that wake-ups can be put together.
-pub(crate) fn wake_in_time() {
+pub(crate) fn set_precise_sleep() {
     let _ = rustix::thread::set_current_timer_slack(Some(std::num::NonZeroU64::MIN));
 }
 
 /// How a thread takes its turn.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub(crate) struct SchedulingPolicy {
     /// With its flag, SCHED_RESET_ON_FORK.
     policy: libc::c_int,
     priority: libc::c_int,
@@ -106,7 +106,7 @@ pub(crate) struct Turn {
 
 /// Lets the calling thread go before all that serve: how it took its turn before that. `None` where it does so already, with a
 /// policy of its own, or where it is not permitted.
-pub(crate) fn go_first() -> Option<Turn> {
+pub(crate) fn raise_priority() -> Option<SchedulingPolicy> {
     let mut parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: of the calling thread; `parameters` lives across the calls.
     let (policy, result) = unsafe { (libc::sched_getscheduler(0), libc::sched_getparam(0, &raw mut parameters)) };
@@ -115,25 +115,25 @@ pub(crate) fn go_first() -> Option<Turn> {
     }
     let flag = policy & libc::SCHED_RESET_ON_FORK;
     let is_first = matches!(policy ^ flag, libc::SCHED_FIFO | libc::SCHED_RR | libc::SCHED_DEADLINE);
-    let before = Turn { policy, priority: parameters.sched_priority };
-    let first = Turn { policy: libc::SCHED_FIFO | flag, priority: 1 };
-    (!is_first && take_turn(&first)).then_some(before)
+    let before = SchedulingPolicy { policy, priority: parameters.sched_priority };
+    let first = SchedulingPolicy { policy: libc::SCHED_FIFO | flag, priority: 1 };
+    (!is_first && set_scheduling(&first)).then_some(before)
 }
 
 /// Has the calling thread take its turn like that: whether it is permitted.
-pub(crate) fn take_turn(turn: &Turn) -> bool {
+pub(crate) fn set_scheduling(turn: &SchedulingPolicy) -> bool {
     let parameters = libc::sched_param { sched_priority: turn.priority };
     // SAFETY: of the calling thread; `parameters` lives across the call.
     unsafe { libc::sched_setscheduler(0, turn.policy, &raw const parameters) == 0 }
 }
 
 /// CPU time and switches of the calling thread.
-pub(crate) fn of_this_thread() -> Totals {
+pub(crate) fn thread_totals() -> Totals {
     super::used_by(libc::RUSAGE_THREAD)
 }
 
 /// CPU time and switches of a child that lives; nothing when it has gone.
-pub(crate) fn of_child(pid: i32) -> Totals {
+pub(crate) fn child_totals(pid: i32) -> Totals {
     let cpu_children_ns = cpu_ns(pid).unwrap_or(0);
     let (voluntary_switches, involuntary_switches) = switches(&format!("/proc/{pid}/status")).unwrap_or_default();
     Totals { cpu_children_ns, voluntary_switches, involuntary_switches, ..Totals::default() }
@@ -165,7 +165,7 @@ fn run_delay_of(schedstat: &str) -> Option<(u64, u64)> {
 }
 
 /// The threads of this process and of its children in `workers`, but for the calling one, which asks.
-pub(crate) fn threads_that_serve(workers: &Workers) -> Vec<(i32, i32)> {
+pub(crate) fn serving_threads(workers: &Workers) -> Vec<(i32, i32)> {
     let (own, asking) = (std::process::id() as i32, rustix::thread::gettid().as_raw_pid());
     let threads = threads_of(own).into_iter().filter(|thread| *thread != asking).map(|thread| (own, thread));
     // A child has one thread, of its own number.
@@ -190,11 +190,11 @@ pub(crate) fn cpu_ns(pid: i32) -> Option<u64> {
 /// User memory of this process and its children, in bytes, shared pages divided among those that share them.
 pub(crate) fn memory_user_bytes(workers: &Workers) -> Option<u64> {
     let children: Vec<i32> = workers.taken().filter_map(|slot| slot.process()).collect();
-    Some(proportional_bytes("self") + memory_user_bytes_of(&children))
+    Some(proportional_bytes("self") + memory_of_processes(&children))
 }
 
 /// User memory of these processes, in bytes, likewise.
-pub(crate) fn memory_user_bytes_of(processes: &[i32]) -> u64 {
+pub(crate) fn memory_of_processes(processes: &[i32]) -> u64 {
     if processes.is_empty() {
         return 0;
     }
@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn the_kernel_answers_for_this_process() {
         let mut sum = 0u64;
-        while usage::of_this_process().cpu_ns() < 1_000_000 {
+        while usage::process_totals().cpu_ns() < 1_000_000 {
             sum = std::hint::black_box(sum + 1);
         }
         assert!(cpu_ns(std::process::id() as i32).unwrap() >= 1_000_000);
@@ -293,7 +293,7 @@ mod tests {
                 if unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) } != 0 {
                     return crate::skipped::skipped("a policy that only root may have");
                 }
-                let precedence = usage::Precedence::take();
+                let precedence = usage::PriorityBoost::new();
                 assert!(sched_priority <= scheduled().1, "a thread that goes before others already stays so");
                 drop(precedence);
                 assert_eq!(scheduled(), (policy, sched_priority));

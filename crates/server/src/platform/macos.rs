@@ -28,7 +28,7 @@ pub(crate) fn socket(family: AddressFamily, nonblocking: bool) -> io::Result<Own
 }
 
 /// The option by which the kernel says of each datagram where it was sent to (netinet/in.h: IP_RECVPKTINFO is IP_PKTINFO).
-pub(crate) const TELL_DESTINATION_V4: libc::c_int = libc::IP_PKTINFO;
+pub(crate) const RECEIVE_DESTINATION_V4: libc::c_int = libc::IP_PKTINFO;
 /// The control message that says so...
 pub(crate) const DESTINATION_V4: libc::c_int = libc::IP_PKTINFO;
 /// ...and where in it the interface is.
@@ -57,13 +57,13 @@ pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
 }
 
 /// Unknown: getrusage(2) has no thread of its own here. What asking costs is in the server's figures.
-pub(crate) fn of_this_thread() -> Totals {
+pub(crate) fn thread_totals() -> Totals {
     Totals::default()
 }
 
 /// CPU time and switches of a child that lives (proc_pidinfo); nothing when it has gone. It does not tell switches of one
 /// kind from those of the other: all count as voluntary.
-pub(crate) fn of_child(pid: i32) -> Totals {
+pub(crate) fn child_totals(pid: i32) -> Totals {
     let mut task = MaybeUninit::<libc::proc_taskinfo>::zeroed();
     let size = size_of::<libc::proc_taskinfo>() as libc::c_int;
     // SAFETY: the kernel writes at most `size` bytes into `task`.

@@ -149,7 +149,7 @@ impl Readiness for IoUringPoll {
         Ok(())
     }
 
-    fn count_more(&mut self, counters: &Counters) {
+    fn count_irregular(&mut self, counters: &Counters) {
         if self.submits > 0 {
             counters.syscalls_of(Syscall::Control, std::mem::take(&mut self.submits));
         }

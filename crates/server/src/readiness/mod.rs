@@ -101,7 +101,7 @@ pub trait Readiness: Sized {
     fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()>;
 
     /// Counts the system calls since the last time that the constants do not tell, those made only now and then.
-    fn count_more(&mut self, _counters: &Counters) {}
+    fn count_irregular(&mut self, _counters: &Counters) {}
 }
 
 /// What a descriptor is watched for: one thing at a time. Errors and hang-ups are reported as that thing, and the I/O

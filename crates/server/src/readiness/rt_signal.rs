@@ -153,7 +153,7 @@ impl Readiness for RtSignal {
         Ok(())
     }
 
-    fn count_more(&mut self, counters: &Counters) {
+    fn count_irregular(&mut self, counters: &Counters) {
         if self.rescans > 0 {
             counters.syscalls_of(Syscall::Rescan, mem::take(&mut self.rescans));
         }

@@ -22,25 +22,10 @@ use super::spin::Spin;
 use super::*;
 use crate::net::ACCEPTS;
 use crate::net::ready_loop::run_service;
-use crate::net::testkit::{Told, check_that_a_flood_leaves_others_served};
-use crate::registry::{BUFFERED, MECHANISMS, find_mechanism};
+use crate::net::testkit::{Echo, check_flood_leaves_others_served};
+use crate::registry::{MECHANISMS, find_mechanism};
 use crate::skipped::skipped;
 use crate::spec::mechanism::Family;
-
-/// Those of the other family, which have tests of their own.
-const COMPLETION: [&str; 4] = ["io_uring", "io_uring-sqpoll", "io_uring-oneshot", "io_uring-zc"];
-
-#[test]
-fn every_mechanism_of_readiness_has_a_buffered_row_like_it() {
-    let readiness = MECHANISMS.iter().filter(|row| row.family == Family::Readiness);
-    for (row, buffered) in readiness.clone().zip(BUFFERED) {
-        assert_eq!(buffered.name, format!("{}-buffered", row.name));
-        assert_eq!((buffered.family, buffered.spins), (row.family, row.spins), "{}", row.name);
-        assert_eq!(buffered.wakes_exclusively, row.wakes_exclusively, "{}", row.name);
-        assert_eq!(buffered.needs.is_empty(), row.needs.is_empty(), "{}", row.name);
-    }
-    assert_eq!(readiness.count(), BUFFERED.len());
-}
 
 const AT_ONCE: Option<Duration> = Some(Duration::ZERO);
 
@@ -65,7 +50,8 @@ macro_rules! for_every_mechanism {
             // What new mechanisms are copied from has no row, and must be right.
             ("skeleton", $check::<Skeleton>),
         ];
-        let names = MECHANISMS.iter().map(|row| row.name).filter(|name| !COMPLETION.contains(name)).chain(["skeleton"]);
+        let names =
+            MECHANISMS.iter().filter(|row| row.family == Family::Readiness).map(|row| row.name).chain(["skeleton"]);
         assert!(checked.iter().map(|(name, _)| *name).eq(names));
         for (name, check) in checked {
             match find_mechanism(name).map_or(Ok(()), |row| (row.can_run)()) {
@@ -297,14 +283,6 @@ fn a_descriptor_beyond_the_room_is_refused_not_lost() {
     }
 }
 
-#[test]
-fn names_are_unique_and_documented() {
-    for (at, row) in MECHANISMS.iter().enumerate() {
-        assert!(!row.about.is_empty());
-        assert!(MECHANISMS[..at].iter().all(|earlier| earlier.name != row.name));
-    }
-}
-
 /// Signals go to one thread, and leave the masks and the lives of others alone.
 #[cfg(target_os = "linux")]
 #[test]
@@ -401,8 +379,8 @@ fn flood_of_connects_leaves_others_served() {
     fn check<M: Readiness>() {
         // In a level-triggered loop the first is told of one wait after it was accepted, and more are accepted meanwhile.
         let accepts_max = 2 * ACCEPTS as u64;
-        check_that_a_flood_leaves_others_served("sped", None, accepts_max, |stage, tell| {
-            run_service::<M, _>(stage, &Told(tell))
+        check_flood_leaves_others_served("sped", None, accepts_max, |context, tell| {
+            run_service::<M, _>(context, &Echo(tell))
         });
     }
     for_every_mechanism!(check);

@@ -1,4 +1,4 @@
-//! What all runtimes share: who counts where, who is let in, and what a failed accept means.
+//! Shared parts of the runtimes: counters of threads, admission of connections, handling of failed accepts.
 
 use std::cell::Cell;
 #[cfg(any(feature = "tokio", feature = "smol"))]
@@ -15,43 +15,41 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use crate::metrics::workers::Counters;
-use crate::net::Stage;
+use crate::net::ServerContext;
 use crate::net::connection::Next;
 use crate::socket::{self, Accepted, Acceptor};
 use crate::spec::read_budget::ReadBudget;
 
-/// How long an accept loop rests when there is no descriptor left and no connection to turn away: the next accept would
-/// fail at once, and so on.
+/// The pause of an accept loop without descriptors and without connections to refuse: the next accept would fail at once.
 pub const REST: Duration = Duration::from_millis(10);
 
 thread_local! {
-    /// Where this thread counts, and for which server.
+    /// The counters of this thread, and the server that they belong to.
     static COUNTERS: Cell<Option<(usize, &'static Counters)>> = const { Cell::new(None) };
     /// See [`with_room`].
     #[cfg(any(feature = "tokio", feature = "smol"))]
-    static INBOX: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Gives `read` one read budget of room. All tasks of a thread share it, because a read ends within one poll.
+/// Calls `read` with one read budget of memory. The tasks of a thread share it, because a read ends within one poll.
 #[cfg(any(feature = "tokio", feature = "smol"))]
 pub fn with_room<T>(budget: ReadBudget, read: impl FnOnce(&mut [u8]) -> T) -> T {
-    INBOX.with_borrow_mut(|inbox| {
-        // A thread outlives a server in tests, and the next one may have a larger budget.
-        if inbox.len() < budget.bytes() {
-            *inbox = vec![0; budget.bytes()];
+    BUFFER.with_borrow_mut(|buffer| {
+        // In tests a thread outlives a server, and the next one may have a larger budget.
+        if buffer.len() < budget.bytes() {
+            *buffer = vec![0; budget.bytes()];
         }
-        read(&mut inbox[..budget.bytes()])
+        read(&mut buffer[..budget.bytes()])
     })
 }
 
-/// What all tasks of a server share. Tasks may outlive the accept loop by a moment, so it lives for ever.
+/// State that all tasks of a server share. It lives for ever, because tasks may outlive the accept loop by a moment.
 #[derive(Debug)]
-pub struct Shared<S> {
-    /// What to do with bytes.
+pub struct TaskContext<S> {
     pub service: S,
-    /// Counters that threads take as they come, and how many are taken.
+    /// Counters that threads take at their first use, and the number taken.
     counters: Vec<&'static Counters>,
-    /// Where [`Door`] counts those that it closes.
+    /// Counters of [`Admission`].
     refusals: &'static Counters,
     taken: AtomicUsize,
     connections_max: usize,
@@ -60,14 +58,14 @@ pub struct Shared<S> {
     open: AtomicUsize,
 }
 
-impl<S> Shared<S> {
-    /// With counters for the calling thread, which are the accept thread's, and for `threads` others.
+impl<S> TaskContext<S> {
+    /// Makes the state, with counters for the calling accept thread and for `threads` others.
     ///
     /// # Errors
-    /// When there are not as many counters.
-    pub fn new(stage: &Stage<'_>, service: S, threads: usize) -> io::Result<&'static Self> {
+    /// When there are too few counters.
+    pub fn new(context: &ServerContext<'_>, service: S, threads: usize) -> io::Result<&'static Self> {
         let mut cursor = 0;
-        let mut claim = || match stage.workers.claim(&mut cursor) {
+        let mut claim = || match context.workers.claim(&mut cursor) {
             Some(slot) => Ok(&slot.counters),
             None => Err(io::Error::other("more threads than counters")),
         };
@@ -78,11 +76,11 @@ impl<S> Shared<S> {
             counters,
             refusals,
             taken: AtomicUsize::new(0),
-            connections_max: stage.connections_max,
-            read_budget: stage.read_budget,
+            connections_max: context.connections_max,
+            read_budget: context.read_budget,
             open: AtomicUsize::new(0),
         }));
-        COUNTERS.set(Some((shared.id(), stage.workers.accept())));
+        COUNTERS.set(Some((shared.id(), context.workers.accept())));
         Ok(shared)
     }
 
@@ -96,8 +94,8 @@ impl<S> Shared<S> {
         self.open.load(Relaxed) > 0
     }
 
-    /// The calling thread's counters. They have one writer: hold them across no point at which a task may change threads.
-    // Not inlined: a coroutine may wake in another thread, and the compiler would keep the old thread's address.
+    /// The counters of the calling thread. They have one writer: never hold them across a point where a task may change threads.
+    // Not inlined: a coroutine may wake in another thread, where the compiler would use the old thread's address.
     #[inline(never)]
     pub fn counters(&self) -> &'static Counters {
         match COUNTERS.get() {
@@ -111,9 +109,9 @@ impl<S> Shared<S> {
     }
 }
 
-/// A connection that is being served. Dropped with its task, however that ends.
+/// An open connection. Dropped with its task, even after a panic.
 #[derive(Debug)]
-pub struct Open<S: 'static>(pub &'static Shared<S>);
+pub struct Open<S: 'static>(pub &'static TaskContext<S>);
 
 impl<S> Drop for Open<S> {
     fn drop(&mut self) {
@@ -122,43 +120,43 @@ impl<S> Drop for Open<S> {
     }
 }
 
-/// What an accept loop does after an accept that failed.
+/// The next step of an accept loop after a failed accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Then {
-    /// Accepts again.
+pub enum AfterFailure {
+    /// Accept again.
     Accept,
-    /// Lets others run for [`REST`], then accepts again.
+    /// Pause for [`REST`], then accept again.
     Rest,
-    /// Ends: the server stops.
+    /// End, because the server stops.
     Stop,
 }
 
-/// Decides on what a runtime's accept gave. All accept loops of a server have one, for there is one reserve.
+/// Admits or refuses connections. Shared by all accept loops of a server, which have one spare descriptor.
 #[derive(Debug)]
-pub struct Door<'a, S: 'static> {
-    shared: &'static Shared<S>,
-    /// Closes what comes when there is no descriptor for it; it does not accept otherwise, the runtime does. The lock
-    /// makes its counters have one writer at a time.
+pub struct Admission<'a, S: 'static> {
+    shared: &'static TaskContext<S>,
+    /// Accepts only connections that must be refused for lack of descriptors; the runtime accepts all others. The lock makes its
+    /// counters have one writer at a time.
     acceptor: Mutex<Acceptor<'a>>,
     /// Whether connections are of TCP.
     tcp: bool,
 }
 
-impl<'a, S> Door<'a, S> {
+impl<'a, S> Admission<'a, S> {
     /// For all loops of a server.
     ///
     /// # Errors
-    /// When there is no descriptor for the reserve.
-    pub fn new(stage: &Stage<'a>, shared: &'static Shared<S>) -> io::Result<Self> {
-        let acceptor = Acceptor::new(stage.listener, true, shared.refusals)?;
-        Ok(Self { shared, acceptor: Mutex::new(acceptor), tcp: socket::is_tcp(stage.listener) })
+    /// When the spare descriptor cannot be opened.
+    pub fn new(context: &ServerContext<'a>, shared: &'static TaskContext<S>) -> io::Result<Self> {
+        let acceptor = Acceptor::new(context.listener, true, shared.refusals)?;
+        Ok(Self { shared, acceptor: Mutex::new(acceptor), tcp: socket::is_tcp(context.listener) })
     }
 
     fn acceptor(&self) -> MutexGuard<'_, Acceptor<'a>> {
         self.acceptor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets a connection's options and counts it. `None` when there is no room for it: whoever drops it resets it.
+    /// Sets a connection's options and counts it. `None` if there is no room: dropping the connection then resets it.
     pub fn admit(&self, connection: impl AsFd) -> Option<Open<S>> {
         let shared = self.shared;
         let has_room = self.acceptor().has_room();
@@ -175,56 +173,55 @@ impl<'a, S> Door<'a, S> {
         socket::set_options(connection, self.tcp).ok().map(|()| open)
     }
 
-    /// What to do about an accept that failed.
+    /// Decides what to do after a failed accept.
     ///
     /// # Errors
-    /// Errors that are not a connection's but the listener's.
-    pub fn after(&self, error: io::Error) -> io::Result<Then> {
+    /// Errors of the listener.
+    pub fn after(&self, error: io::Error) -> io::Result<AfterFailure> {
         let accepted = match Errno::from_io_error(&error) {
-            // The runtime waits by itself until one is there.
+            // The runtime itself waits for the next connection.
             Some(Errno::AGAIN) => Accepted::None,
-            Some(Errno::MFILE | Errno::NFILE) => self.acceptor().turn_one_away()?,
-            Some(error) => socket::without_connection(error)?,
+            Some(Errno::MFILE | Errno::NFILE) => self.acceptor().reject_waiting()?,
+            Some(error) => socket::classify_accept_error(error)?,
             None => return Err(error),
         };
         Ok(match accepted {
             Accepted::Connection(connection) => {
                 self.acceptor().refuse(connection);
-                Then::Accept
+                AfterFailure::Accept
             }
-            Accepted::None => Then::Accept,
-            Accepted::Later if self.acceptor().is_shut_down(Duration::ZERO) => Then::Stop,
-            Accepted::WouldBlock | Accepted::Later => Then::Rest,
-            Accepted::Shutdown => Then::Stop,
+            Accepted::None => AfterFailure::Accept,
+            Accepted::Later if self.acceptor().is_shut_down(Duration::ZERO) => AfterFailure::Stop,
+            Accepted::WouldBlock | Accepted::Later => AfterFailure::Rest,
+            Accepted::Shutdown => AfterFailure::Stop,
         })
     }
 }
 
-/// A listener as the standard library has it. Runtimes have a type for each of these, as it has.
+/// A listener of the standard library, to be converted to the runtime's type.
 #[derive(Debug)]
 pub enum Listener {
-    /// Of TCP.
+    /// TCP.
     Tcp(TcpListener),
-    /// A Unix socket.
+    /// Unix sockets.
     Unix(UnixListener),
 }
 
-/// The server's listener by another descriptor: what a runtime does to it, even closing it, leaves ours alone, except that
-/// both are `nonblocking` or neither.
+/// The server's listener with another descriptor, so that a runtime may close it. Both share the mode `nonblocking`.
 ///
 /// # Errors
 /// When there is no descriptor.
-pub fn listener(stage: &Stage<'_>, nonblocking: bool) -> io::Result<Listener> {
-    let listener = stage.listener.try_clone()?;
+pub fn listener(context: &ServerContext<'_>, nonblocking: bool) -> io::Result<Listener> {
+    let listener = context.listener.try_clone()?;
     rustix::io::ioctl_fionbio(&listener, nonblocking)?;
     if !nonblocking {
-        // When descriptors run out, another loop may take the connection that this one was about to turn away.
-        socket::limit_accept(&listener, REST)?;
+        // Another loop may take the connection that this one was about to refuse.
+        socket::set_accept_timeout(&listener, REST)?;
     }
     Ok(if socket::is_tcp(&listener) { Listener::Tcp(listener.into()) } else { Listener::Unix(listener.into()) })
 }
 
-/// What came of a poll, unless that is nothing and the client is overdue. `is_time` polls a timer that fires each tick.
+/// Ends a connection that waits and is overdue. `is_time` polls a timer that fires each tick.
 pub fn unless_overdue(
     polled: Poll<Next>,
     mut is_time: impl FnMut() -> bool,

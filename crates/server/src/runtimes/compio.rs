@@ -1,4 +1,4 @@
-//! compio: tasks over io_uring, each thread with a ring and tasks of its own.
+//! compio: tasks over io_uring; each thread has its own ring and tasks.
 
 use std::future::poll_fn;
 use std::os::fd::AsFd;
@@ -15,40 +15,39 @@ use compio::net::{TcpListener, UnixListener};
 use compio::runtime::Runtime;
 use wire::Service;
 
-use super::{Door, Listener, Open, REST, Shared, Then};
+use super::{Admission, AfterFailure, Listener, Open, REST, TaskContext};
 use crate::net::connection::{Connection, Next};
-use crate::net::{OnDrop, Stage, Started};
+use crate::net::{OnDrop, ServerContext, StartSignal};
 use crate::service::with_service;
 use crate::socket;
-use crate::spec::model::{ModelRow, PerConnection, ThreadSpec};
+use crate::spec::model::{ModelRow, ThreadSpec};
 
-/// Its description in [`crate::registry::MODELS`].
+/// The row of [`crate::registry::MODELS`].
 pub const ROW: ModelRow = ModelRow {
     name: "compio",
     about: "a task per connection on compio, in one thread or, with :N, in N, each with a ring and connections of its \
             own; system calls not counted",
-    stages: None,
     threads: ThreadSpec::NumberOrNothing,
     counts_syscalls: false,
-    per_connection: PerConnection::Nothing,
     needs: "io_uring",
     can_run: || {
         Runtime::new().map(drop).map_err(|error| {
             format!("no io_uring: {error}; see kernel.io_uring_disabled, seccomp and the limit of locked memory")
         })
     },
+    ..ModelRow::DEFAULT
 };
 
-fn run<S: Service + Sync + Send + 'static>(stage: &Stage<'_>, service: S) -> io::Result<()> {
-    let others = stage.threads.map_or(0, |threads| threads.network - 1);
-    let shared = Shared::new(stage, service, others as usize)?;
-    let door = Door::new(stage, shared)?;
-    let started = Started::new(stage, others as usize + 1);
-    // However one ends, by a panic too: the others accept for ever otherwise.
-    let end_all = || socket::shut_down(stage.listener);
+fn run<S: Service + Sync + Send + 'static>(context: &ServerContext<'_>, service: S) -> io::Result<()> {
+    let others = context.threads.map_or(0, |threads| threads.network - 1);
+    let tasks = TaskContext::new(context, service, others as usize)?;
+    let admission = Admission::new(context, tasks)?;
+    let started = StartSignal::new(context, others as usize + 1);
+    // When one thread ends, even by a panic, the others must stop accepting.
+    let end_all = || socket::shut_down(context.listener);
     let run_one = || {
         let _end = OnDrop(end_all);
-        run_one(stage, &door, &started)
+        run_one(context, &admission, &started)
     };
     thread::scope(|scope| {
         let mut threads = Vec::new();
@@ -65,21 +64,25 @@ fn run<S: Service + Sync + Send + 'static>(stage: &Stage<'_>, service: S) -> io:
 }
 
 /// Runs the server in the calling thread until it is stopped.
-pub(crate) fn run_server(stage: &Stage<'_>) -> io::Result<()> {
-    with_service!(stage, |service| run(stage, service))
+pub(crate) fn run_server(context: &ServerContext<'_>) -> io::Result<()> {
+    with_service!(context, |service| run(context, service))
 }
 
-/// One thread's part. Its runtime is dropped at the end, which ends its tasks.
-fn run_one<S: Service>(stage: &Stage<'_>, door: &Door<'_, S>, started: &Started<'_>) -> io::Result<()> {
+/// Runs one thread. Dropping its runtime ends its tasks.
+fn run_one<S: Service>(
+    context: &ServerContext<'_>,
+    admission: &Admission<'_, S>,
+    started: &StartSignal<'_>,
+) -> io::Result<()> {
     Runtime::new()?.block_on(async {
-        match super::listener(stage, false)? {
+        match super::listener(context, false)? {
             Listener::Tcp(listener) => {
                 let listener = TcpListener::from_std(listener)?;
-                accept(door, started, async || listener.accept().await.map(|(stream, _)| stream)).await
+                accept(admission, started, async || listener.accept().await.map(|(stream, _)| stream)).await
             }
             Listener::Unix(listener) => {
                 let listener = UnixListener::from_std(listener)?;
-                accept(door, started, async || listener.accept().await.map(|(stream, _)| stream)).await
+                accept(admission, started, async || listener.accept().await.map(|(stream, _)| stream)).await
             }
         }
     })
@@ -89,30 +92,30 @@ fn run_one<S: Service>(stage: &Stage<'_>, door: &Door<'_, S>, started: &Started<
 trait Stream: AsyncRead + AsyncWrite + AsFd + Clone + 'static {}
 impl<T: AsyncRead + AsyncWrite + AsFd + Clone + 'static> Stream for T {}
 
-/// Accepts by `next`. All threads do so from the one listener: the kernel wakes them in turn.
+/// Accepts by `next`. All threads accept from one listener: the kernel wakes them in turn.
 async fn accept<S: Service, T: Stream>(
-    door: &Door<'_, S>,
-    started: &Started<'_>,
+    admission: &Admission<'_, S>,
+    started: &StartSignal<'_>,
     next: impl AsyncFn() -> io::Result<T>,
 ) -> io::Result<()> {
-    started.one_more();
+    started.thread_ready();
     loop {
         match next().await {
             Ok(stream) => {
-                if let Some(open) = door.admit(&stream) {
+                if let Some(open) = admission.admit(&stream) {
                     compio::runtime::spawn(serve(open, stream)).detach();
                 }
             }
-            Err(error) => match door.after(error)? {
-                Then::Accept => {}
-                Then::Rest => compio::time::sleep(REST).await,
-                Then::Stop => return Ok(()),
+            Err(error) => match admission.after(error)? {
+                AfterFailure::Accept => {}
+                AfterFailure::Rest => compio::time::sleep(REST).await,
+                AfterFailure::Stop => return Ok(()),
             },
         }
     }
 }
 
-/// What the kernel is given to write: the connection itself, which knows, and is back when it is written.
+/// The connection as the buffer of a write: the kernel holds it until the write ends.
 struct Unsent<S: Service + 'static>(&'static S, Connection<S::Conn>);
 
 impl<S: Service + 'static> IoBuf for Unsent<S> {
@@ -123,13 +126,13 @@ impl<S: Service + 'static> IoBuf for Unsent<S> {
 
 /// Serves one connection to its end.
 async fn serve<S: Service>(open: Open<S>, mut stream: impl Stream) {
-    let Open(shared) = open;
-    let service = &shared.service;
-    // Its own: the kernel holds it while the connection waits for bytes. Memory that no read reaches costs nothing.
-    let mut inbox = Vec::with_capacity(shared.read_budget.bytes());
+    let Open(tasks) = open;
+    let service = &tasks.service;
+    // Each connection has a buffer: the kernel holds it while the connection waits. Memory that no read reaches costs nothing.
+    let mut buffer = Vec::with_capacity(tasks.read_budget.bytes());
     let mut connection = Connection::default();
-    let mut looks = service.looks_every().map(Looks::new);
-    // The same socket, for what is not I/O.
+    let mut timer = service.looks_every().map(OverdueTimer::new);
+    // The same socket, for calls that are no I/O.
     let socket = stream.clone();
     let io = socket.as_fd();
     let mut next = Next::Read;
@@ -137,45 +140,46 @@ async fn serve<S: Service>(open: Open<S>, mut stream: impl Stream) {
         next = match next {
             Next::Write => {
                 let (mut write, mut count) = (pin!(stream.write(Unsent(service, connection))), 0);
-                let is_late = || {
+                let is_overdue = || {
                     count += 1;
                     count > service.looks_max()
                 };
-                let Some(BufResult(written, unsent)) = unless_late(write.as_mut(), &mut looks, is_late).await else {
-                    shared.counters().timed_out.add(1);
+                let Some(BufResult(written, unsent)) = unless_overdue(write.as_mut(), &mut timer, is_overdue).await
+                else {
+                    tasks.counters().timed_out.add(1);
                     socket::reset(io);
                     return;
                 };
                 connection = unsent.1;
                 written.map(|count| {
-                    connection.sent(count, service, shared.counters());
+                    connection.sent(count, service, tasks.counters());
                     connection.next(io, service)
                 })
             }
             _ => {
-                let mut read = pin!(stream.read(inbox));
-                let is_late = || connection.is_overdue(io, service, shared.counters());
-                let Some(BufResult(read, buffer)) = unless_late(read.as_mut(), &mut looks, is_late).await else {
+                let mut read = pin!(stream.read(buffer));
+                let is_overdue = || connection.is_overdue(io, service, tasks.counters());
+                let Some(BufResult(read, filled)) = unless_overdue(read.as_mut(), &mut timer, is_overdue).await else {
                     return;
                 };
-                inbox = buffer;
-                read.map(|count| connection.on_read(&inbox[..count], io, service, shared.counters()))
+                buffer = filled;
+                read.map(|count| connection.on_read(&buffer[..count], io, service, tasks.counters()))
             }
         }
         .unwrap_or(Next::End);
     }
 }
 
-/// What comes of `done`, unless it is late at one of the looks; it is dropped then, and the operation ended.
-async fn unless_late<F: Future>(
+/// Awaits `done`, unless a check finds the client overdue: then the operation is dropped and ended.
+async fn unless_overdue<F: Future>(
     mut done: Pin<&mut F>,
-    looks: &mut Option<Looks>,
-    mut is_late: impl FnMut() -> bool,
+    timer: &mut Option<OverdueTimer>,
+    mut is_overdue: impl FnMut() -> bool,
 ) -> Option<F::Output> {
     poll_fn(|context| {
         let polled = done.as_mut().poll(context);
-        while polled.is_pending() && looks.as_mut().is_some_and(|looks| looks.is_time(context)) {
-            if is_late() {
+        while polled.is_pending() && timer.as_mut().is_some_and(|timer| timer.is_time(context)) {
+            if is_overdue() {
                 return Poll::Ready(None);
             }
         }
@@ -185,12 +189,12 @@ async fn unless_late<F: Future>(
 }
 
 /// A timer that fires each tick.
-struct Looks {
+struct OverdueTimer {
     tick: Duration,
     sleep: Pin<Box<dyn Future<Output = ()>>>,
 }
 
-impl Looks {
+impl OverdueTimer {
     fn new(tick: Duration) -> Self {
         Self { tick, sleep: Box::pin(compio::time::sleep(tick)) }
     }
@@ -209,18 +213,18 @@ mod tests {
     use super::*;
     use crate::net::ACCEPTS;
     use crate::net::testkit::{
-        Bench, Told, check_that_a_flood_leaves_others_served, check_that_others_outlive_a_panic, panics_at_will,
+        Echo, Fixture, check_flood_leaves_others_served, check_panic_ends_one_connection, panicking_service,
     };
 
     #[test]
     fn task_that_panics_is_counted_and_others_go_on() {
-        let bench = Bench::new();
-        let server = bench.start("compio", Some(2), |stage| run(stage, panics_at_will()));
-        check_that_others_outlive_a_panic(bench, server);
+        let bench = Fixture::new();
+        let server = bench.start("compio", Some(2), |context| run(context, panicking_service()));
+        check_panic_ends_one_connection(bench, server);
     }
 
     #[test]
     fn flood_of_connects_leaves_others_served() {
-        check_that_a_flood_leaves_others_served("compio", None, ACCEPTS as u64, |stage, tell| run(stage, Told(tell)));
+        check_flood_leaves_others_served("compio", None, ACCEPTS as u64, |context, tell| run(context, Echo(tell)));
     }
 }

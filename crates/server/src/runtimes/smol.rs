@@ -1,4 +1,4 @@
-//! smol: tasks over epoll, one-shot, run by as many threads as are asked for.
+//! smol: tasks over one-shot epoll, run by N threads.
 
 use std::future::poll_fn;
 use std::os::fd::AsFd;
@@ -12,46 +12,43 @@ use smol::stream::Stream as _;
 use smol::{Executor, Timer};
 use wire::Service;
 
-use super::{Door, Listener, Open, REST, Shared, Then, unless_overdue, with_room};
+use super::{Admission, AfterFailure, Listener, Open, REST, TaskContext, unless_overdue, with_room};
 use crate::net::connection::{Connection, Next};
-use crate::net::{ACCEPTS, Stage};
+use crate::net::{ACCEPTS, ServerContext};
 use crate::service::with_service;
-use crate::spec::model::{ModelRow, PerConnection, ThreadSpec};
+use crate::spec::model::{ModelRow, ThreadSpec};
 
-/// Its description in [`crate::registry::MODELS`].
+/// The row of [`crate::registry::MODELS`].
 pub const ROW: ModelRow = ModelRow {
     name: "smol",
     about: "a task per connection on smol's executor, in one thread or, with :N, in N; system calls not counted",
-    stages: None,
     threads: ThreadSpec::NumberOrNothing,
     counts_syscalls: false,
-    per_connection: PerConnection::Nothing,
-    needs: "",
-    can_run: || Ok(()),
+    ..ModelRow::DEFAULT
 };
 
-fn run<S: Service<Conn: Send> + Send + Sync + 'static>(stage: &Stage<'_>, service: S) -> io::Result<()> {
-    let others = stage.threads.map_or(0, |threads| threads.network - 1);
-    let shared = Shared::new(stage, service, others as usize)?;
-    // Dropped at the end, which ends all tasks. Of smol's own threads one stays, which waits when no thread of ours does.
+fn run<S: Service<Conn: Send> + Send + Sync + 'static>(context: &ServerContext<'_>, service: S) -> io::Result<()> {
+    let others = context.threads.map_or(0, |threads| threads.network - 1);
+    let tasks = TaskContext::new(context, service, others as usize)?;
+    // Dropping it ends all tasks. One of smol's own threads stays, and waits when no thread of ours does.
     let executor = Executor::new();
     let (stop, stopped) = smol::channel::unbounded::<()>();
     thread::scope(|scope| {
-        // The threads end when it is dropped, however this one ends.
+        // Dropping it ends the threads, even after a panic.
         let _stop = stop;
         for _ in 0..others {
             let until_stopped = || smol::block_on(executor.run(stopped.recv()));
             thread::Builder::new().name("smol".into()).spawn_scoped(scope, until_stopped)?;
         }
         smol::block_on(executor.run(async {
-            match super::listener(stage, true)? {
+            match super::listener(context, true)? {
                 Listener::Tcp(listener) => {
                     let listener = TcpListener::try_from(listener)?;
-                    accept(stage, shared, &executor, async || listener.accept().await.map(|(stream, _)| stream)).await
+                    accept(context, tasks, &executor, async || listener.accept().await.map(|(stream, _)| stream)).await
                 }
                 Listener::Unix(listener) => {
                     let listener = UnixListener::try_from(listener)?;
-                    accept(stage, shared, &executor, async || listener.accept().await.map(|(stream, _)| stream)).await
+                    accept(context, tasks, &executor, async || listener.accept().await.map(|(stream, _)| stream)).await
                 }
             }
         }))
@@ -59,8 +56,8 @@ fn run<S: Service<Conn: Send> + Send + Sync + 'static>(stage: &Stage<'_>, servic
 }
 
 /// Runs the server in the calling thread until it is stopped.
-pub(crate) fn run_server(stage: &Stage<'_>) -> io::Result<()> {
-    with_service!(stage, |service| run(stage, service))
+pub(crate) fn run_server(context: &ServerContext<'_>) -> io::Result<()> {
+    with_service!(context, |service| run(context, service))
 }
 
 /// A connection of either kind.
@@ -69,31 +66,31 @@ impl<T: AsyncRead + AsyncWrite + AsFd + Unpin + Send + 'static> Stream for T {}
 
 /// Accepts by `next`.
 async fn accept<S, T: Stream>(
-    stage: &Stage<'_>,
-    shared: &'static Shared<S>,
+    context: &ServerContext<'_>,
+    tasks: &'static TaskContext<S>,
     executor: &Executor<'static>,
     next: impl AsyncFn() -> io::Result<T>,
 ) -> io::Result<()>
 where
     S: Service<Conn: Send> + Send + Sync,
 {
-    let door = Door::new(stage, shared)?;
-    stage.say_started();
+    let admission = Admission::new(context, tasks)?;
+    context.notify_started();
     for number in 1.. {
-        // While connections wait accept goes on at once, and others would not have their turns.
+        // While connections wait, accept returns at once: give the other tasks their turns.
         if number % ACCEPTS == 0 {
             smol::future::yield_now().await;
         }
         match next().await {
             Ok(stream) => {
-                if let Some(open) = door.admit(&stream) {
+                if let Some(open) = admission.admit(&stream) {
                     executor.spawn(serve(open, stream)).detach();
                 }
             }
-            Err(error) => match door.after(error)? {
-                Then::Accept => {}
-                Then::Rest => drop(Timer::after(REST).await),
-                Then::Stop => break,
+            Err(error) => match admission.after(error)? {
+                AfterFailure::Accept => {}
+                AfterFailure::Rest => drop(Timer::after(REST).await),
+                AfterFailure::Stop => break,
             },
         }
     }
@@ -102,27 +99,27 @@ where
 
 /// Serves one connection to its end.
 async fn serve<S: Service>(open: Open<S>, mut stream: impl Stream) {
-    let Open(shared) = open;
-    let service = &shared.service;
+    let Open(tasks) = open;
+    let service = &tasks.service;
     let mut connection = Connection::default();
-    let mut looks = service.looks_every().map(|tick| Box::new(Timer::interval(tick)));
+    let mut timer = service.looks_every().map(|tick| Box::new(Timer::interval(tick)));
     let mut next = Next::Read;
     while next != Next::End {
         next = poll_fn(|context| {
             let polled = match next {
                 Next::Write => Pin::new(&mut stream).poll_write(context, connection.unsent(service)).map_ok(|count| {
-                    connection.sent(count, service, shared.counters());
+                    connection.sent(count, service, tasks.counters());
                     connection.next(stream.as_fd(), service)
                 }),
-                _ => with_room(shared.read_budget, |inbox| {
+                _ => with_room(tasks.read_budget, |buffer| {
                     Pin::new(&mut stream)
-                        .poll_read(context, inbox)
-                        .map_ok(|count| connection.on_read(&inbox[..count], stream.as_fd(), service, shared.counters()))
+                        .poll_read(context, buffer)
+                        .map_ok(|count| connection.on_read(&buffer[..count], stream.as_fd(), service, tasks.counters()))
                 }),
             };
             let polled = polled.map(|next| next.unwrap_or(Next::End));
-            let is_time = || looks.as_mut().is_some_and(|looks| Pin::new(looks).poll_next(context).is_ready());
-            unless_overdue(polled, is_time, || connection.is_overdue(stream.as_fd(), service, shared.counters()))
+            let is_time = || timer.as_mut().is_some_and(|timer| Pin::new(timer).poll_next(context).is_ready());
+            unless_overdue(polled, is_time, || connection.is_overdue(stream.as_fd(), service, tasks.counters()))
         })
         .await;
     }
@@ -132,18 +129,18 @@ async fn serve<S: Service>(open: Open<S>, mut stream: impl Stream) {
 mod tests {
     use super::*;
     use crate::net::testkit::{
-        Bench, Told, check_that_a_flood_leaves_others_served, check_that_others_outlive_a_panic, panics_at_will,
+        Echo, Fixture, check_flood_leaves_others_served, check_panic_ends_one_connection, panicking_service,
     };
 
     #[test]
     fn task_that_panics_is_counted_and_others_go_on() {
-        let bench = Bench::new();
-        let server = bench.start("smol", Some(2), |stage| run(stage, panics_at_will()));
-        check_that_others_outlive_a_panic(bench, server);
+        let bench = Fixture::new();
+        let server = bench.start("smol", Some(2), |context| run(context, panicking_service()));
+        check_panic_ends_one_connection(bench, server);
     }
 
     #[test]
     fn flood_of_connects_leaves_others_served() {
-        check_that_a_flood_leaves_others_served("smol", None, ACCEPTS as u64, |stage, tell| run(stage, Told(tell)));
+        check_flood_leaves_others_served("smol", None, ACCEPTS as u64, |context, tell| run(context, Echo(tell)));
     }
 }

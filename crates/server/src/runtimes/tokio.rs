@@ -1,4 +1,4 @@
-//! tokio: tasks over epoll, edge-triggered, in one thread or in several that steal work from each other.
+//! tokio: tasks over edge-triggered epoll, in one thread or in several that steal work from each other.
 
 use std::future::poll_fn;
 use std::io;
@@ -11,28 +11,25 @@ use tokio::runtime::Builder;
 use tokio::time::{Instant, interval_at};
 use wire::Service;
 
-use super::{Door, Listener, Open, REST, Shared, Then, unless_overdue, with_room};
-use crate::net::Stage;
+use super::{Admission, AfterFailure, Listener, Open, REST, TaskContext, unless_overdue, with_room};
+use crate::net::ServerContext;
 use crate::net::connection::{Connection, Next};
 use crate::service::with_service;
-use crate::spec::model::{ModelRow, PerConnection, ThreadSpec};
+use crate::spec::model::{ModelRow, ThreadSpec};
 
-/// Its description in [`crate::registry::MODELS`].
+/// The row of [`crate::registry::MODELS`].
 pub const ROW: ModelRow = ModelRow {
     name: "tokio",
     about: "a task per connection on tokio's current-thread runtime; with :N on its multi-thread one with N workers, \
             even if N is 1; system calls not counted",
-    stages: None,
     threads: ThreadSpec::NumberOrNothing,
     counts_syscalls: false,
-    per_connection: PerConnection::Nothing,
-    needs: "",
-    can_run: || Ok(()),
+    ..ModelRow::DEFAULT
 };
 
-fn run<S: Service<Conn: Send> + Send + Sync + 'static>(stage: &Stage<'_>, service: S) -> io::Result<()> {
-    let shared = Shared::new(stage, service, stage.threads.map_or(0, |threads| threads.network) as usize)?;
-    let mut builder = match stage.threads {
+fn run<S: Service<Conn: Send> + Send + Sync + 'static>(context: &ServerContext<'_>, service: S) -> io::Result<()> {
+    let tasks = TaskContext::new(context, service, context.threads.map_or(0, |threads| threads.network) as usize)?;
+    let mut builder = match context.threads {
         None => Builder::new_current_thread(),
         Some(threads) => {
             let mut builder = Builder::new_multi_thread();
@@ -40,25 +37,25 @@ fn run<S: Service<Conn: Send> + Send + Sync + 'static>(stage: &Stage<'_>, servic
             builder
         }
     };
-    // Dropped at the end, which ends all tasks and joins all threads.
+    // Dropping it ends all tasks and joins all threads.
     let runtime = builder.enable_io().enable_time().build()?;
     runtime.block_on(async {
-        match super::listener(stage, true)? {
+        match super::listener(context, true)? {
             Listener::Tcp(listener) => {
                 let listener = TcpListener::from_std(listener)?;
-                accept(stage, shared, async || listener.accept().await.map(|(stream, _)| stream)).await
+                accept(context, tasks, async || listener.accept().await.map(|(stream, _)| stream)).await
             }
             Listener::Unix(listener) => {
                 let listener = UnixListener::from_std(listener)?;
-                accept(stage, shared, async || listener.accept().await.map(|(stream, _)| stream)).await
+                accept(context, tasks, async || listener.accept().await.map(|(stream, _)| stream)).await
             }
         }
     })
 }
 
 /// Runs the server in the calling thread until it is stopped.
-pub(crate) fn run_server(stage: &Stage<'_>) -> io::Result<()> {
-    with_service!(stage, |service| run(stage, service))
+pub(crate) fn run_server(context: &ServerContext<'_>) -> io::Result<()> {
+    with_service!(context, |service| run(context, service))
 }
 
 /// A connection of either kind.
@@ -67,26 +64,26 @@ impl<T: AsyncRead + AsyncWrite + AsFd + Unpin + Send + 'static> Stream for T {}
 
 /// Accepts by `next`.
 async fn accept<S, T: Stream>(
-    stage: &Stage<'_>,
-    shared: &'static Shared<S>,
+    context: &ServerContext<'_>,
+    tasks: &'static TaskContext<S>,
     next: impl AsyncFn() -> io::Result<T>,
 ) -> io::Result<()>
 where
     S: Service<Conn: Send> + Send + Sync,
 {
-    let door = Door::new(stage, shared)?;
-    stage.say_started();
+    let admission = Admission::new(context, tasks)?;
+    context.notify_started();
     loop {
         match next().await {
             Ok(stream) => {
-                if let Some(open) = door.admit(&stream) {
+                if let Some(open) = admission.admit(&stream) {
                     tokio::spawn(serve(open, stream));
                 }
             }
-            Err(error) => match door.after(error)? {
-                Then::Accept => {}
-                Then::Rest => tokio::time::sleep(REST).await,
-                Then::Stop => return Ok(()),
+            Err(error) => match admission.after(error)? {
+                AfterFailure::Accept => {}
+                AfterFailure::Rest => tokio::time::sleep(REST).await,
+                AfterFailure::Stop => return Ok(()),
             },
         }
     }
@@ -94,28 +91,28 @@ where
 
 /// Serves one connection to its end.
 async fn serve<S: Service>(open: Open<S>, mut stream: impl Stream) {
-    let Open(shared) = open;
-    let service = &shared.service;
+    let Open(tasks) = open;
+    let service = &tasks.service;
     let mut connection = Connection::default();
-    let mut looks = service.looks_every().map(|tick| Box::new(interval_at(Instant::now() + tick, tick)));
+    let mut timer = service.looks_every().map(|tick| Box::new(interval_at(Instant::now() + tick, tick)));
     let mut next = Next::Read;
     while next != Next::End {
         next = poll_fn(|context| {
             let polled = match next {
                 Next::Write => Pin::new(&mut stream).poll_write(context, connection.unsent(service)).map_ok(|count| {
-                    connection.sent(count, service, shared.counters());
+                    connection.sent(count, service, tasks.counters());
                     connection.next(stream.as_fd(), service)
                 }),
-                _ => with_room(shared.read_budget, |inbox| {
-                    let mut input = ReadBuf::new(inbox);
+                _ => with_room(tasks.read_budget, |buffer| {
+                    let mut input = ReadBuf::new(buffer);
                     Pin::new(&mut stream)
                         .poll_read(context, &mut input)
-                        .map_ok(|()| connection.on_read(input.filled(), stream.as_fd(), service, shared.counters()))
+                        .map_ok(|()| connection.on_read(input.filled(), stream.as_fd(), service, tasks.counters()))
                 }),
             };
             let polled = polled.map(|next| next.unwrap_or(Next::End));
-            let is_time = || looks.as_mut().is_some_and(|looks| looks.poll_tick(context).is_ready());
-            unless_overdue(polled, is_time, || connection.is_overdue(stream.as_fd(), service, shared.counters()))
+            let is_time = || timer.as_mut().is_some_and(|timer| timer.poll_tick(context).is_ready());
+            unless_overdue(polled, is_time, || connection.is_overdue(stream.as_fd(), service, tasks.counters()))
         })
         .await;
     }
@@ -125,19 +122,19 @@ async fn serve<S: Service>(open: Open<S>, mut stream: impl Stream) {
 mod tests {
     use super::*;
     use crate::net::testkit::{
-        Bench, Told, check_that_a_flood_leaves_others_served, check_that_others_outlive_a_panic, panics_at_will,
+        Echo, Fixture, check_flood_leaves_others_served, check_panic_ends_one_connection, panicking_service,
     };
 
     #[test]
     fn task_that_panics_is_counted_and_others_go_on() {
-        let bench = Bench::new();
-        let server = bench.start("tokio", Some(2), |stage| run(stage, panics_at_will()));
-        check_that_others_outlive_a_panic(bench, server);
+        let bench = Fixture::new();
+        let server = bench.start("tokio", Some(2), |context| run(context, panicking_service()));
+        check_panic_ends_one_connection(bench, server);
     }
 
     #[test]
     fn flood_of_connects_leaves_others_served() {
-        // Its own budget: a task is interrupted after 128 operations.
-        check_that_a_flood_leaves_others_served("tokio", None, 128, |stage, tell| run(stage, Told(tell)));
+        // tokio's own budget: it interrupts a task after 128 operations.
+        check_flood_leaves_others_served("tokio", None, 128, |context, tell| run(context, Echo(tell)));
     }
 }

@@ -1,28 +1,28 @@
-//! A layer above the sockets, as welsh2001 has in its asynchronous sockets: a buffer for each packet, which goes up to the
-//! service through a queue of events. What it costs is what is compared; only the rows that say so have it.
+//! A layer above the sockets, as in welsh2001's asynchronous sockets: a buffer for each packet, which goes up to the service
+//! through a queue. Only rows named `-buffered` have it, to measure its cost.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use wire::Service;
 
-/// Most bytes of one packet: what is read is cut into such (welsh2001: packets of 8 192 B).
+/// The most bytes of one packet: welsh2001 has packets of 8 192 B.
 const PACKET_BYTES: usize = 8_192;
 
-/// A service below which there is the layer.
+/// A service above the layer.
 #[derive(Debug)]
 pub struct Buffered<S>(S);
 
-/// A connection's state, and its queue.
+/// A connection's state and its queue.
 #[derive(Debug, Default)]
 pub struct BufferedConn<C> {
     service: C,
-    /// Packets that have come, in memory of their own, and that the service has not taken.
+    /// Packets that the service has not taken yet, each in its own memory.
     events: VecDeque<Box<[u8]>>,
 }
 
 impl<S> Buffered<S> {
-    /// `service` above the layer.
+    /// Puts `service` above the layer.
     pub fn new(service: S) -> Self {
         Self(service)
     }
@@ -87,7 +87,7 @@ mod tests {
 
     use super::*;
 
-    /// Keeps what it is given, piece by piece, with where it was.
+    /// Records each input and its address.
     struct Heard(RefCell<Vec<(usize, Vec<u8>)>>);
 
     impl Service for Heard {
@@ -117,7 +117,7 @@ mod tests {
         let heard = service.0.0.into_inner();
         assert_eq!(heard.iter().map(|(_, bytes)| bytes.len()).collect::<Vec<_>>(), [8_192, 8_192, 3_616, 1]);
         assert_eq!(heard.iter().flat_map(|(_, bytes)| bytes).copied().take(20_000).collect::<Vec<_>>(), input);
-        // In memory of their own, and not in what was read.
+        // The packets have their own memory.
         let read = input.as_ptr_range();
         let read = read.start as usize..read.end as usize;
         assert!(heard.iter().all(|(at, _)| !read.contains(at)));

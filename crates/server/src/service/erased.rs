@@ -1,5 +1,5 @@
-//! A service of which nothing is known when a loop is compiled: its calls are virtual. For rows in which that is nothing beside
-//! what is compared, so that their loops are compiled once, and not for each service.
+//! A service behind a vtable, so that the loops of `-buffered` rows are compiled once and not for each service. There the cost of
+//! the calls is small.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use wire::Service;
 
 /// Any service.
 pub struct Erased<'a> {
-    connect: Box<dyn Fn() -> Box<dyn Served + 'a> + Sync + 'a>,
+    connect: Box<dyn Fn() -> Box<dyn DynService + 'a> + Sync + 'a>,
     looks_every: Option<Duration>,
     looks_max: u32,
 }
 
-/// What it keeps of a connection: nothing until that is needed, for only the service knows what.
+/// A connection's state, created by the service at the first use.
 #[derive(Default)]
-pub struct ErasedConn<'a>(Option<Box<dyn Served + 'a>>);
+pub struct ErasedConn<'a>(Option<Box<dyn DynService + 'a>>);
 
-/// A service with its state of one connection: what [`Service`] says of them.
-trait Served: Send {
+/// A service with its state of one connection; the methods of [`Service`].
+trait DynService: Send {
     fn receive(&mut self, input: &[u8]) -> u64;
     fn unsent(&self) -> &[u8];
     fn sent(&mut self, count: usize) -> u64;
@@ -27,12 +27,12 @@ trait Served: Send {
     fn is_overdue(&mut self) -> bool;
 }
 
-struct Pair<'a, S: Service> {
+struct ServiceConnection<'a, S: Service> {
     service: &'a S,
     conn: S::Conn,
 }
 
-impl<S: Service<Conn: Send> + Sync> Served for Pair<'_, S> {
+impl<S: Service<Conn: Send> + Sync> DynService for ServiceConnection<'_, S> {
     fn receive(&mut self, input: &[u8]) -> u64 {
         self.service.receive(&mut self.conn, input)
     }
@@ -63,16 +63,16 @@ impl<S: Service<Conn: Send> + Sync> Served for Pair<'_, S> {
 }
 
 impl<'a> Erased<'a> {
-    /// `service`.
+    /// Hides the type of `service`.
     pub fn new<S: Service<Conn: Send> + Sync>(service: &'a S) -> Self {
         Self {
-            connect: Box::new(move || Box::new(Pair { service, conn: S::Conn::default() })),
+            connect: Box::new(move || Box::new(ServiceConnection { service, conn: S::Conn::default() })),
             looks_every: service.looks_every(),
             looks_max: service.looks_max(),
         }
     }
 
-    fn of<'c>(&self, conn: &'c mut ErasedConn<'a>) -> &'c mut (dyn Served + 'a) {
+    fn connection<'c>(&self, conn: &'c mut ErasedConn<'a>) -> &'c mut (dyn DynService + 'a) {
         conn.0.get_or_insert_with(&self.connect).as_mut()
     }
 }
@@ -81,7 +81,7 @@ impl<'a> Service for Erased<'a> {
     type Conn = ErasedConn<'a>;
 
     fn receive(&self, conn: &mut Self::Conn, input: &[u8]) -> u64 {
-        self.of(conn).receive(input)
+        self.connection(conn).receive(input)
     }
 
     fn unsent<'c>(&'c self, conn: &'c Self::Conn) -> &'c [u8] {
@@ -89,7 +89,7 @@ impl<'a> Service for Erased<'a> {
     }
 
     fn sent(&self, conn: &mut Self::Conn, count: usize) -> u64 {
-        self.of(conn).sent(count)
+        self.connection(conn).sent(count)
     }
 
     fn is_over(&self, conn: &Self::Conn) -> bool {
@@ -113,8 +113,8 @@ impl<'a> Service for Erased<'a> {
     }
 
     fn is_overdue(&self, conn: &mut Self::Conn) -> bool {
-        // Who has said nothing yet may be late as well.
-        self.of(conn).is_overdue()
+        // A client that has sent nothing can be overdue, too.
+        self.connection(conn).is_overdue()
     }
 }
 
@@ -122,7 +122,7 @@ impl<'a> Service for Erased<'a> {
 mod tests {
     use super::*;
 
-    /// Answers each byte with one that says how many came, and is patient twice.
+    /// Answers each input with its length, and is overdue at the third check.
     struct Counting;
 
     #[derive(Default)]

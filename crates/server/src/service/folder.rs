@@ -1,4 +1,4 @@
-//! A folder's files as content of the service `http`, all of them in memory before the first request.
+//! The files of a folder as content of `http`, read into memory before the first request.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,47 +11,47 @@ use wire::http::Content;
 
 use crate::regular;
 
-/// Most that a folder's files have together.
+/// The largest total size of a folder's files.
 pub const FOLDER_BYTES_MAX: u64 = 1 << 30;
 
 /// Reads all files below `folder`, through links that stay within it.
 ///
 /// # Errors
-/// What cannot be read, leads out of the folder, is no file, or is too much; each names its path.
+/// Unreadable files, links that lead out, other kinds of files, and too large folders; each names its path.
 pub(crate) fn read(folder: &Path) -> io::Result<Content> {
     read_at_most(folder, FOLDER_BYTES_MAX)
 }
 
 fn read_at_most(folder: &Path, most_bytes: u64) -> io::Result<Content> {
-    let root = fs::canonicalize(folder).map_err(|error| at(folder, &error))?;
+    let root = fs::canonicalize(folder).map_err(|error| error_at(folder, &error))?;
     if !root.is_dir() {
-        return Err(at(folder, "it is no folder; name one, or leave it out for /bytes/N"));
+        return Err(error_at(folder, "it is no folder; name one, or leave it out for /bytes/N"));
     }
     let (mut files, mut left_bytes) = (Vec::new(), most_bytes);
-    // Where a link leads round in a circle the walk says so.
+    // The walk reports circles of links.
     for entry in WalkDir::new(&root).follow_links(true).sort_by_file_name() {
         let entry = entry?;
         let (path, kind) = (entry.path(), entry.file_type());
         if entry.path_is_symlink() {
-            let target = fs::canonicalize(path).map_err(|error| at(path, &error))?;
+            let target = fs::canonicalize(path).map_err(|error| error_at(path, &error))?;
             if !target.starts_with(&root) {
                 let target = target.display();
                 let why = format!("the link leads out of the folder, to {target}; copy what it names, or remove it");
-                return Err(at(path, why));
+                return Err(error_at(path, why));
             }
         }
         if kind.is_dir() {
             continue;
         }
         if !kind.is_file() {
-            return Err(at(path, "it is neither file nor folder; remove it"));
+            return Err(error_at(path, "it is neither file nor folder; remove it"));
         }
         let mut bytes = Vec::new();
-        let file = regular::open(path).map_err(|error| at(path, &error))?;
-        file.take(left_bytes + 1).read_to_end(&mut bytes).map_err(|error| at(path, &error))?;
+        let file = regular::open(path).map_err(|error| error_at(path, &error))?;
+        file.take(left_bytes + 1).read_to_end(&mut bytes).map_err(|error| error_at(path, &error))?;
         left_bytes = left_bytes.checked_sub(bytes.len() as u64).ok_or_else(|| {
             let mib = most_bytes >> 20;
-            at(
+            error_at(
                 path,
                 format!("with it the folder has more than {mib} MiB, which is what is kept in memory; take files out"),
             )
@@ -60,12 +60,12 @@ fn read_at_most(folder: &Path, most_bytes: u64) -> io::Result<Content> {
         files.push((OsStr::as_bytes(name.as_os_str()).to_vec(), bytes));
     }
     if files.is_empty() {
-        return Err(at(folder, "there is no file in it, so that nothing could be served"));
+        return Err(error_at(folder, "there is no file in it, so that nothing could be served"));
     }
-    Content::files(files).map_err(|error| at(folder, error))
+    Content::files(files).map_err(|error| error_at(folder, error))
 }
 
-fn at(path: &Path, why: impl std::fmt::Display) -> io::Error {
+fn error_at(path: &Path, why: impl std::fmt::Display) -> io::Error {
     io::Error::other(format!("{}: {why}", path.display()))
 }
 

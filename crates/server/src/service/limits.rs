@@ -1,8 +1,8 @@
-//! Limits against clients that take too long: with a request, with taking its response, with asking again.
+//! Time limits for clients: for a request, for taking its response, for the next request.
 //!
-//! A connection keeps when it last made progress, in ticks that one thread counts for all, so that no clock is read on a
-//! request's way. Whether one is overdue is looked at now and then, by each loop in the way that such loops have: those that
-//! serve many connections are told by a message, those that block do not wait longer than a tick, and tasks have timers.
+//! A connection keeps the time of its last progress, in ticks that one thread counts for all, so that a request reads no clock.
+//! Each kind of loop checks connections in its own way: event-driven loops get a message, blocking ones wait at most a tick, and
+//! tasks have timers.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
@@ -12,59 +12,58 @@ use wire::Service;
 
 use crate::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// How long a client may take; without a number for ever. Only `http` has limits.
+/// The time limits for a client; `None` for no limit. Only `http` has limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Limits {
-    /// For a request, from its first byte or the connection's to its last; and between two pieces of a response, in
-    /// nanoseconds.
+    /// From the first byte of a request, or the start of the connection, to its last byte; also between two pieces of a response.
     pub request_ns: Option<u64>,
-    /// From a response to the next request, in nanoseconds.
+    /// From a response to the next request.
     pub keepalive_ns: Option<u64>,
 }
 
-/// Ticks in the shortest limit: a client is cut off when its limit is over, at most two ticks later.
+/// Ticks in the shortest limit: a client is cut off at most two ticks after its limit.
 const TICKS: u64 = 8;
-/// How long what a client still sends is thrown away after its last response: nginx's `lingering_time`.
+/// How long input is discarded after the last response: nginx's `lingering_time`.
 const LINGER_NS: u64 = 30_000_000_000;
 
 impl Limits {
-    /// Whether there is none.
+    /// Whether there is no limit.
     pub fn is_none(&self) -> bool {
         *self == Self::default()
     }
 
-    /// How long a tick is; `None` where there is nothing to be looked at.
+    /// The length of a tick; `None` without limits.
     pub fn tick(&self) -> Option<Duration> {
         let least_ns = self.request_ns.into_iter().chain(self.keepalive_ns).min()?;
         Some(Duration::from_nanos((least_ns.min(LINGER_NS) / TICKS).max(1_000_000)))
     }
 }
 
-/// A service whose clients have limits.
+/// A service with limits for its clients.
 #[derive(Debug)]
-pub struct Limited<S> {
+pub struct WithLimits<S> {
     service: S,
     tick: Option<Duration>,
-    /// So many ticks are over.
+    /// The number of ticks so far.
     now: &'static AtomicU32,
     request_ticks: u32,
     keepalive_ticks: u32,
     linger_ticks: u32,
 }
 
-/// A connection.
+/// A connection with the time of its progress.
 #[derive(Debug, Default)]
-pub struct LimitedConn<C> {
+pub struct LimitedConnection<C> {
     conn: C,
-    /// When it last made progress; 0 is not known yet.
+    /// The tick of its last progress; 0 if not known yet.
     since: u32,
-    /// Whether a request of its was completed.
+    /// Whether a request was completed.
     is_served: bool,
 }
 
-impl<S> Limited<S> {
-    /// `now` is what [`count_ticks`] counts.
+impl<S> WithLimits<S> {
+    /// `now` is counted by [`count_ticks`].
     pub fn new(service: S, limits: Limits, now: &'static AtomicU32) -> Self {
         let tick = limits.tick();
         let ticks = |limit_ns: Option<u64>| match (limit_ns, tick) {
@@ -79,19 +78,19 @@ impl<S> Limited<S> {
     }
 
     #[inline]
-    fn progress<C>(&self, conn: &mut LimitedConn<C>) {
+    fn progress<C>(&self, conn: &mut LimitedConnection<C>) {
         conn.since = self.now.load(Relaxed);
     }
 }
 
-impl<S: Service> Service for Limited<S> {
-    type Conn = LimitedConn<S::Conn>;
+impl<S: Service> Service for WithLimits<S> {
+    type Conn = LimitedConnection<S::Conn>;
 
     #[inline]
     fn receive(&self, conn: &mut Self::Conn, input: &[u8]) -> u64 {
         let was_idle = self.service.is_idle(&conn.conn);
         let requests = self.service.receive(&mut conn.conn, input);
-        // What leaves nothing behind, empty lines and what is thrown away, begins no request.
+        // Input that leaves nothing behind, such as empty lines or discarded bytes, begins no request.
         let begins = was_idle && conn.is_served && !self.service.is_idle(&conn.conn);
         if requests > 0 || begins {
             conn.is_served |= requests > 0;
@@ -118,7 +117,7 @@ impl<S: Service> Service for Limited<S> {
         self.service.is_over(&conn.conn)
     }
 
-    /// Without limits nobody looks, and one that stays would be heard for ever.
+    /// Without limits nobody checks, and the connection would stay open for ever.
     #[inline]
     fn is_cut_short(&self, conn: &Self::Conn) -> bool {
         self.tick.is_some() && self.service.is_cut_short(&conn.conn)
@@ -144,7 +143,7 @@ impl<S: Service> Service for Limited<S> {
         if conn.since == 0 {
             conn.since = now;
         }
-        // The tick in which it made progress had begun before.
+        // The tick of its progress had begun earlier.
         let ticks = now.wrapping_sub(conn.since).saturating_sub(1);
         let limit = if !self.service.unsent(&conn.conn).is_empty() {
             self.request_ticks
@@ -159,7 +158,7 @@ impl<S: Service> Service for Limited<S> {
     }
 }
 
-/// Counts ticks in `now` until whoever holds the other end of `running` drops it, and does something after each.
+/// Counts ticks in `now` until the sender of `running` is dropped; calls `after` after each.
 pub fn count_ticks(tick: Duration, now: &AtomicU32, running: &Receiver<()>, mut after: impl FnMut()) {
     now.store(1, Relaxed);
     while running.recv_timeout(tick) == Err(RecvTimeoutError::Timeout) {
@@ -177,18 +176,18 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
     const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 
-    /// With ticks of a second: 8 for a request, 16 until the next.
-    fn limited() -> (Limited<Http>, &'static AtomicU32) {
+    /// Ticks of a second: 8 for a request, 16 until the next.
+    fn limited() -> (WithLimits<Http>, &'static AtomicU32) {
         let now: &'static AtomicU32 = Box::leak(Box::new(AtomicU32::new(1)));
         let http = Http::new(Content::generated(), Box::new(|| 0));
         let limits = Limits { request_ns: Some(8 * SECOND), keepalive_ns: Some(16 * SECOND) };
-        let limited = Limited::new(http, limits, now);
+        let limited = WithLimits::new(http, limits, now);
         assert_eq!(limited.looks_every(), Some(Duration::from_secs(1)));
         (limited, now)
     }
 
-    /// Looks at each tick; how many passed before it was overdue.
-    fn ticks_until_overdue(limited: &Limited<Http>, conn: &mut LimitedConn<wire::http::HttpConn>) -> u32 {
+    /// Checks after each tick; returns the number of ticks until it was overdue.
+    fn ticks_until_overdue(limited: &WithLimits<Http>, conn: &mut LimitedConnection<wire::http::HttpConn>) -> u32 {
         (0..100)
             .find(|_| {
                 limited.now.fetch_add(1, Relaxed);
@@ -198,7 +197,7 @@ mod tests {
             + 1
     }
 
-    fn take_all(limited: &Limited<Http>, conn: &mut LimitedConn<wire::http::HttpConn>) {
+    fn take_all(limited: &WithLimits<Http>, conn: &mut LimitedConnection<wire::http::HttpConn>) {
         while !limited.unsent(conn).is_empty() {
             limited.sent(conn, limited.unsent(conn).len());
         }
@@ -207,13 +206,13 @@ mod tests {
     #[test]
     fn who_says_nothing_or_too_little_is_overdue() {
         let (limited, now) = limited();
-        let mut conn = LimitedConn::default();
+        let mut conn = LimitedConnection::default();
         now.fetch_add(1000, Relaxed);
-        // One more, for the connection is as old as the first look at it; and one that had begun.
+        // One more tick, because time starts at the first check, and one that had begun.
         assert_eq!(ticks_until_overdue(&limited, &mut conn), 10);
 
         // Bytes alone are no progress.
-        let mut conn = LimitedConn::default();
+        let mut conn = LimitedConnection::default();
         assert!(!limited.is_overdue(&mut conn));
         let overdue = (1..100).find(|at| {
             limited.receive(&mut conn, &GET[*at..=*at]);
@@ -226,7 +225,7 @@ mod tests {
     #[test]
     fn who_was_answered_has_time_until_the_next_request_and_then_for_it() {
         let (limited, now) = limited();
-        let mut conn = LimitedConn::default();
+        let mut conn = LimitedConnection::default();
         limited.receive(&mut conn, GET);
         take_all(&limited, &mut conn);
         now.fetch_add(16, Relaxed);
@@ -234,7 +233,7 @@ mod tests {
         limited.receive(&mut conn, &GET[..5]);
         assert_eq!(ticks_until_overdue(&limited, &mut conn), 9);
 
-        let mut conn = LimitedConn::default();
+        let mut conn = LimitedConnection::default();
         limited.receive(&mut conn, GET);
         take_all(&limited, &mut conn);
         assert_eq!(ticks_until_overdue(&limited, &mut conn), 17);
@@ -243,7 +242,7 @@ mod tests {
     #[test]
     fn who_takes_a_response_piece_by_piece_is_not_overdue_until_it_stops() {
         let (limited, now) = limited();
-        let mut conn = LimitedConn::default();
+        let mut conn = LimitedConnection::default();
         limited.receive(&mut conn, b"GET /bytes/100000 HTTP/1.1\r\nHost: h\r\n\r\n");
         for _ in 0..50 {
             now.fetch_add(8, Relaxed);
@@ -257,10 +256,10 @@ mod tests {
     fn what_begins_no_request_is_no_progress() {
         let refused = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4194304\r\n\r\n";
         for (first, drips) in [(&refused[..], &b"aaaa"[..]), (GET, b"\r\n\r\n")] {
-            // As much at a time as comes.
+            // Pieces of one and two bytes.
             for step in 1..=2 {
                 let (limited, now) = limited();
-                let mut conn = LimitedConn::default();
+                let mut conn = LimitedConnection::default();
                 limited.receive(&mut conn, first);
                 take_all(&limited, &mut conn);
                 let mut pieces = drips.chunks(step).cycle();
@@ -279,8 +278,8 @@ mod tests {
     fn without_limits_nobody_is_overdue() {
         let now: &'static AtomicU32 = Box::leak(Box::new(AtomicU32::new(1)));
         let http = Http::new(Content::generated(), Box::new(|| 0));
-        let limited = Limited::new(http, Limits::default(), now);
-        let mut conn = LimitedConn::default();
+        let limited = WithLimits::new(http, Limits::default(), now);
+        let mut conn = LimitedConnection::default();
         assert!(!limited.is_overdue(&mut conn));
         now.fetch_add(u32::MAX / 2, Relaxed);
         assert!(!limited.is_overdue(&mut conn) && limited.looks_every().is_none());

@@ -1,4 +1,4 @@
-//! What a request costs the server besides its I/O: time of a CPU, or a wait such as a disk would make.
+//! Simulated work: CPU time or a wait, such as a disk would cause, added to each request.
 
 use std::cell::Cell;
 use std::hint::black_box;
@@ -12,30 +12,30 @@ use wire::udp::{ID_BYTES, Udp};
 
 use crate::platform;
 
-/// Work that is done for each request, in the thread that works out its response.
+/// Simulated work of each request, in the thread that makes its response.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Work {
-    /// What it takes.
+    /// The kind of work.
     pub kind: Kind,
-    /// How much of it, in nanoseconds; the mean where it is random.
+    /// The time in nanoseconds; the mean if it is random.
     pub time_ns: u64,
-    /// Whether each request's time is drawn from an exponential distribution, instead of being the same for all.
+    /// Whether times are drawn from an exponential distribution instead of being constant.
     #[serde(default)]
     pub exponential: bool,
 }
 
-/// What work takes.
+/// The kind of simulated work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// Time of a CPU: a loop whose speed is measured once. Being preempted makes it longer, as it does real work.
+    /// CPU time: a loop whose speed is measured once. Preemption makes it longer, like real work.
     Cpu,
-    /// A wait in which the thread does nothing and the CPU is free: what reading from a disk would be.
+    /// A wait that leaves the CPU free, like a read from a disk.
     Sleep,
 }
 
 impl Work {
-    /// Does the work of so many requests, or of as many as come before the server stops.
+    /// Works for `requests` requests, or until the server stops.
     fn perform(&self, requests: u64, stopping: &AtomicBool) {
         for _ in 0..requests {
             if stopping.load(Relaxed) {
@@ -50,33 +50,32 @@ impl Work {
     }
 }
 
-/// A service whose requests are work. Without any, this is one branch that is always foreseen.
+/// A service whose requests need work. Without work this is one predictable branch.
 #[derive(Debug)]
-pub struct Worked<S> {
+pub struct WithWork<S> {
     service: S,
     work: Option<Work>,
-    /// Whether the server stops: what is left undone then stays so.
+    /// Whether the server stops: the rest of the work is left undone.
     stopping: Arc<AtomicBool>,
 }
 
-impl<S> Worked<S> {
-    /// `service`, with `work` for each of its requests until `stopping` is set. By the accept thread, before it makes
-    /// others.
+impl<S> WithWork<S> {
+    /// Adds `work` to each request of `service` until `stopping` is set. Called by the accept thread before it starts others.
     pub fn new(service: S, work: Option<Work>, stopping: Arc<AtomicBool>) -> Self {
         match work.map(|work| work.kind) {
-            // Before the first request, which would have to wait for it.
+            // Measure the speed now, so that the first request does not wait for it.
             Some(Kind::Cpu) => {
                 rounds_per_ns();
             }
-            Some(Kind::Sleep) => platform::wake_in_time(),
+            Some(Kind::Sleep) => platform::set_precise_sleep(),
             None => {}
         }
         Self { service, work, stopping }
     }
 
-    /// So many requests, with their work.
+    /// Works for `requests` requests, and returns their number.
     #[inline]
-    fn worked(&self, requests: u64) -> u64 {
+    fn do_work(&self, requests: u64) -> u64 {
         if let Some(work) = &self.work {
             work.perform(requests, &self.stopping);
         }
@@ -84,12 +83,12 @@ impl<S> Worked<S> {
     }
 }
 
-impl Worked<Udp> {
-    /// As [`Udp::asked`], with the request's work.
+impl WithWork<Udp> {
+    /// [`Udp::asked`] with the request's work.
     #[inline]
     pub fn asked(&self, datagram: &[u8], bytes: usize) -> Option<[u8; ID_BYTES]> {
         self.service.asked(datagram, bytes).inspect(|_| {
-            self.worked(1);
+            self.do_work(1);
         })
     }
 
@@ -99,12 +98,12 @@ impl Worked<Udp> {
     }
 }
 
-impl<S: Service> Service for Worked<S> {
+impl<S: Service> Service for WithWork<S> {
     type Conn = S::Conn;
 
     #[inline]
     fn receive(&self, conn: &mut S::Conn, input: &[u8]) -> u64 {
-        self.worked(self.service.receive(conn, input))
+        self.do_work(self.service.receive(conn, input))
     }
 
     #[inline]
@@ -114,7 +113,7 @@ impl<S: Service> Service for Worked<S> {
 
     #[inline]
     fn sent(&self, conn: &mut S::Conn, count: usize) -> u64 {
-        self.worked(self.service.sent(conn, count))
+        self.do_work(self.service.sent(conn, count))
     }
 
     #[inline]
@@ -147,7 +146,7 @@ impl<S: Service> Service for Worked<S> {
     }
 }
 
-/// Keeps a CPU busy. Never inlined, so that it is as quick wherever it is called as where its speed is measured.
+/// Keeps a CPU busy. Never inlined, so that it is as fast here as where its speed is measured.
 #[inline(never)]
 fn spin(rounds: f64) {
     let mut at = 1u64;
@@ -157,7 +156,7 @@ fn spin(rounds: f64) {
     black_box(at);
 }
 
-/// The speed of [`spin`], measured at the first call: the quickest of many short runs, which nobody interrupted.
+/// The speed of [`spin`], measured at the first call: the fastest of many short runs, which nothing interrupted.
 fn rounds_per_ns() -> f64 {
     static SPEED: OnceLock<f64> = OnceLock::new();
     *SPEED.get_or_init(|| {
@@ -171,20 +170,20 @@ fn rounds_per_ns() -> f64 {
     })
 }
 
-/// Generators begun so far, by threads of this process and, before they were forked, by those of its parent.
+/// Generators started by threads of this process and, before the fork, of its parent.
 static STREAMS: AtomicU64 = AtomicU64::new(0);
 
-/// Makes a process that is about to be forked draw other numbers than its parent and its siblings.
+/// Makes a process that is about to be forked draw other numbers than its parent and siblings.
 pub(crate) fn next_stream() {
     STREAMS.fetch_add(1, Relaxed);
 }
 
-/// A draw with mean 1, from a generator that each thread has for itself.
+/// Draws a number with mean 1 from the thread's own generator.
 fn exponential() -> f64 {
     thread_local! {
         static STATE: Cell<Option<u64>> = const { Cell::new(None) };
     }
-    // splitmix64 (Steele, Lea, Flood 2014): one addition is all its state. Threads begin at mixed numbers, far apart.
+    // splitmix64 (Steele, Lea, Flood 2014): its state needs one addition. Threads start at mixed numbers, far apart.
     let state =
         STATE.get().unwrap_or_else(|| mix(STREAMS.fetch_add(1, Relaxed) + 1)).wrapping_add(0x9E37_79B9_7F4A_7C15);
     STATE.set(Some(state));
@@ -213,7 +212,7 @@ mod tests {
     fn work_takes_at_least_its_time() {
         let work = |kind| Work { kind, time_ns: 1_000_000, exponential: false };
         assert!(took(work(Kind::Sleep), 3) >= Duration::from_millis(3));
-        // Half of it at least: a CPU may have become quicker since its speed was measured, but not twice as quick.
+        // At least half: the CPU may have become faster since the measurement, but not twice as fast.
         assert!(took(work(Kind::Cpu), 5) >= Duration::from_micros(2_500));
     }
 

@@ -33,13 +33,13 @@ pub(crate) fn is_needed(socket: impl AsFd) -> bool {
 ///
 /// # Errors
 /// As getsockname(2) and setsockopt(2) have them.
-pub(crate) fn ask(socket: BorrowedFd<'_>) -> io::Result<()> {
+pub(crate) fn enable(socket: BorrowedFd<'_>) -> io::Result<()> {
     if !is_needed(socket) {
         return Ok(());
     }
     let own = SocketAddr::try_from(rustix::net::getsockname(socket)?).map_err(io::Error::from)?;
     let (level, name) = match own {
-        SocketAddr::V4(_) => (libc::IPPROTO_IP, platform::TELL_DESTINATION_V4),
+        SocketAddr::V4(_) => (libc::IPPROTO_IP, platform::RECEIVE_DESTINATION_V4),
         SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
     };
     let yes: libc::c_int = 1;
@@ -65,14 +65,14 @@ impl Control {
 
     /// That of a response to the datagram with which `received` came.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "io_uring's loops use it, and tests"))]
-    pub(crate) fn answer(&mut self, received: &[u8]) {
+    pub(crate) fn set_reply_source(&mut self, received: &[u8]) {
         self.length = received.len().min(CONTROL_BYTES);
         self.bytes[..self.length].copy_from_slice(&received[..self.length]);
-        self.make_an_answer();
+        self.turn_into_source();
     }
 
     /// Turns what was received into what is to be sent: by whichever interface the route has.
-    fn make_an_answer(&mut self) {
+    fn turn_into_source(&mut self) {
         let number = |at: usize| self.bytes[at..at + 4].try_into().map(i32::from_ne_bytes).unwrap_or_default();
         let kind = (number(offset_of!(libc::cmsghdr, cmsg_level)), number(offset_of!(libc::cmsghdr, cmsg_type)));
         let interface = match kind {
@@ -101,13 +101,13 @@ impl Control {
 
 /// From whom a datagram came, and where it was sent to.
 #[derive(Debug)]
-pub(crate) struct Ends {
+pub(crate) struct Endpoints {
     name: [u8; NAME_BYTES],
     name_bytes: usize,
     control: Control,
 }
 
-impl Ends {
+impl Endpoints {
     pub(crate) const NONE: Self = Self { name: [0; NAME_BYTES], name_bytes: 0, control: Control::NONE };
 
     /// Receives a datagram into `inbox`, which is empty; how many bytes it had.
@@ -126,7 +126,7 @@ impl Ends {
         unsafe { inbox.set_len(count) };
         self.name_bytes = (message.msg_namelen as usize).min(NAME_BYTES);
         self.control.length = (message.msg_controllen as usize).min(CONTROL_BYTES);
-        self.control.make_an_answer();
+        self.control.turn_into_source();
         Ok(count)
     }
 
@@ -161,7 +161,7 @@ mod tests {
         for (address, needed) in [("127.0.0.1:0", false), ("0.0.0.0:0", true)] {
             let socket = UdpSocket::bind(address).unwrap();
             assert_eq!(is_needed(&socket), needed, "{address}");
-            ask(socket.as_fd()).unwrap();
+            enable(socket.as_fd()).unwrap();
         }
     }
 
@@ -174,14 +174,14 @@ mod tests {
         received[kind..kind + 4].copy_from_slice(&libc::IPV6_PKTINFO.to_ne_bytes());
         received[DATA..length].fill(7);
         let mut control = Control::NONE;
-        control.answer(&received[..length]);
+        control.set_reply_source(&received[..length]);
         assert_eq!(control.length, length);
         assert_eq!(control.bytes[DATA..DATA + V6_ADDRESS_BYTES], [7; V6_ADDRESS_BYTES]);
         assert_eq!(control.bytes[DATA + V6_ADDRESS_BYTES..length], [0; 4], "whichever interface the route has");
         received[DATA] = 0xff;
-        control.answer(&received[..length]);
+        control.set_reply_source(&received[..length]);
         assert_eq!(control.length, 0);
-        control.answer(&[]);
+        control.set_reply_source(&[]);
         assert_eq!(control.length, 0);
     }
 }

@@ -70,12 +70,12 @@ pub fn listen(address: &Address, nonblocking: bool) -> io::Result<Bound> {
     Ok(bound)
 }
 
-/// A socket that holds an address for listeners to come ([`listen_beside`]), and that address. It does not listen: the
+/// A socket that holds an address for listeners to come ([`listen_reuseport`]), and that address. It does not listen: the
 /// kernel would give it connections, too.
 ///
 /// # Errors
 /// As socket(2) and bind(2) have them; a Unix socket cannot be held.
-pub fn hold(address: &Address) -> io::Result<Bound> {
+pub fn reserve_address(address: &Address) -> io::Result<Bound> {
     let address = address.ip().ok_or(io::ErrorKind::Unsupported)?;
     let socket = bind(address, false, true)?;
     Ok(Bound { address: address_of(&socket)?.into(), socket, file: None })
@@ -85,7 +85,7 @@ pub fn hold(address: &Address) -> io::Result<Bound> {
 ///
 /// # Errors
 /// As socket(2), bind(2) and listen(2) have them.
-pub fn listen_beside(holder: &OwnedFd) -> io::Result<OwnedFd> {
+pub fn listen_reuseport(holder: &OwnedFd) -> io::Result<OwnedFd> {
     let listener = bind(address_of(holder)?, false, true)?;
     rustix::net::listen(&listener, BACKLOG)?;
     Ok(listener)
@@ -146,7 +146,7 @@ pub struct Acceptor<'a> {
     tcp: bool,
     counters: &'a Counters,
     /// With which connections are turned away where descriptors run out, if they are.
-    reserve: Option<SpareFd>,
+    spare: Option<SpareFd>,
 }
 
 /// What came of one attempt to accept.
@@ -171,23 +171,23 @@ impl<'a> Acceptor<'a> {
     /// # Errors
     /// When the reserve descriptor cannot be opened.
     pub fn new(listener: &'a OwnedFd, nonblocking: bool, counters: &'a Counters) -> io::Result<Self> {
-        Ok(Self { waits: !nonblocking, ..Self::for_others(listener, nonblocking, counters)? })
+        Ok(Self { waits: !nonblocking, ..Self::for_hand_over(listener, nonblocking, counters)? })
     }
 
     /// Accepts from a `listener` that blocks; connections are non-blocking if asked.
     ///
     /// # Errors
     /// When the reserve descriptor cannot be opened.
-    pub fn for_others(listener: &'a OwnedFd, nonblocking: bool, counters: &'a Counters) -> io::Result<Self> {
-        let (tcp, reserve) = (is_tcp(listener), Some(SpareFd::new()?));
-        Ok(Self { listener, waits: true, nonblocking, tcp, counters, reserve })
+    pub fn for_hand_over(listener: &'a OwnedFd, nonblocking: bool, counters: &'a Counters) -> io::Result<Self> {
+        let (tcp, spare) = (is_tcp(listener), Some(SpareFd::new()?));
+        Ok(Self { listener, waits: true, nonblocking, tcp, counters, spare })
     }
 
     /// That of one worker of a pool, for blocking connections. Where descriptors run out it leaves connections to workers
     /// that have one.
-    pub fn of_worker(listener: &'a OwnedFd, counters: &'a Counters) -> Self {
+    pub fn for_pool_worker(listener: &'a OwnedFd, counters: &'a Counters) -> Self {
         let tcp = is_tcp(listener);
-        Self { listener, waits: true, nonblocking: false, tcp, counters, reserve: None }
+        Self { listener, waits: true, nonblocking: false, tcp, counters, spare: None }
     }
 
     /// One accept4. One that waits pauses, too, where there is nothing to accept with.
@@ -198,8 +198,8 @@ impl<'a> Acceptor<'a> {
         self.counters.syscalls_of(Syscall::Accept, platform::ACCEPT_SYSCALLS);
         let failed = match platform::accept(self.listener, self.nonblocking) {
             Ok(connection) => return Ok(self.admit(connection)),
-            Err(Errno::MFILE | Errno::NFILE) => self.turn_one_away()?,
-            Err(error) => without_connection(error)?,
+            Err(Errno::MFILE | Errno::NFILE) => self.reject_waiting()?,
+            Err(error) => classify_accept_error(error)?,
         };
         let is_over = self.waits && matches!(failed, Accepted::Later) && self.is_shut_down(PAUSE);
         Ok(if is_over { Accepted::Shutdown } else { failed })
@@ -219,20 +219,20 @@ impl<'a> Acceptor<'a> {
     ///
     /// # Errors
     /// As [`Acceptor::accept`].
-    pub fn completed(&mut self, result: Result<OwnedFd, Errno>) -> io::Result<Accepted> {
+    pub fn on_completion(&mut self, result: Result<OwnedFd, Errno>) -> io::Result<Accepted> {
         match result {
             Ok(connection) => Ok(self.admit(connection)),
             Err(Errno::MFILE | Errno::NFILE) => {
-                Ok(if self.reserve.as_mut().is_some_and(SpareFd::give_up) { Accepted::None } else { Accepted::Later })
+                Ok(if self.spare.as_mut().is_some_and(SpareFd::release) { Accepted::None } else { Accepted::Later })
             }
-            Err(error) => without_connection(error),
+            Err(error) => classify_accept_error(error),
         }
     }
 
     fn admit(&mut self, connection: OwnedFd) -> Accepted {
         if !self.has_room() {
             self.refuse(connection);
-            self.reserve.as_mut().map(SpareFd::is_there);
+            self.spare.as_mut().map(SpareFd::reopen);
             return Accepted::None;
         }
         match set_options(&connection, self.tcp) {
@@ -249,7 +249,7 @@ impl<'a> Acceptor<'a> {
 
     /// Whether a connection that was accepted, here or by other means, may stay: who turns connections away has to be able to.
     pub fn has_room(&mut self) -> bool {
-        self.reserve.as_mut().is_none_or(SpareFd::has_room)
+        self.spare.as_mut().is_none_or(SpareFd::leaves_room)
     }
 
     /// There is no descriptor: closes the connection that waits, which would otherwise be reported ready, and fail to be
@@ -257,25 +257,25 @@ impl<'a> Acceptor<'a> {
     ///
     /// # Errors
     /// Errors of the listener.
-    pub fn turn_one_away(&mut self) -> io::Result<Accepted> {
-        if self.reserve.is_none() {
+    pub fn reject_waiting(&mut self) -> io::Result<Accepted> {
+        if self.spare.is_none() {
             return Ok(Accepted::Later);
         }
         // The kernel looks for a descriptor before it looks for a connection: perhaps none waits yet, and by the time
         // one comes there may be a descriptor for it.
         if self.waits && platform::SHUTDOWN_WAKES_ACCEPT {
-            if !self.one_waits(-1)? {
+            if !self.has_pending(-1)? {
                 return Ok(Accepted::None);
             }
             if let Ok(connection) = platform::accept(self.listener, self.nonblocking) {
                 return Ok(self.admit(connection));
             }
         }
-        if !self.one_waits(0)? {
+        if !self.has_pending(0)? {
             return Ok(Accepted::WouldBlock);
         }
-        let Some(mut reserve) = self.reserve.take_if(SpareFd::is_there) else { return Ok(Accepted::Later) };
-        reserve.give_up();
+        let Some(mut spare) = self.spare.take_if(SpareFd::reopen) else { return Ok(Accepted::Later) };
+        spare.release();
         let accepted = match platform::accept(self.listener, self.nonblocking) {
             Ok(connection) => {
                 self.refuse(connection);
@@ -283,15 +283,15 @@ impl<'a> Acceptor<'a> {
             }
             // Somebody else has taken it.
             Err(Errno::MFILE | Errno::NFILE) => Ok(Accepted::Later),
-            Err(error) => without_connection(error),
+            Err(error) => classify_accept_error(error),
         };
-        reserve.is_there();
-        self.reserve = Some(reserve);
+        spare.reopen();
+        self.spare = Some(spare);
         accepted
     }
 
     /// Whether a connection waits, or the listener was shut down, within a time in milliseconds; −1 is for ever.
-    fn one_waits(&self, timeout_ms: i32) -> io::Result<bool> {
+    fn has_pending(&self, timeout_ms: i32) -> io::Result<bool> {
         let timeout = (timeout_ms >= 0).then(|| Timespec { tv_sec: 0, tv_nsec: i64::from(timeout_ms) * 1_000_000 });
         match rustix::event::poll(&mut [PollFd::new(self.listener, PollFlags::IN)], timeout.as_ref()) {
             Ok(ready) => Ok(ready > 0),
@@ -305,20 +305,20 @@ impl<'a> Acceptor<'a> {
 ///
 /// # Errors
 /// Those that are the listener's.
-pub fn without_connection(error: Errno) -> io::Result<Accepted> {
+pub fn classify_accept_error(error: Errno) -> io::Result<Accepted> {
     match error {
         Errno::AGAIN => Ok(Accepted::WouldBlock),
-        error if is_a_connections(error) => Ok(Accepted::None),
+        error if concerns_one_connection(error) => Ok(Accepted::None),
         // What shutdown(2) of a listening socket gives.
         Errno::INVAL => Ok(Accepted::Shutdown),
-        error if may_pass(error) => Ok(Accepted::Later),
+        error if is_temporary(error) => Ok(Accepted::Later),
         error => Err(error.into()),
     }
 }
 
 /// Whether an error of accept is that of the one connection, which has gone, or of none: the next one is to be taken. These are
 /// what accept(2) says to treat so.
-fn is_a_connections(error: Errno) -> bool {
+fn concerns_one_connection(error: Errno) -> bool {
     #[cfg(target_os = "linux")]
     if error == Errno::NONET {
         return true;
@@ -339,7 +339,7 @@ fn is_a_connections(error: Errno) -> bool {
 
 /// Whether an error of accept leaves the connection to wait, and may pass: memory comes back, and who forbids it (a firewall, a
 /// security module) may be told otherwise.
-fn may_pass(error: Errno) -> bool {
+fn is_temporary(error: Errno) -> bool {
     matches!(error, Errno::NOBUFS | Errno::NOMEM | Errno::PERM)
 }
 
@@ -355,12 +355,12 @@ pub fn set_options(connection: impl AsFd, tcp: bool) -> rustix::io::Result<()> {
 ///
 /// # Errors
 /// As setsockopt(2) has them.
-pub fn limit_accept(listener: impl AsFd, timeout: Duration) -> rustix::io::Result<()> {
+pub fn set_accept_timeout(listener: impl AsFd, timeout: Duration) -> rustix::io::Result<()> {
     sockopt::set_socket_timeout(listener, sockopt::Timeout::Recv, Some(timeout))
 }
 
 /// Has a blocking read or write of a connection give up after a time.
-pub fn limit_waits(connection: impl AsFd, timeout: Duration) {
+pub fn set_io_timeout(connection: impl AsFd, timeout: Duration) {
     // Neither fails for a connection.
     let _ = sockopt::set_socket_timeout(&connection, sockopt::Timeout::Recv, Some(timeout));
     let _ = sockopt::set_socket_timeout(&connection, sockopt::Timeout::Send, Some(timeout));
@@ -404,7 +404,7 @@ mod tests {
 
     #[test]
     fn an_error_of_accept_is_a_connection_s_or_waits_or_ends_the_server() {
-        let after = |error| without_connection(error).map_err(|error| error.to_string());
+        let after = |error| classify_accept_error(error).map_err(|error| error.to_string());
         // Those of accept(2), "Error handling".
         let of_one = [
             Errno::NETDOWN,

@@ -56,7 +56,7 @@ pub fn bind(listen: &Address, count: u32, nonblocking: bool) -> io::Result<Bound
     let mut ports = Vec::with_capacity(bound.len());
     for socket in &bound {
         socket.set_nonblocking(nonblocking)?;
-        destination::ask(socket.as_fd())?;
+        destination::enable(socket.as_fd())?;
         ports.push(socket.local_addr()?.port());
     }
     let address = SocketAddr::new(listen.ip(), ports[0]).into();

@@ -26,7 +26,7 @@ impl SpareFd {
     }
 
     /// Gives it up; whether it was there.
-    pub fn give_up(&mut self) -> bool {
+    pub fn release(&mut self) -> bool {
         let descriptor = self.0.take();
         // Before it is closed: who gets it then knows that it is wanted.
         WANTED.fetch_add(descriptor.is_some().into(), SeqCst);
@@ -34,7 +34,7 @@ impl SpareFd {
     }
 
     /// Whether it is there, or again is.
-    pub fn is_there(&mut self) -> bool {
+    pub fn reopen(&mut self) -> bool {
         if self.0.is_none()
             && let Ok(descriptor) = open()
         {
@@ -45,8 +45,8 @@ impl SpareFd {
     }
 
     /// Whether a connection that was accepted may stay: this reserve is there, and a descriptor for each that is wanted.
-    pub fn has_room(&mut self) -> bool {
-        self.is_there() && (0..WANTED.load(SeqCst)).map(|_| open()).collect::<Result<Vec<_>, _>>().is_ok()
+    pub fn leaves_room(&mut self) -> bool {
+        self.reopen() && (0..WANTED.load(SeqCst)).map(|_| open()).collect::<Result<Vec<_>, _>>().is_ok()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Accept strategies: how connections come to the threads or processes that serve them.
+//! Accept strategies: the ways in which connections reach the threads or processes that serve them.
 
 use std::fmt;
 
@@ -7,26 +7,25 @@ use wire::Address;
 
 use crate::spec::model::{ModelRow, PerConnection};
 
-/// How connections are accepted. Where one thread accepts for all, it can only be [`Accept::Single`].
+/// An accept strategy. If one thread accepts for all, only [`Accept::Single`] is possible.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Accept {
-    /// One thread accepts, and hands over what it accepts.
+    /// One thread accepts and hands connections over.
     #[default]
     Single,
-    /// All wait in accept4 on one listener; the kernel wakes the one that has waited longest.
+    /// All block in accept4 on one listener; the kernel wakes the one that has waited longest.
     Shared,
-    /// A listener for each (SO_REUSEPORT); the kernel's hash of the client's address and port decides between them,
-    /// whether their owners are busy or not. A connection that falls to a busy worker of a pool waits, though others be
-    /// idle: that is inherent, and what the strategy is known for.
+    /// A listener for each (SO_REUSEPORT); the kernel chooses by a hash of the client's address and port, whether the owner is
+    /// busy or not. A connection to a busy worker of a pool waits even if others are idle: the strategy is known for that.
     Reuseport,
-    /// Each waits with epoll and EPOLLEXCLUSIVE on one listener, then accepts, which is in vain if another was quicker. Of
-    /// network threads the one that began to wait last is woken first, and takes all that wait: a busy one gets few.
+    /// Each waits with epoll and EPOLLEXCLUSIVE on one listener, then accepts, sometimes in vain. The network thread that began
+    /// to wait last is woken first and takes all waiting connections: a busy one gets few.
     Exclusive,
 }
 
 impl Accept {
-    /// Every strategy with its name and a line for `muxbench list`.
+    /// Every strategy with its name and its line for `muxbench list`.
     pub const ALL: [(Self, &'static str, &'static str); 4] = [
         (Self::Single, "single", "one thread accepts and hands connections over"),
         (Self::Shared, "shared", "all block in accept4 on one listener"),
@@ -34,15 +33,15 @@ impl Accept {
         (Self::Exclusive, "exclusive", "each waits with EPOLLEXCLUSIVE on one listener, then accepts"),
     ];
 
-    /// What `model` does when nothing is said.
+    /// The default strategy of `model`.
     pub fn default_of(model: &ModelRow) -> Self {
         if model.is_pool() { Self::Shared } else { Self::Single }
     }
 
-    /// Whether connections can come like this to `listen`.
+    /// Checks whether the strategy supports `listen`.
     ///
     /// # Errors
-    /// Why not, and what can.
+    /// The reason and the alternatives.
     pub fn check_address(self, listen: &Address) -> Result<(), String> {
         match (self, listen) {
             (Self::Reuseport, Address::Unix(_)) => Err(format!(
@@ -53,12 +52,12 @@ impl Accept {
         }
     }
 
-    /// Whether each worker has a descriptor besides its connection's: a listener or an epoll instance of its own.
+    /// Whether each worker has a listener or an epoll instance of its own.
     pub(crate) fn takes_a_descriptor(self) -> bool {
         matches!(self, Self::Reuseport | Self::Exclusive)
     }
 
-    /// Descriptors that a pool of `size` takes of one process, its connections' included.
+    /// Descriptors of a pool of `size` in one process, including its connections.
     pub fn descriptors(self, model: &ModelRow, size: u64) -> u64 {
         match model.per_connection {
             // accept4 takes its descriptor before it waits, so that a worker has one from the start.

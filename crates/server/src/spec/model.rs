@@ -1,4 +1,4 @@
-//! Models: how accept, network and payload map to threads and processes. The models themselves are rows of
+//! Models: the mapping of accept, network and payload to threads and processes. The models themselves are rows of
 //! [`crate::registry`].
 
 use std::fmt;
@@ -6,88 +6,87 @@ use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
-/// A model as [`crate::registry`] describes it.
+/// The description of a model in [`crate::registry`].
 #[derive(Debug)]
 pub struct ModelRow {
     /// The name in flags, files and reports.
     pub name: &'static str,
     /// One line for `muxbench list`.
     pub about: &'static str,
-    /// Of models in which one thread serves many connections over a mechanism of ours: where its stages run.
+    /// The places of the stages, for event-driven models.
     pub stages: Option<Stages>,
-    /// Whether its name may say how many threads or processes it has, as in `mt-pool:64`.
+    /// The numbers of threads or processes that a name may have, as in `mt-pool:64`.
     pub threads: ThreadSpec,
-    /// Whether it counts its own system calls. A runtime makes them out of our sight: only from outside could they be
-    /// counted, so its snapshots have none.
+    /// Whether the server counts its own system calls. It cannot see those of a runtime.
     pub counts_syscalls: bool,
-    /// What each connection takes besides a descriptor of the server's process.
+    /// The cost of each connection besides a descriptor.
     pub per_connection: PerConnection,
-    /// What it needs of the kernel, besides what every Linux has; empty for most.
+    /// Kernel features beyond those of every Linux; empty for most.
     pub needs: &'static str,
-    /// Whether it can run here; if not, why, and what may help.
+    /// Returns why it cannot run here, and the remedy.
     pub can_run: fn() -> Result<(), String>,
 }
 
-/// Where the stages of an event-driven server run (voras2009). Accepting is always one thread's, unless each network thread
-/// has a listener of its own.
+/// The places of the stages of an event-driven server (voras2009). One thread accepts, unless each network thread has its own
+/// listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stages {
-    /// Reading, and writing what is left.
+    /// Reading, and writing what did not fit.
     pub network: NetworkStage,
-    /// Working out responses, and writing them.
+    /// Making and writing responses.
     pub payload: PayloadStage,
 }
 
-/// Where the network stage runs.
+/// The place of the network stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NetworkStage {
     /// In the accept thread.
     InAccept,
-    /// In as many threads as the name says; none is in the accept thread.
+    /// In the number of threads in the name; none is in the accept thread.
     Threads,
 }
 
-/// Where the payload stage runs.
+/// The place of the payload stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PayloadStage {
     /// In the network thread.
     InNetwork,
-    /// In threads that get work in turn.
+    /// In threads that get connections in turn.
     Threads,
     /// In one thread for each network thread.
     Paired,
 }
 
-/// What a model's name says of threads or processes.
+/// The numbers of threads or processes in a model's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ThreadSpec {
-    /// Nothing.
+    /// None.
     Nothing,
-    /// A number, or nothing, which is what the model does by itself.
+    /// A number, or none for the model's own behaviour.
     NumberOrNothing,
     /// A number of network threads.
     Number {
-        /// Without a number.
+        /// The number if the name has none.
         default: u32,
     },
-    /// How many threads each stage has.
+    /// The numbers of threads of both stages.
     NetworkAndPayload {
-        /// How many network threads it can have.
+        /// The possible numbers of network threads.
         network: RangeInclusive<u32>,
-        /// Without numbers.
+        /// The numbers if the name has none.
         default: (u32, u32),
     },
 }
 
-/// Most threads of a stage.
+/// The most threads of a stage.
 pub const THREADS_MAX: u32 = 1024;
 
-/// What a connection costs besides a descriptor.
+/// The cost of a connection besides a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PerConnection {
     /// Nothing.
     Nothing,
-    /// A stack of user level, which is mappings of memory.
+    /// A user-level stack, which takes memory mappings.
     Stack,
     /// A thread.
     Thread,
@@ -96,12 +95,24 @@ pub enum PerConnection {
 }
 
 impl ModelRow {
-    /// Whether one thread serves many connections, over a mechanism of ours.
+    /// The values that most models share; name and description are empty.
+    pub(crate) const DEFAULT: Self = Self {
+        name: "",
+        about: "",
+        stages: None,
+        threads: ThreadSpec::Nothing,
+        counts_syscalls: true,
+        per_connection: PerConnection::Nothing,
+        needs: "",
+        can_run: || Ok(()),
+    };
+
+    /// Whether one thread serves many connections over a mechanism.
     pub fn multiplexes(&self) -> bool {
         self.stages.is_some()
     }
 
-    /// Whether its threads or processes are there before the first connection, and serve one at a time.
+    /// Whether its threads or processes exist before the first connection and serve one at a time.
     pub fn is_pool(&self) -> bool {
         self.threads == ThreadSpec::NumberOrNothing
             && matches!(self.per_connection, PerConnection::Thread | PerConnection::Process)
@@ -112,19 +123,19 @@ impl ModelRow {
         matches!(self.per_connection, PerConnection::Thread | PerConnection::Process) && !self.is_pool()
     }
 
-    /// Whether payload is worked out in other threads than the network's.
-    pub fn hands_over(&self) -> bool {
+    /// Whether other threads than the network's make the responses.
+    pub fn has_payload_threads(&self) -> bool {
         self.stages.is_some_and(|stages| stages.payload != PayloadStage::InNetwork)
     }
 
-    /// Whether it can serve datagrams: one thread that watches all ports, or a thread or process that is made for each. A pool
-    /// shares connections out, and stages hand them over; a runtime would need tasks of another kind.
+    /// Whether it can serve datagrams: one thread watches all ports, or each port has a thread or process. A pool shares
+    /// connections out, and stages hand them over; a runtime would need other tasks.
     pub fn serves_datagrams(&self) -> bool {
         let one_thread = Stages { network: NetworkStage::InAccept, payload: PayloadStage::InNetwork };
         self.stages == Some(one_thread) || self.has_worker_per_connection()
     }
 
-    /// Whether several threads of it could accept.
+    /// Whether several of its threads could accept.
     pub fn has_network_threads(&self) -> bool {
         let may_have_none =
             matches!(&self.threads, ThreadSpec::NetworkAndPayload { network, .. } if network.contains(&0));
@@ -132,22 +143,22 @@ impl ModelRow {
     }
 }
 
-/// How many threads or processes an architecture has.
+/// The numbers of threads or processes of an architecture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Threads {
-    /// Of the network stage; where there are no stages, all of them. None is the accept thread alone.
+    /// Threads of the network stage, or all threads if there are no stages. 0 is the accept thread alone.
     pub network: u32,
-    /// Of the payload stage, where the name says it.
+    /// Threads of the payload stage, if named.
     pub payload: Option<u32>,
 }
 
 impl Threads {
-    /// So many, all of a kind.
+    /// `count` threads of one kind.
     pub const fn all(count: u32) -> Self {
         Self { network: count, payload: None }
     }
 
-    /// What `model` has if its name says no more.
+    /// The default of `model`.
     pub(crate) fn default_of(model: &ModelRow) -> Option<Self> {
         match model.threads {
             ThreadSpec::Nothing | ThreadSpec::NumberOrNothing => None,
@@ -158,10 +169,10 @@ impl Threads {
         }
     }
 
-    /// Reads what a name says of `model`.
+    /// Parses the numbers in a name of `model`.
     pub(crate) fn parse(text: &str, model: &ModelRow) -> Result<Self, String> {
         let name = model.name;
-        // What a pool may have the plan checks.
+        // The plan checks the size of a pool.
         let most = if model.multiplexes() { THREADS_MAX } else { u32::MAX };
         let number = |text: &str| text.parse::<u32>().ok().filter(|count| *count <= most);
         let above_0 = |text: &str| number(text).filter(|count| *count > 0);
@@ -198,15 +209,15 @@ impl fmt::Display for Threads {
     }
 }
 
-/// CPUs that the threads of each stage may run on; empty is all of the server's.
+/// CPUs of each stage's threads; empty means all of the server's.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StageCpus {
-    /// The accept thread's, and what runs in it.
+    /// CPUs of the accept thread and everything in it.
     pub accept: Vec<usize>,
-    /// The network threads'.
+    /// CPUs of the network threads.
     pub network: Vec<usize>,
-    /// The payload threads'.
+    /// CPUs of the payload threads.
     pub payload: Vec<usize>,
 }
 

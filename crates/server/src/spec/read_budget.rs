@@ -1,20 +1,20 @@
-//! The read budget: how much of one connection is read in a turn.
+//! The read budget: the most bytes that a read takes from one connection in a turn.
 
 use serde::{Deserialize, Serialize};
 use wire::ServiceSpec;
 
-/// The most bytes that one read takes from a connection. What they ask for is answered before more is read, and the other
-/// connections that are ready have their turn between.
+/// The most bytes that one read takes from a connection. They are answered before more is read, and other ready connections have
+/// their turn in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "u32", into = "u32")]
 pub struct ReadBudget(u32);
 
 impl ReadBudget {
-    /// The largest budget in bytes. Threads, coroutines and the buffers of a kernel that receives by itself each hold one
-    /// budget for a connection: 1 000 connections then take up to 1 GiB.
+    /// The largest budget in bytes. Threads, coroutines and io_uring's receive buffers hold one budget for each connection: 1 000
+    /// connections then take up to 1 GiB.
     pub const BYTES_MAX: u32 = 1 << 20;
 
-    /// A budget of `bytes`.
+    /// Makes a budget of `bytes`.
     ///
     /// # Errors
     /// The range, when `bytes` is outside it.
@@ -38,10 +38,10 @@ impl ReadBudget {
         *self == Self::default()
     }
 
-    /// Whether a budget other than the default has an effect on `service`.
+    /// Checks whether a budget other than the default affects `service`.
     ///
     /// # Errors
-    /// Why not, and the remedy.
+    /// The reason and the remedy.
     pub fn check(self, service: &ServiceSpec) -> Result<(), String> {
         if self.is_default() || service.ports().is_none() {
             return Ok(());
@@ -53,7 +53,7 @@ impl ReadBudget {
 }
 
 impl Default for ReadBudget {
-    /// 64 KiB, which every server had before there was a choice.
+    /// 64 KiB, the budget before there was a choice.
     fn default() -> Self {
         Self(64 << 10)
     }

@@ -20,7 +20,7 @@ const SEND_FLAGS: u32 = libc::MSG_DONTWAIT as u32;
 
 impl Envelope {
     /// One for each socket.
-    pub fn of(sockets: &[OwnedFd]) -> Box<[Self]> {
+    pub fn for_sockets(sockets: &[OwnedFd]) -> Box<[Self]> {
         // SAFETY: numbers, null pointers and no, of which zeros are valid.
         let empty = || -> Self { unsafe { mem::zeroed() } };
         sockets.iter().map(|socket| Self { has_control: destination::is_needed(socket), ..empty() }).collect()
@@ -76,8 +76,8 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Datagrams
         let parts = RecvMsgOut::parse(bytes, &envelope.message).ok()?;
         let length = parts.incoming_payload_len() as usize;
         // SAFETY: each is a part of the buffer, and `parts` only borrows it.
-        let of_buffer = |part: &[u8]| -> &'a [u8] { unsafe { slice::from_raw_parts(part.as_ptr(), part.len()) } };
-        let (from, control) = (of_buffer(parts.name_data()), of_buffer(parts.control_data()));
-        Some(Datagram { from, control, bytes: of_buffer(parts.payload_data()), length })
+        let in_buffer = |part: &[u8]| -> &'a [u8] { unsafe { slice::from_raw_parts(part.as_ptr(), part.len()) } };
+        let (from, control) = (in_buffer(parts.name_data()), in_buffer(parts.control_data()));
+        Some(Datagram { from, control, bytes: in_buffer(parts.payload_data()), length })
     }
 }

@@ -10,7 +10,7 @@ use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring as Ring, Probe, cqueue, opcode, squeue};
 use rustix::io::Errno;
 
-use super::{Completion, Done, Received, What};
+use super::{Completion, CompletionEvent, Done, Received};
 use crate::metrics::workers::{Counters, Operation, Syscall};
 use crate::platform::io_uring::refusal;
 use crate::token::Token;
@@ -86,10 +86,10 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> IoUring<S
         // SAFETY: the caller's promise.
         while unsafe { self.ring.submission().push(&operation) }.is_err() {
             self.counters.syscall(Syscall::Control);
-            unless_passing(self.ring.submit())?;
+            ignore_temporary(self.ring.submit())?;
             if SQPOLL {
                 self.counters.syscall(Syscall::Control);
-                unless_passing(self.ring.submitter().squeue_wait())?;
+                ignore_temporary(self.ring.submitter().squeue_wait())?;
             }
         }
         Ok(())
@@ -186,7 +186,7 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Completio
         };
         if must_call {
             self.counters.syscall(if must_wait { Syscall::Wait } else { Syscall::Control });
-            unless_passing(if must_wait && !may_wait {
+            ignore_temporary(if must_wait && !may_wait {
                 // Completions are made in waits only: in one that ends at once, too.
                 self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&Timespec::new()))
             } else {
@@ -197,31 +197,31 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Completio
             let (kind, token) = untag(entry.user_data());
             self.counters.completed(kind);
             let more = cqueue::more(entry.flags());
-            let what = match kind {
-                Operation::Watch => What::Readable,
+            let event = match kind {
+                Operation::Watch => CompletionEvent::Readable,
                 Operation::Accept => {
                     // SAFETY: a descriptor that the kernel has just given us.
                     let own = |accepted| unsafe { OwnedFd::from_raw_fd(accepted as RawFd) };
-                    What::Accepted { result: outcome(entry.result()).map(own), more }
+                    CompletionEvent::Accepted { result: outcome(entry.result()).map(own), more }
                 }
-                Operation::Receive => What::Received(Received {
+                Operation::Receive => CompletionEvent::Received(Received {
                     result: outcome(entry.result()),
                     more,
                     buffer: cqueue::buffer_select(entry.flags()),
                 }),
                 // The second completion of a zero-copy send: now its memory is ours again.
                 Operation::Send if cqueue::notif(entry.flags()) => {
-                    What::Sent(outcome(self.unreleased[token.slot() as usize]))
+                    CompletionEvent::Sent(outcome(self.unreleased[token.slot() as usize]))
                 }
                 Operation::Send if ZERO_COPY && more => {
                     self.unreleased[token.slot() as usize] = entry.result();
                     continue;
                 }
-                Operation::Send => What::Sent(outcome(entry.result())),
+                Operation::Send => CompletionEvent::Sent(outcome(entry.result())),
                 // What it ended says so itself.
                 Operation::Cancel => continue,
             };
-            done.push(Done { token, what });
+            done.push(Done { token, event });
         }
         Ok(())
     }
@@ -231,7 +231,7 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Drop for 
     fn drop(&mut self) {
         // Closing a ring ends its operations some time later, when the memory that they use may be another's.
         let submitter = self.ring.submitter();
-        if let Err(error) = end_all(|| submitter.register_sync_cancel(None, CancelBuilder::any())) {
+        if let Err(error) = cancel_all(|| submitter.register_sync_cancel(None, CancelBuilder::any())) {
             // Nobody may have that memory while the kernel does.
             eprintln!("cannot end io_uring's operations: {error}; the process aborts, start the server again");
             std::process::abort();
@@ -240,7 +240,7 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Drop for 
 }
 
 /// Ends all operations by `cancel`, as often as something interrupts it.
-fn end_all(mut cancel: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+fn cancel_all(mut cancel: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     loop {
         match cancel().map_err(|error| (error.raw_os_error(), error)) {
             Err((Some(libc::EINTR | libc::EAGAIN), _)) => {}
@@ -279,7 +279,7 @@ fn outcome(result: i32) -> Result<usize, Errno> {
 }
 
 /// Interrupted, out of memory for the moment, or a look that found nothing: the next call does it.
-fn unless_passing(result: io::Result<usize>) -> io::Result<()> {
+fn ignore_temporary(result: io::Result<usize>) -> io::Result<()> {
     match result {
         Ok(_) => Ok(()),
         Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY | libc::ETIME)) => {

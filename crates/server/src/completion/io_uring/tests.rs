@@ -13,7 +13,7 @@ use crate::completion::Datagrams;
 use crate::metrics::workers::Workers;
 use crate::net::ACCEPTS;
 use crate::net::completion_loop::run_service;
-use crate::net::testkit::{Told, check_that_a_flood_leaves_others_served};
+use crate::net::testkit::{Echo, check_flood_leaves_others_served};
 use crate::skipped::skipped;
 
 /// Runs one check for every variant, unless this host has no io_uring.
@@ -51,8 +51,8 @@ fn wait_for<M: Completion>(mechanism: &mut M, enough: impl Fn(&[Done]) -> bool) 
 }
 
 fn received(done: Done) -> Received {
-    match done.what {
-        What::Received(received) => received,
+    match done.event {
+        CompletionEvent::Received(received) => received,
         other => panic!("{other:?}"),
     }
 }
@@ -163,7 +163,7 @@ fn completions_beyond_the_queue_s_room_are_not_lost() {
             unsafe { mechanism.send(ours.as_raw_fd(), Token::new(0, 0), b"x").unwrap() };
         }
         let all = wait_for(&mut mechanism, |all| all.len() >= SENDS);
-        assert!(all.iter().all(|done| matches!(done.what, What::Sent(Ok(1)))));
+        assert!(all.iter().all(|done| matches!(done.event, CompletionEvent::Sent(Ok(1)))));
         (&theirs).read_exact(&mut vec![0; SENDS]).unwrap();
     }
     if can_run::<true, true, false>().is_ok() {
@@ -192,7 +192,7 @@ fn a_send_is_reported_once() {
                     unsafe { mechanism.send(ours.as_raw_fd(), Token::new(0, 0), &bytes[sent..]).unwrap() };
                     let done = wait_for(&mut mechanism, |all| !all.is_empty());
                     assert_eq!(done.len(), 1);
-                    let What::Sent(Ok(count)) = done[0].what else { panic!("{done:?}") };
+                    let CompletionEvent::Sent(Ok(count)) = done[0].event else { panic!("{done:?}") };
                     sent += count;
                 }
                 reader.join().unwrap()
@@ -206,7 +206,7 @@ fn a_send_is_reported_once() {
             // SAFETY: a constant.
             unsafe { mechanism.send(ours.as_raw_fd(), Token::new(0, 0), b"x").unwrap() };
             let done = wait_for(&mut mechanism, |all| !all.is_empty());
-            let What::Sent(sent) = done[0].what else { panic!("{done:?}") };
+            let CompletionEvent::Sent(sent) = done[0].event else { panic!("{done:?}") };
             result = sent;
         }
     }
@@ -246,9 +246,9 @@ fn a_datagram_that_finds_no_room_is_not_sent() {
             unsafe { mechanism.send_datagram(ours.as_raw_fd(), Token::new(0, 0), &raw const message) }.unwrap();
             sends += 1;
             let done = wait_for(&mut mechanism, |all| !all.is_empty());
-            match done[0].what {
-                What::Sent(Ok(40)) => assert!(sends < 1_000_000, "there is room for ever"),
-                What::Sent(Err(Errno::AGAIN)) => break,
+            match done[0].event {
+                CompletionEvent::Sent(Ok(40)) => assert!(sends < 1_000_000, "there is room for ever"),
+                CompletionEvent::Sent(Err(Errno::AGAIN)) => break,
                 ref other => panic!("{other:?}"),
             }
         }
@@ -274,8 +274,8 @@ fn a_datagram_that_finds_no_room_is_not_sent() {
 #[test]
 fn flood_of_connects_leaves_others_served() {
     fn check<M: Completion>(accepts_max: u64) {
-        check_that_a_flood_leaves_others_served("sped", None, accepts_max, |stage, tell| {
-            run_service::<M, _>(stage, &Told(tell))
+        check_flood_leaves_others_served("sped", None, accepts_max, |context, tell| {
+            run_service::<M, _>(context, &Echo(tell))
         });
     }
     if let Err(reason) = can_run::<true, true, true>() {
@@ -298,7 +298,7 @@ fn interrupted_cancel_is_repeated_and_a_failed_one_told() {
             0 => Ok(()),
             error => Err(io::Error::from_raw_os_error(error)),
         };
-        let ended = end_all(cancel).map_err(|error| error.raw_os_error().unwrap());
+        let ended = cancel_all(cancel).map_err(|error| error.raw_os_error().unwrap());
         (ended, results.len())
     };
     assert_eq!(attempt(&[libc::EINTR, libc::EAGAIN, libc::EINTR, 0]), (Ok(()), 0));

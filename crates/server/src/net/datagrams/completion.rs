@@ -9,11 +9,11 @@ use rustix::io::Errno;
 use wire::udp::{ID_BYTES, Udp};
 
 use super::DATAGRAM_BYTES_MAX;
-use crate::completion::{Datagrams, Done, Envelope, Received, What};
+use crate::completion::{CompletionEvent, Datagrams, Done, Envelope, Received};
 use crate::metrics::workers::Counters;
-use crate::net::Stage;
+use crate::net::ServerContext;
 use crate::platform::pin;
-use crate::service::work::Worked;
+use crate::service::work::WithWork;
 use crate::socket::destination::{Control, NAME_BYTES};
 use crate::token::Token;
 
@@ -22,13 +22,13 @@ use crate::token::Token;
 const SENDS: std::ops::RangeInclusive<usize> = 16..=1024;
 
 /// One thread that serves all ports over `M`, until it is told to stop.
-pub(in crate::net) fn run<M: Datagrams>(stage: &Stage<'_>) -> io::Result<()> {
-    let service = super::service(stage)?;
-    pin(&stage.cpus.accept)?;
-    CompletionLoop::<M>::new(stage, &service)?.run()
+pub(in crate::net) fn run<M: Datagrams>(context: &ServerContext<'_>) -> io::Result<()> {
+    let service = super::service(context)?;
+    pin(&context.cpus.accept)?;
+    DatagramCompletionLoop::<M>::new(context, &service)?.run()
 }
 
-struct CompletionLoop<'a, M> {
+struct DatagramCompletionLoop<'a, M> {
     // Dropped first: the kernel may be reading and writing those below.
     mechanism: M,
     /// What each port's receive is told with.
@@ -40,8 +40,8 @@ struct CompletionLoop<'a, M> {
     waiting: VecDeque<(u32, Received)>,
     /// A response without its id; its rest is sent from here.
     response: Vec<u8>,
-    service: &'a Worked<Udp>,
-    stage: &'a Stage<'a>,
+    service: &'a WithWork<Udp>,
+    context: &'a ServerContext<'a>,
     counters: &'static Counters,
 }
 
@@ -54,50 +54,50 @@ struct Reply {
     message: libc::msghdr,
 }
 
-impl<'a, M: Datagrams> CompletionLoop<'a, M> {
-    fn new(stage: &'a Stage<'a>, service: &'a Worked<Udp>) -> io::Result<Self> {
-        let counters = stage.workers.accept();
-        let sends_max = stage.sockets.len().clamp(*SENDS.start(), *SENDS.end());
+impl<'a, M: Datagrams> DatagramCompletionLoop<'a, M> {
+    fn new(context: &'a ServerContext<'a>, service: &'a WithWork<Udp>) -> io::Result<Self> {
+        let counters = context.workers.accept();
+        let sends_max = context.sockets.len().clamp(*SENDS.start(), *SENDS.end());
         // SAFETY: numbers and null pointers, of which zeros are valid.
         let replies = (0..sends_max).map(|_| unsafe { mem::zeroed() }).collect();
         Ok(Self {
-            mechanism: M::new(stage.sockets.len().max(sends_max), DATAGRAM_BYTES_MAX, counters)?,
-            envelopes: Envelope::of(stage.sockets),
+            mechanism: M::new(context.sockets.len().max(sends_max), DATAGRAM_BYTES_MAX, counters)?,
+            envelopes: Envelope::for_sockets(context.sockets),
             replies,
             free: (0..sends_max as u32).rev().collect(),
             waiting: VecDeque::with_capacity(M::DONE_MAX),
             response: service.response(),
             service,
-            stage,
+            context,
             counters,
         })
     }
 
     fn run(mut self) -> io::Result<()> {
-        self.mechanism.watch(self.stage.stop.as_raw_fd(), Token::STOP)?;
-        for port in 0..self.stage.sockets.len() as u32 {
+        self.mechanism.watch(self.context.stop.as_raw_fd(), Token::STOP)?;
+        for port in 0..self.context.sockets.len() as u32 {
             self.receive(port)?;
             self.counters.accepted.add(1);
         }
         let mut done = Vec::with_capacity(M::DONE_MAX);
-        self.stage.say_started();
+        self.context.notify_started();
         loop {
             self.mechanism.wait(&mut done, true)?;
             self.counters.events.add(done.len() as u64);
-            for Done { token, what } in done.drain(..) {
-                match what {
-                    What::Readable => return Ok(()),
-                    What::Received(received) => self.on_received(token.slot(), received)?,
-                    What::Sent(result) => self.on_sent(token.slot(), result)?,
+            for Done { token, event } in done.drain(..) {
+                match event {
+                    CompletionEvent::Readable => return Ok(()),
+                    CompletionEvent::Received(received) => self.on_received(token.slot(), received)?,
+                    CompletionEvent::Sent(result) => self.on_sent(token.slot(), result)?,
                     // Nobody is asked to accept.
-                    What::Accepted { .. } => {}
+                    CompletionEvent::Accepted { .. } => {}
                 }
             }
         }
     }
 
     fn receive(&mut self, port: u32) -> io::Result<()> {
-        let (io, token) = (self.stage.sockets[port as usize].as_raw_fd(), Token::new(port, 0));
+        let (io, token) = (self.context.sockets[port as usize].as_raw_fd(), Token::new(port, 0));
         // SAFETY: envelopes do not move, nobody else writes them, and they outlive the mechanism.
         unsafe { self.mechanism.receive_datagrams(io, token, &mut self.envelopes[port as usize]) }
     }
@@ -137,7 +137,7 @@ impl<'a, M: Datagrams> CompletionLoop<'a, M> {
         reply.id = id;
         let name_bytes = datagram.from.len();
         reply.to[..name_bytes].copy_from_slice(datagram.from);
-        reply.from.answer(datagram.control);
+        reply.from.set_reply_source(datagram.control);
         self.mechanism.give_back(received);
         let rest = &self.response[ID_BYTES..];
         reply.parts = [
@@ -149,7 +149,7 @@ impl<'a, M: Datagrams> CompletionLoop<'a, M> {
         reply.from.attach(&mut reply.message);
         reply.message.msg_iov = reply.parts.as_mut_ptr();
         reply.message.msg_iovlen = reply.parts.len();
-        let io = self.stage.sockets[port as usize].as_raw_fd();
+        let io = self.context.sockets[port as usize].as_raw_fd();
         let message = ptr::from_ref(&reply.message);
         // SAFETY: a reply does not move, nor does the response; a reply is free again after its send only, and all outlive
         // the mechanism.

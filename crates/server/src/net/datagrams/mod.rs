@@ -20,12 +20,12 @@ use rustix::net::{RecvFlags, SendFlags};
 use wire::ServiceSpec;
 use wire::udp::{ID_BYTES, Udp};
 
-use super::Stage;
+use super::ServerContext;
 use crate::metrics::workers::{Counters, Syscall};
 use crate::platform::pin;
 use crate::readiness::{Interest, Readiness, Trigger};
-use crate::service::work::Worked;
-use crate::socket::destination::{self, Ends};
+use crate::service::work::WithWork;
+use crate::socket::destination::{self, Endpoints};
 use crate::token::Token;
 
 /// Room for the largest datagram.
@@ -34,11 +34,11 @@ const DATAGRAM_BYTES_MAX: usize = 64 << 10;
 const READ_DATAGRAMS: u32 = 32;
 
 /// The service of `stage`, which is one of datagrams, and its work.
-fn service(stage: &Stage<'_>) -> io::Result<Worked<Udp>> {
-    match *stage.service {
+fn service(context: &ServerContext<'_>) -> io::Result<WithWork<Udp>> {
+    match *context.service {
         ServiceSpec::Udp { request_bytes, response_bytes, .. } => {
             let udp = Udp::new(request_bytes, response_bytes);
-            Ok(Worked::new(udp, stage.work, stage.stopping.clone()))
+            Ok(WithWork::new(udp, context.work, context.stopping.clone()))
         }
         ServiceSpec::Fixed { .. } | ServiceSpec::Kv { .. } | ServiceSpec::Http { .. } | ServiceSpec::Stream(_) => {
             Err(io::ErrorKind::InvalidInput.into())
@@ -48,7 +48,7 @@ fn service(stage: &Stage<'_>) -> io::Result<Worked<Udp>> {
 
 /// What a datagram asks for, counted; `None` if it is no request, and to be ignored. `bytes` is how many it had.
 #[inline]
-fn take(service: &Worked<Udp>, datagram: &[u8], bytes: usize, counters: &Counters) -> Option<[u8; ID_BYTES]> {
+fn take(service: &WithWork<Udp>, datagram: &[u8], bytes: usize, counters: &Counters) -> Option<[u8; ID_BYTES]> {
     counters.bytes_in.add(bytes as u64);
     let id = service.asked(datagram, bytes);
     if id.is_some() {
@@ -69,43 +69,43 @@ fn sent(result: Result<usize, Errno>, counters: &Counters) {
 }
 
 /// Memory of one thread for a datagram that came and one that goes.
-struct Desk {
-    inbox: Vec<u8>,
+struct DatagramIo {
+    buffer: Vec<u8>,
     response: Vec<u8>,
     /// Of sockets that answer from the address that was asked.
-    ends: Option<Ends>,
+    ends: Option<Endpoints>,
 }
 
-impl Desk {
+impl DatagramIo {
     /// For `sockets`, which are all bound to the same address.
-    fn new(service: &Worked<Udp>, sockets: &[OwnedFd]) -> Self {
-        let ends = sockets.first().filter(|socket| destination::is_needed(socket)).map(|_| Ends::NONE);
+    fn new(service: &WithWork<Udp>, sockets: &[OwnedFd]) -> Self {
+        let ends = sockets.first().filter(|socket| destination::is_needed(socket)).map(|_| Endpoints::NONE);
         // Never filled in beforehand: pages that no datagram reaches cost nothing.
-        Self { inbox: Vec::with_capacity(DATAGRAM_BYTES_MAX), response: service.response(), ends }
+        Self { buffer: Vec::with_capacity(DATAGRAM_BYTES_MAX), response: service.response(), ends }
     }
 
     /// Receives one datagram and answers it, if it is a request; whether there may be more.
     #[inline]
-    fn turn(&mut self, io: BorrowedFd<'_>, service: &Worked<Udp>, counters: &Counters) -> bool {
-        self.inbox.clear();
+    fn exchange(&mut self, io: BorrowedFd<'_>, service: &WithWork<Udp>, counters: &Counters) -> bool {
+        self.buffer.clear();
         counters.syscall(Syscall::Read);
         if let Some(ends) = &mut self.ends {
-            let bytes = match ends.receive(io, &mut self.inbox) {
+            let bytes = match ends.receive(io, &mut self.buffer) {
                 Ok(bytes) => bytes,
                 Err(error) => return error == Errno::INTR,
             };
-            if let Some(id) = take(service, &self.inbox, bytes, counters) {
+            if let Some(id) = take(service, &self.buffer, bytes, counters) {
                 self.response[..ID_BYTES].copy_from_slice(&id);
                 counters.syscall(Syscall::Write);
                 sent(ends.send(io, &self.response), counters);
             }
             return true;
         }
-        let (bytes, from) = match rustix::net::recvfrom(io, spare_capacity(&mut self.inbox), RecvFlags::empty()) {
+        let (bytes, from) = match rustix::net::recvfrom(io, spare_capacity(&mut self.buffer), RecvFlags::empty()) {
             Ok((_, bytes, from)) => (bytes, from),
             Err(error) => return error == Errno::INTR,
         };
-        if let (Some(id), Some(from)) = (take(service, &self.inbox, bytes, counters), from) {
+        if let (Some(id), Some(from)) = (take(service, &self.buffer, bytes, counters), from) {
             self.response[..ID_BYTES].copy_from_slice(&id);
             counters.syscall(Syscall::Write);
             // Where there is no room it is dropped, also by who blocks in the read.
@@ -116,43 +116,43 @@ impl Desk {
 }
 
 /// One thread that serves all ports over `M`, until it is told to stop.
-pub(super) fn run<M: Readiness>(stage: &Stage<'_>) -> io::Result<()> {
-    let service = service(stage)?;
-    pin(&stage.cpus.accept)?;
-    ReadyLoop::<M>::new(stage, &service)?.run()
+pub(super) fn run<M: Readiness>(context: &ServerContext<'_>) -> io::Result<()> {
+    let service = service(context)?;
+    pin(&context.cpus.accept)?;
+    DatagramReadyLoop::<M>::new(context, &service)?.run()
 }
 
-struct ReadyLoop<'a, M> {
+struct DatagramReadyLoop<'a, M> {
     mechanism: M,
     sockets: &'a [OwnedFd],
     stop: BorrowedFd<'a>,
-    service: &'a Worked<Udp>,
-    desk: Desk,
+    service: &'a WithWork<Udp>,
+    datagram_io: DatagramIo,
     /// Of edge-triggered mechanisms: ports that had their budget and may have more, of which no event will tell. Each is in
     /// it once at most, as `is_unread` says.
     unread: VecDeque<u32>,
     is_unread: Vec<bool>,
-    stage: &'a Stage<'a>,
+    context: &'a ServerContext<'a>,
     counters: &'static Counters,
 }
 
-impl<'a, M: Readiness> ReadyLoop<'a, M> {
-    fn new(stage: &'a Stage<'a>, service: &'a Worked<Udp>) -> io::Result<Self> {
-        let ports = stage.sockets.len();
+impl<'a, M: Readiness> DatagramReadyLoop<'a, M> {
+    fn new(context: &'a ServerContext<'a>, service: &'a WithWork<Udp>) -> io::Result<Self> {
+        let ports = context.sockets.len();
         // The kernel hands out the lowest free descriptor: none is beyond those and what a process may have besides.
-        let highest = stage.sockets.iter().map(|socket| socket.as_raw_fd()).max().unwrap_or(0);
-        let descriptors_max = highest.max(stage.stop.as_raw_fd()) as usize + 1;
+        let highest = context.sockets.iter().map(|socket| socket.as_raw_fd()).max().unwrap_or(0);
+        let descriptors_max = highest.max(context.stop.as_raw_fd()) as usize + 1;
         let listed = if M::TRIGGER == Trigger::Edge { ports } else { 0 };
         Ok(Self {
             mechanism: M::new(descriptors_max)?,
-            sockets: stage.sockets,
-            stop: stage.stop,
+            sockets: context.sockets,
+            stop: context.stop,
             service,
-            desk: Desk::new(service, stage.sockets),
+            datagram_io: DatagramIo::new(service, context.sockets),
             unread: VecDeque::with_capacity(listed),
             is_unread: vec![false; listed],
-            stage,
-            counters: stage.workers.accept(),
+            context,
+            counters: context.workers.accept(),
         })
     }
 
@@ -164,13 +164,13 @@ impl<'a, M: Readiness> ReadyLoop<'a, M> {
             counters.accepted.add(1);
         }
         let mut ready = Vec::with_capacity(self.sockets.len() + 1);
-        self.stage.say_started();
+        self.context.notify_started();
         loop {
             // While something is left to read, the wait is only a look.
             let timeout = (!self.unread.is_empty()).then_some(Duration::ZERO);
             counters.syscall(Syscall::Wait);
             self.mechanism.wait(&mut ready, timeout)?;
-            self.mechanism.count_more(counters);
+            self.mechanism.count_irregular(counters);
             counters.events.add(ready.len() as u64);
             for event in &ready {
                 match event.token {
@@ -203,7 +203,7 @@ impl<'a, M: Readiness> ReadyLoop<'a, M> {
         }
         let io = self.sockets[port as usize].as_fd();
         for _ in 0..READ_DATAGRAMS {
-            if !self.desk.turn(io, self.service, self.counters) {
+            if !self.datagram_io.exchange(io, self.service, self.counters) {
                 return;
             }
         }
@@ -235,9 +235,9 @@ mod tests {
         let request = udp.request();
         let (said, hears) = mpsc::channel();
         std::thread::spawn(move || {
-            let service = Worked::new(udp, None, Arc::new(AtomicBool::new(false)));
-            let mut desk = Desk::new(&service, &[]);
-            while desk.turn(server.as_fd(), &service, counters) {
+            let service = WithWork::new(udp, None, Arc::new(AtomicBool::new(false)));
+            let mut datagram_io = DatagramIo::new(&service, &[]);
+            while datagram_io.exchange(server.as_fd(), &service, counters) {
                 said.send(()).unwrap();
             }
         });

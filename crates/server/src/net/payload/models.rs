@@ -47,27 +47,27 @@ fn serve_one(
     ours.set_nonblocking(true).unwrap();
     client.set_nonblocking(true).unwrap();
     sockopt::set_socket_send_buffer_size(&ours, 1).unwrap();
-    let (mut inbox, counters) = (ReadBuffer::new(ReadBudget::default()), Counters::default());
+    let (mut buffer, counters) = (ReadBuffer::new(ReadBudget::default()), Counters::default());
     let token = Token::LISTENER;
     let mut tenant = Payload::<Fixed>::admit(&mut hand_off, ours.into(), token);
-    let (mut pieces, mut said_bytes, mut then) = (pieces.iter(), 0, Then::Watch(Some(Interest::Read)));
+    let (mut pieces, mut said_bytes, mut action) = (pieces.iter(), 0, Action::Watch(Some(Interest::Read)));
     let mut messages: Vec<Message> = Vec::new();
-    while then != Then::End {
-        then = match then {
-            Then::Watch(Some(Interest::Read)) => {
+    while action != Action::End {
+        action = match action {
+            Action::Watch(Some(Interest::Read)) => {
                 match pieces.next() {
                     Some(piece) => client.write_all(piece).unwrap(),
                     None => client.shutdown(std::net::Shutdown::Write).unwrap(),
                 }
-                hand_off.on_readable(&mut tenant, service, &mut inbox, &counters)
+                hand_off.on_readable(&mut tenant, service, &mut buffer, &counters)
             }
-            Then::Watch(Some(Interest::Write)) => {
+            Action::Watch(Some(Interest::Write)) => {
                 said_bytes += read(&mut client);
                 hand_off.on_writable(&mut tenant, service, &counters)
             }
             _ => {
                 home.wait(Trigger::Level);
-                then
+                action
             }
         };
         // What has come, as a loop finds it beside other events.
@@ -75,10 +75,10 @@ fn serve_one(
             home.take(&mut messages, &counters);
         }
         for message in messages.drain(..) {
-            assert_ne!(then, Then::End, "{message:?} of a connection that is over");
-            then = match message {
-                Message::Blocked(_) => Then::Watch(Some(Interest::Write)),
-                Message::End(_) => Then::End,
+            assert_ne!(action, Action::End, "{message:?} of a connection that is over");
+            action = match message {
+                Message::Blocked(_) => Action::Watch(Some(Interest::Write)),
+                Message::End(_) => Action::End,
                 other => unreachable!("{other:?} is for those that read or are asked more"),
             };
         }

@@ -10,7 +10,7 @@ use crate::sync::{Condvar, Mutex};
 #[derive(Debug)]
 pub(super) struct Waker {
     pipe: Mutex<Pipe>,
-    rung: Condvar,
+    woken: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -22,21 +22,21 @@ struct Pipe {
 impl Waker {
     #[allow(clippy::unnecessary_wraps, reason = "a pipe may not be had")]
     pub(super) fn new() -> io::Result<Self> {
-        Ok(Self { pipe: Mutex::new(Pipe::default()), rung: Condvar::new() })
+        Ok(Self { pipe: Mutex::new(Pipe::default()), woken: Condvar::new() })
     }
 
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
         unreachable!("a model waits in `wait`")
     }
 
-    pub(super) fn ring(&self) {
+    pub(super) fn wake(&self) {
         let mut pipe = self.pipe.lock().unwrap();
         pipe.bytes += 1;
         pipe.has_edge = true;
-        self.rung.notify_one();
+        self.woken.notify_one();
     }
 
-    pub(super) fn silence(&self) {
+    pub(super) fn clear(&self) {
         let mut pipe = self.pipe.lock().unwrap();
         pipe.bytes -= pipe.bytes.min(16);
     }
@@ -50,7 +50,7 @@ impl Waker {
             Trigger::Edge => pipe.has_edge,
         };
         while !is_told(&pipe) {
-            pipe = self.rung.wait(pipe).unwrap();
+            pipe = self.woken.wait(pipe).unwrap();
         }
         pipe.has_edge = false;
     }

@@ -9,28 +9,28 @@ use crate::platform;
 /// at.
 #[derive(Debug)]
 pub(super) struct Waker {
-    rung: OwnedFd,
-    rope: OwnedFd,
+    reader: OwnedFd,
+    writer: OwnedFd,
 }
 
 impl Waker {
     pub(super) fn new() -> io::Result<Self> {
-        let (rung, rope) = platform::pipe()?;
-        Ok(Self { rung, rope })
+        let (reader, writer) = platform::pipe()?;
+        Ok(Self { reader, writer })
     }
 
     /// Readable while it rings.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
-        self.rung.as_fd()
+        self.reader.as_fd()
     }
 
     #[inline]
-    pub(super) fn ring(&self) {
-        let _ = rustix::io::write(&self.rope, &[0]);
+    pub(super) fn wake(&self) {
+        let _ = rustix::io::write(&self.writer, &[0]);
     }
 
     #[inline]
-    pub(super) fn silence(&self) {
-        let _ = rustix::io::read(&self.rung, &mut [0; 16]);
+    pub(super) fn clear(&self) {
+        let _ = rustix::io::read(&self.reader, &mut [0; 16]);
     }
 }
