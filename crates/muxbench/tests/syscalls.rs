@@ -88,10 +88,10 @@ fn inside_and_outside_agree_in_every_architecture() {
         if inside.is_empty() {
             continue;
         }
-        let comparable_kinds = comparable_kinds(inside["wake"] > 0);
+        let alike = comparable_kinds(inside["wake"] > 0);
         let kinds =
-            inside.keys().map(String::as_str).filter(|kind| !comparable_kinds.contains(kind) && *kind != "wake");
-        for kinds in kinds.map(|kind| vec![kind]).chain([comparable_kinds.to_vec(), vec![OTHER]]) {
+            inside.keys().map(String::as_str).filter(|kind| !alike.contains(kind) && *kind != "wake");
+        for kinds in kinds.map(|kind| vec![kind]).chain([alike.to_vec(), vec![OTHER]]) {
             let sum = |counts: &BTreeMap<String, u64>| kinds.iter().filter_map(|kind| counts.get(*kind)).sum::<u64>();
             let (inside, outside) = (sum(&inside), sum(&outside));
             let may = APART_MAX + all / 50;

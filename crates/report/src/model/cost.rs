@@ -79,11 +79,11 @@ pub(crate) fn differences(inside: &BTreeMap<String, f64>, outside: &BTreeMap<Str
     if inside.is_empty() || outside.is_empty() {
         return Vec::new();
     }
-    let comparable_kinds = comparable_kinds(inside.contains_key("wake"));
+    let alike = comparable_kinds(inside.contains_key("wake"));
     // The kernel's count has futexes that no stage waits on: locks that somebody held.
     let apart = inside.keys().chain(outside.keys()).map(String::as_str);
-    let apart: BTreeSet<&str> = apart.filter(|kind| !comparable_kinds.contains(kind) && *kind != "wake").collect();
-    let groups = apart.into_iter().map(|kind| vec![kind]).chain([comparable_kinds.to_vec()]);
+    let apart: BTreeSet<&str> = apart.filter(|kind| !alike.contains(kind) && *kind != "wake").collect();
+    let groups = apart.into_iter().map(|kind| vec![kind]).chain([alike.to_vec()]);
     let differences = groups.map(|kinds| {
         let sum =
             |counts: &BTreeMap<String, f64>| kinds.iter().filter_map(|kind| counts.get(*kind)).fold(0.0, |a, b| a + b);

@@ -285,7 +285,7 @@ impl Workers {
         self.ticks
     }
 
-    /// ThreadSpec a free slot, searching from `cursor` round; `None` when all are taken. Only the accept thread may call it.
+    /// Takes a free slot, searching from `cursor` round; `None` when all are taken. Only the accept thread may call it.
     pub fn claim(&self, cursor: &mut usize) -> Option<&'static Slot> {
         let workers = &self.slots[1..];
         for step in 0..workers.len() {

@@ -46,6 +46,7 @@ pub fn with_room<T>(budget: ReadBudget, read: impl FnOnce(&mut [u8]) -> T) -> T 
 /// State that all tasks of a server share. It lives for ever, because tasks may outlive the accept loop by a moment.
 #[derive(Debug)]
 pub struct TaskContext<S> {
+    /// The service.
     pub service: S,
     /// Counters that threads take at their first use, and the number taken.
     counters: Vec<&'static Counters>,

@@ -30,7 +30,8 @@ macro_rules! with_service {
             }
             wire::ServiceSpec::Stream(stream) => {
                 let streaming = wire::stream::Streaming::new(stream);
-                let $service = $crate::service::work::WithWork::new(streaming, $context.work, $context.stopping.clone());
+                let $service =
+                    $crate::service::work::WithWork::new(streaming, $context.work, $context.stopping.clone());
                 $body
             }
             // Datagrams have loops of their own; `Architecture` checks that the model has one.
