@@ -283,7 +283,7 @@ mod tests {
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         let ours = i32::try_from(std::process::id()).unwrap();
-        assert_eq!(ProcessTag::read(pid).map(ProcessTag::keeper), Some(ours));
+        assert_eq!(ProcessTag::read(pid).map(ProcessTag::supervisor), Some(ours));
         assert_eq!(lost(pid), None);
         end_all_of(Pid::from_raw(ours).unwrap()).unwrap();
         assert!(!has_ended(pid));

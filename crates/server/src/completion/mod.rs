@@ -1,4 +1,4 @@
-//! What a mechanism of the completion family is: the kernel does the I/O, and says what came of it.
+//! The completion mechanisms: the server requests operations, and the kernel does the I/O and reports the results.
 
 pub(crate) mod io_uring;
 
@@ -11,156 +11,155 @@ use crate::metrics::workers::Counters;
 use crate::socket::destination::{Control, NAME_BYTES};
 use crate::token::Token;
 
-/// The kernel does the I/O: we ask for operations, and are told what came of them.
+/// A completion mechanism.
 ///
-/// Operations are queued, and go to the kernel with the next `wait` at the latest. Implementations allocate in `new`
-/// only; they do not log and do not read clocks. They count their own system calls and operations, because only they
-/// know which calls a queue needs. When dropped, they first end what the kernel still does with anyone's memory.
+/// Operations are queued and reach the kernel with the next `wait` at the latest. Implementations allocate in `new` only, never
+/// log, and read no clocks. They count their own system calls and operations, because only they know which calls a queue needs.
+/// When dropped, they first end every operation that still uses memory.
 pub trait Completion: Sized {
-    /// Most completions that one `wait` reports.
+    /// The most completions that one `wait` reports.
     const DONE_MAX: usize;
-    /// A receive that goes on may miss the end of its stream, and then never says anything again.
+    /// Whether a multishot receive may miss the end of its stream and then report nothing more.
     const MISSES_ENDS: bool;
 
-    /// Room for so many connections, below 2^29. One receive brings at most `receive_bytes`.
+    /// Makes a mechanism for `connections_max` connections, fewer than 2^29. A receive returns at most `receive_bytes`.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// Errors of the kernel.
     fn new(connections_max: usize, receive_bytes: usize, counters: &'static Counters) -> io::Result<Self>;
 
-    /// Reports [`What::Readable`] with `token`, which is no connection's, once `descriptor` is readable.
+    /// Requests one [`CompletionEvent::Readable`] with `token`, which is no connection's, once `descriptor` is readable.
     ///
     /// # Errors
-    /// What the kernel says of its queue; likewise below. Errors of the operation are reported with it.
+    /// Errors of the kernel's queue; those of the operation are reported with its completion.
     fn watch(&mut self, descriptor: RawFd, token: Token) -> io::Result<()>;
 
-    /// Accepts from a listener that blocks; connections block too, which is what makes the kernel wait for them.
+    /// Requests connections from a blocking listener. They block too, so that the kernel waits for them.
     ///
     /// # Errors
     /// See [`Completion::watch`].
     fn accept(&mut self, listener: RawFd) -> io::Result<()>;
 
-    /// Receives up to the read budget into memory of the mechanism, once or again and again.
+    /// Requests bytes, up to the read budget, into memory of the mechanism: once, or repeatedly.
     ///
     /// # Errors
     /// See [`Completion::watch`].
     fn receive(&mut self, io: RawFd, token: Token) -> io::Result<()>;
 
-    /// Ends a receive that goes on. Its last completion may still bring bytes.
+    /// Ends a repeated receive. Its last completion may still have bytes.
     ///
     /// # Errors
     /// See [`Completion::watch`].
     fn cancel_receive(&mut self, token: Token) -> io::Result<()>;
 
-    /// Sends some of `bytes`. One send at a time for each connection.
+    /// Sends some of `bytes`. Each connection has at most one send at a time.
     ///
     /// # Safety
-    /// `bytes` stay where they are and as they are until [`What::Sent`] is reported or the mechanism is dropped.
+    /// `bytes` neither move nor change until [`CompletionEvent::Sent`] is reported or the mechanism is dropped.
     ///
     /// # Errors
     /// See [`Completion::watch`].
     unsafe fn send(&mut self, io: RawFd, token: Token, bytes: &[u8]) -> io::Result<()>;
 
-    /// The bytes of a receive, until its buffer is given back.
+    /// The received bytes, until their buffer is given back.
     fn bytes(&self, received: &Received) -> &[u8];
 
     /// Gives the buffer of a receive back, if it has one.
     fn give_back(&mut self, received: Received);
 
-    /// Hands over what is queued, waits until something is done, and adds it to `done`, within its capacity. A signal
-    /// ends the wait with nothing done. Unless it `may_wait` it is only a look.
+    /// Submits the queue, waits until something completes, and adds it to `done`, within its capacity. A signal ends the wait
+    /// with nothing done. Does not wait unless `may_wait`.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// Errors of the kernel.
     fn wait(&mut self, done: &mut Vec<Done>, may_wait: bool) -> io::Result<()>;
 }
 
-/// The same for datagrams, of which each comes from somewhere and goes somewhere.
+/// The operations on datagrams, each with an address.
 pub trait Datagrams: Completion {
-    /// Receives datagrams into memory of the mechanism, with who sent them, once or again and again.
+    /// Requests datagrams with their senders into memory of the mechanism: once, or repeatedly.
     ///
     /// # Safety
-    /// `envelope` stays where it is until the receive has ended or the mechanism is dropped, and nobody else touches it
-    /// meanwhile.
+    /// `envelope` does not move, and nothing else accesses it, until the receive has ended or the mechanism is dropped.
     ///
     /// # Errors
     /// See [`Completion::watch`].
     unsafe fn receive_datagrams(&mut self, io: RawFd, token: Token, envelope: &mut Envelope) -> io::Result<()>;
 
-    /// Sends one datagram, or fails where there is no room at once.
+    /// Sends one datagram; fails at once if the socket has no room.
     ///
     /// # Safety
-    /// `message`, and all that it points to, stay where they are and as they are until [`What::Sent`] is reported or the
-    /// mechanism is dropped.
+    /// `message` and all that it points to neither move nor change until [`CompletionEvent::Sent`] is reported or the mechanism
+    /// is dropped.
     ///
     /// # Errors
     /// See [`Completion::watch`].
     unsafe fn send_datagram(&mut self, io: RawFd, token: Token, message: *const libc::msghdr) -> io::Result<()>;
 
-    /// What was received; `None` if nothing was.
+    /// The received datagram; `None` after a failed receive.
     fn datagram<'a>(&'a self, received: &Received, envelope: &'a Envelope) -> Option<Datagram<'a>>;
 }
 
-/// What the kernel is to say of a datagram, for each socket. It points to itself: it must not move.
+/// A socket's memory for what the kernel reports with a datagram. It points to itself: it must not move.
 #[derive(Debug)]
 pub struct Envelope {
-    /// Who sent the datagram that came last, where each receive is asked for.
+    /// The sender of the last datagram, for one-shot receives.
     pub(crate) name: [u8; NAME_BYTES],
-    /// Where it was sent to, likewise.
+    /// The destination of the last datagram, for one-shot receives.
     pub(crate) control: Control,
-    /// Whether the kernel says so of this socket.
+    /// Whether the kernel reports destinations for this socket.
     pub(crate) has_control: bool,
     pub(crate) room: libc::iovec,
     pub(crate) message: libc::msghdr,
 }
 
-/// A datagram that came.
+/// A received datagram.
 #[derive(Debug)]
 pub struct Datagram<'a> {
-    /// The address it came from, as the kernel writes it.
+    /// The sender's address, as the kernel writes it.
     pub from: &'a [u8],
-    /// What the kernel says of where it was sent to; empty where it is not asked to.
+    /// The kernel's control message with the destination; empty if not requested.
     pub control: &'a [u8],
-    /// What is in it, or the beginning of that.
+    /// The contents, or their beginning.
     pub bytes: &'a [u8],
-    /// How many bytes it had.
+    /// The datagram's length, even if its end found no room.
     pub length: usize,
 }
 
-/// Something that the kernel did.
+/// A completed operation.
 #[derive(Debug)]
 pub struct Done {
-    /// For which connection, or what is watched; meaningless for the listener.
+    /// The connection or watched descriptor; meaningless for the listener.
     pub token: Token,
-    /// What.
+    /// The operation and its result.
     pub event: CompletionEvent,
 }
 
-/// What the kernel did.
+/// An operation and its result.
 #[derive(Debug)]
 pub enum CompletionEvent {
-    /// What is watched is readable: the order to stop, what other threads send, or a clock.
+    /// A watched descriptor is readable.
     Readable,
-    /// Accepted a connection, or failed to.
+    /// A connection was accepted, or an accept failed.
     Accepted {
         /// The connection.
         result: Result<OwnedFd, Errno>,
-        /// Whether more will follow without being asked for.
+        /// Whether more will follow without another request.
         more: bool,
     },
-    /// Received, or failed to.
+    /// Bytes were received, or a receive failed.
     Received(Received),
-    /// Sent so many bytes, or failed to; either way the kernel needs them no longer.
+    /// Bytes were sent, or a send failed; the kernel no longer uses their memory.
     Sent(Result<usize, Errno>),
 }
 
-/// What came of a receive. Its buffer must be given back.
+/// The result of a receive. Its buffer must be given back.
 #[derive(Debug)]
 pub struct Received {
-    /// How many bytes; none at the end of the stream.
+    /// The number of bytes; 0 at the end of the stream.
     pub result: Result<usize, Errno>,
-    /// Whether more will follow without being asked for.
+    /// Whether more will follow without another request.
     pub more: bool,
-    /// The buffer that they are in.
+    /// The buffer with the bytes.
     pub(crate) buffer: Option<u16>,
 }

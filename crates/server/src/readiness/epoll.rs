@@ -7,17 +7,17 @@ use std::time::Duration;
 use super::{Interest, Readiness, Ready, Trigger, count_ready, timeout_ms};
 use crate::token::Token;
 
-/// Most events that one wait takes, as many as the papers' contemporaries and today's servers ask for.
+/// The most events that one wait takes: a common size in today's servers.
 const EVENTS_MAX: usize = 1024;
 
-/// An epoll instance and the buffer its events come in.
+/// An epoll instance and the buffer of its events.
 pub(crate) struct Epoll {
     epoll: OwnedFd,
     events: Vec<libc::epoll_event>,
 }
 
 impl Epoll {
-    /// One epoll_ctl for `events`, as the kernel has them.
+    /// Makes one epoll_ctl call.
     pub(super) fn control(&self, operation: i32, descriptor: RawFd, token: Token, events: u32) -> io::Result<()> {
         let mut event = libc::epoll_event { events, u64: token.to_u64() };
         // SAFETY: `event` lives across the call.
@@ -27,7 +27,7 @@ impl Epoll {
         }
     }
 
-    /// One epoll_wait: what it reported.
+    /// Makes one epoll_wait call and returns the reported events.
     #[inline]
     pub(super) fn take(&mut self, timeout: Option<Duration>) -> io::Result<&[libc::epoll_event]> {
         // SAFETY: the buffer has room for EVENTS_MAX events, and the kernel writes `count` of them.
@@ -41,7 +41,7 @@ impl Epoll {
     }
 }
 
-/// What a thing is watched for, as the kernel has it.
+/// The epoll events of an interest.
 fn events_of(interest: Interest) -> u32 {
     match interest {
         Interest::Read => libc::EPOLLIN as u32,
@@ -75,7 +75,7 @@ impl Readiness for Epoll {
     }
 
     fn remove(&mut self, _descriptor: RawFd) -> io::Result<()> {
-        // Closing the last descriptor of a socket takes it off the list, and ours is the last.
+        // Closing the last descriptor of a socket removes it from the list, and ours is the last.
         Ok(())
     }
 

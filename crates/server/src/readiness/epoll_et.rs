@@ -1,4 +1,4 @@
-//! epoll(7), edge-triggered: the kernel hands over each change once, and interest is registered once for both ways.
+//! epoll(7), edge-triggered: the kernel reports each change once, and each descriptor is registered once for both directions.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -8,16 +8,16 @@ use super::epoll::Epoll;
 use super::{Interest, Readiness, Ready, Trigger};
 use crate::token::Token;
 
-/// Both ways, and the peer's end of sending.
+/// Both directions, and the end of the peer's sending.
 const WATCHED: u32 = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
 
-/// What there is when there is something to read, be it an error.
+/// The events after which a read finds something, be it an error.
 const READABLE: u32 = libc::EPOLLIN as u32 | ENDED;
 
-/// After these the kernel may have nothing more to say.
+/// The events after which the kernel may report nothing more.
 const ENDED: u32 = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
 
-/// An epoll instance, asked for edges.
+/// An epoll instance with edge-triggered registrations.
 pub(crate) struct EpollEt(Epoll);
 
 impl Readiness for EpollEt {
@@ -46,7 +46,7 @@ impl Readiness for EpollEt {
     }
 
     fn modify(&mut self, _descriptor: RawFd, _token: Token, _interest: Interest) -> io::Result<()> {
-        // It is watched both ways already.
+        // It is watched in both directions already.
         Ok(())
     }
 

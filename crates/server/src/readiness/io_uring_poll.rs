@@ -1,6 +1,6 @@
-//! io_uring's multishot poll: one request for each descriptor, and a completion for each change; we do the I/O.
+//! io_uring's multishot poll: one request for each descriptor, and a completion for each change; the server does the I/O.
 //!
-//! Requests gather in the ring and go to the kernel with the next wait, so that to watch costs no system call of its own.
+//! Requests gather in the ring and go to the kernel with the next wait, so that watching costs no system call of its own.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -15,48 +15,48 @@ use crate::metrics::workers::{Counters, Syscall};
 use crate::platform::io_uring::refusal;
 use crate::token::Token;
 
-/// Most events that one wait takes, as `epoll` has it; and the requests that the ring has room for.
+/// The most events that one wait takes, as for `epoll`; also the size of the request ring.
 const EVENTS_MAX: usize = 1024;
 
-/// Both ways, and the peer's end of sending.
+/// Both directions, and the end of the peer's sending.
 const WATCHED: u32 = (libc::POLLIN | libc::POLLOUT | libc::POLLRDHUP) as u32;
 
-/// After these the kernel may have nothing more to say.
+/// The events after which the kernel may report nothing more.
 const ENDED: i32 = (libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR) as i32;
 
-/// What a removal that fails is known by; no descriptor is that high.
+/// The user data of a failed removal; no descriptor is that high.
 const REMOVAL: u64 = u64::MAX;
 
-/// A ring, and who is watched.
+/// A ring and the watched descriptors.
 pub(crate) struct IoUringPoll {
     ring: IoUring,
     /// Tokens by descriptor.
     tokens: Vec<u64>,
-    /// How often each descriptor was added and removed. Requests carry it, so that what a former tenant's request still
-    /// says is known to be late.
+    /// How often each descriptor was added and removed. Requests carry it, so that a late completion of an earlier connection is
+    /// recognised.
     generations: Vec<u32>,
-    /// Calls made because the ring was full of requests, not counted yet.
+    /// Calls that a full request ring made necessary and that are not counted yet.
     submits: u64,
 }
 
 fn ring(entries: u32) -> io::Result<IoUring> {
     let mut builder = IoUring::builder();
-    // Completions are made when we wait and not in between: one thread does both, and need not be interrupted.
+    // The kernel completes requests only during waits: one thread does both and need not be interrupted.
     builder.setup_single_issuer().setup_defer_taskrun().setup_submit_all().setup_cqsize(4 * entries).build(entries)
 }
 
-/// Why it cannot run here.
+/// Returns why it cannot run here.
 pub(crate) fn can_run() -> Result<(), String> {
     ring(8).map(drop).map_err(|error| refusal(&error, "Linux 6.1"))
 }
 
-/// What a request of a descriptor's present tenant is known by.
+/// The user data of a request of the descriptor's present connection.
 fn name(descriptor: usize, generation: u32) -> u64 {
     u64::from(generation) << 32 | descriptor as u64
 }
 
 impl IoUringPoll {
-    /// Puts a request into the ring; the next wait hands it over, or this does where there is no room.
+    /// Puts a request into the ring. The next wait submits it; a full ring is submitted at once.
     fn request(&mut self, entry: &Entry) -> io::Result<()> {
         // SAFETY: neither a poll nor a cancellation refers to memory.
         while unsafe { self.ring.submission().push(entry) }.is_err() {
@@ -66,7 +66,7 @@ impl IoUringPoll {
         Ok(())
     }
 
-    /// Makes the kernel complete what it can, and takes none of it.
+    /// Lets the kernel complete what it can, and takes none of the completions.
     #[cfg(test)]
     pub(super) fn leave_completions(&mut self) -> bool {
         let timeout = Timespec::new();
@@ -103,14 +103,14 @@ impl Readiness for IoUringPoll {
     }
 
     fn modify(&mut self, _descriptor: RawFd, _token: Token, _interest: Interest) -> io::Result<()> {
-        // It is watched both ways already.
+        // It is watched in both directions already.
         Ok(())
     }
 
     fn remove(&mut self, descriptor: RawFd) -> io::Result<()> {
         let at = index(descriptor, self.tokens.len())?;
-        // The request holds the socket: without this the peer would not see it closed. POLL_REMOVE would not do, it gives up
-        // (EALREADY) when an event is just on its way.
+        // The request holds the socket: without this the peer would not see it closed. POLL_REMOVE fails with EALREADY while an
+        // event is on its way.
         let removal = opcode::AsyncCancel::new(name(at, self.generations[at])).build();
         self.generations[at] = self.generations[at].wrapping_add(1);
         self.request(&removal.user_data(REMOVAL).flags(Flags::SKIP_SUCCESS))
@@ -123,26 +123,26 @@ impl Readiness for IoUringPoll {
             Some(timeout) => self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&timeout)),
         };
         match waited.map_err(|error| (error.raw_os_error(), error)) {
-            // EBUSY: completions must be taken before requests are.
+            // EBUSY: completions must be taken before requests can be submitted.
             Ok(_) | Err((Some(libc::ETIME | libc::EINTR | libc::EBUSY), _)) => {}
             Err((_, error)) => return Err(error),
         }
-        // Completions that find no room in their ring wait in the kernel and follow with the next waits.
+        // Completions beyond the ring's size stay in the kernel until the next waits.
         for _ in 0..EVENTS_MAX {
             let Some(completion) = self.ring.completion().next() else { break };
             let (at, generation) = (completion.user_data() as u32 as usize, (completion.user_data() >> 32) as u32);
             if self.generations.get(at) != Some(&generation) {
-                // A former tenant's, or a removal of what had ended by itself.
+                // The completion of an earlier connection, or of a removal whose request had already ended.
                 continue;
             }
             if !cqueue::more(completion.flags()) {
-                // It ends when its completion found no room; what is ready then is told anew.
+                // A multishot request ends when its completion finds no room; the new one reports what is ready then.
                 self.watch(at)?;
             }
             let events = completion.result();
             let only_room = events == i32::from(libc::POLLOUT);
             let interest = if only_room { Interest::Write } else { Interest::Read };
-            // An error is no set of events: the I/O says what it is.
+            // A negative result is an error: the following I/O call reports it.
             let drain = events < 0 || events & ENDED != 0;
             ready.push(Ready { token: Token::from_u64(self.tokens[at]), interest, drain });
         }

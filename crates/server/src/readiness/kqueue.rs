@@ -1,6 +1,6 @@
-//! kqueue(2), level-triggered: the kernel keeps the interest list and hands over what is ready.
+//! kqueue(2), level-triggered: the kernel keeps the interest list and reports what is ready.
 //!
-//! Reading and writing are filters of their own: to turn from one to the other is two changes, made by one call.
+//! Reading and writing are separate filters: to switch between them takes two changes in one call.
 
 use std::ffi::c_void;
 use std::io;
@@ -14,17 +14,17 @@ use rustix::io::Errno;
 use super::{Interest, Readiness, Ready, Trigger};
 use crate::token::Token;
 
-/// Most events that one wait takes, as many as epoll's.
+/// The most events that one wait takes, as for epoll.
 const EVENTS_MAX: usize = 1024;
 
-/// A kqueue and the buffer its events come in.
+/// A kqueue and the buffer of its events.
 pub(crate) struct Kqueue {
     kqueue: OwnedFd,
     events: Vec<Event>,
 }
 
 impl Kqueue {
-    /// One kevent that changes what is watched, and takes no events.
+    /// Makes one kevent call that changes the interest list and takes no events.
     fn change(&self, changes: &[Event]) -> rustix::io::Result<()> {
         // SAFETY: the loop keeps a descriptor open until it has removed it, and its close ends the watching.
         unsafe { kevent_timespec(&self.kqueue, changes, &mut [] as &mut [Event], None) }.map(drop)
@@ -66,14 +66,14 @@ impl Readiness for Kqueue {
         };
         let forget = Event::new(filter(descriptor, other), EventFlags::DELETE, std::ptr::null_mut());
         match self.change(&[watch(descriptor, token, interest), forget]) {
-            // It was not watched for the other: what was asked for is so, being the first of the changes.
+            // It was not watched for the other direction; the first change took effect.
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
     fn remove(&mut self, _descriptor: RawFd) -> io::Result<()> {
-        // Closing a descriptor ends its filters.
+        // Closing a descriptor removes its filters.
         Ok(())
     }
 
@@ -81,7 +81,7 @@ impl Readiness for Kqueue {
         for interest in [Interest::Read, Interest::Write] {
             let forget = Event::new(filter(descriptor, interest), EventFlags::DELETE, std::ptr::null_mut());
             match self.change(&[forget]) {
-                // It was watched for the other.
+                // It was watched for the other direction.
                 Ok(()) | Err(Errno::NOENT) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -92,12 +92,12 @@ impl Readiness for Kqueue {
     fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {
         ready.clear();
         self.events.clear();
-        // To the nanosecond: the kernel rounds up to what it can tell apart. What is beyond its count is for ever.
+        // Nanoseconds: the kernel rounds up to its resolution. A longer timeout than it can count is none.
         let timeout = timeout.and_then(|timeout| {
             Some(Timespec { tv_sec: timeout.as_secs().try_into().ok()?, tv_nsec: timeout.subsec_nanos().into() })
         });
         let room = rustix::buffer::spare_capacity(&mut self.events);
-        // SAFETY: no change is made; who is watched is open, as in `change`.
+        // SAFETY: no change is made, and the watched descriptors are open, as in `change`.
         match unsafe { kevent_timespec(&self.kqueue, &[], room, timeout.as_ref()) } {
             Ok(_) => {}
             // A signal ends a wait with nothing ready.

@@ -1,6 +1,5 @@
-//! Mechanisms: how a thread learns of I/O on many sockets. Adding one is one file, and one row in [`crate::registry`].
-//!
-//! Those here are told what is ready; in [`completion`] the kernel does the I/O.
+//! The readiness mechanisms: the kernel reports which sockets are ready, and the server does the I/O. To add one, add a file here
+//! and a row in [`crate::registry`].
 
 use std::io;
 use std::os::fd::RawFd;
@@ -23,110 +22,110 @@ pub(crate) mod rt_signal;
 pub(crate) mod select;
 pub(crate) mod spin;
 
-/// When a mechanism reports a descriptor.
+/// The time at which a mechanism reports a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trigger {
-    /// As long as it is ready for what it is watched for.
+    /// As long as it is ready for its interest.
     Level,
-    /// When it becomes ready, or was so when it was added; both ways at once, whatever it is watched for. Whoever is told
-    /// must go on until the socket has no more.
+    /// When it becomes ready, or was ready when it was added; in both directions, whatever its interest. The loop must go on
+    /// until the socket has no more.
     Edge,
 }
 
-/// The kernel says what is ready, we do the I/O.
+/// A readiness mechanism.
 ///
-/// Implementations allocate in `new` only; they do not log and do not read clocks. What the constants say is known when
-/// the loop is compiled, so that no mechanism pays for another's ways.
+/// Implementations allocate in `new` only, never log, and read no clocks. The loop is compiled for each mechanism with its
+/// constants, so that none pays for the properties of another.
 pub trait Readiness: Sized {
-    /// When a descriptor is reported.
+    /// The time at which a descriptor is reported.
     const TRIGGER: Trigger;
-    /// Whether `wait` asks nobody and reports every watched descriptor. It never waits then, whatever the timeout.
+    /// Whether `wait` reports every watched descriptor, ready or not, without asking the kernel. It never waits then.
     const REPORTS_ALL: bool = false;
-    /// System calls that each `add` makes, to be counted.
+    /// System calls of each `add`.
     const ADD_SYSCALLS: u64;
-    /// System calls that each `modify` makes.
+    /// System calls of each `modify`.
     const MODIFY_SYSCALLS: u64;
-    /// System calls that each `remove` makes.
+    /// System calls of each `remove`.
     const REMOVE_SYSCALLS: u64;
-    /// System calls that each `unwatch` makes.
+    /// System calls of each `unwatch`.
     const UNWATCH_SYSCALLS: u64 = Self::REMOVE_SYSCALLS;
-    /// Whether it has `add_exclusively`.
+    /// Whether `add_exclusively` is supported.
     const WAKES_EXCLUSIVELY: bool = false;
 
-    /// Room for descriptors below `descriptors_max`.
+    /// Makes a mechanism for descriptors below `descriptors_max`.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// Errors of the kernel.
     fn new(descriptors_max: usize) -> io::Result<Self>;
 
-    /// Begins to watch a descriptor for one thing.
+    /// Starts to watch a descriptor.
     ///
     /// # Errors
-    /// What the kernel says; a descriptor beyond `descriptors_max`.
+    /// Errors of the kernel, and a descriptor beyond `descriptors_max`.
     fn add(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()>;
 
-    /// Begins to watch a listener that others watch too, so that not all of them are woken by each connection.
+    /// Starts to watch a listener that other threads watch too, so that a connection does not wake all of them.
     ///
     /// # Errors
-    /// What the kernel says; that there is no such thing.
+    /// Errors of the kernel; `Unsupported` for most mechanisms.
     fn add_exclusively(&mut self, _listener: RawFd, _token: Token) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Changes what a watched descriptor is watched for.
+    /// Changes the interest of a watched descriptor.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// Errors of the kernel.
     fn modify(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()>;
 
-    /// Ends watching, before the descriptor is closed.
+    /// Stops watching a descriptor that is about to be closed.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// Errors of the kernel.
     fn remove(&mut self, descriptor: RawFd) -> io::Result<()>;
 
-    /// Ends watching a descriptor that stays open, for now or because another thread still has it.
+    /// Stops watching a descriptor that stays open, for now or because another thread still uses it.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// Errors of the kernel.
     fn unwatch(&mut self, descriptor: RawFd) -> io::Result<()> {
         self.remove(descriptor)
     }
 
-    /// Waits until something is ready, and fills `ready` with just that, within its capacity. A signal ends the wait
-    /// with nothing ready; so does `timeout`, which is rounded up to what the kernel can tell apart.
+    /// Waits until something is ready, and replaces the contents of `ready`, within its capacity. A signal ends the wait with
+    /// nothing ready; so does `timeout`, rounded up to the kernel's resolution.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// Errors of the kernel.
     fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()>;
 
-    /// Counts the system calls since the last time that the constants do not tell, those made only now and then.
+    /// Counts the system calls since the last time that the constants do not cover.
     fn count_irregular(&mut self, _counters: &Counters) {}
 }
 
-/// What a descriptor is watched for: one thing at a time. Errors and hang-ups are reported as that thing, and the I/O
-/// then says which.
+/// The event that a descriptor is watched for. Errors and hang-ups are reported as this event; the I/O call then tells them
+/// apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
-    /// Something to read.
+    /// There is something to read.
     Read,
-    /// Room to write.
+    /// There is room to write.
     Write,
 }
 
 /// A descriptor that is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ready {
-    /// Whose.
+    /// The token of the descriptor.
     pub token: Token,
-    /// For what it was watched. Of [`Trigger::Edge`]: `Read` unless there is only room to write.
+    /// The watched event; with [`Trigger::Edge`], `Read` unless there is only room to write.
     pub interest: Interest,
-    /// Whether to read until the socket says that it is empty, even after a read that falls short: the end of the stream
-    /// may be behind the bytes, or events were lost. Of [`Trigger::Level`], which reports again, it is always false.
+    /// Whether to read until the socket is empty, even after a short read: the end of the stream may follow the bytes, or events
+    /// were lost. Always false with [`Trigger::Level`], which reports again.
     pub drain: bool,
 }
 
-/// Rounded up to whole milliseconds; −1, for ever, for `None`.
+/// The timeout in milliseconds, rounded up; −1 (no timeout) for `None`.
 fn timeout_ms(timeout: Option<Duration>) -> i32 {
     match timeout {
         None => -1,
@@ -134,7 +133,7 @@ fn timeout_ms(timeout: Option<Duration>) -> i32 {
     }
 }
 
-/// An interrupted wait is a wait in which nothing became ready.
+/// The number of ready descriptors; 0 for an interrupted wait.
 fn count_ready(returned: i32) -> io::Result<usize> {
     if returned >= 0 {
         return Ok(returned as usize);

@@ -1,4 +1,4 @@
-//! poll(2): the whole interest list goes to the kernel at every wait, and is scanned on both sides.
+//! poll(2): the whole interest list goes to the kernel at every wait and is scanned on both sides.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -7,15 +7,15 @@ use std::time::Duration;
 use super::{Interest, Readiness, Ready, Trigger, count_ready, index, timeout_ms};
 use crate::token::Token;
 
-/// No place in the list.
+/// The index of a descriptor that is not watched.
 const NOWHERE: u32 = u32::MAX;
 
-/// The interest list without gaps, and where in it each descriptor is.
+/// The interest list without gaps, and each descriptor's place in it.
 pub(crate) struct Poll {
     list: Vec<libc::pollfd>,
     /// The tokens of `list`, in its order.
     tokens: Vec<Token>,
-    /// Place in `list` plus one by descriptor; 0 where there is none, so that fresh pages need no filling in.
+    /// Place in `list` plus one, by descriptor; 0 if not watched, so that fresh pages need no initialisation.
     places: Vec<u32>,
 }
 
@@ -28,13 +28,13 @@ impl Poll {
     }
 
     #[cfg(target_os = "linux")]
-    /// The token of a descriptor, if it is watched.
+    /// The token of a watched descriptor.
     pub(super) fn token(&self, descriptor: RawFd) -> Option<Token> {
         self.place(descriptor).ok().map(|place| self.tokens[place])
     }
 
     #[cfg(target_os = "linux")]
-    /// A look at one watched descriptor alone.
+    /// Polls one watched descriptor without waiting.
     pub(super) fn is_ready(&mut self, descriptor: RawFd) -> io::Result<bool> {
         let place = self.place(descriptor)?;
         // SAFETY: one element of `list`, which lives across the call.
@@ -91,7 +91,7 @@ impl Readiness for Poll {
 
     fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {
         ready.clear();
-        // SAFETY: `list` lives across the call, and its length is told.
+        // SAFETY: `list` lives across the call, and its length is passed.
         let mut left = count_ready(unsafe {
             libc::poll(self.list.as_mut_ptr(), self.list.len() as libc::nfds_t, timeout_ms(timeout))
         })?;

@@ -1,7 +1,7 @@
-//! Queued real-time signals, fcntl(2)'s F_SETSIG: the kernel sends this thread one for each event, and a wait takes one.
+//! Queued real-time signals (F_SETSIG of fcntl(2)): the kernel sends this thread one signal for each event, and a wait takes one.
 //!
-//! The queue has an end (RLIMIT_SIGPENDING). Beyond it the kernel sends SIGIO, which says that events were lost and not
-//! whose: then poll(2) looks at everything that is watched.
+//! RLIMIT_SIGPENDING limits the queue. When it overflows, the kernel sends SIGIO: events of unknown descriptors were lost, and
+//! poll(2) checks everything that is watched.
 
 use std::os::fd::RawFd;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::{Interest, Readiness, Ready, Trigger, count_ready};
 use crate::metrics::workers::{Counters, Syscall};
 use crate::token::Token;
 
-// The kernel's asm-generic/fcntl.h; the libc crate has them for few targets.
+// From the kernel's asm-generic/fcntl.h; the libc crate has them for few targets.
 const F_SETSIG: i32 = 10;
 const F_SETOWN_EX: i32 = 15;
 const F_OWNER_TID: i32 = 0;
@@ -24,13 +24,13 @@ struct Owner {
     id: libc::pid_t,
 }
 
-/// The kernel's `siginfo_t` as signals of descriptors have it.
+/// The kernel's `siginfo_t` for signals of descriptors.
 #[repr(C)]
 struct Signal {
     number: i32,
     error: i32,
     code: i32,
-    /// What poll(2) would say of the event.
+    /// The event, as poll(2) would report it.
     events: libc::c_long,
     descriptor: RawFd,
     rest: [u8; 128 - 4 * size_of::<libc::c_long>()],
@@ -38,18 +38,18 @@ struct Signal {
 
 const _: () = assert!(size_of::<Signal>() >= size_of::<libc::siginfo_t>());
 
-/// What is watched, and the signals that tell of it.
+/// The watched descriptors and their signals.
 pub(crate) struct RtSignal {
     watched: Poll,
-    /// Our real-time signal, and SIGIO. They are blocked in this thread for good: it waits for them here and nowhere else.
+    /// Our real-time signal and SIGIO. They stay blocked in this thread, which waits for them only here.
     signals: libc::sigset_t,
-    /// Ready when they were added, before there were signals.
+    /// Descriptors that were ready when they were added, before there were signals.
     early: Vec<Ready>,
-    /// Looks at everything that are not counted yet.
+    /// Calls of poll(2) that are not counted yet.
     rescans: u64,
 }
 
-/// ThreadSpec one signal; `None` when the timeout ends, or a signal that is not ours comes.
+/// Takes one signal; `None` after the timeout, or when an unrelated signal comes.
 fn take(signals: &libc::sigset_t, timeout: Option<Duration>) -> io::Result<Option<Signal>> {
     let timeout = timeout.map(|timeout| libc::timespec {
         tv_sec: timeout.as_secs() as libc::time_t,
@@ -69,7 +69,7 @@ fn done(returned: i32) -> io::Result<()> {
     if returned == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Why it cannot run here.
+/// Returns why it cannot run here.
 pub(crate) fn can_run() -> Result<(), String> {
     match rustix::process::getrlimit(rustix::process::Resource::Sigpending).maximum {
         Some(0) => Err("no signal may be queued: RLIMIT_SIGPENDING is 0; raise it (ulimit -Hi)".into()),
@@ -95,7 +95,7 @@ impl Readiness for RtSignal {
                 error => return Err(io::Error::from_raw_os_error(error)),
             }
         };
-        // Those of an earlier loop of this thread are none of ours.
+        // Discard the signals of an earlier loop of this thread.
         while take(&signals, Some(Duration::ZERO))?.is_some() {}
         Ok(Self {
             watched: Poll::new(descriptors_max)?,
@@ -108,7 +108,7 @@ impl Readiness for RtSignal {
     fn add(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()> {
         // SAFETY: asks for this thread's number.
         let owner = Owner { kind: F_OWNER_TID, id: unsafe { libc::gettid() } };
-        // All that we watch is non-blocking, which F_SETFL must say again.
+        // All watched descriptors are non-blocking, which F_SETFL must repeat.
         let flags = libc::O_ASYNC | libc::O_NONBLOCK;
         // SAFETY: `owner` lives across the call; the other arguments are numbers.
         unsafe {
@@ -124,13 +124,13 @@ impl Readiness for RtSignal {
     }
 
     fn modify(&mut self, descriptor: RawFd, token: Token, interest: Interest) -> io::Result<()> {
-        // Signals come for both ways; a look at everything is for what is wanted.
+        // Signals come for both directions; the interest matters only to poll(2).
         self.watched.modify(descriptor, token, interest)
     }
 
     fn remove(&mut self, descriptor: RawFd) -> io::Result<()> {
-        // Closing the socket ends its signals. Those in the queue say a number: nobody's, which `wait` knows, or by then a
-        // new connection's, whose read finds nothing.
+        // Closing the socket ends its signals. A queued one names a descriptor that is not watched, which `wait` ignores, or by
+        // then a new connection's, whose read finds nothing.
         self.watched.remove(descriptor)
     }
 
@@ -140,14 +140,14 @@ impl Readiness for RtSignal {
         let timeout = if ready.is_empty() { timeout } else { Some(Duration::ZERO) };
         let Some(signal) = take(&self.signals, timeout)? else { return Ok(()) };
         if signal.number == libc::SIGIO {
-            // What was ready early is so still, and found again.
+            // Descriptors in `early` are still ready and found again.
             self.rescans += 1;
             self.watched.wait(ready, Some(Duration::ZERO))?;
             ready.iter_mut().for_each(|event| event.drain = true);
         } else if let Some(token) = self.watched.token(signal.descriptor) {
             let only_room = signal.events & libc::c_long::from(libc::POLLIN | libc::POLLERR | libc::POLLHUP) == 0;
             let interest = if only_room { Interest::Write } else { Interest::Read };
-            // Each event has its signal: the stream's end has one of its own behind that of the bytes.
+            // Each event has its own signal: the end of the stream comes after that of the bytes.
             ready.push(Ready { token, interest, drain: false });
         }
         Ok(())

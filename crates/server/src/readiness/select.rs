@@ -1,7 +1,6 @@
-//! select(2): a bit for each descriptor up to the highest goes to the kernel at every wait and comes back overwritten.
+//! select(2): one bit for each descriptor up to the highest goes to the kernel at every wait and comes back overwritten.
 //!
-//! The kernel's limit is the highest descriptor, not FD_SETSIZE: that is only the size of the C library's type, so
-//! these sets are as long as the process may have descriptors.
+//! FD_SETSIZE limits only the C library's type, not the kernel: these sets cover every descriptor that the process may have.
 
 use std::os::fd::RawFd;
 use std::time::Duration;
@@ -22,11 +21,11 @@ pub(crate) struct Select {
     top: usize,
 }
 
-/// One kind of interest: who is watched, and who is ready.
+/// One kind of interest: the watched set and the ready set.
 struct Sets {
     watched: Vec<u64>,
     ready: Vec<u64>,
-    /// Bits set in `watched`; a set without any is not passed.
+    /// Bits set in `watched`; an empty set is not passed.
     count: usize,
 }
 
@@ -45,7 +44,7 @@ impl Sets {
         self.watched[at / BITS] &= !(1 << (at % BITS));
     }
 
-    /// A fresh copy for the kernel of the first `words` words; null when nothing is watched.
+    /// Copies the first `words` words for the kernel; null if nothing is watched.
     fn pass(&mut self, words: usize) -> *mut libc::fd_set {
         if self.count == 0 {
             return ptr::null_mut();
@@ -54,7 +53,7 @@ impl Sets {
         self.ready.as_mut_ptr().cast()
     }
 
-    /// Scans what came back, until `left` descriptors are found.
+    /// Scans the kernel's result until `left` descriptors are found.
     fn report(&self, words: usize, left: &mut usize, mut report: impl FnMut(usize)) {
         if self.count == 0 {
             return;
@@ -126,7 +125,7 @@ impl Readiness for Select {
         // SAFETY: each set is null or covers `top` bits, and all live across the call.
         let mut left = count_ready(unsafe { libc::select(self.top as i32, read, write, ptr::null_mut(), timeout) })?;
         if left == 0 {
-            // An interrupted call leaves the sets as they were passed: they say nothing.
+            // An interrupted call leaves the sets unchanged: they mean nothing.
             return Ok(());
         }
         let tokens = &self.tokens;

@@ -1,6 +1,6 @@
-//! No wait at all: every socket is tried in turn, whether or not there is something to do.
+//! No wait at all: every socket is tried in turn, ready or not.
 //!
-//! It takes a whole CPU, and finds out about a request as soon as the sweep comes by.
+//! It takes a whole CPU, and finds a request as soon as the sweep reaches its socket.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -9,12 +9,12 @@ use std::time::Duration;
 use super::{Interest, Readiness, Ready, Trigger, index};
 use crate::token::Token;
 
-/// The interest list without gaps, as it is reported, and where in it each descriptor is.
+/// The interest list without gaps, as it is reported, and each descriptor's place in it.
 pub(crate) struct Spin {
     list: Vec<Ready>,
     /// The descriptors of `list`, in its order.
     descriptors: Vec<RawFd>,
-    /// Place in `list` plus one by descriptor; 0 where there is none, so that fresh pages need no filling in.
+    /// Place in `list` plus one, by descriptor; 0 if not watched, so that fresh pages need no initialisation.
     places: Vec<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! What every mechanism must do, checked for each.
+//! Behaviour that every mechanism must have.
 
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -29,8 +29,7 @@ use crate::spec::mechanism::Family;
 
 const AT_ONCE: Option<Duration> = Some(Duration::ZERO);
 
-/// Runs one check for every mechanism that can run here; the names are compared with the table, so that none is
-/// forgotten.
+/// Runs one check for every mechanism that can run here. Compares the names with the table, so that none is forgotten.
 macro_rules! for_every_mechanism {
     ($check:ident) => {{
         let checked: &[(&str, fn())] = &[
@@ -47,7 +46,7 @@ macro_rules! for_every_mechanism {
             ("rt-signal", $check::<RtSignal>),
             #[cfg(target_os = "linux")]
             ("io_uring-poll", $check::<IoUringPoll>),
-            // What new mechanisms are copied from has no row, and must be right.
+            // The skeleton has no row, but new mechanisms are copied from it.
             ("skeleton", $check::<Skeleton>),
         ];
         let names =
@@ -66,8 +65,8 @@ macro_rules! for_every_mechanism {
     }};
 }
 
-/// What is ready, by slot. Of an edge, which is told of both ways and perhaps in several parts, only what is to be read,
-/// from waits until there is no more.
+/// The reported slots. An edge-triggered mechanism reports both directions, perhaps in several waits: only reads count, until a
+/// wait reports nothing.
 fn wait<M: Readiness>(mechanism: &mut M) -> Vec<(u32, Interest)> {
     let mut ready = Vec::with_capacity(64);
     let mut all = Vec::new();
@@ -95,7 +94,7 @@ fn reports_only_what_is_ready() {
             mechanism.add(ours.as_raw_fd(), Token::new(at as u32, 0), Interest::Read).unwrap();
         }
         if M::REPORTS_ALL {
-            // It reports each of them, once, and does not wait for it.
+            // It reports each of them once, without waiting.
             assert_eq!(wait(&mut mechanism), (0..10).map(|slot| (slot, Interest::Read)).collect::<Vec<_>>());
             return;
         }
@@ -164,7 +163,7 @@ fn what_is_unwatched_is_reported_again_only_when_it_is_added_again() {
         mechanism.unwatch(ours.as_raw_fd()).unwrap();
         (&theirs).write_all(b"x").unwrap();
         drop(theirs);
-        // A request of a ring ends with the next wait.
+        // A ring's request ends with the next wait.
         assert!(wait(&mut mechanism).iter().all(|_| M::TRIGGER == Trigger::Edge));
         assert_eq!(wait(&mut mechanism), []);
         mechanism.add(ours.as_raw_fd(), Token::new(1, 1), Interest::Read).unwrap();
@@ -176,8 +175,8 @@ fn what_is_unwatched_is_reported_again_only_when_it_is_added_again() {
     for_every_mechanism!(check);
 }
 
-/// The last words of a peer and its end, reported in one: the read that takes the words falls short and must not be the
-/// last, unless a second event comes.
+/// One report covers a peer's last bytes and its end: the read of the bytes falls short and must not be the last, unless a second
+/// event comes.
 #[test]
 fn an_end_behind_bytes_is_told() {
     fn check<M: Readiness>() {
@@ -198,7 +197,7 @@ fn an_end_behind_bytes_is_told() {
     for_every_mechanism!(check);
 }
 
-/// Waits until `condition` of a wait's report holds, which it does at once where the mechanism is sound.
+/// Waits until `condition` holds for a reported event, which a sound mechanism reports at once.
 fn until<M: Readiness>(mechanism: &mut M, condition: impl Fn(&Ready) -> bool) {
     let mut ready = Vec::with_capacity(64);
     for _ in 0..100 {
@@ -222,7 +221,7 @@ fn room_to_write_is_reported_when_it_comes() {
         mechanism.modify(ours.as_raw_fd(), Token::new(1, 0), Interest::Write).unwrap();
         if !M::REPORTS_ALL {
             let mut ready = Vec::with_capacity(64);
-            // What an edge had to say of the time before.
+            // Discard the edge of the time before.
             mechanism.wait(&mut ready, AT_ONCE).unwrap();
             mechanism.wait(&mut ready, AT_ONCE).unwrap();
             assert_eq!(ready, [], "there is no room");
@@ -294,7 +293,7 @@ fn signals_are_this_thread_s_alone() {
     assert_eq!(wait(&mut mechanism), [(1, Interest::Read)]);
 }
 
-/// A signal in the queue when its descriptor is no longer watched is nobody's.
+/// A queued signal of a descriptor that is no longer watched is ignored.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_late_signal_is_ignored() {
@@ -306,7 +305,7 @@ fn a_late_signal_is_ignored() {
     assert_eq!(wait(&mut mechanism), []);
 }
 
-/// What a request says after its descriptor went to another reaches nobody; nor does the request keep the socket open.
+/// A late completion of a descriptor does not reach its next connection, and the request does not keep the socket open.
 #[cfg(target_os = "linux")]
 #[test]
 fn late_completions_reach_no_next_tenant() {
@@ -316,7 +315,7 @@ fn late_completions_reach_no_next_tenant() {
     }
     let mut mechanism = IoUringPoll::new(4096).unwrap();
     let (ours, theirs) = UnixStream::pair().unwrap();
-    // A number that no other test is given.
+    // A descriptor that no other test gets.
     let first = rustix::io::fcntl_dupfd_cloexec(&ours, 900).unwrap();
     let number = first.as_raw_fd();
     drop(ours);
@@ -331,14 +330,14 @@ fn late_completions_reach_no_next_tenant() {
     mechanism.add(number, Token::new(2, 0), Interest::Read).unwrap();
     assert_eq!(wait(&mut mechanism), [], "the bytes were the former tenant's");
     theirs.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    // Bytes that were never read make the end a reset.
+    // Unread bytes turn the close into a reset.
     let end = (&theirs).read(&mut [0]).map_err(|error| error.kind());
     assert_eq!(end, Err(std::io::ErrorKind::ConnectionReset), "the former tenant's socket is closed");
     (&next_theirs).write_all(b"x").unwrap();
     assert_eq!(wait(&mut mechanism), [(2, Interest::Read)]);
 }
 
-/// More events than the ring of completions has room for: none is lost, and who lost its request has a new one.
+/// More events than the ring of completions can hold: none is lost, and ended requests are renewed.
 #[cfg(target_os = "linux")]
 #[test]
 fn completions_beyond_their_ring_are_not_lost() {
@@ -377,7 +376,7 @@ fn completions_beyond_their_ring_are_not_lost() {
 #[test]
 fn flood_of_connects_leaves_others_served() {
     fn check<M: Readiness>() {
-        // In a level-triggered loop the first is told of one wait after it was accepted, and more are accepted meanwhile.
+        // A level-triggered loop reports the first connection one wait after its accept, and accepts more meanwhile.
         let accepts_max = 2 * ACCEPTS as u64;
         check_flood_leaves_others_served("sped", None, accepts_max, |context, tell| {
             run_service::<M, _>(context, &Echo(tell))

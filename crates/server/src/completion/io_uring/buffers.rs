@@ -1,4 +1,4 @@
-//! The buffers that a kernel receives into: a ring of those that are free, and the memory itself.
+//! The kernel's receive buffers: a ring of the free ones, and their memory.
 
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::{io, ptr, slice};
@@ -6,25 +6,24 @@ use std::{io, ptr, slice};
 use io_uring::Submitter;
 use io_uring::types::BufRingEntry;
 
-/// Between buffers: a cache line, so that not all of them begin in the same cache set.
+/// The gap between buffers: a cache line, so that not all of them begin in the same cache set.
 const GAP_BYTES: usize = 64;
 
 /// Buffers of one size. Pages that no receive reaches cost nothing.
 pub(super) struct Buffers {
-    /// The ring's entries, and behind them the buffers.
+    /// The ring's entries, followed by the buffers.
     mapping: *mut u8,
     count: u16,
-    /// Size of each in bytes.
     bytes_each: usize,
-    /// Where the next free buffer goes; the kernel's copy is behind it only while one is being added.
+    /// The place of the next free buffer; the kernel's copy lags only while one is being added.
     tail: u16,
 }
 
 impl Buffers {
-    /// Their group's number: a ring has one group.
+    /// The number of their group: a ring has one.
     pub(super) const GROUP: u16 = 0;
 
-    /// `count` buffers, a power of two, of `bytes_each`, all free.
+    /// Maps `count` free buffers of `bytes_each`; `count` is a power of two.
     pub(super) fn new(count: u16, bytes_each: usize) -> io::Result<Self> {
         // SAFETY: a fresh mapping at an address of the kernel's choice; no other object is touched.
         let mapping = unsafe {
@@ -45,7 +44,7 @@ impl Buffers {
         Ok(buffers)
     }
 
-    /// Makes them known to a ring, which must be gone before they are.
+    /// Registers the buffers with a ring, which must be dropped first.
     pub(super) fn register(&self, ring: &Submitter<'_>) -> io::Result<()> {
         // SAFETY: the entries are page-aligned, `count` long, and unmapped after the ring is gone.
         unsafe { ring.register_buf_ring_with_flags(self.mapping as u64, self.count, Self::GROUP, 0) }
@@ -92,7 +91,7 @@ impl Drop for Buffers {
     }
 }
 
-/// Rounded up to pages of any size there is.
+/// The size of the ring's entries, rounded up to the largest page size.
 fn entries_bytes(count: u16) -> usize {
     (usize::from(count) * size_of::<BufRingEntry>()).next_multiple_of(64 << 10)
 }

@@ -1,4 +1,4 @@
-//! Datagrams: what comes has its sender's address with it, and what goes a receiver's.
+//! Datagrams over io_uring, each with its address.
 
 use std::os::fd::{OwnedFd, RawFd};
 use std::{io, mem, ptr, slice};
@@ -13,15 +13,15 @@ use crate::metrics::workers::Operation;
 use crate::socket::destination::{self, CONTROL_BYTES, NAME_BYTES};
 use crate::token::Token;
 
-/// The result of a receive is how long the datagram was, though its end may have found no room.
+/// Reports a datagram's full length, even if its end found no room.
 const FLAGS: u32 = libc::MSG_TRUNC as u32;
-/// A send that finds no room fails, and does not wait for any, as in the other architectures.
+/// A send that finds no room fails instead of waiting, as in the other architectures.
 const SEND_FLAGS: u32 = libc::MSG_DONTWAIT as u32;
 
 impl Envelope {
-    /// One for each socket.
+    /// One envelope for each socket.
     pub fn for_sockets(sockets: &[OwnedFd]) -> Box<[Self]> {
-        // SAFETY: numbers, null pointers and no, of which zeros are valid.
+        // SAFETY: numbers, null pointers and `false`, of which zeros are valid.
         let empty = || -> Self { unsafe { mem::zeroed() } };
         sockets.iter().map(|socket| Self { has_control: destination::is_needed(socket), ..empty() }).collect()
     }
@@ -32,7 +32,7 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Datagrams
 {
     #[inline]
     unsafe fn receive_datagrams(&mut self, io: RawFd, token: Token, envelope: &mut Envelope) -> io::Result<()> {
-        // The buffer is of the ring's choice.
+        // The kernel chooses the buffer.
         envelope.room = libc::iovec { iov_base: ptr::null_mut(), iov_len: self.buffers.bytes_each() };
         envelope.message.msg_iov = &raw mut envelope.room;
         envelope.message.msg_iovlen = 1;
@@ -42,7 +42,7 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Datagrams
         envelope.control.attach(&mut envelope.message);
         let message = &raw mut envelope.message;
         let receive = if MULTISHOT {
-            // The address comes in the buffer, too.
+            // The address is in the buffer, too.
             opcode::RecvMsgMulti::new(Fd(io), message, Buffers::GROUP).flags(FLAGS).build()
         } else {
             let into_a_buffer = opcode::RecvMsg::new(Fd(io), message).flags(FLAGS).buf_group(Buffers::GROUP);
@@ -68,7 +68,7 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Datagrams
         let length = received.result.ok()?;
         let bytes = self.bytes(received);
         if !MULTISHOT {
-            // One of no bytes takes no buffer.
+            // An empty datagram takes no buffer.
             let from = &envelope.name[..(envelope.message.msg_namelen as usize).min(NAME_BYTES)];
             let control = &envelope.control.bytes[..envelope.message.msg_controllen.min(CONTROL_BYTES)];
             return Some(Datagram { from, control, bytes, length });

@@ -1,4 +1,4 @@
-//! io_uring(7): operations go to the kernel through one queue, and what came of them is in another.
+//! io_uring(7): operations go to the kernel through one queue, and results come back through another.
 
 mod buffers;
 mod datagrams;
@@ -16,28 +16,27 @@ use crate::platform::io_uring::refusal;
 use crate::token::Token;
 use buffers::Buffers;
 
-/// Most operations that go to the kernel in one call. A wait's completions hardly ask for more.
+/// The most operations submitted in one call. The completions of a wait hardly ever cause more.
 const SUBMISSIONS_MAX: u32 = 1024;
-/// Completions that have room. What is beyond it waits in the kernel and ends receives that go on.
+/// Room for completions. Those beyond it wait in the kernel and end multishot receives.
 const COMPLETIONS_MAX: u32 = 4 * SUBMISSIONS_MAX;
-/// Receive buffers, one for each connection within these: no more than a wait can report.
+/// Receive buffers: one for each connection, within these limits; no more than a wait can report.
 const BUFFERS: std::ops::RangeInclusive<usize> = 16..=1024;
-/// How long the kernel's thread looks for operations before it sleeps: longer than any gap under load.
+/// How long the kernel's thread polls before it sleeps: longer than any gap under load.
 const SQPOLL_IDLE_MS: u32 = 10;
 
-/// An io_uring. `SQPOLL`: a thread of the kernel takes the operations, without a system call. `MULTISHOT`: accepts and
-/// receives go on until they are ended, instead of being asked for each time. `ZERO_COPY`: the network sends from our
-/// memory, and a send is over when it needs that no longer.
+/// An io_uring. `SQPOLL`: a kernel thread takes the operations, without a system call. `MULTISHOT`: accepts and receives repeat
+/// until they are ended. `ZERO_COPY`: the network sends from our memory, and a send completes when that is free again.
 pub(crate) struct IoUring<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> {
-    // Dropped before the buffers that it knows.
+    // Dropped before its buffers.
     ring: Ring,
     buffers: Buffers,
-    /// What came of each slot's send while its memory is still in use.
+    /// Each slot's send result while its memory is still in use.
     unreleased: Vec<i32>,
     counters: &'static Counters,
 }
 
-/// Whether such a ring can be set up here.
+/// Returns why such a ring cannot be set up here.
 pub(crate) fn can_run<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool>() -> Result<(), String> {
     let (ring, _buffers) = set_up(SQPOLL, *BUFFERS.start(), 1).map_err(|error| refusal(&error, "Linux 6.0"))?;
     let mut known = Probe::new();
@@ -45,7 +44,7 @@ pub(crate) fn can_run<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY
     if ZERO_COPY { has_zero_copy(|code| known.is_supported(code)) } else { Ok(()) }
 }
 
-/// Whether the kernel has zero-copy sends, of connections and of datagrams.
+/// Checks for zero-copy sends of connections and of datagrams.
 fn has_zero_copy(is_supported: impl Fn(u8) -> bool) -> Result<(), String> {
     if [opcode::SendZc::CODE, opcode::SendMsgZc::CODE].into_iter().all(is_supported) {
         Ok(())
@@ -54,18 +53,18 @@ fn has_zero_copy(is_supported: impl Fn(u8) -> bool) -> Result<(), String> {
     }
 }
 
-/// A ring with its buffers.
+/// Makes a ring with its buffers.
 fn set_up(sqpoll: bool, buffers: usize, buffer_bytes: usize) -> io::Result<(Ring, Buffers)> {
     let mut builder = Ring::builder();
     builder.setup_cqsize(COMPLETIONS_MAX).setup_submit_all().setup_single_issuer();
     let ring = if sqpoll {
-        // The kernel's thread may run where the server may, not on the client's CPU, where it would run otherwise.
+        // Run the kernel's thread on a CPU of the server's; by default it could run on the client's.
         let allowed = rustix::thread::sched_getaffinity(None)?;
         let last = (0..rustix::thread::CpuSet::MAX_CPU).rev().find(|&cpu| allowed.is_set(cpu)).unwrap_or(0);
         builder.setup_sqpoll(SQPOLL_IDLE_MS).setup_sqpoll_cpu(last as u32).build(SUBMISSIONS_MAX)?
     } else {
         builder.setup_coop_taskrun();
-        // Linux 6.0 has all that is needed but this, by which completions are made in our waits and at no other time.
+        // Linux 6.0 lacks only this flag, by which operations complete during waits alone.
         let deferring = builder.clone().setup_defer_taskrun().build(SUBMISSIONS_MAX);
         deferring.or_else(|_| builder.build(SUBMISSIONS_MAX))?
     };
@@ -75,10 +74,10 @@ fn set_up(sqpoll: bool, buffers: usize, buffer_bytes: usize) -> io::Result<(Ring
 }
 
 impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> IoUring<SQPOLL, MULTISHOT, ZERO_COPY> {
-    /// Queues an operation; hands over what is queued if there is no room.
+    /// Queues an operation; submits the queue if it is full.
     ///
     /// # Safety
-    /// What the operation points to stays until it completes.
+    /// The memory that the operation points to stays valid until it completes.
     #[inline]
     unsafe fn push(&mut self, kind: Operation, token: Token, operation: squeue::Entry) -> io::Result<()> {
         self.counters.submitted(kind);
@@ -100,8 +99,8 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Completio
     for IoUring<SQPOLL, MULTISHOT, ZERO_COPY>
 {
     const DONE_MAX: usize = 1024;
-    /// Where an end comes right after bytes, and both wake a receive before it has run once, the kernel takes the one for the
-    /// other (github.com/axboe/liburing, issue 1549; seen with resets over TCP on Linux 6.18).
+    /// Bytes and an end of stream that both wake a receive before it runs are mistaken for one event (github.com/axboe/liburing,
+    /// issue 1549; seen with TCP resets on Linux 6.18).
     const MISSES_ENDS: bool = MULTISHOT;
 
     fn new(connections_max: usize, receive_bytes: usize, counters: &'static Counters) -> io::Result<Self> {
@@ -177,8 +176,7 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Completio
     }
 
     fn wait(&mut self, done: &mut Vec<Done>, may_wait: bool) -> io::Result<()> {
-        // A thread of the kernel takes the operations: there is need to call only to wait, to wake it, or to have what
-        // the queue of completions had no room for.
+        // With SQPOLL a call is needed only to wait, to wake the kernel's thread, or to fetch completions that overflowed.
         let must_wait = !SQPOLL || (may_wait && self.ring.completion().is_empty());
         let must_call = must_wait || {
             let submission = self.ring.submission();
@@ -187,7 +185,7 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Completio
         if must_call {
             self.counters.syscall(if must_wait { Syscall::Wait } else { Syscall::Control });
             ignore_temporary(if must_wait && !may_wait {
-                // Completions are made in waits only: in one that ends at once, too.
+                // Operations complete only during waits, even one that returns at once.
                 self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&Timespec::new()))
             } else {
                 self.ring.submit_and_wait(usize::from(must_wait))
@@ -209,7 +207,7 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Completio
                     more,
                     buffer: cqueue::buffer_select(entry.flags()),
                 }),
-                // The second completion of a zero-copy send: now its memory is ours again.
+                // The second completion of a zero-copy send: its memory is free.
                 Operation::Send if cqueue::notif(entry.flags()) => {
                     CompletionEvent::Sent(outcome(self.unreleased[token.slot() as usize]))
                 }
@@ -218,7 +216,7 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Completio
                     continue;
                 }
                 Operation::Send => CompletionEvent::Sent(outcome(entry.result())),
-                // What it ended says so itself.
+                // The cancelled operation completes itself.
                 Operation::Cancel => continue,
             };
             done.push(Done { token, event });
@@ -229,34 +227,34 @@ impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Completio
 
 impl<const SQPOLL: bool, const MULTISHOT: bool, const ZERO_COPY: bool> Drop for IoUring<SQPOLL, MULTISHOT, ZERO_COPY> {
     fn drop(&mut self) {
-        // Closing a ring ends its operations some time later, when the memory that they use may be another's.
+        // Closing a ring ends its operations only later, when their memory may have another owner.
         let submitter = self.ring.submitter();
         if let Err(error) = cancel_all(|| submitter.register_sync_cancel(None, CancelBuilder::any())) {
-            // Nobody may have that memory while the kernel does.
+            // The memory must not be reused while the kernel writes to it.
             eprintln!("cannot end io_uring's operations: {error}; the process aborts, start the server again");
             std::process::abort();
         }
     }
 }
 
-/// Ends all operations by `cancel`, as often as something interrupts it.
+/// Ends all operations, retrying interrupted calls.
 fn cancel_all(mut cancel: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     loop {
         match cancel().map_err(|error| (error.raw_os_error(), error)) {
             Err((Some(libc::EINTR | libc::EAGAIN), _)) => {}
-            // There is none.
+            // No operation was left.
             Ok(()) | Err((Some(libc::ENOENT), _)) => return Ok(()),
             Err((_, error)) => return Err(error),
         }
     }
 }
 
-/// Where the kind begins in an operation's tag: above the slots, below the generation.
+/// The position of the kind in the user data: above the slot, below the generation.
 const KIND_SHIFT: u32 = 29;
 const KIND_ONE: u64 = 1 << KIND_SHIFT;
 const KIND_MASK: u64 = 7 << KIND_SHIFT;
 
-/// A token and a kind as an operation's user data.
+/// The user data of an operation.
 #[inline]
 fn tag(kind: Operation, token: Token) -> u64 {
     token.to_u64() & !KIND_MASK | (kind as u64) << KIND_SHIFT
@@ -266,19 +264,19 @@ fn tag(kind: Operation, token: Token) -> u64 {
 fn untag(data: u64) -> (Operation, Token) {
     let kind = (data & KIND_MASK) >> KIND_SHIFT;
     match Operation::ALL[kind as usize].0 {
-        // All ones there: its token is none of a connection's.
+        // The bits of the kind are all ones in tokens that are no connection's.
         Operation::Watch => (Operation::Watch, Token::from_u64(data | KIND_MASK)),
         kind => (kind, Token::from_u64(data & !KIND_MASK)),
     }
 }
 
-/// A count, or an error as the kernel writes it.
+/// A count or an error, as the kernel encodes them.
 #[inline]
 fn outcome(result: i32) -> Result<usize, Errno> {
     usize::try_from(result).map_err(|_| Errno::from_raw_os_error(-result))
 }
 
-/// Interrupted, out of memory for the moment, or a look that found nothing: the next call does it.
+/// Ignores interruptions, temporary lack of memory and empty polls: the next call retries.
 fn ignore_temporary(result: io::Result<usize>) -> io::Result<()> {
     match result {
         Ok(_) => Ok(()),

@@ -1,4 +1,4 @@
-//! What every variant must do.
+//! Behaviour that every variant must have.
 
 use std::io::{Read, Write};
 use std::mem;
@@ -40,7 +40,7 @@ fn pair() -> (TcpStream, TcpStream) {
     (listener.accept().unwrap().0, theirs)
 }
 
-/// Waits until `enough` says so of everything that was done.
+/// Waits until `enough` accepts the completions so far.
 fn wait_for<M: Completion>(mechanism: &mut M, enough: impl Fn(&[Done]) -> bool) -> Vec<Done> {
     let (mut all, mut done) = (Vec::new(), Vec::with_capacity(M::DONE_MAX));
     while !enough(&all) {
@@ -167,7 +167,7 @@ fn completions_beyond_the_queue_s_room_are_not_lost() {
         (&theirs).read_exact(&mut vec![0; SENDS]).unwrap();
     }
     if can_run::<true, true, false>().is_ok() {
-        // Zero-copy sends go out one at a time.
+        // Zero-copy sends complete one at a time.
         check::<IoUring<false, true, false>>();
         check::<IoUring<true, true, false>>();
     }
@@ -200,7 +200,7 @@ fn a_send_is_reported_once() {
             assert!(reader == bytes);
         }
         drop(theirs);
-        // And so is one that fails.
+        // A failing send is also reported once.
         let mut result = Ok(1);
         while result.is_ok() {
             // SAFETY: a constant.
@@ -242,7 +242,7 @@ fn a_datagram_that_finds_no_room_is_not_sent() {
         (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
         let mut sends = 0;
         loop {
-            // SAFETY: what it points to stays until the send is done, below.
+            // SAFETY: the memory lives until the send completes, below.
             unsafe { mechanism.send_datagram(ours.as_raw_fd(), Token::new(0, 0), &raw const message) }.unwrap();
             sends += 1;
             let done = wait_for(&mut mechanism, |all| !all.is_empty());
@@ -253,7 +253,7 @@ fn a_datagram_that_finds_no_room_is_not_sent() {
             }
         }
     }
-    // Unix sockets, which have room for some datagrams and no more, know no zero-copy send.
+    // Unix sockets have room for few datagrams; zero-copy sends do not support them.
     let (said, hears) = mpsc::channel();
     let thread = std::thread::spawn(move || {
         if let Err(reason) = can_run::<true, true, false>() {
@@ -286,7 +286,7 @@ fn flood_of_connects_leaves_others_served() {
     check::<IoUring<false, true, false>>(accepts_max);
     check::<IoUring<false, false, false>>(accepts_max);
     check::<IoUring<false, true, true>>(accepts_max);
-    // Its turns do not wait for the kernel's thread, which may begin to receive after any number of them.
+    // With SQPOLL, turns do not wait for the kernel's thread, which may start to receive after any number of them.
     check::<IoUring<true, true, false>>(u64::MAX);
 }
 
