@@ -1,4 +1,4 @@
-//! The loop of architectures in which a connection has a thread (`mt`) or a process (`mp`) of its own.
+//! The loop of architectures in which each connection has a thread (`mt`) or a process (`mp`) of its own.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -53,14 +53,14 @@ pub fn run_processes(context: &ServerContext<'_>) -> io::Result<()> {
     })
 }
 
-/// Accepts until the listener is shut down. `spawn` creates the thread or process of a connection; on failure it gives the
-/// connection back, to be refused.
+/// Accepts until the listener is shut down. `spawn` creates the thread or process of a connection; if it fails, it returns the
+/// connection, which is then refused.
 fn accept_loop<S: Service + Sync + 'static>(
     context: &ServerContext<'_>,
     service: S,
     spawn: impl Fn(&'static S, &'static Slot, OwnedFd, &mut ReadBuffer) -> Result<(), OwnedFd>,
 ) -> io::Result<()> {
-    // Threads may outlive this function by a moment when they are told to stop, so what they share lives for ever.
+    // Threads may outlive this function by a moment, so what they share lives for ever.
     let service: &'static S = Box::leak(Box::new(service));
     let counters = context.workers.accept();
     let mut acceptor = Acceptor::new(context.listener, false, counters)?;
@@ -84,8 +84,7 @@ fn accept_loop<S: Service + Sync + 'static>(
                 }
             }
             Accepted::None | Accepted::Later => {}
-            // A blocking accept says this only when a timeout is set, which it is not; one that does not block, when the
-            // connection has gone.
+            // With blocking accepts this needs a timeout, and none is set; with non-blocking ones the connection has gone.
             Accepted::WouldBlock => {}
             Accepted::Shutdown => break,
         }
@@ -102,23 +101,23 @@ pub(super) fn serve<S: Service>(service: &S, io: &OwnedFd, buffer: &mut ReadBuff
     let mut next = Next::Read;
     while next != Next::End && !connection.is_overdue(io.as_fd(), service, counters) {
         next = match next {
-            // A wait for room that was long enough to look.
+            // The wait for room was long enough to check the limits.
             Next::Write => connection.on_writable(io.as_fd(), service, counters),
             _ => connection.on_readable(io.as_fd(), service, buffer, counters),
         };
     }
 }
 
-/// A connection that a thread serves. However that ends, by a panic too, it is closed and counted.
+/// A connection served by a thread. It is closed and counted when dropped, after a panic too.
 pub(super) struct ServedConnection<'a> {
     slot: &'a Slot,
     io: Option<OwnedFd>,
-    /// What the thread waits on afterwards.
+    /// The descriptor that the thread waits on afterwards.
     idle: Option<BorrowedFd<'a>>,
 }
 
 impl<'a> ServedConnection<'a> {
-    /// From now on the slot names it.
+    /// Stores the connection in the slot, so that stopping the server can shut it down.
     pub(super) fn new(slot: &'a Slot, io: OwnedFd, idle: Option<BorrowedFd<'a>>) -> Self {
         slot.set_connection(io.as_raw_fd());
         Self { slot, io: Some(io), idle }
@@ -131,7 +130,8 @@ impl<'a> ServedConnection<'a> {
 
 impl Drop for ServedConnection<'_> {
     fn drop(&mut self) {
-        // Before it is closed: afterwards the number may be another's, and who stops the server shuts down what slots name.
+        // Update the slot before closing: the descriptor may be reused at once, and stopping the server shuts down what slots
+        // name.
         match self.idle {
             Some(idle) => self.slot.set_connection(idle.as_raw_fd()),
             None => self.slot.forget_connection(),
@@ -149,10 +149,10 @@ fn spawn_thread<S: Service + Sync>(
     connection: OwnedFd,
 ) -> Result<(), OwnedFd> {
     slot.set_connection(connection.as_raw_fd());
-    // The connection goes to the thread by number, so that it is still ours to refuse when there is no thread.
+    // Pass the descriptor by number: if there is no thread, the connection is still ours to refuse.
     let descriptor = connection.as_raw_fd();
     let spawned = thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
-        // SAFETY: the spawner gave the descriptor up when this thread came to be, and nobody else closes it.
+        // SAFETY: the spawner gave the descriptor up when this thread started, and nothing else closes it.
         let connection = unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(descriptor) };
         // Dropped last.
         let _release = OnDrop(|| slot.release());
@@ -176,10 +176,10 @@ fn spawn_process<S: Service>(
     buffer: &mut ReadBuffer,
 ) -> Result<(), OwnedFd> {
     let forked = children::fork(slot, || {
-        // SAFETY: the child's copy of the listener; the parent's is another.
+        // SAFETY: closes the child's copy of the listener, not the parent's.
         unsafe { libc::close(context.listener.as_raw_fd()) };
         slot.counters.syscall(Syscall::Close);
-        // Its end closes the connection.
+        // The end of the process closes the connection.
         serve(service, &connection, buffer, &slot.counters);
         slot.counters.ended.add(1);
         children::leave(context.workers, slot);
@@ -195,13 +195,13 @@ fn spawn_process<S: Service>(
     }
 }
 
-/// Ends threads: each sees what it serves, or waits on, shut down, until none is left or `patience` is over.
+/// Shuts down the sockets that threads serve or wait on, until no thread is left or `patience` is over.
 pub(super) fn stop_threads(context: &ServerContext<'_>, patience: Duration) {
     let started = std::time::Instant::now();
-    // More than once: a thread of a pool may just have gone from one descriptor to another.
+    // Repeat it: a thread of a pool may just have moved from one descriptor to another.
     while context.workers.taken().next().is_some() && started.elapsed() < patience {
         for descriptor in context.workers.taken().filter_map(Slot::connection) {
-            // SAFETY: shuts a socket down; a descriptor that its thread has just closed gives EBADF.
+            // SAFETY: shuts a socket down; a descriptor that has just been closed gives EBADF.
             unsafe { libc::shutdown(descriptor, libc::SHUT_RDWR) };
         }
         thread::sleep(Duration::from_millis(1));

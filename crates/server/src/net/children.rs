@@ -1,11 +1,9 @@
-//! The processes of `mp` and `mp-prefork`: made, reaped, ended.
+//! The processes of `mp` and `mp-prefork`: forked, reaped, killed.
 //!
-//! A child that ends as it should has given its slot back; for one that does not (it crashed, or was killed) whoever
-//! reaps it does. A process id in a slot is always that of a child of ours that is not yet reaped, so that nobody else is
-//! ever signalled.
+//! A child that ends normally releases its slot; the reaper releases the slot of one that crashed or was killed. A process id in
+//! a slot always belongs to a child that is not yet reaped, so that no other process is ever signalled.
 //!
-//! Whoever reaps a child accounts for it: exit(2) takes the child's memory apart in the child's own time, after the last
-//! line that the child could run itself.
+//! The reaper accounts for a child: exit(2) frees the child's memory in the child's own time, after its last own instruction.
 
 use std::mem::{self, MaybeUninit};
 use std::panic::{self, AssertUnwindSafe};
@@ -21,33 +19,33 @@ use crate::metrics::workers::{Slot, Workers};
 use crate::platform;
 use crate::service::work;
 
-/// The longest that children which are killed are waited for.
+/// The longest wait for killed children.
 const STOP_MAX: Duration = Duration::from_secs(2);
 
 /// The exit status of a child that panicked.
 const PANICKED: i32 = 101;
 
-/// Makes a process that runs `body` and ends with its exit status. It dies with the thread that made it, where the
-/// system can do that ([`platform::die_with_parent`]).
+/// Forks a process that runs `body` and exits with its status. It dies with the forking thread, where the system supports that
+/// ([`platform::die_with_parent`]).
 ///
-/// `body` must not take a lock: other threads of the parent may have held one when it forked. It may allocate where the
-/// service does: libc has fork(2) leave its allocator whole in a child (glibc, FreeBSD's, macOS's).
+/// `body` must not take a lock: another thread may have held it during the fork. It may allocate where the service does: the
+/// allocators of glibc, FreeBSD and macOS stay usable in a child.
 ///
 /// # Errors
-/// When there are no processes or no memory left.
+/// When processes or memory run out.
 pub(super) fn fork(slot: &'static Slot, body: impl FnOnce() -> i32) -> io::Result<()> {
     let parent = rustix::process::getpid();
     work::next_stream();
-    // SAFETY: the child makes system calls and counts, and ends with _exit; `body` is held to the same.
+    // SAFETY: the child makes system calls, counts, and ends with _exit; so must `body`.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
             let _ = platform::die_with_parent(rustix::process::Signal::KILL);
             // The parent may have died before the line above.
             let status = if rustix::process::getppid() == Some(parent) {
-                // By the child too: one that crashes before its parent goes on is found by its slot.
+                // Set it in the child, too: its slot must be found even if it crashes before the parent goes on.
                 slot.set_process_if_taken(rustix::process::getpid().as_raw_pid());
-                // Unwinding would go on in the parent's frames, which kill the child's siblings and stop the server.
+                // Unwinding would continue in the parent's frames, which kill the child's siblings and stop the server.
                 panic::catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
                     mem::forget(panic);
                     PANICKED
@@ -59,32 +57,32 @@ pub(super) fn fork(slot: &'static Slot, body: impl FnOnce() -> i32) -> io::Resul
             unsafe { libc::_exit(status) }
         }
         child => {
-            // A child so quick that it has gone already has released the slot: it must not be taken again.
+            // A child that has already ended has released the slot: do not take it again.
             slot.set_process_if_taken(child);
             Ok(())
         }
     }
 }
 
-/// Gives a slot back in its child, which is about to end.
+/// Releases a child's slot just before the child ends.
 pub(super) fn leave(workers: &Workers, slot: &Slot) {
     workers.add_leaving(rustix::process::getpid().as_raw_pid());
     slot.release();
 }
 
-/// Runs `body` while a thread beside it reaps the children, then kills those that are left. `body` has that thread to
-/// unpark after a fork.
+/// Runs `body` beside a thread that reaps the children, then kills those that are left. `body` unparks that thread after each
+/// fork.
 ///
-/// `lost` is given the slot of each child that did not end by itself, still taken, and whether the server stops.
+/// `lost` gets the slot of each child that did not end normally, still taken, and whether the server stops.
 ///
 /// # Errors
-/// Those of `body`, and when there is no thread to be had.
+/// Errors of `body`, and when no thread can be created.
 pub(super) fn with_reaper<R>(
     workers: &Workers,
     lost: impl FnMut(&'static Slot, &AtomicBool) + Send,
     body: impl FnOnce(&Thread) -> io::Result<R>,
 ) -> io::Result<R> {
-    // SAFETY: the default disposition, with which children can be reaped; no handler of ours is replaced.
+    // SAFETY: restores the default disposition, in which children can be reaped; we have no handler.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
     let stopping = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -94,7 +92,7 @@ pub(super) fn with_reaper<R>(
             stopping.store(true, SeqCst);
             reaper.thread().unpark();
             let started = Instant::now();
-            // More than once: one may have been made in place of another meanwhile.
+            // Repeat it: a child may have been replaced meanwhile.
             while kill_all(workers) && started.elapsed() < STOP_MAX {
                 thread::sleep(Duration::from_millis(1));
             }
@@ -103,7 +101,7 @@ pub(super) fn with_reaper<R>(
     })
 }
 
-/// Whether there was any.
+/// Kills all children; returns whether there was any.
 fn kill_all(workers: &Workers) -> bool {
     workers.taken().filter_map(Slot::process).fold(false, |_, pid| {
         // SAFETY: a signal to a process; no memory is involved.
@@ -118,7 +116,7 @@ fn reap(workers: &Workers, stopping: &AtomicBool, mut lost: impl FnMut(&'static 
             if stopping.load(SeqCst) {
                 return;
             }
-            // Until there is a child: a fork that came before this line is remembered.
+            // Wait for the next child: an unpark before this line is remembered.
             thread::park();
             continue;
         };
@@ -131,7 +129,7 @@ fn reap(workers: &Workers, stopping: &AtomicBool, mut lost: impl FnMut(&'static 
             None => workers.forget_leaving(pid),
             Some(slot) => {
                 slot.forget_process();
-                // Before it is reaped, so that who sees it gone sees it counted.
+                // Count it before it is reaped, so that a process that is gone is always counted.
                 if !stopping.load(SeqCst) {
                     slot.counters.crashed.add(1);
                 }
@@ -145,14 +143,14 @@ fn reap(workers: &Workers, stopping: &AtomicBool, mut lost: impl FnMut(&'static 
     }
 }
 
-/// Waits until a child has ended, and leaves it unreaped: its process id, and whether it ended by itself with success.
-/// `None` when there is no child.
+/// Waits until a child has ended, and leaves it unreaped. Returns its process id and whether it exited with 0; `None` without
+/// children.
 fn wait_for_one() -> Option<(i32, bool)> {
     loop {
         let mut ended = MaybeUninit::<libc::siginfo_t>::zeroed();
         // SAFETY: the kernel fills in `ended`.
         if unsafe { libc::waitid(libc::P_ALL, 0, ended.as_mut_ptr(), libc::WEXITED | libc::WNOWAIT) } == 0 {
-            // SAFETY: zeroed is a valid value, and the kernel has filled in that of a child that ended.
+            // SAFETY: zeros are valid, and the kernel has filled in the fields of a child that ended.
             let (pid, status, code) = unsafe {
                 let ended = ended.assume_init();
                 (ended.si_pid(), ended.si_status(), ended.si_code)
@@ -165,7 +163,7 @@ fn wait_for_one() -> Option<(i32, bool)> {
     }
 }
 
-/// Reaps a child that has ended: what it used.
+/// Reaps an ended child and returns its usage.
 fn reap_one(pid: i32) -> Totals {
     let mut used = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the kernel fills in `used`, or leaves it zeroed, which is a valid value.
@@ -197,18 +195,18 @@ mod tests {
                         thread::park();
                     }
                 })?;
-                // Without the hook, which says so in the test's output.
+                // Bypass the panic hook, which would print to the test's output.
                 fork(panics, || panic::resume_unwind(Box::new(())))?;
                 reaper.unpark();
                 wait_until("the child ends", || panics.counters.crashed.get() == 1);
-                // Long enough for a child that unwinds the parent's frames to kill its siblings.
+                // Enough time for a child that unwinds the parent's frames to kill its siblings.
                 thread::sleep(Duration::from_millis(100));
                 let crashed = sibling.counters.crashed.get();
                 Ok((crashed, sibling.process()))
             })
         }));
         if rustix::process::getpid() != parent {
-            // SAFETY: ends a child that has come here, where the parent alone goes on.
+            // SAFETY: ends a child that returned here; only the parent goes on.
             unsafe { libc::_exit(PANICKED) }
         }
         let (crashed, process) = outcome.expect("the parent does not panic").unwrap();

@@ -1,5 +1,5 @@
-//! The loop of a network thread that serves many connections where the kernel does the I/O: we ask for it and are told
-//! what came of it. Written once, compiled for each mechanism.
+//! The loop of a network thread that serves many connections by completions: the kernel does the I/O. Written once, compiled for
+//! each mechanism.
 
 use std::collections::VecDeque;
 use std::io;
@@ -25,10 +25,10 @@ use crate::service::with_service;
 use crate::socket::{Accepted, Acceptor, PAUSE};
 use crate::token::Token;
 
-/// An event-driven server over `M`, until it stops.
+/// Runs an event-driven server over `M` until it stops.
 ///
 /// # Errors
-/// Errors of the listener and of the mechanism; those of single connections end only these.
+/// Errors of the listener and of the mechanism; those of a connection end only that connection.
 pub fn run<M: Datagrams>(context: &ServerContext<'_>) -> io::Result<()> {
     if context.service.ports().is_some() {
         return datagrams::completion::run::<M>(context);
@@ -36,7 +36,7 @@ pub fn run<M: Datagrams>(context: &ServerContext<'_>) -> io::Result<()> {
     with_service!(context, |service| run_service::<M, _>(context, &service))
 }
 
-/// The same with a service that is there.
+/// The same with a given service.
 pub(crate) fn run_service<M: Completion, S: Service<Conn: Send> + Sync>(
     context: &ServerContext<'_>,
     service: &S,
@@ -54,39 +54,39 @@ impl<M: Completion> NetworkLoop for CompletionLoops<M> {
     }
 
     fn hand_off<'a, S: Service>(_: NetworkContext<'a, S>, _: HandOff<'_, 'a, S::Conn>) -> io::Result<()> {
-        // `Architecture` refuses it, with the reason.
+        // `Architecture` rejects this combination with the reason.
         Err(io::ErrorKind::Unsupported.into())
     }
 }
 
 struct CompletionLoop<'a, M, S: Service> {
-    // Dropped first: the kernel may be reading from those below.
+    // Dropped first: the kernel may be reading from the fields below.
     mechanism: M,
     connections: ConnectionTable<Serving<S::Conn>>,
     acceptor: Option<Acceptor<'a>>,
-    /// ConnectionTable in the order in which they are admitted: those that the accept thread has handed over and counted
-    /// (`true`), and those that the kernel has accepted here.
+    /// Connections in the order of admission: `true` for those that the accept thread has handed over and counted, `false` for
+    /// those that the kernel accepted here.
     arrivals: VecDeque<(OwnedFd, bool)>,
-    /// Messages taken, and not yet followed.
+    /// Messages taken from the mailbox and not yet handled.
     messages: Vec<Message>,
-    /// Where receives may miss ends. Their clock is watched as long as there are connections.
+    /// Present if receives may miss ends. Its clock is watched as long as there are connections.
     idle_sweep: Option<IdleSweep>,
     network: NetworkContext<'a, S>,
 }
 
-/// A connection, and what the kernel is doing for it. Its slot is given up when that is nothing.
+/// A connection and its pending operations. Its slot is freed when there are none.
 struct Serving<C> {
     io: OwnedFd,
     connection: Connection<C>,
-    /// A receive has not ended.
+    /// A receive is pending.
     receiving: bool,
-    /// It was told to.
+    /// The receive is being cancelled.
     cancelled: bool,
-    /// A send has not ended. There is one at a time.
+    /// A send is pending; there is at most one.
     sending: bool,
-    /// Reset, or whatever else befell this one connection.
+    /// An error ended the connection.
     failed: bool,
-    /// It is new, or something came, since the last round.
+    /// It is new or received something since the last sweep.
     was_active: bool,
 }
 
@@ -94,7 +94,7 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
     fn new(network: NetworkContext<'a, S>) -> io::Result<Self> {
         let acceptor = match network.listener {
             Some(listener) => {
-                // The kernel waits for a listener only if the listener itself would.
+                // The kernel waits only on a blocking listener.
                 rustix::io::ioctl_fionbio(listener, false)?;
                 Some(Acceptor::new(listener, false, network.counters)?)
             }
@@ -145,11 +145,11 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
         }
     }
 
-    /// ThreadSpec in those that have come, within the budget.
+    /// Admits new connections, within the budget.
     fn admit_arrivals(&mut self) -> io::Result<()> {
         for _ in 0..ACCEPTS {
             let Some((io, is_counted)) = self.arrivals.pop_front() else { break };
-            // Of a listener beside others: the room is all theirs together.
+            // With several listeners, all threads share the room.
             if !is_counted && self.network.is_full() {
                 self.network.refuse(io);
                 continue;
@@ -163,11 +163,11 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
         Ok(())
     }
 
-    /// `alone`: nothing else was done meanwhile.
+    /// `alone`: nothing else completed in this wait.
     fn on_accepted(&mut self, result: Result<OwnedFd, Errno>, more: bool, alone: bool) -> io::Result<()> {
         let (Some(acceptor), Some(listener)) = (&mut self.acceptor, self.network.listener) else { return Ok(()) };
         let accepted = acceptor.on_completion(result)?;
-        // Asked for again at once it fails at once: others have their turns between.
+        // A repeated accept would fail at once; others have their turns in between.
         if alone && matches!(accepted, Accepted::Later) {
             thread::sleep(PAUSE);
         }
@@ -180,19 +180,19 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
         Ok(())
     }
 
-    /// Does what other threads ask for; whether that is to stop.
+    /// Handles messages of other threads; returns whether to stop.
     fn handle_messages(&mut self) -> io::Result<bool> {
         let Some(mailbox) = self.network.mailbox else { return Ok(false) };
         let mut messages = mem::take(&mut self.messages);
         mailbox.take(&mut messages, self.network.counters);
-        // One look for each time that it is readable. What came after the last one makes it so.
+        // Each watch reports once; a later message makes the descriptor readable again.
         self.mechanism.watch(mailbox.descriptor().as_raw_fd(), Token::MAILBOX)?;
         for message in messages.drain(..) {
             match message {
                 Message::Connection(io) => self.arrivals.push_back((io, true)),
                 Message::Stop => return Ok(true),
                 Message::Look => self.end_overdue()?,
-                // Of payload threads, which there are none.
+                // Only payload threads send these, and there are none.
                 Message::Blocked(_) | Message::Resume(_) | Message::End(_) => {}
             }
         }
@@ -203,14 +203,14 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
     /// Ends the connections whose clients have taken too long.
     fn end_overdue(&mut self) -> io::Result<()> {
         let NetworkContext { service, counters, .. } = self.network;
-        // Who sent the message has no counters.
+        // The sender of the message has no counters.
         counters.syscall(Syscall::Wake);
         for slot in 0..self.connections.slots() {
             let Some((token, serving)) = self.connections.tenant_of(slot) else { continue };
             if !serving.failed && serving.connection.is_overdue(serving.io.as_fd(), service, counters) {
                 serving.failed = true;
                 if serving.sending {
-                    // A send without a copy ends when the client has taken it all, or the kernel has given up on it.
+                    // A zero-copy send ends only when the client has taken all of it or the kernel has given up.
                     let _ = rustix::net::connect_unspec(&serving.io);
                 }
                 self.go_on(token, false)?;
@@ -219,8 +219,8 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
         Ok(())
     }
 
-    /// Looks at some of those that have been silent since the last round. Where there is something to receive, their receive will
-    /// never say so, and is made to begin anew.
+    /// Checks some of the connections that were silent since the last sweep. If one has something to receive, its receive missed
+    /// an event, and is restarted.
     fn sweep_idle(&mut self) -> io::Result<()> {
         let Some(idle_sweep) = &mut self.idle_sweep else { return Ok(()) };
         let slots = idle_sweep.next_slots(self.connections.slots())?;
@@ -232,7 +232,7 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
         self.network.counters.syscall(Syscall::Rescan);
         if !polled.is_empty() {
             self.network.counters.syscall(Syscall::Rescan);
-            // Best effort: where it fails it reports nobody, and the next round looks again.
+            // If it fails it reports nothing, and the next sweep checks again.
             let _ = rustix::event::poll(&mut polled, Some(&Timespec::default()));
         }
         let missed: Vec<Token> = tokens
@@ -265,7 +265,7 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
         }
     }
 
-    /// Gives a connection its slot, and begins to receive; turns it away where there is no room.
+    /// Gives a connection a slot and starts to receive; refuses it if there is no room.
     fn admit(&mut self, io: OwnedFd) -> io::Result<bool> {
         let Some(token) = self.connections.reserve() else {
             self.network.refuse(io);
@@ -298,7 +298,7 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
                     self.network.counters,
                 );
             }
-            // Buffers ran out, and are back by the next time; or we said so ourselves. It is asked for again in time.
+            // Buffers ran out and will be free by the next request, or we cancelled it. `go_on` requests it again.
             Err(Errno::NOBUFS | Errno::CANCELED | Errno::AGAIN | Errno::INTR) => {}
             Err(_) => serving.failed = true,
         }
@@ -319,9 +319,9 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
         self.go_on(token, true)
     }
 
-    /// Asks for what the connection waits for, unless that is under way. `behind`: its responses did not go out at once,
-    /// and a receive that goes on by itself is ended until they have. What it brings before it ends is taken in: at most
-    /// the mechanism's buffers, which are free again at once.
+    /// Requests the operation that the connection waits for, unless it is pending. `behind`: its responses did not go out at
+    /// once, and a repeated receive is cancelled until they have. What that still brings is accepted: at most the mechanism's
+    /// buffers, which are free again at once.
     #[inline]
     fn go_on(&mut self, token: Token, behind: bool) -> io::Result<()> {
         let NetworkContext { service, counters, .. } = self.network;
@@ -343,13 +343,13 @@ impl<'a, M: Completion, S: Service> CompletionLoop<'a, M, S> {
                 if !serving.sending {
                     serving.sending = true;
                     let unsent = serving.connection.unsent(service);
-                    // SAFETY: the service keeps its promise of `unsent`; neither it nor a slot moves while the loop
-                    // runs, a slot is given up after its send only, and the mechanism is dropped before both.
+                    // SAFETY: the service keeps its promise of `unsent`; neither it nor a slot moves while the loop runs, a slot
+                    // is freed only after its send, and the mechanism is dropped before both.
                     unsafe { self.mechanism.send(io, token, unsent)? };
                 }
             }
             Next::End if serving.receiving || serving.sending => {
-                // What the kernel still does for it ends by this.
+                // This ends the pending operations.
                 let _ = rustix::net::shutdown(&serving.io, rustix::net::Shutdown::Both);
             }
             Next::End => {
@@ -387,7 +387,7 @@ mod tests {
         const { assert!(ConnectionTable::<Serving<<Fixed as Service>::Conn>>::SLOT_BYTES <= 48) };
     }
 
-    /// What the kernel is asked for, once.
+    /// A one-time request to the kernel.
     #[derive(Clone, Copy)]
     enum Ask {
         Watch,
@@ -395,7 +395,7 @@ mod tests {
         Receive,
     }
 
-    /// A mechanism whose first receive misses whatever comes, as one of io_uring's may: it says nothing until it is cancelled.
+    /// A mechanism whose first receive misses everything, as one of io_uring's may, until it is cancelled.
     struct Deaf {
         asked: Vec<(BorrowedFd<'static>, Token, Ask)>,
         was_deaf: bool,
@@ -404,7 +404,7 @@ mod tests {
 
     impl Deaf {
         fn ask(&mut self, descriptor: RawFd, token: Token, ask: Ask) {
-            // SAFETY: who asks keeps it open until it was told, or drops us first.
+            // SAFETY: the caller keeps it open until its completion, or drops us first.
             self.asked.push((unsafe { BorrowedFd::borrow_raw(descriptor) }, token, ask));
         }
     }

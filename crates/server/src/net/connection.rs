@@ -1,5 +1,4 @@
-//! What one connection does with its socket. Every architecture runs this code and no other; where the kernel does the
-//! I/O, the parts of it that say what the bytes mean.
+//! The work on one connection, shared by every architecture; where the kernel does the I/O, only the interpretation of the bytes.
 
 use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
@@ -12,32 +11,32 @@ use crate::metrics::workers::{Counters, Syscall};
 use crate::socket;
 use crate::spec::read_budget::ReadBudget;
 
-/// A connection: what the service keeps of it, and whether the peer has finished sending.
+/// The service's state of a connection, and whether the peer has finished sending.
 #[derive(Debug, Default)]
 pub struct Connection<C> {
     service: C,
-    /// The peer will send no more; what it asked for is still answered.
+    /// The peer has finished sending; pending requests are still answered.
     finished: bool,
-    /// The peer was told that nothing more is said, and what it sends is thrown away.
+    /// Our side is shut down, and what the peer still sends is discarded.
     lingers: bool,
 }
 
-/// What a connection waits for next.
+/// The event that a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// More requests.
     Read,
-    /// Room to write the rest of a response. Until then nothing is read, which bounds what one client can pile up.
+    /// Room for the rest of a response. Until then nothing is read, which bounds the memory of one client.
     Write,
-    /// Nothing: it is over.
+    /// None: the connection is over.
     End,
 }
 
-/// Memory to read into, one for each thread. It is never filled in beforehand: pages that no read reaches cost nothing.
+/// Memory for reads, one for each thread. It stays uninitialised: pages that no read reaches cost nothing.
 #[derive(Debug)]
 pub struct ReadBuffer {
     room: Box<[MaybeUninit<u8>]>,
-    /// Bytes of the last read.
+    /// The number of bytes of the last read.
     length: usize,
 }
 
@@ -52,12 +51,12 @@ impl ReadBuffer {
         self.length == 0
     }
 
-    /// Whether the last read took all that there was room for, and may have left something.
+    /// Whether the last read filled the buffer, so that more may be left.
     pub fn is_full(&self) -> bool {
         self.length == self.room.len()
     }
 
-    /// One read, of one read budget at most.
+    /// Reads once, at most one read budget.
     #[inline]
     pub fn read(&mut self, io: BorrowedFd<'_>, counters: &Counters) -> Result<&[u8], Errno> {
         self.length = 0;
@@ -69,9 +68,9 @@ impl ReadBuffer {
 }
 
 impl<C> Connection<C> {
-    /// One read, and the answers to what it completes.
+    /// Reads once and answers the completed requests.
     ///
-    /// On a blocking socket it waits for bytes, and writes all that it has to say.
+    /// On a blocking socket it waits for bytes and writes the whole response.
     #[inline]
     pub fn on_readable<S>(
         &mut self,
@@ -89,12 +88,12 @@ impl<C> Connection<C> {
                 next => next,
             },
             Err(Errno::AGAIN | Errno::INTR) => Next::Read,
-            // Reset, or whatever else befell this one connection: the others go on.
+            // An error such as a reset ends only this connection.
             Err(_) => Next::End,
         }
     }
 
-    /// Writes until everything is said or the socket is full.
+    /// Writes until everything is sent or the socket is full.
     #[inline]
     pub fn on_writable<S>(&mut self, io: BorrowedFd<'_>, service: &S, counters: &Counters) -> Next
     where
@@ -115,7 +114,7 @@ impl<C> Connection<C> {
         }
     }
 
-    /// What a read by whomever means: nothing is the end of the stream. [`Next::Write`] is that there is something to say.
+    /// Handles the bytes of a read; none mean the end of the stream. [`Next::Write`] means that there is something to send.
     #[inline]
     pub fn on_read<S>(&mut self, bytes: &[u8], io: BorrowedFd<'_>, service: &S, counters: &Counters) -> Next
     where
@@ -129,14 +128,14 @@ impl<C> Connection<C> {
         self.next(io, service)
     }
 
-    /// ThreadSpec in what arrived; how many requests it completed.
+    /// Passes received bytes to the service; returns the number of completed requests.
     #[inline]
     pub fn receive<S: Service<Conn = C>>(&mut self, bytes: &[u8], service: &S, counters: &Counters) -> u64 {
         counters.bytes_in.add(bytes.len() as u64);
         completed(service.receive(&mut self.service, bytes), counters)
     }
 
-    /// Says that the peer will send no more.
+    /// Notes that the peer has finished sending.
     #[inline]
     pub fn finish(&mut self) {
         self.finished = true;
@@ -148,14 +147,15 @@ impl<C> Connection<C> {
         service.unsent(&self.service)
     }
 
-    /// Says that so many of [`Connection::unsent`] are sent.
+    /// Notes that `count` bytes of [`Connection::unsent`] were sent.
     #[inline]
     pub fn sent<S: Service<Conn = C>>(&mut self, count: usize, service: &S, counters: &Counters) {
         counters.bytes_out.add(count as u64);
         completed(service.sent(&mut self.service, count), counters);
     }
 
-    /// What it waits for. A peer that may still be sending when it is over is told that nothing more is said, and heard.
+    /// Returns the event to wait for. If the service ends a connection whose peer may still be sending, shuts our side down and
+    /// reads on.
     #[inline]
     pub fn next<S: Service<Conn = C>>(&mut self, io: BorrowedFd<'_>, service: &S) -> Next {
         let is_over = service.is_over(&self.service);
@@ -173,7 +173,7 @@ impl<C> Connection<C> {
         }
     }
 
-    /// Whether the peer has taken too long, and the connection is to end. What it has not taken the kernel forgets with it.
+    /// Returns whether the peer exceeded a limit, so that the connection must end. Unsent bytes are discarded with it.
     #[inline]
     pub fn is_overdue<S>(&mut self, io: BorrowedFd<'_>, service: &S, counters: &Counters) -> bool
     where
@@ -190,7 +190,7 @@ impl<C> Connection<C> {
     }
 }
 
-/// Counts requests, of which most often there are none or one.
+/// Counts completed requests; mostly there are none or one.
 #[inline]
 fn completed(requests: u64, counters: &Counters) -> u64 {
     if requests > 0 {

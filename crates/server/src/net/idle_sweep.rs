@@ -1,4 +1,4 @@
-//! IdleSweep among connections that say nothing: a part of them with each tick of a clock.
+//! A sweep over silent connections: a part of them at each tick of a clock.
 
 use std::io;
 use std::ops::Range;
@@ -8,22 +8,22 @@ use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, 
 
 /// Time between two ticks, in seconds.
 const TICK_S: i64 = 1;
-/// Slots that are looked at with each: a tenth of a millisecond's work.
+/// Slots that are checked at each tick: a tenth of a millisecond's work.
 const SLOTS: usize = 1024;
 
-/// Whose turn it is.
+/// The position of the sweep, and its clock.
 pub(super) struct IdleSweep {
     clock: OwnedFd,
     at: usize,
-    /// The clock is watched.
+    /// Whether the clock is watched.
     pub(super) is_watched: bool,
 }
 
 impl IdleSweep {
-    /// From the first slot on.
+    /// Starts at the first slot.
     ///
     /// # Errors
-    /// When there can be no clock.
+    /// When the clock cannot be made.
     pub(super) fn new() -> io::Result<Self> {
         let clock = rustix::time::timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
         let tick = Timespec { tv_sec: TICK_S, tv_nsec: 0 };
@@ -32,15 +32,15 @@ impl IdleSweep {
         Ok(Self { clock, at: 0, is_watched: false })
     }
 
-    /// Is readable when it has ticked.
+    /// The clock, readable after a tick.
     pub(super) fn clock(&self) -> BorrowedFd<'_> {
         self.clock.as_fd()
     }
 
-    /// ThreadSpec the tick; the slots whose turn it is, of so many.
+    /// Takes the tick and returns the next of `slots` slots.
     ///
     /// # Errors
-    /// As read(2) has them.
+    /// Errors of read(2).
     pub(super) fn next_slots(&mut self, slots: usize) -> io::Result<Range<usize>> {
         rustix::io::read(&self.clock, &mut [0; 8])?;
         let start = if self.at < slots { self.at } else { 0 };

@@ -1,17 +1,17 @@
-//! The network stage: one loop for each family of architectures.
+//! The loops of the server, one for each family of architectures.
 //!
 //! # Layout
-//! - [`connection`]: what one connection does with its socket; the hot path that all architectures share
-//! - `staged`: event-driven servers in stages: which threads there are, and who accepts
-//! - [`ready`]: the loop of a network thread that serves many connections
-//! - [`completion`]: the same, where the kernel does the I/O
-//! - [`payload`]: who works out the responses, the network thread or others; `queue`: what threads hand each other
-//! - `rounds`: whose turn it is where silent connections are looked at, a part of them with each tick
-//! - `connections`: one thread's connections, by token
-//! - [`blocking`]: the loop of architectures in which a connection has a thread or process of its own
-//! - [`pool`]: the same with threads or processes that are there beforehand and serve one connection after the other
-//! - `datagrams`: services whose requests are datagrams to many ports, and which know no connections
-//! - `children`: processes made, reaped, ended
+//! - [`connection`]: the work on one connection, the hot path that all architectures share
+//! - `staged`: the threads of event-driven servers, and which of them accept
+//! - [`ready_loop`]: the loop of a network thread that serves many connections
+//! - [`completion_loop`]: the same where the kernel does the I/O
+//! - `idle_sweep`: a periodic check of silent connections
+//! - [`payload`]: responses made in the network thread or in others; `queue`: the queues between threads
+//! - `table`: the connections of a thread, by token
+//! - [`blocking`]: a thread or process for each connection
+//! - [`pool`]: threads or processes that exist beforehand and serve one connection after the other
+//! - `datagrams`: services of datagrams, which have ports instead of connections
+//! - `children`: processes forked, reaped, killed
 
 pub mod blocking;
 mod children;
@@ -49,67 +49,67 @@ use crate::spec::accept::Accept;
 use crate::spec::model::{ModelRow, StageCpus, Threads};
 use crate::spec::read_budget::ReadBudget;
 
-/// The accept budget: at most so many connections are taken in a turn by who serves others in the same thread. An accept
-/// with what belongs to it takes a few microseconds, so that a flood of connections makes those that are served wait for
-/// a tenth of a millisecond and not for its end; and one wait for so many accepts is a small part of their cost.
+/// The accept budget: the most connections that a thread which also serves accepts in a turn. An accept takes a few microseconds:
+/// a flood of connections delays others by a tenth of a millisecond, and one wait for so many accepts is a small part of their
+/// cost.
 pub(crate) const ACCEPTS: usize = 32;
 
 /// The stack of a thread that serves one connection or port: kawai2008 section 5.1.
 const STACK_BYTES: usize = 256 << 10;
 
-/// What an accept thread is given.
+/// A running server: what its accept thread and workers share.
 #[derive(Debug)]
 pub struct ServerContext<'a> {
-    /// The listening socket; of a service of datagrams, that of its first port.
+    /// The listening socket; for datagrams, the socket of the first port.
     pub listener: &'a OwnedFd,
-    /// Those of all ports, of a service of datagrams; else the listener alone.
+    /// The sockets of all ports, for datagrams; otherwise the listener alone.
     pub sockets: &'a [OwnedFd],
-    /// How connections come to what serves them.
+    /// The way in which connections reach their workers.
     pub accept: Accept,
     /// The model that runs.
     pub model: &'static ModelRow,
-    /// Readable when the server is to stop.
+    /// Readable when the server must stop.
     pub stop: BorrowedFd<'a>,
-    /// A byte into this is the order to stop.
+    /// A byte written here stops the server.
     pub stopper: BorrowedFd<'a>,
-    /// Set when the server stops.
+    /// Whether the server is stopping.
     pub stopping: &'a Arc<AtomicBool>,
-    /// Where to count.
+    /// The counters.
     pub workers: &'a Workers,
-    /// What to do with bytes.
+    /// The service.
     pub service: &'a ServiceSpec,
-    /// What `http` serves.
+    /// The content of `http`.
     pub content: Option<Arc<Content>>,
-    /// How long clients may take, of `http`.
+    /// The time limits for clients of `http`.
     pub limits: Limits,
-    /// The work that each request is besides.
+    /// The simulated work of each request.
     pub work: Option<Work>,
-    /// How many threads or processes to have, as the architecture's name says; `None` is the model's own default.
+    /// The number of threads or processes in the architecture's name; `None` for the model's default.
     pub threads: Option<Threads>,
     /// CPUs of each stage's threads.
     pub cpus: &'a StageCpus,
-    /// ConnectionTable to have room for.
+    /// Room for connections.
     pub connections_max: usize,
     /// The most bytes that one read takes from a connection.
     pub read_budget: ReadBudget,
-    /// Told when all threads and processes that it begins with have what they need.
+    /// Receives a message once all initial threads and processes have what they need.
     pub started: std::sync::mpsc::Sender<()>,
 }
 
 impl ServerContext<'_> {
-    /// How many threads or processes a pool has.
+    /// The number of threads or processes of a pool.
     #[cfg(target_os = "linux")]
     fn pool_size(&self) -> usize {
         self.threads.map_or(self.connections_max, |threads| threads.network as usize)
     }
 
-    /// Says that all workers are there: connections may come, and take every descriptor that is left.
+    /// Reports that all workers exist: from now on connections may take every descriptor.
     pub(crate) fn notify_started(&self) {
-        // Whoever started the server waits for this, or has gone.
+        // The receiver waits for this, or has gone.
         let _ = self.started.send(());
     }
 
-    /// Waits for the order to stop.
+    /// Waits until the server must stop.
     fn wait_for_stop(&self) -> io::Result<()> {
         while let Err(error) = rustix::event::poll(&mut [PollFd::from_borrowed_fd(self.stop, PollFlags::IN)], None) {
             if error != Errno::INTR {
@@ -119,7 +119,7 @@ impl ServerContext<'_> {
         Ok(())
     }
 
-    /// Stops the server from within, because something failed. Whoever accepts, or waits for the order, returns.
+    /// Stops the server after a failure: everything that accepts or waits for the stop returns.
     pub(crate) fn end_early(&self) {
         self.stopping.store(true, Relaxed);
         let _ = rustix::io::write(self.stopper, &[1]);
@@ -127,7 +127,7 @@ impl ServerContext<'_> {
     }
 }
 
-/// Says that the server has started when all threads have that there are to be.
+/// Reports the start once all threads are ready.
 pub(crate) struct StartSignal<'a> {
     missing: AtomicUsize,
     context: &'a ServerContext<'a>,
@@ -138,7 +138,7 @@ impl<'a> StartSignal<'a> {
         Self { missing: AtomicUsize::new(threads), context }
     }
 
-    /// Says that one thread has what it needs and is about to wait.
+    /// Notes that one thread has what it needs and is about to wait.
     pub(crate) fn thread_ready(&self) {
         if self.missing.fetch_sub(1, Relaxed) == 1 {
             self.context.notify_started();
@@ -155,7 +155,7 @@ fn is_readable(descriptor: BorrowedFd<'_>) -> io::Result<bool> {
     }
 }
 
-/// Does it, however the scope ends: who waits in other threads is told.
+/// Runs a closure when its scope ends, by a panic too.
 pub(crate) struct OnDrop<F: FnMut()>(pub(crate) F);
 
 impl<F: FnMut()> Drop for OnDrop<F> {

@@ -1,4 +1,4 @@
-//! The payload stage: who works out the responses to what a network thread has read. In that thread itself, or in another.
+//! The payload stage: the responses are made in the network thread or in other threads.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::token::Token;
 #[cfg(all(test, loom))]
 mod models;
 
-/// What a network thread does with a connection next.
+/// The next step of a network thread with a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Watches it for this. For nothing, until another stage says how to go on.
+    /// Watches it for this event; for none, until another stage decides.
     Watch(Option<Interest>),
     /// Ends it.
     End,
@@ -37,21 +37,21 @@ impl From<Next> for Action {
     }
 }
 
-/// Where responses are worked out. One value belongs to each network thread.
+/// The place where responses are made. Each network thread has one value.
 pub trait Payload<S: Service> {
-    /// What a network thread keeps of a connection.
+    /// The network thread's record of a connection.
     type Tenant;
 
-    /// Whether another thread may have a connection still when the network thread gives it up.
+    /// Whether another thread may still use a connection that the network thread drops.
     const IS_SHARED: bool;
 
-    /// ThreadSpec in a connection that the network thread will know by `token`.
+    /// Admits a connection that the network thread knows by `token`.
     fn admit(&mut self, io: OwnedFd, token: Token) -> Self::Tenant;
 
     /// A connection's socket.
     fn io(tenant: &Self::Tenant) -> BorrowedFd<'_>;
 
-    /// One read, and what follows from it.
+    /// Reads once and handles the bytes.
     fn on_readable(
         &mut self,
         tenant: &mut Self::Tenant,
@@ -60,14 +60,14 @@ pub trait Payload<S: Service> {
         counters: &Counters,
     ) -> Action;
 
-    /// Writes until everything is said or the socket is full.
+    /// Writes until everything is sent or the socket is full.
     fn on_writable(&mut self, tenant: &mut Self::Tenant, service: &S, counters: &Counters) -> Action;
 
-    /// Whether the client has taken too long.
+    /// Whether the client exceeded a limit.
     fn is_overdue(&mut self, tenant: &mut Self::Tenant, service: &S, counters: &Counters) -> bool;
 }
 
-/// In the network thread.
+/// Responses made in the network thread.
 #[derive(Debug)]
 pub struct Inline;
 
@@ -107,27 +107,27 @@ impl<S: Service> Payload<S> for Inline {
     }
 }
 
-/// What other threads tell a network thread.
+/// Messages from other threads to a network thread.
 #[derive(Debug)]
 pub(super) enum Message {
     /// A new connection, from the accept thread.
     Connection(OwnedFd),
-    /// A response did not fit into the socket: the rest is the network stage's.
+    /// A response did not fit into the socket: the network thread sends the rest.
     Blocked(Token),
-    /// There is room again for what it reads.
+    /// The connection's buffer has room again.
     Resume(Token),
     /// The connection is over.
     End(Token),
-    /// It is time to look for connections that are overdue.
+    /// Check the limits of all connections.
     Look,
     /// The server stops.
     Stop,
 }
 
-/// In threads of the payload stage. Bytes are handed over as they come; a connection is one thread's at a time, so that
-/// its responses keep their order. The thread writes the response itself; what does not fit comes back.
+/// Responses made by payload threads. Bytes are handed over as they come; a connection belongs to one thread at a time, so that
+/// its responses keep their order. The thread writes the response itself, and hands back what does not fit.
 pub(super) struct HandOff<'q, 'a, C> {
-    /// Those of the threads, which get jobs in turn.
+    /// The queues of the payload threads, used in turn.
     queues: &'q [Jobs<Job<'a, C>>],
     turn: usize,
     home: &'a Mailbox<Message>,
@@ -135,12 +135,12 @@ pub(super) struct HandOff<'q, 'a, C> {
 }
 
 impl<'q, 'a, C> HandOff<'q, 'a, C> {
-    /// To the threads that read `queues`; they answer to `home`.
+    /// Hands over to the threads that read `queues`; they answer to `home`.
     pub(super) fn new(queues: &'q [Jobs<Job<'a, C>>], home: &'a Mailbox<Message>, budget: ReadBudget) -> Self {
         Self { queues, turn: 0, home, budget }
     }
 
-    /// Makes a connection a job if there is something to do and it is none yet; what follows for the network thread.
+    /// Queues the connection as a job if it has bytes and is none yet; returns the network thread's next step.
     fn go_on(&mut self, tenant: &Job<'a, C>, mut unserved: MutexGuard<'_, Unserved>, counters: &Counters) -> Action {
         let action = unserved.action();
         let is_new = !unserved.is_job && !unserved.bytes.is_empty();
@@ -154,7 +154,7 @@ impl<'q, 'a, C> HandOff<'q, 'a, C> {
     }
 }
 
-/// A connection, as a job and as what both stages keep of it.
+/// A connection, as a job and as the record of both stages.
 pub(super) type Job<'a, C> = Arc<SharedConnection<'a, C>>;
 
 pub(super) struct SharedConnection<'a, C> {
@@ -162,41 +162,41 @@ pub(super) struct SharedConnection<'a, C> {
     token: Token,
     home: &'a Mailbox<Message>,
     unserved: Mutex<Unserved>,
-    /// Of whoever has the job; of the network thread while it is blocked. So the lock is never waited for.
+    /// Locked by the thread that has the job; by the network thread while it is blocked. So nobody waits for the lock.
     connection: Mutex<Connection<C>>,
 }
 
-/// What the network thread has read and no payload thread has taken yet.
+/// Bytes that the network thread has read and no payload thread has taken yet.
 #[derive(Debug, Default)]
 struct Unserved {
     bytes: Vec<u8>,
     budget: ReadBudget,
-    /// Whether the connection is a job in a queue, in work, or blocked. It is in no queue twice.
+    /// Whether the connection is queued, being served, or blocked. It is never queued twice.
     is_job: bool,
-    /// The peer will send no more.
+    /// The peer has finished sending.
     finished: bool,
 }
 
-/// As much room as a connection keeps when nothing is unserved; a larger request's is given back.
+/// The capacity that an idle connection keeps; a larger request's is freed.
 const KEPT_BYTES: usize = 4 << 10;
 
 impl Unserved {
-    /// Whether nothing more is read before what is here is taken.
+    /// Whether the buffer must be taken before more is read.
     fn is_full(&self) -> bool {
         self.bytes.len() >= self.budget.bytes()
     }
 
-    /// What the network thread does next, if nothing is unsent.
+    /// The network thread's next step if nothing is unsent.
     fn action(&self) -> Action {
         match (self.finished, self.is_full()) {
-            // Nothing is asked and nothing unsaid.
+            // Nothing is pending in either direction.
             (true, _) if !self.is_job && self.bytes.is_empty() => Action::End,
             (true, _) | (_, true) => Action::Watch(None),
             (false, false) => Action::Watch(Some(Interest::Read)),
         }
     }
 
-    /// Moves what there is to `bytes`; whether it was full.
+    /// Moves the bytes to `bytes`; returns whether the buffer was full.
     fn take(&mut self, bytes: &mut Vec<u8>) -> bool {
         let was_full = self.is_full();
         bytes.clear();
@@ -246,20 +246,20 @@ impl<'a, S: Service> Payload<S> for HandOff<'_, 'a, S::Conn> {
             return next.into();
         }
         let mut unserved = lock(&tenant.unserved);
-        // It was one until now: blocked.
+        // The connection was a job until now: blocked.
         unserved.is_job = false;
         self.go_on(tenant, unserved, counters)
     }
 
     fn is_overdue(&mut self, tenant: &mut Self::Tenant, service: &S, counters: &Counters) -> bool {
-        // Who is being served is not what is waited for.
+        // A connection that is being served does not wait for its client.
         let Ok(mut connection) = tenant.connection.try_lock() else { return false };
         let is_queued = lock(&tenant.unserved).is_job && connection.unsent(service).is_empty();
         !is_queued && connection.is_overdue(tenant.io.as_fd(), service, counters)
     }
 }
 
-/// A thread of the payload stage, until its queue is closed.
+/// Runs a thread of the payload stage until its queue is closed.
 pub(super) fn work<S: Service>(jobs: &Jobs<Job<'_, S::Conn>>, service: &S, counters: &Counters) {
     let (mut taken, mut bytes) = (Vec::new(), Vec::new());
     while jobs.take(&mut taken, counters) {
@@ -270,7 +270,7 @@ pub(super) fn work<S: Service>(jobs: &Jobs<Job<'_, S::Conn>>, service: &S, count
             }
             match serve(&job, service, &mut bytes, counters) {
                 Outcome::Idle => {}
-                // Behind the others: one turn has what one read budget brought, or a little more.
+                // Behind the others: a turn serves about one read budget.
                 Outcome::More => jobs.send(job, counters),
                 Outcome::Tell(message) => job.home.send(message, counters),
             }
@@ -278,17 +278,17 @@ pub(super) fn work<S: Service>(jobs: &Jobs<Job<'_, S::Conn>>, service: &S, count
     }
 }
 
-/// What came of a turn of a connection's.
+/// The result of a turn.
 enum Outcome {
-    /// Nothing is left: the connection is no job any more.
+    /// Nothing is left: the connection is no longer a job.
     Idle,
-    /// More has come meanwhile.
+    /// More bytes came meanwhile.
     More,
-    /// It goes on in the network thread.
+    /// The network thread goes on.
     Tell(Message),
 }
 
-/// Answers what has come of one connection.
+/// Serves the bytes of one connection.
 fn serve<S: Service>(
     job: &SharedConnection<'_, S::Conn>,
     service: &S,
@@ -301,7 +301,7 @@ fn serve<S: Service>(
     let mut connection = lock(&job.connection);
     connection.receive(bytes, service, counters);
     let next = connection.on_writable(job.io.as_fd(), service, counters);
-    // Before anybody is told: who has the connection next does not wait for it.
+    // Unlock before telling anybody, so that the next user need not wait.
     drop(connection);
     match next {
         Next::Write => return Outcome::Tell(Message::Blocked(job.token)),

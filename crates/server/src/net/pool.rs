@@ -1,8 +1,8 @@
-//! The loop of architectures whose threads (`mt-pool`) or processes (`mp-prefork`) are there before the first connection:
-//! each serves one connection to its end, as those of `mt` and `mp` do, then the next one.
+//! The loop of architectures whose threads (`mt-pool`) or processes (`mp-prefork`) exist before the first connection. Each serves
+//! one connection to its end, as those of `mt` and `mp` do, then the next one.
 //!
-//! ConnectionTable beyond the pool wait, in the listener's backlog, until a worker is free. With [`Accept::Single`] they wait in
-//! the pipe between the accept thread and the pool, and those beyond the room the server was given are refused.
+//! Connections beyond the pool wait in the listener's backlog until a worker is free. With [`Accept::Single`] they wait in the
+//! pipe between the accept thread and the pool, and those beyond the server's room are refused.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -25,35 +25,35 @@ use crate::service::with_service;
 use crate::socket::{self, Accepted, Acceptor};
 use crate::spec::accept::Accept;
 
-/// Descriptors of the process besides a pool's: standard streams, listener, reserve, stop, pipe, the tool's own, and those
-/// that the kernel counts system calls with.
+/// The process's other descriptors: standard streams, listener, spare, stop, pipe, the tool's own, and the counters of system
+/// calls.
 const OTHER_DESCRIPTORS: u64 = 24;
 
-/// How long after a child's crash another takes its place: one that crashes at once must not become a storm of forks.
+/// The pause before a crashed child is replaced: a child that crashes at once must not cause a storm of forks.
 const CRASH_PAUSE: Duration = Duration::from_millis(10);
 
-/// A descriptor's number, as it goes through the pipe.
+/// The size of a descriptor's number in the pipe.
 const NUMBER_BYTES: usize = size_of::<i32>();
 
-/// `mt-pool`: threads that are there from the start, until the server stops.
+/// `mt-pool`: threads that exist from the start, until the server stops.
 ///
 /// # Errors
-/// When the pool cannot be made, and errors of the listener.
+/// When the pool cannot be created, and errors of the listener.
 pub fn run_threads(context: &ServerContext<'_>) -> io::Result<()> {
     with_service!(context, |service| threads(context, &service))
 }
 
-/// `mp-prefork`: processes that are there from the start, until the server stops. One that crashes is replaced.
+/// `mp-prefork`: processes that exist from the start, until the server stops. One that crashes is replaced.
 ///
 /// # Errors
-/// When the pool cannot be made.
+/// When the pool cannot be created.
 pub fn run_processes(context: &ServerContext<'_>) -> io::Result<()> {
     with_service!(context, |service| processes(context, &service))
 }
 
 fn threads<S: Service + Sync>(context: &ServerContext<'_>, service: &S) -> io::Result<()> {
     let needed = context.accept.descriptors(context.model, context.pool_size() as u64) + OTHER_DESCRIPTORS;
-    // Threads without one would spin over accept4, and take it from those that serve.
+    // A thread without a descriptor would spin over accept4 and take CPU time from the others.
     if let Some(limit) = rustix::process::getrlimit(Resource::Nofile).current.filter(|limit| *limit < needed) {
         return Err(io::Error::other(format!(
             "its {} threads need {needed} descriptors, the limit is {limit}",
@@ -64,14 +64,14 @@ fn threads<S: Service + Sync>(context: &ServerContext<'_>, service: &S) -> io::R
     let failure = Mutex::new(None);
     let work = |source: &ConnectionSource<'_>, slot: &'static Slot| {
         let _end = OnDrop(|| {
-            // Without it the server would seem to live, with a worker less.
+            // Otherwise the server would seem to live, with a worker less.
             if thread::panicking() {
                 context.end_early();
             }
             slot.release();
         });
         if let Err(error) = work(service, source, slot, &mut ReadBuffer::new(context.read_budget)) {
-            // The listener's error is every worker's: the server ends with it, as with one accept thread.
+            // The listener's error concerns every worker: it ends the server, as with one accept thread.
             if let Ok(mut failure) = failure.lock() {
                 failure.get_or_insert(error);
             }
@@ -81,7 +81,7 @@ fn threads<S: Service + Sync>(context: &ServerContext<'_>, service: &S) -> io::R
     thread::scope(|scope| {
         let started = each_slot(context, |slot| {
             let source = ConnectionSource::open(context, taken_from.as_fd())?;
-            // Before the thread is there, so that it can be told to stop from the beginning.
+            // Before the thread starts, so that it can always be stopped.
             slot.set_connection(source.descriptor().as_raw_fd());
             context.workers.accept().syscall(Syscall::Spawn);
             let thread = thread::Builder::new().stack_size(STACK_BYTES);
@@ -104,13 +104,13 @@ fn threads<S: Service + Sync>(context: &ServerContext<'_>, service: &S) -> io::R
 
 fn processes<S: Service + Sync>(context: &ServerContext<'_>, service: &S) -> io::Result<()> {
     let start = |slot: &'static Slot| {
-        // There is no pipe to processes, which cannot have [`Accept::Single`].
+        // Processes have no pipe: they cannot have [`Accept::Single`].
         let (source, mut buffer) =
             (ConnectionSource::open(context, context.stop)?, ReadBuffer::new(context.read_budget));
-        // In the worker's own slot, which nobody writes yet: several threads make workers.
+        // In the worker's own slot, which has no other writer yet: several threads start workers.
         slot.counters.syscall(Syscall::Spawn);
         children::fork(slot, || {
-            // A worker has no end of its own: whoever reaps it puts another in its place.
+            // A worker never ends by itself: the reaper replaces it.
             let _ = work(service, &source, slot, &mut buffer);
             1
         })
@@ -121,7 +121,7 @@ fn processes<S: Service + Sync>(context: &ServerContext<'_>, service: &S) -> io:
         counters.ended.add(counters.accepted.get().saturating_sub(counters.ended.get()));
         while !stopping.load(SeqCst) {
             thread::sleep(CRASH_PAUSE);
-            // Where there are no processes now there may be later.
+            // If processes have run out, retry later.
             if !stopping.load(SeqCst) && start(slot).is_ok() {
                 return;
             }
@@ -135,7 +135,7 @@ fn processes<S: Service + Sync>(context: &ServerContext<'_>, service: &S) -> io:
     })
 }
 
-/// Claims a slot for each worker of the pool and has it started.
+/// Claims a slot for each worker and starts it.
 fn each_slot(context: &ServerContext<'_>, mut start: impl FnMut(&'static Slot) -> io::Result<()>) -> io::Result<()> {
     let mut cursor = 0;
     let size = context.pool_size();
@@ -149,7 +149,7 @@ fn each_slot(context: &ServerContext<'_>, mut start: impl FnMut(&'static Slot) -
     Ok(())
 }
 
-/// Accepts for the whole pool, and puts connections into the pipe that the workers read.
+/// Accepts for the whole pool, and writes connections into the pipe that the workers read.
 fn hand_over(context: &ServerContext<'_>, given_to: &OwnedFd) -> io::Result<()> {
     rustix::io::ioctl_fionbio(given_to, true)?;
     let counters = context.workers.accept();
@@ -178,20 +178,20 @@ fn hand_over(context: &ServerContext<'_>, given_to: &OwnedFd) -> io::Result<()> 
     }
 }
 
-/// Where a worker's connections come from.
+/// The source of a worker's connections.
 enum ConnectionSource<'a> {
-    /// accept4 on the listener that all share.
+    /// accept4 on the shared listener.
     Shared(&'a OwnedFd),
-    /// accept4 on a listener of its own.
+    /// accept4 on the worker's own listener.
     Own(OwnedFd),
-    /// epoll_wait, then accept4 on the listener that all share.
+    /// epoll_wait, then accept4 on the shared listener.
     Watched { epoll: OwnedFd, listener: &'a OwnedFd },
     /// The pipe from the accept thread.
     Handed(BorrowedFd<'a>),
 }
 
 impl<'a> ConnectionSource<'a> {
-    /// Opened by whoever starts the worker, so that what goes wrong is known there.
+    /// Opened before the worker starts, so that its starter gets the error.
     fn open(context: &ServerContext<'a>, pipe: BorrowedFd<'a>) -> io::Result<Self> {
         Ok(match context.accept {
             Accept::Single => Self::Handed(pipe),
@@ -206,7 +206,7 @@ impl<'a> ConnectionSource<'a> {
         })
     }
 
-    /// What the worker waits on. When a socket is shut down, the worker wakes and ends.
+    /// The descriptor that the worker waits on. Shutting it down ends the worker.
     fn descriptor(&self) -> BorrowedFd<'_> {
         match self {
             Self::Shared(listener) | Self::Watched { listener, .. } => listener.as_fd(),
@@ -216,7 +216,7 @@ impl<'a> ConnectionSource<'a> {
     }
 }
 
-/// A worker's life: one connection after the other.
+/// Serves one connection after the other.
 fn work<S: Service>(
     service: &S,
     source: &ConnectionSource<'_>,
@@ -262,11 +262,11 @@ fn work<S: Service>(
     }
 }
 
-/// The next connection out of the pipe. What is written at once is read at once: numbers stay whole.
+/// Reads the next connection from the pipe. Writes are atomic, so that numbers stay whole.
 fn receive_handed_over(pipe: BorrowedFd<'_>) -> io::Result<Accepted> {
     let mut number = [0; NUMBER_BYTES];
     match rustix::io::read(pipe, &mut number) {
-        // SAFETY: the accept thread gave the descriptor up when it wrote its number, which is read once.
+        // SAFETY: the accept thread gave the descriptor up when it wrote the number, which is read once.
         Ok(NUMBER_BYTES) => Ok(Accepted::Connection(unsafe { OwnedFd::from_raw_fd(i32::from_ne_bytes(number)) })),
         Ok(_) => Ok(Accepted::Shutdown),
         Err(Errno::INTR) => Ok(Accepted::None),

@@ -1,5 +1,5 @@
-//! What stages hand each other: queues that their one reader takes whole, under one lock (voras2009's lock coalescing).
-//! Nothing is allocated for what goes through once they have grown to their size.
+//! The queues between stages: their one reader takes the whole queue under one lock (voras2009's lock coalescing). Nothing is
+//! allocated once they have reached their size.
 
 use std::io;
 use std::mem;
@@ -17,12 +17,12 @@ mod models;
 #[cfg_attr(loom, path = "queue/loom_waker.rs")]
 mod waker;
 
-/// A lock, whoever panicked with it: what is locked here is whole at any time.
+/// Locks a mutex even after a panic: the locked values are always consistent.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The queue of a thread that waits in a mechanism: a descriptor that is watched there tells that it has something.
+/// The queue of a thread that waits in a mechanism, which watches its descriptor.
 #[derive(Debug)]
 pub(super) struct Mailbox<T> {
     queue: Mutex<Vec<T>>,
@@ -41,7 +41,7 @@ impl<T> Mailbox<T> {
         self.waker.descriptor()
     }
 
-    /// Puts something in, and wakes the reader unless that was done for what is in it already.
+    /// Adds an item; wakes the reader if the queue was empty.
     pub(super) fn send(&self, item: T, counters: &Counters) {
         let mut queue = lock(&self.queue);
         let was_empty = queue.is_empty();
@@ -59,12 +59,12 @@ impl<T> Mailbox<T> {
         self.waker.wait(trigger);
     }
 
-    /// Whether there is nothing to take, for those who ask without having been told.
+    /// Whether there is nothing to take, for a reader that was not woken.
     pub(super) fn is_empty(&self) -> bool {
         lock(&self.queue).is_empty()
     }
 
-    /// ThreadSpec all there is, in exchange for an empty `taken`. The bell is silenced first: what comes after it rings again.
+    /// Takes all items, in exchange for an empty `taken`. Clears the waker first: a later item wakes again.
     pub(super) fn take(&self, taken: &mut Vec<T>, counters: &Counters) {
         debug_assert!(taken.is_empty(), "the last ones are done");
         counters.syscall(Syscall::Wake);
@@ -73,7 +73,7 @@ impl<T> Mailbox<T> {
     }
 }
 
-/// The queue of a thread that does nothing but take from it.
+/// The queue of a thread that only takes from it.
 #[derive(Debug)]
 pub(super) struct Jobs<T> {
     state: Mutex<State<T>>,
@@ -84,7 +84,7 @@ pub(super) struct Jobs<T> {
 #[derive(Debug)]
 struct State<T> {
     queue: Vec<T>,
-    /// Whether the reader waits, and nobody has woken it yet.
+    /// Whether the reader waits and has not been woken yet.
     waits: bool,
 }
 
@@ -94,7 +94,7 @@ impl<T> Jobs<T> {
         Self { state: Mutex::new(state), arrived: Condvar::new(), closed: AtomicBool::new(false) }
     }
 
-    /// Puts something in, and wakes the reader if it waits.
+    /// Adds an item; wakes the reader if it waits.
     pub(super) fn send(&self, item: T, counters: &Counters) {
         let mut state = lock(&self.state);
         state.queue.push(item);
@@ -106,8 +106,8 @@ impl<T> Jobs<T> {
         }
     }
 
-    /// Waits until there is something, and takes all of it, in exchange for an empty `taken`. `false` once it is closed:
-    /// what is left is nobody's.
+    /// Waits for items and takes all of them, in exchange for an empty `taken`. Returns `false` once the queue is closed;
+    /// remaining items are dropped.
     pub(super) fn take(&self, taken: &mut Vec<T>, counters: &Counters) -> bool {
         debug_assert!(taken.is_empty(), "the last ones are done");
         let mut state = lock(&self.state);
@@ -120,7 +120,7 @@ impl<T> Jobs<T> {
         !self.is_closed()
     }
 
-    /// The reader is to end.
+    /// Tells the reader to end.
     pub(super) fn close(&self) {
         let state = lock(&self.state);
         self.closed.store(true, Relaxed);
@@ -128,7 +128,7 @@ impl<T> Jobs<T> {
         self.arrived.notify_one();
     }
 
-    /// Whether the reader is to end, in the middle of what it took as well.
+    /// Whether the reader must end, even with items left.
     #[inline]
     pub(super) fn is_closed(&self) -> bool {
         self.closed.load(Relaxed)

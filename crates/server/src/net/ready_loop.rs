@@ -1,5 +1,5 @@
-//! The loop of a network thread that serves many connections: the kernel says which are ready, we do the I/O. Written once,
-//! compiled for each mechanism, and for payload worked out here or handed over.
+//! The loop of a network thread that serves many connections: the kernel reports which are ready, and the loop does the I/O.
+//! Written once, compiled for each mechanism and each place of the payload stage.
 
 use std::collections::VecDeque;
 use std::io;
@@ -25,10 +25,10 @@ use crate::service::with_service;
 use crate::socket::{Accepted, Acceptor, PAUSE};
 use crate::token::Token;
 
-/// An event-driven server over `M`, until it stops.
+/// Runs an event-driven server over `M` until it stops.
 ///
 /// # Errors
-/// Errors of the listener and of the mechanism; those of single connections end only these.
+/// Errors of the listener and of the mechanism; those of a connection end only that connection.
 pub fn run<M: Readiness>(context: &ServerContext<'_>) -> io::Result<()> {
     if context.service.ports().is_some() {
         return datagrams::run::<M>(context);
@@ -36,7 +36,7 @@ pub fn run<M: Readiness>(context: &ServerContext<'_>) -> io::Result<()> {
     with_service!(context, |service| run_service::<M, _>(context, &service))
 }
 
-/// The same with a service that is there.
+/// The same with a given service.
 pub(crate) fn run_service<M: Readiness, S: Service<Conn: Send> + Sync>(
     context: &ServerContext<'_>,
     service: &S,
@@ -44,11 +44,11 @@ pub(crate) fn run_service<M: Readiness, S: Service<Conn: Send> + Sync>(
     staged::run::<ReadyLoops<M>, _>(context, service)
 }
 
-/// The same with a layer between the sockets and the service. As in the paper it knows nothing of what is above it, and
-/// calls what a vtable says.
+/// The same with a layer between the sockets and the service. As in the paper, the layer does not know the service and calls it
+/// through a vtable.
 ///
 /// # Errors
-/// As of [`run`]; datagrams have no such layer.
+/// As [`run`]; datagrams have no such layer.
 pub fn run_buffered<M: Readiness>(context: &ServerContext<'_>) -> io::Result<()> {
     with_service!(context, |service| staged::run::<ReadyLoops<M>, _>(context, &Buffered::new(Erased::new(&service))))
 }
@@ -73,14 +73,14 @@ struct ReadyLoop<'a, M, S: Service, P: Payload<S>> {
     connections: ConnectionTable<Entry<P::Tenant>>,
     acceptor: Option<Acceptor<'a>>,
     buffer: ReadBuffer,
-    /// Of edge-triggered mechanisms: connections that may have something to read of which no event will tell. Each is in
-    /// it once at most (`Entry::unread`), and gets one read budget a turn, as those with events do.
+    /// For edge-triggered mechanisms: connections that may have something to read without a further event. Each is listed at most
+    /// once (`Entry::unread`) and gets one read budget a turn, as those with events do.
     unread: VecDeque<Token>,
-    /// Of edge-triggered mechanisms: whether a connection waits to be accepted of which no event will tell.
+    /// For edge-triggered mechanisms: whether a connection may wait to be accepted without a further event.
     accepts: Accepts,
-    /// ConnectionTable that the accept thread has handed over, in the order in which they are admitted.
+    /// Connections from the accept thread, in the order of admission.
     arrivals: VecDeque<OwnedFd>,
-    /// Messages taken, and not yet followed.
+    /// Messages taken from the mailbox and not yet handled.
     messages: Vec<Message>,
     network: NetworkContext<'a, S>,
 }
@@ -88,10 +88,9 @@ struct ReadyLoop<'a, M, S: Service, P: Payload<S>> {
 /// A connection in its slot.
 struct Entry<T> {
     tenant: T,
-    /// What it is watched for; of edge-triggered mechanisms, what is done when it is told of. `None` while another stage is
-    /// at it.
+    /// The watched event; for edge-triggered mechanisms, the reaction to an event. `None` while another stage has the connection.
     watched: Option<Interest>,
-    /// Whether it is in the list of [`ReadyLoop::unread`].
+    /// Whether it is listed in [`ReadyLoop::unread`].
     unread: bool,
 }
 
@@ -102,7 +101,7 @@ enum Accepts {
     No,
     /// In the next turn: the budget was used up.
     Now,
-    /// After a pause: there was nothing to accept with.
+    /// After a pause: descriptors or memory had run out.
     Later,
 }
 
@@ -124,7 +123,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
             None => None,
         };
         Ok(Self {
-            // The kernel hands out the lowest free descriptor, so none is beyond this.
+            // The kernel hands out the lowest free descriptor, so that none is beyond this.
             mechanism: M::new(network.descriptors_max)?,
             payload,
             connections: ConnectionTable::with_capacity(connections_max),
@@ -158,14 +157,14 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
         let mut ready = Vec::with_capacity(descriptors_max);
         started.thread_ready();
         loop {
-            // While something is left to do, the wait is only a look.
+            // Do not wait while something is left to do.
             let timeout = match M::TRIGGER {
                 _ if !self.arrivals.is_empty() => Some(Duration::ZERO),
                 Trigger::Edge if !self.unread.is_empty() || self.accepts == Accepts::Now => Some(Duration::ZERO),
                 Trigger::Edge if self.accepts == Accepts::Later => Some(PAUSE),
                 Trigger::Edge | Trigger::Level => None,
             };
-            // Of a guess, which makes none, it is the look whether to stop.
+            // `spin` makes no wait call; this counts its check of the stop descriptor.
             counters.syscall(Syscall::Wait);
             self.mechanism.wait(&mut ready, timeout)?;
             self.mechanism.count_irregular(counters);
@@ -173,9 +172,9 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
             for &event in &ready {
                 match (event.token, M::TRIGGER) {
                     (Token::LISTENER, Trigger::Level) => self.accept(ready.len() == 1)?,
-                    // Below, once a turn.
+                    // Accept below, once a turn.
                     (Token::LISTENER, Trigger::Edge) => self.accepts = Accepts::Now,
-                    // A guess is no order, nor is an edge that tells of something else.
+                    // Readiness may be spurious: confirm before stopping.
                     (Token::STOP, _) => match stop {
                         Some(stop) if is_readable(stop)? => return Ok(()),
                         _ => {}
@@ -204,14 +203,14 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
         self.mechanism.add(io.as_raw_fd(), token, Interest::Read)
     }
 
-    /// Accepts until nothing waits, the budget is used up, or nothing can be had now: then others are served before it is
-    /// tried again. If it is `alone` there are no others.
+    /// Accepts until no connection waits, the budget is used up, or resources run out: then others are served first. `alone`:
+    /// there are no others.
     fn accept(&mut self, alone: bool) -> io::Result<()> {
         self.accepts = Accepts::No;
         for _ in 0..ACCEPTS {
             let Some(acceptor) = &mut self.acceptor else { return Ok(()) };
             match acceptor.accept()? {
-                // Of a listener beside others: the room is all theirs together.
+                // With several listeners, all threads share the room.
                 Accepted::Connection(io) if self.network.is_full() => self.network.refuse(io),
                 Accepted::Connection(io) => {
                     if self.admit(io) {
@@ -219,7 +218,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
                     }
                 }
                 Accepted::None => {}
-                // A level is told of again, at once.
+                // A level-triggered mechanism reports it again, at once.
                 Accepted::Later if M::TRIGGER == Trigger::Level => {
                     if alone {
                         thread::sleep(PAUSE);
@@ -233,14 +232,14 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
                 Accepted::WouldBlock | Accepted::Shutdown => return Ok(()),
             }
         }
-        // More may wait. A level is told of again.
+        // More connections may wait. A level-triggered mechanism reports them again.
         if M::TRIGGER == Trigger::Edge {
             self.accepts = Accepts::Now;
         }
         Ok(())
     }
 
-    /// ThreadSpec in what the accept thread has handed over, within the budget; it has counted them.
+    /// Admits connections from the accept thread, which has counted them, within the budget.
     fn admit_arrivals(&mut self) {
         for _ in 0..ACCEPTS {
             let Some(io) = self.arrivals.pop_front() else { return };
@@ -250,8 +249,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
         }
     }
 
-    /// Gives a connection its slot and watches it. Where there is no room, here or in the kernel, this one is turned away,
-    /// and the others go on.
+    /// Gives a connection a slot and watches it. Without room, here or in the kernel, only this connection is refused.
     fn admit(&mut self, io: OwnedFd) -> bool {
         let Some(token) = self.connections.reserve() else {
             self.network.refuse(io);
@@ -266,7 +264,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
         true
     }
 
-    /// Does what other threads ask for.
+    /// Handles the messages of other threads.
     fn handle_messages(&mut self) -> io::Result<Order> {
         let Some(mailbox) = self.network.mailbox else { return Ok(Order::GoOn) };
         if M::REPORTS_ALL && mailbox.is_empty() {
@@ -291,7 +289,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
     /// Ends the connections whose clients have taken too long.
     fn end_overdue(&mut self) -> io::Result<()> {
         let NetworkContext { service, counters, .. } = self.network;
-        // Who sent the message has no counters.
+        // The sender of the message has no counters.
         counters.syscall(Syscall::Wake);
         for slot in 0..self.connections.slots() {
             let Some((token, entry)) = self.connections.tenant_of(slot) else { continue };
@@ -304,7 +302,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
 
     #[inline]
     fn serve(&mut self, token: Token, interest: Interest) -> io::Result<()> {
-        // An event of a connection that ended earlier in this batch, or is another stage's since.
+        // The connection may have ended earlier in this batch, or belong to another stage by now.
         let Some(entry) = self.connections.get(token).filter(|entry| entry.watched == Some(interest)) else {
             return Ok(());
         };
@@ -316,15 +314,15 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
         if action == Action::Watch(Some(interest)) { Ok(()) } else { self.settle(token, action) }
     }
 
-    /// An event says that something changed; what to do follows from what the connection waits for.
+    /// Reacts to a change by what the connection waits for.
     #[inline]
     fn serve_edge(&mut self, event: Ready) -> io::Result<()> {
         let token = event.token;
         let Some(entry) = self.connections.get(token) else { return Ok(()) };
         match (entry.watched, event.interest) {
-            // What is on the list is read from there; and room to write is no news to who waits for requests.
+            // A listed connection is read from the list; room to write means nothing to a connection that waits for requests.
             (Some(Interest::Read), Interest::Read) if !entry.unread => self.read(token, event.drain),
-            // It may be only that more requests came: the write then finds the socket full still.
+            // Perhaps only more requests came: the write then finds the socket still full.
             (Some(Interest::Write), _) => self.write(token),
             (Some(Interest::Read) | None, _) => Ok(()),
         }
@@ -339,7 +337,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
         }
     }
 
-    /// One read budget of what is left to each connection on the list.
+    /// Reads one read budget from each listed connection.
     fn read_on(&mut self) -> io::Result<()> {
         for _ in 0..self.unread.len() {
             let Some(token) = self.unread.pop_front() else { break };
@@ -353,12 +351,12 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
         Ok(())
     }
 
-    /// One read, and whether to read on later without an event.
+    /// Reads once, and lists the connection if it must be read on without an event.
     ///
-    /// A read that falls short of its room has emptied the socket, and what comes after it gives an event of its own. So
-    /// does an end of the stream that comes after the event in hand was taken from the kernel; one from before is in that
-    /// event, which then says `drain`. A drained connection leaves the list by a read that finds nothing, or the end; or
-    /// by a response that falls short, after which it is on the list again.
+    /// A short read has emptied the socket, and what comes later has an event of its own. So has an end of the stream that comes
+    /// after the current event; an earlier end is in the current event, which then has `drain` set. A drained connection leaves
+    /// the list with a read that finds nothing, with the end, or with a response that does not fit, after which it is listed
+    /// again.
     #[inline]
     fn read(&mut self, token: Token, drain: bool) -> io::Result<()> {
         let Some(entry) = self.connections.get(token) else { return Ok(()) };
@@ -382,8 +380,7 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
         }
     }
 
-    /// Makes a connection be watched for something else, or not at all, or ends it. Where the kernel has no room for that,
-    /// it ends, and the others go on.
+    /// Changes the interest of a connection, or ends it. If the kernel has no room for that, only this connection ends.
     fn settle(&mut self, token: Token, action: Action) -> io::Result<()> {
         let Action::Watch(interest) = action else { return self.end(token) };
         let Some(entry) = self.connections.get(token) else { return Ok(()) };
@@ -395,12 +392,12 @@ impl<'a, M: Readiness, S: Service, P: Payload<S>> ReadyLoop<'a, M, S, P> {
         };
         match (settled, interest, M::TRIGGER) {
             (Err(_), ..) => self.end(token),
-            // What came in the meantime was reported when nobody would read.
+            // Bytes that came meanwhile were reported while nobody read.
             (_, Some(Interest::Read), Trigger::Edge) => {
                 self.read_later(token);
                 Ok(())
             }
-            // Another stage found the socket full: that there is room again may have been reported before it told us.
+            // Another stage found the socket full: room may have been reported before its message came.
             (_, Some(Interest::Write), Trigger::Edge) if P::IS_SHARED => self.write(token),
             _ => Ok(()),
         }

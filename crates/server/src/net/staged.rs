@@ -1,5 +1,5 @@
-//! Event-driven servers in stages (voras2009): accept, always one thread unless each network thread has a listener of its
-//! own; network, in the accept thread or in threads beside it; payload, in the network thread or in threads beside that.
+//! Event-driven servers in stages (voras2009). Accept: one thread, unless each network thread has its own listener. Network: the
+//! accept thread or other threads. Payload: the network thread or other threads.
 
 use std::io;
 use std::ops::Range;
@@ -21,18 +21,18 @@ use crate::spec::model::{NetworkStage, PayloadStage, Stages};
 use crate::spec::read_budget::ReadBudget;
 use crate::sync::Mutex;
 
-/// What a network thread is given. Without a mailbox nobody hands it anything; without a listener it does not accept.
+/// The parameters of a network thread. Without a mailbox it gets no messages; without a listener it does not accept.
 pub(super) struct NetworkContext<'a, S> {
     pub(super) service: &'a S,
     pub(super) listener: Option<&'a OwnedFd>,
-    /// Whether other network threads wait for it too.
+    /// Whether other network threads wait on the listener, too.
     pub(super) shares_listener: bool,
-    /// Readable when the server is to stop. Those that have a mailbox are told by it.
+    /// Readable when the server must stop; threads with a mailbox get a message instead.
     pub(super) stop: Option<BorrowedFd<'a>>,
     pub(super) mailbox: Option<&'a Mailbox<Message>>,
     pub(super) connections_max: usize,
     pub(super) read_budget: ReadBudget,
-    /// No descriptor is beyond this: the kernel hands out the lowest that is free.
+    /// No descriptor is beyond this: the kernel hands out the lowest free one.
     pub(super) descriptors_max: usize,
     pub(super) workers: &'a Workers,
     pub(super) counters: &'static Counters,
@@ -40,12 +40,12 @@ pub(super) struct NetworkContext<'a, S> {
 }
 
 impl<S> NetworkContext<'_, S> {
-    /// Whether the server has all connections that it has room for. Where one thread accepts, that one knows by itself.
+    /// Whether the server has no room for more connections. A single accepting thread knows from its own table.
     pub(super) fn is_full(&self) -> bool {
         self.mailbox.is_some() && self.workers.connections_open() >= self.connections_max as u64
     }
 
-    /// Turns a connection away.
+    /// Refuses a connection.
     pub(super) fn refuse(&self, io: impl AsFd) {
         self.counters.refused.add(1);
         socket::reset(io);
@@ -60,15 +60,15 @@ impl<S> Clone for NetworkContext<'_, S> {
 
 impl<S> Copy for NetworkContext<'_, S> {}
 
-/// A family of mechanisms: how its network threads run, until they are told to stop.
+/// A family of mechanisms: its network threads, which run until the server stops.
 pub(super) trait NetworkLoop {
-    /// Whether its connections are to be non-blocking.
+    /// Whether connections must be non-blocking.
     const NONBLOCKING: bool;
 
-    /// With payload in the network thread.
+    /// Runs with payload in the network thread.
     fn inline<S: Service>(network: NetworkContext<'_, S>) -> io::Result<()>;
 
-    /// With payload in other threads.
+    /// Runs with payload in other threads.
     fn hand_off<'a, S: Service>(network: NetworkContext<'a, S>, payload: HandOff<'_, 'a, S::Conn>) -> io::Result<()>;
 }
 
@@ -88,7 +88,7 @@ pub(super) fn run<F: NetworkLoop, S: Service<Conn: Send> + Sync>(
     };
     let hands_over = !in_accept && context.accept == Accept::Single;
     let started = StartSignal::new(context, networks + usize::from(hands_over));
-    // In the accept thread; others differ in what they hear from.
+    // The accept thread's context; those of other threads are derived from it.
     let network = NetworkContext {
         service,
         listener: Some(context.listener),
@@ -104,7 +104,7 @@ pub(super) fn run<F: NetworkLoop, S: Service<Conn: Send> + Sync>(
     };
     let tick = service.looks_every();
     if in_accept && payloads == 0 && tick.is_none() {
-        // One thread for everything: nobody to hear from.
+        // One thread for everything needs no mailbox.
         pin(&context.cpus.accept)?;
         return F::inline(network);
     }
@@ -119,7 +119,7 @@ pub(super) fn run<F: NetworkLoop, S: Service<Conn: Send> + Sync>(
             mailboxes.iter().for_each(|mailbox| mailbox.send(Message::Stop, context.workers.accept()));
             queues.iter().for_each(Jobs::close);
         });
-        // Until the end of this scope.
+        // Dropped at the end of this scope, which stops the ticks.
         let (_running, running) = mpsc::channel();
         if let Some(tick) = tick {
             let tell = || mailboxes.iter().for_each(|mailbox| mailbox.send(Message::Look, &Counters::default()));
@@ -146,17 +146,16 @@ pub(super) fn run<F: NetworkLoop, S: Service<Conn: Send> + Sync>(
                 run_network::<F, S>(own, queues)
             })?;
         }
-        // Not before: those that it makes would be kept there, too.
+        // Pin it last: new threads would inherit its CPUs.
         pin(&context.cpus.accept)?;
         if hands_over { hand_over(context, &mailboxes, F::NONBLOCKING, &started) } else { context.wait_for_stop() }
     })?;
     group.failure.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
 }
 
-/// Descriptors that are not connections: standard streams, listener, reserve, stop, a mechanism's own, and those that the
-/// process may have inherited.
+/// Descriptors that are not connections: standard streams, listener, spare, stop, a mechanism's own, and inherited ones.
 const OTHER_DESCRIPTORS: usize = 1024;
-/// Those of each network thread: mailbox, listener, reserve, its mechanism's own.
+/// Descriptors of each network thread: mailbox, listener, spare, the mechanism's own.
 const DESCRIPTORS_PER_NETWORK: usize = 8;
 
 /// The payload threads that serve a network thread.
@@ -181,12 +180,12 @@ fn run_network<'a, F: NetworkLoop, S: Service>(
 /// The threads beside the accept thread.
 struct ThreadGroup<'a, 'context> {
     context: &'a ServerContext<'context>,
-    /// What the first of them failed with.
+    /// The error of the first thread that failed.
     failure: Mutex<Option<io::Error>>,
 }
 
 impl ThreadGroup<'_, '_> {
-    /// Starts a thread, on CPUs of its stage. The server ends when it fails.
+    /// Starts a thread on the CPUs of its stage. The server ends if it fails.
     fn start<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
@@ -198,7 +197,7 @@ impl ThreadGroup<'_, '_> {
         let slot = self.context.workers.claim(cursor).ok_or_else(|| io::Error::other("more threads than counters"))?;
         self.context.workers.accept().syscall(Syscall::Spawn);
         let thread = thread::Builder::new().name(name).spawn_scoped(scope, move || {
-            // However it ends, by a panic too: without it the server would seem to live.
+            // After a panic, too: otherwise the server would seem to live.
             let _end = OnDrop(|| {
                 self.context.end_early();
                 slot.release();
@@ -211,7 +210,7 @@ impl ThreadGroup<'_, '_> {
     }
 }
 
-/// The accept stage in a thread of its own: connections go to the network threads in turn.
+/// The accept stage in a thread of its own: distributes connections to the network threads in turn.
 fn hand_over(
     context: &ServerContext<'_>,
     mailboxes: &[Mailbox<Message>],

@@ -1,12 +1,11 @@
-//! One thread's connections, by token.
+//! The connections of one thread, by token.
 
 use crate::token::Token;
 
-/// Memory is set aside once; a slot's generation grows with each tenant, so that a token of an earlier tenant finds
-/// nothing.
+/// A table of slots, allocated once. A slot's generation grows with each occupant, so that old tokens find nothing.
 pub(super) struct ConnectionTable<T> {
     slots: Vec<TableSlot<T>>,
-    /// Slots that had a tenant and have none now.
+    /// Free slots that were occupied before.
     free: Vec<u32>,
 }
 
@@ -16,16 +15,16 @@ struct TableSlot<T> {
 }
 
 impl<T> ConnectionTable<T> {
-    /// Memory of a connection here.
+    /// The memory of a connection in the table.
     #[cfg(test)]
     pub(super) const SLOT_BYTES: usize = size_of::<TableSlot<T>>();
 
     pub(super) fn with_capacity(count: usize) -> Self {
-        // Never filled in beforehand: pages that no connection reaches cost nothing.
+        // The memory stays uninitialised: pages that no connection reaches cost nothing.
         Self { slots: Vec::with_capacity(count), free: Vec::with_capacity(count) }
     }
 
-    /// A slot for a tenant to come; `None` when all are taken. Nothing else is reserved or removed before it is there.
+    /// Returns a free slot; `None` if all are taken. Fill it before the next call of `reserve` or `remove`.
     pub(super) fn reserve(&mut self) -> Option<Token> {
         let at = match self.free.last() {
             Some(&at) => at,
@@ -53,18 +52,18 @@ impl<T> ConnectionTable<T> {
         if slot.generation == token.generation() { slot.tenant.as_mut() } else { None }
     }
 
-    /// How many slots ever had a tenant.
+    /// The number of slots that were ever occupied.
     pub(super) fn slots(&self) -> usize {
         self.slots.len()
     }
 
-    /// Whether nobody is in any.
+    /// Whether all slots are free.
     #[cfg(target_os = "linux")]
     pub(super) fn is_empty(&self) -> bool {
         self.free.len() == self.slots.len()
     }
 
-    /// Those who are in some slots.
+    /// The occupants of some slots.
     #[cfg(target_os = "linux")]
     pub(super) fn tenants(&self, slots: std::ops::Range<usize>) -> impl Iterator<Item = (Token, &T)> {
         let tenant = |slot: usize| {
@@ -74,7 +73,7 @@ impl<T> ConnectionTable<T> {
         slots.filter_map(tenant)
     }
 
-    /// Who is in a slot.
+    /// The occupant of a slot.
     pub(super) fn tenant_of(&mut self, slot: usize) -> Option<(Token, &mut T)> {
         let TableSlot { generation, tenant } = &mut self.slots[slot];
         Some((Token::new(slot as u32, *generation), tenant.as_mut()?))

@@ -1,4 +1,4 @@
-//! A server in a test, with a service that the test makes.
+//! A test server, with a service made by the test.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -23,7 +23,7 @@ use crate::spec::read_budget::ReadBudget;
 /// Longer than anything here takes on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits until it is so.
+/// Waits until a condition holds.
 pub(crate) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     let started = Instant::now();
     while !is_so() {
@@ -32,10 +32,10 @@ pub(crate) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// Answers each byte with a byte. It tells what it receives, in the thread that serves, before it answers.
+/// Answers each byte with a byte; calls the closure with what it receives, in the serving thread.
 pub(crate) struct Echo<F>(pub(crate) F);
 
-/// Bytes of responses.
+/// The bytes of responses.
 const FILL: &[u8] = &[b'.'; 64];
 
 impl<F: Fn(&[u8])> Service for Echo<F> {
@@ -57,7 +57,7 @@ impl<F: Fn(&[u8])> Service for Echo<F> {
     }
 }
 
-/// A service of which each connection that says `!` panics, without the hook, which tells of it in the test's output.
+/// A service that panics on `!`, without the panic hook, which would print to the test's output.
 pub(crate) fn panicking_service() -> Echo<impl Fn(&[u8])> {
     Echo(|bytes: &[u8]| {
         if bytes == b"!" {
@@ -66,7 +66,7 @@ pub(crate) fn panicking_service() -> Echo<impl Fn(&[u8])> {
     })
 }
 
-/// That of a server of [`panics_at_will`] a connection that panics is counted as ended, and others are served.
+/// Checks on a server of [`panicking_service`] that panicking connections are counted as ended, and others are served.
 pub(crate) fn check_panic_ends_one_connection(bench: &'static Fixture, server: Running) {
     for _ in 0..3 {
         let mut client = bench.connect();
@@ -83,11 +83,11 @@ pub(crate) fn check_panic_ends_one_connection(bench: &'static Fixture, server: R
     server.stop().unwrap();
 }
 
-/// Clients of a flood besides the first, which has a connection and asks for something.
+/// Clients of a flood besides the first, which has a connection and sends a request.
 const FLOOD: u64 = 150;
 
-/// That a server which finds [`FLOOD`] connections to accept serves the first before it has taken more than `accepts_max`, and
-/// that it takes all.
+/// Checks that a server facing [`FLOOD`] connections serves the first before it has accepted more than `accepts_max`, and then
+/// accepts all.
 pub(crate) fn check_flood_leaves_others_served(
     model: &str,
     threads: Option<u32>,
@@ -111,7 +111,7 @@ pub(crate) fn check_flood_leaves_others_served(
     server.stop().unwrap();
 }
 
-/// What a server needs. It lives for ever, because a server that does not end is a test's failure.
+/// The parts of a server. They live for ever: a server that does not end is a test failure.
 pub(crate) struct Fixture {
     pub(crate) workers: Workers,
     bound: Bound,
@@ -136,14 +136,14 @@ impl Fixture {
         }))
     }
 
-    /// A connection, which may wait for a server to come.
+    /// Connects, perhaps before a server runs.
     pub(crate) fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.bound.address.ip().unwrap()).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream
     }
 
-    /// Runs a server of a model, with so many threads if any are said.
+    /// Runs a server of `model` with `threads`.
     pub(crate) fn start(
         &'static self,
         model: &str,
@@ -180,7 +180,7 @@ impl Fixture {
     }
 }
 
-/// A server that runs.
+/// A running server.
 pub(crate) struct Running {
     bench: &'static Fixture,
     is_started: mpsc::Receiver<()>,
@@ -199,7 +199,7 @@ impl Running {
         self.ended.recv_timeout(PATIENCE).expect("it ends")
     }
 
-    /// Tells it to stop, and waits.
+    /// Stops it and waits for its end.
     pub(crate) fn stop(self) -> io::Result<()> {
         self.bench.stopping.store(true, Relaxed);
         rustix::io::write(&self.bench.stopper, &[1])?;

@@ -1,4 +1,4 @@
-//! A thread (`mt`) or a process (`mp`) for each port, which blocks in recvfrom.
+//! A thread (`mt`) or a process (`mp`) for each port, blocking in recvfrom.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use crate::metrics::workers::{Slot, Syscall};
 use crate::net::{OnDrop, STACK_BYTES, ServerContext, children};
 use crate::platform::pin;
 
-/// Between two looks whether all threads have ended.
+/// The interval between checks whether all threads have ended.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// `mt`: a thread for each port, until the server stops.
@@ -25,7 +25,7 @@ pub(in crate::net) fn run_threads(context: &ServerContext<'_>) -> io::Result<()>
         let outcome = for_each_port(context, |slot, socket| {
             let serve = || {
                 let _end = OnDrop(|| {
-                    // Without it the server would seem to live, with a port that nobody serves.
+                    // Otherwise the server would seem to live, with a port that nobody serves.
                     if thread::panicking() {
                         context.end_early();
                     }
@@ -39,7 +39,7 @@ pub(in crate::net) fn run_threads(context: &ServerContext<'_>) -> io::Result<()>
             };
             thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, serve).map(drop)
         });
-        // Those that are there are told, too, where one more could not be had.
+        // Even if a thread could not be created, those that exist must end.
         context.stopping.store(true, Relaxed);
         wake(context);
         outcome
@@ -55,10 +55,10 @@ pub(in crate::net) fn run_processes(context: &ServerContext<'_>) -> io::Result<(
         slot.release();
     };
     children::with_reaper(context.workers, lost, |reaper| {
-        // The child's are copies of this, for it must not allocate.
+        // Each child gets a copy of this, because it must not allocate.
         let mut datagram_io = DatagramIo::new(&service, context.sockets);
         for_each_port(context, |slot, socket| {
-            // Until it is killed; whoever reaps it accounts for it.
+            // It runs until it is killed; the reaper accounts for it.
             let forked = children::fork(slot, || {
                 loop {
                     datagram_io.exchange(socket.as_fd(), &service, &slot.counters);
@@ -69,7 +69,7 @@ pub(in crate::net) fn run_processes(context: &ServerContext<'_>) -> io::Result<(
     })
 }
 
-/// Starts the worker of each port with `spawn`, says so, and waits for the order to stop.
+/// Starts the worker of each port with `spawn`, reports the start, and waits until the server must stop.
 fn for_each_port<'a>(
     context: &ServerContext<'a>,
     mut spawn: impl FnMut(&'static Slot, &'a OwnedFd) -> io::Result<()>,
@@ -86,13 +86,13 @@ fn for_each_port<'a>(
     context.wait_for_stop()
 }
 
-/// Sends each port a datagram of nothing until all threads have ended: on every system it wakes who blocks in recvfrom, which
-/// shutdown(2) of a socket that is not connected does on Linux alone.
+/// Sends empty datagrams to each port until all threads have ended. On every system this wakes a blocking recvfrom; shutdown(2)
+/// of an unconnected socket does so only on Linux.
 fn wake(context: &ServerContext<'_>) {
     while context.workers.taken().next().is_some() {
         for socket in context.sockets {
             if let Some(own) = rustix::net::getsockname(socket).ok().and_then(|it| SocketAddr::try_from(it).ok()) {
-                // One that finds no room goes to a thread that has enough to wake it.
+                // If there is no room, the thread has enough to wake it.
                 let _ = rustix::net::sendto(socket, &[], SendFlags::DONTWAIT, &own);
             }
         }

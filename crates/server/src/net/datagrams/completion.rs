@@ -1,4 +1,4 @@
-//! The loop of a thread that serves all ports where the kernel does the I/O.
+//! The loop of a thread that serves all ports by completions.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,11 +17,11 @@ use crate::service::work::WithWork;
 use crate::socket::destination::{Control, NAME_BYTES};
 use crate::token::Token;
 
-/// Responses that the kernel may be sending at once, one for each port within these. What comes beyond waits in its buffer
-/// and, when the buffers are all taken, in its socket.
+/// Pending responses: one for each port, within these limits. Further requests wait in their buffers and, when those run out, in
+/// their sockets.
 const SENDS: std::ops::RangeInclusive<usize> = 16..=1024;
 
-/// One thread that serves all ports over `M`, until it is told to stop.
+/// Runs one thread that serves all ports over `M`, until the server stops.
 pub(in crate::net) fn run<M: Datagrams>(context: &ServerContext<'_>) -> io::Result<()> {
     let service = super::service(context)?;
     pin(&context.cpus.accept)?;
@@ -29,16 +29,16 @@ pub(in crate::net) fn run<M: Datagrams>(context: &ServerContext<'_>) -> io::Resu
 }
 
 struct DatagramCompletionLoop<'a, M> {
-    // Dropped first: the kernel may be reading and writing those below.
+    // Dropped first: the kernel may be using the fields below.
     mechanism: M,
-    /// What each port's receive is told with.
+    /// The memory of each port's receive.
     envelopes: Box<[Envelope]>,
     replies: Box<[Reply]>,
-    /// Those of no use now.
+    /// The free replies.
     free: Vec<u32>,
-    /// What came for which port when none was free: nothing waits while one is.
+    /// Requests by port that came when no reply was free.
     waiting: VecDeque<(u32, Received)>,
-    /// A response without its id; its rest is sent from here.
+    /// A response without its id.
     response: Vec<u8>,
     service: &'a WithWork<Udp>,
     context: &'a ServerContext<'a>,
@@ -89,7 +89,7 @@ impl<'a, M: Datagrams> DatagramCompletionLoop<'a, M> {
                     CompletionEvent::Readable => return Ok(()),
                     CompletionEvent::Received(received) => self.on_received(token.slot(), received)?,
                     CompletionEvent::Sent(result) => self.on_sent(token.slot(), result)?,
-                    // Nobody is asked to accept.
+                    // No accept is requested.
                     CompletionEvent::Accepted { .. } => {}
                 }
             }
@@ -98,7 +98,7 @@ impl<'a, M: Datagrams> DatagramCompletionLoop<'a, M> {
 
     fn receive(&mut self, port: u32) -> io::Result<()> {
         let (io, token) = (self.context.sockets[port as usize].as_raw_fd(), Token::new(port, 0));
-        // SAFETY: envelopes do not move, nobody else writes them, and they outlive the mechanism.
+        // SAFETY: envelopes do not move, nothing else writes them, and they outlive the mechanism.
         unsafe { self.mechanism.receive_datagrams(io, token, &mut self.envelopes[port as usize]) }
     }
 
@@ -111,16 +111,16 @@ impl<'a, M: Datagrams> DatagramCompletionLoop<'a, M> {
         self.serve(port, received)
     }
 
-    /// Answers what came, and has the port receive again unless it does so by itself. There is a reply to do it with.
+    /// Answers a datagram and repeats a one-shot receive. A reply must be free.
     #[inline]
     fn serve(&mut self, port: u32, received: Received) -> io::Result<()> {
         let more = received.more;
         self.answer(port, received)?;
-        // After the answer: where each receive is asked for, its envelope has the sender's address until then.
+        // After the answer: a one-shot receive's envelope has the sender's address.
         if more { Ok(()) } else { self.receive(port) }
     }
 
-    /// Answers what came, if it is a request, and gives its buffer back.
+    /// Answers a datagram if it is a request, and gives its buffer back.
     #[inline]
     fn answer(&mut self, port: u32, received: Received) -> io::Result<()> {
         let Some(datagram) = self.mechanism.datagram(&received, &self.envelopes[port as usize]) else {
@@ -151,8 +151,8 @@ impl<'a, M: Datagrams> DatagramCompletionLoop<'a, M> {
         reply.message.msg_iovlen = reply.parts.len();
         let io = self.context.sockets[port as usize].as_raw_fd();
         let message = ptr::from_ref(&reply.message);
-        // SAFETY: a reply does not move, nor does the response; a reply is free again after its send only, and all outlive
-        // the mechanism.
+        // SAFETY: neither replies nor the response move; a reply is free again only after its send, and all outlive the
+        // mechanism.
         unsafe { self.mechanism.send_datagram(io, Token::new(number, 0), message) }
     }
 
@@ -160,7 +160,7 @@ impl<'a, M: Datagrams> DatagramCompletionLoop<'a, M> {
     fn on_sent(&mut self, number: u32, result: Result<usize, Errno>) -> io::Result<()> {
         super::sent(result, self.counters);
         self.free.push(number);
-        // More than one, where one is no request and leaves the reply to the next: no other send may come to look at that.
+        // Serve until no reply is free: a datagram that is no request leaves its reply unused, and no other send may follow.
         while !self.free.is_empty()
             && let Some((port, received)) = self.waiting.pop_front()
         {

@@ -1,8 +1,8 @@
-//! A service of datagrams: many ports, all watched by one thread, or with a thread or process each.
+//! Services of datagrams: many ports, watched by one thread or served by a thread or process each.
 //!
 //! # Layout
-//! - here: what one datagram is, the same in every architecture; and the loop of a thread that is told which ports are ready
-//! - `completion`: the same, where the kernel does the I/O
+//! - here: the handling of one datagram, shared by every architecture, and the loop of a thread over a readiness mechanism
+//! - `completion`: the loop where the kernel does the I/O
 //! - `blocking`: a thread or process for each port
 
 pub(super) mod blocking;
@@ -30,10 +30,10 @@ use crate::token::Token;
 
 /// Room for the largest datagram.
 const DATAGRAM_BYTES_MAX: usize = 64 << 10;
-/// The read budget: at most so many datagrams of a port are taken in a row before the others have their turn.
+/// The read budget: the most datagrams of a port in a row before the other ports have their turn.
 const READ_DATAGRAMS: u32 = 32;
 
-/// The service of `stage`, which is one of datagrams, and its work.
+/// The datagram service of the server, with its simulated work.
 fn service(context: &ServerContext<'_>) -> io::Result<WithWork<Udp>> {
     match *context.service {
         ServiceSpec::Udp { request_bytes, response_bytes, .. } => {
@@ -46,7 +46,7 @@ fn service(context: &ServerContext<'_>) -> io::Result<WithWork<Udp>> {
     }
 }
 
-/// What a datagram asks for, counted; `None` if it is no request, and to be ignored. `bytes` is how many it had.
+/// Counts a datagram of `bytes`. Returns its id; `None` if it is no request and must be ignored.
 #[inline]
 fn take(service: &WithWork<Udp>, datagram: &[u8], bytes: usize, counters: &Counters) -> Option<[u8; ID_BYTES]> {
     counters.bytes_in.add(bytes as u64);
@@ -59,7 +59,7 @@ fn take(service: &WithWork<Udp>, datagram: &[u8], bytes: usize, counters: &Count
     id
 }
 
-/// Counts what became of a response: the kernel took it whole, or not at all.
+/// Counts a response: sent whole, or not at all.
 #[inline]
 fn sent(result: Result<usize, Errno>, counters: &Counters) {
     match result {
@@ -68,23 +68,23 @@ fn sent(result: Result<usize, Errno>, counters: &Counters) {
     }
 }
 
-/// Memory of one thread for a datagram that came and one that goes.
+/// One thread's memory for a received and a sent datagram.
 struct DatagramIo {
     buffer: Vec<u8>,
     response: Vec<u8>,
-    /// Of sockets that answer from the address that was asked.
+    /// For sockets that must answer from the address that was asked.
     ends: Option<Endpoints>,
 }
 
 impl DatagramIo {
-    /// For `sockets`, which are all bound to the same address.
+    /// `sockets` are all bound to the same address.
     fn new(service: &WithWork<Udp>, sockets: &[OwnedFd]) -> Self {
         let ends = sockets.first().filter(|socket| destination::is_needed(socket)).map(|_| Endpoints::NONE);
-        // Never filled in beforehand: pages that no datagram reaches cost nothing.
+        // The memory stays uninitialised: pages that no datagram reaches cost nothing.
         Self { buffer: Vec::with_capacity(DATAGRAM_BYTES_MAX), response: service.response(), ends }
     }
 
-    /// Receives one datagram and answers it, if it is a request; whether there may be more.
+    /// Receives one datagram and answers it if it is a request. Returns whether there may be more.
     #[inline]
     fn exchange(&mut self, io: BorrowedFd<'_>, service: &WithWork<Udp>, counters: &Counters) -> bool {
         self.buffer.clear();
@@ -108,14 +108,14 @@ impl DatagramIo {
         if let (Some(id), Some(from)) = (take(service, &self.buffer, bytes, counters), from) {
             self.response[..ID_BYTES].copy_from_slice(&id);
             counters.syscall(Syscall::Write);
-            // Where there is no room it is dropped, also by who blocks in the read.
+            // A response without room is dropped, even on a blocking socket.
             sent(rustix::net::sendto(io, &self.response, SendFlags::DONTWAIT, &from), counters);
         }
         true
     }
 }
 
-/// One thread that serves all ports over `M`, until it is told to stop.
+/// Runs one thread that serves all ports over `M`, until the server stops.
 pub(super) fn run<M: Readiness>(context: &ServerContext<'_>) -> io::Result<()> {
     let service = service(context)?;
     pin(&context.cpus.accept)?;
@@ -128,8 +128,8 @@ struct DatagramReadyLoop<'a, M> {
     stop: BorrowedFd<'a>,
     service: &'a WithWork<Udp>,
     datagram_io: DatagramIo,
-    /// Of edge-triggered mechanisms: ports that had their budget and may have more, of which no event will tell. Each is in
-    /// it once at most, as `is_unread` says.
+    /// For edge-triggered mechanisms: ports that used up their budget and may have more without a further event. Each is listed
+    /// at most once, as `is_unread` notes.
     unread: VecDeque<u32>,
     is_unread: Vec<bool>,
     context: &'a ServerContext<'a>,
@@ -139,7 +139,7 @@ struct DatagramReadyLoop<'a, M> {
 impl<'a, M: Readiness> DatagramReadyLoop<'a, M> {
     fn new(context: &'a ServerContext<'a>, service: &'a WithWork<Udp>) -> io::Result<Self> {
         let ports = context.sockets.len();
-        // The kernel hands out the lowest free descriptor: none is beyond those and what a process may have besides.
+        // The kernel hands out the lowest free descriptor, so that none is beyond the highest of these.
         let highest = context.sockets.iter().map(|socket| socket.as_raw_fd()).max().unwrap_or(0);
         let descriptors_max = highest.max(context.stop.as_raw_fd()) as usize + 1;
         let listed = if M::TRIGGER == Trigger::Edge { ports } else { 0 };
@@ -166,7 +166,7 @@ impl<'a, M: Readiness> DatagramReadyLoop<'a, M> {
         let mut ready = Vec::with_capacity(self.sockets.len() + 1);
         self.context.notify_started();
         loop {
-            // While something is left to read, the wait is only a look.
+            // Do not wait while something is left to read.
             let timeout = (!self.unread.is_empty()).then_some(Duration::ZERO);
             counters.syscall(Syscall::Wait);
             self.mechanism.wait(&mut ready, timeout)?;
@@ -175,7 +175,7 @@ impl<'a, M: Readiness> DatagramReadyLoop<'a, M> {
             for event in &ready {
                 match event.token {
                     Token::STOP if super::is_readable(self.stop)? => return Ok(()),
-                    // A guess is no order.
+                    // Readiness may be spurious.
                     Token::STOP => {}
                     token => self.read(token.slot()),
                 }
@@ -195,7 +195,7 @@ impl<'a, M: Readiness> DatagramReadyLoop<'a, M> {
         self.mechanism.add(io.as_raw_fd(), token, Interest::Read)
     }
 
-    /// One read budget. What is left is reported again, or remembered where it is not.
+    /// Reads one budget. The mechanism reports the rest again, or the port is listed.
     #[inline]
     fn read(&mut self, port: u32) {
         if M::TRIGGER == Trigger::Edge && self.is_unread[port as usize] {
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_response_that_finds_no_room_is_dropped_by_who_blocks_too() {
-        // Room in Unix sockets is for some datagrams and no more; over loopback there is always some.
+        // A Unix socket has room for few datagrams; loopback always has some.
         let folder = tempfile::tempdir().unwrap();
         let server = UnixDatagram::bind(folder.path().join("server")).unwrap();
         let client = UnixDatagram::bind(folder.path().join("client")).unwrap();

@@ -1,5 +1,5 @@
-//! Every order in which a network thread and payload threads can come to one connection, by loom, over a real socket: all that
-//! was asked is answered, and the connection ends once, when its client has finished.
+//! Loom models of a network thread and payload threads on one connection, over a real socket, in every order: all requests are
+//! answered, and the connection ends once, after its client has finished.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -13,13 +13,13 @@ use crate::readiness::Trigger;
 
 const REQUEST_BYTES: u32 = 2;
 
-/// A client sends these pieces and finishes; so many payload threads answer, and when one finds the socket full the client
-/// reads. With at most so many switches from a thread that could go on: the memory of all is beyond any time.
+/// A client sends `pieces` and finishes; payload threads answer, and the client reads when one finds the socket full.
+/// `preemptions` bounds the switches away from runnable threads, and so the time and memory.
 fn every_order(pieces: &'static [&'static [u8]], response_bytes: u32, payloads: usize, preemptions: usize) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
     builder.check(move || {
-        // Threads of a model borrow nothing; what is left behind is some hundred bytes each time.
+        // Threads of a model cannot borrow; each run leaks some hundred bytes.
         let home: &'static Mailbox<Message> = Box::leak(Box::new(Mailbox::new().unwrap()));
         let queues: Vec<Jobs<Job<'static, FixedConn>>> = (0..payloads).map(|_| Jobs::new()).collect();
         let queues: &'static [_] = queues.leak();
@@ -35,8 +35,8 @@ fn every_order(pieces: &'static [&'static [u8]], response_bytes: u32, payloads: 
     });
 }
 
-/// The network thread's part, as its loop does it: it reads while it may and follows messages, until the end. How many bytes
-/// the client has had by then.
+/// Acts as the network thread: reads while it may and handles messages, until the end. Returns the number of bytes that the
+/// client received.
 fn serve_one(
     pieces: &[&[u8]],
     service: &Fixed,
@@ -70,7 +70,7 @@ fn serve_one(
                 action
             }
         };
-        // What has come, as a loop finds it beside other events.
+        // Handle messages as the loop does.
         if !home.is_empty() {
             home.take(&mut messages, &counters);
         }
@@ -87,7 +87,7 @@ fn serve_one(
     said_bytes + read(&mut client)
 }
 
-/// All that the client has been sent.
+/// Reads everything that the client was sent.
 fn read(client: &mut UnixStream) -> usize {
     let mut said = Vec::new();
     match client.read_to_end(&mut said) {

@@ -1,5 +1,5 @@
-//! Every order in which threads can come to these queues, by loom: nothing is lost, and nobody sleeps beside something to do. A
-//! wake-up that is lost is a reader that waits for ever, which loom reports as a deadlock.
+//! Loom models of the queues in every order of their threads: nothing is lost, and no reader sleeps while there is something to
+//! do. Loom reports a lost wake-up as a deadlock.
 
 use loom::sync::Arc;
 use loom::thread;
@@ -7,7 +7,7 @@ use loom::thread;
 use super::*;
 use crate::readiness::Trigger;
 
-/// Tries every order with at most so many switches from a thread that could go on: the memory of all is beyond any time.
+/// Tries every order with a bounded number of switches away from runnable threads; all orders would take too long.
 fn every_order(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);

@@ -1,12 +1,11 @@
-//! What tells a thread that waits in a mechanism.
+//! Wakes a thread that waits in a mechanism.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::platform;
 
-/// A pipe, because not every mechanism is told of an eventfd. Never full: it has a byte only while the queue was not looked
-/// at.
+/// A pipe, because not every mechanism supports an eventfd. Never full: it holds a byte only until the queue is taken.
 #[derive(Debug)]
 pub(super) struct Waker {
     reader: OwnedFd,
@@ -19,7 +18,7 @@ impl Waker {
         Ok(Self { reader, writer })
     }
 
-    /// Readable while it rings.
+    /// Readable after `wake`, until `clear`.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
         self.reader.as_fd()
     }
