@@ -137,13 +137,8 @@ fn responses_as_large_as_a_sockets_buffer_are_answered_one_after_the_other() {
 /// A client that always has another request waiting does not keep a payload thread for itself.
 #[test]
 fn a_flood_of_work_leaves_others_served() {
-<<<<<<< HEAD
-    for architecture in each().filter(|it| it.model.hands_over()) {
-        let serve = Serve::start_with(architecture, 100, 1, &["--simulated-work", "cpu=20us"], None);
-=======
     for architecture in each().filter(|it| it.model.has_payload_threads()) {
-        let serve = Serve::start_with(architecture, 100, 1, &["--work", "cpu=20us"], None);
->>>>>>> c04712f (The loops' comments in plain English)
+        let serve = Serve::start_with(architecture, 100, 1, &["--simulated-work", "cpu=20us"], None);
         let mut flood = serve.connect();
         let mut answers = flood.try_clone().unwrap();
         let flooding = std::thread::spawn(move || while flood.write_all(&[1; 10_000]).is_ok() {});

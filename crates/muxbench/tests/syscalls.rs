@@ -89,8 +89,7 @@ fn inside_and_outside_agree_in_every_architecture() {
             continue;
         }
         let alike = comparable_kinds(inside["wake"] > 0);
-        let kinds =
-            inside.keys().map(String::as_str).filter(|kind| !alike.contains(kind) && *kind != "wake");
+        let kinds = inside.keys().map(String::as_str).filter(|kind| !alike.contains(kind) && *kind != "wake");
         for kinds in kinds.map(|kind| vec![kind]).chain([alike.to_vec(), vec![OTHER]]) {
             let sum = |counts: &BTreeMap<String, u64>| kinds.iter().filter_map(|kind| counts.get(*kind)).sum::<u64>();
             let (inside, outside) = (sum(&inside), sum(&outside));
