@@ -207,12 +207,12 @@ fn goes_on_without_descriptors(architecture: Architecture, serve: &Serve, accept
 }
 
 #[test]
-fn what_an_accept_fails_with_ends_nobody_in_every_architecture() {
+fn accept_errors_end_no_connection_in_every_architecture() {
     with_each_filtered(None, |_| true, goes_on);
 }
 
 #[test]
-fn accepts_that_are_forbidden_while_descriptors_are_out_end_nobody_in_every_architecture() {
+fn forbidden_accept_without_descriptors_ends_no_connection() {
     // A process has descriptors of its own, and a pool of threads has one for each from the start.
     let shares = |it: Architecture| !it.model.is_pool() && it.model.per_connection != PerConnection::Process;
     with_each_filtered(Some(DESCRIPTORS), shares, goes_on_without_descriptors);

@@ -14,7 +14,7 @@ use server::spec::model::PerConnection;
 use server::{Accept, Architecture};
 
 #[test]
-fn answers_each_request_with_a_whole_response() {
+fn each_request_gets_a_whole_response() {
     for architecture in each() {
         let serve = Serve::start(architecture, 128, 10_240);
         let mut streams: Vec<_> = (0..10).map(|_| serve.connect()).collect();
@@ -43,7 +43,7 @@ fn answers_each_request_with_a_whole_response() {
 }
 
 #[test]
-fn says_nothing_before_a_request_is_whole() {
+fn partial_request_gets_no_response() {
     for architecture in each() {
         let serve = Serve::start(architecture, 10, 5);
         let mut stream = serve.connect();
@@ -57,7 +57,7 @@ fn says_nothing_before_a_request_is_whole() {
 }
 
 #[test]
-fn takes_requests_one_byte_at_a_time() {
+fn request_in_single_bytes_is_answered() {
     for architecture in each() {
         let serve = Serve::start(architecture, 50, 3);
         let mut stream = serve.connect();
@@ -71,7 +71,7 @@ fn takes_requests_one_byte_at_a_time() {
 }
 
 #[test]
-fn answers_pipelined_requests_all() {
+fn pipelined_requests_are_all_answered() {
     for architecture in each() {
         let serve = Serve::start(architecture, 100, 300);
         let mut stream = serve.connect();
@@ -84,7 +84,7 @@ fn answers_pipelined_requests_all() {
 }
 
 #[test]
-fn a_flood_on_one_connection_leaves_others_served() {
+fn flooded_connection_leaves_others_served() {
     const REQUEST: usize = 1 << 20;
     for architecture in each() {
         let serve = Serve::start(architecture, REQUEST as u32, 1);
@@ -121,7 +121,7 @@ fn read_budget_bounds_each_read() {
 
 /// The payload thread finds a socket full, and by the time the network thread hears of it there may be room again.
 #[test]
-fn responses_as_large_as_a_sockets_buffer_are_answered_one_after_the_other() {
+fn socket_buffer_sized_responses_are_answered_in_turn() {
     const RESPONSE: usize = 4 << 20;
     for architecture in each() {
         let serve = Serve::start(architecture, 1, RESPONSE as u32);
@@ -136,7 +136,7 @@ fn responses_as_large_as_a_sockets_buffer_are_answered_one_after_the_other() {
 
 /// A client that always has another request waiting does not keep a payload thread for itself.
 #[test]
-fn a_flood_of_work_leaves_others_served() {
+fn flood_of_simulated_work_leaves_others_served() {
     for architecture in each().filter(|it| it.model.has_payload_threads()) {
         let serve = Serve::start_with(architecture, 100, 1, &["--simulated-work", "cpu=20us"], None);
         let mut flood = serve.connect();
@@ -154,7 +154,7 @@ fn a_flood_of_work_leaves_others_served() {
 }
 
 #[test]
-fn stops_without_doing_all_the_work_that_waits() {
+fn stopped_server_skips_queued_work() {
     for architecture in each() {
         let serve = Serve::start_with(architecture, 1, 1, &["--simulated-work", "sleep=200ms"], None);
         let mut streams: Vec<_> = (0..4).map(|_| serve.connect()).collect();
@@ -167,7 +167,7 @@ fn stops_without_doing_all_the_work_that_waits() {
 }
 
 #[test]
-fn requests_that_come_while_a_response_waits_are_answered() {
+fn requests_during_an_unsent_response_are_answered() {
     const RESPONSE: usize = 10 << 20;
     for architecture in each() {
         let serve = Serve::start(architecture, 1, RESPONSE as u32);
@@ -187,7 +187,7 @@ fn requests_that_come_while_a_response_waits_are_answered() {
 }
 
 #[test]
-fn a_slow_reader_gets_ten_mebibytes_while_others_are_served() {
+fn slow_reader_gets_ten_mebibytes_while_others_are_served() {
     const RESPONSE: usize = 10 << 20;
     for architecture in each() {
         let serve = Serve::start(architecture, 1, RESPONSE as u32);
@@ -203,7 +203,7 @@ fn a_slow_reader_gets_ten_mebibytes_while_others_are_served() {
 }
 
 #[test]
-fn a_client_that_does_not_read_is_not_read_for_ever() {
+fn client_that_never_reads_is_not_read_forever() {
     // Far more than socket buffers and the server's own memory hold.
     const ENOUGH: usize = 512 << 20;
     for architecture in each() {
@@ -222,7 +222,7 @@ fn a_client_that_does_not_read_is_not_read_for_ever() {
 }
 
 #[test]
-fn answers_what_was_asked_before_a_half_close() {
+fn requests_before_a_half_close_are_answered() {
     for architecture in each() {
         let serve = Serve::start(architecture, 4, 100_000);
         let mut stream = serve.connect();
@@ -240,7 +240,7 @@ fn reset(stream: TcpStream) {
 }
 
 #[test]
-fn a_reset_ends_one_connection_only() {
+fn reset_ends_one_connection_only() {
     for architecture in each() {
         let serve = Serve::start(architecture, 1, 5 << 20);
         let mut honest = serve.connect();
@@ -256,7 +256,7 @@ fn a_reset_ends_one_connection_only() {
 }
 
 #[test]
-fn has_all_descriptors_that_it_needs_when_it_is_ready() {
+fn ready_server_has_all_its_descriptors() {
     // What takes one later may find none, or take one that is held in reserve.
     for architecture in each() {
         let serve = Serve::start(architecture, 1, 1);
@@ -272,7 +272,7 @@ fn has_all_descriptors_that_it_needs_when_it_is_ready() {
 }
 
 #[test]
-fn descriptors_are_used_again() {
+fn closed_descriptors_are_reused() {
     for architecture in each() {
         // Far fewer descriptors than connections in all.
         let serve = Serve::start_with(architecture, 1, 1, &["--connections-max", "16"], Some(64));
@@ -286,7 +286,7 @@ fn descriptors_are_used_again() {
 }
 
 #[test]
-fn works_past_1024_descriptors() {
+fn server_works_past_1024_descriptors() {
     for architecture in each() {
         let serve = Serve::start_with(architecture, 1, 1, &["--connections-max", "1200"], None);
         let mut streams: Vec<_> = (0..1_100)
@@ -312,7 +312,7 @@ fn is_served(serve: &Serve) -> Option<TcpStream> {
 }
 
 #[test]
-fn turns_connections_away_when_descriptors_run_out_and_recovers() {
+fn exhausted_descriptors_refuse_connections_until_one_is_free() {
     // A pool of threads does not start without a descriptor for each.
     for architecture in each().filter(|it| !(it.model.is_pool() && it.model.per_connection == PerConnection::Thread)) {
         let serve = Serve::start_with(architecture, 1, 1, &[], Some(32));
@@ -330,7 +330,7 @@ fn turns_connections_away_when_descriptors_run_out_and_recovers() {
 }
 
 #[test]
-fn network_threads_that_accept_turn_connections_away_each() {
+fn accepting_network_threads_refuse_connections_each() {
     for accept in [Accept::Reuseport, Accept::Exclusive] {
         for architecture in each().filter(|it| accept.check(*it).is_ok() && !it.model.is_pool()) {
             let serve = Serve::start_with(architecture, 1, 1, &["--accept", &accept.to_string()], Some(48));
@@ -351,7 +351,7 @@ fn network_threads_that_accept_turn_connections_away_each() {
 }
 
 #[test]
-fn refuses_beyond_the_room_it_was_given() {
+fn connections_beyond_the_limit_are_refused() {
     // What is beyond a pool waits.
     for architecture in each().filter(|it| !it.model.is_pool()) {
         let serve = Serve::start_with(architecture, 1, 1, &["--connections-max", "3"], None);
@@ -363,7 +363,7 @@ fn refuses_beyond_the_room_it_was_given() {
 }
 
 #[test]
-fn stops_while_busy_and_leaves_no_child() {
+fn busy_server_stops_and_leaves_no_child() {
     for architecture in each() {
         let serve = Serve::start_with(architecture, 1, 10 << 20, &["--connections-max", "8"], None);
         let mut streams: Vec<_> = (0..5).map(|_| serve.connect()).collect();
@@ -384,7 +384,7 @@ fn stops_while_busy_and_leaves_no_child() {
 }
 
 #[test]
-fn children_die_with_a_server_that_is_killed() {
+fn killed_server_takes_its_children_along() {
     for architecture in each() {
         let serve = Serve::start(architecture, 1, 1);
         let mut streams: Vec<_> = (0..5).map(|_| serve.connect()).collect();
@@ -398,7 +398,7 @@ fn children_die_with_a_server_that_is_killed() {
 }
 
 #[test]
-fn a_server_does_not_outlive_what_started_it() {
+fn server_does_not_outlive_its_parent() {
     for architecture in each() {
         // A shell that starts a server, says its process id, and waits.
         let script = format!("{} serve --json --arch {architecture} & echo $!; wait", env!("CARGO_BIN_EXE_muxbench"));
@@ -427,7 +427,7 @@ fn start_pool(pool: Architecture, accept: Accept) -> Serve {
 }
 
 #[test]
-fn every_accept_strategy_serves_and_leaves_nothing_behind() {
+fn every_accept_strategy_serves_and_leaves_nothing() {
     for (pool, accept) in pools(4) {
         let serve = start_pool(pool, accept);
         // One after the other, for a hash may give two at once to one worker.
@@ -453,7 +453,7 @@ fn every_accept_strategy_serves_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn network_threads_may_accept_by_themselves() {
+fn network_threads_accept_by_themselves() {
     let mut tried = BTreeSet::new();
     for accept in [Accept::Reuseport, Accept::Exclusive] {
         for architecture in each().filter(|it| accept.check(*it).is_ok() && !it.model.is_pool()) {
@@ -472,7 +472,7 @@ fn network_threads_may_accept_by_themselves() {
 }
 
 #[test]
-fn a_full_pool_lets_the_next_connection_wait_until_one_ends() {
+fn full_pool_queues_the_next_connection() {
     // Of one worker, so that every strategy has it full.
     for (pool, accept) in pools(1) {
         let serve = start_pool(pool, accept);
@@ -491,7 +491,7 @@ fn a_full_pool_lets_the_next_connection_wait_until_one_ends() {
 }
 
 #[test]
-fn a_pool_stops_while_connections_wait_for_it() {
+fn pool_stops_while_connections_wait() {
     for (pool, accept) in pools(1) {
         let serve = start_pool(pool, accept);
         let mut first = serve.connect();
@@ -510,7 +510,7 @@ fn kill(child: rustix::process::Pid) {
 }
 
 #[test]
-fn a_prefork_child_that_crashes_is_replaced_and_counted() {
+fn crashed_prefork_child_is_replaced_and_counted() {
     for (pool, accept) in pools(2).filter(|(pool, _)| pool.model.per_connection == PerConnection::Process) {
         let serve = start_pool(pool, accept);
         let mut served = serve.connect();
@@ -531,7 +531,7 @@ fn a_prefork_child_that_crashes_is_replaced_and_counted() {
 }
 
 #[test]
-fn the_room_of_a_child_that_crashed_is_free_again() {
+fn crashed_child_frees_its_connection_slots() {
     let serve = Serve::start_with("mp".parse().unwrap(), 1, 1, &["--connections-max", "1"], None);
     for _ in 0..3 {
         let mut served = None;
@@ -550,7 +550,7 @@ fn the_room_of_a_child_that_crashed_is_free_again() {
 }
 
 #[test]
-fn what_cannot_be_built_says_why() {
+fn infeasible_architecture_states_its_reason() {
     let binary = env!("CARGO_BIN_EXE_muxbench");
     for (flags, reason) in [
         ("--arch epoll --accept shared", "one thread accepts for all"),

@@ -198,18 +198,18 @@ fn killed_in_each_phase(word: &str, transport: &str) {
 }
 
 #[test]
-fn a_server_that_is_killed_in_any_phase_costs_its_trial_and_no_other() {
+fn killed_server_fails_only_its_trial() {
     killed_in_each_phase("serve", "unix");
     assert_eq!(socket_folders(), 0);
 }
 
 #[test]
-fn a_client_that_is_killed_in_any_phase_costs_its_trial_and_no_other() {
+fn killed_client_fails_only_its_trial() {
     killed_in_each_phase("load", "tcp");
 }
 
 #[test]
-fn somebody_else_s_server_ends_with_a_keeper_that_is_killed_and_the_next_trial_is_whole() {
+fn killed_supervisor_ends_external_server_and_fails_one_trial() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     linked(folder);
@@ -244,7 +244,7 @@ fn somebody_else_s_server_ends_with_a_keeper_that_is_killed_and_the_next_trial_i
 }
 
 #[test]
-fn who_stops_a_run_once_keeps_the_trial_that_runs_and_who_stops_it_at_once_does_not() {
+fn first_sigint_finishes_trial_second_aborts() {
     let measured = |measure: &str, ask: fn(&Stop)| {
         let folder = tempfile::tempdir().unwrap();
         linked(folder.path());
@@ -292,7 +292,7 @@ fn in_a_long_trial(folder: &Path) -> (Child, Vec<Pid>, impl BufRead + use<>) {
 }
 
 #[test]
-fn ctrl_c_is_answered_and_once_more_ends_a_run_at_once_as_sigterm_and_a_hang_up_do() {
+fn second_sigint_sigterm_and_sighup_end_a_run_at_once() {
     for signals in [&[Signal::INT, Signal::INT][..], &[Signal::TERM], &[Signal::HUP]] {
         let folder = tempfile::tempdir().unwrap();
         let (mut child, processes, mut said) = in_a_long_trial(folder.path());
@@ -320,7 +320,7 @@ fn ctrl_c_is_answered_and_once_more_ends_a_run_at_once_as_sigterm_and_a_hang_up_
 }
 
 #[test]
-fn who_stops_a_run_at_once_does_not_wait_for_idle_connections_that_hang() {
+fn aborted_run_does_not_wait_for_hung_idle_connections() {
     let folder = tempfile::tempdir().unwrap();
     linked(folder.path());
     let mut trials = trials("epoll", "tcp", &format!("idle = 3\n{QUICK}"), 2);
@@ -381,7 +381,7 @@ cp -r run ../resumed
 "#;
 
 #[test]
-fn a_full_disk_ends_a_run_that_is_finished_once_there_is_room() {
+fn full_disk_ends_run_and_resume_finishes_it() {
     let Some(mut command) = unshared("--mount") else { return };
     let folder = tempfile::tempdir().unwrap();
     let script = ["sh", "-c", FULL_DISK, "sh"];
@@ -420,7 +420,7 @@ fn stored(folder: &Path) -> Run {
 }
 
 #[test]
-fn a_folder_that_may_not_be_written_is_told_of_and_what_is_in_it_is_read() {
+fn read_only_folder_rejects_runs_and_shows_reports() {
     let folder = tempfile::tempdir().unwrap();
     let program = anybodys_muxbench(folder.path());
     let results = folder.path().join("results");
@@ -453,7 +453,7 @@ fn a_folder_that_may_not_be_written_is_told_of_and_what_is_in_it_is_read() {
 }
 
 #[test]
-fn a_runner_that_is_held_up_says_that_its_counts_are_of_another_time() {
+fn delayed_runner_makes_trial_unsteady() {
     let folder = tempfile::tempdir().unwrap();
     linked(folder.path());
     let phases = QUICK.replace("hold = \"50ms\"", "hold = \"1s\"").replace("300ms", "1s");
@@ -475,7 +475,7 @@ fn a_runner_that_is_held_up_says_that_its_counts_are_of_another_time() {
 }
 
 #[test]
-fn a_standard_error_that_is_full_ends_no_run() {
+fn full_standard_error_ends_no_run() {
     let folder = tempfile::tempdir().unwrap();
     let full = || fs::File::options().write(true).open("/dev/full").unwrap();
     let told_nobody = |arguments: &str, codes: &[i32]| {
@@ -493,7 +493,7 @@ fn a_standard_error_that_is_full_ends_no_run() {
 }
 
 #[test]
-fn a_damaged_database_is_told_of_and_the_rest_is_shown() {
+fn damaged_database_is_reported_and_the_rest_is_shown() {
     let folder = tempfile::tempdir().unwrap();
     let run = stored(&folder.path().join("run"));
     let path = folder.path().join("run/muxbench.db");
@@ -524,7 +524,7 @@ fn limited(limit: &str, arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn what_a_client_or_a_server_has_not_enough_of_is_told_with_what_helps() {
+fn exhausted_resource_is_named_with_a_remedy() {
     /// With a view to what a busy machine may take.
     const ASKED: [&str; 7] = ["load", "--request", "1B", "--response", "1B", "--timeout", "60s"];
     let serve = Serve::start("epoll".parse().unwrap(), 1, 1);
@@ -570,7 +570,7 @@ exec "$0" compare --arch epoll --connections 30 --rate 200 --ramp 0 --warm-up 0 
 "#;
 
 #[test]
-fn ports_that_run_out_are_told_before_anything_starts_or_made_up_for_by_other_addresses() {
+fn exhausted_ports_reject_plan_or_use_other_addresses() {
     let few = |more: &[&str]| {
         let folder = tempfile::tempdir().unwrap();
         let mut command = unshared("--net")?;
@@ -626,7 +626,7 @@ time_t time(time_t *now) {
 "#;
 
 #[test]
-fn a_wall_clock_that_is_set_changes_no_figure() {
+fn wall_clock_step_changes_no_measurement() {
     let folder = tempfile::tempdir().unwrap();
     let library = folder.path().join("jumping.so");
     let mut compiler = Command::new("cc");
@@ -665,7 +665,7 @@ fn a_wall_clock_that_is_set_changes_no_figure() {
 }
 
 #[test]
-fn a_cpu_that_is_gone_ends_a_run_that_can_be_finished_with_it() {
+fn lost_cpu_ends_run_and_resume_finishes_it() {
     let folder = tempfile::tempdir().unwrap();
     for side in ["server", "client"] {
         let mut header = header(trials("epoll", "tcp", QUICK, 2));
@@ -719,7 +719,7 @@ fn a_cpu_that_is_gone_ends_a_run_that_can_be_finished_with_it() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_told_of_and_stays_whose_it_is() {
+fn taken_port_is_reported_and_left_alone() {
     let serve = Serve::start("epoll".parse().unwrap(), 1, 1);
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
     let taken = [(serve.address.to_string(), "fixed"), (udp.local_addr().unwrap().to_string(), "udp")];

@@ -60,7 +60,7 @@ fn is_merged(folder: &Path, record: &TrialRecord, connections: &[u32]) {
 }
 
 #[test]
-fn several_processes_divide_every_kind_of_load() {
+fn client_processes_share_every_kind_of_load() {
     for (flags, connections) in [
         ("--connections 10 --rate 300", [3, 3, 4]),
         ("--connections 10 --rate 300 --schedule constant --timestamps kernel", [3, 3, 4]),
@@ -98,7 +98,7 @@ fn several_processes_divide_every_kind_of_load() {
 }
 
 #[test]
-fn one_process_of_several_that_fails_fails_the_trial_with_its_number() {
+fn failed_client_process_fails_trial_by_its_number() {
     // Each client of Zipf has a favourite of its own.
     let output =
         muxbench().args(words(COMPARE)).args(["--client-processes", "3", "--popularity", "zipf"]).output().unwrap();
@@ -232,7 +232,7 @@ impl Job {
 }
 
 #[test]
-fn ranks_divide_each_trial_and_the_first_has_all_of_it() {
+fn workers_share_each_trial_and_first_process_stores_it() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
     let outputs = Job::start(4, COMPARE, &folder).end();
@@ -251,7 +251,7 @@ fn ranks_divide_each_trial_and_the_first_has_all_of_it() {
 }
 
 #[test]
-fn a_rank_that_is_kept_to_some_cpus_is_told_once() {
+fn worker_limited_to_some_cpus_is_reported_once() {
     let host = harness::host::detect();
     let cpus = host.cores.concat();
     if cpus.len() < 2 {
@@ -281,7 +281,7 @@ fn a_rank_that_is_kept_to_some_cpus_is_told_once() {
 }
 
 #[test]
-fn what_only_the_first_rank_needs_the_others_need_not_have() {
+fn workers_need_neither_experiment_nor_folder() {
     let place = tempfile::tempdir().unwrap();
     let (folder, file) = (place.path().join("run"), place.path().join("x.toml"));
     let output = muxbench().args(words(COMPARE)).arg("--print-experiment").output().unwrap();
@@ -307,7 +307,7 @@ fn what_only_the_first_rank_needs_the_others_need_not_have() {
 }
 
 #[test]
-fn an_interrupt_of_all_ranks_has_the_trial_finished_first() {
+fn sigint_to_all_processes_finishes_the_trial() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
     let job = Job::start(3, &many_repeats(), &folder);
@@ -323,7 +323,7 @@ fn an_interrupt_of_all_ranks_has_the_trial_finished_first() {
 }
 
 #[test]
-fn a_rank_that_dies_fails_its_trial_by_name_and_the_run_ends() {
+fn dead_worker_fails_its_trial_by_name_and_ends_run() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
     let three = COMPARE.replace("--repeats 2", "--repeats 3").replace("--measure 1s", "--measure 3s");
@@ -352,7 +352,7 @@ fn a_rank_that_dies_fails_its_trial_by_name_and_the_run_ends() {
 }
 
 #[test]
-fn the_others_go_on_without_a_rank_that_is_lost() {
+fn run_continues_without_lost_worker() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
     let job = Job::start(4, &format!("{} --lost-worker continue", many_repeats()), &folder);
@@ -363,7 +363,7 @@ fn the_others_go_on_without_a_rank_that_is_lost() {
 }
 
 #[test]
-fn a_rank_whose_client_dies_takes_part_in_the_next_trial() {
+fn worker_with_killed_client_joins_the_next_trial() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
     let job = Job::start(3, &many_repeats(), &folder);
@@ -381,7 +381,7 @@ fn a_rank_whose_client_dies_takes_part_in_the_next_trial() {
 }
 
 #[test]
-fn requests_go_by_the_transport_that_was_asked_for_or_the_run_is_refused() {
+fn distributed_run_uses_requested_transport_or_fails() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
     let compare = COMPARE.replace("--repeats 2", "--repeats 1 --transport tcp6");
@@ -400,7 +400,7 @@ fn requests_go_by_the_transport_that_was_asked_for_or_the_run_is_refused() {
 }
 
 #[test]
-fn a_lab_is_none_for_ranks_and_looked_for_before_a_run_is_resumed() {
+fn distributed_run_rejects_lab_and_resume_checks_it() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
     let outputs = Job::start(2, &format!("{COMPARE} --network lab"), &folder).end();
@@ -432,7 +432,7 @@ fn a_lab_is_none_for_ranks_and_looked_for_before_a_run_is_resumed() {
 }
 
 #[test]
-fn a_client_takes_what_a_server_says_it_serves_and_asks_for_nothing_else() {
+fn client_requests_only_the_advertised_service() {
     let mut serve = muxbench();
     serve.args(words("serve --arch epoll --request 77B --response 3KiB --listen 127.0.0.1:0 --json"));
     // The port after the server's may be another's now and then: then it says so, and another is tried.
@@ -484,7 +484,7 @@ fn a_client_takes_what_a_server_says_it_serves_and_asks_for_nothing_else() {
 }
 
 #[test]
-fn a_client_that_nobody_tells_what_is_served_says_what_it_asks_for() {
+fn client_without_advertised_service_states_its_request() {
     // It listens, so that nobody else says anything for it, and says nothing itself.
     let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let target = silent.local_addr().unwrap().to_string();
@@ -661,7 +661,7 @@ fn is_of_a_lab(engine: &Engine, network: &str, connections: &[u32], folder: &Pat
 }
 
 #[test]
-fn open_mpi_starts_a_fleet_on_the_hosts_of_a_lab() {
+fn open_mpi_starts_distributed_run_in_lab() {
     if !may_make_hosts() {
         return;
     }
@@ -672,7 +672,7 @@ fn open_mpi_starts_a_fleet_on_the_hosts_of_a_lab() {
 }
 
 #[test]
-fn slurm_runs_kawai2008_on_six_hosts_with_delay_and_with_loss() {
+fn slurm_runs_kawai2008_on_six_hosts_with_delay_and_loss() {
     if !may_make_hosts() {
         return;
     }
@@ -733,7 +733,7 @@ fn until_at_work(engine: &Engine, rank: u32, folder: &Path) -> Pid {
 }
 
 #[test]
-fn ctrl_c_under_slurm_has_the_trial_finished_first() {
+fn sigint_under_slurm_finishes_the_trial() {
     if !may_make_hosts() {
         return;
     }
@@ -770,7 +770,7 @@ fn go_on_without_a_rank(engine: &Engine, job: Child, folder: &Path) {
 }
 
 #[test]
-fn under_slurm_the_others_go_on_without_a_rank_that_is_lost() {
+fn run_under_slurm_continues_without_lost_worker() {
     if !may_make_hosts() {
         return;
     }
@@ -782,7 +782,7 @@ fn under_slurm_the_others_go_on_without_a_rank_that_is_lost() {
 }
 
 #[test]
-fn ranks_on_the_server_s_host_of_a_lab_are_refused() {
+fn workers_on_the_server_host_of_a_lab_are_rejected() {
     if !may_make_hosts() {
         return;
     }
@@ -803,7 +803,7 @@ fn ranks_on_the_server_s_host_of_a_lab_are_refused() {
 }
 
 #[test]
-fn what_runs_in_a_lab_ends_with_its_command() {
+fn processes_in_a_lab_end_with_its_command() {
     if !may_make_hosts() {
         return;
     }
@@ -848,7 +848,7 @@ fn mpirun(hosts: &Hosts, flags: &str, arguments: &str, folder: &Path) -> Command
 }
 
 #[test]
-fn open_mpi_starts_a_fleet_on_three_hosts() {
+fn open_mpi_starts_distributed_run_on_three_hosts() {
     let Some(hosts) = Hosts::new('m') else { return };
     let folder = hosts.path("run");
     let output = mpirun(&hosts, "", COMPARE, &folder).output().unwrap();
@@ -861,7 +861,7 @@ fn open_mpi_starts_a_fleet_on_three_hosts() {
 }
 
 #[test]
-fn under_open_mpi_the_others_go_on_without_a_rank_that_is_lost() {
+fn run_under_open_mpi_continues_without_lost_worker() {
     let Some(hosts) = Hosts::new('g') else { return };
     let folder = hosts.path("run");
     let mut command = mpirun(&hosts, RECOVERY, &format!("{} --lost-worker continue", many_repeats()), &folder);

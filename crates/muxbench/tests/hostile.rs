@@ -208,7 +208,7 @@ fn withstands(architecture: Architecture, service: &ServiceSpec) {
 }
 
 #[test]
-fn every_service_withstands_every_manner_in_every_architecture() {
+fn every_service_withstands_every_attack() {
     for row in SERVICES {
         for service in specs(row.name) {
             println!("{service:?}");
@@ -224,7 +224,7 @@ fn room(service: &ServiceSpec) -> &'static [&'static str] {
 
 /// Clients who go on and on: what they say is refused, or read and forgotten, but not kept.
 #[test]
-fn input_without_end_takes_no_memory_in_any_kind_of_loop() {
+fn endless_input_takes_no_memory_in_any_loop() {
     let stream = Stream { packet_bytes: 1_001, packets: 777, ack_bytes: 33, direction: Direction::In };
     let services = [
         ServiceSpec::Fixed { request_bytes: 1 << 20, response_bytes: 1 },
@@ -278,7 +278,7 @@ fn forgets(architecture: Architecture, service: &ServiceSpec) {
 
 /// More than there is room for: they are turned away, and those inside go on being served.
 #[test]
-fn a_flood_beyond_the_room_leaves_those_inside_served_in_every_architecture() {
+fn connection_flood_leaves_accepted_connections_served() {
     let service = ServiceSpec::Fixed { request_bytes: 10, response_bytes: 1_000 };
     with_each(&service, AT_ONCE, |architecture| {
         // What is beyond a pool waits.
@@ -313,7 +313,7 @@ fn a_flood_beyond_the_room_leaves_those_inside_served_in_every_architecture() {
 /// A worker has one connection, for as long as that lasts: so a pool is held by as many slow clients as it has workers, until
 /// the service's limits cut them off.
 #[test]
-fn a_pool_held_by_slow_clients_serves_again_when_they_are_cut_off() {
+fn pool_serves_again_after_slow_clients_are_cut_off() {
     const LIMIT: Duration = Duration::from_secs(1);
     let service = ServiceSpec::Http { folder: None };
     for (pool, accept) in pools(1) {

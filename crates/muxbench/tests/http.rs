@@ -118,7 +118,7 @@ fn curl(base: &str) -> Result<(), String> {
 }
 
 #[test]
-fn tools_end_without_errors_in_every_architecture() {
+fn http_tools_end_without_errors_in_every_architecture() {
     with_each(|architecture| {
         let serve = Serve::start_http(architecture, &[]);
         let (base, url) = (format!("http://{}", serve.ip()), format!("http://{}/bytes/1024", serve.ip()));
@@ -142,7 +142,7 @@ fn tools_end_without_errors_in_every_architecture() {
 }
 
 #[test]
-fn a_server_that_is_wrong_is_found_out() {
+fn wrong_server_is_detected() {
     // It says less than it promises, and then that nothing is there.
     let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = server.local_addr().unwrap();
@@ -207,7 +207,7 @@ fn generated(bytes: usize) -> Vec<u8> {
 }
 
 #[test]
-fn connections_stay_and_requests_are_answered_in_order_in_every_architecture() {
+fn keep_alive_and_order_hold_in_every_architecture() {
     with_each(|architecture| {
         let serve = Serve::start_http(architecture, &[]);
         let mut stream = serve.connect();
@@ -245,7 +245,7 @@ fn connections_stay_and_requests_are_answered_in_order_in_every_architecture() {
 }
 
 #[test]
-fn what_is_refused_is_said_before_the_connection_ends_in_every_architecture() {
+fn refused_request_gets_a_status_before_the_close() {
     // More than a socket holds: it is being sent when the answer is given.
     let flood = vec![b'x'; 2 << 20];
     let line = [&b"GET /"[..], &[b'a'; 9000], b" HTTP/1.1\r\n\r\n"].concat();
@@ -281,7 +281,7 @@ fn what_is_refused_is_said_before_the_connection_ends_in_every_architecture() {
 }
 
 #[test]
-fn a_client_that_sends_on_for_ever_is_not_heard_for_ever() {
+fn client_that_never_stops_sending_is_cut_off() {
     // One of each loop.
     for architecture in
         can_run(&["epoll", "epoll-et", "io_uring", "mt", "mp-prefork:1", "seda:1+1/epoll", "tokio", "smol", "may"])
@@ -296,7 +296,7 @@ fn a_client_that_sends_on_for_ever_is_not_heard_for_ever() {
 }
 
 #[test]
-fn large_responses_reach_slow_readers_whole_in_every_architecture() {
+fn slow_readers_get_large_responses_whole() {
     const BYTES: usize = 6_000_000;
     let expected = generated(BYTES);
     with_each(|architecture| {
@@ -360,7 +360,7 @@ fn is_cut_off(stream: &TcpStream, name: &str) -> bool {
 }
 
 #[test]
-fn slow_clients_are_cut_off_and_others_are_not_in_every_architecture() {
+fn slow_clients_are_cut_off_and_others_are_not() {
     let limit = format!("{}ms", LIMIT.as_millis());
     common::with_each(&ServiceSpec::Http { folder: None }, 12, |architecture| {
         let mut piece = vec![0; 1 << 20];
@@ -397,7 +397,7 @@ fn slow_clients_are_cut_off_and_others_are_not_in_every_architecture() {
 }
 
 #[test]
-fn a_limit_that_is_off_cuts_nobody_off_while_the_other_does() {
+fn disabled_time_limit_cuts_no_client_off() {
     let limit = format!("{}ms", LIMIT.as_millis());
     let check = &|architecture: Architecture, is_request_off: bool| {
         let (request, keepalive) = if is_request_off { ("off", &*limit) } else { (&*limit, "off") };
@@ -423,7 +423,7 @@ fn a_limit_that_is_off_cuts_nobody_off_while_the_other_does() {
 }
 
 #[test]
-fn without_limits_who_is_refused_keeps_no_worker() {
+fn refused_client_without_limits_keeps_no_worker() {
     for architecture in ["mt-pool:1", "mp-prefork:1"] {
         let flags = ["--request-timeout", "off", "--keepalive-timeout", "off"];
         let serve = Serve::start_http(architecture.parse().unwrap(), &flags);
@@ -454,7 +454,7 @@ fn ask(serve: &Serve, path: &str) -> (u16, Vec<u8>) {
 }
 
 #[test]
-fn the_files_of_a_folder_are_served_from_memory() {
+fn folder_is_served_from_memory() {
     for architecture in can_run(&["epoll", "seda:1+1/epoll", "mp", "mp-prefork:2", "mt-pool:2", "io_uring", "tokio"]) {
         let folder = folder();
         let path = folder.path().to_str().unwrap();
@@ -478,7 +478,7 @@ fn refusal(folder: &Path) -> String {
 }
 
 #[test]
-fn a_folder_that_cannot_be_served_is_refused_with_the_path() {
+fn unservable_folder_is_rejected_with_its_path() {
     let folder = folder();
     symlink("/etc/passwd", folder.path().join("css/out")).unwrap();
     let said = refusal(folder.path());

@@ -86,7 +86,7 @@ fn errors(report: &Value, class: &str) -> (u64, u64) {
 }
 
 #[test]
-fn connections_are_kept_alive_in_both_loops() {
+fn connections_are_kept_alive_in_open_and_closed_loops() {
     for schedule in [OPEN, CLOSED] {
         let nginx = Nginx::start(1_000_000);
         let report = report(&[&[nginx.url("/kib").as_str()], schedule].concat());
@@ -104,7 +104,7 @@ fn connections_are_kept_alive_in_both_loops() {
 }
 
 #[test]
-fn a_server_that_ends_connections_is_told_of_or_connected_to_again() {
+fn server_that_closes_connections_is_reported_or_redialled() {
     for schedule in [OPEN, CLOSED] {
         let nginx = Nginx::start(10);
         let url = nginx.url("/two");
@@ -125,7 +125,7 @@ fn a_server_that_ends_connections_is_told_of_or_connected_to_again() {
 }
 
 #[test]
-fn connections_come_and_go() {
+fn short_lived_connections_are_measured() {
     let nginx = Nginx::start(1_000_000);
     let url = nginx.url("/two");
     let sessions = report(&[&url, "--rate", "500", "--schedule", "constant", "--requests-per-connection", "4"]);
@@ -176,7 +176,7 @@ fn status_and_length_are_verified() {
 }
 
 #[test]
-fn what_changes_its_length_is_wrong() {
+fn response_of_changing_length_is_wrong() {
     let nginx = Nginx::start(1_000_000);
     let file = nginx.folder.path().join("content/two");
     let url = nginx.url("/two");
@@ -198,7 +198,7 @@ fn what_changes_its_length_is_wrong() {
 }
 
 #[test]
-fn what_is_no_url_to_load_is_refused() {
+fn unusable_url_is_rejected() {
     for (arguments, why) in [
         (&["https://127.0.0.1/"][..], "TLS is not supported"),
         (&["127.0.0.1:80"], "not a URL"),

@@ -134,7 +134,7 @@ fn meta_memcache_passes_in_every_architecture() {
 }
 
 #[test]
-fn pymemcaches_tests_pass_in_every_architecture() {
+fn tests_of_pymemcache_pass_in_every_architecture() {
     with_each(|architecture| {
         let serve = Serve::start_kv(architecture, &[]);
         pymemcache_tests(serve.ip().port()).unwrap_or_else(|error| panic!("{architecture}: {error}"));
@@ -154,7 +154,7 @@ fn memcached() -> Theirs {
 }
 
 #[test]
-fn memcached_itself_passes_what_is_asked_of_ours() {
+fn memcached_passes_the_same_checks() {
     let memcached = memcached();
     let address = memcached.address;
     memccapable(address, 60).unwrap();
@@ -289,7 +289,7 @@ impl Chance {
 }
 
 #[test]
-fn commands_by_chance_are_answered_as_by_memcached() {
+fn random_commands_are_answered_as_by_memcached() {
     const SEEDS: u64 = 8;
     const COMMANDS: usize = 1_500;
     for seed in 0..SEEDS {
@@ -317,7 +317,7 @@ fn commands_by_chance_are_answered_as_by_memcached() {
 }
 
 #[test]
-fn recorded_conversations_are_memcacheds() {
+fn recorded_conversations_match_memcached() {
     for (input, output) in RECORDED {
         let memcached = memcached();
         let mut stream = TcpStream::connect(memcached.address).unwrap();
@@ -336,7 +336,7 @@ fn recorded_conversations_are_memcacheds() {
 }
 
 #[test]
-fn the_client_drives_memcached_as_it_does_ours() {
+fn client_drives_memcached_as_it_drives_muxbench() {
     let memcached = memcached();
     let ours = Serve::start_kv("epoll".parse().unwrap(), &[]);
     for address in [memcached.address, ours.ip()] {
@@ -382,7 +382,7 @@ fn wrong_server(answer: fn(&str) -> &'static str) -> SocketAddr {
 }
 
 #[test]
-fn a_server_that_is_wrong_is_found_out() {
+fn wrong_server_is_detected() {
     let forgetful = wrong_server(|line| match line.split_whitespace().next() {
         Some("set") => "STORED\r\n",
         Some("version") => "VERSION 1.6.18\r\n",
@@ -413,7 +413,7 @@ fn rest(mut stream: TcpStream, architecture: Architecture) -> Vec<u8> {
 }
 
 #[test]
-fn a_connection_that_the_service_ends_is_closed_in_every_architecture() {
+fn connection_ended_by_the_service_is_closed() {
     const TOO_LONG: &[u8] = &[b'x'; 4000];
     with_each(|architecture| {
         let serve = Serve::start_kv(architecture, &[]);
@@ -439,7 +439,7 @@ fn a_connection_that_the_service_ends_is_closed_in_every_architecture() {
 }
 
 #[test]
-fn responses_that_go_on_while_they_are_sent_come_whole_in_every_architecture() {
+fn responses_that_grow_while_sent_arrive_whole() {
     const GETS: usize = 12;
     let value: Vec<u8> = (0..1_000_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     let hit = [&b"VALUE big 0 1000000\r\n"[..], &value, b"\r\n"].concat();
@@ -497,7 +497,7 @@ impl Lines {
 }
 
 #[test]
-fn what_many_connections_change_at_once_adds_up_in_every_architecture() {
+fn concurrent_changes_add_up_in_every_architecture() {
     const CONNECTIONS: u64 = 6;
     const ADDS: u64 = 300;
     const SWAPS: u64 = 40;

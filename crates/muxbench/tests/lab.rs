@@ -161,7 +161,7 @@ fn family(pid: Pid) -> Vec<Pid> {
 }
 
 #[test]
-fn service_takes_as_long_as_the_way_there_and_back() {
+fn service_time_includes_the_round_trip() {
     let Some(_one) = one_at_a_time() else { return };
     let before = ours();
     let (mut processes, mut made) = (HashSet::new(), BTreeSet::new());
@@ -192,7 +192,7 @@ fn service_takes_as_long_as_the_way_there_and_back() {
 }
 
 #[test]
-fn conditions_are_what_was_asked_for() {
+fn network_conditions_are_as_requested() {
     let Some(_one) = one_at_a_time() else { return };
     let flags = ["--delay", "5ms", "--jitter", "2ms", "--loss", "5%", "--bandwidth", "20Mbit"];
     let result = compare_when_quiet(&[&["--network", "lab"], &flags[..]].concat(), |measured| {
@@ -223,7 +223,7 @@ fn conditions_are_what_was_asked_for() {
 }
 
 #[test]
-fn kernel_means_alone_limit_loss_and_bandwidth() {
+fn kernel_alone_applies_loss_and_bandwidth() {
     let Some(_one) = one_at_a_time() else { return };
     let wanted: Network = toml(&[("loss", "\"10%\""), ("bandwidth", "\"50Mbit\"")]);
     let applied = choose(&wanted, &Found::here()).unwrap();
@@ -242,7 +242,7 @@ fn toml(keys: &[(&str, &str)]) -> Network {
 }
 
 #[test]
-fn ipv6_idle_connections_on_many_hosts_and_datagrams_go_over_it() {
+fn lab_carries_ipv6_idle_connections_and_datagrams() {
     let Some(_one) = one_at_a_time() else { return };
     let v6 = compare(&["--network", "lab:clients=3", "--transport", "tcp6", "--idle", "10", "--delay", "500us"]);
     let v6 = trial(&v6);
@@ -267,7 +267,7 @@ fn ipv6_idle_connections_on_many_hosts_and_datagrams_go_over_it() {
 }
 
 #[test]
-fn a_runner_that_is_killed_leaves_nothing() {
+fn killed_runner_leaves_nothing() {
     let Some(_one) = one_at_a_time() else { return };
     for (delay, processes) in [("1ms", 3), ("0", 2)] {
         let before = ours();
@@ -293,7 +293,7 @@ fn a_runner_that_is_killed_leaves_nothing() {
 }
 
 #[test]
-fn doctor_removes_what_a_killed_run_has_left() {
+fn doctor_removes_leftovers_of_a_killed_run() {
     let temporary = tempfile::tempdir().unwrap();
     let folder = temporary.path().join("muxbench-4194305-0");
     fs::create_dir(&folder).unwrap();
@@ -322,7 +322,7 @@ fn lab_of_a_shell(through: &[&str], script: &str, temporary: &Path) -> Child {
 }
 
 #[test]
-fn a_lab_that_is_hung_up_on_leaves_nothing() {
+fn lab_after_sighup_leaves_nothing() {
     let Some(_one) = one_at_a_time() else { return };
     let temporary = tempfile::tempdir().unwrap();
     let script = "setsid sh -c 'echo up; exec sleep 1000' & wait";
@@ -338,7 +338,7 @@ fn a_lab_that_is_hung_up_on_leaves_nothing() {
 }
 
 #[test]
-fn a_lab_passes_on_what_it_is_told() {
+fn lab_forwards_signals() {
     let Some(_one) = one_at_a_time() else { return };
     let temporary = tempfile::tempdir().unwrap();
     let script = "trap 'exit 5' HUP; trap 'exit 6' TERM; echo up; while :; do sleep 0.1; done";
@@ -350,7 +350,7 @@ fn a_lab_passes_on_what_it_is_told() {
 }
 
 #[test]
-fn a_lab_whose_command_ignores_what_it_is_told_leaves_nothing() {
+fn lab_kills_a_command_that_ignores_signals() {
     let Some(_one) = one_at_a_time() else { return };
     let temporary = tempfile::tempdir().unwrap();
     let script = "trap '' HUP TERM; setsid sh -c 'echo up; exec sleep 1000' & wait";
@@ -367,7 +367,7 @@ fn a_lab_whose_command_ignores_what_it_is_told_leaves_nothing() {
 }
 
 #[test]
-fn nohup_keeps_a_lab() {
+fn nohup_keeps_lab_alive() {
     let Some(_one) = one_at_a_time() else { return };
     let temporary = tempfile::tempdir().unwrap();
     let mut lab = lab_of_a_shell(&["nohup"], "echo up; read line; exit 7", temporary.path());
@@ -389,7 +389,7 @@ until "$1" doctor --clean | tee "$TMPDIR/said" | grep '^Nothing is left'; do cat
 "#;
 
 #[test]
-fn doctor_ends_what_the_command_of_a_killed_lab_has_left() {
+fn doctor_ends_leftovers_of_a_killed_lab() {
     let Some(_one) = one_at_a_time() else { return };
     let temporary = tempfile::tempdir().unwrap();
     let mut alone = Command::new("timeout");
@@ -406,7 +406,7 @@ fn doctor_ends_what_the_command_of_a_killed_lab_has_left() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_before_anything_starts() {
+fn invalid_network_is_rejected_before_anything_starts() {
     let refused = |flags: &[&str]| {
         let output = muxbench().arg("compare").args(flags).output().unwrap();
         assert!(!output.status.success(), "{flags:?}");
@@ -420,7 +420,7 @@ fn what_cannot_be_is_refused_before_anything_starts() {
 }
 
 #[test]
-fn without_root_a_plan_says_so() {
+fn plan_without_root_states_it() {
     // A copy that anybody may run, in a folder that anybody may enter.
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();

@@ -67,7 +67,7 @@ fn records(folder: &Path, file: &str) -> (Vec<TrialRecord>, Output) {
 }
 
 #[test]
-fn the_examples_are_measured_from_outside_and_leave_nothing() {
+fn example_servers_are_measured_and_leave_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let commands = commands();
     assert_eq!(commands.len(), 4);
@@ -137,7 +137,7 @@ fn rest(mut stream: TcpStream, name: &str) -> usize {
 }
 
 #[test]
-fn the_examples_answer_requests_in_whatever_pieces_they_come() {
+fn example_servers_answer_requests_in_any_pieces() {
     for (name, example) in &each(100, 3000) {
         let mut stream = example.connect();
         // In two pieces, with nothing said in between.
@@ -165,7 +165,7 @@ fn the_examples_answer_requests_in_whatever_pieces_they_come() {
 }
 
 #[test]
-fn the_examples_answer_what_was_asked_before_a_half_close() {
+fn example_servers_answer_requests_before_a_half_close() {
     for (name, example) in &each(10, 1_000_000) {
         let mut stream = example.connect();
         // More than any buffer holds: most of it is owed when the end comes. Half a request is none.
@@ -179,7 +179,7 @@ fn the_examples_answer_what_was_asked_before_a_half_close() {
 }
 
 #[test]
-fn nothing_outlives_a_run_however_it_ends() {
+fn nothing_outlives_a_run() {
     for (at, signal) in [None, Some(Signal::TERM), Some(Signal::KILL)].into_iter().enumerate() {
         let folder = tempfile::tempdir().unwrap();
         let mark = format!("MUXBENCH_TEST_MARK=clinging-{}-{at}", std::process::id());
@@ -233,7 +233,7 @@ until "$1" doctor --clean | tee said | grep '^Nothing is left'; do cat said; don
 "#;
 
 #[test]
-fn doctor_ends_what_is_left_of_a_server_whose_keeper_and_runner_were_killed() {
+fn doctor_ends_server_of_killed_supervisor_and_runner() {
     let folder = tempfile::tempdir().unwrap();
     let command = ("clinging".to_owned(), clinging(&folder.path().join("keeper")));
     let file = experiment(&[command], 1, "600s", "start-timeout = \"600s\"");
@@ -264,7 +264,7 @@ fn doctor_ends_what_is_left_of_a_server_whose_keeper_and_runner_were_killed() {
 }
 
 #[test]
-fn what_a_command_dies_of_is_told() {
+fn cause_of_death_of_a_command_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let python = format!("{ROOT}/examples/servers/python/asyncio_server.py");
     let commands = [
@@ -294,7 +294,7 @@ fn what_a_command_dies_of_is_told() {
 }
 
 #[test]
-fn commands_are_shown_and_not_started_unless_allowed() {
+fn commands_are_shown_and_start_only_if_allowed() {
     let folder = tempfile::tempdir().unwrap();
     let touch = words(&["sh", "-c", "touch started; exit 1", "sh", "{port}"]);
     let file = experiment(&[("touch".to_owned(), touch)], 1, "300ms", "");

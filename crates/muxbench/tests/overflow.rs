@@ -10,7 +10,7 @@ use rustix::process::Resource;
 
 /// With no room at all each event overflows the queue; with little, some do.
 #[test]
-fn lost_signals_are_made_up_for_by_rescans() {
+fn rescans_replace_lost_signals() {
     for signals_max in [0, 3] {
         let limit = Some((Resource::Sigpending, signals_max));
         let serve = Serve::start_limited("rt-signal".parse().unwrap(), 100, 100_000, &[], limit);

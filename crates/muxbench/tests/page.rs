@@ -39,7 +39,7 @@ const SMALL: &str = "compare --arch epoll,mt,select --connections 8,16 --rate 20
                      --cool-down 60s --repeats 1 --output small --quiet";
 
 #[test]
-fn a_page_opens_works_and_can_be_read_by_all() {
+fn page_of_a_run_works_and_is_accessible() {
     let folder = tempfile::tempdir().unwrap();
     let (out, _) = run(folder.path(), &SMALL.split_whitespace().collect::<Vec<_>>());
     assert!(out.contains("muxbench report small --html"), "{out}");
@@ -70,7 +70,7 @@ fn store(folder: &Path, run: &Run) {
 }
 
 #[test]
-fn a_paper_s_page_opens_works_and_can_be_read_by_all() {
+fn page_of_a_paper_works_and_is_accessible() {
     let folder = tempfile::tempdir().unwrap();
     for experiment in ["kawai2008-http", "kawai2008-minimised", "kawai2008-saturated", "kawai2008-synchronisation"] {
         store(&folder.path().join("here").join(experiment), &fixtures::run_of_experiment(experiment));
@@ -90,7 +90,7 @@ fn a_paper_s_page_opens_works_and_can_be_read_by_all() {
 }
 
 #[test]
-fn a_page_of_streams_works() {
+fn page_of_streams_works() {
     let folder = tempfile::tempdir().unwrap();
     store(&folder.path().join("streams"), &fixtures::bandwidth_run());
     run(folder.path(), &["report", "streams", "--html"]);
@@ -98,7 +98,7 @@ fn a_page_of_streams_works() {
 }
 
 #[test]
-fn an_index_leads_to_its_runs_and_works() {
+fn index_links_to_its_runs() {
     let folder = tempfile::tempdir().unwrap();
     for (at, mut made_up) in [fixtures::run(), fixtures::other_run(), fixtures::closed_run()].into_iter().enumerate() {
         for day in 1..=2 {
@@ -137,7 +137,7 @@ fn an_index_leads_to_its_runs_and_works() {
 }
 
 #[test]
-fn a_page_goes_to_no_folder() {
+fn page_into_a_folder_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let arguments = "compare --arch epoll --connections 2 --rate 100 --ramp 10ms --warm-up 10ms --measure 50ms --repeats 1 \
                      --output one --quiet";
@@ -155,7 +155,7 @@ fn a_page_goes_to_no_folder() {
 }
 
 #[test]
-fn the_copy_of_plotly_is_the_published_one() {
+fn vendored_plotly_is_the_published_one() {
     let packages = prepared("MUXBENCH_BROWSER", "browser");
     let published = packages.join("node_modules/plotly.js-basic-dist-min/plotly-basic.min.js");
     let ours = concat!(env!("CARGO_MANIFEST_DIR"), "/../report/assets/plotly-basic.min.js");

@@ -58,7 +58,7 @@ fn json(output: &Output) -> Value {
 }
 
 #[test]
-fn a_sweep_stops_past_saturation_and_writes_autobench_s_columns() {
+fn sweep_stops_past_saturation_and_writes_autobench_columns() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let sweep = ["sweep", "--arch", "epoll", "--rate", "100,2k..6k+1k", "--measure", "1s", "--output", "here"];
@@ -117,7 +117,7 @@ fn a_sweep_stops_past_saturation_and_writes_autobench_s_columns() {
 }
 
 #[test]
-fn a_sweep_of_sessions_and_one_of_datagrams_have_every_column_of_autobench() {
+fn sweeps_of_sessions_and_datagrams_have_all_columns() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let traffics: [(&[&str], bool); 2] = [
@@ -139,7 +139,7 @@ fn a_sweep_of_sessions_and_one_of_datagrams_have_every_column_of_autobench() {
 }
 
 #[test]
-fn architectures_of_a_sweep_take_turns_and_share_a_row_of_tsv() {
+fn interleaved_architectures_share_a_row_of_tsv() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let sweep = ["sweep", "--arch", "epoll,mt", "--rate", "50..100+50", "--repeats", "2", "--measure", "400ms"];
@@ -160,7 +160,7 @@ fn architectures_of_a_sweep_take_turns_and_share_a_row_of_tsv() {
 }
 
 #[test]
-fn a_capacity_is_found_below_what_computing_allows() {
+fn capacity_is_below_the_computed_limit() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let capacity = ["capacity", "--p50", "20ms", "--arch", "epoll", "--from", "400", "--measure", "200ms"];
@@ -191,7 +191,7 @@ fn a_capacity_is_found_below_what_computing_allows() {
 }
 
 #[test]
-fn a_highest_rate_that_meets_the_limit_is_told_as_the_least_that_the_server_can() {
+fn met_highest_rate_is_a_lower_bound_of_capacity() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let capacity = ["capacity", "--p50", "10s", "--arch", "epoll", "--from", "50", "--to", "50", "--measure", "400ms"];
@@ -205,7 +205,7 @@ fn a_highest_rate_that_meets_the_limit_is_told_as_the_least_that_the_server_can(
 }
 
 #[test]
-fn a_search_whose_time_was_over_is_given_more() {
+fn search_out_of_time_resumes_with_more() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let capacity = ["capacity", "--p50", "1us", "--arch", "epoll", "--from", "100", "--measure", "200ms"];
@@ -237,7 +237,7 @@ fn unmet(out: &str) -> usize {
 }
 
 #[test]
-fn sweeps_and_searches_that_are_stopped_keep_what_they_finished_and_are_resumed() {
+fn stopped_sweeps_and_searches_keep_trials_and_resume() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let sweep = ["sweep", "--arch", "epoll,mt", "--rate", "60..100+20", "--past", "never", "--measure", "400ms"];
@@ -275,7 +275,7 @@ fn sweeps_and_searches_that_are_stopped_keep_what_they_finished_and_are_resumed(
 }
 
 #[test]
-fn mistakes_are_told_before_anything_starts() {
+fn user_errors_are_reported_before_anything_starts() {
     let folder = tempfile::tempdir().unwrap();
     let told: &[(&[&str], i32, &str)] = &[
         (&["sweep"], 2, "--rate"),

@@ -51,7 +51,7 @@ fn reached_at(pid: Pid) -> Vec<IpAddr> {
 }
 
 #[test]
-fn without_an_address_only_this_host_reaches_a_server() {
+fn server_without_listen_is_reachable_from_this_host_only() {
     for architecture in ["epoll", "mt", "symped:2/epoll", "mt-pool:2"].map(|name| name.parse().unwrap()) {
         let mut servers = vec![
             Serve::start(architecture, 1, 1),
@@ -84,7 +84,7 @@ fn greeting(flags: &[&str]) -> (String, Vec<IpAddr>) {
 }
 
 #[test]
-fn a_server_says_who_reaches_it() {
+fn server_states_who_can_connect() {
     let (said, reached_at) = greeting(&[]);
     assert!(said.contains(" listens on 127.0.0.1:"), "{said}");
     assert!(said.contains("Only this host can connect; --listen 0.0.0.0:"), "{said}");
@@ -95,7 +95,7 @@ fn a_server_says_who_reaches_it() {
 }
 
 #[test]
-fn a_server_on_any_port_says_on_the_next_what_it_serves() {
+fn server_advertises_its_service_on_the_next_port() {
     let epoll = "epoll".parse().unwrap();
     let servers = [
         ("fixed", Serve::start(epoll, 1, 1)),
@@ -130,7 +130,7 @@ fn said(serve: &Serve, request: &[u8]) -> String {
 }
 
 #[test]
-fn no_path_leads_out_of_a_folder_that_is_served() {
+fn no_path_leads_out_of_a_served_folder() {
     let folder = tempfile::tempdir().unwrap();
     let (served, secret) = (folder.path().join("served"), folder.path().join("secret"));
     fs::create_dir_all(served.join("sub")).unwrap();
@@ -176,7 +176,7 @@ fn everything(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn whatever_the_umask_nobody_else_writes_results() {
+fn results_are_not_writable_by_others_under_any_umask() {
     let folder = tempfile::tempdir().unwrap();
     let small = "compare --arch epoll --connections 4 --rate 100 --request 1B --response 1B --ramp 0 --warm-up 50ms \
                  --measure 200ms --repeats 1";
@@ -196,7 +196,7 @@ fn whatever_the_umask_nobody_else_writes_results() {
 }
 
 #[test]
-fn a_folder_that_others_write_is_refused_for_results() {
+fn folder_writable_by_others_is_rejected_for_results() {
     let folder = tempfile::tempdir().unwrap();
     let open = folder.path().join("open");
     fs::create_dir(&open).unwrap();
@@ -210,7 +210,7 @@ fn a_folder_that_others_write_is_refused_for_results() {
 }
 
 #[test]
-fn what_a_stored_run_says_is_no_order_to_a_terminal() {
+fn stored_escapes_do_not_reach_the_terminal() {
     let folder = tempfile::tempdir().unwrap();
     let run = fixtures::hostile(fixtures::run());
     let store = Store::create(&folder.path().join("it"), &run.header).unwrap();
@@ -255,7 +255,7 @@ fn loads_what_is_described(described: &str) -> Output {
 }
 
 #[test]
-fn a_server_s_word_takes_no_memory_of_a_client() {
+fn advertised_sizes_take_no_memory_of_the_client() {
     let error = |described: &str| {
         let output = loads_what_is_described(described);
         let said = text(&output.stderr);

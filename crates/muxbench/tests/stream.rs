@@ -69,7 +69,7 @@ fn each_burst_is_acknowledged_and_every_byte_counted() {
 }
 
 #[test]
-fn bursts_of_the_server_reach_a_client_that_takes_its_time() {
+fn slow_client_gets_all_bursts_of_the_server() {
     let sizes = Stream { direction: Direction::Out, ..SIZES };
     with_each(&ServiceSpec::Stream(sizes), AT_ONCE, |architecture| {
         let serve = Serve::start_stream(architecture, &flags("out"));
@@ -90,7 +90,7 @@ fn bursts_of_the_server_reach_a_client_that_takes_its_time() {
 }
 
 #[test]
-fn the_client_and_every_server_count_the_same_bytes() {
+fn client_and_server_count_the_same_bytes() {
     for direction in [Direction::In, Direction::Out] {
         let sizes = Stream { direction, ..SIZES };
         let service = ServiceSpec::Stream(sizes);
@@ -122,7 +122,7 @@ fn the_client_and_every_server_count_the_same_bytes() {
 }
 
 #[test]
-fn streams_are_compared_by_bandwidth_and_their_bytes_are_checked() {
+fn streams_compare_by_bandwidth_with_verified_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let output = muxbench()
         .args(["compare", "--service", "stream", "--arch", "epoll,epoll-buffered", "--connections", "1,5"])
@@ -152,7 +152,7 @@ fn streams_are_compared_by_bandwidth_and_their_bytes_are_checked() {
 }
 
 #[test]
-fn threads_that_are_not_to_be_had_are_said_to_be_the_limit() {
+fn missing_threads_are_reported_as_the_limit() {
     let folder = tempfile::tempdir().unwrap();
     let program = anybodys_muxbench(folder.path());
     // The plan knows the limit, and not that others of this user have half of it.
@@ -181,7 +181,7 @@ fn threads_that_are_not_to_be_had_are_said_to_be_the_limit() {
 }
 
 #[test]
-fn bandwidth_is_told_each_second() {
+fn bandwidth_is_printed_each_second() {
     let serve = Serve::start_stream("epoll".parse().unwrap(), &[]);
     let output = muxbench()
         .args(["load", "--service", "stream", "--connections", "2", "--ramp", "0", "--warm-up", "0", "--measure", "6s"])
@@ -196,7 +196,7 @@ fn bandwidth_is_told_each_second() {
 }
 
 #[test]
-fn flags_of_streams_are_for_streams() {
+fn stream_flags_need_a_stream() {
     for (arguments, why) in [
         (vec!["serve", "--packet", "1KiB"], "add --service stream"),
         (vec!["serve", "--service", "stream", "--packet", "0B"], "0B"),

@@ -60,7 +60,7 @@ fn is_refused(folder: &std::path::Path) -> bool {
 }
 
 #[test]
-fn inside_and_outside_agree_in_every_architecture() {
+fn own_and_kernel_counts_agree_in_every_architecture() {
     let folder = tempfile::tempdir().unwrap();
     if is_refused(folder.path()) {
         return;
@@ -123,7 +123,7 @@ fn read_budget_bounds_reads_of_runtimes() {
 }
 
 #[test]
-fn both_counts_are_shown_and_only_when_asked_for() {
+fn kernel_counts_are_shown_only_on_request() {
     let folder = tempfile::tempdir().unwrap();
     if is_refused(folder.path()) {
         return;

@@ -8,7 +8,7 @@ use std::process::{Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use common::{Serve, children_of, descendants, eventually, is_alive, muxbench, prepared};
+use common::{ROOT, Serve, children_of, descendants, eventually, is_alive, muxbench, prepared};
 use harness::store::Store;
 use report::fixtures;
 use rustix::process::{Pid, Signal};
@@ -65,7 +65,7 @@ fn json(output: &Output) -> Value {
 }
 
 #[test]
-fn compare_prints_a_table_that_the_store_alone_gives_again() {
+fn report_repeats_the_table_of_compare() {
     let _beside = beside_others();
     let folder = tempfile::tempdir().unwrap();
     let output = measure(folder.path(), SMALL);
@@ -112,7 +112,7 @@ fn compare_prints_a_table_that_the_store_alone_gives_again() {
 }
 
 #[test]
-fn pools_are_measured_however_they_accept() {
+fn pools_are_measured_with_every_accept_strategy() {
     let _beside = beside_others();
     let folder = tempfile::tempdir().unwrap();
     let mut arguments = SMALL.to_vec();
@@ -132,7 +132,7 @@ fn pools_are_measured_however_they_accept() {
 }
 
 #[test]
-fn two_runs_are_lined_up() {
+fn two_runs_are_compared_by_row() {
     let _beside = beside_others();
     let folder = tempfile::tempdir().unwrap();
     measure(folder.path(), &[SMALL, &["--output", "a", "--quiet"]].concat());
@@ -181,7 +181,7 @@ fn two_runs_are_lined_up() {
 }
 
 #[test]
-fn send_deviations_come_from_the_stored_samples() {
+fn send_deviation_is_computed_from_stored_samples() {
     let _beside = beside_others();
     let folder = tempfile::tempdir().unwrap();
     let even = [SMALL, &["--schedule", "constant", "--output", "even", "--quiet"]].concat();
@@ -230,7 +230,7 @@ fn send_deviations_come_from_the_stored_samples() {
 }
 
 #[test]
-fn a_paper_s_experiment_ends_in_the_paper_s_tables() {
+fn paper_experiment_prints_the_tables_of_the_paper() {
     let _beside = beside_others();
     let folder = tempfile::tempdir().unwrap();
     let experiment = harness::spec::presets::find("kawai2006").unwrap().text;
@@ -259,7 +259,7 @@ fn a_paper_s_experiment_ends_in_the_paper_s_tables() {
 }
 
 #[test]
-fn the_public_tools_read_samples_and_histograms_as_reported() {
+fn public_tools_read_samples_and_histograms() {
     let _beside = beside_others();
     let interpreter = prepared("MUXBENCH_PYTHON", "python");
     let folder = tempfile::tempdir().unwrap();
@@ -341,7 +341,7 @@ impl Drop for Hogs {
 }
 
 #[test]
-fn an_overloaded_server_is_saturated_and_not_ranked() {
+fn overloaded_server_is_saturated_and_not_ranked() {
     let folder = tempfile::tempdir().unwrap();
     let _alone = alone();
     let hogs = Hogs::on_cpu(0);
@@ -377,7 +377,7 @@ fn an_overloaded_server_is_saturated_and_not_ranked() {
 }
 
 #[test]
-fn a_client_starved_of_cpu_is_the_limit_itself() {
+fn client_without_cpu_time_is_client_limited() {
     let folder = tempfile::tempdir().unwrap();
     let _alone = alone();
     let hogs = Hogs::on_cpu(1);
@@ -401,7 +401,7 @@ fn check<'a>(verdict: &'a Value, word: &str) -> &'a Value {
 }
 
 #[test]
-fn a_schedule_that_is_violated_is_found_out() {
+fn violated_schedule_is_client_limited() {
     let _beside = beside_others();
     let serve = common::Serve::start("epoll".parse().unwrap(), 128, 128);
     let child = muxbench()
@@ -448,7 +448,7 @@ fn a_schedule_that_is_violated_is_found_out() {
 }
 
 #[test]
-fn strict_takes_nothing_but_valid_trials() {
+fn strict_accepts_only_valid_trials() {
     let _beside = beside_others();
     let folder = tempfile::tempdir().unwrap();
     // One of the two workloads cannot be run anywhere.
@@ -460,7 +460,7 @@ fn strict_takes_nothing_but_valid_trials() {
 }
 
 #[test]
-fn the_kernel_proves_that_requests_left() {
+fn kernel_timestamps_prove_that_requests_left() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let output = measure(folder.path(), &[SMALL, &["--timestamps", "kernel", "--output", "run"]].concat());
@@ -482,7 +482,7 @@ fn the_kernel_proves_that_requests_left() {
 }
 
 #[test]
-fn locality_and_schedules_are_flags() {
+fn flags_set_locality_and_schedules() {
     let _beside = beside_others();
     let folder = tempfile::tempdir().unwrap();
     let more =
@@ -507,7 +507,7 @@ fn locality_and_schedules_are_flags() {
 }
 
 #[test]
-fn calibrate_recovers_what_was_held() {
+fn calibrate_recovers_hold_times() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let arguments = ["calibrate", "--rounds", "2", "--measure", "750ms", "--hold", "300ms", "--law", "fixed,uniform"];
@@ -540,7 +540,7 @@ fn calibrate_recovers_what_was_held() {
 }
 
 #[test]
-fn an_experiment_file_is_planned_and_run() {
+fn experiment_file_is_planned_and_run() {
     let _beside = beside_others();
     let folder = tempfile::tempdir().unwrap();
     let experiment = text(&run(folder.path(), &[SMALL, &["--print-experiment"]].concat(), 0).stdout);
@@ -565,10 +565,8 @@ fn experiment_is_read_from_a_named_pipe() {
     let mut plan = std::process::Command::new("timeout");
     plan.args(["60", env!("CARGO_BIN_EXE_muxbench"), "plan"]).arg(&path).args(["--json"]).stdout(Stdio::piped());
     let child = plan.spawn().unwrap();
-    std::fs::write(&path, "name = \"piped\"\narchitectures = \"epoll\"\n[workload]\nconnections = 1\nrate = 10\n")
-        .unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(json(&output)["experiment"], "piped");
+    std::fs::copy(Path::new(ROOT).join("experiments/smoke.toml"), &path).unwrap();
+    assert_eq!(json(&child.wait_with_output().unwrap())["experiment"], "smoke");
 }
 
 #[test]
@@ -579,7 +577,7 @@ fn experiment_in_a_device_is_an_error() {
 }
 
 #[test]
-fn mistakes_are_told_before_anything_starts() {
+fn user_errors_are_reported_before_anything_starts() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("bad.toml"), "name = \"x\"\narchitectures = \"epol\"\n").unwrap();
     let told: &[(&[&str], i32, &str)] = &[
@@ -650,7 +648,7 @@ fn start_long(folder: &Path) -> (std::process::Child, Vec<Pid>) {
 }
 
 #[test]
-fn a_run_that_is_stopped_or_killed_keeps_what_it_finished_and_is_resumed() {
+fn stopped_or_killed_run_keeps_trials_and_resumes() {
     let _beside = beside_others();
     for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
         let folder = tempfile::tempdir().unwrap();
@@ -668,7 +666,7 @@ fn a_run_that_is_stopped_or_killed_keeps_what_it_finished_and_is_resumed() {
 }
 
 #[test]
-fn a_paper_is_reproduced_in_as_many_calls_as_it_takes() {
+fn interrupted_reproduction_continues_in_further_calls() {
     let _beside = beside_others();
     let folder = tempfile::tempdir().unwrap();
     let arguments = ["reproduce", "voras2009", "--output", "over here", "--figures", "plots"];
@@ -702,7 +700,7 @@ fn a_paper_is_reproduced_in_as_many_calls_as_it_takes() {
 }
 
 #[test]
-fn what_hosts_are_needed_follows_from_documented_figures_or_a_run_s() {
+fn needed_hosts_follow_from_documented_or_measured_costs() {
     let folder = tempfile::tempdir().unwrap();
     let large = ["compare", "--arch", "epoll,mt", "--connections", "1000000", "--rate", "100000", "--print-experiment"];
     let experiment = text(&run(folder.path(), &large, 0).stdout);
@@ -738,7 +736,7 @@ fn what_hosts_are_needed_follows_from_documented_figures_or_a_run_s() {
 }
 
 #[test]
-fn a_signal_that_comes_before_an_experiment_runs_is_not_lost() {
+fn signal_before_the_first_trial_is_not_lost() {
     let _beside = beside_others();
     let folder = tempfile::tempdir().unwrap();
     failed_run(&folder.path().join("here/kawai2008-http"), "kawai2008-http");
@@ -762,7 +760,7 @@ fn a_signal_that_comes_before_an_experiment_runs_is_not_lost() {
 }
 
 #[test]
-fn one_figure_runs_what_it_needs_and_shows_nothing_else() {
+fn single_figure_runs_only_its_experiments() {
     let _beside = beside_others();
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path().join("here/kawai2008-minimised");
@@ -852,7 +850,7 @@ fn failed_run(folder: &Path, experiment: &str) {
 }
 
 #[test]
-fn a_paper_whose_runs_are_finished_is_shown_and_not_run_again() {
+fn finished_paper_is_shown_and_not_run_again() {
     let folder = tempfile::tempdir().unwrap();
     for experiment in ["kawai2008-http", "kawai2008-minimised", "kawai2008-saturated", "kawai2008-synchronisation"] {
         failed_run(&folder.path().join("here").join(experiment), experiment);
@@ -923,13 +921,13 @@ fn killed_mid_trial(command: &str) -> Vec<harness::model::TrialRecord> {
 }
 
 #[test]
-fn a_server_killed_mid_trial_costs_the_trial_not_the_run() {
+fn server_killed_mid_trial_fails_only_the_trial() {
     let _beside = beside_others();
     killed_mid_trial("serve");
 }
 
 #[test]
-fn idle_connections_that_die_cost_the_trial() {
+fn dead_idle_connections_fail_the_trial() {
     let _beside = beside_others();
     let records = killed_mid_trial("idle");
     assert!(records[0].verdict.reason.contains("idle connections"), "{}", records[0].verdict.reason);
@@ -940,7 +938,7 @@ fn idle_connections_that_die_cost_the_trial() {
 }
 
 #[test]
-fn idle_connections_to_any_server_are_held_and_verified() {
+fn idle_holds_and_verifies_connections_to_any_server() {
     let _beside = beside_others();
     let folder = tempfile::tempdir().unwrap();
     let epoll = "epoll".parse().unwrap();
@@ -1005,7 +1003,7 @@ fn assert_closed(folder: &Path, trials_expected: usize) {
 }
 
 #[test]
-fn closed_loops_are_compared_by_their_transactions() {
+fn closed_loops_are_compared_by_transactions() {
     let _beside = beside_others();
     let folder = tempfile::tempdir().unwrap();
     let flags = ["--arch", "epoll,symped:2,amped:1+2,mt", "--request", "1B", "--response", "100B", "--think", "1ms"];
@@ -1018,7 +1016,7 @@ fn closed_loops_are_compared_by_their_transactions() {
 }
 
 #[test]
-fn closed_loops_of_a_key_value_store_are_compared() {
+fn closed_loops_of_kv_are_compared() {
     let _beside = beside_others();
     let folder = tempfile::tempdir().unwrap();
     let flags = ["--arch", "epoll,symped:2,amped:1+2,mt", "--service", "kv", "--records", "500", "--keys", "zipf:0.99"];
@@ -1037,7 +1035,7 @@ fn closed_loops_of_a_key_value_store_are_compared() {
 }
 
 #[test]
-fn what_closed_loops_and_key_value_stores_have_not_is_refused() {
+fn flags_unused_by_closed_loops_and_kv_are_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let refused = |flags: &[&str], why: &str| {
         let err = text(&run(folder.path(), &[&["compare"], flags].concat(), 1).stderr);
@@ -1061,7 +1059,7 @@ fn what_closed_loops_and_key_value_stores_have_not_is_refused() {
 }
 
 #[test]
-fn serve_and_load_work_by_hand() {
+fn serve_and_load_work_alone() {
     let _beside = beside_others();
     let serve = common::Serve::start("poll".parse().unwrap(), 128, 10_240);
     let folder = tempfile::tempdir().unwrap();
@@ -1091,7 +1089,7 @@ fn serve_and_load_work_by_hand() {
 }
 
 #[test]
-fn a_client_with_other_sizes_is_found_out_before_the_ramp() {
+fn client_with_other_sizes_fails_before_the_ramp() {
     let _beside = beside_others();
     // Over TCP it would say what it serves.
     let folder = tempfile::tempdir().unwrap();
@@ -1112,7 +1110,7 @@ fn a_client_with_other_sizes_is_found_out_before_the_ramp() {
 }
 
 #[test]
-fn every_command_has_help_completions_and_a_manual_page() {
+fn every_command_has_help_completions_and_man_page() {
     let folder = tempfile::tempdir().unwrap();
     let commands = [
         "compare",
@@ -1166,7 +1164,7 @@ fn every_command_has_help_completions_and_a_manual_page() {
 }
 
 #[test]
-fn the_doctor_has_a_finding_for_everything_that_disturbs() {
+fn doctor_checks_every_cause_of_disturbance() {
     const SUBJECTS: &[&str] = &[
         "clock source",
         "invariant TSC",
@@ -1212,7 +1210,7 @@ fn the_doctor_has_a_finding_for_everything_that_disturbs() {
 }
 
 #[test]
-fn a_closed_pipe_is_no_error() {
+fn closed_pipe_is_no_error() {
     let mut child = muxbench().arg("list").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
@@ -1240,7 +1238,7 @@ fn tables(markdown: &str) -> usize {
 }
 
 #[test]
-fn every_table_can_be_pasted_into_an_issue() {
+fn every_table_prints_as_markdown() {
     let folder = tempfile::tempdir().unwrap();
     for (name, run) in [
         ("whole", fixtures::run()),
@@ -1276,7 +1274,7 @@ fn every_table_can_be_pasted_into_an_issue() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn what_doctor_finds_can_be_pasted_too() {
+fn doctor_prints_markdown() {
     let folder = tempfile::tempdir().unwrap();
     let markdown = text(&run(folder.path(), &["doctor", "--markdown"], 0).stdout);
     assert_eq!(tables(&markdown), 1, "{markdown}");
@@ -1284,7 +1282,7 @@ fn what_doctor_finds_can_be_pasted_too() {
 
 /// The figures of docs/scale.md are those that a plan is made from where no run is named.
 #[test]
-fn a_plan_of_hosts_is_made_from_the_documented_figures() {
+fn plan_of_hosts_uses_documented_costs() {
     let folder = tempfile::tempdir().unwrap();
     let flags = ["compare", "--connections", "1000", "--arch", "epoll,io_uring,mt,mp", "--print-experiment"];
     std::fs::write(folder.path().join("thousand.toml"), run(folder.path(), &flags, 0).stdout).unwrap();

@@ -66,7 +66,7 @@ fn every_architecture_serves_over_ipv6() {
 }
 
 #[test]
-fn every_architecture_serves_a_unix_socket_and_leaves_no_file() {
+fn every_architecture_serves_unix_socket_and_removes_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
     let listen = Address::unix(path.clone()).unwrap();
@@ -81,7 +81,7 @@ fn every_architecture_serves_a_unix_socket_and_leaves_no_file() {
 }
 
 #[test]
-fn a_response_that_falls_short_goes_on_whenever_there_is_room() {
+fn short_write_continues_when_there_is_room() {
     // A Unix socket holds little, so that each response falls short several times. Its client reads at once: there may be
     // room before the stage that is to go on knows that it is wanted.
     let folder = tempfile::tempdir().unwrap();
@@ -100,7 +100,7 @@ fn a_response_that_falls_short_goes_on_whenever_there_is_room() {
 }
 
 #[test]
-fn an_end_that_comes_right_after_bytes_is_seen_by_every_io_uring() {
+fn io_uring_sees_an_end_right_after_bytes() {
     // Both may wake a receive before it has run once: that of an io_uring may then miss the end, and its connection stays.
     let folder = tempfile::tempdir().unwrap();
     let listen = Address::unix(folder.path().join("s")).unwrap();
@@ -123,7 +123,7 @@ fn an_end_that_comes_right_after_bytes_is_seen_by_every_io_uring() {
 }
 
 #[test]
-fn every_accept_strategy_takes_a_unix_socket_but_reuseport() {
+fn all_accept_strategies_but_reuseport_take_unix_sockets() {
     let folder = tempfile::tempdir().unwrap();
     let listen = Address::unix(folder.path().join("s")).unwrap();
     for (model, accept) in ["mt-pool:4", "mp-prefork:4"]
@@ -153,7 +153,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn a_socket_that_was_left_is_replaced_and_anything_else_is_an_error() {
+fn stale_socket_is_replaced_and_another_file_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
     let listen = format!("unix:{}", path.display());
@@ -182,7 +182,7 @@ fn a_socket_that_was_left_is_replaced_and_anything_else_is_an_error() {
 }
 
 #[test]
-fn load_drives_a_unix_socket_and_says_what_cannot_be() {
+fn load_drives_unix_socket_and_rejects_wrong_flags() {
     let folder = tempfile::tempdir().unwrap();
     let target = format!("unix:{}", folder.path().join("s").display());
     let serve = Serve::start_with("epoll".parse().unwrap(), 10, 200, &["--listen", &target], None);
@@ -221,7 +221,7 @@ fn load_drives_a_unix_socket_and_says_what_cannot_be() {
 }
 
 #[test]
-fn a_run_over_unix_sockets_has_a_private_folder_and_removes_it() {
+fn unix_socket_run_removes_its_private_folder() {
     let folder = tempfile::tempdir().unwrap();
     let temporary = folder.path().join("t");
     fs::create_dir(&temporary).unwrap();
@@ -272,7 +272,7 @@ while True:
 ";
 
 #[test]
-fn somebody_else_s_server_is_given_a_socket() {
+fn external_server_gets_a_unix_socket() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("server.py"), PYTHON).unwrap();
     let file = "name = \"x\"\narchitectures = \"exec:py\"\n\

@@ -55,7 +55,7 @@ fn response(socket: &UdpSocket) -> (u64, SocketAddr) {
 }
 
 #[test]
-fn every_port_answers_with_the_id_and_what_is_no_request_is_ignored() {
+fn every_port_echoes_the_id_and_ignores_garbage() {
     for architecture in serving() {
         let serve = Serve::start_udp(architecture, 20, &[]);
         let targets = targets(&serve);
@@ -107,7 +107,7 @@ fn room() -> u64 {
 }
 
 #[test]
-fn a_burst_to_one_port_is_answered_whole_and_leaves_others_served() {
+fn burst_to_one_port_leaves_others_served() {
     let room = room();
     // More than a read budget; than two, where each event has its signal, after which what is left over has its turn at once.
     for architecture in serving() {
@@ -142,7 +142,7 @@ fn a_burst_to_one_port_is_answered_whole_and_leaves_others_served() {
 }
 
 #[test]
-fn what_is_no_request_amid_a_burst_leaves_no_port_deaf() {
+fn garbage_within_a_burst_leaves_all_ports_served() {
     for architecture in serving() {
         let serve = Serve::start_udp(architecture, 20, &[]);
         let (targets, client) = (targets(&serve), socket());
@@ -167,7 +167,7 @@ fn what_is_no_request_amid_a_burst_leaves_no_port_deaf() {
 }
 
 #[test]
-fn too_few_descriptors_for_the_ports_are_said_so() {
+fn missing_descriptors_for_ports_are_reported() {
     // Any, and those from one on that nobody else is likely to have.
     for listen in ["127.0.0.1:0".to_owned(), format!("127.0.0.1:{}", 10_000 + std::process::id() % 20_000)] {
         let mut command = Command::new("sh");
@@ -180,7 +180,7 @@ fn too_few_descriptors_for_the_ports_are_said_so() {
 }
 
 #[test]
-fn what_finds_no_room_is_counted_as_dropped() {
+fn datagrams_without_buffer_space_count_as_dropped() {
     if cfg!(not(target_os = "linux")) {
         return;
     }
@@ -202,7 +202,7 @@ fn what_finds_no_room_is_counted_as_dropped() {
 }
 
 #[test]
-fn stops_amid_a_flood() {
+fn server_stops_during_a_flood() {
     for architecture in serving() {
         let serve = Serve::start_udp(architecture, 3, &[]);
         let targets = targets(&serve);
@@ -232,7 +232,7 @@ fn stops_amid_a_flood() {
 }
 
 #[test]
-fn those_that_know_only_connections_say_so() {
+fn connection_only_architectures_reject_udp() {
     for architecture in Architecture::every().into_iter().filter(|it| !it.model.serves_datagrams()) {
         let mut command = muxbench();
         let output = command.args(["serve", "--service", "udp", "--arch", &architecture.to_string()]).output().unwrap();
@@ -258,7 +258,7 @@ fn run_perhaps_invalid(command: &mut Command) -> (String, String) {
 }
 
 #[test]
-fn a_server_by_hand_and_a_client_by_hand() {
+fn udp_serve_and_load_work_alone() {
     let serve = Serve::start_udp("poll".parse().unwrap(), 30, &[]);
     let ports = serve.ports.as_ref().unwrap().to_string();
     let mut load = muxbench();
