@@ -5,13 +5,13 @@
 //! - [`spec`]: experiment files and the values in them
 //! - [`model`]: what is planned and stored, as plain data
 //! - [`host`]: facts and limits of this host, and where trials run on it
+//! - [`process`]: child processes, and requests to stop
+//! - [`netns`]: testbeds: hosts of their own for server and clients, and the network between them
 //! - [`mod@plan`]: the explicit list of trials, and what hosts it needs
 //! - [`judge`]: verdicts; [`strategy`]: which trial of a plan runs next
 //! - [`store`]: a run's folder; [`samples`]: its columnar files; [`files`]: how they are written
-//! - [`process`]: processes of a trial, and how they are asked to stop
-//! - [`netns`]: network namespaces: hosts of their own for server and clients, and the link between them
+//! - [`fleet`]: a trial's clients, processes of this machine or workers that a launcher started on others
 //! - [`exec`]: runs the trials, each in processes of its own
-//! - [`fleet`]: a trial's clients, processes of this machine or workers that an engine started on others
 //! - [`doctor`]: what of this host disturbs results, and what mends it
 //!
 //! Beside them: [`calibration`] checks the client against times that are known, [`description`] asks a server which service it

@@ -1,4 +1,4 @@
-//! What was observed of a trial: counters at the edges of the window, and the reports of the processes.
+//! Observations of a trial: counters at the edges of the window, and the reports of the processes.
 
 use std::time::{Duration, Instant};
 

@@ -2,25 +2,12 @@
 //! places, starts, watches and ends processes.
 
 use super::secret::Secret;
+use crate::process::secrets::{OPEN_MPI_KEY, SECRET};
 use crate::spec::transport::Transport;
 
-/// The variable with a job's secret.
-const SECRET: &str = "MUXBENCH_SECRET";
 const SHORT: &str = "a MUXBENCH_SECRET of fewer than 16 characters can be guessed";
-/// The end of the variable in which Open MPI passes a key to the workers of a job. Its prefix differs between versions.
-const OPEN_MPI_KEY: &str = "precondition_transports";
 /// Ports below those that systems choose by themselves; a job's number selects one.
 const PORTS: std::ops::Range<u32> = 20_000..30_000;
-
-/// Whether a variable contains a secret: ours, a launcher's key that ours is derived from, or credentials for the launcher.
-pub(crate) fn is_secret(variable: &str) -> bool {
-    const LAUNCHERS: [&str; 8] = ["OMPI_", "OPAL_", "ORTE_", "PRTE_", "PMIX_", "PMI_", "SLURM", "HYDRA_"];
-    const SECRETS: [&str; 5] = ["KEY", "SECRET", "TOKEN", "JWT", "PASSWORD"];
-    let is_of_launcher = LAUNCHERS.iter().any(|launcher| variable.starts_with(launcher));
-    variable == SECRET
-        || is_of_launcher
-            && (variable.ends_with(OPEN_MPI_KEY) || SECRETS.iter().any(|it| variable.to_ascii_uppercase().contains(it)))
-}
 
 /// The membership of this process in a job.
 #[derive(Clone, Debug, PartialEq)]
@@ -266,17 +253,6 @@ mod tests {
                 |secret: &str| membership_of(&[&[("MUXBENCH_SECRET", secret)], launcher].concat()).unwrap().weakness;
             assert_eq!([weakness("open sesame"), weakness("0123456789abcde")], [Some(SHORT); 2]);
             assert_eq!(weakness("0123456789abcdef"), None);
-        }
-    }
-
-    #[test]
-    fn variables_with_secrets_are_recognised_by_name() {
-        let secrets = "MUXBENCH_SECRET OMPI_MCA_orte_precondition_transports PRTE_MCA_prte_precondition_transports SLURM_JWT \
-                       PMIX_SECURITY_KEY";
-        let others = "MUXBENCH_RANK OMPI_COMM_WORLD_RANK OMPI_MCA_orte_hnp_uri SLURM_PROCID SLURM_JOB_ID PATH SSH_AUTH_SOCK \
-                      DATABASE_KEY";
-        for (variables, expected) in [(secrets, true), (others, false)] {
-            assert!(variables.split_whitespace().all(|it| is_secret(it) == expected), "{variables}");
         }
     }
 

@@ -1,23 +1,23 @@
-//! Asks the kernel what no file says: whether io_uring is allowed.
+//! Whether the kernel allows io_uring, which no file tells.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
-/// `struct io_uring_params`, which must be zero but for what is asked.
+/// The length of `struct io_uring_params`, all zero without options.
 const IO_URING_PARAMS_BYTES: usize = 120;
 
-/// Sets a ring up and drops it. Limits in sysctls, a container's filter and the kernel's build all show in the error.
+/// Sets up a ring and drops it. The error shows limits of sysctls, of a container's filter, and of the kernel's build.
 ///
 /// # Errors
 /// The kernel's refusal.
 pub fn io_uring() -> io::Result<()> {
     let mut params = [0u64; IO_URING_PARAMS_BYTES / size_of::<u64>()];
-    // SAFETY: `params` is as large as the kernel's structure, zeroed and writable.
+    // SAFETY: `params` has the length of the kernel's structure, is zeroed and writable.
     let ring = unsafe { libc::syscall(libc::SYS_io_uring_setup, 1u32, params.as_mut_ptr()) };
     if ring < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just made this descriptor, and nobody else knows it.
+    // SAFETY: the kernel has just created this descriptor, and nothing else owns it.
     drop(unsafe { OwnedFd::from_raw_fd(ring as i32) });
     Ok(())
 }
@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn asking_gives_an_answer_or_the_kernel_s_refusal() {
+    fn io_uring_is_allowed_or_refused_by_the_kernel() {
         io_uring().unwrap_or_else(|error| assert!(error.raw_os_error().is_some(), "{error}"));
     }
 }

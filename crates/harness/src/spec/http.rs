@@ -1,4 +1,4 @@
-//! What is asked of an HTTP server, as the user says it: `[workload.http]`, or the flags of `compare` and `load`.
+//! The requests of the `http` service: `[workload.http]`, or the flags of `compare` and `load`.
 
 use std::fmt;
 use std::num::NonZeroU16;
@@ -13,55 +13,55 @@ use wire::ServiceSpec;
 use crate::spec::OneOrMany;
 use crate::spec::units::Size;
 
-/// Where a server of ours has content of any size.
+/// The prefix under which our servers generate content of any size.
 const GENERATED: &str = "/bytes/";
 
-/// What is asked for, of `http`.
+/// The requests and responses of the `http` service.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Http {
-    /// Paths with their queries, asked for in turn. Without any it is `/bytes/N`, N being the size of a response.
+    /// The paths with their queries, requested in turn; by default `/bytes/N` with the response size N.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<OneOrMany<String>>")]
     pub paths: Option<OneOrMany<String>>,
-    /// Sent with each request, as in "Accept: text/html".
+    /// Headers of each request, such as "Accept: text/html".
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<Header>,
-    /// What each response's status must be; 200 if nothing is said.
+    /// The required status of each response; by default 200.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<NonZeroU16>,
-    /// The files that the servers have; without it they have `/bytes/N`, of N bytes.
+    /// The folder with the files that the servers serve; by default they generate `/bytes/N` with N bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub folder: Option<PathBuf>,
 }
 
 impl Http {
-    /// What the client asks for. `response` is how long content is, if that was said; `is_ours` that the server is one of
-    /// ours, whose generated content has a length that is known.
+    /// The client's requests. `response` is the configured response size. `is_ours` tells that the server generates content, so
+    /// the length of `/bytes/N` is known.
     ///
     /// # Errors
-    /// What is wrong, as `paths: ...`.
+    /// A key with a wrong value, as `paths: ...`.
     pub fn traffic(&self, response: Option<Size>, is_ours: bool) -> Result<HttpTraffic, String> {
-        let said = response.map(|size| u64::from(size.0));
+        let configured = response.map(|size| u64::from(size.0));
         let known = |path: &str| {
             let generated = path.strip_prefix(GENERATED).filter(|_| is_ours && self.folder.is_none());
-            said.or_else(|| generated?.parse().ok())
+            configured.or_else(|| generated?.parse().ok())
         };
-        let targets = match (&self.paths, said) {
+        let targets = match (&self.paths, configured) {
             (Some(paths), _) => {
                 if let Some(path) = paths.0.iter().find(|path| !path.starts_with('/')) {
-                    return Err(format!("paths: `{path}` is no path; it begins with a slash, as in /bytes/1024"));
+                    return Err(format!("paths: invalid path `{path}`: expected a leading slash, as in /bytes/1024"));
                 }
                 paths.0.iter().map(|path| HttpTarget { path: path.clone(), body_bytes: known(path) }).collect()
             }
             (None, Some(bytes)) => vec![HttpTarget { path: format!("{GENERATED}{bytes}"), body_bytes: Some(bytes) }],
-            (None, None) => return Err("paths: missing; say what to ask for, like \"/bytes/1024\"".to_owned()),
+            (None, None) => return Err("paths: missing; add a path such as \"/bytes/1024\"".to_owned()),
         };
         let headers = self.headers.iter().map(|header| (header.name.clone(), header.value.clone())).collect();
         Ok(HttpTraffic { host: None, targets, headers, status: self.status.map_or(200, NonZeroU16::get) })
     }
 
-    /// What the server runs.
+    /// The server's service.
     pub fn service(&self) -> ServiceSpec {
         ServiceSpec::Http { folder: self.folder.clone() }
     }
@@ -70,9 +70,9 @@ impl Http {
 /// A header of a request, written `Name: value`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its value, without the spaces around it.
+    /// The value without surrounding spaces.
     pub value: String,
 }
 
@@ -84,7 +84,7 @@ impl FromStr for Header {
             Some((name, value)) if !name.trim().is_empty() => {
                 Ok(Self { name: name.trim().to_owned(), value: value.trim().to_owned() })
             }
-            _ => Err(format!("`{text}` is no header; write it like `Accept: text/html`")),
+            _ => Err(format!("invalid header `{text}`: expected a name and a value, as in `Accept: text/html`")),
         }
     }
 }
@@ -127,14 +127,14 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_known_where_they_can_be() {
+    fn body_length_is_known_from_size_or_generated_path() {
         let lengths = |http: &Http, response, is_ours| -> Vec<Option<u64>> {
             let traffic = http.traffic(response, is_ours).unwrap();
             traffic.targets.into_iter().map(|target| target.body_bytes).collect()
         };
         let two = http(&["/bytes/7", "/index.html"]);
         assert_eq!(lengths(&two, None, true), [Some(7), None]);
-        assert_eq!(lengths(&two, None, false), [None, None], "somebody else's /bytes/7 may be anything");
+        assert_eq!(lengths(&two, None, false), [None, None], "an external server may send anything");
         assert_eq!(lengths(&two, Some(Size(5)), true), [Some(5), Some(5)]);
         let from_files = Http { folder: Some("/srv".into()), ..two };
         assert_eq!(lengths(&from_files, None, true), [None, None]);
@@ -144,10 +144,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_path_or_header_is_refused() {
+    fn invalid_path_or_header_is_rejected() {
         assert!(http(&[]).traffic(None, true).unwrap_err().starts_with("paths: missing"));
-        assert!(http(&["bytes/1"]).traffic(None, true).unwrap_err().contains("`bytes/1` is no path"));
-        assert!("Accept".parse::<Header>().unwrap_err().contains("`Accept` is no header"));
+        assert!(http(&["bytes/1"]).traffic(None, true).unwrap_err().contains("invalid path `bytes/1`"));
+        assert!("Accept".parse::<Header>().unwrap_err().contains("invalid header `Accept`"));
         assert!(": x".parse::<Header>().is_err());
         let header: Header = "Accept:text/html ".parse().unwrap();
         assert_eq!(header.to_string(), "Accept: text/html");
