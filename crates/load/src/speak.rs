@@ -212,7 +212,7 @@ impl Speak for Kv {
     #[inline]
     fn request<'a>(&'a self, asked: KvAsked, scratch: &'a mut Vec<u8>) -> &'a [u8] {
         scratch.clear();
-        let key = records::key_of(asked.record);
+        let key = records::key(asked.record);
         if asked.is_set {
             client::set(scratch, &key, self.records.value(asked.record));
         } else {
@@ -223,7 +223,7 @@ impl Speak for Kv {
 
     #[inline]
     fn read(&self, asked: KvAsked, reader: &mut client::Reader, bytes: &[u8]) -> (usize, Option<Reply>) {
-        let (key, value) = (records::key_of(asked.record), self.records.value(asked.record));
+        let (key, value) = (records::key(asked.record), self.records.value(asked.record));
         let (taken_bytes, reply) = reader.read(bytes, &key, value);
         let reply = reply.map(|reply| match (reply, asked.is_set) {
             (client::Reply::Hit, false) | (client::Reply::Stored, true) => Reply::Good,

@@ -40,7 +40,7 @@ impl Server {
                 let (mut greeting, mut count) = (None, 0);
                 while !stop.load(Relaxed) {
                     let Ok((bytes, from)) = socket.recv_from(&mut inbox) else { continue };
-                    let id = udp.asked(&inbox[..bytes], bytes).expect("requests are whole");
+                    let id = udp.request_id(&inbox[..bytes], bytes).expect("requests are whole");
                     let mut response = udp.response();
                     response[..ID_BYTES].copy_from_slice(&id);
                     let is_greeting = *greeting.get_or_insert(id) == id;
@@ -210,7 +210,7 @@ fn a_port_that_is_closed_is_unreachable() {
             thread::spawn(move || {
                 let (udp, mut inbox, mut greeting) = (Udp::new(REQUEST, RESPONSE), [0; 100], None);
                 while let Ok((bytes, from)) = socket.recv_from(&mut inbox) {
-                    let id = udp.asked(&inbox[..bytes], bytes).unwrap();
+                    let id = udp.request_id(&inbox[..bytes], bytes).unwrap();
                     if port % 2 == 1 && *greeting.get_or_insert(id) != id {
                         // Held, so that nobody comes; what has another peer refuses.
                         socket.connect(socket.local_addr().unwrap()).unwrap();

@@ -150,7 +150,7 @@ fn is_answered(socket: &UdpSocket, udp: &Udp, id: u64) -> bool {
     let mut inbox = [0; 100];
     loop {
         match socket.recv_from(&mut inbox) {
-            Ok((bytes, _)) if udp.answered(&inbox[..bytes]) == Some(id) => return true,
+            Ok((bytes, _)) if udp.response_id(&inbox[..bytes]) == Some(id) => return true,
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(_) => return false,

@@ -50,7 +50,7 @@ fn response(socket: &UdpSocket) -> (u64, SocketAddr) {
             received => break received.unwrap(),
         }
     };
-    let id = Udp::new(16, 40).answered(&inbox[..bytes]);
+    let id = Udp::new(16, 40).response_id(&inbox[..bytes]);
     (id.unwrap_or_else(|| panic!("{bytes} bytes are no response")), from)
 }
 

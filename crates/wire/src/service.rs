@@ -44,13 +44,13 @@ pub trait Service {
 
     /// How often to ask whether a connection is overdue; `None` if none ever is.
     #[inline]
-    fn looks_every(&self) -> Option<Duration> {
+    fn check_interval(&self) -> Option<Duration> {
         None
     }
 
     /// How many such looks may find that nothing of a response was taken, for who cannot ask about a connection meanwhile.
     #[inline]
-    fn looks_max(&self) -> u32 {
+    fn checks_max(&self) -> u32 {
         u32::MAX
     }
 

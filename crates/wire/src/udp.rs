@@ -25,13 +25,13 @@ impl Udp {
 
     /// The id of a request of so many bytes of which at least the beginning is known; `None` if it is no request.
     #[inline]
-    pub fn asked(&self, datagram: &[u8], bytes: usize) -> Option<[u8; ID_BYTES]> {
+    pub fn request_id(&self, datagram: &[u8], bytes: usize) -> Option<[u8; ID_BYTES]> {
         if bytes == self.request_bytes { datagram.first_chunk().copied() } else { None }
     }
 
     /// The id of a response; `None` if it is none.
     #[inline]
-    pub fn answered(&self, datagram: &[u8]) -> Option<u64> {
+    pub fn response_id(&self, datagram: &[u8]) -> Option<u64> {
         if datagram.len() != self.response_bytes {
             return None;
         }
@@ -69,9 +69,9 @@ mod tests {
         let udp = Udp::new(16, 100);
         let (mut request, mut response) = (udp.request(), udp.response());
         put_id(&mut request, 0x0123_4567_89ab_cdef);
-        let id = udp.asked(&request, request.len()).unwrap();
+        let id = udp.request_id(&request, request.len()).unwrap();
         response[..ID_BYTES].copy_from_slice(&id);
-        assert_eq!(udp.answered(&response), Some(0x0123_4567_89ab_cdef));
+        assert_eq!(udp.response_id(&response), Some(0x0123_4567_89ab_cdef));
     }
 
     #[test]
@@ -79,11 +79,11 @@ mod tests {
         let udp = Udp::new(16, 100);
         let datagram = [0; 101];
         for bytes in [0, 7, 8, 15, 17, 100] {
-            assert_eq!(udp.asked(&datagram[..bytes], bytes), None, "{bytes}");
+            assert_eq!(udp.request_id(&datagram[..bytes], bytes), None, "{bytes}");
         }
-        assert!(udp.asked(&datagram[..8], 16).is_some(), "the beginning is enough");
+        assert!(udp.request_id(&datagram[..8], 16).is_some(), "the beginning is enough");
         for bytes in [0, 7, 8, 16, 99, 101] {
-            assert_eq!(udp.answered(&datagram[..bytes]), None, "{bytes}");
+            assert_eq!(udp.response_id(&datagram[..bytes]), None, "{bytes}");
         }
     }
 

@@ -146,7 +146,7 @@ pub fn greet(
             }
             match socket.recv_from(&mut inbox) {
                 Ok((bytes, from)) => {
-                    let port = udp.answered(&inbox[..bytes]).and_then(|id| ids.number(id));
+                    let port = udp.response_id(&inbox[..bytes]).and_then(|id| ids.number(id));
                     if let Some(port) = port.filter(|&port| targets_here.get(port) == Some(&from) && !answered[port]) {
                         answered[port] = true;
                         done += 1;

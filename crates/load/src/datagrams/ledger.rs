@@ -97,7 +97,7 @@ impl<'a> Ledger<'a> {
     /// Takes in what came from `from` at `now`; after `timeout` ticks it is too late, and its request stays lost.
     #[inline]
     pub fn take(&mut self, datagram: &[u8], from: Option<SocketAddr>, now: u64, timeout: u64) -> News {
-        let id = self.udp.answered(datagram);
+        let id = self.udp.response_id(datagram);
         // A port may be greeted more than once, and answer late.
         if id.is_some_and(|id| self.ids.of_greetings().number(id).is_some()) {
             return News::Nothing;

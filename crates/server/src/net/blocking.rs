@@ -95,7 +95,7 @@ fn accept_loop<S: Service + Sync + 'static>(
 /// Serves one connection to its end.
 pub(super) fn serve<S: Service>(service: &S, io: &OwnedFd, buffer: &mut ReadBuffer, counters: &Counters) {
     let mut connection = Connection::default();
-    if let Some(tick) = service.looks_every() {
+    if let Some(tick) = service.check_interval() {
         socket::set_io_timeout(io, tick);
     }
     let mut next = Next::Read;

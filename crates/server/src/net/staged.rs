@@ -102,7 +102,7 @@ pub(super) fn run<F: NetworkLoop, S: Service<Conn: Send> + Sync>(
         counters: context.workers.accept(),
         started: &started,
     };
-    let tick = service.looks_every();
+    let tick = service.check_interval();
     if in_accept && payloads == 0 && tick.is_none() {
         // One thread for everything needs no mailbox.
         pin(&context.cpus.accept)?;

@@ -131,7 +131,7 @@ async fn serve<S: Service>(open: Open<S>, mut stream: impl Stream) {
     // Each connection has a buffer: the kernel holds it while the connection waits. Memory that no read reaches costs nothing.
     let mut buffer = Vec::with_capacity(tasks.read_budget.bytes());
     let mut connection = Connection::default();
-    let mut timer = service.looks_every().map(OverdueTimer::new);
+    let mut timer = service.check_interval().map(OverdueTimer::new);
     // The same socket, for calls that are no I/O.
     let socket = stream.clone();
     let io = socket.as_fd();
@@ -142,7 +142,7 @@ async fn serve<S: Service>(open: Open<S>, mut stream: impl Stream) {
                 let (mut write, mut count) = (pin!(stream.write(Unsent(service, connection))), 0);
                 let is_overdue = || {
                     count += 1;
-                    count > service.looks_max()
+                    count > service.checks_max()
                 };
                 let Some(BufResult(written, unsent)) = unless_overdue(write.as_mut(), &mut timer, is_overdue).await
                 else {

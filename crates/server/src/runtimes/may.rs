@@ -141,7 +141,7 @@ fn serve<S: Service>(open: Open<S>, mut stream: impl Stream, served: &Descriptor
     });
     // SAFETY: the stream keeps it open for longer.
     let io = unsafe { BorrowedFd::borrow_raw(stream.as_raw_fd()) };
-    if let Some(tick) = service.looks_every() {
+    if let Some(tick) = service.check_interval() {
         // Neither fails for a timeout above 0.
         let _ = stream.set_io_timeout(tick);
     }

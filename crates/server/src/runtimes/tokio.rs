@@ -94,7 +94,7 @@ async fn serve<S: Service>(open: Open<S>, mut stream: impl Stream) {
     let Open(tasks) = open;
     let service = &tasks.service;
     let mut connection = Connection::default();
-    let mut timer = service.looks_every().map(|tick| Box::new(interval_at(Instant::now() + tick, tick)));
+    let mut timer = service.check_interval().map(|tick| Box::new(interval_at(Instant::now() + tick, tick)));
     let mut next = Next::Read;
     while next != Next::End {
         next = poll_fn(|context| {

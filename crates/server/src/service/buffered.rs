@@ -67,12 +67,12 @@ impl<S: Service> Service for Buffered<S> {
     }
 
     #[inline]
-    fn looks_every(&self) -> Option<Duration> {
-        self.0.looks_every()
+    fn check_interval(&self) -> Option<Duration> {
+        self.0.check_interval()
     }
 
-    fn looks_max(&self) -> u32 {
-        self.0.looks_max()
+    fn checks_max(&self) -> u32 {
+        self.0.checks_max()
     }
 
     #[inline]

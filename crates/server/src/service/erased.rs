@@ -8,8 +8,8 @@ use wire::Service;
 /// Any service.
 pub struct Erased<'a> {
     connect: Box<dyn Fn() -> Box<dyn DynService + 'a> + Sync + 'a>,
-    looks_every: Option<Duration>,
-    looks_max: u32,
+    check_interval: Option<Duration>,
+    checks_max: u32,
 }
 
 /// A connection's state, created by the service at the first use.
@@ -67,8 +67,8 @@ impl<'a> Erased<'a> {
     pub fn new<S: Service<Conn: Send> + Sync>(service: &'a S) -> Self {
         Self {
             connect: Box::new(move || Box::new(ServiceConnection { service, conn: S::Conn::default() })),
-            looks_every: service.looks_every(),
-            looks_max: service.looks_max(),
+            check_interval: service.check_interval(),
+            checks_max: service.checks_max(),
         }
     }
 
@@ -104,12 +104,12 @@ impl<'a> Service for Erased<'a> {
         conn.0.as_ref().is_none_or(|served| served.is_idle())
     }
 
-    fn looks_every(&self) -> Option<Duration> {
-        self.looks_every
+    fn check_interval(&self) -> Option<Duration> {
+        self.check_interval
     }
 
-    fn looks_max(&self) -> u32 {
-        self.looks_max
+    fn checks_max(&self) -> u32 {
+        self.checks_max
     }
 
     fn is_overdue(&self, conn: &mut Self::Conn) -> bool {
@@ -160,11 +160,11 @@ mod tests {
             conn.said.is_empty()
         }
 
-        fn looks_every(&self) -> Option<Duration> {
+        fn check_interval(&self) -> Option<Duration> {
             Some(Duration::from_secs(1))
         }
 
-        fn looks_max(&self) -> u32 {
+        fn checks_max(&self) -> u32 {
             7
         }
 
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn all_that_a_service_says_comes_through() {
         let service = Erased::new(&Counting);
-        assert_eq!((service.looks_every(), service.looks_max()), (Some(Duration::from_secs(1)), 7));
+        assert_eq!((service.check_interval(), service.checks_max()), (Some(Duration::from_secs(1)), 7));
         let mut conn = ErasedConn::default();
         assert_eq!(service.unsent(&conn), b"", "nothing has come that could be answered");
         assert!(service.is_idle(&conn) && !service.is_over(&conn) && !service.is_cut_short(&conn));

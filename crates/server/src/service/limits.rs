@@ -129,11 +129,11 @@ impl<S: Service> Service for WithLimits<S> {
     }
 
     #[inline]
-    fn looks_every(&self) -> Option<Duration> {
+    fn check_interval(&self) -> Option<Duration> {
         self.tick
     }
 
-    fn looks_max(&self) -> u32 {
+    fn checks_max(&self) -> u32 {
         self.request_ticks
     }
 
@@ -182,7 +182,7 @@ mod tests {
         let http = Http::new(Content::generated(), Box::new(|| 0));
         let limits = Limits { request_ns: Some(8 * SECOND), keepalive_ns: Some(16 * SECOND) };
         let limited = WithLimits::new(http, limits, now);
-        assert_eq!(limited.looks_every(), Some(Duration::from_secs(1)));
+        assert_eq!(limited.check_interval(), Some(Duration::from_secs(1)));
         (limited, now)
     }
 
@@ -282,6 +282,6 @@ mod tests {
         let mut conn = LimitedConnection::default();
         assert!(!limited.is_overdue(&mut conn));
         now.fetch_add(u32::MAX / 2, Relaxed);
-        assert!(!limited.is_overdue(&mut conn) && limited.looks_every().is_none());
+        assert!(!limited.is_overdue(&mut conn) && limited.check_interval().is_none());
     }
 }

@@ -86,8 +86,8 @@ impl<S> WithWork<S> {
 impl WithWork<Udp> {
     /// [`Udp::asked`] with the request's work.
     #[inline]
-    pub fn asked(&self, datagram: &[u8], bytes: usize) -> Option<[u8; ID_BYTES]> {
-        self.service.asked(datagram, bytes).inspect(|_| {
+    pub fn request_id(&self, datagram: &[u8], bytes: usize) -> Option<[u8; ID_BYTES]> {
+        self.service.request_id(datagram, bytes).inspect(|_| {
             self.do_work(1);
         })
     }
@@ -132,12 +132,12 @@ impl<S: Service> Service for WithWork<S> {
     }
 
     #[inline]
-    fn looks_every(&self) -> Option<Duration> {
-        self.service.looks_every()
+    fn check_interval(&self) -> Option<Duration> {
+        self.service.check_interval()
     }
 
-    fn looks_max(&self) -> u32 {
-        self.service.looks_max()
+    fn checks_max(&self) -> u32 {
+        self.service.checks_max()
     }
 
     #[inline]

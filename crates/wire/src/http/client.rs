@@ -22,14 +22,14 @@ pub struct Url {
 
 /// Why a request cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AskError {
+pub enum RequestError {
     /// It is no URL of a kind that is asked for here.
     Url(String),
     /// The request would not be one, or would be several.
     Request(String),
 }
 
-impl fmt::Display for AskError {
+impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Url(url) => write!(f, "{url}: not a URL as http://127.0.0.1:8080/path, without user and fragment"),
@@ -42,12 +42,12 @@ impl fmt::Display for AskError {
     }
 }
 
-impl std::error::Error for AskError {}
+impl std::error::Error for RequestError {}
 
 impl FromStr for Url {
-    type Err = AskError;
+    type Err = RequestError;
 
-    fn from_str(url: &str) -> Result<Self, AskError> {
+    fn from_str(url: &str) -> Result<Self, RequestError> {
         let parse = || {
             let (scheme, rest) = url.split_once("://")?;
             let authority_bytes = rest.find(['/', '?']).unwrap_or(rest.len());
@@ -63,7 +63,7 @@ impl FromStr for Url {
             let is_one = scheme.eq_ignore_ascii_case("http") && !host.is_empty() && is_known;
             is_one.then(|| Self { host: host.to_owned(), port, authority: authority.to_owned(), target })
         };
-        parse().ok_or_else(|| AskError::Url(url.to_owned()))
+        parse().ok_or_else(|| RequestError::Url(url.to_owned()))
     }
 }
 
@@ -77,7 +77,7 @@ pub struct Request {
 impl Request {
     /// `method` is GET, HEAD or another that needs no body; `headers` are names and values. `closes` tells the server to end
     /// the connection after its response.
-    pub fn new(method: &str, url: &Url, headers: &[(&str, &str)], closes: bool) -> Result<Self, AskError> {
+    pub fn new(method: &str, url: &Url, headers: &[(&str, &str)], closes: bool) -> Result<Self, RequestError> {
         let mut text = format!("{method} {} HTTP/1.1\r\n", url.target);
         let is = |name: &str, other: &str| name.eq_ignore_ascii_case(other);
         let mut add = |name: &str, value: &str| text.extend([name, ": ", value, "\r\n"]);
@@ -101,7 +101,7 @@ impl Request {
             && Scan::default().find(text.as_bytes()) == Ok(Some(text.len()))
             && head::parse(text.as_bytes()).is_ok();
         if !is_one {
-            return Err(AskError::Request(text.escape_debug().to_string()));
+            return Err(RequestError::Request(text.escape_debug().to_string()));
         }
         Ok(Self { bytes: text.into_bytes(), is_head: method == "HEAD" })
     }

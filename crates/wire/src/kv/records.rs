@@ -30,7 +30,7 @@ impl Records {
     /// Writes the key of a record over what is in `key`.
     pub fn key(&self, number: u64, key: &mut Vec<u8>) {
         key.clear();
-        key.extend_from_slice(&key_of(number));
+        key.extend_from_slice(&self::key(number));
     }
 
     /// The value of a record.
@@ -51,7 +51,7 @@ const _: () = assert!(KEY_BYTES <= KEY_BYTES_MAX);
 
 /// The key of a record, `record-0000000007` for number 7, without formatting: it is written for each request.
 #[inline]
-pub fn key_of(number: u64) -> [u8; KEY_BYTES] {
+pub fn key(number: u64) -> [u8; KEY_BYTES] {
     assert!(number < 10_000_000_000, "{number} has more digits than a key");
     let mut key = *b"record-0000000000";
     let (mut rest, mut at) = (number, KEY_BYTES);
@@ -97,7 +97,7 @@ mod tests {
         // Some short ones are the same by chance, of 30 000 about 28.
         assert!(values.len() as u64 > numbers - numbers / 300, "{}", values.len());
 
-        assert_eq!((&key_of(0), &key_of(9_876_543_210)), (b"record-0000000000", b"record-9876543210"));
+        assert_eq!((&key(0), &key(9_876_543_210)), (b"record-0000000000", b"record-9876543210"));
         let (mut key, mut keys) = (Vec::new(), HashSet::new());
         for number in 0..1000 {
             records.key(number, &mut key);

@@ -50,7 +50,7 @@ fn service(context: &ServerContext<'_>) -> io::Result<WithWork<Udp>> {
 #[inline]
 fn take(service: &WithWork<Udp>, datagram: &[u8], bytes: usize, counters: &Counters) -> Option<[u8; ID_BYTES]> {
     counters.bytes_in.add(bytes as u64);
-    let id = service.asked(datagram, bytes);
+    let id = service.request_id(datagram, bytes);
     if id.is_some() {
         counters.requests.add(1)
     } else {
