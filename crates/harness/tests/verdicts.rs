@@ -116,7 +116,7 @@ fn a_server_that_sessions_have_to_wait_for_is_saturated() {
     let saturated = found.checks.iter().filter(|check| !check.passed && check.decides == VerdictKind::Saturated);
     let names: Vec<&str> = saturated.map(|check| check.name.as_str()).collect();
     assert!(names.contains(&"requests added to the outstanding over the window"), "{}", words(&found));
-    assert!(names.contains(&"requests unanswered after the drain"), "{}", words(&found));
+    assert!(names.contains(&"requests unanswered after the cool-down"), "{}", words(&found));
     // On a busy machine the client may be late besides.
     assert!(matches!(found.kind, VerdictKind::Saturated | VerdictKind::ClientLimited), "{}", words(&found));
 }
@@ -166,7 +166,7 @@ fn a_server_that_stops_answering_is_saturated() {
     let found = verdict(Transport::Tcp, |number| Duration::from_secs(if number < HALF_WAY { 0 } else { 60 }));
     let saturated = found.checks.iter().filter(|check| !check.passed && check.decides == VerdictKind::Saturated);
     let names: Vec<&str> = saturated.map(|check| check.name.as_str()).collect();
-    assert!(names.contains(&"requests unanswered after the drain"), "{}", words(&found));
+    assert!(names.contains(&"requests unanswered after the cool-down"), "{}", words(&found));
     assert!(matches!(found.kind, VerdictKind::Saturated | VerdictKind::ClientLimited), "{}", words(&found));
 }
 

@@ -178,7 +178,7 @@ fn service_time_includes_the_round_trip() {
     assert_eq!(check(trial, "median round trip of the lab").len(), 2);
     // Where a process takes the packets, what it did to them is part of the verdict.
     let of_relay = usize::from(!network["relay"].is_null());
-    for what in ["packets that the lab's relay dropped, unasked", "median by which the lab's relay was late"] {
+    for what in ["packets dropped by the lab's relay beyond the loss", "median by which the lab's relay was late"] {
         assert_eq!(check(trial, what).len(), of_relay, "{what}: {}", trial["verdict"]);
     }
     // Nothing of it is left.

@@ -7,7 +7,7 @@ use server::spec::mechanism::Spins;
 use wire::stream::Direction;
 
 use super::marks::Observations;
-use crate::judge::{self, ServerSide};
+use crate::judge::{Judgement, ServerSide};
 use crate::model::rates;
 use crate::model::{Trial, TrialRecord, Verdict};
 
@@ -88,13 +88,18 @@ fn judge(trial: &Trial, observations: &Observations, counters: Option<&ServerCou
         spins: is_spinning(trial),
         took_in: is_received.then(|| rates::server_bytes_per_s_by_part(Direction::In, &counters.moved)).flatten(),
     });
-    let mut verdict = judge::judge(report, server.as_ref());
+    let mut judgement = Judgement::new(report, server.as_ref());
     if let (Some(sizes), Some(stream), Some(last)) = (stream, &report.stream, &observations.last) {
-        verdict = judge::with_bytes(verdict, sizes, trial.workload.idle, stream, &last.totals);
+        judgement.add_byte_counts(sizes, trial.workload.idle, stream, &last.totals);
     }
-    verdict = judge::with_idle(verdict, observations.idle.as_ref());
-    verdict = judge::with_clients(verdict, report, trial.load.phases);
-    judge::with_network(verdict, trial.workload.network.as_ref(), observations.network.as_ref())
+    if let Some(idle) = &observations.idle {
+        judgement.add_idle(idle);
+    }
+    judgement.add_clients(report, trial.load.phases);
+    if let (Some(asked), Some(network)) = (&trial.workload.network, &observations.network) {
+        judgement.add_network(asked, network);
+    }
+    judgement.decide()
 }
 
 /// The number of CPUs that the trial's server can use at once.

@@ -12,7 +12,7 @@ use ::load::{Event, Listener, LoadReport, Outcome};
 use anyhow::{Context, bail};
 use harness::exec::idle::IdleHolders;
 use harness::exec::launch::Muxbench;
-use harness::judge;
+use harness::judge::Judgement;
 use harness::model::{LoadOrder, Trial, VerdictKind};
 use harness::process::stop::Stop;
 use harness::samples::Unwritten;
@@ -221,7 +221,11 @@ fn for_user(args: &Args) -> anyhow::Result<ExitCode> {
         }),
     )?;
     let held = if config.idle > 0 { Some(holders.verify(&Stop::default())?) } else { None };
-    let verdict = judge::with_idle(judge::judge(&report, None), held.as_ref());
+    let mut judgement = Judgement::new(&report, None);
+    if let Some(idle) = &held {
+        judgement.add_idle(idle);
+    }
+    let verdict = judgement.decide();
     if args.format.json {
         let all = serde_json::json!({"config": config, "report": report, "idle": held, "verdict": verdict});
         output::print_json(&all)?;

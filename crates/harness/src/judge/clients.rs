@@ -1,0 +1,118 @@
+//! Checks of the clients: their send delays, stalls, CPUs and start.
+
+use load::LoadReport;
+use load::config::Phases;
+use load::late::LATE_SHARE_MAX as LATE_SENDS_SHARE_MAX;
+use load::report::ProcessReport;
+
+use super::check::at_most;
+use super::limits::{BEYOND_P99_MIN, BEYOND_P999_MIN, DELAY_P99_NS, DELAY_P999_NS, LATE_SHARE_MAX, TAKEN_SHARE_MAX};
+use crate::model::Check;
+use crate::model::VerdictKind::ClientLimited;
+
+/// The median send delay and its tails, of all clients and of the latest one. The median has the limit `p50_max_ns`; limits of
+/// the tails are at least `tail_ns_min`.
+pub(super) fn send_delay(report: &LoadReport, p50_max_ns: f64, tail_ns_min: f64) -> Vec<Check> {
+    let mut checks = vec![median("median send delay".into(), report.lag.distribution.p50_ns, p50_max_ns)];
+    // The median over all processes hides a late one.
+    if let Some((at, latest)) = report.processes.iter().enumerate().max_by_key(|(_, process)| process.lag.p50_ns) {
+        let name = format!("median send delay of the latest client, {}", place(at, latest));
+        checks.push(median(name, latest.lag.p50_ns, p50_max_ns));
+    }
+    checks.extend(tail_delays(report, tail_ns_min));
+    checks
+}
+
+fn median(name: String, p50_ns: u64, max_ns: f64) -> Check {
+    at_most(name, p50_ns as f64 / 1e3, max_ns / 1e3, "us", ClientLimited)
+}
+
+/// Whether the tails of the send delay stay below those of the service time.
+fn tail_delays(report: &LoadReport, ns_min: f64) -> Vec<Check> {
+    let late = report.late_sends();
+    let service = &report.service.distribution;
+    // Behind a burst, requests on time wait as well: the usual p90 of a part leaves such bursts out.
+    let mut p90s_ns: Vec<u64> = report.service.p90_by_part_ns.iter().copied().filter(|&ns| ns > 0).collect();
+    p90s_ns.sort_unstable();
+    let usual_ns = p90s_ns.get(p90s_ns.len() / 2).copied().unwrap_or(u64::MAX);
+    let p99_max_ns = late.on_time_p99_ns.unwrap_or(service.p99_ns).min(usual_ns) as f64;
+    let p999_max_ns = late.on_time_p999_ns.unwrap_or(service.p999_ns) as f64;
+    let (p99_max_ns, p999_max_ns) =
+        (p99_max_ns.max(DELAY_P99_NS).max(ns_min), p999_max_ns.max(DELAY_P999_NS).max(ns_min));
+    let below = |name: &str, delay_ns: u64, max_ns: f64| {
+        at_most(name, delay_ns as f64 / 1e6, max_ns / 1e6, "ms", ClientLimited)
+    };
+    let has_p99 = |count: u64| count as f64 * 0.01 >= BEYOND_P99_MIN;
+    let delay = &report.lag.distribution;
+    let mut checks = Vec::new();
+    if has_p99(delay.count) {
+        checks.push(below("send delay p99", delay.p99_ns, p99_max_ns));
+    }
+    let known = report.processes.iter().enumerate().filter(|(_, it)| has_p99(it.lag.count));
+    if let Some((at, latest)) = known.max_by_key(|(_, process)| process.lag.p99_ns) {
+        let name = format!("send delay p99 of the latest client, {}", place(at, latest));
+        checks.push(below(&name, latest.lag.p99_ns, p99_max_ns));
+    }
+    if delay.count as f64 * 0.001 >= BEYOND_P999_MIN {
+        checks.push(below("send delay p99.9", delay.p999_ns, p999_max_ns));
+    }
+    checks
+}
+
+/// Where a client ran, or its number.
+fn place(at: usize, process: &ProcessReport) -> String {
+    if process.place.is_empty() { format!("client {}", at + 1) } else { process.place.clone() }
+}
+
+/// The share of late sends. A larger share can raise even the median response time.
+pub(super) fn late_sends(report: &LoadReport) -> Check {
+    let late = report.late_sends();
+    let share = late.count as f64 / late.sent.max(1) as f64;
+    at_most("share of requests sent late", share, LATE_SENDS_SHARE_MAX, "", ClientLimited)
+}
+
+/// The share of stalls, for a client whose threads sleep. The meter of stalls also waits for the client's own work: a stall counts
+/// only where the window has room for both.
+pub(super) fn stalled(report: &LoadReport) -> Option<Check> {
+    let own = report.closed.as_ref().map(|closed| closed.busy_share).or(report.receiver_busy_share).unwrap_or(0.0);
+    let share = report.stalled_share().filter(|share| share + own <= 1.0)?;
+    let name = "share of the window in which the client was stalled";
+    Some(at_most(name, share, LATE_SENDS_SHARE_MAX, "", ClientLimited))
+}
+
+/// A remark on a valid trial whose p99 may be the client's.
+pub(super) fn tails(report: &LoadReport) -> String {
+    if !report.is_client_tail(0.99) {
+        return String::new();
+    }
+    let late = report.late_sends();
+    if late.stalled > 0 {
+        let share = 100.0 * report.stalled_share().unwrap_or(0.0);
+        return format!("; its p99 may be the client's, which was stalled for {share:.2} % of the window");
+    }
+    let (share, bound_ms) = (100.0 * late.share(), late.bound_ns as f64 / 1e6);
+    format!("; its p99 may be the client's, which sent {share:.2} % of the requests more than {bound_ms:.1} ms late")
+}
+
+/// Whether each client had its CPUs to itself, where that is known, and the delay of the latest start order.
+pub(super) fn checks(report: &LoadReport, phases: Phases) -> Vec<Check> {
+    let taken = |process: &ProcessReport| {
+        let name = format!("share of the client's CPUs taken by others, {}", process.place);
+        Some(at_most(name, process.cpu_taken_by_others?, TAKEN_SHARE_MAX, "", ClientLimited))
+    };
+    begun_late(report, phases).into_iter().chain(report.processes.iter().filter_map(taken)).collect()
+}
+
+fn begun_late(report: &LoadReport, phases: Phases) -> Option<Check> {
+    let late_ns = Some(report.begun_late_ns).filter(|late_ns| *late_ns > 0)?;
+    let latest = report.processes.iter().find(|process| process.begun_late_ns == late_ns);
+    let client = latest.filter(|it| !it.place.is_empty()).map(|it| format!(", {}", it.place)).unwrap_or_default();
+    let limit_ms = LATE_SHARE_MAX * (phases.ramp_ns + phases.hold_ns) as f64 / 1e6;
+    Some(at_most(
+        format!("delay of the client's start order{client}"),
+        late_ns as f64 / 1e6,
+        limit_ms,
+        "ms",
+        ClientLimited,
+    ))
+}

@@ -1,0 +1,65 @@
+//! Checks of a closed loop. It has no rate, so its server is never saturated; the client may limit it instead.
+
+use load::LoadReport;
+use load::report::ClosedReport;
+
+use super::check::{at_least, at_most};
+use super::limits::{CLIENT_BUSY_SHARE_MAX, LAG_P50_NS, LAG_SHARE_MAX, SERVER_BUSY_SHARE_MIN, UNSAMPLED_SHARE_MAX};
+use super::{ServerSide, clients, steady, sufficient};
+use crate::model::Check;
+use crate::model::VerdictKind::{ClientLimited, Unsteady};
+
+/// The checks, and the sentence on a valid trial.
+pub(super) fn checks(
+    report: &LoadReport,
+    closed: &ClosedReport,
+    server: Option<&ServerSide<'_>>,
+) -> (Vec<Check>, String) {
+    let think_ns = LAG_SHARE_MAX * closed.think_ns as f64;
+    let completed = report.completed_by_part.unwrap_or_default().map(|count| count as f64);
+    let checks = [
+        sufficient::errors(report),
+        vec![sufficient::requests(report)],
+        clients::send_delay(report, LAG_P50_NS.max(think_ns), think_ns),
+        clients::stalled(report).into_iter().chain([client_busy(closed, server)]).collect(),
+        vec![sufficient::unanswered(report), unsampled(report, closed)],
+        steady::throughput("transactions", &completed),
+        steady::service(report, server),
+    ];
+    let reason = format!(
+        "{} transactions, {:.0} a second, {}{}",
+        report.completed,
+        report.rate_achieved_per_s,
+        cpu_use(closed, server),
+        clients::tails(report)
+    );
+    (checks.concat(), reason)
+}
+
+/// CPU use of client and server in words.
+pub(super) fn cpu_use(closed: &ClosedReport, server: Option<&ServerSide<'_>>) -> String {
+    let server = server.map(|server| format!(", the server {:.0} %", 100.0 * server.busy_share()));
+    format!("the client used {:.0} % of its CPUs{}", 100.0 * closed.busy_share, server.unwrap_or_default())
+}
+
+/// Whether the client of a closed loop had CPU to spare, or the server had none either.
+pub(super) fn client_busy(closed: &ClosedReport, server: Option<&ServerSide<'_>>) -> Check {
+    let server = server.filter(|server| server.has_worked(SERVER_BUSY_SHARE_MIN));
+    match server {
+        // A server without CPU to spare would not serve a faster client.
+        Some(server) if closed.busy_share > CLIENT_BUSY_SHARE_MAX => {
+            let name = "share of the server's CPUs in use, with none of the client's to spare";
+            at_least(name, server.busy_share(), SERVER_BUSY_SHARE_MIN, "", ClientLimited)
+        }
+        _ => {
+            let name = "share of the client's CPUs in use, with some of the server's to spare";
+            at_most(name, closed.busy_share, CLIENT_BUSY_SHARE_MAX, "", ClientLimited)
+        }
+    }
+}
+
+fn unsampled(report: &LoadReport, closed: &ClosedReport) -> Check {
+    let share = closed.unsampled as f64 / report.planned.max(1) as f64;
+    let name = "share of transactions without a sample for lack of memory (lower phases.measure)";
+    at_most(name, share, UNSAMPLED_SHARE_MAX, "", Unsteady)
+}

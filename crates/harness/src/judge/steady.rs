@@ -1,0 +1,58 @@
+//! Tests of whether the window was one steady state.
+
+use load::LoadReport;
+use load::report::PARTS;
+use stats::{TestResult, steadiness};
+
+use super::ServerSide;
+use super::check::{at_most, effect};
+use super::limits::{
+    SERVICE_CHANGE_MAX, SERVICE_P90_CHANGE_MAX, STEADINESS_P_VALUE_MIN, TAKEN_SHARE_MAX, THROUGHPUT_CHANGE_MAX,
+};
+use crate::model::{Check, VerdictKind};
+
+/// Tests of the service time of the window's parts. Medians may drift, step, or leave their level for a while; 90th percentiles
+/// may step while medians don't. A server may also be slow throughout because others took its CPUs.
+pub(super) fn service(report: &LoadReport, server: Option<&ServerSide<'_>>) -> Vec<Check> {
+    let known = |parts: &[u64]| -> Vec<f64> { parts.iter().filter(|&&ns| ns > 0).map(|&ns| ns as f64).collect() };
+    let (medians, p90s) = (known(&report.service.p50_by_part_ns), known(&report.service.p90_by_part_ns));
+    let checks = tests([
+        ("trend of the median service time over the window", steadiness::trend(&medians), SERVICE_CHANGE_MAX),
+        ("shift of the median service time in the window", shift(&medians), SERVICE_CHANGE_MAX),
+        (
+            "passing change of the median service time",
+            steadiness::excursion(&medians, SERVICE_CHANGE_MAX),
+            SERVICE_CHANGE_MAX,
+        ),
+        ("shift of the 90th percentile of the service time in the window", shift(&p90s), SERVICE_P90_CHANGE_MAX),
+    ]);
+    checks.chain(taken_cpus(server)).collect()
+}
+
+/// Tests of a throughput in each of the window's parts.
+pub(super) fn throughput(what: &str, parts: &[f64; PARTS]) -> Vec<Check> {
+    let limit = THROUGHPUT_CHANGE_MAX;
+    tests([
+        (&format!("trend of the {what} over the window"), steadiness::trend(parts), limit),
+        (&format!("shift of the {what} in the window"), shift(parts), limit),
+        (&format!("passing change of the {what}"), steadiness::excursion(parts, limit), limit),
+    ])
+    .collect()
+}
+
+/// Whether the server had its CPUs to itself, where that is known.
+pub(super) fn taken_cpus(server: Option<&ServerSide<'_>>) -> Option<Check> {
+    let taken = server?.taken?;
+    Some(at_most(Check::TAKEN_BY_OTHERS, taken, TAKEN_SHARE_MAX, "", VerdictKind::Unsteady))
+}
+
+fn shift(values: &[f64]) -> Option<TestResult> {
+    steadiness::change_point(values).map(|it| it.result)
+}
+
+fn tests<const N: usize>(tests: [(&str, Option<TestResult>, f64); N]) -> impl Iterator<Item = Check> {
+    let check = |(what, result, limit): (&str, Option<TestResult>, f64)| {
+        result.map(|result| effect(what, &result, limit, STEADINESS_P_VALUE_MIN, VerdictKind::Unsteady))
+    };
+    tests.map(check).into_iter().flatten()
+}

@@ -1,0 +1,51 @@
+//! Checks of whether a trial has enough requests, without errors, and whether its figures are plausible.
+
+use load::LoadReport;
+use load::config::Transport;
+
+use super::ServerSide;
+use super::check::{at_least, at_most, none};
+use super::limits::{COUNTED_LATE_NS, COUNTED_LATE_SHARE_MAX, DRIFT_PPM_MAX, SAMPLES_MIN, TIMEOUT_SHARE_MAX};
+use crate::model::Check;
+use crate::model::VerdictKind::{Failed, Unsteady};
+
+/// Whether the figures that all others derive from are plausible.
+pub(super) fn plausible(report: &LoadReport, server: Option<&ServerSide<'_>>) -> Vec<Check> {
+    let drift_ppm = report.clock.drift_ppm.abs();
+    let mut checks = vec![
+        none("requests in which the client's clock went backwards", report.clock.went_back),
+        at_most("drift of the client's clock against the kernel's", drift_ppm, DRIFT_PPM_MAX, "ppm", Failed),
+        none("response times of an hour or more, beyond the histogram", report.response.histogram.saturated()),
+    ];
+    checks.extend(server.map(|server| {
+        let fell = &server.counters.fell;
+        let names = if fell.is_empty() { String::new() } else { format!(" ({})", fell.join(", ")) };
+        none(format!("server counters that decreased in the window{names}"), fell.len() as u64)
+    }));
+    checks
+}
+
+/// Whether the server's counters were read at the window's edges.
+pub(super) fn counted_late(report: &LoadReport, server: &ServerSide<'_>) -> Check {
+    let limit_ms = COUNTED_LATE_NS.max(COUNTED_LATE_SHARE_MAX * report.window_ns as f64) / 1e6;
+    at_most(Check::COUNTED_LATE, server.late_ns as f64 / 1e6, limit_ms, "ms", Unsteady)
+}
+
+/// A check for each class of errors; [`unanswered`] is the one of timeouts.
+pub(super) fn errors(report: &LoadReport) -> Vec<Check> {
+    let classes = report.errors.by_class().into_iter().filter(|(class, _)| *class != "timeout");
+    classes.map(|(class, count)| none(format!("errors of class {class}"), count)).collect()
+}
+
+pub(super) fn requests(report: &LoadReport) -> Check {
+    at_least(Check::REQUESTS, report.planned as f64, SAMPLES_MIN, "", Failed)
+}
+
+pub(super) fn unanswered(report: &LoadReport) -> Check {
+    let share = report.errors.timeout as f64 / report.planned.max(1) as f64;
+    let limit = match report.transport {
+        Transport::Tcp | Transport::Unix => TIMEOUT_SHARE_MAX,
+        Transport::Udp => 0.0,
+    };
+    at_most("share of unanswered requests", share, limit, "", Failed)
+}

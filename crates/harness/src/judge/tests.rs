@@ -1,0 +1,841 @@
+use load::config::{Pacing, Roles, Transport};
+use load::late::LateSends;
+use load::report::{
+    ChurnReport, ClockFacts, ClosedReport, DatagramReport, Errors, Measured, Outstanding, PARTS, ProcessReport,
+};
+use server::ServerCounters;
+use stats::{Histogram, TestResult};
+
+use super::*;
+use crate::model::network::{Applied, Links, Means, RelayCounts};
+
+/// Medians of tenths of the window: each part has that of the tenth in which it begins.
+fn measured(tenths_ns: [u64; 10]) -> Measured {
+    let histogram: Histogram = tenths_ns.iter().flat_map(|&ns| [ns; 10]).collect();
+    let p50_by_part_ns = std::array::from_fn(|part| tenths_ns[part * 10 / PARTS]);
+    Measured { distribution: histogram.distribution(), p50_by_part_ns, p90_by_part_ns: p50_by_part_ns, histogram }
+}
+
+/// A healthy trial of 1 000 requests in a second.
+pub(crate) fn healthy() -> LoadReport {
+    LoadReport {
+        clock: ClockFacts {
+            source: "tsc".into(),
+            reason: String::new(),
+            frequency_hz: 1e9,
+            drift_ppm: 0.0,
+            went_back: 0,
+        },
+        pacing: Some(Pacing::Spin),
+        roles: Roles::OneLoop,
+        transport: Transport::Tcp,
+        connections: 10,
+        active: 10,
+        connect_ns: 0,
+        window_ns: 1_000_000_000,
+        rate_asked_per_s: Some(1_000.0),
+        planned: 1_000,
+        sent: 1_000,
+        completed: 1_000,
+        rate_achieved_per_s: 999.0,
+        completed_by_part: None,
+        rate_sent_per_s: 1_000.0,
+        outstanding: Outstanding { at_start: 1, at_end: 2, after_drain: 0 },
+        errors: Errors::default(),
+        late: None,
+        receiver_busy_share: None,
+        stalled_ns: None,
+        lag: measured([200; 10]),
+        service: measured([50_000; 10]),
+        response: measured([50_200; 10]),
+        fit: Some(fit(0.02, 1.0)),
+        closed: None,
+        churn: None,
+        datagrams: None,
+        stream: None,
+        kernel: None,
+        memory_bytes_per_connection: 48.0,
+        processes: Vec::new(),
+        begun_late_ns: 0,
+        cpu_ns: 0,
+        involuntary_switches: 0,
+    }
+}
+
+/// The verdict on a trial with more checks than those of its load.
+fn with(report: &LoadReport, add: impl FnOnce(&mut Judgement)) -> Verdict {
+    let mut judgement = Judgement::new(report, None);
+    add(&mut judgement);
+    judgement.decide()
+}
+
+fn fit(effect: f64, p_value: f64) -> TestResult {
+    TestResult { name: "a test".into(), statistic: effect, p_value, effect, count: 1_000 }
+}
+
+fn side(counters: &ServerCounters, cpus: usize) -> ServerSide<'_> {
+    ServerSide { counters, cpus, late_ns: 0, taken: None, spins: false, took_in: None }
+}
+
+fn kind(change: impl FnOnce(&mut LoadReport)) -> VerdictKind {
+    let mut report = healthy();
+    change(&mut report);
+    judge(&report, None).kind
+}
+
+/// A healthy trial of streams: 2 connections, 16 MB in a second.
+fn streaming() -> LoadReport {
+    let closed = ClosedReport { unsampled: 0, busy_share: 0.5, cpus: 1, think_ns: 0 };
+    let stream = StreamReport {
+        bytes: 16_000_000,
+        bytes_by_part: [500_000; PARTS],
+        bytes_by_second: vec![16_000_000],
+        fairness: 1.0,
+        connection_bytes_min: 8_000_000,
+        connection_bytes_max: 8_000_000,
+        sent_bytes: 17_000_000,
+        received_bytes: 96,
+        ended: 2,
+    };
+    // No burst was whole: that is no failure.
+    let report = LoadReport { rate_asked_per_s: None, connections: 2, planned: 0, completed: 0, ..healthy() };
+    LoadReport { closed: Some(closed), stream: Some(stream), ..report }
+}
+
+#[test]
+fn streams_are_judged_by_their_bytes() {
+    let kind = |change: &dyn Fn(&mut StreamReport)| {
+        let mut report = streaming();
+        report.stream.iter_mut().for_each(change);
+        judge(&report, None)
+    };
+    assert_eq!(kind(&|_| ()).kind, VerdictKind::Valid);
+    assert!(kind(&|_| ()).reason.starts_with("16 MB/s, fairness 1.000"));
+    assert_eq!(kind(&|stream| stream.bytes = 0).kind, VerdictKind::Failed);
+    let unended = kind(&|stream| stream.ended = 1);
+    assert_eq!(
+        (unended.kind, unended.reason.split(':').next().unwrap().contains("still open")),
+        (VerdictKind::Failed, true)
+    );
+    assert_eq!(kind(&|stream| stream.bytes_by_part[16..].fill(5_000_000)).kind, VerdictKind::Unsteady);
+    // Where the server says what it took in, that counts, and not what its clients wrote.
+    let counters = ServerCounters { window_ns: 1_000_000_000, ..ServerCounters::default() };
+    let took_in = |last: f64| {
+        let parts = std::array::from_fn(|part| if part < 16 { 16e6 } else { last });
+        judge(&streaming(), Some(&ServerSide { took_in: Some(parts), ..side(&counters, 1) }))
+    };
+    assert_eq!(took_in(160e6).kind, VerdictKind::Unsteady);
+    let steady = took_in(16e6);
+    assert!(steady.kind == VerdictKind::Valid && steady.reason.starts_with("16 MB/s"), "{}", steady.reason);
+    let mut report = streaming();
+    report.closed.iter_mut().for_each(|closed| closed.busy_share = 0.99);
+    assert_eq!(judge(&report, None).kind, VerdictKind::ClientLimited);
+}
+
+#[test]
+fn one_byte_of_difference_fails_trial() {
+    let (report, sizes) = (streaming(), Stream::default());
+    let kind = |idle: u32, bytes_in: Option<u64>, bytes_out: u64| {
+        let totals = Totals { bytes_in, bytes_out: Some(bytes_out), ..Totals::default() };
+        with(&report, |it| it.add_byte_counts(sizes, idle, report.stream.as_ref().unwrap(), &totals)).kind
+    };
+    assert_eq!(kind(0, Some(17_000_000), 96), VerdictKind::Valid);
+    assert_eq!(kind(3, Some(17_000_000 + 3 * 8_192), 96 + 3 * 32), VerdictKind::Valid);
+    for wrong in [kind(0, Some(16_999_999), 96), kind(0, Some(17_000_000), 97), kind(0, None, 96)] {
+        assert_eq!(wrong, VerdictKind::Failed);
+    }
+    assert_eq!(kind(1, Some(17_000_000), 96), VerdictKind::Failed, "idle ones have sent something too");
+}
+
+#[test]
+fn implausible_figure_fails_trial_by_name() {
+    let told = |change: &dyn Fn(&mut LoadReport), fell: &[&str]| {
+        let fell = fell.iter().map(|&name| name.to_owned()).collect();
+        let counters = ServerCounters { window_ns: 1_000_000_000, fell, ..ServerCounters::default() };
+        let mut report = healthy();
+        change(&mut report);
+        let verdict = judge(&report, Some(&side(&counters, 1)));
+        (verdict.kind, verdict.reason)
+    };
+    assert_eq!(told(&|_| (), &[]).0, VerdictKind::Valid);
+    assert_eq!(told(&|it| it.clock.drift_ppm = -900.0, &[]).0, VerdictKind::Valid);
+    let lies = [
+        (told(&|it| it.clock.went_back = 1, &[]), "the client's clock went backwards: 1 exceeds the limit of 0"),
+        (told(&|it| it.clock.drift_ppm = -20_000.0, &[]), "drift of the client's clock"),
+        (told(&|it| it.response.histogram.record(stats::histogram::VALUE_NS_MAX), &[]), "an hour or more"),
+        (told(&|it| it.errors.wrong = 1, &[]), "errors of class wrong: 1"),
+        (told(&|_| (), &["requests", "bytes in"]), "decreased in the window (requests, bytes in): 2"),
+    ];
+    for ((kind, reason), words) in lies {
+        assert!(kind == VerdictKind::Failed && reason.contains(words), "{words}: {reason}");
+    }
+}
+
+#[test]
+fn server_counted_late_makes_trial_unsteady() {
+    let judged = |report: &LoadReport, late_ns: u64| {
+        let counters = ServerCounters { window_ns: 1_000_000_000, ..ServerCounters::default() };
+        judge(report, Some(&ServerSide { late_ns, ..side(&counters, 1) }))
+    };
+    assert_eq!(judged(&healthy(), 90_000_000).kind, VerdictKind::Valid);
+    let late = judged(&healthy(), 110_000_000);
+    assert!(late.kind == VerdictKind::Unsteady && late.is_the_machine_s(), "{}", late.reason);
+    assert_eq!(late.reason, format!("{} 110 ms exceeds the limit of 100 ms", Check::COUNTED_LATE));
+    // A longer window bears more.
+    let long = LoadReport { window_ns: 10_000_000_000, ..healthy() };
+    assert!(judged(&long, 900_000_000).checks.iter().all(|it| it.passed || it.name != Check::COUNTED_LATE));
+    // What is wrong besides is told first.
+    let wrong = LoadReport { errors: Errors { wrong: 1, ..Errors::default() }, ..healthy() };
+    assert_eq!(judged(&wrong, 110_000_000).kind, VerdictKind::Failed);
+    let behind = LoadReport { lag: measured([5_000_000; 10]), ..healthy() };
+    assert_eq!(judged(&behind, 110_000_000).kind, VerdictKind::ClientLimited);
+}
+
+#[test]
+fn window_mostly_without_samples_is_unsteady() {
+    let of = |unsampled: u64| {
+        let closed = ClosedReport { unsampled, busy_share: 0.5, cpus: 1, think_ns: 0 };
+        let parts = Some([31; PARTS]);
+        let report = LoadReport { rate_asked_per_s: None, closed: Some(closed), ..healthy() };
+        judge(&LoadReport { completed_by_part: parts, ..report }, None)
+    };
+    assert_eq!(of(500).kind, VerdictKind::Valid);
+    let beyond = of(501);
+    assert_eq!(beyond.kind, VerdictKind::Unsteady);
+    assert!(beyond.reason.contains("for lack of memory"), "{}", beyond.reason);
+}
+
+#[test]
+fn one_late_process_of_five_limits_client() {
+    let of = |lags_ns: [u64; 5]| {
+        let mut report = healthy();
+        report.processes = lags_ns
+            .into_iter()
+            .map(|lag_ns| ProcessReport {
+                place: format!("rank {}", lag_ns % 10),
+                connections: 2,
+                planned: 200,
+                completed: 200,
+                rate_sent_per_s: 200.0,
+                lag: measured([lag_ns; 10]).distribution,
+                service: report.service.distribution,
+                cpu_ns: 0,
+                begun_late_ns: 0,
+                cpu_taken_by_others: None,
+            })
+            .collect();
+        judge(&report, None)
+    };
+    assert_eq!(of([1_001, 1_002, 1_003, 1_004, 1_005]).kind, VerdictKind::Valid);
+    let late = of([1_001, 1_002, 9_000_003, 1_004, 1_005]);
+    assert_eq!(late.kind, VerdictKind::ClientLimited);
+    assert!(late.reason.contains("latest client, rank 3"), "{}", late.reason);
+}
+
+#[test]
+fn worker_whose_cpus_others_took_is_named() {
+    let judged = |taken: [Option<f64>; 2]| {
+        let mut report = healthy();
+        let process = |(number, cpu_taken_by_others): (usize, Option<f64>)| ProcessReport {
+            place: format!("rank {number} on node{number}"),
+            connections: 5,
+            planned: 500,
+            completed: 500,
+            rate_sent_per_s: 500.0,
+            lag: report.lag.distribution,
+            service: report.service.distribution,
+            begun_late_ns: 0,
+            cpu_ns: 0,
+            cpu_taken_by_others,
+        };
+        report.processes = taken.into_iter().enumerate().map(process).collect();
+        with(&report, |it| it.add_clients(&report, PHASES))
+    };
+    assert_eq!(judged([None, None]).kind, VerdictKind::Valid);
+    let quiet = judged([None, Some(0.2)]);
+    assert_eq!((quiet.kind, &*quiet.checks.last().unwrap().name), (VerdictKind::Valid, TAKEN_FROM_RANK_1));
+    let crowded = judged([Some(0.0), Some(0.4)]);
+    assert!(crowded.kind == VerdictKind::ClientLimited && crowded.is_the_machine_s());
+    assert_eq!(crowded.reason, format!("{TAKEN_FROM_RANK_1}: 0.400 exceeds the limit of 0.250"));
+    let without_schedule = LoadReport { rate_asked_per_s: None, ..healthy() };
+    let failed = with(&without_schedule, |it| it.add_clients(&healthy(), PHASES));
+    assert_eq!((failed.kind, failed.checks), (VerdictKind::Failed, Vec::new()));
+}
+
+/// Half a second before the window.
+const PHASES: Phases = Phases { ramp_ns: 200_000_000, hold_ns: 300_000_000, measure_ns: 1, drain_ns: 0 };
+
+#[test]
+fn late_start_order_is_listed_and_limits_client() {
+    let judged = |begun_late_ns: u64, phases: Phases| {
+        let report = LoadReport { begun_late_ns, ..healthy() };
+        with(&report, |it| it.add_clients(&report, phases))
+    };
+    let is_it = |check: &&Check| check.name.contains("start order");
+    assert_eq!(judged(0, PHASES).checks.iter().find(is_it), None);
+    let late = judged(250_000_000, PHASES);
+    assert_eq!((late.kind, late.checks.iter().find(is_it).unwrap().value), (VerdictKind::Valid, 250.0));
+    let late = judged(251_000_000, PHASES);
+    assert_eq!(late.kind, VerdictKind::ClientLimited);
+    assert!(late.reason.ends_with("start order 251 ms exceeds the limit of 250 ms"), "{}", late.reason);
+    // The window begins at once.
+    assert_eq!(judged(1, Phases { ramp_ns: 0, hold_ns: 0, ..PHASES }).kind, VerdictKind::ClientLimited);
+}
+
+const TAKEN_FROM_RANK_1: &str = "share of the client's CPUs taken by others, rank 1 on node1";
+
+#[test]
+fn healthy_trial_with_hiccup_is_valid() {
+    assert_eq!(kind(|_| ()), VerdictKind::Valid);
+    assert_eq!(kind(|r| r.lag = with_tail(200, 900, 9_000_000)), VerdictKind::Valid);
+    assert_eq!(kind(|r| r.service.p50_by_part_ns[PARTS - 1] = 8_000_000), VerdictKind::Valid, "one part is no trend");
+    assert_eq!(kind(|r| r.outstanding.at_end = 9), VerdictKind::Valid);
+}
+
+#[test]
+fn piled_up_requests_saturate_server() {
+    let kind_of = |r: &mut LoadReport| {
+        r.rate_achieved_per_s = 600.0;
+        r.outstanding = Outstanding { at_start: 50, at_end: 400, after_drain: 0 };
+    };
+    assert_eq!(kind(kind_of), VerdictKind::Saturated);
+    let late_as_well = |r: &mut LoadReport| {
+        kind_of(r);
+        r.lag = measured([5_000_000; 10]);
+    };
+    let mut both = healthy();
+    late_as_well(&mut both);
+    let busy = |share: f64| ServerCounters {
+        window_ns: 1_000_000_000,
+        totals: server::metrics::counters::Totals { cpu_system_ns: (share * 1e9) as u64, ..Default::default() },
+        ..Default::default()
+    };
+    assert_eq!(judge(&both, Some(&side(&busy(0.9), 1))).kind, VerdictKind::Saturated);
+    assert_eq!(judge(&both, Some(&side(&busy(0.2), 1))).kind, VerdictKind::ClientLimited, "it had time to spare");
+    assert_eq!(judge(&both, None).kind, VerdictKind::ClientLimited, "nobody is blamed without a proof");
+    let growing = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10].map(|ms| ms * 1_000_000);
+    assert_eq!(kind(|r| r.service = measured(growing)), VerdictKind::Saturated);
+    assert_eq!(kind(|r| r.outstanding.after_drain = 100), VerdictKind::Saturated);
+}
+
+#[test]
+fn sessions_waiting_for_connection_saturate_server() {
+    let measured = measured([50_000; 10]);
+    let churn = ChurnReport {
+        calls_per_connection: 1,
+        opened: 300,
+        opened_per_s: 300.0,
+        waited: 690,
+        sources: 1,
+        connect: measured.clone(),
+        first_byte: measured,
+    };
+    let saturated = |churn: Option<ChurnReport>| {
+        move |r: &mut LoadReport| {
+            (r.rate_sent_per_s, r.rate_achieved_per_s, r.churn) = (300.0, 300.0, churn);
+            (r.sent, r.completed) = (300, 300);
+            r.outstanding = Outstanding { at_start: 10, at_end: 700, after_drain: 600 };
+        }
+    };
+    assert_eq!(kind(saturated(Some(churn.clone()))), VerdictKind::Saturated, "what is sent late is not the client's");
+    assert_eq!(kind(saturated(None)), VerdictKind::ClientLimited, "where connections stay it is");
+    let late = |r: &mut LoadReport| (r.churn, r.lag) = (Some(churn), tests::measured([2_000_000; 10]));
+    assert_eq!(kind(late), VerdictKind::ClientLimited, "but that it is late is");
+}
+
+#[test]
+fn late_sends_without_pile_limit_client() {
+    assert_eq!(kind(|r| r.lag = measured([2_000_000; 10])), VerdictKind::ClientLimited);
+    let behind = |r: &mut LoadReport| {
+        r.rate_sent_per_s = 900.0;
+        r.rate_achieved_per_s = 899.0;
+        r.lag.p50_by_part_ns[PARTS - 1] = 100_000_000;
+    };
+    assert_eq!(kind(behind), VerdictKind::ClientLimited);
+}
+
+/// A time of 100 000 requests, so many of which took longer.
+fn with_tail(usual_ns: u64, tail: u64, tail_ns: u64) -> Measured {
+    let mut measured = measured([usual_ns; 10]);
+    measured.histogram = (0..100_000).map(|at| if at < tail { tail_ns } else { usual_ns }).collect();
+    measured.distribution = measured.histogram.distribution();
+    measured
+}
+
+#[test]
+fn late_tail_of_sends_is_client_limited() {
+    let verdict = |late: u64, delay_ns: u64| {
+        let lag = with_tail(1_000, late, delay_ns);
+        // The client's own bursts do not raise the limit.
+        let late =
+            LateSends { on_time_p99_ns: Some(60_000), ..LateSends::of(&lag.histogram, &healthy().service.histogram) };
+        judge(&LoadReport { lag, late: Some(late), service: with_tail(50_000, 3_000, 90_000_000), ..healthy() }, None)
+    };
+    for delay_ns in [3_000_000, 44_000_000] {
+        let late = verdict(1_100, delay_ns);
+        assert_eq!(late.kind, VerdictKind::ClientLimited, "{}", late.reason);
+        assert!(late.is_the_machine_s());
+    }
+    let reason = verdict(1_100, 44_000_000).reason;
+    assert!(reason.starts_with("send delay p99 44") && reason.contains(" ms exceeds the limit of 1 ms"), "{reason}");
+    assert_eq!(verdict(90, 44_000_000).kind, VerdictKind::Valid, "a hiccup is no late client");
+    assert_eq!(verdict(990, 44_000_000).kind, VerdictKind::Valid, "its p99.9 is as slow as the server's");
+    let rare = LoadReport { lag: with_tail(1_000, 990, 44_000_000), ..healthy() };
+    assert!(judge(&rare, None).reason.starts_with("send delay p99.9 44"), "it is not");
+    assert_eq!(verdict(5_001, 200_000).kind, VerdictKind::ClientLimited, "many are a little late");
+    assert_eq!(verdict(5_000, 200_000).kind, VerdictKind::Valid);
+}
+
+#[test]
+fn receiver_that_is_always_busy_limits_the_client() {
+    let piled_up = |busy: f64, server: f64, spins: bool| {
+        let mut report = healthy();
+        report.outstanding = Outstanding { at_start: 5, at_end: 400, after_drain: 0 };
+        report.receiver_busy_share = Some(busy);
+        let counters = used(server);
+        judge(&report, Some(&ServerSide { spins, ..side(&counters, 1) })).kind
+    };
+    assert_eq!(piled_up(0.5, 0.5, false), VerdictKind::Saturated);
+    assert_eq!(piled_up(0.99, 0.5, false), VerdictKind::ClientLimited);
+    assert_eq!(piled_up(0.99, 0.85, false), VerdictKind::ClientLimited, "the server has more to spare");
+    assert_eq!(piled_up(0.99, 0.99, false), VerdictKind::Saturated, "neither has any");
+    assert_eq!(piled_up(0.99, 0.99, true), VerdictKind::ClientLimited);
+    assert_eq!(kind(|r| r.receiver_busy_share = Some(0.99)), VerdictKind::ClientLimited, "times wait there too");
+}
+
+#[test]
+fn late_process_is_not_hidden_in_the_p99_of_all() {
+    let mut report = healthy();
+    let process = |lag: Measured| ProcessReport {
+        place: String::new(),
+        connections: 2,
+        planned: 200,
+        completed: 200,
+        rate_sent_per_s: 200.0,
+        lag: lag.distribution,
+        service: report.service.distribution,
+        cpu_ns: 0,
+        begun_late_ns: 0,
+        cpu_taken_by_others: None,
+    };
+    report.processes = vec![process(with_tail(200, 0, 0)), process(with_tail(200, 2_000, 44_000_000))];
+    let verdict = judge(&report, None);
+    assert_eq!(verdict.kind, VerdictKind::ClientLimited);
+    assert!(verdict.reason.starts_with("send delay p99 of the latest client, client 2 44"), "{}", verdict.reason);
+}
+
+#[test]
+fn tail_of_a_late_client_is_told_in_a_valid_trial() {
+    let verdict = judge(&LoadReport { lag: with_tail(200, 900, 900_000), ..healthy() }, None);
+    assert_eq!(verdict.kind, VerdictKind::Valid);
+    assert!(
+        verdict
+            .reason
+            .ends_with("its p99 may be the client's, which sent 0.90 % of the requests more than 0.1 ms late")
+    );
+    assert!(!judge(&healthy(), None).reason.contains("may be"));
+}
+
+#[test]
+fn stalled_client_is_limited_or_its_tails_are_marked() {
+    let closed = ClosedReport { unsampled: 0, busy_share: 0.5, cpus: 1, think_ns: 0 };
+    let closed = LoadReport { rate_asked_per_s: None, closed: Some(closed), ..healthy() };
+    let two_threads = LoadReport { roles: Roles::TwoThreads, ..healthy() };
+    for report in [closed, two_threads] {
+        let stalled = |share: f64| LoadReport { stalled_ns: Some((share * 1e9) as u64), ..report.clone() };
+        let verdict = judge(&stalled(0.1), None);
+        assert_eq!(verdict.kind, VerdictKind::ClientLimited);
+        let reason = "share of the window in which the client was stalled: 0.100 exceeds the limit of 0.050";
+        assert_eq!(verdict.reason, reason);
+        let (marked, clean) = (stalled(0.01), stalled(0.0));
+        assert_eq!(judge(&marked, None).kind, VerdictKind::Valid);
+        let reason = judge(&marked, None).reason;
+        assert!(reason.ends_with("p99 may be the client's, which was stalled for 1.00 % of the window"), "{reason}");
+        assert!(marked.is_client_tail(0.99) && !marked.is_client_tail(0.5));
+        assert!(!clean.is_client_tail(0.99) && !judge(&clean, None).reason.contains("may be"));
+    }
+    let mut working = LoadReport {
+        rate_asked_per_s: None,
+        closed: Some(ClosedReport { unsampled: 0, busy_share: 0.94, cpus: 1, think_ns: 0 }),
+        stalled_ns: Some(300_000_000),
+        ..healthy()
+    };
+    assert_eq!(judge(&working, None).kind, VerdictKind::Valid, "the meter waited for the client's own work");
+    working.stalled_ns = Some(60_000_000);
+    assert_eq!(judge(&working, None).kind, VerdictKind::ClientLimited);
+    let streams = |share: f64| LoadReport { stalled_ns: Some((share * 1e9) as u64), ..streaming() };
+    assert_eq!(
+        [0.1, 0.01].map(|share| judge(&streams(share), None).kind),
+        [VerdictKind::ClientLimited, VerdictKind::Valid]
+    );
+}
+
+#[test]
+fn run_stored_earlier_has_its_quantiles_and_late_sends() {
+    let report = LoadReport { lag: with_tail(200, 900, 900_000), ..healthy() };
+    let mut old = serde_json::to_value(&report).unwrap();
+    for name in ["p90_ns", "p95_ns"] {
+        old["service"]["distribution"].as_object_mut().unwrap().remove(name).unwrap();
+    }
+    assert!(old.get("late").is_none() && old.get("receiver_busy_share").is_none());
+    let read: LoadReport = serde_json::from_value(old).unwrap();
+    assert_eq!(read.service.distribution, report.service.distribution);
+    assert_eq!((read.late_sends().count, read.is_client_tail(0.99), read.is_client_tail(0.9)), (900, true, false));
+}
+
+#[test]
+fn spinning_server_is_not_blamed_for_a_late_client() {
+    // A client that is stopped for five sixths of the time.
+    let mut report = healthy();
+    report.lag = measured([5_000_000; 10]);
+    report.outstanding = Outstanding { at_start: 5, at_end: 400, after_drain: 0 };
+    report.rate_achieved_per_s = 600.0;
+    let counters = used(0.99);
+    let of = |report: &LoadReport, spins: bool| judge(report, Some(&ServerSide { spins, ..side(&counters, 1) })).kind;
+    assert_eq!(of(&report, false), VerdictKind::Saturated);
+    assert_eq!(of(&report, true), VerdictKind::ClientLimited, "spinning is no proof of work");
+    report.lag = measured([200; 10]);
+    assert_eq!(of(&report, true), VerdictKind::Saturated, "the client was on time");
+}
+
+#[test]
+fn parts_without_requests_are_not_a_fast_beginning() {
+    let judged = |parts: &dyn Fn(usize) -> u64| {
+        let mut report = healthy();
+        report.service.p50_by_part_ns = std::array::from_fn(parts);
+        report.service.p90_by_part_ns = report.service.p50_by_part_ns;
+        judge(&report, None)
+    };
+    let sparse = judged(&|part| if part < 2 { 0 } else { 20_000_000 });
+    assert_eq!(sparse.kind, VerdictKind::Valid, "{}", sparse.reason);
+    assert_eq!(judged(&|part| if part < 2 { 0 } else { 20_000_000 * part as u64 }).kind, VerdictKind::Saturated);
+    assert_ne!(judged(&|part| if part < 23 { 20_000_000 } else { 0 }).kind, VerdictKind::Saturated);
+    assert_eq!(judged(&|_| 0).kind, VerdictKind::Valid, "nothing is known of any");
+    // Few requests: that two in a row are fast is chance.
+    let few = judged(&|part| [0, 900_000, 800_000, 9_000_000, 0][part % 5] + 100_000 * u64::from(part > 25));
+    assert_ne!(few.kind, VerdictKind::Saturated, "{}", few.reason);
+}
+
+#[test]
+fn server_beyond_capacity_is_saturated_despite_late_client() {
+    let mut report = healthy();
+    report.rate_asked_per_s = Some(2_000.0);
+    report.planned = 2_000;
+    report.lag = measured([100_000_000; 10]);
+    let counters = |busy: f64| {
+        let mut counters = ServerCounters { window_ns: 1_000_000_000, ..ServerCounters::default() };
+        counters.totals.requests = Some(1_000);
+        counters.totals.cpu_system_ns = (busy * 1e9) as u64;
+        counters
+    };
+    assert_eq!(judge(&report, Some(&side(&counters(0.9), 1))).kind, VerdictKind::Saturated);
+    assert_eq!(judge(&report, Some(&side(&counters(0.3), 1))).kind, VerdictKind::ClientLimited, "it had time to spare");
+    assert_eq!(judge(&report, Some(&side(&counters(0.9), 2))).kind, VerdictKind::ClientLimited, "on one of two CPUs");
+    report.rate_asked_per_s = Some(1_000.0);
+    report.planned = 1_000;
+    report.lag = measured([200; 10]);
+    assert_eq!(judge(&report, Some(&side(&counters(0.99), 1))).kind, VerdictKind::Valid, "busy, and keeps up");
+}
+
+#[test]
+fn errors_and_few_requests_fail_trial() {
+    assert_eq!(kind(|r| r.errors.reset = 1), VerdictKind::Failed);
+    assert_eq!(kind(|r| r.errors.wrong = 1), VerdictKind::Failed);
+    assert_eq!(kind(|r| r.errors.timeout = 5), VerdictKind::Failed);
+    assert_eq!(kind(|r| r.planned = 5), VerdictKind::Failed);
+}
+
+#[test]
+fn reason_states_value_and_limit() {
+    let mut report = healthy();
+    report.outstanding = Outstanding { at_start: 50, at_end: 400, after_drain: 7 };
+    let reason = judge(&report, None).reason;
+    assert_eq!(reason, "requests added to the outstanding over the window: 350 exceeds the limit of 20");
+}
+
+#[test]
+fn sends_off_their_plan_limit_client() {
+    assert_eq!(kind(|r| r.fit = Some(fit(0.4, 1e-9))), VerdictKind::ClientLimited);
+    assert_eq!(kind(|r| r.fit = Some(fit(0.4, 0.2))), VerdictKind::Valid, "it may be chance");
+    assert_eq!(kind(|r| r.fit = Some(fit(0.1, 1e-9))), VerdictKind::Valid, "too little to matter");
+    assert_eq!(kind(|r| r.fit = None), VerdictKind::Valid, "too few to say");
+}
+
+#[test]
+fn server_that_slows_down_is_unsteady() {
+    let slower = |factor: u64| {
+        move |r: &mut LoadReport| {
+            let tenths = std::array::from_fn(|tenth| 50_000 + 100 * tenth as u64 * if tenth < 5 { 1 } else { factor });
+            r.service = measured(tenths);
+        }
+    };
+    assert_eq!(kind(slower(1)), VerdictKind::Valid, "a trend of 2 % is none that matters");
+    assert_eq!(kind(slower(100)), VerdictKind::Unsteady);
+    let step = [50, 51, 50, 49, 50, 90, 91, 90, 89, 90].map(|us| us * 1_000);
+    let mut report = healthy();
+    report.service = measured(step);
+    let verdict = judge(&report, None);
+    assert_eq!(verdict.kind, VerdictKind::Unsteady);
+    assert!(verdict.reason.contains("Pettitt change-point test): 0.800 (p "), "{}", verdict.reason);
+}
+
+#[test]
+fn server_slow_for_a_while_is_unsteady() {
+    // A third in the middle, a quarter at the end, an eighth at the beginning.
+    for slow in [11..21, 24..32, 0..4] {
+        let mut report = healthy();
+        report.service.p50_by_part_ns =
+            std::array::from_fn(|part| if slow.contains(&part) { 500_000 } else { 50_000 + 500 * (part as u64 % 3) });
+        assert_eq!(judge(&report, None).kind, VerdictKind::Unsteady, "{slow:?}");
+    }
+}
+
+#[test]
+fn shift_of_p90_alone_is_unsteady() {
+    let mut report = healthy();
+    report.service.p90_by_part_ns = std::array::from_fn(|part| if part < PARTS / 2 { 60_000 } else { 500_000 });
+    let verdict = judge(&report, None);
+    assert_eq!(verdict.kind, VerdictKind::Unsteady);
+    assert!(verdict.reason.starts_with("shift of the 90th percentile"), "{}", verdict.reason);
+}
+
+#[test]
+fn effects_of_the_machine_do_not_count_against_server() {
+    let mut late = healthy();
+    late.lag = measured([2_000_000; 10]);
+    assert!(judge(&late, None).is_the_machine_s());
+    let counters = ServerCounters { window_ns: 1_000_000_000, ..ServerCounters::default() };
+    assert!(judge(&healthy(), Some(&ServerSide { taken: Some(0.6), ..side(&counters, 1) })).is_the_machine_s());
+    late.outstanding.at_end = 500;
+    assert!(!judge(&late, None).is_the_machine_s(), "it may have been the server as well");
+    assert!(!judge(&healthy(), None).is_the_machine_s(), "nothing was wrong");
+}
+
+#[test]
+fn server_whose_cpus_others_take_is_unsteady() {
+    let counters = ServerCounters { window_ns: 1_000_000_000, ..ServerCounters::default() };
+    let of = |taken| judge(&healthy(), Some(&ServerSide { taken, ..side(&counters, 1) })).kind;
+    assert_eq!(
+        [of(None), of(Some(0.1)), of(Some(0.6))],
+        [VerdictKind::Valid, VerdictKind::Valid, VerdictKind::Unsteady]
+    );
+}
+
+#[test]
+fn unanswered_datagram_fails_trial() {
+    let one = |r: &mut LoadReport| r.errors.timeout = 1;
+    assert_eq!(kind(one), VerdictKind::Valid);
+    let mut report = healthy();
+    report.transport = Transport::Udp;
+    one(&mut report);
+    assert_eq!(judge(&report, None).kind, VerdictKind::Failed);
+}
+
+#[test]
+fn one_lost_datagram_in_a_hundred_is_valid() {
+    let report = |lost: u64, dropped: Option<u64>| {
+        let mut report = healthy();
+        report.transport = Transport::Udp;
+        report.outstanding.after_drain = lost;
+        report.datagrams = Some(DatagramReport { ports: 10, lost, duplicates: 0, reordered: 0, dropped });
+        report
+    };
+    let planned = healthy().planned;
+    let kind = |lost, dropped| judge(&report(lost, dropped), None).kind;
+    assert_eq!(kind(planned / 100, Some(0)), VerdictKind::Valid);
+    assert_eq!(kind(planned / 100 + 1, None), VerdictKind::Saturated);
+    assert_eq!(kind(planned / 100 + 1, Some(planned)), VerdictKind::ClientLimited, "they came, and found no room");
+    let mut unreachable = report(0, None);
+    unreachable.errors.unreachable = 1;
+    assert_eq!(judge(&unreachable, None).kind, VerdictKind::Failed);
+}
+
+#[test]
+fn missing_idle_connections_fail_trial() {
+    let with = |alive| {
+        let idle = IdleReport { held: 30, alive, processes: 1, ..IdleReport::default() };
+        with(&healthy(), |it| it.add_idle(&idle))
+    };
+    assert_eq!(with(30).kind, VerdictKind::Valid);
+    let dead = with(29);
+    assert_eq!(dead.kind, VerdictKind::Failed);
+    assert_eq!(dead.reason, "idle connections alive at the end: 29 is below the limit of 30");
+}
+
+#[test]
+fn relay_that_falls_behind_fails_trial() {
+    let asked = Network { delay: crate::spec::units::Time(10_000_000), ..Network::default() };
+    let with_links = |links, relay| {
+        let report = NetworkReport {
+            applied: Applied { links, delay: Some(Means::Tun), loss: None, bandwidth: None },
+            setup_ns: 1,
+            measured: crate::model::network::Measured {
+                round_trips: 200,
+                round_trip_p50_ns: 20_100_000,
+                round_trip_p99_ns: 20_500_000,
+                host: None,
+                sent: 2_000,
+                lost: 0,
+                bandwidth_bits_per_s: None,
+            },
+            relay,
+        };
+        with(&healthy(), |it| it.add_network(&asked, &report))
+    };
+    let with = |relay| with_links(Links::Tun, relay);
+    let account = RelayCounts { packets: 20_000, lost: 0, dropped: 2, late_p50_ns: 60_000, late_p99_ns: 400_000 };
+    let kept_up = with(Some(account));
+    assert_eq!(kept_up.kind, VerdictKind::Valid);
+    let of_relay: Vec<Check> = kept_up.checks.into_iter().filter(|it| it.name.contains("relay")).collect();
+    insta::assert_snapshot!(listed(&of_relay));
+    let by_kernel = with_links(Links::Veth, None);
+    assert_eq!(by_kernel.kind, VerdictKind::Valid, "where the kernel does it all there is nothing to ask");
+    let silent = with(None);
+    assert_eq!(silent.kind, VerdictKind::Failed, "{}", silent.reason);
+    for (worse, why) in [
+        (
+            RelayCounts { dropped: 57, ..account },
+            "packets dropped by the lab's relay beyond the loss: 57 exceeds the limit of 2",
+        ),
+        (
+            RelayCounts { late_p50_ns: 2_500_000, ..account },
+            "median by which the lab's relay was late 2.5 ms exceeds the limit of 1.5 ms",
+        ),
+        (
+            RelayCounts { late_p99_ns: 90_000_000, ..account },
+            "99th percentile by which the lab's relay was late 90 ms exceeds the limit of 15 ms",
+        ),
+    ] {
+        let verdict = with(Some(worse));
+        assert_eq!((verdict.kind, verdict.reason.as_str()), (VerdictKind::Failed, why));
+    }
+}
+
+#[test]
+fn disturbed_client_host_is_named_by_number() {
+    let bandwidth = crate::spec::units::Bandwidth(100_000_000);
+    let asked = Network { bandwidth: Some(bandwidth), .."lab:clients=5".parse().unwrap() };
+    let reason = |host, lost, from_server| {
+        let report = NetworkReport {
+            applied: Applied { links: Links::Veth, delay: None, loss: None, bandwidth: Some(Means::Tbf) },
+            setup_ns: 1,
+            measured: crate::model::network::Measured {
+                round_trips: 200,
+                round_trip_p50_ns: 100_000,
+                round_trip_p99_ns: 200_000,
+                host,
+                sent: 2_000,
+                lost,
+                bandwidth_bits_per_s: Some([99e6, from_server]),
+            },
+            relay: None,
+        };
+        with(&healthy(), |it| it.add_network(&asked, &report)).reason
+    };
+    assert!(!reason(Some(3), 0, 99e6).contains("lab"), "it does what was asked");
+    let told = reason(Some(3), 200, 99e6);
+    assert!(
+        told.starts_with("share of datagrams that the lab lost (client's host 3): 0.100 exceeds the limit of "),
+        "{told}"
+    );
+    let told = reason(Some(4), 0, 50e6);
+    assert!(
+        told.starts_with("bandwidth from the lab's server (client's host 4) 50 Mbit/s is below the limit of"),
+        "{told}"
+    );
+    let told = reason(None, 0, 50e6);
+    assert!(told.starts_with("bandwidth from the lab's server 50 Mbit/s is below the limit of"), "{told}");
+}
+
+/// A healthy trial of a closed loop.
+fn closed() -> LoadReport {
+    let closed = ClosedReport { unsampled: 0, busy_share: 0.5, cpus: 1, think_ns: 0 };
+    LoadReport {
+        rate_asked_per_s: None,
+        pacing: None,
+        fit: None,
+        completed_by_part: Some(std::array::from_fn(|part| 1_000 + part as u64 % 3)),
+        closed: Some(closed),
+        ..healthy()
+    }
+}
+
+/// A server that used such a share of its one CPU.
+fn used(share: f64) -> ServerCounters {
+    let mut counters = ServerCounters { window_ns: 1_000_000_000, ..ServerCounters::default() };
+    counters.totals.cpu_system_ns = (share * 1e9) as u64;
+    counters
+}
+
+#[test]
+fn closed_loop_is_client_limited_when_only_client_is_busy() {
+    let of = |client: f64, server: Option<f64>| {
+        let mut report = closed();
+        report.closed.as_mut().unwrap().busy_share = client;
+        let counters = server.map(used);
+        judge(&report, counters.as_ref().map(|counters| side(counters, 1)).as_ref()).kind
+    };
+    assert_eq!(of(0.5, None), VerdictKind::Valid);
+    assert_eq!(of(0.5, Some(0.99)), VerdictKind::Valid, "the server is what is measured");
+    assert_eq!(of(0.5, Some(0.5)), VerdictKind::Valid, "it waits for something else than a CPU");
+    assert_eq!(of(0.99, Some(0.5)), VerdictKind::ClientLimited);
+    assert_eq!(of(0.99, Some(0.99)), VerdictKind::Valid, "the server had none either");
+    assert_eq!(of(0.99, None), VerdictKind::ClientLimited, "nothing says that it was the server");
+}
+
+#[test]
+fn closed_loop_is_never_saturated() {
+    let kind = |change: fn(&mut LoadReport)| {
+        let mut report = closed();
+        change(&mut report);
+        judge(&report, Some(&side(&used(0.99), 1))).kind
+    };
+    assert_eq!(kind(|r| r.outstanding = Outstanding { at_start: 10, at_end: 500, after_drain: 0 }), VerdictKind::Valid);
+    assert_eq!(kind(|r| r.lag = measured([200_000; 10])), VerdictKind::ClientLimited);
+    let thinking = |r: &mut LoadReport| {
+        r.lag = measured([200_000; 10]);
+        r.closed.as_mut().unwrap().think_ns = 1_000_000;
+    };
+    assert_eq!(kind(thinking), VerdictKind::Valid, "little against the time to think");
+    assert_eq!(kind(|r| r.errors.miss = 1), VerdictKind::Failed);
+    assert_eq!(kind(|r| r.errors.rejected = 1), VerdictKind::Failed);
+    assert_eq!(kind(|r| r.planned = 5), VerdictKind::Failed);
+}
+
+#[test]
+fn closed_loop_with_changing_rate_is_unsteady() {
+    let kind = |change: fn(usize) -> u64| {
+        let mut report = closed();
+        report.completed_by_part = Some(std::array::from_fn(change));
+        judge(&report, None).kind
+    };
+    assert_eq!(kind(|part| 1_000 + part as u64), VerdictKind::Valid);
+    assert_eq!(kind(|part| 1_000 + 40 * part as u64), VerdictKind::Unsteady, "it doubles");
+    assert_eq!(kind(|part| if part < 16 { 1_000 } else { 600 }), VerdictKind::Unsteady, "it falls by 40 %");
+    assert_eq!(kind(|part| if part < 16 { 1_000 } else { 800 }), VerdictKind::Valid);
+    assert_eq!(kind(|part| if (11..21).contains(&part) { 300 } else { 1_000 }), VerdictKind::Unsteady);
+    assert_eq!(kind(|part| if part == 7 { 100 } else { 1_000 }), VerdictKind::Valid, "a hiccup");
+}
+
+#[test]
+fn closed_loop_lists_all_checks_with_limits() {
+    insta::assert_snapshot!(listed(&judge(&closed(), None).checks));
+}
+
+#[test]
+fn open_loop_lists_all_checks_with_limits() {
+    let checks = judge(&healthy(), None).checks;
+    insta::assert_snapshot!(listed(&checks));
+    assert!(checks.iter().all(|check| check.passed));
+    let mut names: Vec<&str> = checks.iter().map(|check| check.name.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), checks.len());
+}
+
+fn listed(checks: &[Check]) -> String {
+    let shown = checks
+        .iter()
+        .map(|c| format!("{}: {} {:?} {} {} -> {:?}", c.name, c.value, c.bound, c.limit, c.unit, c.decides));
+    shown.collect::<Vec<_>>().join("\n")
+}
