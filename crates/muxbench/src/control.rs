@@ -10,9 +10,6 @@ use serde::de::DeserializeOwned;
 use crate::output;
 
 /// Reads one line; empty at the end of input.
-///
-/// # Errors
-/// When standard input cannot be read.
 pub fn read_line() -> io::Result<String> {
     let mut line = String::new();
     io::stdin().read_line(&mut line)?;
@@ -20,9 +17,6 @@ pub fn read_line() -> io::Result<String> {
 }
 
 /// Reads an order, one line of JSON.
-///
-/// # Errors
-/// When the line is no such order.
 pub fn read_order<T: DeserializeOwned>() -> anyhow::Result<T> {
     serde_json::from_str(&read_line()?).context("cannot read the order on standard input")
 }

@@ -45,9 +45,6 @@ enum Clients {
 
 /// Joins the distributed run, if the user asked for one. A process other than the first serves as a worker and does not return:
 /// it needs neither the experiment nor the folder. `transport` picks one of several addresses of the first process.
-///
-/// # Errors
-/// When the processes do not find each other.
 fn join(args: &ExecutionArgs, transport: impl FnOnce() -> Option<Transport>) -> anyhow::Result<Clients> {
     if !args.distributed {
         return Ok(Clients::Here);
@@ -94,9 +91,6 @@ fn program() -> anyhow::Result<PathBuf> {
 }
 
 /// Plans `experiment` for this host.
-///
-/// # Errors
-/// When this host has not the CPUs it names.
 pub fn plan_here(experiment: &Experiment) -> anyhow::Result<(Plan, Host)> {
     let host = host::detect();
     let plan = plan(experiment, &host).map_err(anyhow::Error::msg)?;
@@ -104,17 +98,11 @@ pub fn plan_here(experiment: &Experiment) -> anyhow::Result<(Plan, Host)> {
 }
 
 /// Runs an experiment. Only the first process of a distributed run reads it, once all workers have joined.
-///
-/// # Errors
-/// When it is invalid, no trial can run here, or the results cannot be stored.
 pub fn start(experiment: impl Fn() -> anyhow::Result<Experiment>, args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
     start_as(experiment, args, |plan, _| Ok((plan, Strategy::Whole))).map(|(code, _)| code)
 }
 
 /// Runs an experiment by the strategy that `course` chooses. Returns the folder of the run too.
-///
-/// # Errors
-/// As [`start`].
 pub fn start_as(
     experiment: impl Fn() -> anyhow::Result<Experiment>,
     args: &ExecutionArgs,
@@ -138,9 +126,6 @@ pub fn start_as(
 
 /// Runs an experiment in `folder`, or finishes the run there, until `stop` is set. When no trial can run here, the run has no
 /// trials and states the reasons.
-///
-/// # Errors
-/// When it cannot be stored, or another process uses the folder.
 pub fn complete(experiment: &Experiment, folder: &Path, quiet: bool, stop: &Stop) -> anyhow::Result<(Run, RunEnd)> {
     if !folder.join("run.json").exists() {
         let whole = |plan, _: &Host| Ok((plan, Strategy::Whole));
@@ -248,17 +233,11 @@ fn begin(
 }
 
 /// Finishes a stopped run.
-///
-/// # Errors
-/// When there is none, or another process is running it.
 pub fn resume(args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
     resume_with(args, || Ok(()), |_| Ok(())).map(|(code, _)| code)
 }
 
 /// Finishes a stopped run after `check` has passed and `change` has adapted its header. Returns the folder of the run too.
-///
-/// # Errors
-/// As [`resume`], and those of the functions.
 pub fn resume_with(
     args: &ExecutionArgs,
     check: impl FnOnce() -> anyhow::Result<()>,
@@ -336,9 +315,6 @@ fn check_clients(run: &Run, clients: &Clients) -> anyhow::Result<()> {
 }
 
 /// Shows the commands that an experiment starts, for they may do anything.
-///
-/// # Errors
-/// When there are any, and the user has not allowed them.
 fn allow_commands(trials: &[Trial], allowed: bool) -> anyhow::Result<()> {
     let commands = harness::model::commands(trials).join("\n  ");
     if commands.is_empty() {

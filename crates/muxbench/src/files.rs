@@ -13,9 +13,6 @@ use report::plot::svg;
 use crate::output;
 
 /// Writes each figure, given by name, title and chart, and prints the paths.
-///
-/// # Errors
-/// When the folder cannot be made, or a file cannot be written.
 pub fn write_figures<'a, T: AsRef<str>>(
     figures: impl Iterator<Item = (T, T, &'a Chart)>,
     architectures: &[String],
@@ -35,17 +32,11 @@ pub fn write_figures<'a, T: AsRef<str>>(
 }
 
 /// Writes a file atomically.
-///
-/// # Errors
-/// When its folder does not exist, or cannot be written.
 pub fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     files::replace(path, bytes).with_context(|| format!("cannot write {}; check its folder", path.display()))
 }
 
 /// Writes each figure of a paper for which the runs have data, and prints the paths.
-///
-/// # Errors
-/// When the folder cannot be made, or a file cannot be written.
 pub fn write_paper_figures(comparison: &PaperComparison, folder: &Path) -> anyhow::Result<()> {
     let figures = comparison.figures.iter().map(|(figure, chart)| {
         let name = format!("{}-figure-{}", comparison.paper.name, figure.number.replace('.', "-"));
@@ -56,9 +47,6 @@ pub fn write_paper_figures(comparison: &PaperComparison, folder: &Path) -> anyho
 }
 
 /// The send times of a trial's requests, without those never sent.
-///
-/// # Errors
-/// When the samples cannot be read.
 pub fn send_times(folder: &Path, trial: u32) -> anyhow::Result<Vec<i64>> {
     let samples = samples::read(&store::samples_path(folder, trial))?;
     Ok(samples.iter().map(|sample| sample.sent_ns).filter(|&sent_ns| sent_ns != Sample::NEVER).collect())

@@ -22,17 +22,11 @@ pub fn medium(markdown: bool) -> Medium {
 }
 
 /// Prints text with its line ends. Escapes control characters, which a terminal would obey. A reader may close the pipe.
-///
-/// # Errors
-/// All other errors of writing.
 pub fn print(text: &str) -> anyhow::Result<()> {
     print_raw(&visible(text))
 }
 
 /// Prints text that belongs into a file, unescaped.
-///
-/// # Errors
-/// As [`print()`].
 pub fn print_raw(text: &str) -> anyhow::Result<()> {
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -62,17 +56,11 @@ pub fn tell_in_line(text: impl Display) {
 }
 
 /// Prints a value as indented JSON.
-///
-/// # Errors
-/// Errors of writing.
 pub fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
     print(&(serde_json::to_string_pretty(value)? + "\n"))
 }
 
 /// Prints a value as one line of JSON and flushes it.
-///
-/// # Errors
-/// Errors of writing, a closed pipe too.
 pub fn print_line(value: &impl Serialize) -> anyhow::Result<()> {
     let mut output = io::stdout().lock();
     writeln!(output, "{}", serde_json::to_string(value)?)?;
@@ -80,9 +68,6 @@ pub fn print_line(value: &impl Serialize) -> anyhow::Result<()> {
 }
 
 /// Prints one of three forms of a result.
-///
-/// # Errors
-/// Errors of writing, and of the form.
 pub fn print_form<T: Serialize>(
     (is_json, is_csv): (bool, bool),
     json: impl FnOnce() -> T,
@@ -97,9 +82,6 @@ pub fn print_form<T: Serialize>(
 }
 
 /// Prints runs beside a paper.
-///
-/// # Errors
-/// As [`print_form`].
 pub fn print_comparison(forms: (bool, bool), comparison: &PaperComparison, medium: Medium) -> anyhow::Result<()> {
     print_form(forms, || comparison.json(), || comparison.csv(), || comparison.render(medium))
 }

@@ -12,9 +12,6 @@ use signal_hook::iterator::Signals;
 const FINISHING: &str = "muxbench: finishing the current trial; press Ctrl-C again to stop immediately\n";
 
 /// Handles signals from now on: SIGINT stops after the current trial. A second SIGINT, SIGTERM and SIGHUP stop immediately.
-///
-/// # Errors
-/// When the handlers cannot be installed.
 pub fn stop_at_signals() -> anyhow::Result<Stop> {
     const CANNOT: &str = "cannot handle signals";
     let stop = Stop::default();

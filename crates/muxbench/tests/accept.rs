@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use common::{Serve, eventually, exchange, is_alive, with_each};
+use common::{Serve, eventually, exchange, for_each_architecture, is_alive};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::Signal;
 use server::Architecture;
@@ -225,7 +225,7 @@ fn with_each_filtered(
     test: impl Fn(Architecture, &Serve, &Accepts) + Sync,
 ) {
     let service = ServiceSpec::Fixed { request_bytes: REQUEST_BYTES, response_bytes: RESPONSE_BYTES };
-    with_each(&service, 6, |architecture| {
+    for_each_architecture(&service, 6, |architecture| {
         if is_unseen(architecture) || !is_tried(architecture) {
             return;
         }

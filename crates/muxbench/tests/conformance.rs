@@ -50,7 +50,7 @@ fn partial_request_gets_no_response() {
         stream.write_all(&[1; 9]).unwrap();
         stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
         assert!(stream.read(&mut [0; 1]).is_err(), "answered 9 bytes of 10");
-        stream.set_read_timeout(Some(common::PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(common::TIMEOUT)).unwrap();
         stream.write_all(&[1]).unwrap();
         stream.read_exact(&mut [0; 5]).unwrap();
     }
@@ -484,7 +484,7 @@ fn full_pool_queues_the_next_connection() {
         assert!(next.read(&mut [0; 1]).is_err(), "{pool} {accept} served two at once");
         exchange(&mut first, 1, 1);
         drop(first);
-        next.set_read_timeout(Some(common::PATIENCE)).unwrap();
+        next.set_read_timeout(Some(common::TIMEOUT)).unwrap();
         next.read_exact(&mut [0; 1]).unwrap();
         exchange(&mut next, 1, 1);
     }
@@ -560,7 +560,7 @@ fn infeasible_architecture_states_its_reason() {
     ] {
         let script = format!("ulimit -n 64; exec {binary} serve {flags}");
         let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && said.contains(reason), "{flags}: {said}");
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && printed.contains(reason), "{flags}: {printed}");
     }
 }

@@ -13,7 +13,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{
-    PATIENCE, Serve, anybodys_muxbench, as_nobody, clinging, descendants, eventually, is_alive, muxbench, skipped,
+    Serve, TIMEOUT, as_nobody, descendants, eventually, is_alive, muxbench, muxbench_for_all_users, persistent_command,
+    skipped,
 };
 use harness::exec::event::{RunEnd, RunEvent};
 use harness::exec::launch::Muxbench;
@@ -38,10 +39,10 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// What a command said in all, once it ended as it should.
-fn said(output: &Output, codes: &[i32]) -> String {
-    let said = text(&output.stdout) + &text(&output.stderr);
-    assert!(output.status.code().is_some_and(|code| codes.contains(&code)), "{}: {said}", output.status);
-    said
+fn printed(output: &Output, codes: &[i32]) -> String {
+    let printed = text(&output.stdout) + &text(&output.stderr);
+    assert!(output.status.code().is_some_and(|code| codes.contains(&code)), "{}: {printed}", output.status);
+    printed
 }
 
 /// So many trials of an architecture, of a workload with its phases.
@@ -214,14 +215,14 @@ fn killed_supervisor_ends_external_server_and_fails_one_trial() {
     let folder = folder.path();
     linked(folder);
     // A name by which its shells are known as those of this folder.
-    let said = folder.join("muxbench.keeper");
-    let exec = format!("[exec.clinging]\ncommand = {:?}\nstart-timeout = \"600s\"", clinging(&said));
+    let printed = folder.join("muxbench.keeper");
+    let exec = format!("[exec.clinging]\ncommand = {:?}\nstart-timeout = \"600s\"", persistent_command(&printed));
     let long = trials("exec:clinging", "tcp", &format!("{}\n{exec}", QUICK.replace("300ms", "600s")), 1);
     let header = header([long, trials("mt", "tcp", QUICK, 1)].concat());
     let mut came_of_it = None;
     let (ended, run) = run(folder, &header, &Stop::default(), &mut |event| match event {
         RunEvent::Load(load::Event::Progress { .. }) if came_of_it.is_none() => {
-            let keeper = || Pid::from_raw(fs::read_to_string(&said).ok()?.trim().parse().ok()?);
+            let keeper = || Pid::from_raw(fs::read_to_string(&printed).ok()?.trim().parse().ok()?);
             eventually("all that is to come of it is there", || keeper().is_some());
             let all = descendants(keeper().unwrap());
             assert!(all.len() >= 5, "{all:?}");
@@ -287,25 +288,25 @@ fn in_a_long_trial(folder: &Path) -> (Child, Vec<Pid>, impl BufRead + use<>) {
         text(&fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default()).split('\0').any(|it| it == word)
     };
     eventually("a client", || descendants(pid).iter().any(|pid| is_a(pid, "load")));
-    let said = BufReader::new(child.stderr.take().unwrap());
-    (child, descendants(pid), said)
+    let printed = BufReader::new(child.stderr.take().unwrap());
+    (child, descendants(pid), printed)
 }
 
 #[test]
 fn second_sigint_sigterm_and_sighup_end_a_run_at_once() {
     for signals in [&[Signal::INT, Signal::INT][..], &[Signal::TERM], &[Signal::HUP]] {
         let folder = tempfile::tempdir().unwrap();
-        let (mut child, processes, mut said) = in_a_long_trial(folder.path());
+        let (mut child, processes, mut printed) = in_a_long_trial(folder.path());
         let pid = Pid::from_child(&child);
         rustix::process::kill_process(pid, signals[0]).unwrap();
         let mut line = String::new();
-        said.read_line(&mut line).unwrap();
+        printed.read_line(&mut line).unwrap();
         if signals.len() > 1 {
             assert!(line.contains("finishing the current trial; press Ctrl-C again to stop immediately"), "{line}");
             assert!(processes.iter().all(|&process| is_alive(process)) && child.try_wait().unwrap().is_none());
             rustix::process::kill_process(pid, signals[1]).unwrap();
             line.clear();
-            said.read_line(&mut line).unwrap();
+            printed.read_line(&mut line).unwrap();
         }
         assert!(
             line.contains("stopped; finished trials are saved. Finish the run with: muxbench run --resume run"),
@@ -344,7 +345,7 @@ fn aborted_run_does_not_wait_for_hung_idle_connections() {
         }
     });
     let stopped = hung.expect("it was measured").join().unwrap();
-    assert!(stopped.elapsed() < PATIENCE, "{:?}", stopped.elapsed());
+    assert!(stopped.elapsed() < TIMEOUT, "{:?}", stopped.elapsed());
     assert_eq!((ended, run.records.len()), (RunEnd::Stopped, 0));
     eventually("nothing is left", || processes(folder.path(), "").is_empty());
 }
@@ -392,13 +393,13 @@ fn full_disk_ends_run_and_resume_finishes_it() {
     }
     assert!(output.status.success(), "{}", text(&output.stderr));
     let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
-    let told = read("err");
-    assert_eq!(read("code").trim(), "1", "{told}");
-    assert!(told.contains("the run failed; finished trials are saved"), "{told}");
-    assert!(told.contains("muxbench run --resume run"), "{told}");
-    assert!(told.contains("cannot write samples") && told.contains("No space left on device"), "{told}");
+    let message = read("err");
+    assert_eq!(read("code").trim(), "1", "{message}");
+    assert!(message.contains("the run failed; finished trials are saved"), "{message}");
+    assert!(message.contains("muxbench run --resume run"), "{message}");
+    assert!(message.contains("cannot write samples") && message.contains("No space left on device"), "{message}");
     let run = store::read(&folder.path().join("run")).unwrap();
-    assert_eq!((run.records.len(), run.damage), (1, Vec::new()), "{told}");
+    assert_eq!((run.records.len(), run.damage), (1, Vec::new()), "{message}");
     let files = read("files");
     assert!(files.contains("0000.parquet") && files.contains("0000.hlog"), "{files}");
     assert!(!files.contains("0001") && !files.contains("part"), "nothing is left of the other: {files}");
@@ -422,7 +423,7 @@ fn stored(folder: &Path) -> Run {
 #[test]
 fn read_only_folder_rejects_runs_and_shows_reports() {
     let folder = tempfile::tempdir().unwrap();
-    let program = anybodys_muxbench(folder.path());
+    let program = muxbench_for_all_users(folder.path());
     let results = folder.path().join("results");
     fs::create_dir(&results).unwrap();
     stored(&results.join("run"));
@@ -432,19 +433,19 @@ fn read_only_folder_rejects_runs_and_shows_reports() {
     for file in ["lock", "muxbench.db"] {
         fs::set_permissions(results.join("run").join(file), Permissions::from_mode(0o444)).unwrap();
     }
-    let told = |arguments: &[&str], code: i32| {
-        said(&as_nobody(&program).args(arguments).current_dir(folder.path()).output().unwrap(), &[code])
+    let message = |arguments: &[&str], code: i32| {
+        printed(&as_nobody(&program).args(arguments).current_dir(folder.path()).output().unwrap(), &[code])
     };
     let quick = ["compare", "--arch", "epoll", "--measure", "100ms", "--output", "results/other"];
-    let new = told(&quick, 1);
+    let new = message(&quick, 1);
     assert!(new.contains("results/other: cannot make the run's folder: Permission denied"), "{new}");
-    let resumed = told(&["run", "--resume", "results/run"], 1);
+    let resumed = message(&["run", "--resume", "results/run"], 1);
     let why = match rustix::process::geteuid().is_root() {
         true => "results/run: another user's (uid 0)",
         false => "lock: cannot be written; is the folder another user's, or read-only?",
     };
     assert!(resumed.contains(why), "{resumed}");
-    let shown = told(&["report", "results/run"], 0);
+    let shown = message(&["report", "results/run"], 0);
     assert!(shown.contains("vs best"), "{shown}");
     // So that it can be removed.
     for path in [&results, &results.join("run")] {
@@ -481,7 +482,7 @@ fn full_standard_error_ends_no_run() {
     let told_nobody = |arguments: &str, codes: &[i32]| {
         let mut command = muxbench();
         command.args(arguments.split_whitespace()).current_dir(folder.path()).stderr(full());
-        said(&command.output().unwrap(), codes)
+        printed(&command.output().unwrap(), codes)
     };
     let quick = "compare --arch epoll --connections 4 --rate 100 --ramp 0 --warm-up 50ms --measure 200ms --repeats 2 --output run";
     told_nobody(quick, &[0, 3]);
@@ -506,14 +507,14 @@ fn damaged_database_is_reported_and_the_rest_is_shown() {
     fs::write(&path, bytes).unwrap();
     let output = muxbench().args(["report", "run", "--json"]).current_dir(folder.path()).output().unwrap();
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let told = result["damage"][0].as_str().unwrap_or_default();
-    assert!(told.contains("is left out: its record is not what was written"), "{told}");
+    let message = result["damage"][0].as_str().unwrap_or_default();
+    assert!(message.contains("is left out: its record is not what was written"), "{message}");
     assert_eq!(result["trials"].as_array().unwrap().len() + 1, run.records.len());
-    assert!(text(&output.stderr).contains(told), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains(message), "{}", text(&output.stderr));
 
     fs::write(&path, "no database").unwrap();
     let output = muxbench().args(["report", "run"]).current_dir(folder.path()).output().unwrap();
-    let none = said(&output, &[1]);
+    let none = printed(&output, &[1]);
     assert!(none.contains("muxbench.db: not a database of muxbench, or damaged"), "{none}");
 }
 
@@ -531,9 +532,9 @@ fn exhausted_resource_is_named_with_a_remedy() {
     let target = serve.address.to_string();
     let load = |more: &[&'static str]| [&ASKED, &["--target", target.as_str()][..], more].concat();
     let none = |limit: &str, arguments: &[&str], words: &[&str]| {
-        let told = said(&limited(limit, arguments), &[1]);
+        let message = printed(&limited(limit, arguments), &[1]);
         for word in words {
-            assert!(told.contains(word), "{word}: {told}");
+            assert!(message.contains(word), "{word}: {message}");
         }
     };
     none(
@@ -559,8 +560,8 @@ fn exhausted_resource_is_named_with_a_remedy() {
     // Whoever comes after them is served.
     let output =
         muxbench().args(load(&["--connections", "5", "--measure", "100ms", "--cool-down", "60s"])).output().unwrap();
-    let told = said(&output, &[0, 3]);
-    assert!(told.contains("requests completed") && told.contains(" 0 errors"), "{told}");
+    let message = printed(&output, &[0, 3]);
+    assert!(message.contains("requests completed") && message.contains(" 0 errors"), "{message}");
 }
 
 /// A host with ten ports for outgoing connections.
@@ -583,14 +584,14 @@ fn exhausted_ports_reject_plan_or_use_other_addresses() {
         Some(output)
     };
     let Some(output) = few(&[]) else { return };
-    let told = said(&output, &[0, 3]);
-    let result: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {told}"));
+    let message = printed(&output, &[0, 3]);
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {message}"));
     let load = &result["trials"][0]["load"];
     assert!(load["completed"].as_u64().is_some_and(|count| count > 0), "{}", result["trials"][0]["verdict"]);
     assert_eq!(load["errors"]["no_addresses"], 0, "127.0.0.2 and on have ports too");
     // IPv6 has the one address.
-    let told = said(&few(&["--transport", "tcp6"]).unwrap(), &[1]);
-    assert!(told.contains("no trial can run on this host") && told.contains("ip_local_port_range"), "{told}");
+    let message = printed(&few(&["--transport", "tcp6"]).unwrap(), &[1]);
+    assert!(message.contains("no trial can run on this host") && message.contains("ip_local_port_range"), "{message}");
 }
 
 /// A wall clock that is another at each look, an hour and a half ahead or behind, for who asks libc: the standard library and
@@ -643,7 +644,7 @@ fn wall_clock_step_changes_no_measurement() {
             command.args(["--rate", "200"]);
         }
         let output = command.args(["--output", schedule]).current_dir(folder.path()).env("LD_PRELOAD", &library);
-        said(&output.output().unwrap(), &[0, 3]);
+        printed(&output.output().unwrap(), &[0, 3]);
         let run = store::read(&folder.path().join(schedule)).unwrap();
         assert_eq!(run.records.len(), 2);
         for record in &run.records {
@@ -679,9 +680,9 @@ fn lost_cpu_ends_run_and_resume_finishes_it() {
         // What other tests start meanwhile has our descriptors until it is another program.
         eventually("nobody has the run", || Store::resume(&folder.path().join(side)).is_ok());
         let output = muxbench().args(["run", "--resume", side]).current_dir(folder.path()).output().unwrap();
-        let told = said(&output, &[1]);
-        assert!(told.contains("cannot run trial 0: its CPU 4000 is off-line"), "{told}");
-        assert!(told.contains("bring it back"), "{told}");
+        let message = printed(&output, &[1]);
+        assert!(message.contains("cannot run trial 0: its CPU 4000 is off-line"), "{message}");
+        assert!(message.contains("bring it back"), "{message}");
         assert_eq!(store::read(&folder.path().join(side)).unwrap().records.len(), 0, "no trial fails for it");
     }
 
@@ -705,16 +706,16 @@ fn lost_cpu_ends_run_and_resume_finishes_it() {
             }
         });
         rustix::thread::sched_setaffinity(None, &before).unwrap();
-        let told = outcome.unwrap_err().to_string();
-        assert!(told.contains(&format!("cannot run trial 0: its CPU {}", cpus[0])), "{told}");
+        let message = outcome.unwrap_err().to_string();
+        assert!(message.contains(&format!("cannot run trial 0: its CPU {}", cpus[0])), "{message}");
         drop(store);
         assert_eq!(store::read(&folder.path().join("run")).unwrap().records.len(), 0, "it is run again");
         assert_eq!(drafts(&folder.path().join("run")), Vec::<PathBuf>::new());
         eventually("nothing is left", || processes(folder.path(), "").is_empty());
     }
     for arguments in [&["serve", "--cpus", "4000"][..], &["load", "--target", "127.0.0.1:1", "--cpus", "4000"]] {
-        let told = said(&muxbench().args(arguments).output().unwrap(), &[1]);
-        assert!(told.contains("4000"), "{told}");
+        let message = printed(&muxbench().args(arguments).output().unwrap(), &[1]);
+        assert!(message.contains("4000"), "{message}");
     }
 }
 
@@ -725,9 +726,12 @@ fn taken_port_is_reported_and_left_alone() {
     let taken = [(serve.address.to_string(), "fixed"), (udp.local_addr().unwrap().to_string(), "udp")];
     for (address, service) in taken {
         let arguments = ["serve", "--arch", "epoll", "--service", service, "--listen", &address];
-        let told = said(&muxbench().args(arguments).output().unwrap(), &[1]);
-        assert!(told.contains(&format!("cannot listen on {address}: ")) && told.contains("already in use"), "{told}");
-        assert!(told.contains("choose another address or port"), "{told}");
+        let message = printed(&muxbench().args(arguments).output().unwrap(), &[1]);
+        assert!(
+            message.contains(&format!("cannot listen on {address}: ")) && message.contains("already in use"),
+            "{message}"
+        );
+        assert!(message.contains("choose another address or port"), "{message}");
     }
     common::exchange(&mut serve.connect(), 1, 1);
 }
@@ -753,7 +757,7 @@ fn server_ends_with_the_process_that_started_it() {
     lines.read_line(&mut String::new()).unwrap();
     drop(shell.stdin.take());
     shell.wait().unwrap();
-    let (says, said) = std::sync::mpsc::channel();
+    let (says, printed) = std::sync::mpsc::channel();
     std::thread::spawn(move || says.send(lines.lines().count()));
-    assert!(said.recv_timeout(Duration::from_secs(60)).is_ok(), "the server still holds its output");
+    assert!(printed.recv_timeout(Duration::from_secs(60)).is_ok(), "the server still holds its output");
 }

@@ -25,12 +25,12 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 
 /// A run whose trials could all be done; whether they are valid is the machine's doing.
 fn finished(folder: &Path, output: &Output) -> Run {
-    let said = String::from_utf8_lossy(&output.stderr);
-    let run = harness::store::read(folder).unwrap_or_else(|error| panic!("{error:#}: {said}"));
-    assert_eq!(run.records.len(), run.header.trials.len(), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    let run = harness::store::read(folder).unwrap_or_else(|error| panic!("{error:#}: {printed}"));
+    assert_eq!(run.records.len(), run.header.trials.len(), "{printed}");
     for record in &run.records {
         // One that could not be judged has no checks.
-        assert!(!record.verdict.checks.is_empty(), "{}: {said}", record.verdict.reason);
+        assert!(!record.verdict.checks.is_empty(), "{}: {printed}", record.verdict.reason);
     }
     run
 }
@@ -102,8 +102,8 @@ fn failed_client_process_fails_trial_by_its_number() {
     // Each client of Zipf has a favourite of its own.
     let output =
         muxbench().args(words(COMPARE)).args(["--client-processes", "3", "--popularity", "zipf"]).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && said.contains("client.processes: several processes"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && printed.contains("client.processes: several processes"), "{printed}");
     let output = muxbench().args(words(COMPARE)).args(["--client-processes", "32"]).output().unwrap();
     assert!(String::from_utf8_lossy(&output.stderr).contains("cannot share 31 connections"));
 }
@@ -142,8 +142,8 @@ fn goes_on_after(reasons: [&str; 2], folder: &Path, connections: &[u32]) {
 
 /// Whether a process's command line, or environment, has this word.
 fn has(process: Pid, file: &str, word: &str) -> bool {
-    let said = fs::read(format!("/proc/{process}/{file}")).unwrap_or_default();
-    said.split(|byte| *byte == 0).any(|it| it == word.as_bytes())
+    let printed = fs::read(format!("/proc/{process}/{file}")).unwrap_or_default();
+    printed.split(|byte| *byte == 0).any(|it| it == word.as_bytes())
 }
 
 /// The client of a rank, once it has one: before it meets the first, it tries what there is, and may have other children.
@@ -272,12 +272,12 @@ fn worker_limited_to_some_cpus_is_reported_once() {
     let outputs = Job::of_programs("127.0.0.1", 3, &program, &arguments, &folder).end();
     let run = finished(&folder, &outputs[0]);
     assert_eq!(run.records[0].load.as_ref().unwrap().processes.len(), 2);
-    let said = String::from_utf8_lossy(&outputs[0].stderr);
+    let printed = String::from_utf8_lossy(&outputs[0].stderr);
     let of = host.cpus_online().unwrap();
-    assert_eq!(said.matches(&format!("worker 1 may use CPU {first} of the {of} of ")).count(), 1, "{said}");
-    assert_eq!(said.matches("the plan has clients on CPU ").count(), 1, "{said}");
+    assert_eq!(printed.matches(&format!("worker 1 may use CPU {first} of the {of} of ")).count(), 1, "{printed}");
+    assert_eq!(printed.matches("the plan has clients on CPU ").count(), 1, "{printed}");
     // What a test may use all ranks may.
-    assert!(of > cpus.len() || !said.contains("worker 2 ") && !said.contains("worker 0 "), "{said}");
+    assert!(of > cpus.len() || !printed.contains("worker 2 ") && !printed.contains("worker 0 "), "{printed}");
 }
 
 #[test]
@@ -336,15 +336,15 @@ fn dead_worker_fails_its_trial_by_name_and_ends_run() {
     let verdict = &run.records.last().unwrap().verdict;
     assert_eq!(verdict.kind, VerdictKind::Failed);
     assert!(verdict.reason.contains("worker 2 on ") && verdict.reason.contains("is lost"), "{}", verdict.reason);
-    let said = String::from_utf8_lossy(&outputs[0].stderr);
-    assert!(outputs[0].status.code() == Some(3) && said.contains("--distributed --resume"), "{said}");
+    let printed = String::from_utf8_lossy(&outputs[0].stderr);
+    assert!(outputs[0].status.code() == Some(3) && printed.contains("--distributed --resume"), "{printed}");
     assert!(outputs[1].status.success(), "{:?}", outputs[1]);
 
     // What is left is finished by a fleet of as many ranks, and by no other.
     let resume =
         |count| Job::start(count, &format!("run --quiet --resume {}", folder.display()), Path::new("/unused")).end();
-    let said = String::from_utf8_lossy(&resume(2)[0].stderr).into_owned();
-    assert!(said.contains("start 3 processes"), "{said}");
+    let printed = String::from_utf8_lossy(&resume(2)[0].stderr).into_owned();
+    assert!(printed.contains("start 3 processes"), "{printed}");
     let outputs = resume(3);
     let run = harness::store::read(&folder).unwrap();
     assert_eq!(run.records.len(), 3, "{outputs:?}");
@@ -386,8 +386,8 @@ fn distributed_run_uses_requested_transport_or_fails() {
     let folder = folder.path().join("run");
     let compare = COMPARE.replace("--repeats 2", "--repeats 1 --transport tcp6");
     let outputs = Job::start(2, &compare, &folder).end();
-    let said = String::from_utf8_lossy(&outputs[0].stderr);
-    assert!(said.contains("workload.transport: tcp6") && said.contains("at 127.0.0.1"), "{said}");
+    let printed = String::from_utf8_lossy(&outputs[0].stderr);
+    assert!(printed.contains("workload.transport: tcp6") && printed.contains("at 127.0.0.1"), "{printed}");
     assert!(!outputs[0].status.success() && outputs[1].status.success() && !folder.exists());
     if let Err(error) = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)) {
         skipped(&format!("a fleet over IPv6: {error}"));
@@ -404,10 +404,10 @@ fn distributed_run_rejects_lab_and_resume_checks_it() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("run");
     let outputs = Job::start(2, &format!("{COMPARE} --network lab"), &folder).end();
-    let said = String::from_utf8_lossy(&outputs[0].stderr);
+    let printed = String::from_utf8_lossy(&outputs[0].stderr);
     let why = "network: ranks are where their engine started them, and that is no lab; start the engine in one \
                (`muxbench lab --network lab -- ENGINE...`";
-    assert!(said.contains(why) && !folder.exists(), "{said}");
+    assert!(printed.contains(why) && !folder.exists(), "{printed}");
 
     // A run that was begun where there could be one.
     let once = COMPARE.replace("--repeats 2", "--repeats 1");
@@ -427,8 +427,8 @@ fn distributed_run_rejects_lab_and_resume_checks_it() {
         resume.args(["run", "--quiet", "--resume"]);
     }
     let output = resume.arg(&folder).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && said.contains("this host does not meet its needs:\nnetwork"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && printed.contains("this host does not meet its needs:\nnetwork"), "{printed}");
 }
 
 #[test]
@@ -446,14 +446,14 @@ fn client_requests_only_the_advertised_service() {
             let address = ready["address"].as_str().unwrap().to_owned();
             let (host, port) = address.rsplit_once(':').unwrap();
             let next = port.parse::<u16>().unwrap() + 1;
-            let mut said = String::new();
+            let mut printed = String::new();
             let stream = std::net::TcpStream::connect((host, next));
             let said_in_time = |mut stream: std::net::TcpStream| {
                 stream.set_read_timeout(Some(std::time::Duration::from_secs(5)))?;
-                stream.read_to_string(&mut said)
+                stream.read_to_string(&mut printed)
             };
             let _ = stream.and_then(said_in_time);
-            if said.starts_with("muxbench serves ") {
+            if printed.starts_with("muxbench serves ") {
                 return Some((child, address));
             }
             child.kill().and_then(|()| child.wait()).unwrap();
@@ -469,15 +469,15 @@ fn client_requests_only_the_advertised_service() {
         let mut outputs = (0..10).map(|_| load(flags));
         outputs.find(is_it).unwrap_or_else(|| panic!("`{flags}`: {:?}", load(flags)))
     };
-    let said = |output: &Output| serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap_or_default();
-    let output = heard("", &|output| said(output)["config"]["service"]["request_bytes"] == 77);
-    assert!(said(&output)["report"]["completed"].as_u64().is_some_and(|count| count > 0), "{output:?}");
+    let printed = |output: &Output| serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap_or_default();
+    let output = heard("", &|output| printed(output)["config"]["service"]["request_bytes"] == 77);
+    assert!(printed(&output)["report"]["completed"].as_u64().is_some_and(|count| count > 0), "{output:?}");
     let output = load("--request 77B --response 3KiB");
     assert!(!output.stdout.is_empty(), "what is said is the same");
     for flags in ["--request 78B", "--service stream", "--service kv"] {
         heard(flags, &|output| {
-            let said = String::from_utf8_lossy(&output.stderr);
-            !output.status.success() && said.contains("serves fixed: 77B -> 3KiB, and is asked for")
+            let printed = String::from_utf8_lossy(&output.stderr);
+            !output.status.success() && printed.contains("serves fixed: 77B -> 3KiB, and is asked for")
         });
     }
     serve.kill().and_then(|()| serve.wait()).unwrap();
@@ -488,16 +488,16 @@ fn client_without_advertised_service_states_its_request() {
     // It listens, so that nobody else says anything for it, and says nothing itself.
     let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let target = silent.local_addr().unwrap().to_string();
-    let said = |flags: &str| {
+    let printed = |flags: &str| {
         let brief = "--connections 1 --ramp 0 --warm-up 0 --measure 100ms --timeout 200ms";
         let mut load = muxbench();
         load.args(["load", "--target", &target]).args(words(brief)).args(words(flags));
         String::from_utf8_lossy(&load.output().unwrap().stderr).into_owned()
     };
     let words = "what is served; asking for fixed: 128B -> 10KiB";
-    assert!(said("").contains(words) && said("").contains("--service, --request"), "{}", said(""));
+    assert!(printed("").contains(words) && printed("").contains("--service, --request"), "{}", printed(""));
     for flags in ["--request 128B", "--response 10KiB", "--service fixed"] {
-        assert!(!said(flags).contains("what is served"), "{flags}: {}", said(flags));
+        assert!(!printed(flags).contains("what is served"), "{flags}: {}", printed(flags));
     }
 }
 
@@ -638,13 +638,13 @@ impl Engine {
 /// Whether a run on the hosts of a lab is what it should be, of a network that is so in words; each client has so many connections.
 fn is_of_a_lab(engine: &Engine, network: &str, connections: &[u32], folder: &Path, output: &Output) -> Run {
     let run = finished(folder, output);
-    let said = String::from_utf8_lossy(&output.stderr);
+    let printed = String::from_utf8_lossy(&output.stderr);
     let (clients, ranks) = (connections.len(), connections.len() + 1);
     let sentence = format!(
         "distributed run of {ranks} processes, started by {}: server on host0, clients on host1, host2",
         engine.name
     );
-    assert!(said.contains(&sentence) && !said.contains("set MUXBENCH_SECRET"), "{said}");
+    assert!(printed.contains(&sentence) && !printed.contains("set MUXBENCH_SECRET"), "{printed}");
     let placement = &run.header.placement;
     assert!(placement.contains("server on host0, clients on host1, host2"), "{placement}");
     assert_eq!(run.header.host["network"], "between workers, to 198.18.0.1");
@@ -747,15 +747,15 @@ fn sigint_under_slurm_finishes_the_trial() {
     }
     rustix::process::kill_process_group(Pid::from_child(&lab), Signal::INT).unwrap();
     let output = lab.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
+    let printed = String::from_utf8_lossy(&output.stderr);
     assert!(
-        said.contains("finishing the current trial") && said.contains("stopped; finished trials are saved"),
-        "{said}"
+        printed.contains("finishing the current trial") && printed.contains("stopped; finished trials are saved"),
+        "{printed}"
     );
     let records = harness::store::read(&folder).unwrap().records;
-    assert!((1..30).contains(&records.len()), "{said}");
+    assert!((1..30).contains(&records.len()), "{printed}");
     let is_lost = |record: &TrialRecord| record.verdict.reason.contains("lost");
-    assert!(!records.iter().any(is_lost), "{said}");
+    assert!(!records.iter().any(is_lost), "{printed}");
 }
 
 /// Kills a rank of three, and stops the run when the others have gone on without.
@@ -797,8 +797,8 @@ fn workers_on_the_server_host_of_a_lab_are_rejected() {
     lab.env("MUXBENCH_RANKS", "3").env("MUXBENCH_SECRET", "open sesame");
     // Nobody else has ports there.
     let output = lab.env("MUXBENCH_RENDEZVOUS", "198.18.0.1:20000").output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && said.contains("rank 1 is on the server's host of the lab"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && printed.contains("rank 1 is on the server's host of the lab"), "{printed}");
     assert!(!folder.path().join("run").exists());
 }
 
@@ -813,15 +813,15 @@ fn processes_in_a_lab_end_with_its_command() {
         lab.output().unwrap()
     };
     let output = lab(&["sh", "-c", "sleep 1000 >/dev/null 2>&1 & echo $! $MUXBENCH_LAB_HOSTS; exit 7"]);
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let (pid, hosts) = said.trim().split_once(' ').unwrap_or_else(|| panic!("{output:?}"));
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let (pid, hosts) = printed.trim().split_once(' ').unwrap_or_else(|| panic!("{output:?}"));
     assert_eq!((output.status.code(), hosts.split(' ').count()), (Some(7), 3), "{output:?}");
     let stat = format!("/proc/{pid}/stat");
     let is_gone = || fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z ") || !stat.contains("(sleep)"));
     eventually("what it left is gone", is_gone);
     let output = lab(&["/nonexistent"]);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.code() == Some(1) && said.contains("cannot start /nonexistent"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(1) && printed.contains("cannot start /nonexistent"), "{printed}");
 }
 
 /// What has Open MPI start a comparison on these hosts.
@@ -853,10 +853,11 @@ fn open_mpi_starts_distributed_run_on_three_hosts() {
     let folder = hosts.path("run");
     let output = mpirun(&hosts, "", COMPARE, &folder).output().unwrap();
     is_of_three_hosts(&hosts, &folder, &output);
-    let said = String::from_utf8_lossy(&output.stderr);
+    let printed = String::from_utf8_lossy(&output.stderr);
     assert!(
-        said.contains("distributed run of 3 processes, started by Open MPI") && !said.contains("set MUXBENCH_SECRET"),
-        "{said}"
+        printed.contains("distributed run of 3 processes, started by Open MPI")
+            && !printed.contains("set MUXBENCH_SECRET"),
+        "{printed}"
     );
 }
 

@@ -8,7 +8,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-use common::{Serve, eventually, pools, with_each};
+use common::{Serve, eventually, for_each_architecture, pools};
 use load::LoadConfig;
 use load::hostile::{Crowd, MANNERS, Manner, manner};
 use server::Architecture;
@@ -61,13 +61,13 @@ fn specs(name: &str) -> Vec<ServiceSpec> {
 fn answer<S: Service>(service: &S, request: &[u8]) -> Vec<u8> {
     let mut conn = S::Conn::default();
     service.receive(&mut conn, request);
-    let mut said = Vec::new();
+    let mut printed = Vec::new();
     while !service.unsent(&conn).is_empty() {
         let count = service.unsent(&conn).len();
-        said.extend_from_slice(service.unsent(&conn));
+        printed.extend_from_slice(service.unsent(&conn));
         service.sent(&mut conn, count);
     }
-    said
+    printed
 }
 
 /// What an honest client asks on a connection, and what it must hear.
@@ -95,12 +95,12 @@ fn conversation(service: &ServiceSpec) -> (Vec<u8>, Vec<u8>) {
 }
 
 /// The same at any time of day.
-fn without_date(mut said: Vec<u8>) -> Vec<u8> {
+fn without_date(mut printed: Vec<u8>) -> Vec<u8> {
     const NAME: &[u8] = b"\r\nDate: ";
-    if let Some(at) = said.windows(NAME.len()).position(|bytes| bytes == NAME) {
-        said[at + NAME.len()..][.."Fri, 15 Jan 2027 08:00:00 GMT".len()].fill(b'x');
+    if let Some(at) = printed.windows(NAME.len()).position(|bytes| bytes == NAME) {
+        printed[at + NAME.len()..][.."Fri, 15 Jan 2027 08:00:00 GMT".len()].fill(b'x');
     }
-    said
+    printed
 }
 
 /// A client as it should be, that stays.
@@ -128,9 +128,9 @@ impl Honest {
         match self {
             Self::Stream { stream, request, expected } => {
                 stream.write_all(request).unwrap_or_else(|error| panic!("{what}: {error}"));
-                let mut said = vec![0; expected.len()];
-                stream.read_exact(&mut said).unwrap_or_else(|error| panic!("{what}: {error}"));
-                assert!(without_date(said) == *expected, "{what}: another response");
+                let mut printed = vec![0; expected.len()];
+                stream.read_exact(&mut printed).unwrap_or_else(|error| panic!("{what}: {error}"));
+                assert!(without_date(printed) == *expected, "{what}: another response");
             }
             Self::Datagrams { socket, ports, udp, asked } => {
                 *asked += 1;
@@ -212,7 +212,7 @@ fn every_service_withstands_every_attack() {
     for row in SERVICES {
         for service in specs(row.name) {
             println!("{service:?}");
-            with_each(&service, AT_ONCE, |architecture| withstands(architecture, &service));
+            for_each_architecture(&service, AT_ONCE, |architecture| withstands(architecture, &service));
         }
     }
 }
@@ -233,7 +233,7 @@ fn endless_input_takes_no_memory_in_any_loop() {
         ServiceSpec::Stream(stream),
     ];
     for service in &services {
-        with_each(service, AT_ONCE, |architecture| {
+        for_each_architecture(service, AT_ONCE, |architecture| {
             if KINDS.contains(&&*architecture.to_string()) {
                 forgets(architecture, service);
             }
@@ -249,14 +249,14 @@ fn forgets(architecture: Architecture, service: &ServiceSpec) {
     honest.ask(&what);
     let memory_bytes = common::memory_bytes_of(pid);
     let mut crowds = ENDLESS_MANNERS.map(|manner| crowd(&serve, service, ENDLESS_CLIENTS, &named(&[manner])));
-    let said = |crowds: &[Crowd<'_>]| crowds.iter().map(|crowd| crowd.tally().said_bytes).collect::<Vec<_>>();
+    let printed = |crowds: &[Crowd<'_>]| crowds.iter().map(|crowd| crowd.tally().said_bytes).collect::<Vec<_>>();
     let (started, mut most_bytes) = (Instant::now(), 0);
     for turn in 0.. {
-        let before = said(&crowds);
+        let before = printed(&crowds);
         let behind = crowds.iter_mut().filter(|crowd| crowd.tally().said_bytes < ENDLESS_BYTES);
         behind.for_each(Crowd::act_all);
-        let now = said(&crowds);
-        let is_over = now.iter().all(|said| *said >= ENDLESS_BYTES);
+        let now = printed(&crowds);
+        let is_over = now.iter().all(|printed| *printed >= ENDLESS_BYTES);
         if turn % 64 == 0 || is_over {
             most_bytes = most_bytes.max(common::memory_bytes_of(pid).saturating_sub(memory_bytes));
         }
@@ -267,10 +267,10 @@ fn forgets(architecture: Architecture, service: &ServiceSpec) {
             // It has to read first.
             std::thread::sleep(Duration::from_millis(1));
         }
-        assert!(started.elapsed() < common::PATIENCE, "{what}: it neither reads nor refuses: {now:?}");
+        assert!(started.elapsed() < common::TIMEOUT, "{what}: it neither reads nor refuses: {now:?}");
     }
     println!("{what}: {most_bytes} bytes more");
-    assert!(most_bytes < ENDLESS_MEMORY_MAX_BYTES, "{what}: {most_bytes} bytes more: {:?}", said(&crowds));
+    assert!(most_bytes < ENDLESS_MEMORY_MAX_BYTES, "{what}: {most_bytes} bytes more: {:?}", printed(&crowds));
     honest.ask(&what);
     let (status, _) = serve.stop();
     assert!(status.success(), "{what}: {status}");
@@ -280,7 +280,7 @@ fn forgets(architecture: Architecture, service: &ServiceSpec) {
 #[test]
 fn connection_flood_leaves_accepted_connections_served() {
     let service = ServiceSpec::Fixed { request_bytes: 10, response_bytes: 1_000 };
-    with_each(&service, AT_ONCE, |architecture| {
+    for_each_architecture(&service, AT_ONCE, |architecture| {
         // What is beyond a pool waits.
         if architecture.model.is_pool() {
             return;

@@ -17,8 +17,8 @@ use server::Architecture;
 use wire::ServiceSpec;
 
 /// Does a test with every architecture that can run here.
-fn with_each(test: impl Fn(Architecture) + Sync) {
-    common::with_each(&ServiceSpec::Http { folder: None }, 6, test);
+fn for_each_architecture(test: impl Fn(Architecture) + Sync) {
+    common::for_each_architecture(&ServiceSpec::Http { folder: None }, 6, test);
 }
 
 /// Those of these that can run here.
@@ -39,43 +39,43 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// What a tool said, and whether it ended well.
-fn said(name: &str, Output { status, stdout, stderr }: &Output) -> String {
+fn printed(name: &str, Output { status, stdout, stderr }: &Output) -> String {
     format!("{name} ({status}): {}{}", text(stdout), text(stderr))
 }
 
 /// The number behind a word that a tool says.
-fn number(said: &str, word: &str) -> Option<u64> {
-    let rest = &said[said.find(word)? + word.len()..];
+fn number(printed: &str, word: &str) -> Option<u64> {
+    let rest = &printed[printed.find(word)? + word.len()..];
     rest.split_whitespace().next()?.trim_end_matches(|c: char| !c.is_ascii_digit()).parse().ok()
 }
 
 fn wrk(url: &str) -> Result<(), String> {
     let output = peer("wrk", &["-t1", "-c10", "-d1s", "--timeout", "60s", url]);
-    let said = said("wrk", &output);
-    let requests = said.lines().find_map(|line| line.trim().split_once(" requests in ")?.0.parse::<u64>().ok());
-    let is_well = output.status.success() && !said.contains("Socket errors") && !said.contains("Non-2xx");
-    if is_well && requests.is_some_and(|requests| requests > 0) { Ok(()) } else { Err(said) }
+    let printed = printed("wrk", &output);
+    let requests = printed.lines().find_map(|line| line.trim().split_once(" requests in ")?.0.parse::<u64>().ok());
+    let is_well = output.status.success() && !printed.contains("Socket errors") && !printed.contains("Non-2xx");
+    if is_well && requests.is_some_and(|requests| requests > 0) { Ok(()) } else { Err(printed) }
 }
 
 fn ab(url: &str, requests: u64, stays: bool) -> Result<(), String> {
     let count = requests.to_string();
     let keep_alive: &[&str] = if stays { &["-k"] } else { &[] };
     let output = peer("ab", &[keep_alive, &["-q", "-n", &count, "-c", "10", url]].concat());
-    let said = said("ab", &output);
+    let printed = printed("ab", &output);
     let is_well = output.status.success()
-        && number(&said, "Complete requests:") == Some(requests)
-        && number(&said, "Failed requests:") == Some(0)
-        && number(&said, "Keep-Alive requests:") == stays.then_some(requests)
-        && !said.contains("Non-2xx");
-    if is_well { Ok(()) } else { Err(said) }
+        && number(&printed, "Complete requests:") == Some(requests)
+        && number(&printed, "Failed requests:") == Some(0)
+        && number(&printed, "Keep-Alive requests:") == stays.then_some(requests)
+        && !printed.contains("Non-2xx");
+    if is_well { Ok(()) } else { Err(printed) }
 }
 
 fn h2load(url: &str, requests: u64) -> Result<(), String> {
     let output = peer("h2load", &["--h1", "-n", &requests.to_string(), "-c", "10", url]);
-    let said = said("h2load", &output);
+    let printed = printed("h2load", &output);
     let all = format!("{requests} done, {requests} succeeded, 0 failed, 0 errored, 0 timeout");
-    let is_well = output.status.success() && said.contains(&all) && said.contains(&format!("{requests} 2xx"));
-    if is_well { Ok(()) } else { Err(said) }
+    let is_well = output.status.success() && printed.contains(&all) && printed.contains(&format!("{requests} 2xx"));
+    if is_well { Ok(()) } else { Err(printed) }
 }
 
 fn httperf(port: u16, path: &str, connections: u64, calls: u64) -> Result<(), String> {
@@ -83,12 +83,12 @@ fn httperf(port: u16, path: &str, connections: u64, calls: u64) -> Result<(), St
     let to = ["--hog", "--server", "127.0.0.1", "--port", &port, "--uri", path, "--timeout", "30"];
     let traffic = ["--num-conns", &count, "--num-calls", &calls_each, "--rate", "200"];
     let output = peer("httperf", &[&to[..], &traffic].concat());
-    let said = said("httperf", &output);
+    let printed = printed("httperf", &output);
     let replies = connections * calls;
     let is_well = output.status.success()
-        && said.contains("Errors: total 0 ")
-        && said.contains(&format!("2xx={replies} 3xx=0 4xx=0 5xx=0"));
-    if is_well { Ok(()) } else { Err(said) }
+        && printed.contains("Errors: total 0 ")
+        && printed.contains(&format!("2xx={replies} 3xx=0 4xx=0 5xx=0"));
+    if is_well { Ok(()) } else { Err(printed) }
 }
 
 /// One connection for two responses, HEAD, HTTP/1.0, and what is refused.
@@ -111,7 +111,7 @@ fn curl(base: &str) -> Result<(), String> {
         urls.iter().for_each(|url| arguments.extend(["--output", "/dev/null", url]));
         let output = peer("curl", &arguments);
         if !output.status.success() || text(&output.stdout) != expected {
-            return Err(format!("{flags:?} {paths:?}: {}, not {expected}", said("curl", &output)));
+            return Err(format!("{flags:?} {paths:?}: {}, not {expected}", printed("curl", &output)));
         }
     }
     Ok(())
@@ -119,7 +119,7 @@ fn curl(base: &str) -> Result<(), String> {
 
 #[test]
 fn http_tools_end_without_errors_in_every_architecture() {
-    with_each(|architecture| {
+    for_each_architecture(|architecture| {
         let serve = Serve::start_http(architecture, &[]);
         let (base, url) = (format!("http://{}", serve.ip()), format!("http://{}/bytes/1024", serve.ip()));
         let all = [
@@ -148,10 +148,10 @@ fn wrong_server_is_detected() {
     let address = server.local_addr().unwrap();
     thread::spawn(move || {
         for (number, stream) in server.incoming().flatten().enumerate() {
-            let said =
+            let printed =
                 ["HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"];
             let _ = (&stream).read(&mut [0; 1024]);
-            let _ = (&stream).write_all(said[number % 2].as_bytes());
+            let _ = (&stream).write_all(printed[number % 2].as_bytes());
         }
     });
     let url = format!("http://{address}/bytes/1024");
@@ -195,9 +195,9 @@ fn rest(stream: &mut TcpStream) -> (Vec<u8>, bool) {
 }
 
 /// The codes of all responses in what was said.
-fn codes(said: &[u8]) -> Vec<String> {
-    let said = text(said);
-    said.match_indices("HTTP/1.1 ").map(|(at, line)| said[at + line.len()..][..3].to_owned()).collect()
+fn codes(printed: &[u8]) -> Vec<String> {
+    let printed = text(printed);
+    printed.match_indices("HTTP/1.1 ").map(|(at, line)| printed[at + line.len()..][..3].to_owned()).collect()
 }
 
 /// What is generated.
@@ -208,7 +208,7 @@ fn generated(bytes: usize) -> Vec<u8> {
 
 #[test]
 fn keep_alive_and_order_hold_in_every_architecture() {
-    with_each(|architecture| {
+    for_each_architecture(|architecture| {
         let serve = Serve::start_http(architecture, &[]);
         let mut stream = serve.connect();
         for _ in 0..3 {
@@ -261,7 +261,7 @@ fn refused_request_gets_a_status_before_the_close() {
         (b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", "501"),
         (b"GET / HTTP/2.0\r\nHost: h\r\n\r\n", "505"),
     ];
-    with_each(|architecture| {
+    for_each_architecture(|architecture| {
         let serve = Serve::start_http(architecture, &[]);
         for (request, expected) in cases {
             let mut stream = serve.connect();
@@ -270,8 +270,8 @@ fn refused_request_gets_a_status_before_the_close() {
             // All of it is taken, or the answer would be lost to a client that reads when it has sent.
             let sent = stream.write_all(&flood);
             sent.unwrap_or_else(|error| panic!("{architecture}: {expected}: {error}"));
-            let (said, is_reset) = rest(&mut stream);
-            assert_eq!(codes(&said), ["200", expected], "{architecture}");
+            let (printed, is_reset) = rest(&mut stream);
+            assert_eq!(codes(&printed), ["200", expected], "{architecture}");
             assert!(!is_reset, "{architecture}: {expected}");
         }
         let (status, totals) = serve.stop();
@@ -299,24 +299,24 @@ fn client_that_never_stops_sending_is_cut_off() {
 fn slow_readers_get_large_responses_whole() {
     const BYTES: usize = 6_000_000;
     let expected = generated(BYTES);
-    with_each(|architecture| {
+    for_each_architecture(|architecture| {
         let serve = Serve::start_http(architecture, &[]);
         let mut stream = serve.connect();
         let request = format!("GET /bytes/{BYTES} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).unwrap();
-        let mut said = Vec::new();
+        let mut printed = Vec::new();
         loop {
             // Slower at first than it could be written.
-            if said.len() < 1 << 20 {
+            if printed.len() < 1 << 20 {
                 thread::sleep(Duration::from_millis(5));
             }
             let mut piece = [0; 32 << 10];
             match stream.read(&mut piece).unwrap_or_else(|error| panic!("{architecture}: {error}")) {
                 0 => break,
-                count => said.extend_from_slice(&piece[..count]),
+                count => printed.extend_from_slice(&piece[..count]),
             }
         }
-        assert!(said.ends_with(&expected), "{architecture}: {} bytes", said.len());
+        assert!(printed.ends_with(&expected), "{architecture}: {} bytes", printed.len());
     });
 }
 
@@ -362,7 +362,7 @@ fn is_cut_off(stream: &TcpStream, name: &str) -> bool {
 #[test]
 fn slow_clients_are_cut_off_and_others_are_not() {
     let limit = format!("{}ms", LIMIT.as_millis());
-    common::with_each(&ServiceSpec::Http { folder: None }, 12, |architecture| {
+    common::for_each_architecture(&ServiceSpec::Http { folder: None }, 12, |architecture| {
         let mut piece = vec![0; 1 << 20];
         let serve = Serve::start_http(architecture, &["--request-timeout", &limit, "--keepalive-timeout", &limit]);
         let started = Instant::now();
@@ -378,7 +378,7 @@ fn slow_clients_are_cut_off_and_others_are_not() {
         let mut reads = serve.connect();
         reads.write_all(b"GET /bytes/1000000000 HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
         while !slow.is_empty() || started.elapsed() < 2 * LIMIT {
-            assert!(started.elapsed() < common::PATIENCE, "{architecture}: {:?} is never cut off", slow[0].0);
+            assert!(started.elapsed() < common::TIMEOUT, "{architecture}: {:?} is never cut off", slow[0].0);
             slow.retain_mut(|(name, stream, next)| {
                 let is_gone = next(stream).is_err() || is_cut_off(stream, name);
                 assert!(!is_gone || started.elapsed() >= LIMIT, "{architecture}: {name}: too early");
@@ -481,10 +481,10 @@ fn refusal(folder: &Path) -> String {
 fn unservable_folder_is_rejected_with_its_path() {
     let folder = folder();
     symlink("/etc/passwd", folder.path().join("css/out")).unwrap();
-    let said = refusal(folder.path());
-    assert!(said.contains("css/out: the link leads out of the folder, to /etc/passwd"), "{said}");
-    let said = refusal(&folder.path().join("none"));
-    assert!(said.contains("none: No such file or directory"), "{said}");
+    let printed = refusal(folder.path());
+    assert!(printed.contains("css/out: the link leads out of the folder, to /etc/passwd"), "{printed}");
+    let printed = refusal(&folder.path().join("none"));
+    assert!(printed.contains("none: No such file or directory"), "{printed}");
     let output = muxbench().args(["serve", "--folder", "/tmp"]).output().unwrap();
     assert!(text(&output.stderr).contains("--folder: only http serves files"), "{}", text(&output.stderr));
 }

@@ -5,13 +5,13 @@ mod common;
 use std::collections::BTreeMap;
 use std::process::{Command, Output};
 
-use common::{Theirs, eventually, muxbench, prepared};
+use common::{ExternalServer, eventually, muxbench, prepared};
 use serde_json::Value;
 use tempfile::TempDir;
 
 /// A running nginx of one worker, ended when dropped.
 struct Nginx {
-    server: Theirs,
+    server: ExternalServer,
     folder: TempDir,
 }
 
@@ -26,7 +26,7 @@ impl Nginx {
             .map(|which| format!("{which}_temp_path {which};\n"))
             .concat();
         let program = prepared("MUXBENCH_PEERS", "peers").join("nginx");
-        let server = Theirs::start("nginx", |port| {
+        let server = ExternalServer::start("nginx", |port| {
             let configuration = format!(
                 "daemon off; master_process off; pid nginx.pid; error_log error.log;\n\
                  events {{ worker_connections 1024; }}\n\
@@ -111,8 +111,8 @@ fn server_that_closes_connections_is_reported_or_redialled() {
         let staying = report(&[&[url.as_str()], schedule].concat());
         let (total, closed) = errors(&staying, "closed");
         assert!(closed >= 5 && closed == total, "{}", staying["report"]["errors"]);
-        let said = load(&[&[url.as_str()], schedule].concat()).stdout;
-        assert!(String::from_utf8(said).unwrap().contains("--requests-per-connection"));
+        let printed = load(&[&[url.as_str()], schedule].concat()).stdout;
+        assert!(String::from_utf8(printed).unwrap().contains("--requests-per-connection"));
 
         let nginx = Nginx::start(10);
         let url = nginx.url("/two");
@@ -144,9 +144,9 @@ fn short_lived_connections_are_measured() {
     let mut calls = nginx.calls();
     calls.sort_unstable();
     assert_eq!(calls, [&[1][..], &[4; 50]].concat());
-    let said = load(&[url.as_str(), "--requests-per-connection", "1", "--rate", "500"]).stdout;
-    let said = String::from_utf8(said).unwrap();
-    assert!(said.contains("SYN to established") && said.contains("connections of 1 request each"), "{said}");
+    let printed = load(&[url.as_str(), "--requests-per-connection", "1", "--rate", "500"]).stdout;
+    let printed = String::from_utf8(printed).unwrap();
+    assert!(printed.contains("SYN to established") && printed.contains("connections of 1 request each"), "{printed}");
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn unusable_url_is_rejected() {
         (&["--target", "127.0.0.1:1", "--path", "/"], "add --service http"),
         (&["http://127.0.0.1:1/"], "is the server running there?"),
     ] {
-        let said = complaint(arguments);
-        assert!(said.contains(why), "{arguments:?}: {said}");
+        let printed = complaint(arguments);
+        assert!(printed.contains(why), "{arguments:?}: {printed}");
     }
 }

@@ -10,14 +10,14 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use common::{Serve, Theirs, muxbench, peer, prepared};
+use common::{ExternalServer, Serve, muxbench, peer, prepared};
 use recorded::RECORDED;
 use server::Architecture;
 use wire::ServiceSpec;
 
 /// Does a test with every architecture that can run here and serve `kv`.
-fn with_each(test: impl Fn(Architecture) + Sync) {
-    common::with_each(&ServiceSpec::Kv { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 }, 6, test);
+fn for_each_architecture(test: impl Fn(Architecture) + Sync) {
+    common::for_each_architecture(&ServiceSpec::Kv { memory_max_bytes: 64 << 20, item_max_bytes: 1 << 20 }, 6, test);
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -28,11 +28,12 @@ fn text(bytes: &[u8]) -> String {
 fn memccapable(address: SocketAddr, patience_s: u32) -> Result<(), String> {
     let (host, port) = (address.ip().to_string(), address.port().to_string());
     let output = peer("memccapable", &["-h", &host, "-p", &port, "-a", "-t", &patience_s.to_string()]);
-    let said = text(&output.stdout) + &text(&output.stderr);
-    let passed = said.lines().filter(|line| line.starts_with("ascii") && line.ends_with("[pass]")).count();
+    let printed = text(&output.stdout) + &text(&output.stderr);
+    let passed = printed.lines().filter(|line| line.starts_with("ascii") && line.ends_with("[pass]")).count();
     // As many as libmemcached 1.1.4 has.
-    let all = output.status.success() && passed >= 27 && said.contains("All tests passed") && !said.contains("FAIL");
-    if all { Ok(()) } else { Err(format!("memccapable ({}): {said}", output.status)) }
+    let all =
+        output.status.success() && passed >= 27 && printed.contains("All tests passed") && !printed.contains("FAIL");
+    if all { Ok(()) } else { Err(format!("memccapable ({}): {printed}", output.status)) }
 }
 
 /// `memcslap` with four connections; what it complained of, or how much is missing.
@@ -62,9 +63,9 @@ fn python(arguments: &[&str]) -> (bool, String) {
 /// Every part of a client's script, of which there are 12.
 fn all_parts(script: &str, port: u16) -> Result<(), String> {
     let path = format!("{}/tests/{script}", env!("CARGO_MANIFEST_DIR"));
-    let (is_success, said) = python(&[&path, &port.to_string()]);
-    let passed = said.lines().filter(|line| line.ends_with(" passed")).count();
-    if is_success && passed == 12 { Ok(()) } else { Err(format!("{script}: {said}")) }
+    let (is_success, printed) = python(&[&path, &port.to_string()]);
+    let passed = printed.lines().filter(|line| line.ends_with(" passed")).count();
+    if is_success && passed == 12 { Ok(()) } else { Err(format!("{script}: {printed}")) }
 }
 
 /// Everything that `pymemcache_client.py` does.
@@ -86,9 +87,9 @@ fn pymemcache_tests(port: u16) -> Result<(), String> {
         // Its own settings, which measure coverage, are not in the package; nothing is written into it.
         let runner = ["-B", "-m", "pytest", "-q", "-c", "/dev/null", "-W", "ignore", "-p", "no:cacheprovider"];
         let options = ["--rootdir", rootdir, &tests, "--server", "127.0.0.1", "--port", &port, "-k", only];
-        let (is_success, said) = python(&[&runner[..], &options].concat());
-        let all = is_success && said.contains(&format!("\n{count} passed"));
-        if all { Ok(()) } else { Err(format!("pymemcache's tests: {said}")) }
+        let (is_success, printed) = python(&[&runner[..], &options].concat());
+        let all = is_success && printed.contains(&format!("\n{count} passed"));
+        if all { Ok(()) } else { Err(format!("pymemcache's tests: {printed}")) }
     };
     // As many as pymemcache 4.0.0 has, without those of TLS.
     run("not test_touch", 94)?;
@@ -98,7 +99,7 @@ fn pymemcache_tests(port: u16) -> Result<(), String> {
 
 #[test]
 fn memccapable_passes_in_every_architecture() {
-    with_each(|architecture| {
+    for_each_architecture(|architecture| {
         let serve = Serve::start_kv(architecture, &[]);
         memccapable(serve.ip(), 60).unwrap_or_else(|error| panic!("{architecture}: {error}"));
     });
@@ -106,7 +107,7 @@ fn memccapable_passes_in_every_architecture() {
 
 #[test]
 fn memcslap_has_no_error_in_any_architecture() {
-    with_each(|architecture| {
+    for_each_architecture(|architecture| {
         let serve = Serve::start_kv(architecture, &[]);
         for test in ["set", "get", "mget"] {
             memcslap(serve.ip(), test, 1000).unwrap_or_else(|error| panic!("{architecture}: {error}"));
@@ -119,7 +120,7 @@ fn memcslap_has_no_error_in_any_architecture() {
 
 #[test]
 fn pymemcache_gets_what_it_expects_from_every_architecture() {
-    with_each(|architecture| {
+    for_each_architecture(|architecture| {
         let serve = Serve::start_kv(architecture, &[]);
         pymemcache(serve.ip().port()).unwrap_or_else(|error| panic!("{architecture}: {error}"));
     });
@@ -127,7 +128,7 @@ fn pymemcache_gets_what_it_expects_from_every_architecture() {
 
 #[test]
 fn meta_memcache_passes_in_every_architecture() {
-    with_each(|architecture| {
+    for_each_architecture(|architecture| {
         let serve = Serve::start_kv(architecture, &[]);
         meta_memcache(serve.ip().port()).unwrap_or_else(|error| panic!("{architecture}: {error}"));
     });
@@ -135,15 +136,15 @@ fn meta_memcache_passes_in_every_architecture() {
 
 #[test]
 fn tests_of_pymemcache_pass_in_every_architecture() {
-    with_each(|architecture| {
+    for_each_architecture(|architecture| {
         let serve = Serve::start_kv(architecture, &[]);
         pymemcache_tests(serve.ip().port()).unwrap_or_else(|error| panic!("{architecture}: {error}"));
     });
 }
 
-fn memcached() -> Theirs {
+fn memcached() -> ExternalServer {
     let program = prepared("MUXBENCH_PEERS", "peers").join("memcached");
-    Theirs::start("memcached", |port| {
+    ExternalServer::start("memcached", |port| {
         let mut command = Command::new(&program);
         // Root must say that it wants to be; others are not asked.
         command.args(["-u", "root", "-l", "127.0.0.1", "-p", &port.to_string()]);
@@ -304,12 +305,12 @@ fn random_commands_are_answered_as_by_memcached() {
         let (mut chance, mut last) = (Chance(seed), 0);
         for at in 0..COMMANDS {
             let command = chance.command(last);
-            let [said, expected] = [ours.ask(&command), theirs.ask(&command)];
+            let [printed, expected] = [ours.ask(&command), theirs.ask(&command)];
             let line = text(&command);
             let is_about_item = line.starts_with("mg") || line.starts_with("me");
-            let [said, expected] =
-                [said, expected].map(|answer| if is_about_item { without_base64(&answer) } else { answer });
-            assert_eq!(comparable(&said), comparable(&expected), "seed {seed}, command {at}: {line}");
+            let [printed, expected] =
+                [printed, expected].map(|answer| if is_about_item { without_base64(&answer) } else { answer });
+            assert_eq!(comparable(&printed), comparable(&expected), "seed {seed}, command {at}: {line}");
             let numbers = expected.split_whitespace().filter_map(|word| word.strip_prefix('c')?.parse().ok());
             last = numbers.fold(last, u64::max);
         }
@@ -329,9 +330,9 @@ fn recorded_conversations_match_memcached() {
             thread::sleep(Duration::from_millis(5));
         }
         let _ = stream.shutdown(Shutdown::Write);
-        let mut said = Vec::new();
-        let _ = stream.read_to_end(&mut said);
-        assert_eq!(text(&said), *output, "{input}");
+        let mut printed = Vec::new();
+        let _ = stream.read_to_end(&mut printed);
+        assert_eq!(text(&printed), *output, "{input}");
     }
 }
 
@@ -346,12 +347,12 @@ fn client_drives_memcached_as_it_drives_muxbench() {
             .args(flags.split_whitespace())
             .output()
             .unwrap_or_else(|error| panic!("{address}: {error}"));
-        let said: serde_json::Value = serde_json::from_slice(&output.stdout)
+        let printed: serde_json::Value = serde_json::from_slice(&output.stdout)
             .unwrap_or_else(|error| panic!("{address}: {error}: {}", text(&output.stderr)));
-        let told = &said["report"];
-        let errors: u64 = told["errors"].as_object().unwrap().values().filter_map(serde_json::Value::as_u64).sum();
-        assert_eq!(errors, 0, "{address}: {told}");
-        assert!(told["completed"].as_u64() > Some(0), "{address}: {told}");
+        let message = &printed["report"];
+        let errors: u64 = message["errors"].as_object().unwrap().values().filter_map(serde_json::Value::as_u64).sum();
+        assert_eq!(errors, 0, "{address}: {message}");
+        assert!(message["completed"].as_u64() > Some(0), "{address}: {message}");
     }
 }
 
@@ -415,7 +416,7 @@ fn rest(mut stream: TcpStream, architecture: Architecture) -> Vec<u8> {
 #[test]
 fn connection_ended_by_the_service_is_closed() {
     const TOO_LONG: &[u8] = &[b'x'; 4000];
-    with_each(|architecture| {
+    for_each_architecture(|architecture| {
         let serve = Serve::start_kv(architecture, &[]);
         // Some with nothing to say, some after an answer; the last comes in two pieces.
         let endings: [(&[u8], &[u8], &str); 5] = [
@@ -444,7 +445,7 @@ fn responses_that_grow_while_sent_arrive_whole() {
     let value: Vec<u8> = (0..1_000_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     let hit = [&b"VALUE big 0 1000000\r\n"[..], &value, b"\r\n"].concat();
     let store = [&b"set big 0 0 1000000\r\n"[..], &value, b"\r\n"].concat();
-    with_each(|architecture| {
+    for_each_architecture(|architecture| {
         let serve = Serve::start_kv(architecture, &[]);
         let mut stream = serve.connect();
         stream.write_all(&store).unwrap();
@@ -501,7 +502,7 @@ fn concurrent_changes_add_up_in_every_architecture() {
     const CONNECTIONS: u64 = 6;
     const ADDS: u64 = 300;
     const SWAPS: u64 = 40;
-    with_each(|architecture| {
+    for_each_architecture(|architecture| {
         let serve = Serve::start_kv(architecture, &[]);
         let connect = || Lines(BufReader::new(serve.connect()));
         let mut first = connect();

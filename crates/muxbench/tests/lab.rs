@@ -16,7 +16,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{PATIENCE, children_of, is_alive, muxbench, skipped};
+use common::{TIMEOUT, children_of, is_alive, muxbench, skipped};
 use harness::netns::conditions::{Found, choose};
 use harness::spec::network::Network;
 use rustix::process::{Pid, Signal};
@@ -76,9 +76,9 @@ fn compare_and_watch(flags: &[&str], mut watch: impl FnMut(Pid) + Send) -> Value
         output.unwrap()
     });
     // 3 is that the machine was too busy for a verdict: what the network did is known all the same.
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(matches!(output.status.code(), Some(0 | 3)), "{flags:?}: {said}");
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{flags:?}: {error}: {said}"))
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{flags:?}: {printed}");
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{flags:?}: {error}: {printed}"))
 }
 
 /// The one trial of a result.
@@ -142,7 +142,7 @@ fn until_gone(processes: &[Pid], made: &BTreeSet<String>) {
 
 /// Waits until something is so.
 fn until(what: &str, is_so: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !is_so() {
         assert!(Instant::now() < deadline, "{what}");
         thread::sleep(Duration::from_millis(20));
@@ -302,8 +302,8 @@ fn doctor_removes_leftovers_of_a_killed_run() {
         assert!(output.status.success());
         String::from_utf8(output.stdout).unwrap()
     };
-    let said = clean();
-    assert!(said.contains("removed: folder ") && said.contains("muxbench-4194305-0"), "{said}");
+    let printed = clean();
+    assert!(printed.contains("removed: folder ") && printed.contains("muxbench-4194305-0"), "{printed}");
     assert!(!folder.exists());
     assert!(!clean().contains("folder"));
 }
@@ -395,14 +395,14 @@ fn doctor_ends_leftovers_of_a_killed_lab() {
     let mut alone = Command::new("timeout");
     alone.args(["600", "unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", KILLED_LAB, "sh"]);
     let output = alone.arg(env!("CARGO_BIN_EXE_muxbench")).env("TMPDIR", temporary.path()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    let lines: Vec<&str> = said.lines().collect();
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let lines: Vec<&str> = printed.lines().collect();
     assert!(output.status.success() && lines.len() >= 4, "{output:?}");
-    assert!(lines[0].starts_with("No leftovers"), "a lab that is kept is nobody else's: {said}");
+    assert!(lines[0].starts_with("No leftovers"), "a lab that is kept is nobody else's: {printed}");
     let of_lab =
         |line: &&str| line.starts_with("removed: process ") && line.ends_with("of a lab whose keeper has died");
-    assert!(lines[1..].iter().any(of_lab), "{said}");
-    assert!(lines[1..].iter().any(|line| line.starts_with("removed: folder ")), "{said}");
+    assert!(lines[1..].iter().any(of_lab), "{printed}");
+    assert!(lines[1..].iter().any(|line| line.starts_with("removed: folder ")), "{printed}");
 }
 
 #[test]
@@ -436,6 +436,6 @@ fn plan_without_root_states_it() {
         plan.uid(65_534).gid(65_534);
     }
     let output = plan.output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert!(said.contains("impossible") && said.contains("run as root"), "{said}");
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(printed.contains("impossible") && printed.contains("run as root"), "{printed}");
 }

@@ -29,15 +29,15 @@ fn stopped_with(server: &str, schedule: &str, times: u32, stop: Duration) -> Val
         .spawn()
         .unwrap();
     let pid = Pid::from_child(&load);
-    let mut told = BufReader::new(load.stderr.take().unwrap()).lines();
-    assert!(told.any(|line| line.unwrap().starts_with("measure:")), "the window begins");
+    let mut message = BufReader::new(load.stderr.take().unwrap()).lines();
+    assert!(message.any(|line| line.unwrap().starts_with("measure:")), "the window begins");
     for _ in 0..times {
         kill_process(pid, Signal::STOP).unwrap();
         std::thread::sleep(stop);
         kill_process(pid, Signal::CONT).unwrap();
         std::thread::sleep(Duration::from_millis(300));
     }
-    told.for_each(drop);
+    message.for_each(drop);
     let mut json = String::new();
     load.stdout.take().unwrap().read_to_string(&mut json).unwrap();
     load.wait().unwrap();

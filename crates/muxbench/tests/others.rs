@@ -8,7 +8,9 @@ use std::net::{Shutdown, TcpStream};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use common::{PATIENCE, ROOT, Theirs, clinging, eventually, exchange, is_alive, muxbench, prepared, skipped};
+use common::{
+    ExternalServer, ROOT, TIMEOUT, eventually, exchange, is_alive, muxbench, persistent_command, prepared, skipped,
+};
 use harness::model::{TrialRecord, VerdictKind};
 use rustix::process::{Pid, Signal};
 
@@ -108,8 +110,8 @@ fn example_servers_are_measured_and_leave_nothing() {
 }
 
 /// A started example.
-fn start(command: &[String], name: &str, request_bytes: usize, response_bytes: usize) -> Theirs {
-    Theirs::start(name, |port| {
+fn start(command: &[String], name: &str, request_bytes: usize, response_bytes: usize) -> ExternalServer {
+    ExternalServer::start(name, |port| {
         let numbers = [("{port}", port as usize), ("{request}", request_bytes), ("{response}", response_bytes)];
         let filled = |argument: &String| {
             numbers.iter().fold(argument.clone(), |text, (name, number)| text.replace(name, &number.to_string()))
@@ -121,7 +123,7 @@ fn start(command: &[String], name: &str, request_bytes: usize, response_bytes: u
 }
 
 /// Every example, with these sizes.
-fn each(request_bytes: usize, response_bytes: usize) -> Vec<(String, Theirs)> {
+fn each(request_bytes: usize, response_bytes: usize) -> Vec<(String, ExternalServer)> {
     let start = |(name, command): (String, Vec<String>)| {
         let server = start(&command, &name, request_bytes, response_bytes);
         (name, server)
@@ -144,7 +146,7 @@ fn example_servers_answer_requests_in_any_pieces() {
         stream.write_all(&[1; 99]).unwrap();
         stream.set_read_timeout(Some(std::time::Duration::from_millis(50))).unwrap();
         assert!(stream.read(&mut [0]).is_err(), "{name} answers what is not whole");
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream.write_all(&[1]).unwrap();
         stream.read_exact(&mut [0; 3000]).unwrap();
         // Seven and a half at once, then the half that is missing.
@@ -185,7 +187,7 @@ fn nothing_outlives_a_run() {
         let mark = format!("MUXBENCH_TEST_MARK=clinging-{}-{at}", std::process::id());
         let (name, value) = mark.split_once('=').unwrap();
         let measure = if signal.is_some() { "60s" } else { "300ms" };
-        let command = ("clinging".to_owned(), clinging(&folder.path().join("keeper")));
+        let command = ("clinging".to_owned(), persistent_command(&folder.path().join("keeper")));
         let file = experiment(&[command], 1, measure, &format!("environment = {{ {name} = \"{value}\" }}"));
         fs::write(folder.path().join("x.toml"), file).unwrap();
         let mut child = muxbench()
@@ -228,14 +230,14 @@ kill -KILL $(cat keeper)
 kill -KILL $run
 wait $run
 "$1" doctor --json | grep -o 'of a server whose keeper has died' | head -n 1
-until "$1" doctor --clean | tee said | grep '^Nothing is left'; do cat said; done
+until "$1" doctor --clean | tee printed | grep '^Nothing is left'; do cat printed; done
 ! grep -qs '100[0]' /proc/[0-9]*/cmdline
 "#;
 
 #[test]
 fn doctor_ends_server_of_killed_supervisor_and_runner() {
     let folder = tempfile::tempdir().unwrap();
-    let command = ("clinging".to_owned(), clinging(&folder.path().join("keeper")));
+    let command = ("clinging".to_owned(), persistent_command(&folder.path().join("keeper")));
     let file = experiment(&[command], 1, "600s", "start-timeout = \"600s\"");
     fs::write(folder.path().join("x.toml"), file).unwrap();
     let alone = |script: &str| {
@@ -252,15 +254,15 @@ fn doctor_ends_server_of_killed_supervisor_and_runner() {
         return skipped(&format!("a doctor in a PID namespace of its own: {}", text(&nothing.stderr)));
     }
     let output = alone(KILLED_KEEPER);
-    let said = text(&output.stdout);
-    let lines: Vec<&str> = said.lines().collect();
+    let printed = text(&output.stdout);
+    let lines: Vec<&str> = printed.lines().collect();
     assert!(output.status.success() && lines.len() >= 5, "{output:?}");
-    assert!(lines[0].starts_with("No leftovers"), "a server that is kept is nobody else's: {said}");
+    assert!(lines[0].starts_with("No leftovers"), "a server that is kept is nobody else's: {printed}");
     let of_server = "of a server whose keeper has died";
     assert_eq!(lines[1], of_server, "it is listed");
     let is_its = |line: &&&str| line.starts_with("removed: process ") && line.ends_with(of_server);
     // The daemon, and what is in a session of its own.
-    assert!(lines[2..].iter().filter(is_its).count() >= 2, "{said}");
+    assert!(lines[2..].iter().filter(is_its).count() >= 2, "{printed}");
 }
 
 #[test]
@@ -300,27 +302,27 @@ fn commands_are_shown_and_start_only_if_allowed() {
     let file = experiment(&[("touch".to_owned(), touch)], 1, "300ms", "");
     let file = file.replace(&format!("{ROOT:?}"), &format!("{:?}", folder.path()));
     fs::write(folder.path().join("x.toml"), &file).unwrap();
-    let told = |arguments: &[&str], code: i32, words: &[&str]| {
+    let message = |arguments: &[&str], code: i32, words: &[&str]| {
         let output = run(folder.path(), arguments);
-        let said = text(&output.stdout) + &text(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{said}");
+        let printed = text(&output.stdout) + &text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{printed}");
         for word in words {
-            assert!(said.contains(word), "{word}: {said}");
+            assert!(printed.contains(word), "{word}: {printed}");
         }
     };
     let shown = "exec:touch: sh -c \"touch started; exit 1\" sh {port}";
-    told(&["plan", "x.toml"], 0, &[shown, "--allow-exec"]);
-    told(&["run", "x.toml", "--output", "here"], 1, &[shown, "--allow-exec"]);
+    message(&["plan", "x.toml"], 0, &[shown, "--allow-exec"]);
+    message(&["run", "x.toml", "--output", "here"], 1, &[shown, "--allow-exec"]);
     assert!(!folder.path().join("started").exists() && !folder.path().join("here").exists());
-    told(&["run", "x.toml", "--output", "here", "--allow-exec"], 3, &[shown, "exit status: 1"]);
+    message(&["run", "x.toml", "--output", "here", "--allow-exec"], 3, &[shown, "exit status: 1"]);
     assert!(folder.path().join("started").exists());
 
     // A stored plan is no more to be trusted than a file.
     fs::remove_file(folder.path().join("started")).unwrap();
-    told(&["run", "--resume", "here"], 1, &[shown, "--allow-exec"]);
+    message(&["run", "--resume", "here"], 1, &[shown, "--allow-exec"]);
     assert!(!folder.path().join("started").exists());
 
     fs::write(folder.path().join("x.toml"), file.replace("\"sh\", \"-c\"", "\"no-such-program\", \"-c\"")).unwrap();
-    told(&["plan", "x.toml"], 1, &["exec.touch.command: `no-such-program` is not found in PATH"]);
-    told(&["compare", "--arch", "epoll,exec:touch"], 1, &["a flag cannot define a command", "[exec.touch]"]);
+    message(&["plan", "x.toml"], 1, &["exec.touch.command: `no-such-program` is not found in PATH"]);
+    message(&["compare", "--arch", "epoll,exec:touch"], 1, &["a flag cannot define a command", "[exec.touch]"]);
 }

@@ -147,8 +147,8 @@ fn page_into_a_folder_is_rejected() {
         assert!(!output.status.success(), "{arguments:?}");
         text_of(&output.stderr)
     };
-    let said = fails(&["report", "one", "--html", "one"]);
-    assert!(said.contains("one is a folder") && said.contains("muxbench report one --html"), "{said}");
+    let printed = fails(&["report", "one", "--html", "one"]);
+    assert!(printed.contains("one is a folder") && printed.contains("muxbench report one --html"), "{printed}");
     assert!(fails(&["report", "one", "one", "--send-deviation"]).contains("name one"));
     assert!(fails(&["report", "one", "one", "--html"]).contains("needs a file"));
     assert!(fails(&["report", "one", "--html", "--json"]).contains("cannot be used with"));

@@ -37,7 +37,7 @@ const AUTOBENCH: &str =
 /// Tests take turns: each keeps a CPU or two busy.
 static ALONE: Mutex<()> = Mutex::new(());
 
-fn alone() -> MutexGuard<'static, ()> {
+fn exclusive_cpus() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -59,7 +59,7 @@ fn json(output: &Output) -> Value {
 
 #[test]
 fn sweep_stops_past_saturation_and_writes_autobench_columns() {
-    let _alone = alone();
+    let _cpus = exclusive_cpus();
     let folder = tempfile::tempdir().unwrap();
     let sweep = ["sweep", "--arch", "epoll", "--rate", "100,2k..6k+1k", "--measure", "1s", "--output", "here"];
     let files = ["--csv", "steps.csv", "--tsv", "steps.tsv"];
@@ -118,7 +118,7 @@ fn sweep_stops_past_saturation_and_writes_autobench_columns() {
 
 #[test]
 fn sweeps_of_sessions_and_datagrams_have_all_columns() {
-    let _alone = alone();
+    let _cpus = exclusive_cpus();
     let folder = tempfile::tempdir().unwrap();
     let traffics: [(&[&str], bool); 2] = [
         (&["--requests-per-connection", "2", "--connections", "10"], true),
@@ -140,7 +140,7 @@ fn sweeps_of_sessions_and_datagrams_have_all_columns() {
 
 #[test]
 fn interleaved_architectures_share_a_row_of_tsv() {
-    let _alone = alone();
+    let _cpus = exclusive_cpus();
     let folder = tempfile::tempdir().unwrap();
     let sweep = ["sweep", "--arch", "epoll,mt", "--rate", "50..100+50", "--repeats", "2", "--measure", "400ms"];
     let more = ["--past", "never", "--tsv", "steps.tsv", "--json"];
@@ -161,7 +161,7 @@ fn interleaved_architectures_share_a_row_of_tsv() {
 
 #[test]
 fn capacity_is_below_the_computed_limit() {
-    let _alone = alone();
+    let _cpus = exclusive_cpus();
     let folder = tempfile::tempdir().unwrap();
     let capacity = ["capacity", "--p50", "20ms", "--arch", "epoll", "--from", "400", "--measure", "200ms"];
     let limits = ["--precision", "30%", "--time-max", "15s", "--output", "here"];
@@ -192,7 +192,7 @@ fn capacity_is_below_the_computed_limit() {
 
 #[test]
 fn met_highest_rate_is_a_lower_bound_of_capacity() {
-    let _alone = alone();
+    let _cpus = exclusive_cpus();
     let folder = tempfile::tempdir().unwrap();
     let capacity = ["capacity", "--p50", "10s", "--arch", "epoll", "--from", "50", "--to", "50", "--measure", "400ms"];
     let whole = json(&run(folder.path(), &[&capacity[..], &["--time-max", "60s", "--json"], SMALL].concat(), &[0, 3]));
@@ -206,7 +206,7 @@ fn met_highest_rate_is_a_lower_bound_of_capacity() {
 
 #[test]
 fn search_out_of_time_resumes_with_more() {
-    let _alone = alone();
+    let _cpus = exclusive_cpus();
     let folder = tempfile::tempdir().unwrap();
     let capacity = ["capacity", "--p50", "1us", "--arch", "epoll", "--from", "100", "--measure", "200ms"];
     run(folder.path(), &[&capacity[..], &["--time-max", "1ms", "--output", "here"], SMALL].concat(), &[0, 3]);
@@ -238,7 +238,7 @@ fn unmet(out: &str) -> usize {
 
 #[test]
 fn stopped_sweeps_and_searches_keep_trials_and_resume() {
-    let _alone = alone();
+    let _cpus = exclusive_cpus();
     let folder = tempfile::tempdir().unwrap();
     let sweep = ["sweep", "--arch", "epoll,mt", "--rate", "60..100+20", "--past", "never", "--measure", "400ms"];
     let capacity =
@@ -277,7 +277,7 @@ fn stopped_sweeps_and_searches_keep_trials_and_resume() {
 #[test]
 fn user_errors_are_reported_before_anything_starts() {
     let folder = tempfile::tempdir().unwrap();
-    let told: &[(&[&str], i32, &str)] = &[
+    let cases: &[(&[&str], i32, &str)] = &[
         (&["sweep"], 2, "--rate"),
         (&["sweep", "--rate", "1..5"], 2, "write it like 10000..45000+5000"),
         (&["sweep", "--rate", "100,100"], 1, "appears twice"),
@@ -292,7 +292,7 @@ fn user_errors_are_reported_before_anything_starts() {
         (&["capacity", "--p99", "1ms", "--schedule", "closed"], 1, "has no rate to search"),
         (&["capacity", "--p99", "1ms", "--explain"], 2, "probes differ in rate"),
     ];
-    for (arguments, code, words) in told {
+    for (arguments, code, words) in cases {
         let error = text(&run(folder.path(), arguments, &[*code]).stderr);
         assert!(error.contains(words), "{arguments:?}: {error}");
     }

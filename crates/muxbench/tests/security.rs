@@ -11,7 +11,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use common::{PATIENCE, Serve, eventually, muxbench};
+use common::{Serve, TIMEOUT, eventually, muxbench};
 use harness::store::Store;
 use report::fixtures;
 use rustix::net::{AddressFamily, SocketType};
@@ -77,20 +77,20 @@ fn server_without_listen_is_reachable_from_this_host_only() {
 fn greeting(flags: &[&str]) -> (String, Vec<IpAddr>) {
     let mut serve = muxbench().arg("serve").args(flags).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let lines = BufReader::new(serve.stdout.take().unwrap()).lines().take(2);
-    let said = lines.map(|line| line.unwrap() + "\n").collect();
+    let printed = lines.map(|line| line.unwrap() + "\n").collect();
     let reached_at = reached_at(Pid::from_child(&serve));
     serve.kill().and_then(|()| serve.wait()).unwrap();
-    (said, reached_at)
+    (printed, reached_at)
 }
 
 #[test]
 fn server_states_who_can_connect() {
-    let (said, reached_at) = greeting(&[]);
-    assert!(said.contains(" listens on 127.0.0.1:"), "{said}");
-    assert!(said.contains("Only this host can connect; --listen 0.0.0.0:"), "{said}");
+    let (printed, reached_at) = greeting(&[]);
+    assert!(printed.contains(" listens on 127.0.0.1:"), "{printed}");
+    assert!(printed.contains("Only this host can connect; --listen 0.0.0.0:"), "{printed}");
     assert!(!reached_at.is_empty() && reached_at.iter().all(IpAddr::is_loopback), "{reached_at:?}");
-    let (said, reached_at) = greeting(&["--listen", "0.0.0.0:0"]);
-    assert!(said.contains("All hosts that reach this one can connect"), "{said}");
+    let (printed, reached_at) = greeting(&["--listen", "0.0.0.0:0"]);
+    assert!(printed.contains("All hosts that reach this one can connect"), "{printed}");
     assert!(reached_at.iter().any(IpAddr::is_unspecified), "{reached_at:?}");
 }
 
@@ -108,25 +108,26 @@ fn server_advertises_its_service_on_the_next_port() {
         let next = SocketAddr::new(serve.ip().ip(), serve.ip().port() + 1);
         let described = || -> std::io::Result<String> {
             let mut stream = TcpStream::connect(next)?;
-            stream.set_read_timeout(Some(PATIENCE))?;
-            let mut said = String::new();
-            stream.read_to_string(&mut said)?;
-            Ok(said)
+            stream.set_read_timeout(Some(TIMEOUT))?;
+            let mut printed = String::new();
+            stream.read_to_string(&mut printed)?;
+            Ok(printed)
         };
         // Whoever takes long to say it stops.
-        let is_it = |said: String| said.starts_with("muxbench serves {") && said.contains(&format!("\"{service}\""));
+        let is_it =
+            |printed: String| printed.starts_with("muxbench serves {") && printed.contains(&format!("\"{service}\""));
         eventually("it says what it serves", || described().is_ok_and(is_it));
     }
 }
 
 /// What a server says to these bytes, until it closes.
-fn said(serve: &Serve, request: &[u8]) -> String {
+fn printed(serve: &Serve, request: &[u8]) -> String {
     let mut stream = serve.connect();
     stream.write_all(request).unwrap();
     stream.shutdown(Shutdown::Write).unwrap();
-    let mut said = Vec::new();
-    stream.read_to_end(&mut said).unwrap();
-    text(&said)
+    let mut printed = Vec::new();
+    stream.read_to_end(&mut printed).unwrap();
+    text(&printed)
 }
 
 #[test]
@@ -140,7 +141,7 @@ fn no_path_leads_out_of_a_served_folder() {
     // What comes later is not there: not a link either.
     symlink(&secret, served.join("later")).unwrap();
     let get =
-        |path: &str| said(&serve, format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").as_bytes());
+        |path: &str| printed(&serve, format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").as_bytes());
     assert!(get("/sub/a.txt").ends_with("content"));
     assert!(get("/sub/../sub/%61.txt").ends_with("content"), "a path within is what it says");
     let absolute = secret.to_str().unwrap();
@@ -163,9 +164,9 @@ fn no_path_leads_out_of_a_served_folder() {
         &format!("/{absolute}"),
         &format!("/%2f{absolute}"),
     ] {
-        let said = get(path);
-        assert!(said.starts_with("HTTP/1.1 4"), "{path}: {said}");
-        assert!(!said.contains("not to be read"), "{path}: {said}");
+        let printed = get(path);
+        assert!(printed.starts_with("HTTP/1.1 4"), "{path}: {printed}");
+        assert!(!printed.contains("not to be read"), "{path}: {printed}");
     }
 }
 
@@ -242,10 +243,10 @@ fn loads_what_is_described(described: &str) -> Output {
         .take(100)
         .find_map(|listener| held(&listener).map(|held| (listener, held)))
         .expect("two ports side by side are free");
-    let said = format!("muxbench serves {described}\n");
+    let printed = format!("muxbench serves {described}\n");
     std::thread::scope(|scope| {
         // Who has heard enough may close before all is said.
-        scope.spawn(|| listener.accept().map(|(mut visitor, _)| visitor.write_all(said.as_bytes())));
+        scope.spawn(|| listener.accept().map(|(mut visitor, _)| visitor.write_all(printed.as_bytes())));
         let mut command = muxbench();
         command.args(["load", "--measure", "100ms", "--target", &format!("127.0.0.1:{}", place - 1)]);
         // What it is told must not make it take more.
@@ -258,20 +259,21 @@ fn loads_what_is_described(described: &str) -> Output {
 fn advertised_sizes_take_no_memory_of_the_client() {
     let error = |described: &str| {
         let output = loads_what_is_described(described);
-        let said = text(&output.stderr);
-        assert!(!output.status.success() && !said.contains("panicked"), "{said}");
-        said
+        let printed = text(&output.stderr);
+        assert!(!output.status.success() && !printed.contains("panicked"), "{printed}");
+        printed
     };
-    let said = error(r#"{"muxbench":"x","service":{"service":"fixed","request_bytes":4294967295,"response_bytes":1}}"#);
-    assert!(said.contains("more than 64MiB is not sent at its word"), "{said}");
+    let printed =
+        error(r#"{"muxbench":"x","service":{"service":"fixed","request_bytes":4294967295,"response_bytes":1}}"#);
+    assert!(printed.contains("more than 64MiB is not sent at its word"), "{printed}");
     // What cannot be is no description.
     let ports = ["1-65535"; 60_000].join(",");
     let udp = r#"{"service":"udp","ports":4000000000,"request_bytes":16,"response_bytes":16}"#;
-    let said = error(&format!(r#"{{"muxbench":"x","service":{udp},"ports":"{ports}"}}"#));
-    assert!(said.contains("Connection refused"), "{said}");
-    let said = error(&format!(r#"{{"muxbench":"x","service":{udp},"ports":"1-65535"}}"#));
+    let printed = error(&format!(r#"{{"muxbench":"x","service":{udp},"ports":"{ports}"}}"#));
+    assert!(printed.contains("Connection refused"), "{printed}");
+    let printed = error(&format!(r#"{{"muxbench":"x","service":{udp},"ports":"1-65535"}}"#));
     assert!(
-        said.contains("udp: 16B -> 16B, 4000000000 ports, and is asked for udp: 16B -> 16B, 65535 ports"),
-        "{said}"
+        printed.contains("udp: 16B -> 16B, 4000000000 ports, and is asked for udp: 16B -> 16B, 65535 ports"),
+        "{printed}"
     );
 }

@@ -8,7 +8,7 @@ use std::net::{Shutdown, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{Serve, anybodys_muxbench, as_nobody, muxbench, with_each};
+use common::{Serve, as_nobody, for_each_architecture, muxbench, muxbench_for_all_users};
 use load::LoadConfig;
 use load::config::{Phases, Schedule};
 use serde_json::Value;
@@ -41,7 +41,7 @@ fn end(mut stream: TcpStream) -> u64 {
 
 #[test]
 fn each_burst_is_acknowledged_and_every_byte_counted() {
-    with_each(&ServiceSpec::Stream(SIZES), AT_ONCE, |architecture| {
+    for_each_architecture(&ServiceSpec::Stream(SIZES), AT_ONCE, |architecture| {
         let serve = Serve::start_stream(architecture, &flags("in"));
         let (burst, packet) = (SIZES.burst_bytes(), u64::from(SIZES.packet_bytes));
         let mut whole = serve.connect();
@@ -52,7 +52,7 @@ fn each_burst_is_acknowledged_and_every_byte_counted() {
         whole.write_all(&bytes(burst - 1, false)).unwrap();
         whole.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
         assert!(whole.read(&mut [0]).is_err(), "{architecture}");
-        whole.set_read_timeout(Some(common::PATIENCE)).unwrap();
+        whole.set_read_timeout(Some(common::TIMEOUT)).unwrap();
         whole.write_all(&[1]).unwrap();
         take(&mut whole, 33);
         assert_eq!(end(whole), 0, "{architecture}");
@@ -71,7 +71,7 @@ fn each_burst_is_acknowledged_and_every_byte_counted() {
 #[test]
 fn slow_client_gets_all_bursts_of_the_server() {
     let sizes = Stream { direction: Direction::Out, ..SIZES };
-    with_each(&ServiceSpec::Stream(sizes), AT_ONCE, |architecture| {
+    for_each_architecture(&ServiceSpec::Stream(sizes), AT_ONCE, |architecture| {
         let serve = Serve::start_stream(architecture, &flags("out"));
         let (burst, packet) = (SIZES.burst_bytes(), u64::from(SIZES.packet_bytes));
         let mut stream = serve.connect();
@@ -94,7 +94,7 @@ fn client_and_server_count_the_same_bytes() {
     for direction in [Direction::In, Direction::Out] {
         let sizes = Stream { direction, ..SIZES };
         let service = ServiceSpec::Stream(sizes);
-        with_each(&service, AT_ONCE, |architecture| {
+        for_each_architecture(&service, AT_ONCE, |architecture| {
             let name = if direction == Direction::In { "in" } else { "out" };
             let serve = Serve::start_stream(architecture, &flags(name));
             let config = LoadConfig {
@@ -154,13 +154,13 @@ fn streams_compare_by_bandwidth_with_verified_bytes() {
 #[test]
 fn missing_threads_are_reported_as_the_limit() {
     let folder = tempfile::tempdir().unwrap();
-    let program = anybodys_muxbench(folder.path());
+    let program = muxbench_for_all_users(folder.path());
     // The plan knows the limit, and not that others of this user have half of it.
     let mut others = as_nobody(&program);
     others.args(["serve", "--arch", "mt-pool:400", "--listen", "127.0.0.1:0"]).stdout(Stdio::piped());
     let mut others = others.spawn().unwrap();
-    let mut said = BufReader::new(others.stdout.take().unwrap());
-    said.read_line(&mut String::new()).unwrap();
+    let mut printed = BufReader::new(others.stdout.take().unwrap());
+    printed.read_line(&mut String::new()).unwrap();
     let limited = as_nobody(&program);
     let output = Command::new("prlimit")
         .arg("--nproc=800")
@@ -188,9 +188,9 @@ fn bandwidth_is_printed_each_second() {
         .args(["--target", &serve.address.to_string()])
         .output()
         .unwrap();
-    let told = String::from_utf8(output.stderr).unwrap();
-    let lines = told.lines().filter(|line| line.contains(" to ") && line.contains("B/s"));
-    assert!(lines.count() >= 2, "{told}");
+    let message = String::from_utf8(output.stderr).unwrap();
+    let lines = message.lines().filter(|line| line.contains(" to ") && line.contains("B/s"));
+    assert!(lines.count() >= 2, "{message}");
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("fairness") && text.contains("whole bursts"), "{text}");
 }
@@ -209,7 +209,7 @@ fn stream_flags_need_a_stream() {
         (vec!["compare", "--service", "stream", "--cool-down", "0"], "phases.drain"),
     ] {
         let output = muxbench().args(&arguments).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && said.contains(why), "{arguments:?}: {said}");
+        let printed = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && printed.contains(why), "{arguments:?}: {printed}");
     }
 }

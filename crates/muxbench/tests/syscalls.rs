@@ -50,12 +50,12 @@ fn is_refused(folder: &std::path::Path) -> bool {
     let Err(reason) = can_count() else { return false };
     skipped(&format!("system calls counted from outside, of which only the refusal is tested: {reason}"));
     let output = compare(folder, "epoll", &["--count-syscalls"]);
-    let said = text(&output.stderr);
-    assert!(!output.status.success() && said.contains("server.count-syscalls: "), "{said}");
+    let printed = text(&output.stderr);
+    assert!(!output.status.success() && printed.contains("server.count-syscalls: "), "{printed}");
     assert!(!folder.join("results").exists(), "nothing was begun");
     let serve = muxbench().args(["serve", "--count-syscalls"]).output().unwrap();
-    let said = text(&serve.stderr);
-    assert!(!serve.status.success() && said.contains("its system calls cannot be counted"), "{said}");
+    let printed = text(&serve.stderr);
+    assert!(!serve.status.success() && printed.contains("its system calls cannot be counted"), "{printed}");
     true
 }
 

@@ -66,7 +66,7 @@ fn json(output: &Output) -> Value {
 
 #[test]
 fn report_repeats_the_table_of_compare() {
-    let _beside = beside_others();
+    let _cpus = share_cpus();
     let folder = tempfile::tempdir().unwrap();
     let output = measure(folder.path(), SMALL);
     let (out, err) = (text(&output.stdout), text(&output.stderr));
@@ -113,7 +113,7 @@ fn report_repeats_the_table_of_compare() {
 
 #[test]
 fn pools_are_measured_with_every_accept_strategy() {
-    let _beside = beside_others();
+    let _cpus = share_cpus();
     let folder = tempfile::tempdir().unwrap();
     let mut arguments = SMALL.to_vec();
     arguments[2] = "mp-prefork,mt-pool:20,mt-pool:4";
@@ -133,7 +133,7 @@ fn pools_are_measured_with_every_accept_strategy() {
 
 #[test]
 fn two_runs_are_compared_by_row() {
-    let _beside = beside_others();
+    let _cpus = share_cpus();
     let folder = tempfile::tempdir().unwrap();
     measure(folder.path(), &[SMALL, &["--output", "a", "--quiet"]].concat());
     let longer = [&SMALL[..2], &["epoll,select"], &SMALL[3..], &["--measure", "300ms", "--output", "b", "--quiet"]];
@@ -182,7 +182,7 @@ fn two_runs_are_compared_by_row() {
 
 #[test]
 fn send_deviation_is_computed_from_stored_samples() {
-    let _beside = beside_others();
+    let _cpus = share_cpus();
     let folder = tempfile::tempdir().unwrap();
     let even = [SMALL, &["--schedule", "constant", "--output", "even", "--quiet"]].concat();
     measure(folder.path(), &even);
@@ -203,16 +203,16 @@ fn send_deviation_is_computed_from_stored_samples() {
         assert_eq!(ends, [min, max]);
         assert!((0.0..=1.0).contains(&figures["within_1us_of_median"].as_f64().unwrap()));
     }
-    let said = text(&run(folder.path(), &report, 0).stdout);
-    assert!(said.contains("stddev µs") && !said.contains("presumes constant intervals"), "{said}");
+    let printed = text(&run(folder.path(), &report, 0).stdout);
+    assert!(printed.contains("stddev µs") && !printed.contains("presumes constant intervals"), "{printed}");
 
     std::fs::remove_file(harness::store::samples_path(&folder.path().join("even"), 2)).unwrap();
-    let said = text(&run(folder.path(), &report, 0).stdout);
-    assert!(said.contains("0002.parquet"), "what is missing is named: {said}");
+    let printed = text(&run(folder.path(), &report, 0).stdout);
+    assert!(printed.contains("0002.parquet"), "what is missing is named: {printed}");
     let csv = text(&run(folder.path(), &[&report[..], &["--csv"]].concat(), 0).stdout);
     assert_eq!(csv.lines().count(), 5);
 
-    let told: &[(&[&str], i32, &str)] = &[
+    let cases: &[(&[&str], i32, &str)] = &[
         (&["report", "even", "--paper", "kawai2006"], 1, "no trial of this run has a workload of kawai2006"),
         (
             &["report", "even", "--paper", "nonsense"],
@@ -220,10 +220,10 @@ fn send_deviation_is_computed_from_stored_samples() {
             "[possible values: kawai2008, kawai2006, maharjan2012, voras2009, welsh2001]",
         ),
         (&["report", "even", "--paper", "kawai2006", "--send-deviation"], 2, "cannot be used with"),
-        (&["report", "even", "even", "--paper", "kawai2006"], 2, "are of one run, and several are given"),
-        (&["report", "even", "even", "--send-deviation"], 2, "are of one run, and several are given"),
+        (&["report", "even", "even", "--paper", "kawai2006"], 2, "show one run, but there are several"),
+        (&["report", "even", "even", "--send-deviation"], 2, "show one run, but there are several"),
     ];
-    for (arguments, code, words) in told {
+    for (arguments, code, words) in cases {
         let error = text(&run(folder.path(), arguments, *code).stderr);
         assert!(error.contains(words), "{arguments:?}: {error}");
     }
@@ -231,7 +231,7 @@ fn send_deviation_is_computed_from_stored_samples() {
 
 #[test]
 fn paper_experiment_prints_the_tables_of_the_paper() {
-    let _beside = beside_others();
+    let _cpus = share_cpus();
     let folder = tempfile::tempdir().unwrap();
     let experiment = harness::spec::presets::find("kawai2006").unwrap().text;
     let one = experiment
@@ -241,8 +241,8 @@ fn paper_experiment_prints_the_tables_of_the_paper() {
         .replace("[\"mp\", \"mt\", \"select\", \"poll\", \"epoll\"]", "\"epoll\"")
         .replace("measure = \"2s\"", "measure = \"200ms\"");
     std::fs::write(folder.path().join("one.toml"), one).unwrap();
-    let said = text(&measure(folder.path(), &["run", "one.toml", "--quick", "--quiet", "--output", "here"]).stdout);
-    assert!(said.ends_with("Beside the paper: muxbench report here --paper kawai2006\n"), "{said}");
+    let printed = text(&measure(folder.path(), &["run", "one.toml", "--quick", "--quiet", "--output", "here"]).stdout);
+    assert!(printed.ends_with("Beside the paper: muxbench report here --paper kawai2006\n"), "{printed}");
     let report = ["report", "here", "--paper", "kawai2006"];
     let tables = json(&run(folder.path(), &[&report[..], &["--json"]].concat(), 0));
     let cells = tables["service_time"].as_array().unwrap();
@@ -252,15 +252,15 @@ fn paper_experiment_prints_the_tables_of_the_paper() {
     // On a busy machine the trial is not valid, and then has no times.
     let here = &finished[0]["here"];
     assert_eq!(here["times"].is_object(), here["verdict"] == "valid", "{here}");
-    let said = text(&run(folder.path(), &report, 0).stdout);
+    let printed = text(&run(folder.path(), &report, 0).stdout);
     for words in ["Table 3.", "Table 4.", "Table 5.", "Figure 2", "0.565/0.563/0.126"] {
-        assert!(said.contains(words), "{words}: {said}");
+        assert!(printed.contains(words), "{words}: {printed}");
     }
 }
 
 #[test]
 fn public_tools_read_samples_and_histograms() {
-    let _beside = beside_others();
+    let _cpus = share_cpus();
     let interpreter = prepared("MUXBENCH_PYTHON", "python");
     let folder = tempfile::tempdir().unwrap();
     measure(folder.path(), &[SMALL, &["--output", "here", "--quiet"]].concat());
@@ -289,8 +289,8 @@ fn public_tools_read_samples_and_histograms() {
                     let (read, reported) = (read[figure].as_f64().unwrap(), reported[figure].as_f64().unwrap());
                     // Samples are exact, a histogram's values are up to 0.1 % above; two histograms are the same.
                     let apart = if tool == "hdrhistogram" { 0.0 } else { reported * 0.001 + 1.0 };
-                    let told = format!("{tool}, trial {index}, {time} {figure}: {read}, reported {reported}");
-                    assert!((read - reported).abs() <= apart, "{told}");
+                    let message = format!("{tool}, trial {index}, {time} {figure}: {read}, reported {reported}");
+                    assert!((read - reported).abs() <= apart, "{message}");
                 }
             }
             let interval = &read["hdrhistogram"][&file]["times"][time];
@@ -304,12 +304,12 @@ fn public_tools_read_samples_and_histograms() {
 static CPUS: RwLock<()> = RwLock::new(());
 
 /// Of a test that takes a whole CPU, or needs one.
-fn alone() -> RwLockWriteGuard<'static, ()> {
+fn exclusive_cpus() -> RwLockWriteGuard<'static, ()> {
     CPUS.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Of any other.
-fn beside_others() -> RwLockReadGuard<'static, ()> {
+fn share_cpus() -> RwLockReadGuard<'static, ()> {
     CPUS.read().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -343,7 +343,7 @@ impl Drop for Hogs {
 #[test]
 fn overloaded_server_is_saturated_and_not_ranked() {
     let folder = tempfile::tempdir().unwrap();
-    let _alone = alone();
+    let _cpus = exclusive_cpus();
     let hogs = Hogs::on_cpu(0);
     let output = muxbench()
         .args(["compare", "--arch", "select", "--connections", "100", "--rate", "1000", "--ramp", "100ms", "--json"])
@@ -379,7 +379,7 @@ fn overloaded_server_is_saturated_and_not_ranked() {
 #[test]
 fn client_without_cpu_time_is_client_limited() {
     let folder = tempfile::tempdir().unwrap();
-    let _alone = alone();
+    let _cpus = exclusive_cpus();
     let hogs = Hogs::on_cpu(1);
     let output = muxbench()
         .args(["compare", "--arch", "epoll", "--connections", "50", "--rate", "2000", "--ramp", "0", "--json"])
@@ -402,7 +402,7 @@ fn check<'a>(verdict: &'a Value, word: &str) -> &'a Value {
 
 #[test]
 fn violated_schedule_is_client_limited() {
-    let _beside = beside_others();
+    let _cpus = share_cpus();
     let serve = common::Serve::start("epoll".parse().unwrap(), 128, 128);
     let child = muxbench()
         .args(["load", "--target", &serve.address.to_string(), "--response", "128B", "--schedule", "constant"])
@@ -449,7 +449,7 @@ fn violated_schedule_is_client_limited() {
 
 #[test]
 fn strict_accepts_only_valid_trials() {
-    let _beside = beside_others();
+    let _cpus = share_cpus();
     let folder = tempfile::tempdir().unwrap();
     // One of the two workloads cannot be run anywhere.
     let arguments = [SMALL, &["--connections", "20,4000000000", "--output", "run"]].concat();
@@ -461,7 +461,7 @@ fn strict_accepts_only_valid_trials() {
 
 #[test]
 fn kernel_timestamps_prove_that_requests_left() {
-    let _alone = alone();
+    let _cpus = exclusive_cpus();
     let folder = tempfile::tempdir().unwrap();
     let output = measure(folder.path(), &[SMALL, &["--timestamps", "kernel", "--output", "run"]].concat());
     let table = text(&output.stdout);
@@ -483,7 +483,7 @@ fn kernel_timestamps_prove_that_requests_left() {
 
 #[test]
 fn flags_set_locality_and_schedules() {
-    let _beside = beside_others();
+    let _cpus = share_cpus();
     let folder = tempfile::tempdir().unwrap();
     let more =
         ["--active", "1/4,1", "--idle", "30", "--popularity", "zipf:0.8", "--schedule", "poisson", "--output", "run"];
@@ -508,7 +508,7 @@ fn flags_set_locality_and_schedules() {
 
 #[test]
 fn calibrate_recovers_hold_times() {
-    let _alone = alone();
+    let _cpus = exclusive_cpus();
     let folder = tempfile::tempdir().unwrap();
     let arguments = ["calibrate", "--rounds", "2", "--measure", "750ms", "--hold", "300ms", "--law", "fixed,uniform"];
     for more in [["--transport", "tcp"].as_slice(), &["--transport", "udp", "--timestamps", "kernel"]] {
@@ -536,12 +536,12 @@ fn calibrate_recovers_hold_times() {
     let table = text(&run(folder.path(), &[&arguments, ["--rate", "100"].as_slice()].concat(), 0).stdout);
     assert!(table.contains("bias µs") && table.contains("300 ms uniform"), "{table}");
     let shared = run(folder.path(), &["calibrate", "--server-cpus", "0", "--client-cpus", "0"], 1);
-    assert!(text(&shared.stderr).contains("give each side its own"));
+    assert!(text(&shared.stderr).contains("give each side CPUs of its own"));
 }
 
 #[test]
 fn experiment_file_is_planned_and_run() {
-    let _beside = beside_others();
+    let _cpus = share_cpus();
     let folder = tempfile::tempdir().unwrap();
     let experiment = text(&run(folder.path(), &[SMALL, &["--print-experiment"]].concat(), 0).stdout);
     std::fs::write(folder.path().join("mine.toml"), experiment.replace("\"compare\"", "\"mine\"")).unwrap();
@@ -580,7 +580,7 @@ fn experiment_in_a_device_is_an_error() {
 fn user_errors_are_reported_before_anything_starts() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("bad.toml"), "name = \"x\"\narchitectures = \"epol\"\n").unwrap();
-    let told: &[(&[&str], i32, &str)] = &[
+    let cases: &[(&[&str], i32, &str)] = &[
         (&["run", "bad.toml"], 1, "bad.toml:2: `epol` is no architecture"),
         (&["run", "absent.toml"], 1, "absent.toml: neither a file nor a preset"),
         (&["run"], 1, "name an experiment file"),
@@ -606,7 +606,7 @@ fn user_errors_are_reported_before_anything_starts() {
         (&["load", "--target", "127.0.0.1:1"], 1, "is the server running there?"),
         (&["load"], 2, "--target"),
     ];
-    for (arguments, code, words) in told {
+    for (arguments, code, words) in cases {
         let output = run(folder.path(), arguments, *code);
         assert!(text(&output.stderr).contains(words), "{arguments:?}: {}", text(&output.stderr));
         assert!(output.stdout.is_empty(), "{arguments:?}");
@@ -649,7 +649,7 @@ fn start_long(folder: &Path) -> (std::process::Child, Vec<Pid>) {
 
 #[test]
 fn stopped_or_killed_run_keeps_trials_and_resumes() {
-    let _beside = beside_others();
+    let _cpus = share_cpus();
     for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
         let folder = tempfile::tempdir().unwrap();
         let (mut child, processes) = start_long(folder.path());
@@ -667,7 +667,7 @@ fn stopped_or_killed_run_keeps_trials_and_resumes() {
 
 #[test]
 fn interrupted_reproduction_continues_in_further_calls() {
-    let _beside = beside_others();
+    let _cpus = share_cpus();
     let folder = tempfile::tempdir().unwrap();
     let arguments = ["reproduce", "voras2009", "--output", "over here", "--figures", "plots"];
     let at = folder.path().join("over here/voras2009");
@@ -677,10 +677,10 @@ fn interrupted_reproduction_continues_in_further_calls() {
         let mut child = muxbench().args(arguments).current_dir(folder.path()).stderr(Stdio::piped()).spawn().unwrap();
         eventually("a trial more is finished", || finished() > before);
         rustix::process::kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-        let said = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
-        assert_eq!(child.wait().unwrap().code(), Some(130), "{call}: {said}");
+        let printed = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(130), "{call}: {printed}");
         let again = "muxbench reproduce voras2009 --quick --output 'over here' --figures plots\n";
-        assert!(said.contains(again), "{call}: {said}");
+        assert!(printed.contains(again), "{call}: {printed}");
     }
     let run = harness::store::read(&at).unwrap();
     let mut trials: Vec<u32> = run.records.iter().map(|record| record.trial.index).collect();
@@ -696,7 +696,7 @@ fn interrupted_reproduction_continues_in_further_calls() {
     assert!(claims.iter().all(|claim| claim["outcome"].is_string()));
     let other =
         self::run(folder.path(), &["reproduce", "voras2009", "--full", "--output", "results/deep", "--quiet"], 1);
-    assert!(text(&other.stderr).contains("name another folder"), "{}", text(&other.stderr));
+    assert!(text(&other.stderr).contains("try another folder"), "{}", text(&other.stderr));
 }
 
 #[test]
@@ -730,14 +730,17 @@ fn needed_hosts_follow_from_documented_or_measured_costs() {
     plan.args(["plan", "-", "--hosts"]).current_dir(folder.path()).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut plan = plan.spawn().unwrap();
     std::io::Write::write_all(&mut plan.stdin.take().unwrap(), experiment.as_bytes()).unwrap();
-    let said = text(&plan.wait_with_output().unwrap().stdout);
-    assert!(said.contains("Clients: ") && said.contains("fs.nr_open") && said.contains("docs/scale.md"), "{said}");
+    let printed = text(&plan.wait_with_output().unwrap().stdout);
+    assert!(
+        printed.contains("Clients: ") && printed.contains("fs.nr_open") && printed.contains("docs/scale.md"),
+        "{printed}"
+    );
     run(folder.path(), &["plan", "large.toml", "--from", "small"], 2);
 }
 
 #[test]
 fn signal_before_the_first_trial_is_not_lost() {
-    let _beside = beside_others();
+    let _cpus = share_cpus();
     let folder = tempfile::tempdir().unwrap();
     failed_run(&folder.path().join("here/kawai2008-http"), "kawai2008-http");
     for signal in [Signal::INT, Signal::TERM] {
@@ -747,12 +750,12 @@ fn signal_before_the_first_trial_is_not_lost() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut said = BufReader::new(child.stderr.take().unwrap());
+        let mut printed = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
-        said.read_line(&mut line).unwrap();
+        printed.read_line(&mut line).unwrap();
         assert!(line.contains("kawai2008-http, in here"), "{line}");
         rustix::process::kill_process(Pid::from_child(&child), signal).unwrap();
-        let rest = std::io::read_to_string(said).unwrap();
+        let rest = std::io::read_to_string(printed).unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(130), "{rest}");
         assert!(rest.contains("Finish the run with: muxbench reproduce kawai2008 --quick --output here\n"), "{rest}");
     }
@@ -761,7 +764,7 @@ fn signal_before_the_first_trial_is_not_lost() {
 
 #[test]
 fn single_figure_runs_only_its_experiments() {
-    let _beside = beside_others();
+    let _cpus = share_cpus();
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path().join("here/kawai2008-minimised");
     let mut child = muxbench()
@@ -772,16 +775,16 @@ fn single_figure_runs_only_its_experiments() {
         .unwrap();
     eventually("a trial is finished", || harness::store::read(&at).is_ok_and(|run| !run.records.is_empty()));
     rustix::process::kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    let said = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(130), "{said}");
-    assert!(said.contains("muxbench reproduce kawai2008 --quick --output here --figure 8"), "{said}");
+    let printed = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{printed}");
+    assert!(printed.contains("muxbench reproduce kawai2008 --quick --output here --figure 8"), "{printed}");
     assert!(!folder.path().join("here/kawai2008-http").exists(), "the figure needs no such run");
 
     let of = ["report", "here/kawai2008-minimised", "--paper", "kawai2008"];
     let report = |more: &[&str], code: i32| run(folder.path(), &[&of[..], more].concat(), code);
-    let said = text(&report(&["--figure", "8"], 0).stdout);
-    assert!(said.contains("Figure 8. ") && said.contains("paper: about 200 µs"), "{said}");
-    assert!(!said.contains("Figure 11") && !said.contains("Claims"), "{said}");
+    let printed = text(&report(&["--figure", "8"], 0).stdout);
+    assert!(printed.contains("Figure 8. ") && printed.contains("paper: about 200 µs"), "{printed}");
+    assert!(!printed.contains("Figure 11") && !printed.contains("Claims"), "{printed}");
     let figures = json(&report(&["--figure", "8", "--json"], 0));
     assert_eq!(figures["figures"][0]["number"], "8");
     assert!(figures["claims"].is_null());
@@ -800,13 +803,19 @@ fn single_figure_runs_only_its_experiments() {
     assert!(page.contains(only), "{only}");
 
     let fails = |more: &[&str]| text(&report(more, 1).stderr);
-    let said = fails(&["--figure", "6"]);
-    assert!(said.contains("is of kawai2008-http") && said.contains("reproduce kawai2008 --figure 6"), "{said}");
-    let said = fails(&["--figure", "7"]);
-    assert!(said.contains("no such Figure") && said.contains("Figures 6, 8, 10, 11, A.1; no tables"), "{said}");
+    let printed = fails(&["--figure", "6"]);
+    assert!(
+        printed.contains("is of kawai2008-http") && printed.contains("reproduce kawai2008 --figure 6"),
+        "{printed}"
+    );
+    let printed = fails(&["--figure", "7"]);
+    assert!(
+        printed.contains("no such Figure") && printed.contains("Figures 6, 8, 10, 11, A.1; no tables"),
+        "{printed}"
+    );
     assert!(fails(&["--table", "1"]).contains("no such Table"));
-    let said = text(&run(folder.path(), &["report", "here/kawai2008-minimised", "--figure", "8"], 2).stderr);
-    assert!(said.contains("--paper"), "{said}");
+    let printed = text(&run(folder.path(), &["report", "here/kawai2008-minimised", "--figure", "8"], 2).stderr);
+    assert!(printed.contains("--paper"), "{printed}");
 }
 
 /// A folder as `reproduce` leaves it, of an experiment none of whose trials came to anything.
@@ -859,23 +868,23 @@ fn finished_paper_is_shown_and_not_run_again() {
         let arguments = [&["reproduce", "kawai2008", "--output", "here", "--quiet"][..], more].concat();
         run(folder.path(), &arguments, code)
     };
-    let said = text(&reproduce(&["--figures", "plots"], 0).stdout);
-    assert!(said.contains("nothing to show: Figure 6 (of kawai2008-http), Figure 8"), "{said}");
-    assert!(said.contains("Page: here/kawai2008.html"), "{said}");
+    let printed = text(&reproduce(&["--figures", "plots"], 0).stdout);
+    assert!(printed.contains("nothing to show: Figure 6 (of kawai2008-http), Figure 8"), "{printed}");
+    assert!(printed.contains("Page: here/kawai2008.html"), "{printed}");
     let page = std::fs::read_to_string(folder.path().join("here/kawai2008.html")).unwrap();
     assert!(page.contains("Of 7 claims of kawai2008 7 are not testable here"));
     assert!(page.contains("muxbench reproduce kawai2008 --quick --output here"));
     assert!(page.contains("muxbench report here/kawai2008-minimised --html"));
     assert!(page.contains("Figure 10. Lag of the client, HTTP-like traffic: there is nothing of it in these runs"));
     let pasted = reproduce(&["--markdown"], 0);
-    let (said, beside_it) = (text(&pasted.stdout), text(&pasted.stderr));
-    assert!(said.contains("### Claims\n") && !said.contains("Page:"), "{said}");
+    let (printed, beside_it) = (text(&pasted.stdout), text(&pasted.stderr));
+    assert!(printed.contains("### Claims\n") && !printed.contains("Page:"), "{printed}");
     assert!(beside_it.contains("Page: here/kawai2008.html"), "{beside_it}");
     assert!(text(&reproduce(&["--markdown", "--csv"], 2).stderr).contains("cannot be used with"));
-    let said = text(&reproduce(&["--figure", "10"], 1).stderr);
-    assert!(said.contains("no finished trial") && said.contains("Figure 10 of kawai2008"), "{said}");
-    let said = text(&reproduce(&["--figure", "1"], 1).stderr);
-    assert!(said.contains("--figure 1: kawai2008 has no such Figure"), "{said}");
+    let printed = text(&reproduce(&["--figure", "10"], 1).stderr);
+    assert!(printed.contains("no finished trial") && printed.contains("Figure 10 of kawai2008"), "{printed}");
+    let printed = text(&reproduce(&["--figure", "1"], 1).stderr);
+    assert!(printed.contains("--figure 1: kawai2008 has no such Figure"), "{printed}");
     assert!(text(&reproduce(&["--figure", "6", "--table", "1"], 2).stderr).contains("cannot be used with"));
 }
 
@@ -922,13 +931,13 @@ fn killed_mid_trial(command: &str) -> Vec<harness::model::TrialRecord> {
 
 #[test]
 fn server_killed_mid_trial_fails_only_the_trial() {
-    let _beside = beside_others();
+    let _cpus = share_cpus();
     killed_mid_trial("serve");
 }
 
 #[test]
 fn dead_idle_connections_fail_the_trial() {
-    let _beside = beside_others();
+    let _cpus = share_cpus();
     let records = killed_mid_trial("idle");
     assert!(records[0].verdict.reason.contains("idle connections"), "{}", records[0].verdict.reason);
     let idle = records[1].idle.as_ref().unwrap();
@@ -939,7 +948,7 @@ fn dead_idle_connections_fail_the_trial() {
 
 #[test]
 fn idle_holds_and_verifies_connections_to_any_server() {
-    let _beside = beside_others();
+    let _cpus = share_cpus();
     let folder = tempfile::tempdir().unwrap();
     let epoll = "epoll".parse().unwrap();
     let hold = |flags: &[&str], url: String, code: i32| {
@@ -956,7 +965,7 @@ fn idle_holds_and_verifies_connections_to_any_server() {
     assert_eq!((&report["held"], &report["alive"]), (&Value::from(7), &Value::from(0)), "{report}");
     assert_eq!(report["errors"]["reset"], 7, "{report}");
     let error = text(&run(folder.path(), &["idle", "--target", "127.0.0.1:9", "--service", "udp"], 1).stderr);
-    assert!(error.contains("no connections that could be held"), "{error}");
+    assert!(error.contains("no connections to hold"), "{error}");
 }
 
 /// A comparison of closed loops of a second or two.
@@ -1004,7 +1013,7 @@ fn assert_closed(folder: &Path, trials_expected: usize) {
 
 #[test]
 fn closed_loops_are_compared_by_transactions() {
-    let _beside = beside_others();
+    let _cpus = share_cpus();
     let folder = tempfile::tempdir().unwrap();
     let flags = ["--arch", "epoll,symped:2,amped:1+2,mt", "--request", "1B", "--response", "100B", "--think", "1ms"];
     let out = text(&measure(folder.path(), &[CLOSED, &flags].concat()).stdout);
@@ -1017,7 +1026,7 @@ fn closed_loops_are_compared_by_transactions() {
 
 #[test]
 fn closed_loops_of_kv_are_compared() {
-    let _beside = beside_others();
+    let _cpus = share_cpus();
     let folder = tempfile::tempdir().unwrap();
     let flags = ["--arch", "epoll,symped:2,amped:1+2,mt", "--service", "kv", "--records", "500", "--keys", "zipf:0.99"];
     let more = ["--value-size", "10B..2KiB", "--get-share", "75%", "--clients", "2"];
@@ -1060,7 +1069,7 @@ fn flags_unused_by_closed_loops_and_kv_are_rejected() {
 
 #[test]
 fn serve_and_load_work_alone() {
-    let _beside = beside_others();
+    let _cpus = share_cpus();
     let serve = common::Serve::start("poll".parse().unwrap(), 128, 10_240);
     let folder = tempfile::tempdir().unwrap();
     let samples = folder.path().join("samples.parquet");
@@ -1090,7 +1099,7 @@ fn serve_and_load_work_alone() {
 
 #[test]
 fn client_with_other_sizes_fails_before_the_ramp() {
-    let _beside = beside_others();
+    let _cpus = share_cpus();
     // Over TCP it would say what it serves.
     let folder = tempfile::tempdir().unwrap();
     let listen = format!("unix:{}", folder.path().join("socket").display());
@@ -1193,11 +1202,11 @@ fn doctor_checks_every_cause_of_disturbance() {
         "cgroup limits",
     ];
     let folder = tempfile::tempdir().unwrap();
-    let said = text(&run(folder.path(), &["doctor"], 0).stdout);
+    let printed = text(&run(folder.path(), &["doctor"], 0).stdout);
     let findings = json(&run(folder.path(), &["doctor", "--json"], 0));
     let findings = findings.as_array().unwrap();
     for subject in SUBJECTS {
-        assert!(said.contains(subject), "{subject}: {said}");
+        assert!(printed.contains(subject), "{subject}: {printed}");
         let finding =
             findings.iter().find(|finding| finding["name"] == *subject).unwrap_or_else(|| panic!("{subject}"));
         for word in ["value", "effect"] {
@@ -1286,11 +1295,15 @@ fn plan_of_hosts_uses_documented_costs() {
     let folder = tempfile::tempdir().unwrap();
     let flags = ["compare", "--connections", "1000", "--arch", "epoll,io_uring,mt,mp", "--print-experiment"];
     std::fs::write(folder.path().join("thousand.toml"), run(folder.path(), &flags, 0).stdout).unwrap();
-    let said = text(&run(folder.path(), &["plan", "thousand.toml", "--hosts", "--markdown"], 0).stdout);
-    let figures = &said[said.find("Figures that this is computed from").expect(&said)..];
+    let printed = text(&run(folder.path(), &["plan", "thousand.toml", "--hosts", "--markdown"], 0).stdout);
+    let figures = &printed[printed.rfind("\n\n|").expect(&printed)..];
     let documented = include_str!("../../../docs/scale.md");
     assert!(figures.lines().count() > 8, "{figures}");
-    for line in figures.lines() {
-        assert!(documented.lines().any(|it| it == line), "docs/scale.md has no line `{line}`");
+    for row in figures.lines().filter(|line| line.starts_with('|')) {
+        assert!(documented.lines().any(|line| line == row), "docs/scale.md has no row `{row}`");
+    }
+    let numbers = figures.split_whitespace().filter(|word| word.starts_with(|c: char| c.is_ascii_digit()));
+    for number in numbers {
+        assert!(documented.contains(number), "docs/scale.md has no figure `{number}`");
     }
 }

@@ -39,7 +39,7 @@ fn serves_as_over_tcp(architecture: Architecture, listen: &str) {
     pipelined.read_exact(&mut vec![0; 5 * RESPONSE]).unwrap();
     pipelined.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
     assert!(pipelined.read(&mut [0; 1]).is_err(), "answered a part of a request");
-    pipelined.set_read_timeout(Some(common::PATIENCE)).unwrap();
+    pipelined.set_read_timeout(Some(common::TIMEOUT)).unwrap();
     pipelined.write_all(&[1; REQUEST - 1]).unwrap();
     pipelined.read_exact(&mut vec![0; RESPONSE]).unwrap();
 
@@ -166,8 +166,8 @@ fn stale_socket_is_replaced_and_another_file_is_an_error() {
 
     let refused = |listen: &str, more: &[&str], word: &str| {
         let output = run(folder.path(), &[&["serve", "--listen", listen], more].concat());
-        let said = text(&output.stderr);
-        assert!(!output.status.success() && said.contains(word), "{listen}: {said}");
+        let printed = text(&output.stderr);
+        assert!(!output.status.success() && printed.contains(word), "{listen}: {printed}");
     };
     refused(&listen, &[], "somebody listens there");
     exchange(&mut serve.connect(), REQUEST, RESPONSE);
@@ -214,8 +214,8 @@ fn load_drives_unix_socket_and_rejects_wrong_flags() {
         (["--transport", "tcp"], "--transport tcp"),
     ] {
         let output = load(&more);
-        let said = text(&output.stderr);
-        assert!(!output.status.success() && said.contains(word), "{more:?}: {said}");
+        let printed = text(&output.stderr);
+        assert!(!output.status.success() && printed.contains(word), "{more:?}: {printed}");
     }
     drop(serve);
 }
@@ -250,8 +250,8 @@ fn unix_socket_run_removes_its_private_folder() {
     let output = muxbench().args(&plan).current_dir(folder.path()).env("TMPDIR", &long).output().unwrap();
     assert!(output.status.success(), "TCP needs no such folder: {}", text(&output.stderr));
     let output = muxbench().args(&arguments).current_dir(folder.path()).env("TMPDIR", &long).output().unwrap();
-    let said = text(&output.stdout) + &text(&output.stderr);
-    assert!(!output.status.success() && said.contains("have TMPDIR name a shorter one"), "{said}");
+    let printed = text(&output.stdout) + &text(&output.stderr);
+    assert!(!output.status.success() && printed.contains("have TMPDIR name a shorter one"), "{printed}");
 }
 
 fn run_report(folder: &Path) -> Output {

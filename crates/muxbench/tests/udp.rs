@@ -8,7 +8,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::process::Command;
 use std::time::Duration;
 
-use common::{PATIENCE, Serve, each, eventually, muxbench, skipped};
+use common::{Serve, TIMEOUT, each, eventually, muxbench, skipped};
 use serde_json::Value;
 use server::Architecture;
 use server::spec::mechanism::Family;
@@ -25,7 +25,7 @@ fn serving() -> impl Iterator<Item = Architecture> {
 /// A client's socket, with patience.
 fn socket() -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TIMEOUT)).unwrap();
     socket
 }
 
@@ -236,9 +236,9 @@ fn connection_only_architectures_reject_udp() {
     for architecture in Architecture::every().into_iter().filter(|it| !it.model.serves_datagrams()) {
         let mut command = muxbench();
         let output = command.args(["serve", "--service", "udp", "--arch", &architecture.to_string()]).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
+        let printed = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success(), "{architecture}");
-        assert!(said.contains("cannot serve `udp`") && said.contains("take sped"), "{architecture}: {said}");
+        assert!(printed.contains("cannot serve `udp`") && printed.contains("take sped"), "{architecture}: {printed}");
     }
 }
 
@@ -252,9 +252,9 @@ fn run(command: &mut Command) -> (bool, String, String) {
 fn run_perhaps_invalid(command: &mut Command) -> (String, String) {
     let output = command.output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (said, errors) = (text(&output.stdout), text(&output.stderr));
-    assert!(matches!(output.status.code(), Some(0 | 3)), "{said}{errors}");
-    (said, errors)
+    let (printed, errors) = (text(&output.stdout), text(&output.stderr));
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{printed}{errors}");
+    (printed, errors)
 }
 
 #[test]

@@ -68,9 +68,6 @@ pub struct Args {
 }
 
 /// Calibrates the client.
-///
-/// # Errors
-/// When client and server share a CPU, or a server cannot start.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let wish = spec::Placement { server: args.server_cpus.clone(), client: args.client_cpus.clone() };
     let placed = placement::place(&host::detect().cores, &wish).map_err(anyhow::Error::msg)?;

@@ -73,9 +73,6 @@ impl Args {
 }
 
 /// Runs the searches, or finishes stopped ones.
-///
-/// # Errors
-/// When the experiment is invalid, or cannot run here.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let usage = |kind, reason: &str| Err(clap::Error::raw(kind, reason).into());
     if args.execution.explain {

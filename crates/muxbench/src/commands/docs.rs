@@ -31,9 +31,6 @@ pub fn completions(args: &CompletionsArgs, mut all: Command) -> anyhow::Result<E
 }
 
 /// Prints the manual page of a command.
-///
-/// # Errors
-/// When there is no such command.
 pub fn man(args: &ManArgs, mut all: Command) -> anyhow::Result<ExitCode> {
     all.build();
     let command = match &args.command {

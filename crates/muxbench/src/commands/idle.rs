@@ -40,9 +40,6 @@ pub struct Args {
 }
 
 /// Holds connections.
-///
-/// # Errors
-/// When the server cannot be reached, or the flags contradict each other.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.control { for_runner() } else { for_user(args) }
 }

@@ -45,9 +45,6 @@ pub struct Args {
 }
 
 /// Runs the command and returns its exit code.
-///
-/// # Errors
-/// When the lab cannot be created, or the command cannot start.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let network = args.network.network().unwrap_or_default();
     network.check().map_err(|why| anyhow::anyhow!("--{why}"))?;

@@ -85,9 +85,6 @@ pub struct Args {
 }
 
 /// Loads a server.
-///
-/// # Errors
-/// When the server cannot be reached, or the flags contradict each other.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.control { for_runner(args) } else { for_user(args) }
 }

@@ -27,9 +27,6 @@ use clap::CommandFactory;
 use crate::cli::{Cli, Command};
 
 /// Executes a command.
-///
-/// # Errors
-/// Those of the command; a [`clap::Error`] if its flags contradict each other.
 pub fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Compare(args) => compare::run(&args),

@@ -91,9 +91,6 @@ impl HostsArgs {
 }
 
 /// Prints the plan, the needs or the schema.
-///
-/// # Errors
-/// When the experiment is invalid, or its CPUs are missing.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.schema {
         output::print_json(&Experiment::schema())?;

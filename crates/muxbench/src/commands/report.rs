@@ -74,9 +74,6 @@ pub struct Args {
 }
 
 /// Shows stored runs.
-///
-/// # Errors
-/// When there are none, the flags do not suit them, or a file cannot be written.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let is_folder_of_runs = |folder: &PathBuf| !store::is_run(folder) && !store::runs(folder).is_empty();
     let is_page = args.html.is_some() || args.figures.is_some();

@@ -79,9 +79,6 @@ fn help() -> String {
 }
 
 /// Runs the missing trials and shows the paper.
-///
-/// # Errors
-/// When an experiment cannot run here, or a file cannot be written.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let Some(paper) = papers::find(&args.paper) else { bail!("unknown paper {}", args.paper) };
     let part = paper.part(args.figure.as_deref(), args.table.as_deref())?;

@@ -22,9 +22,6 @@ pub struct Args {
 }
 
 /// Runs the experiment, or finishes a stopped run.
-///
-/// # Errors
-/// When it is invalid, or cannot run here.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.execution.is_resume() {
         return execution::resume(&args.execution);

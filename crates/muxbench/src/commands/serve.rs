@@ -120,9 +120,6 @@ enum Message {
 }
 
 /// Serves until a signal or the runner stops it.
-///
-/// # Errors
-/// When the server cannot start.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (sender, messages) = mpsc::channel();
     listen_to_signals(sender.clone())?;
@@ -215,9 +212,6 @@ fn for_user(args: &Args, messages: &mpsc::Receiver<Message>) -> anyhow::Result<E
 
 /// Starts a server and listens on the next port, to advertise its service. If the user left the port open, takes one whose next
 /// port is free as well.
-///
-/// # Errors
-/// When the server cannot start.
 fn start(config: &ServeConfig) -> anyhow::Result<(Server, Result<Option<TcpListener>, String>)> {
     let any = config.listen.ip().filter(|address| address.port() == 0);
     for _ in 0..ATTEMPTS {

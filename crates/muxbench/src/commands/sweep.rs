@@ -75,9 +75,6 @@ impl FromStr for Past {
 }
 
 /// Runs the sweep, or finishes a stopped one, and writes its rows.
-///
-/// # Errors
-/// When the experiment is invalid, or cannot run here.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // Check the files now, not after hours.
     let check = || [&args.csv, &args.tsv].into_iter().flatten().try_for_each(|file| check_path(file));

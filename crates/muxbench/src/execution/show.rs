@@ -13,9 +13,6 @@ use crate::options::execution::ExecutionArgs;
 use crate::output;
 
 /// Prints the result of a run, the way to finish one that has stopped, and returns the exit code.
-///
-/// # Errors
-/// When standard output cannot be written.
 pub fn show(folder: &Path, run: &Run, ended: RunEnd, args: &ExecutionArgs) -> anyhow::Result<ExitCode> {
     let folder = folder.display();
     if args.format.json {
@@ -55,9 +52,6 @@ pub fn show(folder: &Path, run: &Run, ended: RunEnd, args: &ExecutionArgs) -> an
 }
 
 /// Prints where results are: on standard error, if the user wants to paste standard output.
-///
-/// # Errors
-/// When standard output cannot be written.
 pub fn print_places(places: &str, markdown: bool) -> anyhow::Result<()> {
     if !markdown {
         return output::print(places);

@@ -26,9 +26,6 @@ pub struct ExperimentArgs {
 
 impl ExperimentArgs {
     /// Reads and checks the experiment.
-    ///
-    /// # Errors
-    /// When it cannot be read, or is invalid.
     pub fn read(&self) -> anyhow::Result<Experiment> {
         let presets = || PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>().join(", ");
         let Some(file) = &self.file else {

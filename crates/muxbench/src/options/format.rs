@@ -23,9 +23,6 @@ impl FormatArgs {
     }
 
     /// Prints `value` as JSON, or its text.
-    ///
-    /// # Errors
-    /// When standard output cannot be written.
     pub fn print<T: Serialize>(&self, value: &T, text: impl FnOnce(&T, Medium) -> String) -> anyhow::Result<()> {
         if self.json { output::print_json(value) } else { output::print(&text(value, self.medium())) }
     }

@@ -90,9 +90,6 @@ pub struct SetupArgs {
 
 impl SetupArgs {
     /// The preset `compare`, changed by the flags.
-    ///
-    /// # Errors
-    /// When a name is no architecture.
     pub fn experiment(&self) -> anyhow::Result<Experiment> {
         let mut experiment = presets::find("compare").expect("the preset exists").experiment();
         set_list(&mut experiment.architectures, &architectures(&self.arch)?);
@@ -142,9 +139,6 @@ impl SetupArgs {
     }
 
     /// An experiment of many rates, each run once in a short window, with the fewest connections of the preset.
-    ///
-    /// # Errors
-    /// As [`Self::experiment`].
     pub fn experiment_of_rates(&self, name: &str, measure: Time) -> anyhow::Result<Experiment> {
         let mut experiment = self.experiment()?;
         experiment.name = name.into();
@@ -160,9 +154,6 @@ impl SetupArgs {
 }
 
 /// Checks an experiment as an experiment file is checked, and returns it with the text of that file.
-///
-/// # Errors
-/// When such a file is invalid.
 pub fn checked(experiment: &Experiment) -> anyhow::Result<(Experiment, String)> {
     let text = toml::to_string(experiment)?;
     Ok((Experiment::parse(&text, "flags")?, text))

@@ -60,9 +60,6 @@ impl FromStr for PortsArg {
 
 impl TargetArgs {
     /// A configuration of this server and these requests, with defaults for all else.
-    ///
-    /// # Errors
-    /// When flags contradict each other, or a host has no address.
     pub fn config(&self) -> anyhow::Result<LoadConfig> {
         let mut traffic = presets::find("compare").expect("the preset exists").experiment().workload;
         if self.url.is_some() {

@@ -22,9 +22,6 @@ pub struct ResolvedUrl {
 }
 
 /// Parses a URL and resolves its host.
-///
-/// # Errors
-/// When it is not an `http` URL, or the host has no address.
 pub fn resolve(text: &str) -> anyhow::Result<ResolvedUrl> {
     if text.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://")) {
         bail!("cannot load {text}: TLS is not supported; try http:// behind the proxy that terminates TLS");

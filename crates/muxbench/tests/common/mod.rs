@@ -24,7 +24,7 @@ use wire::{Address, Ports, ServiceSpec};
 pub const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// Long enough for the slowest machine; only a failing test waits for it.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The built binary.
 pub fn muxbench() -> Command {
@@ -55,7 +55,7 @@ pub fn each() -> impl Iterator<Item = Architecture> {
 /// Does a test with every architecture that can run here and serve this: every model over every mechanism; besides, runtimes
 /// with two threads, stages in other numbers, and mechanisms with a layer above. So many `at_once`, for clients wait, most of
 /// their time.
-pub fn with_each(service: &ServiceSpec, at_once: usize, test: impl Fn(Architecture) + Sync) {
+pub fn for_each_architecture(service: &ServiceSpec, at_once: usize, test: impl Fn(Architecture) + Sync) {
     let all = Architecture::every();
     let is_runtime = |row: &&Architecture| server::runtimes::FEATURES.contains(&row.model.name);
     let in_two = all.iter().filter(is_runtime).map(|&row| Architecture { threads: Some(Threads::all(2)), ..row });
@@ -255,12 +255,12 @@ impl Serve {
     pub fn settle(&self) {
         let mechanism = self.architecture.mechanism;
         // What the kernel sends from our memory is counted when its acknowledgement has come, which may be delayed.
-        let is_told_late = mechanism.is_some_and(|row| row.name == "io_uring-zc");
-        let quiet = Duration::from_millis(if is_told_late { 400 } else { 20 });
+        let is_late = mechanism.is_some_and(|row| row.name == "io_uring-zc");
+        let quiet = Duration::from_millis(if is_late { 400 } else { 20 });
         let spins = mechanism.is_some_and(|row| row.spins != Spins::Nothing);
         let server = (!spins).then(|| self.pid());
         let threads = || -> Vec<Thread> { self.children().into_iter().chain(server).flat_map(threads_of).collect() };
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         // A runtime's threads may look about now and then.
         let enough = Instant::now() + Duration::from_secs(5);
         let (mut last, mut since) = (threads(), Instant::now());
@@ -306,12 +306,12 @@ impl Drop for Serve {
 }
 
 /// Somebody else's server, ended when dropped.
-pub struct Theirs {
+pub struct ExternalServer {
     child: Child,
     pub address: SocketAddr,
 }
 
-impl Theirs {
+impl ExternalServer {
     /// Starts what `command` makes of a port that is free, and waits until it listens there.
     pub fn start(name: &str, command: impl Fn(u16) -> Command) -> Self {
         let try_one = |_| {
@@ -335,7 +335,7 @@ impl Theirs {
     }
 }
 
-impl Drop for Theirs {
+impl Drop for ExternalServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -353,8 +353,8 @@ fn connect(address: &Address) -> std::io::Result<TcpStream> {
         // What reads, writes and shuts down one stream does so to any.
         Address::Unix(path) => OwnedFd::from(UnixStream::connect(path)?).into(),
     };
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     Ok(stream)
 }
 
@@ -381,8 +381,8 @@ pub fn prepared(variable: &str, task: &str) -> PathBuf {
     let output = Command::new(cargo).args(["xtask", task]).current_dir(folder).output();
     let output =
         output.unwrap_or_else(|_| panic!("{variable} is not set, and cargo cannot be run: run `cargo xtask test`"));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "`cargo xtask {task}` fails; run it to see it by itself: {said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "`cargo xtask {task}` fails; run it to see it by itself: {printed}");
     String::from_utf8_lossy(&output.stdout).trim().into()
 }
 
@@ -390,7 +390,7 @@ pub fn prepared(variable: &str, task: &str) -> PathBuf {
 pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let started = Instant::now();
     while !condition() {
-        assert!(started.elapsed() < PATIENCE, "never happened: {what}");
+        assert!(started.elapsed() < TIMEOUT, "never happened: {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }
@@ -415,7 +415,7 @@ pub fn descendants(pid: Pid) -> Vec<Pid> {
 }
 
 /// A copy of the binary that anybody may run, in a folder that anybody may then write.
-pub fn anybodys_muxbench(folder: &Path) -> PathBuf {
+pub fn muxbench_for_all_users(folder: &Path) -> PathBuf {
     let program = folder.join("muxbench");
     // Copied by a process of its own: no other that we start meanwhile has it open.
     let mut install = Command::new("install");
@@ -505,7 +505,7 @@ fn threads_of(pid: Pid) -> impl Iterator<Item = Thread> {
 
 /// A server with children that would like to stay: one in a session of its own, a daemon that knows nothing of its environment,
 /// and one that ignores SIGTERM. When all are there, its keeper's number is in a file.
-pub fn clinging(keeper: &Path) -> Vec<String> {
+pub fn persistent_command(keeper: &Path) -> Vec<String> {
     let script = format!(
         "setsid sleep 1000 & env -i setsid -f sleep 1000; (trap '' TERM; while :; do sleep 1; done) & \
          python3 {ROOT}/examples/servers/python/asyncio_server.py $1 $2 $3 & echo $PPID > $0; wait"
