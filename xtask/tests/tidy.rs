@@ -158,13 +158,13 @@ fn every_architecture_s_name_reads_back() {
 #[test]
 fn unsafe_stays_where_system_calls_are() {
     let allowed = [
-        "crates/load/src/clock.rs",
-        "crates/load/src/datagrams/unreachable.rs",
-        "crates/load/src/interface/linux.rs",
-        "crates/load/src/platform/linux.rs",
-        "crates/load/src/stamps.rs",
-        "crates/load/src/summary.rs",
-        "crates/load/src/waiter/kqueue.rs",
+        "crates/load/src/time/clock.rs",
+        "crates/load/src/loops/datagram/unreachable.rs",
+        "crates/load/src/io/interface/linux.rs",
+        "crates/load/src/io/platform/linux.rs",
+        "crates/load/src/io/stamps.rs",
+        "crates/load/src/record/summary.rs",
+        "crates/load/src/io/poller/kqueue.rs",
         "crates/harness/src/fleet/round_trip.rs",
         "crates/harness/src/host/elsewhere.rs",
         "crates/harness/src/netns/namespace.rs",
@@ -280,7 +280,7 @@ fn the_wall_clock_is_read_where_it_cannot_change_a_figure() {
     // stamps are compared with, which are of it.
     let allowed = [
         "crates/harness/src/exec/outcome.rs",
-        "crates/load/src/clock.rs",
+        "crates/load/src/time/clock.rs",
         "crates/muxbench/src/execution.rs",
         "crates/server/src/service/mod.rs",
     ];

@@ -2,6 +2,9 @@
 
 use std::io;
 
+use crate::config::LoadConfig;
+use crate::report::Class;
+
 /// Cause, place, remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
@@ -56,4 +59,39 @@ pub enum LoadError {
         /// What the system said.
         error: io::Error,
     },
+}
+
+impl LoadError {
+    /// A poller that cannot wait for responses.
+    pub fn waiting(error: rustix::io::Errno) -> Self {
+        Self::System { what: "cannot wait for responses", error: error.into() }
+    }
+
+    /// The failure of the connection of this number, from 0.
+    pub fn connect(config: &LoadConfig, index: u64, error: io::Error) -> Self {
+        let class = Class::of(&error);
+        let remedy = match class {
+            // A Unix socket's file is there only once somebody has listened.
+            _ if error.kind() == io::ErrorKind::NotFound => "is the server running there?",
+            Class::Refused => "is the server running there?",
+            Class::NoDescriptors => "raise the hard limit of descriptors (ulimit -Hn), or lower the connections",
+            Class::NoAddresses => "widen net.ipv4.ip_local_port_range, or lower the connections",
+            Class::Closed => {
+                "the server ends connections with a response: let them come and go (--calls-per-connection)"
+            }
+            Class::Wrong if config.http.is_some() => {
+                "is that what the server has there? See the path, and the status and length that are expected"
+            }
+            Class::Timeout => "the server did not answer: raise the timeout, or lower the connections",
+            _ => "does the server speak this service, with these sizes, and has it room for this many connections?",
+        };
+        Self::Connect {
+            number: index as u32 + 1,
+            total: config.connections,
+            target: config.target.to_string(),
+            class: class.name(),
+            error,
+            remedy,
+        }
+    }
 }

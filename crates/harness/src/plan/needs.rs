@@ -19,7 +19,7 @@ const CPU_SHARE: f64 = 0.5;
 const MEMORY_SHARE: f64 = 0.8;
 /// Descriptors of a process of `mp`: its connection's, and those that every process has.
 const FILES_PER_PROCESS: u64 = 4;
-/// What one of our clients has in progress at once when it connects (`load/src/connect.rs`).
+/// What one of our clients has in progress at once when it connects (`load/src/io/connect.rs`).
 const CONNECTING: u64 = 128;
 /// What our servers ask of listen(2).
 const BACKLOG: u64 = 4_096;

@@ -287,15 +287,15 @@ fn client(folder: &Path) -> std::path::PathBuf {
     crate::samples::write(&folder.join("samples"), &samples, &[]).unwrap();
     let window_ns = SAMPLES as u64 * 1_000;
     let measured =
-        |difference: fn(&load::Sample) -> Option<i64>| load::summary::measured(&samples, window_ns, difference);
+        |difference: fn(&load::Sample) -> Option<i64>| load::report::samples::measured(&samples, window_ns, difference);
     let report = LoadReport {
         window_ns,
         planned: SAMPLES as u64,
         connections: 2,
         active: 2,
-        lag: measured(load::summary::lag_ns),
-        service: measured(load::summary::service_ns),
-        response: measured(load::summary::response_ns),
+        lag: measured(load::report::samples::send_delay_ns),
+        service: measured(load::report::samples::service_ns),
+        response: measured(load::report::samples::response_ns),
         ..crate::judge::tests::healthy()
     };
     let text = serde_json::to_string(&Event::Finished { report: Box::new(report) }).unwrap();

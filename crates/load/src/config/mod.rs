@@ -1,0 +1,507 @@
+//! The configuration of a load, as plain data with every default made explicit.
+
+pub mod partition;
+pub mod validate;
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use wire::{Address, Ports, ServiceSpec};
+
+use partition::{partition, partition_indices};
+
+/// One trial's load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LoadConfig {
+    /// The server's address. What kind it is of says how requests get there...
+    pub target: Address,
+    /// ...but for this: as datagrams (UDP), and not on a stream.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub datagrams: bool,
+    /// The service spoken, with its sizes.
+    pub service: ServiceSpec,
+    /// The server's ports, of `udp`; without them, as many as the service says, from that of `target` on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ports: Option<Ports>,
+    /// Connections held open for the whole trial, over all clients, that requests may be sent on. Of `udp`, the ports.
+    pub connections: u32,
+    /// Connections that others hold open to the same place meanwhile ([`crate::tools::idle`]): they take ports too.
+    pub idle: u32,
+    /// Addresses that connections come from in turn, where others have seen how many it takes; without them, as many as
+    /// [`crate::io::source_ports`] finds that these connections need.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<IpAddr>,
+    /// Requests on each connection, after which it ends and another follows; `None` where connections stay. `connections` is
+    /// then how many are open at once: in a closed loop always, in an open loop at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls_per_connection: Option<u32>,
+    /// The share of `connections` that requests are sent on (kawai2006 section 3.1.1), above 0, at most 1: a fixed subset,
+    /// drawn by the seed.
+    pub active: f64,
+    /// How a request's connection is chosen among the active ones.
+    pub choice: Choice,
+    /// Requests a second while held and measured, over all threads; `None` in a closed loop, which has no rate to keep.
+    pub rate_per_s: Option<f64>,
+    /// When each request is sent.
+    pub schedule: Schedule,
+    /// How long a connection of a closed loop waits from a response to its next request.
+    #[serde(default, skip_serializing_if = "Think::is_none")]
+    pub think: Think,
+    /// What is asked of a key-value store; `None` for other services.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kv: Option<KvTraffic>,
+    /// What is asked of an HTTP server; `None` for other services.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<HttpTraffic>,
+    /// How long each phase lasts.
+    pub phases: Phases,
+    /// How a sender waits for the next planned time.
+    pub pacing: Pacing,
+    /// Whether sending and receiving are two threads or one loop.
+    pub roles: Roles,
+    /// Independent clients in this process; connections and rate are divided among them.
+    pub clients: u32,
+    /// Processes that divide connections and rate among themselves, each with so many clients.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub processes: u32,
+    /// Which part of a trial's load this is, where several processes divide it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<Part>,
+    /// CPUs the client's threads are pinned to, in order, round robin; empty leaves placement to the kernel.
+    pub cpus: Vec<usize>,
+    /// The clock to take timestamps from.
+    pub clock: ClockChoice,
+    /// Who takes timestamps.
+    pub timestamps: Timestamps,
+    /// Seed of the schedule and of the choice of connections.
+    pub seed: u64,
+    /// A connection attempt, or its first response, that takes longer than this is a timeout. Of `udp` that is any response.
+    pub timeout_ns: u64,
+}
+
+impl LoadConfig {
+    /// The traffic of `muxbench load` without flags, on streams: 400 connections, 2 000 requests a second for 5 s.
+    pub fn new(target: impl Into<Address>, service: ServiceSpec) -> Self {
+        Self {
+            target: target.into(),
+            datagrams: false,
+            service,
+            ports: None,
+            connections: 400,
+            idle: 0,
+            sources: Vec::new(),
+            calls_per_connection: None,
+            active: 1.0,
+            choice: Choice::Uniform,
+            rate_per_s: Some(2_000.0),
+            schedule: Schedule::SlotRandom,
+            think: Think::default(),
+            kv: None,
+            http: None,
+            phases: Phases {
+                ramp_ns: 1_000_000_000,
+                hold_ns: 1_000_000_000,
+                measure_ns: 5_000_000_000,
+                drain_ns: 2_000_000_000,
+            },
+            pacing: Pacing::Auto,
+            roles: Roles::Auto,
+            clients: 1,
+            processes: 1,
+            part: None,
+            cpus: Vec::new(),
+            clock: ClockChoice::Auto,
+            timestamps: Timestamps::Client,
+            seed: 1,
+            timeout_ns: 10_000_000_000,
+        }
+    }
+
+    /// How requests get to the server.
+    pub fn transport(&self) -> Transport {
+        match self.target {
+            Address::Ip(_) if self.datagrams || self.service.ports().is_some() => Transport::Udp,
+            Address::Ip(_) => Transport::Tcp,
+            Address::Unix(_) => Transport::Unix,
+        }
+    }
+
+    /// Sizes of a request and of a response in bytes.
+    pub(crate) fn fixed(&self) -> (u32, u32) {
+        self.service.fixed().expect("a service of fixed sizes, as was checked before anything started")
+    }
+
+    /// The rate of an open loop.
+    pub(crate) fn rate_per_s(&self) -> f64 {
+        self.rate_per_s.expect("an open loop has a rate, as was checked before anything started")
+    }
+
+    /// What each of the processes is told: its part of the connections, of those that are active, and of the rate. All of
+    /// them together have what one would have.
+    pub fn parts(&self) -> Vec<Self> {
+        if self.processes == 1 {
+            return vec![self.clone()];
+        }
+        let active = active_count(self.active, self.connections);
+        let part = |number: u32| {
+            let count = |total: u32, range: std::ops::Range<u64>| (range.end - range.start).min(total.into()) as u32;
+            let share = |total: u32| partition(total.into(), self.processes.into(), number.into());
+            let first_connection = share(self.connections).start as u32;
+            let connections = count(self.connections, share(self.connections));
+            let service = match self.service.clone() {
+                ServiceSpec::Udp { request_bytes, response_bytes, .. } => {
+                    ServiceSpec::Udp { ports: connections, request_bytes, response_bytes }
+                }
+                other => other,
+            };
+            let part = Part {
+                number,
+                first_client: number * self.clients,
+                clients: self.processes * self.clients,
+                first_connection,
+                connections_of_all: self.connections_and_idle(),
+            };
+            Self {
+                service,
+                ports: self.ports.as_ref().map(|ports| ports.part(first_connection, connections)),
+                connections,
+                active: f64::from(count(active, share(active))) / f64::from(connections.max(1)),
+                rate_per_s: self.rate_per_s.map(|rate_per_s| rate_per_s / f64::from(self.processes)),
+                processes: 1,
+                part: Some(part),
+                ..self.clone()
+            }
+        };
+        (0..self.processes).map(part).collect()
+    }
+
+    /// The first connection of each client of this process.
+    pub(crate) fn first_connections(&self) -> impl Iterator<Item = u32> + use<'_> {
+        (0..self.clients).map(|number| partition_indices(self.connections, self.clients, number).start as u32)
+    }
+
+    /// A client of this process by its number among those of all processes.
+    pub(crate) fn client(&self, number: u32) -> u32 {
+        self.part.map_or(0, |part| part.first_client) + number
+    }
+
+    /// How many clients there are in all processes.
+    pub(crate) fn all_clients(&self) -> u32 {
+        self.part.map_or(self.clients * self.processes, |part| part.clients)
+    }
+
+    /// All connections of the trial, those of other processes included.
+    pub(crate) fn connections_of_all(&self) -> u32 {
+        self.part.map_or(self.connections_and_idle(), |part| part.connections_of_all)
+    }
+
+    /// All connections, those of others included.
+    pub fn connections_and_idle(&self) -> u32 {
+        self.connections.saturating_add(self.idle)
+    }
+}
+
+/// The number of active connections: at least one, and rounded to the nearest.
+pub fn active_count(active: f64, connections: u32) -> u32 {
+    ((f64::from(connections) * active).round() as u32).clamp(1, connections.max(1))
+}
+
+/// Which part of a trial's load one process has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// Which process, from 0.
+    pub number: u32,
+    /// The number of its first client among those of all processes.
+    pub first_client: u32,
+    /// How many clients there are in all processes.
+    pub clients: u32,
+    /// The number of its first connection among those of all processes.
+    pub first_connection: u32,
+    /// All connections of the trial, idle ones included.
+    pub connections_of_all: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn is_one(count: &u32) -> bool {
+    *count == 1
+}
+
+/// How requests get to the server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Transport {
+    /// A stream for each connection.
+    #[default]
+    Tcp,
+    /// A request and a response are one datagram each; without the service `udp`, on a connected socket for each connection.
+    Udp,
+    /// A stream for each connection, between processes of one host (unix(7)).
+    Unix,
+}
+
+/// How long each phase of a trial lasts, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Phases {
+    /// The rate grows exponentially to its target (kawai2008: 30 s).
+    pub ramp_ns: u64,
+    /// The target rate is held, to reach a steady state (kawai2008: 30 s).
+    pub hold_ns: u64,
+    /// Requests planned in this window are the result (kawai2008: 10 min).
+    pub measure_ns: u64,
+    /// At most this long is waited for responses that are still due after the window.
+    pub drain_ns: u64,
+}
+
+impl Phases {
+    /// From the first planned request to the end of the measured window, in nanoseconds.
+    pub fn sending_ns(&self) -> u64 {
+        self.ramp_ns + self.hold_ns + self.measure_ns
+    }
+}
+
+/// When requests are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Schedule {
+    /// One request in each slot of `1/rate`, uniformly placed inside it (kawai2008 section 4.1.1).
+    SlotRandom,
+    /// One request every `1/rate` (kawai2006 section 4.1). Several clients take turns, as if one had divided the time among them.
+    Constant,
+    /// The same of clients that know nothing of each other: each begins at a time of its own within its interval, drawn by the
+    /// seed (kawai2008 appendix A.1).
+    ConstantDrawn,
+    /// The same of clients that all send at the same moment: the worst that may come of it.
+    ConstantTogether,
+    /// A Poisson process: gaps are exponential, so that requests come in clumps as independent users' do.
+    Poisson,
+    /// A closed loop: on each connection the next request is sent when the response has come, after the time to think
+    /// (voras2009 section III).
+    Closed,
+}
+
+/// How long a connection of a closed loop waits from a response to its next request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Think {
+    /// The mean, in nanoseconds.
+    pub mean_ns: u64,
+    /// Whether times are drawn from an exponential distribution, and not all the same.
+    pub exponential: bool,
+}
+
+impl Think {
+    /// Whether the next request follows at once.
+    pub fn is_none(&self) -> bool {
+        self.mean_ns == 0
+    }
+}
+
+/// What is asked of a key-value store: records with values of sizes evenly distributed over the logarithm, all of them
+/// stored before the ramp. A record's value is always the same, so that each get can be verified whatever is set meanwhile.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KvTraffic {
+    /// How many.
+    pub records: u32,
+    /// The smallest value, in bytes.
+    pub value_bytes_min: u32,
+    /// The largest value, in bytes.
+    pub value_bytes_max: u32,
+    /// The share of requests that get a record; the others set one.
+    pub get_share: f64,
+    /// How a request's record is chosen.
+    pub keys: Choice,
+}
+
+/// What is asked of an HTTP server: paths in turn, by GET.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HttpTraffic {
+    /// What the server is told to be asked as (`Host`); its address, if nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// At least one.
+    pub targets: Vec<HttpTarget>,
+    /// Names and values of the headers sent besides.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub headers: Vec<(String, String)>,
+    /// What each response's status must be.
+    pub status: u16,
+}
+
+/// A path, and what is known of its content.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HttpTarget {
+    /// With its query, encoded, as in `/bytes/1024`.
+    pub path: String,
+    /// How long the content must be; if nothing is said, as long as in the first response.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body_bytes: Option<u64>,
+}
+
+/// How one of many is chosen for each request: a connection among the active ones, or a record.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Choice {
+    /// Each is as likely as any other (kawai2008, kawai2006).
+    #[default]
+    Uniform,
+    /// The `k`th most popular is chosen with a probability proportional to `1/k^exponent`. Which one that is, the seed says.
+    Zipf {
+        /// Above 0.
+        exponent: f64,
+    },
+}
+
+impl Choice {
+    /// Whether it can be drawn from.
+    pub(crate) fn is_defined(self) -> bool {
+        match self {
+            Self::Uniform => true,
+            Self::Zipf { exponent } => exponent > 0.0 && exponent.is_finite(),
+        }
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Uniform => f.write_str("uniform"),
+            Self::Zipf { exponent } => write!(f, "zipf:{exponent}"),
+        }
+    }
+}
+
+impl FromStr for Choice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let exponent = match text.split_once(':') {
+            None if text == "uniform" => return Ok(Self::Uniform),
+            None if text == "zipf" => Some(1.0),
+            Some(("zipf", exponent)) => exponent.parse().ok(),
+            _ => None,
+        };
+        match exponent.map(|exponent| Self::Zipf { exponent }) {
+            Some(choice) if choice.is_defined() => Ok(choice),
+            _ => Err(format!("`{text}` is no choice; write uniform, zipf (exponent 1) or zipf:0.8")),
+        }
+    }
+}
+
+impl Serialize for Choice {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Choice {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// How a sender of an open loop waits for a planned time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pacing {
+    /// `spin` where each thread has a CPU of its own, `yield` where threads of the client share one,
+    /// `sleep-spin` where the client shares its CPU with the server.
+    Auto,
+    /// Looks at the clock and calls `sched_yield` in turn (the semi-busy wait of kawai2008 Figure 3).
+    Yield,
+    /// Looks at the clock without pause.
+    Spin,
+    /// Sleeps until shortly before the planned time, then spins.
+    SleepSpin,
+}
+
+/// How sending and receiving map to threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Roles {
+    /// Two threads where `cpus` has one for each, else one loop.
+    Auto,
+    /// One thread that sends and receives.
+    OneLoop,
+    /// A send thread and a receive thread (kawai2008 section 4.1).
+    TwoThreads,
+}
+
+/// Where timestamps come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClockChoice {
+    /// The TSC where it is invariant, else the kernel's clock.
+    Auto,
+    /// The time stamp counter; an error where it is not invariant.
+    Tsc,
+    /// `clock_gettime(CLOCK_MONOTONIC)`.
+    Monotonic,
+}
+
+/// Who takes timestamps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Timestamps {
+    /// The client: t2 and t3.
+    #[default]
+    Client,
+    /// The client, and the kernel too (`SO_TIMESTAMPING`): when a request was handed to the scheduler and to the driver
+    /// (t2k), and when its response arrived (t3k).
+    Kernel,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_the_whole() {
+        let service = ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
+        let whole = LoadConfig {
+            connections: 403,
+            active: 1.0 / 64.0,
+            rate_per_s: Some(1_000.0),
+            clients: 2,
+            processes: 3,
+            ..LoadConfig::new(([127, 0, 0, 1], 80), service)
+        };
+        let parts = whole.parts();
+        assert_eq!(parts.iter().map(|part| part.connections).collect::<Vec<_>>(), [134, 134, 135]);
+        let active = |part: &LoadConfig| active_count(part.active, part.connections);
+        assert_eq!(parts.iter().map(active).sum::<u32>(), active(&whole), "a 64th of 403, however many there are");
+        assert!((parts.iter().filter_map(|part| part.rate_per_s).sum::<f64>() - 1_000.0).abs() < 1e-9);
+        let places = parts.iter().filter_map(|part| part.part);
+        let places: Vec<_> = places.map(|part| (part.number, part.first_client, part.first_connection)).collect();
+        assert_eq!(places, [(0, 0, 0), (1, 2, 134), (2, 4, 268)]);
+        assert!(parts.iter().all(|part| part.all_clients() == 6 && part.connections_of_all() == 403));
+        assert_eq!(LoadConfig { processes: 1, ..whole.clone() }.parts(), [LoadConfig { processes: 1, ..whole }]);
+    }
+
+    #[test]
+    fn parts_of_ports_are_ports_of_their_own() {
+        let service = ServiceSpec::Udp { ports: 5, request_bytes: 8, response_bytes: 8 };
+        let whole = LoadConfig {
+            connections: 5,
+            ports: Some("70-72,80,90".parse().unwrap()),
+            processes: 2,
+            ..LoadConfig::new(([127, 0, 0, 1], 70), service)
+        };
+        let ports = |part: &LoadConfig| (part.service.ports(), part.ports.as_ref().map(ToString::to_string));
+        let parts: Vec<_> = whole.parts().iter().map(ports).collect();
+        assert_eq!(parts, [(Some(2), Some("70-71".into())), (Some(3), Some("72,80,90".into()))]);
+    }
+
+    #[test]
+    fn choices_read_as_they_are_written() {
+        for choice in [Choice::Uniform, Choice::Zipf { exponent: 1.0 }, Choice::Zipf { exponent: 0.8 }] {
+            assert_eq!(choice.to_string().parse(), Ok(choice));
+        }
+        assert_eq!("zipf".parse(), Ok(Choice::Zipf { exponent: 1.0 }));
+        for wrong in ["", "pareto", "zipf:", "zipf:0", "zipf:-1", "zipf:nan", "uniform:1"] {
+            assert!(wrong.parse::<Choice>().is_err(), "{wrong}");
+        }
+    }
+}

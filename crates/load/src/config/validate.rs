@@ -1,0 +1,239 @@
+//! The rules of a configuration, in one table: a key of an experiment file, when its rule is broken, and why.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use wire::udp::{DATAGRAM_BYTES_MAX, is_size};
+use wire::{Ports, ServiceSpec};
+
+use super::{Choice, LoadConfig, Pacing, Roles, Schedule, Timestamps, Transport, active_count};
+use crate::time::schedule::count_max;
+
+/// A row of [`RULES`].
+#[derive(Clone, Copy)]
+pub struct Rule {
+    /// The key in an experiment file.
+    pub key: &'static str,
+    /// Whether a configuration breaks the rule. The rules before it hold.
+    pub is_broken: fn(&LoadConfig) -> bool,
+    /// Reason and remedy.
+    pub reason: &'static str,
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.key, self.reason)
+    }
+}
+
+/// Makes the table of rules.
+macro_rules! rules {
+    ($($key:literal, |$config:ident| $is_broken:expr, $reason:literal;)+) => {
+        &[$(Rule { key: $key, is_broken: |$config: &LoadConfig| $is_broken, reason: $reason }),+]
+    };
+}
+
+/// All rules that depend on nothing but the configuration. A later rule may rely on the earlier ones.
+pub const RULES: &[Rule] = rules! {
+    "client.clients", |it| it.clients == 0 || it.connections < it.clients,
+        "needs at least 1 and at most one per connection";
+    "phases.measure", |it| it.phases.measure_ns == 0, "must be longer than 0";
+    "workload.rate", |it| !is_closed(it) && !it.rate_per_s.is_some_and(|rate| rate.is_finite() && rate > 0.0),
+        "must be a number of requests per second above 0";
+    "workload.rate", |it| is_closed(it) && it.rate_per_s.is_some(),
+        "a closed loop has none, its rate is the result; remove it, or choose another schedule";
+    "workload.think", |it| !is_closed(it) && !it.think.is_none(),
+        "only a closed loop thinks; remove it, or choose the schedule \"closed\"";
+    "workload.active", |it| !(it.active > 0.0 && it.active <= 1.0),
+        "must be a share of the connections above 0 and at most 1";
+    "workload.choice", |it| !it.choice.is_defined(), "its exponent must be a finite number above 0, such as zipf:1";
+
+    // Services.
+    "workload.service", |it| it.service.fixed().is_some_and(|(request, response)| request == 0 || response == 0),
+        "a request and a response have at least one byte";
+    "workload.transport", |it| it.datagrams && it.service.fixed().is_none(),
+        "datagrams hold requests of fixed sizes; use tcp or unix, or the service `fixed`";
+    "workload.transport", |it| it.datagrams && it.target.path().is_some(),
+        "datagrams need an address with a port; a Unix socket is a stream";
+    "workload.transport", |it| it.datagrams && it.service.fixed().is_some_and(|(a, b)| a.max(b) > DATAGRAM_BYTES_MAX),
+        "a datagram holds at most 65507 bytes; lower the sizes, or use tcp";
+    "workload.kv", |it| !is_kv(it) && it.kv.is_some(), "only the service `kv` has records; remove it";
+    "workload.http", |it| !is_http(it) && it.http.is_some(), "only the service `http` has paths; remove it";
+    "workload.kv", |it| is_kv(it) && it.kv.is_none(), "missing; name the records to request";
+    "workload.http", |it| is_http(it) && it.http.is_none(), "missing; name the paths to request";
+    "workload.http", |it| it.http.as_ref().is_some_and(|http| http.targets.is_empty()), "name at least one path";
+    "workload.http.status", |it| it.http.as_ref().is_some_and(|http| !(100..=999).contains(&http.status)),
+        "a status has three digits";
+    "workload.records", |it| it.kv.as_ref().is_some_and(|kv| kv.records == 0), "must be at least 1";
+    "workload.value", |it| it.kv.as_ref().is_some_and(|kv| kv.value_bytes_min == 0), "must have at least 1 byte";
+    "workload.value", |it| it.kv.as_ref().is_some_and(|kv| kv.value_bytes_min > kv.value_bytes_max),
+        "the smallest value exceeds the largest one; swap them";
+    "workload.keys", |it| it.kv.as_ref().is_some_and(|kv| !kv.keys.is_defined()),
+        "its exponent must be a finite number above 0, such as zipf:1";
+    "workload.get", |it| it.kv.as_ref().is_some_and(|kv| !(0.0..=1.0).contains(&kv.get_share)),
+        "must be a share of the requests, from 0 to 1";
+
+    // Datagrams to several ports.
+    "workload.service", |it| is_udp(it) && it.service.fixed().is_some_and(|(a, b)| !is_size(a) || !is_size(b)),
+        "a datagram has from 8 to 65507 bytes; choose other sizes";
+    "workload.connections", |it| is_udp(it) && it.service.ports() != Some(it.connections),
+        "must be the number of ports; make them equal";
+    "workload.schedule", |it| is_udp(it) && is_closed(it),
+        "a lost datagram would end a closed loop; choose another schedule";
+    "workload.requests-per-connection", |it| is_udp(it) && is_churn(it), "udp has no connections; remove it";
+    "workload.idle", |it| is_udp(it) && it.idle > 0,
+        "udp has no connections; see `active`, the share of the ports in use";
+    "client.timestamps", |it| is_udp(it) && is_stamped(it), "the service `udp` has only the client's; use `client`";
+    "client.roles", |it| is_udp(it) && it.roles == Roles::TwoThreads, "each client of udp is one loop; remove it";
+
+    // Streams.
+    "workload.stream", |it| it.service.stream().is_some_and(|it| it.packet_bytes == 0 || it.packets == 0 || it.ack_bytes == 0),
+        "packet, packets and ack must be at least 1";
+    "workload.schedule", |it| is_stream(it) && !is_closed(it), "a burst follows the one before; use `closed`";
+    "workload.think", |it| is_stream(it) && !it.think.is_none(), "streams do not pause; remove it";
+    "workload.requests-per-connection", |it| is_stream(it) && is_churn(it), "streams do not end; remove it";
+    "phases.drain", |it| is_stream(it) && it.phases.drain_ns == 0,
+        "streams end in it, so that both sides' bytes can be compared; give it a second";
+
+    // Closed loops.
+    "workload.transport", |it| is_closed(it) && it.transport() == Transport::Udp,
+        "in a closed loop a lost datagram would end its connection's requests; use tcp";
+    "workload.active", |it| is_closed(it) && it.active < 1.0,
+        "in a closed loop every connection sends; remove it, or add idle connections";
+    "workload.choice", |it| is_closed(it) && it.choice != Choice::Uniform,
+        "in a closed loop every connection sends; remove it";
+    "client.timestamps", |it| is_closed(it) && is_stamped(it), "a closed loop has only the client's; use `client`";
+    "client.pacing", |it| is_closed(it) && it.pacing != Pacing::Auto, "a closed loop waits for responses; remove it";
+    "client.roles", |it| is_closed(it) && it.roles != Roles::Auto,
+        "each client of a closed loop is one loop; remove it";
+
+    // Short-lived connections.
+    "workload.requests-per-connection", |it| it.calls_per_connection == Some(0), "must be at least 1";
+    "workload.requests-per-connection", |it| is_churn(it) && it.datagrams,
+        "datagrams have no connections that could end; use tcp";
+    "workload.active", |it| is_churn(it) && it.active < 1.0, "all short-lived connections send; remove it";
+    "workload.choice", |it| is_churn(it) && it.choice != Choice::Uniform,
+        "all short-lived connections send the same; remove it";
+    "client.timestamps", |it| is_churn(it) && is_stamped(it),
+        "the kernel's need connections that stay; use `client`, or remove requests-per-connection";
+    "client.roles", |it| is_churn(it) && it.roles == Roles::TwoThreads,
+        "a client with short-lived connections is one loop; use `auto`";
+
+    // Several clients.
+    "client.clients", |it| active_count(it.active, it.connections) < it.clients,
+        "each client needs an active connection; lower the clients, or raise `active` or the connections";
+    "workload.choice", |it| it.all_clients() > 1 && it.choice != Choice::Uniform,
+        "several clients would each have a most popular connection; use one client";
+    "client.timestamps", |it| is_stamped(it) && cfg!(not(target_os = "linux")),
+        "the kernel's (SO_TIMESTAMPING) need Linux; use `client`";
+    "client.timestamps", |it| is_stamped(it) && it.transport() == Transport::Unix,
+        "the kernel stamps packets of network interfaces, and a Unix socket uses none; use `client`, or tcp";
+    // Records are numbered with 32 bits, and 0 is no record.
+    "workload.rate", |it| count_max(it) >= u64::from(u32::MAX),
+        "more than 4 294 967 294 requests for one client; lower it, or the duration, or use more clients";
+};
+
+fn is_closed(config: &LoadConfig) -> bool {
+    config.schedule == Schedule::Closed
+}
+
+fn is_churn(config: &LoadConfig) -> bool {
+    config.calls_per_connection.is_some()
+}
+
+fn is_stamped(config: &LoadConfig) -> bool {
+    config.timestamps == Timestamps::Kernel
+}
+
+fn is_udp(config: &LoadConfig) -> bool {
+    matches!(config.service, ServiceSpec::Udp { .. })
+}
+
+fn is_kv(config: &LoadConfig) -> bool {
+    matches!(config.service, ServiceSpec::Kv { .. })
+}
+
+fn is_http(config: &LoadConfig) -> bool {
+    matches!(config.service, ServiceSpec::Http { .. })
+}
+
+fn is_stream(config: &LoadConfig) -> bool {
+    config.service.stream().is_some()
+}
+
+/// Returns the first rule that a configuration breaks.
+pub fn broken(config: &LoadConfig) -> Option<&'static Rule> {
+    RULES.iter().find(|rule| (rule.is_broken)(config))
+}
+
+/// Checks all rules, and the ports of datagrams.
+///
+/// # Errors
+/// The first broken rule, as `key: reason; remedy`.
+pub fn check(config: &LoadConfig) -> Result<(), String> {
+    match broken(config) {
+        Some(rule) => Err(rule.to_string()),
+        None if is_udp(config) => targets(config).map(drop),
+        None => Ok(()),
+    }
+}
+
+/// Checks whether the timestamps are available for the transport on this system.
+///
+/// # Errors
+/// The broken rule.
+pub fn check_timestamps(config: &LoadConfig) -> Result<(), String> {
+    let is_broken = |rule: &&Rule| rule.key == "client.timestamps" && (rule.is_broken)(config);
+    RULES.iter().find(is_broken).map_or(Ok(()), |rule| Err(rule.to_string()))
+}
+
+/// The addresses of a datagram server's ports, in order.
+///
+/// # Errors
+/// When the ports do not fit the number of connections.
+pub fn targets(config: &LoadConfig) -> Result<Vec<SocketAddr>, String> {
+    let target = config.target.ip().ok_or("workload.transport: datagrams need an address with a port")?;
+    let count = config.connections;
+    let ports = match &config.ports {
+        Some(ports) if ports.count() == count => ports.clone(),
+        Some(ports) => return Err(format!("workload.ports: {ports} has {} of {count} ports; name all", ports.count())),
+        None => Ports::consecutive(target.port(), count).ok_or_else(|| {
+            let first = target.port();
+            format!("workload.ports: {count} ports do not fit above {first}; use fewer, or a lower first port")
+        })?,
+    };
+    Ok(ports.iter().map(|port| SocketAddr::new(target.ip(), port)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_name_a_key_a_reason_and_a_remedy() {
+        for rule in RULES {
+            let (section, key) = rule.key.split_once('.').expect(rule.key);
+            assert!(["workload", "client", "phases"].contains(&section) && !key.is_empty(), "{rule}");
+            assert!(!rule.reason.is_empty() && !rule.reason.ends_with('.'), "{rule}");
+        }
+    }
+
+    #[test]
+    fn default_breaks_no_rule_and_each_wrong_value_one() {
+        let service = ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
+        let good = LoadConfig::new(([127, 0, 0, 1], 80), service);
+        assert_eq!(check(&good), Ok(()));
+        let key = |change: fn(&mut LoadConfig)| {
+            let mut config = good.clone();
+            change(&mut config);
+            broken(&config).map(|rule| rule.key)
+        };
+        assert_eq!(key(|it| it.clients = 0), Some("client.clients"));
+        assert_eq!(key(|it| it.rate_per_s = Some(f64::NAN)), Some("workload.rate"));
+        assert_eq!(key(|it| it.schedule = Schedule::Closed), Some("workload.rate"));
+        assert_eq!(key(|it| it.active = 0.0), Some("workload.active"));
+        assert_eq!(key(|it| it.calls_per_connection = Some(0)), Some("workload.requests-per-connection"));
+        assert_eq!(key(|it| it.rate_per_s = Some(1e15)), Some("workload.rate"));
+        assert_eq!(key(|it| it.service = ServiceSpec::Http { folder: None }), Some("workload.http"));
+    }
+}

@@ -1,0 +1,146 @@
+//! Whether the side of a client that receives had time to spare in the window: what waits for a receiver that is always busy
+//! piles up, and looks like a server that is too slow.
+//!
+//! A loop that spins uses its CPU whatever comes. It is asked which of its turns found nothing to do, by the readings of the
+//! clock that begin them anyway. A thread that sleeps is asked how long it was kept from sleeping: it ran, or waited to.
+
+use std::ops::Range;
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::io::platform::RunQueue;
+
+/// Turns of a loop, and the time of those that found nothing to do, in ticks. A sleep is a turn of its own, or what ends it
+/// would make it busy.
+#[derive(Debug)]
+pub struct Turns {
+    window: Range<u64>,
+    /// When the turn began that runs.
+    begun: u64,
+    spare: u64,
+}
+
+impl Turns {
+    /// Of a loop that has not begun.
+    pub fn new(window: Range<u64>) -> Self {
+        Self { window, begun: u64::MAX, spare: 0 }
+    }
+
+    /// A turn begins, and the one before is over: `is_spare` if it found nothing to do.
+    #[inline]
+    pub fn begin(&mut self, now: u64, is_spare: bool) {
+        if is_spare {
+            self.spare += now.min(self.window.end).saturating_sub(self.begun.max(self.window.start));
+        }
+        self.begun = now;
+    }
+
+    /// The share of the window that its other turns took; `None` if there were no turns. A loop that ended before the window did
+    /// had nothing left to do.
+    pub fn busy_share(&self) -> Option<f64> {
+        let ticks = self.window.end - self.window.start;
+        let left = self.window.end.saturating_sub(self.begun.max(self.window.start));
+        (self.begun != u64::MAX).then(|| 1.0 - (self.spare + left) as f64 / ticks as f64)
+    }
+}
+
+/// A thread that sleeps when it has nothing to do.
+#[derive(Debug)]
+pub struct Sleeper {
+    window: Range<u64>,
+    queue: RunQueue,
+    /// How long it had not slept by the window's edges, in nanoseconds, and when that was asked.
+    edges: [(u64, u64); 2],
+    passed: usize,
+}
+
+impl Sleeper {
+    /// The calling thread.
+    pub fn new(window: Range<u64>) -> Self {
+        Self { window, queue: RunQueue::of_this_thread(), edges: [(0, 0); 2], passed: 0 }
+    }
+
+    /// To be called in each turn.
+    #[inline]
+    pub fn tick(&mut self, now: u64) {
+        if self.passed < 2 && now >= [self.window.start, self.window.end][self.passed] {
+            self.pass(now);
+        }
+    }
+
+    #[cold]
+    fn pass(&mut self, now: u64) {
+        let ran = clock_gettime(ClockId::ThreadCPUTime);
+        let ran_ns = ran.tv_sec as u64 * 1_000_000_000 + ran.tv_nsec as u64;
+        self.edges[self.passed] = (ran_ns + self.queue.waited_ns(), now);
+        self.passed += 1;
+    }
+
+    /// The share of the window in which it ran or waited for a CPU; `None` if it ended before the window began. `ns` is the
+    /// window's length, in nanoseconds.
+    pub fn busy_share(&mut self, now: u64, ns: u64) -> Option<f64> {
+        self.tick(now);
+        if self.passed == 1 {
+            // It ends before the window does: nothing more comes.
+            self.pass(now);
+        }
+        let [(before_ns, from), (after_ns, to)] = self.edges;
+        // One that was kept from asking at the end of the window asked of more than the window.
+        let windows = (to.saturating_sub(from) as f64 / (self.window.end - self.window.start) as f64).max(1.0);
+        (self.passed == 2).then(|| (after_ns.saturating_sub(before_ns) as f64 / (windows * ns as f64)).min(1.0))
+    }
+}
+
+/// The busiest of several receivers, which the others cannot help; `None` where one does not say. One that waits for another on
+/// the same CPU is busy meanwhile.
+pub fn busiest(shares: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
+    let shares: Vec<f64> = shares.into_iter().collect::<Option<_>>()?;
+    shares.into_iter().reduce(f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_spare_turns_inside_the_window_are_spare() {
+        let mut turns = Turns::new(100..200);
+        assert_eq!(turns.busy_share(), None);
+        // Before the window, across its start, in it, and across its end: 20, 40 and 10 of its ticks are spare.
+        for (now, is_spare) in [(0, false), (90, true), (120, true), (150, false), (190, true), (210, true)] {
+            turns.begin(now, is_spare);
+        }
+        assert!((turns.busy_share().unwrap() - 0.3).abs() < 1e-9, "{turns:?}");
+        let mut cut = Turns::new(100..200);
+        cut.begin(110, false);
+        cut.begin(150, false);
+        assert!((cut.busy_share().unwrap() - 0.5).abs() < 1e-9, "it had nothing left to do: {cut:?}");
+    }
+
+    #[test]
+    fn busiest_receiver_is_not_hidden_by_idle_ones() {
+        assert_eq!(busiest([Some(0.1), Some(0.99), Some(0.1)]), Some(0.99));
+        assert_eq!(busiest([Some(0.5), None]), None);
+        assert_eq!(busiest([]), None);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn thread_that_works_is_busy_and_one_that_sleeps_is_not() {
+        let share = |work: fn(u64)| {
+            let started = std::time::Instant::now();
+            let mut sleeper = Sleeper::new(0..100_000_000);
+            sleeper.tick(0);
+            work(100);
+            sleeper.busy_share(started.elapsed().as_nanos() as u64, 100_000_000).unwrap()
+        };
+        let works = |ms: u64| {
+            let started = std::time::Instant::now();
+            while started.elapsed().as_millis() < u128::from(ms) {}
+        };
+        let sleeps = |ms: u64| std::thread::sleep(std::time::Duration::from_millis(ms));
+        assert!(share(works) > 0.9);
+        // On a busy machine it waits for a CPU when it has slept, but not time after time.
+        assert!((0..10).any(|_| share(sleeps) < 0.5));
+    }
+}

@@ -1,0 +1,343 @@
+//! The driver of all loops: it starts their threads, watches a trial, and reports its progress.
+
+mod busy;
+mod hiccups;
+mod placement;
+
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::{LoadConfig, Pacing, Roles, validate};
+use crate::error::LoadError;
+use crate::io::platform::Pinned;
+use crate::io::stamps::Stamping;
+use crate::record::progress::Progress;
+use crate::record::recorder::Times;
+use crate::record::request::Link;
+use crate::record::summary::{Facts, Usage};
+use crate::report::{LoadReport, Sample};
+use crate::time::clock::{self, Clock, Wall};
+use hiccups::Hiccups;
+
+pub use busy::{Sleeper, Turns, busiest};
+pub use placement::{cpu_of, cpus, resolve};
+
+/// Time between the moment when everything is ready and the ramp, in nanoseconds.
+pub const LEAD_NS: u64 = 5_000_000;
+/// Interval of progress reports, and of comparisons of the client's clock with the wall clock, in nanoseconds.
+const PROGRESS_NS: u64 = 500_000_000;
+
+/// An event of a running load. A `load` process prints one JSON object per event and line.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub enum Event {
+    /// The client makes and verifies connections.
+    Connecting {
+        /// Connections verified so far.
+        done: u32,
+        /// Connections to verify.
+        total: u32,
+    },
+    /// The client sends the requests that come before all others, such as those that store a data set.
+    Preparing {
+        /// Requests answered so far.
+        done: u64,
+        /// Requests to answer.
+        total: u64,
+    },
+    /// All connections are verified, and all preparations are done.
+    Connected {
+        /// The number of connections.
+        connections: u32,
+        /// Time to connect, in nanoseconds.
+        elapsed_ns: u64,
+    },
+    /// Everything is ready. A client that starts together with others now waits for the start time.
+    Ready,
+    /// The ramp begins.
+    Started {
+        /// Start of the ramp on CLOCK_MONOTONIC, in nanoseconds; the other phases follow from it.
+        start_ns: u64,
+    },
+    /// Progress, about twice a second.
+    Progress {
+        /// `ramp`, `hold`, `measure` or `drain`.
+        phase: String,
+        /// Time since the ramp began, in nanoseconds.
+        elapsed_ns: u64,
+        /// Requests sent so far.
+        sent: u64,
+        /// Responses completed so far.
+        completed: u64,
+        /// Bytes of bursts so far; 0 unless the service is a stream.
+        #[serde(default)]
+        bytes: u64,
+    },
+    /// The load has ended.
+    Finished {
+        /// The result.
+        report: Box<LoadReport>,
+    },
+    /// The load failed.
+    Failed {
+        /// Cause, place, and remedy.
+        reason: String,
+        /// Whether the load ran but its result could not be written.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_unwritten: bool,
+    },
+}
+
+/// The result of a load.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The report.
+    pub report: LoadReport,
+    /// Every request of the measured window, by planned time.
+    pub samples: Vec<Sample>,
+    /// The connections, still open: the server's resource usage can be read while they exist.
+    pub connections: Vec<OwnedFd>,
+}
+
+impl Outcome {
+    /// Combines a report and its samples with the connections.
+    pub fn new((report, samples): (LoadReport, Vec<Sample>), links: Vec<Link>) -> Self {
+        Self { report, samples, connections: links.into_iter().map(|link| link.io).collect() }
+    }
+}
+
+/// Receives the events of a load, and may set its start time.
+pub trait Listener {
+    /// Handles an event.
+    fn on(&mut self, event: Event);
+
+    /// Returns the start time of the ramp on CLOCK_MONOTONIC, in nanoseconds; `None` starts soon.
+    ///
+    /// # Errors
+    /// The reason why the load must not start.
+    fn begin(&mut self) -> Result<Option<u64>, String>;
+}
+
+/// A client whose connections are verified and whose preparations are done.
+pub struct Connected {
+    /// The clock of all timestamps.
+    pub clock: Clock,
+    /// The connections.
+    pub links: Vec<Link>,
+    /// Time to connect, in nanoseconds.
+    pub connect_ns: u64,
+    /// The kernel's timestamps, if requested.
+    pub stamping: Option<Stamping>,
+}
+
+/// Checks a configuration, and that its CPUs are available.
+///
+/// # Errors
+/// The first broken rule.
+pub fn check(config: &LoadConfig) -> Result<(), LoadError> {
+    validate::check(config).map_err(LoadError::Config)?;
+    // One by one: of a set, the kernel silently takes the CPUs that are available.
+    config.cpus.iter().try_for_each(|&cpu| Pinned::to(&[cpu]).map(drop))
+}
+
+/// The number of a client's first request. Clients' numbers never overlap.
+pub fn first_of(client: u32) -> u64 {
+    u64::from(client) << 40
+}
+
+/// Starts a trial: waits for the start time, and announces it.
+///
+/// # Errors
+/// When the listener refuses to start.
+pub fn begin(config: &LoadConfig, clock: &Clock, listener: &mut dyn Listener) -> Result<Times, LoadError> {
+    let planned_ns = listener.begin().map_err(LoadError::Config)?;
+    let begun_late_ns = planned_ns.map_or(0, |start_ns| clock::monotonic_ns().saturating_sub(start_ns));
+    let start = planned_ns.map_or_else(|| clock.now() + clock.ticks(LEAD_NS as f64), |start_ns| clock.at(start_ns));
+    listener.on(Event::Started { start_ns: clock.monotonic_ns(start) });
+    let at = |ns: u64| start + clock.ticks(ns as f64);
+    let phases = config.phases;
+    let window = at(phases.ramp_ns + phases.hold_ns)..at(phases.sending_ns());
+    let drained = window.end + clock.ticks(phases.drain_ns as f64);
+    Ok(Times { start, window, drained, begun_late_ns })
+}
+
+/// Tells a loop when to end.
+#[derive(Clone, Copy, Debug)]
+pub struct StopCondition<'a> {
+    /// The measured window, in ticks.
+    pub window: &'a Range<u64>,
+    /// End of the drain, in ticks. A client that is far too slow leaves later requests unsent.
+    pub drained: u64,
+    /// Set to end the loop immediately.
+    pub stop: &'a AtomicBool,
+    /// Tells whether requests are outstanding.
+    pub progress: &'a Progress,
+}
+
+impl StopCondition<'_> {
+    /// Whether the loop must end at `now`, whatever is outstanding.
+    #[inline]
+    pub fn is_over(&self, now: u64) -> bool {
+        now >= self.drained || self.stop.load(Relaxed)
+    }
+}
+
+/// A trial that runs.
+pub struct Trial<'a> {
+    /// The configuration.
+    pub config: &'a LoadConfig,
+    /// The clock of all timestamps.
+    pub clock: &'a Clock,
+    /// Start and end of the phases.
+    pub times: &'a Times,
+    /// Roles of the threads.
+    pub roles: Roles,
+    /// Pacing of the threads that send; `None` if all threads sleep when they have nothing to do.
+    pub pacing: Option<Pacing>,
+}
+
+impl<'a> Trial<'a> {
+    /// Describes a trial of loops that sleep when they have nothing to do.
+    pub fn sleeping(config: &'a LoadConfig, clock: &'a Clock, times: &'a Times) -> Self {
+        Self { config, clock, times, roles: Roles::OneLoop, pacing: None }
+    }
+
+    /// The facts for the report, without connections and kernel timestamps.
+    pub fn facts(&self, connect_ns: u64, usage: Usage) -> Facts<'a> {
+        let Self { config, clock, times, roles, pacing } = *self;
+        Facts { config, roles, pacing, clock, times, connect_ns, usage, links: &[], kernel: None }
+    }
+}
+
+/// A thread of the client.
+pub struct ClientThread<'a, T> {
+    /// Its name.
+    pub name: String,
+    /// Its CPU, if it has one of its own.
+    pub cpu: Option<usize>,
+    /// Its loop.
+    pub run: Box<dyn FnOnce() -> T + Send + 'a>,
+}
+
+/// Runs the client's threads until all have ended. Returns their results and the process's usage in the window.
+///
+/// # Errors
+/// When a thread cannot be started; `stop` then ends those that run.
+pub fn run_threads<T: Send>(
+    trial: &Trial<'_>,
+    progress: &[&Progress],
+    threads: Vec<ClientThread<'_, T>>,
+    stop: &dyn Fn(),
+    wall: &mut Option<Wall>,
+    listener: &mut dyn Listener,
+) -> Result<(Vec<T>, Usage), LoadError> {
+    thread::scope(|scope| {
+        let spawn = |ClientThread { name, cpu, run }| placement::start_thread(scope, name, cpu, run);
+        let threads: Result<Vec<_>, LoadError> = threads.into_iter().map(spawn).collect();
+        let threads = threads.inspect_err(|_| stop())?;
+        // This thread wakes now and then. It should disturb the client rather than the server; without CPUs it cannot choose.
+        let _pinned = Pinned::to(&trial.config.cpus);
+        let is_over = || threads.iter().all(thread::ScopedJoinHandle::is_finished);
+        let usage = watch(trial, progress, &is_over, wall, listener).inspect_err(|_| stop())?;
+        let join = |thread: thread::ScopedJoinHandle<'_, T>| thread.join().expect("a client's thread does not panic");
+        Ok((threads.into_iter().map(join).collect(), usage))
+    })
+}
+
+/// Runs one loop per client, each in a thread of its own.
+///
+/// # Errors
+/// When a thread cannot be started.
+pub fn run_loops<'a, T: Send>(
+    trial: &Trial<'_>,
+    progress: &'a [Progress],
+    loops: impl Iterator<Item = impl FnOnce(&AtomicBool) -> T + Send + 'a>,
+    listener: &mut dyn Listener,
+) -> Result<(Vec<T>, Usage), LoadError> {
+    let stop = &AtomicBool::new(false);
+    let mut threads: Vec<ClientThread<'_, T>> = Vec::new();
+    for (number, run) in loops.enumerate() {
+        let cpu = cpu_of(trial.config, number);
+        threads.push(ClientThread { name: format!("client {number}"), cpu, run: Box::new(move || run(stop)) });
+    }
+    let progress: Vec<&Progress> = progress.iter().collect();
+    run_threads(trial, &progress, threads, &|| stop.store(true, Relaxed), &mut None, listener)
+}
+
+/// Watches a trial ([`watch_phases`]) while other threads measure for how long the client is stalled.
+fn watch(
+    trial: &Trial<'_>,
+    progress: &[&Progress],
+    is_over: &dyn Fn() -> bool,
+    wall: &mut Option<Wall>,
+    listener: &mut dyn Listener,
+) -> Result<Usage, LoadError> {
+    let meters = placement::sleeping_cpus(trial.config, trial.roles, trial.pacing);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let hiccups = Hiccups::start(scope, &meters, trial.clock, &trial.times.window, &stop);
+        // Without this, meters that have started would run until the window ends.
+        let hiccups = hiccups.inspect_err(|_| stop.store(true, Relaxed))?;
+        let mut usage = watch_phases(trial, progress, is_over, wall, listener);
+        stop.store(true, Relaxed);
+        usage.stalled_ns = hiccups.stalled_ns();
+        Ok(usage)
+    })
+}
+
+/// Sleeps through a trial. Wakes to report progress and to read the process's usage at the edges of the window.
+fn watch_phases(
+    trial: &Trial<'_>,
+    progress: &[&Progress],
+    is_over: &dyn Fn() -> bool,
+    wall: &mut Option<Wall>,
+    listener: &mut dyn Listener,
+) -> Usage {
+    let Trial { config, clock, times, .. } = trial;
+    let phases = config.phases;
+    let ends = [
+        ("ramp", phases.ramp_ns),
+        ("hold", phases.ramp_ns + phases.hold_ns),
+        ("measure", phases.sending_ns()),
+        ("drain", phases.sending_ns() + phases.drain_ns),
+    ];
+    let mut usage = [None; 2];
+    let mut next_ns = 0;
+    while !is_over() {
+        let now = clock.now();
+        for (usage, edge) in usage.iter_mut().zip([times.window.start, times.window.end]) {
+            if now >= edge && usage.is_none() {
+                *usage = Some(Usage::now());
+            }
+        }
+        let elapsed_ns = clock.between_ns(times.start, now).max(0) as u64;
+        if elapsed_ns >= next_ns {
+            next_ns = elapsed_ns + PROGRESS_NS;
+            wall.iter_mut().for_each(|wall| wall.compare(clock));
+            let sum = |count: fn(&Progress) -> u64| progress.iter().map(|progress| count(progress)).sum();
+            let phase = ends.iter().find(|(_, end_ns)| elapsed_ns < *end_ns).map_or("drain", |(phase, _)| phase);
+            listener.on(Event::Progress {
+                phase: phase.to_owned(),
+                elapsed_ns,
+                sent: sum(Progress::sent),
+                completed: sum(Progress::completed),
+                bytes: sum(Progress::bytes),
+            });
+        }
+        let edge_ns = ends.iter().map(|&(_, ns)| ns).find(|&ns| ns > elapsed_ns);
+        // After the window only the end of the drain remains, which comes early when nothing is outstanding.
+        let sleep_ns = match edge_ns {
+            Some(ns) if usage[1].is_none() => (ns - elapsed_ns).min(next_ns - elapsed_ns),
+            _ => 1_000_000,
+        };
+        thread::sleep(Duration::from_nanos(sleep_ns.max(100_000)));
+    }
+    // The threads may end before the window does, or even before it begins.
+    let end = usage[1].unwrap_or_else(Usage::now);
+    end.since(&usage[0].unwrap_or(end))
+}

@@ -1,0 +1,75 @@
+//! What `auto` stands for on the CPUs that the client's threads run on.
+
+use std::thread::{self, Scope, ScopedJoinHandle};
+
+use crate::config::{LoadConfig, Pacing, Roles};
+use crate::error::LoadError;
+use crate::io::platform::{self, Pinned};
+
+/// What `auto` stands for: the roles and the pacing to use. The one place where this is decided.
+pub fn resolve(config: &LoadConfig) -> (Roles, Pacing) {
+    let cpus = cpus(config);
+    let clients = config.clients as usize;
+    let roles = match config.roles {
+        Roles::Auto if cpus >= 2 * clients => Roles::TwoThreads,
+        Roles::Auto => Roles::OneLoop,
+        roles => roles,
+    };
+    let threads = if roles == Roles::TwoThreads { 2 * clients } else { clients };
+    let pacing = match config.pacing {
+        // Unplaced, the server may be on the same CPU, and must not be kept from it.
+        Pacing::Auto if config.cpus.is_empty() => Pacing::SleepSpin,
+        Pacing::Auto if threads > cpus => Pacing::Yield,
+        Pacing::Auto => Pacing::Spin,
+        pacing => pacing,
+    };
+    (roles, pacing)
+}
+
+/// The CPUs on which only threads run that sleep when they have nothing to do, each once; `None` is any CPU. Without `pacing`
+/// all of the client's threads do so. In two threads those that receive always do.
+pub fn sleeping_cpus(config: &LoadConfig, roles: Roles, pacing: Option<Pacing>) -> Vec<Option<usize>> {
+    let all = &config.cpus;
+    let clients = config.clients as usize;
+    let on = |thread: usize| all[thread % all.len()];
+    let mut cpus: Vec<usize> = match (roles, pacing) {
+        (_, None) if all.is_empty() => return vec![None],
+        (Roles::TwoThreads, Some(Pacing::SleepSpin)) if all.is_empty() => return vec![None],
+        _ if all.is_empty() => Vec::new(),
+        (_, None) => (0..clients).map(on).collect(),
+        (Roles::TwoThreads, Some(pacing)) => {
+            let receive = (0..clients).map(|client| on(2 * client + 1));
+            let is_spun_on = |cpu: &usize| pacing != Pacing::SleepSpin && (0..clients).any(|it| on(2 * it) == *cpu);
+            receive.filter(|cpu| !is_spun_on(cpu)).collect()
+        }
+        _ => Vec::new(),
+    };
+    cpus.sort_unstable();
+    cpus.dedup();
+    cpus.into_iter().map(Some).collect()
+}
+
+/// CPUs that the client's threads may run on.
+pub fn cpus(config: &LoadConfig) -> usize {
+    match config.cpus.len() {
+        0 => platform::cpus(),
+        count => count,
+    }
+}
+
+/// The CPU of the client's thread of this number, if the client has CPUs of its own.
+pub fn cpu_of(config: &LoadConfig, thread: usize) -> Option<usize> {
+    config.cpus.get(thread % config.cpus.len().max(1)).copied()
+}
+
+/// Starts a thread on its CPU.
+pub fn start_thread<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    name: String,
+    cpu: Option<usize>,
+    run: impl FnOnce() -> T + Send + 'scope,
+) -> Result<ScopedJoinHandle<'scope, T>, LoadError> {
+    let _pinned = Pinned::to(cpu.as_slice())?;
+    let started = thread::Builder::new().name(name).spawn_scoped(scope, run);
+    started.map_err(|error| LoadError::System { what: "cannot start a thread of the client", error })
+}

@@ -1,0 +1,235 @@
+//! Connections, each verified: established, and served one whole response, which is what it should be.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::io::{Errno, FdFlags};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, sockopt};
+use rustix::process::{Resource, Rlimit};
+
+use wire::Address;
+
+use crate::config::LoadConfig;
+use crate::error::LoadError;
+use crate::io::platform;
+use crate::io::verify::Verifier;
+use crate::protocol::ClientProtocol;
+use crate::report::Class;
+
+/// How often progress is reported.
+const PROGRESS: Duration = Duration::from_millis(200);
+
+/// Opens and verifies all of `config`'s connections; `progress` is told how many are done. Their sockets do not block.
+///
+/// # Errors
+/// The first connection that cannot be made or is not served: a trial with fewer would be another trial.
+pub fn connect<P: ClientProtocol>(
+    config: &LoadConfig,
+    sources: &[IpAddr],
+    protocol: &P,
+    progress: &mut dyn FnMut(u32),
+) -> Result<Vec<OwnedFd>, LoadError> {
+    raise_descriptor_limit();
+    let total = u64::from(config.connections);
+    let mut sockets: Vec<Option<OwnedFd>> = (0..total).map(|_| None).collect();
+    let mut verifier = Verifier::new(config, protocol);
+    let (mut opened, mut verified) = (0, 0);
+    let mut reported = Instant::now();
+    while verified < total {
+        while opened < total && verifier.has_room() {
+            let has_no_port = |error: &io::Error| Class::of(error) == Class::NoAddresses;
+            let socket = from_each(sources, &mut opened.clone(), has_no_port, |source| open(config, source));
+            verifier.push(opened, socket.map_err(|error| LoadError::connect(config, opened, error))?);
+            opened += 1;
+        }
+        let through = verifier.wait(PROGRESS).map_err(|error| LoadError::connect(config, verified, error))?;
+        for (number, socket, outcome) in through {
+            outcome.map_err(|error| LoadError::connect(config, number, error))?;
+            sockets[number as usize] = Some(socket);
+            verified += 1;
+        }
+        if reported.elapsed() >= PROGRESS {
+            reported = Instant::now();
+            progress(verified as u32);
+        }
+    }
+    Ok(sockets.into_iter().flatten().collect())
+}
+
+/// Has connections served once more that were made by [`connect`], those that have no failure yet; those that are not get one.
+/// Once one had to be waited for in vain no more are asked: a server that hangs would be waited for by each in turn.
+pub fn verify_again<P: ClientProtocol>(
+    config: &LoadConfig,
+    protocol: &P,
+    sockets: &[OwnedFd],
+    failures: &mut [Option<Class>],
+) {
+    let mut verifier = Verifier::new(config, protocol);
+    let numbers: Vec<usize> = (0..sockets.len()).filter(|&number| failures[number].is_none()).collect();
+    let mut left = numbers.into_iter();
+    let mut hangs = false;
+    loop {
+        while verifier.has_room()
+            && !hangs
+            && let Some(number) = left.next()
+        {
+            verifier.push(number as u64, &sockets[number]);
+            // Until it has answered.
+            failures[number] = Some(Class::Timeout);
+        }
+        if verifier.is_idle() {
+            break;
+        }
+        let Ok(through) = verifier.wait(PROGRESS) else { break };
+        for (number, _, outcome) in through {
+            failures[number as usize] = outcome.err().map(|error| Class::of(&error));
+            hangs |= failures[number as usize] == Some(Class::Timeout);
+        }
+    }
+    left.for_each(|number| failures[number] = Some(Class::Timeout));
+}
+
+/// A connection that is begun, on a socket that does not block.
+fn open(config: &LoadConfig, source: Option<IpAddr>) -> io::Result<OwnedFd> {
+    let timeout = Duration::from_nanos(config.timeout_ns);
+    let socket = match &config.target {
+        Address::Ip(target) if config.datagrams => datagrams(*target)?,
+        Address::Ip(target) => {
+            let socket = tcp(target, source)?;
+            // A reset at the end leaves no connection in TIME_WAIT, so that the next trial finds the ports free.
+            sockopt::set_socket_linger(&socket, Some(Duration::ZERO))?;
+            socket
+        }
+        Address::Unix(path) => unix(path, timeout)?,
+    };
+    // For who has it block.
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(timeout))?;
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(timeout))?;
+    Ok(socket)
+}
+
+/// Begins a connection that nobody waits for.
+fn tcp(target: &SocketAddr, source: Option<IpAddr>) -> Result<OwnedFd, Errno> {
+    let socket = platform::stream_socket(family(target))?;
+    sockopt::set_tcp_nodelay(&socket, true)?;
+    if let Some(source) = source {
+        bind(&socket, source)?;
+    }
+    begun(rustix::net::connect(&socket, target))?;
+    Ok(socket)
+}
+
+fn begun(connected: Result<(), Errno>) -> Result<(), Errno> {
+    match connected {
+        Err(Errno::INPROGRESS) => Ok(()),
+        other => other,
+    }
+}
+
+fn family(target: &SocketAddr) -> AddressFamily {
+    if target.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 }
+}
+
+/// Begins a connection from the address whose turn it is by `number`, which is counted on, or from the next while one has no port
+/// left. `None` leaves the address to the system.
+fn from_each<T, E>(
+    sources: &[IpAddr],
+    number: &mut u64,
+    has_no_port: impl Fn(&E) -> bool,
+    begin: impl Fn(Option<IpAddr>) -> Result<T, E>,
+) -> Result<T, E> {
+    let mut left = sources.len();
+    loop {
+        let source = sources.get((*number % sources.len().max(1) as u64) as usize);
+        *number += 1;
+        match begin(source.copied()) {
+            Err(error) if left > 1 && has_no_port(&error) => left -= 1,
+            begun => return begun,
+        }
+    }
+}
+
+/// Binds to a local address, whose port is chosen only when the target is known: it need be free towards that alone.
+fn bind(socket: &OwnedFd, source: IpAddr) -> Result<(), Errno> {
+    platform::choose_port_late(socket)?;
+    rustix::net::bind(socket, &SocketAddr::from((source, 0)))
+}
+
+/// Begins connections that nobody waits for: a loop is told when they are established.
+pub struct Dialer<'a> {
+    target: Target,
+    sources: &'a [IpAddr],
+}
+
+/// Where they lead.
+enum Target {
+    Ip(SocketAddr),
+    Unix(SocketAddrUnix),
+}
+
+impl<'a> Dialer<'a> {
+    /// To `config`'s target, from `sources` in turn.
+    ///
+    /// # Errors
+    /// When there can be no such address.
+    pub fn new(config: &LoadConfig, sources: &'a [IpAddr]) -> Result<Self, LoadError> {
+        let target = match &config.target {
+            Address::Ip(target) => Target::Ip(*target),
+            Address::Unix(path) => {
+                Target::Unix(SocketAddrUnix::new(path).map_err(|error| LoadError::connect(config, 0, error.into()))?)
+            }
+        };
+        Ok(Self { target, sources })
+    }
+
+    /// Begins the connection of that number, which is counted on, on a socket that does not block; from the next address if
+    /// one has no port left. It is closed as usual, and not reset as those are that stay for the whole trial: ending
+    /// connections is part of what is measured.
+    pub fn begin(&self, number: &mut u64) -> Result<OwnedFd, Errno> {
+        from_each(self.sources, number, |&error| error == Errno::ADDRNOTAVAIL, |source| self.begin_from(source))
+    }
+
+    fn begin_from(&self, source: Option<IpAddr>) -> Result<OwnedFd, Errno> {
+        match &self.target {
+            Target::Ip(target) => tcp(target, source),
+            Target::Unix(path) => {
+                let socket = platform::stream_socket(AddressFamily::UNIX)?;
+                begun(rustix::net::connect(&socket, path))?;
+                Ok(socket)
+            }
+        }
+    }
+}
+
+/// A socket of datagrams to one place, which does not block.
+pub fn datagrams(target: SocketAddr) -> io::Result<OwnedFd> {
+    let any: IpAddr = if target.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect(target)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}
+
+/// Where as many wait to be accepted as may, connect(2) of a socket that blocks waits for room as long as it may wait to
+/// send. FreeBSD and macOS refuse at once. Once it is connected the socket does not block.
+fn unix(path: &Path, timeout: Duration) -> io::Result<OwnedFd> {
+    let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
+    rustix::io::fcntl_setfd(&socket, FdFlags::CLOEXEC)?;
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(timeout))?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    rustix::io::ioctl_fionbio(&socket, true)?;
+    Ok(socket)
+}
+
+/// To the hard limit, or to what the system takes. Whether that is enough is checked when the plan is made, and by each connection.
+pub fn raise_descriptor_limit() {
+    let maximum = rustix::process::getrlimit(Resource::Nofile).maximum;
+    let current = match platform::DESCRIPTORS_MAX {
+        Some(most) => Some(maximum.map_or(most, |maximum| maximum.min(most))),
+        None => maximum,
+    };
+    let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current, maximum });
+}

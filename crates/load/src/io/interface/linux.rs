@@ -1,0 +1,190 @@
+//! What Linux says of interfaces.
+
+use std::ffi::CStr;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::{mem, ptr};
+
+use crate::report::Hardware;
+
+/// The name of the interface by which `target` is reached.
+///
+/// # Errors
+/// When there is no way there.
+pub fn towards(target: SocketAddr) -> io::Result<String> {
+    let (ours, interfaces) = (source(target)?, interfaces()?);
+    // What is sent to an address of this host goes over loopback, whichever interface has the address.
+    let loops = is_one_of(&interfaces, target.ip());
+    let has = |address: IpAddr| if loops { address.is_loopback() } else { address == ours };
+    interfaces
+        .into_iter()
+        .find(|(_, address)| has(*address))
+        .map(|(name, _)| name)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no interface has the address {ours}")))
+}
+
+/// The addresses from which there is a way to `target`, first the one that the system chooses.
+///
+/// # Errors
+/// When there is none, or the system does not tell.
+pub fn addresses_towards(target: SocketAddr) -> io::Result<Vec<IpAddr>> {
+    Ok(leading_to(target.ip(), source(target)?, &interfaces()?))
+}
+
+/// The address that the system sends from to `target`.
+fn source(target: SocketAddr) -> io::Result<IpAddr> {
+    let any: IpAddr = if target.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    // Connecting a datagram socket sends nothing; it only asks for the route.
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect(target)?;
+    Ok(socket.local_addr()?.ip())
+}
+
+fn is_one_of(interfaces: &[(String, IpAddr)], target: IpAddr) -> bool {
+    interfaces.iter().any(|(_, address)| *address == target)
+}
+
+/// Of the interface that has `ours`, or if `target` is this host of all: addresses of the target's family and reach, `ours` first.
+/// What another interface has would be sent by this one all the same, and nobody could answer it.
+fn leading_to(target: IpAddr, ours: IpAddr, interfaces: &[(String, IpAddr)]) -> Vec<IpAddr> {
+    let loops = is_one_of(interfaces, target);
+    let leads = |name: &str| loops || interfaces.iter().any(|(its, address)| its == name && *address == ours);
+    let is_near = |address: &IpAddr| match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    };
+    let fits = |address: &IpAddr| {
+        address.is_ipv4() == target.is_ipv4() && address.is_loopback() == target.is_loopback() && !is_near(address)
+    };
+    let leading = interfaces.iter().filter(|(name, _)| leads(name)).map(|(_, address)| *address);
+    let mut addresses: Vec<IpAddr> = leading.filter(fits).collect();
+    addresses.sort_by_key(|address| *address != ours);
+    addresses
+}
+
+/// Every interface's name with each of its addresses.
+fn interfaces() -> io::Result<Vec<(String, IpAddr)>> {
+    let mut first: *mut libc::ifaddrs = ptr::null_mut();
+    // SAFETY: on success it points to a list, which is freed below.
+    if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut found = Vec::new();
+    let mut next = first;
+    // SAFETY: the list is valid until it is freed; a name is a C string, an address is of the family that it says.
+    unsafe {
+        while let Some(entry) = next.as_ref() {
+            next = entry.ifa_next;
+            let Some(address) = entry.ifa_addr.as_ref() else { continue };
+            let ip: IpAddr = match i32::from(address.sa_family) {
+                libc::AF_INET => {
+                    let address = &*entry.ifa_addr.cast::<libc::sockaddr_in>();
+                    Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr)).into()
+                }
+                libc::AF_INET6 => {
+                    let address = &*entry.ifa_addr.cast::<libc::sockaddr_in6>();
+                    Ipv6Addr::from(address.sin6_addr.s6_addr).into()
+                }
+                _ => continue,
+            };
+            found.push((CStr::from_ptr(entry.ifa_name).to_string_lossy().into_owned(), ip));
+        }
+        libc::freeifaddrs(first);
+    }
+    Ok(found)
+}
+
+/// `struct ethtool_ts_info` (linux/ethtool.h).
+#[repr(C)]
+#[derive(Default)]
+struct TimestampInfo {
+    command: u32,
+    so_timestamping: u32,
+    clock: i32,
+    sent: u32,
+    sent_reserved: [u32; 3],
+    received: u32,
+    received_reserved: [u32; 3],
+}
+
+/// `struct hwtstamp_config` (linux/net_tstamp.h).
+#[repr(C)]
+#[derive(Default)]
+struct TimestampConfig {
+    flags: i32,
+    sent: i32,
+    received: i32,
+}
+
+/// Whether the interface of that name takes timestamps. One that does not answer cannot.
+pub fn hardware(name: &str) -> Hardware {
+    const ETHTOOL_GET_TS_INFO: u32 = 0x41;
+    const SIOCGHWTSTAMP: libc::Ioctl = 0x89b1 as libc::Ioctl;
+    let mut info = TimestampInfo { command: ETHTOOL_GET_TS_INFO, ..TimestampInfo::default() };
+    let needed =
+        libc::SOF_TIMESTAMPING_TX_HARDWARE | libc::SOF_TIMESTAMPING_RX_HARDWARE | libc::SOF_TIMESTAMPING_RAW_HARDWARE;
+    if !ask(name, libc::SIOCETHTOOL as libc::Ioctl, &mut info) || info.so_timestamping & needed != needed {
+        return Hardware::None;
+    }
+    let mut config = TimestampConfig::default();
+    let on = ask(name, SIOCGHWTSTAMP, &mut config) && config.sent != 0 && config.received != 0;
+    if on { Hardware::On } else { Hardware::Off }
+}
+
+/// An ioctl on an interface that fills in `answer`; whether it succeeded.
+fn ask<T>(name: &str, request: libc::Ioctl, answer: &mut T) -> bool {
+    let Ok(socket) = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)) else { return false };
+    // SAFETY: zeros are a valid request for the interface without a name.
+    let mut interface: libc::ifreq = unsafe { mem::zeroed() };
+    if name.len() >= interface.ifr_name.len() {
+        return false;
+    }
+    for (place, byte) in interface.ifr_name.iter_mut().zip(name.bytes()) {
+        *place = byte as _;
+    }
+    interface.ifr_ifru.ifru_data = ptr::from_mut(answer).cast();
+    // SAFETY: the request's data is a structure of the kind that the ioctl writes.
+    unsafe { libc::ioctl(socket.as_raw_fd(), request, &raw mut interface) == 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_interface_that_leads_there_has_addresses_to_come_from() {
+        let had = [
+            ("lo", "127.0.0.1"),
+            ("docker0", "172.17.0.1"),
+            ("eth0", "10.0.0.3"),
+            ("eth0", "169.254.7.7"),
+            ("eth0", "10.0.0.2"),
+            ("lo", "::1"),
+            ("eth0", "fd00::2"),
+            ("eth0", "fe80::2"),
+        ];
+        let interfaces = had.map(|(name, address)| (name.to_owned(), address.parse().unwrap()));
+        let of = |target: &str, ours: &str| {
+            let found = leading_to(target.parse().unwrap(), ours.parse().unwrap(), &interfaces);
+            found.iter().map(IpAddr::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(of("192.0.2.9", "10.0.0.2"), ["10.0.0.2", "10.0.0.3"], "the system's choice first");
+        assert_eq!(of("172.17.0.5", "172.17.0.1"), ["172.17.0.1"]);
+        assert_eq!(of("2001:db8::9", "fd00::2"), ["fd00::2"]);
+        assert_eq!(of("10.0.0.3", "10.0.0.3"), ["10.0.0.3", "172.17.0.1", "10.0.0.2"], "this host has them all");
+        assert_eq!(of("::1", "::1"), ["::1"]);
+        let target = "127.0.0.1:9".parse().unwrap();
+        assert_eq!(addresses_towards(target).unwrap()[0], target.ip());
+    }
+
+    #[test]
+    fn loopback_is_found_and_has_no_hardware() {
+        let name = towards("127.0.0.1:9".parse().unwrap()).unwrap();
+        assert_eq!(hardware(&name), Hardware::None, "{name}");
+        for (_, address) in interfaces().unwrap() {
+            assert_eq!(towards((address, 9).into()).unwrap_or_else(|_| name.clone()), name, "{address} is ours");
+        }
+        assert_eq!(hardware("there-is-no-such-interface"), Hardware::None);
+    }
+}

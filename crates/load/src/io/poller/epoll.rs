@@ -1,0 +1,81 @@
+//! epoll(7), level-triggered.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io;
+
+/// What a socket is ready for.
+pub type Flags = EventFlags;
+
+/// An epoll instance.
+pub struct Poller(OwnedFd);
+
+/// What one wait reported. It stays in the thread that waits.
+pub struct Events(Vec<Event>);
+
+impl Events {
+    /// Room for so many.
+    pub fn with_capacity(count: usize) -> Self {
+        Self(Vec::with_capacity(count))
+    }
+
+    /// Each socket's number, and what it is ready for.
+    #[inline]
+    pub fn iter(&self) -> impl Iterator<Item = (usize, Flags)> {
+        self.0.iter().map(|event| (event.data.u64() as usize, event.flags))
+    }
+}
+
+impl Poller {
+    /// With nobody to wait for.
+    pub fn new() -> io::Result<Self> {
+        epoll::create(CreateFlags::CLOEXEC).map(Self)
+    }
+
+    /// Begins to wait for something to read from a socket, by a number.
+    pub fn add(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
+        epoll::add(&self.0, io, EventData::new_u64(number as u64), EventFlags::IN)
+    }
+
+    /// Begins to wait for a connection to be established, by a number.
+    pub fn add_writable(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
+        epoll::add(&self.0, io, EventData::new_u64(number as u64), EventFlags::OUT)
+    }
+
+    /// Waits for something to read from then on, once it is.
+    pub fn watch_readable(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
+        epoll::modify(&self.0, io, EventData::new_u64(number as u64), EventFlags::IN)
+    }
+
+    /// Waits for room to write from then on, of a socket that was waited for.
+    pub fn watch_writable(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
+        epoll::modify(&self.0, io, EventData::new_u64(number as u64), EventFlags::OUT)
+    }
+
+    /// Ends waiting for a socket that stays open.
+    pub fn remove(&self, io: BorrowedFd<'_>) {
+        let _ = epoll::delete(&self.0, io);
+    }
+
+    /// Takes what is ready, after having waited for it at most that long; nothing when a signal came.
+    #[inline]
+    pub fn wait(&self, events: &mut Events, timeout: Duration) -> io::Result<()> {
+        events.0.clear();
+        let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) };
+        match epoll::wait(&self.0, spare_capacity(&mut events.0), Some(&timeout)) {
+            Ok(_) | Err(io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sleeps until something is ready, at most so many nanoseconds (less than a second). epoll_wait counts in
+    /// milliseconds, which is too coarse to be back before the next planned time; ppoll, on the epoll itself, is not.
+    pub fn sleep_precise(&self, timeout_ns: i64) {
+        let timeout = Timespec { tv_sec: 0, tv_nsec: timeout_ns };
+        let _ = rustix::event::poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&timeout));
+    }
+}

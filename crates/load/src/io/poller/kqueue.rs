@@ -1,0 +1,94 @@
+//! kqueue(2), level-triggered.
+
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
+use rustix::event::kqueue::{Event, EventFilter, EventFlags, kevent_timespec, kqueue};
+use rustix::io;
+
+/// What a socket is ready for: to be read, always.
+pub type Flags = ();
+
+/// A kqueue.
+pub struct Poller(OwnedFd);
+
+/// What one wait reported. It stays in the thread that waits.
+pub struct Events(Vec<Event>);
+
+impl Events {
+    /// Room for so many.
+    pub fn with_capacity(count: usize) -> Self {
+        Self(Vec::with_capacity(count))
+    }
+
+    /// Each socket's number, and what it is ready for.
+    #[inline]
+    pub fn iter(&self) -> impl Iterator<Item = (usize, Flags)> {
+        self.0.iter().map(|event| (event.udata() as usize, ()))
+    }
+}
+
+impl Poller {
+    /// With nobody to wait for.
+    pub fn new() -> io::Result<Self> {
+        let kqueue = kqueue()?;
+        io::fcntl_setfd(&kqueue, io::FdFlags::CLOEXEC)?;
+        Ok(Self(kqueue))
+    }
+
+    /// Begins to wait for something to read from a socket, by a number.
+    pub fn add(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
+        self.change(EventFilter::Read(io.as_raw_fd()), EventFlags::ADD, number)
+    }
+
+    /// Begins to wait for a connection to be established, by a number.
+    pub fn add_writable(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
+        self.change(EventFilter::Write(io.as_raw_fd()), EventFlags::ADD, number)
+    }
+
+    /// Waits for something to read from then on, once it is.
+    pub fn watch_readable(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
+        self.change(EventFilter::Write(io.as_raw_fd()), EventFlags::DELETE, 0)?;
+        self.add(io, number)
+    }
+
+    /// Waits for room to write from then on, of a socket that was waited for.
+    pub fn watch_writable(&self, io: BorrowedFd<'_>, number: usize) -> io::Result<()> {
+        self.change(EventFilter::Read(io.as_raw_fd()), EventFlags::DELETE, 0)?;
+        self.add_writable(io, number)
+    }
+
+    /// Ends waiting for a socket that stays open.
+    pub fn remove(&self, io: BorrowedFd<'_>) {
+        // It is in the one or the other.
+        for filter in [EventFilter::Read(io.as_raw_fd()), EventFilter::Write(io.as_raw_fd())] {
+            let _ = self.change(filter, EventFlags::DELETE, 0);
+        }
+    }
+
+    fn change(&self, filter: EventFilter, flags: EventFlags, number: usize) -> io::Result<()> {
+        let change = Event::new(filter, flags, number as *mut _);
+        // SAFETY: the descriptor is open now, and its close ends the watching.
+        unsafe { kevent_timespec(&self.0, &[change], &mut [] as &mut [Event], None) }.map(drop)
+    }
+
+    /// Takes what is ready, after having waited for it at most that long; nothing when a signal came.
+    #[inline]
+    pub fn wait(&self, events: &mut Events, timeout: Duration) -> io::Result<()> {
+        events.0.clear();
+        let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) };
+        // SAFETY: no change is made.
+        match unsafe { kevent_timespec(&self.0, &[], spare_capacity(&mut events.0), Some(&timeout)) } {
+            Ok(_) | Err(io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sleeps until something is ready, at most so many nanoseconds (less than a second). What is ready stays so: it is
+    /// reported as long as it is unread.
+    pub fn sleep_precise(&self, timeout_ns: i64) {
+        let _ = self.wait(&mut Events::with_capacity(1), Duration::from_nanos(timeout_ns as u64));
+    }
+}

@@ -1,0 +1,83 @@
+//! The requests that must be answered before all others: a key-value store's data set is stored.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use crate::config::LoadConfig;
+use crate::error::LoadError;
+use crate::protocol::{ClientProtocol, Reply};
+use crate::report::Class;
+
+/// Requests are written in batches of about so many bytes: few enough for any server to take before it is read from.
+const BATCH_BYTES: usize = 16 << 10;
+/// How often progress is reported.
+const PROGRESS: Duration = Duration::from_millis(200);
+
+/// Sends the protocol's preparations over one connection and checks that each is answered as it should be; `progress` is told
+/// how many are.
+///
+/// # Errors
+/// The first that is not.
+pub fn prepare<P: ClientProtocol>(
+    config: &LoadConfig,
+    protocol: &P,
+    socket: &OwnedFd,
+    progress: &mut dyn FnMut(u64),
+) -> Result<(), LoadError> {
+    let total = protocol.preparations();
+    if total == 0 {
+        return Ok(());
+    }
+    let blocking = |on: bool| {
+        let failed = |error: rustix::io::Errno| LoadError::System { what: "a connection's mode", error: error.into() };
+        rustix::io::ioctl_fionbio(socket, !on).map_err(failed)
+    };
+    // With the timeouts that it was connected with.
+    blocking(true)?;
+    let (mut scratch, mut batch, mut inbox) = (Vec::new(), Vec::new(), vec![0; BATCH_BYTES]);
+    let mut reader = P::Reader::default();
+    let (mut sent, mut answered) = (0, 0);
+    let mut reported = Instant::now();
+    while answered < total {
+        batch.clear();
+        while sent < total && batch.len() < BATCH_BYTES {
+            batch.extend_from_slice(protocol.encode(protocol.preparation(sent), &mut scratch));
+            sent += 1;
+        }
+        write_all(socket, &batch).map_err(|error| LoadError::connect(config, 0, error))?;
+        while answered < sent {
+            let count = rustix::io::read(socket, &mut inbox).map_err(io::Error::from);
+            let count =
+                count.and_then(|count| if count == 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(count) });
+            let mut rest = &inbox[..count.map_err(|error| LoadError::connect(config, 0, error))?];
+            while !rest.is_empty() {
+                let refused = |class: Class| LoadError::Store { number: answered + 1, total, class: class.name() };
+                if answered == sent {
+                    return Err(refused(Class::Wrong));
+                }
+                let (taken_bytes, reply) = protocol.read(protocol.preparation(answered), &mut reader, rest);
+                rest = &rest[taken_bytes..];
+                match reply {
+                    Some(Reply::Good) => answered += 1,
+                    Some(Reply::Bad(class) | Reply::Last(Some(class))) => return Err(refused(class)),
+                    Some(Reply::Last(None)) => return Err(refused(Class::Closed)),
+                    Some(Reply::Garbage) => return Err(refused(Class::Wrong)),
+                    None => {}
+                }
+            }
+        }
+        if reported.elapsed() >= PROGRESS {
+            reported = Instant::now();
+            progress(answered);
+        }
+    }
+    blocking(false)
+}
+
+fn write_all(socket: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        bytes = &bytes[rustix::io::write(socket, bytes)?..];
+    }
+    Ok(())
+}

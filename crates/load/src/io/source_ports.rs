@@ -1,0 +1,250 @@
+//! Local ports: whether a load finds enough of them, and the addresses among which it divides its connections if one has not.
+//!
+//! Each connection to one target takes a port of the address that it comes from. One that this side closed keeps its port in
+//! TIME_WAIT for a minute (Linux: `TCP_TIMEWAIT_LEN`), unless the system may take it again for a new connection to the same
+//! place (`net.ipv4.tcp_tw_reuse`), which it does a second after: where 1 000 ports were to be had, 1 000 connections were made
+//! within 0.2 s and 1 000 more in each second then, from any address of loopback; with reuse switched off, no more.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use crate::config::{LoadConfig, Schedule, Transport};
+
+/// How long a connection stays in TIME_WAIT, in seconds (include/net/tcp.h).
+const TIME_WAIT_S: f64 = 60.0;
+/// The same where its port may be used again, if the system does not say.
+const REUSE_DELAY_S: f64 = 1.0;
+/// Finding a port takes long when most are taken: so much of an address's ports is used, where there are other addresses.
+const USED_SHARE_MAX: f64 = 0.9;
+/// New connections a second of a closed loop, which cannot be known before: more than one machine was seen to make.
+const CLOSED_OPENED_PER_S: f64 = 60_000.0;
+/// The system's ports where it does not say.
+const PORTS: (u32, u32) = (32_768, 60_999);
+
+/// What the system has and does.
+#[derive(Clone, Debug, PartialEq)]
+struct Host {
+    /// Ports of one address.
+    ports: u32,
+    /// How long a connection of this target stays in TIME_WAIT, in seconds.
+    time_wait_s: f64,
+    /// Addresses to connect from, best first.
+    sources: Vec<IpAddr>,
+}
+
+/// The addresses that a load's connections are to come from in turn; none if it may be left to the system. Who holds idle
+/// connections for a load is told the load's (`LoadConfig::sources`).
+///
+/// # Errors
+/// When all that there are do not have ports enough: cause, numbers and remedy.
+pub fn sources(config: &LoadConfig) -> Result<Vec<IpAddr>, String> {
+    sources_in(config, |ports| sources_with(config, ports))
+}
+
+/// The same, where `choose` says for so many ports of an address which addresses it is.
+///
+/// # Errors
+/// As `choose` has them.
+pub fn sources_in(
+    config: &LoadConfig,
+    choose: impl FnOnce(u32) -> Result<Vec<IpAddr>, String>,
+) -> Result<Vec<IpAddr>, String> {
+    if !config.sources.is_empty() {
+        return Ok(config.sources.clone());
+    }
+    let (start, end) = port_range();
+    choose(end.saturating_sub(start) + 1)
+}
+
+/// The same, where an address has so many ports.
+///
+/// # Errors
+/// As [`sources`].
+pub fn sources_with(config: &LoadConfig, ports: u32) -> Result<Vec<IpAddr>, String> {
+    let Some(target) = config.target.ip() else { return Ok(Vec::new()) };
+    sources_among(config, ports, time_wait_s(target.ip()), || addresses(target))
+}
+
+/// The same, where a port stays so long in TIME_WAIT and these are the addresses, best first.
+///
+/// # Errors
+/// As [`sources`].
+pub fn sources_among(
+    config: &LoadConfig,
+    ports: u32,
+    time_wait_s: f64,
+    addresses: impl FnOnce() -> Vec<IpAddr>,
+) -> Result<Vec<IpAddr>, String> {
+    let host = |sources| Host { ports, time_wait_s, sources };
+    // Most loads need no look at the addresses.
+    match config.transport() != Transport::Tcp || needed(config, time_wait_s) <= f64::from(ports) * USED_SHARE_MAX {
+        true => Ok(Vec::new()),
+        false => divide(config, &host(addresses())),
+    }
+}
+
+/// New connections a second: of a closed loop, the most that there may be.
+fn opened_per_s(config: &LoadConfig) -> f64 {
+    match (config.calls_per_connection, config.schedule) {
+        (None, _) => 0.0,
+        (Some(_), Schedule::Closed) => CLOSED_OPENED_PER_S,
+        (Some(calls), _) => config.rate_per_s.unwrap_or(0.0) / f64::from(calls.max(1)),
+    }
+}
+
+/// How many ports a load takes at once, at most, where one stays so long in TIME_WAIT.
+pub fn needed(config: &LoadConfig, time_wait_s: f64) -> f64 {
+    // What came before the ramp leaves no TIME_WAIT.
+    let lasts_s = time_wait_s.min((config.phases.sending_ns() + config.phases.drain_ns) as f64 / 1e9);
+    f64::from(config.connections_and_idle()) + opened_per_s(config) * lasts_s
+}
+
+fn divide(config: &LoadConfig, host: &Host) -> Result<Vec<IpAddr>, String> {
+    let needed = needed(config, host.time_wait_s);
+    let wanted = (needed / (f64::from(host.ports) * USED_SHARE_MAX)).ceil() as usize;
+    let had = host.sources.len();
+    if wanted <= had {
+        return Ok(host.sources[..wanted].to_vec());
+    }
+    let open = config.connections_and_idle();
+    let enough = (had.max(1) as f64) * f64::from(host.ports);
+    // How many a closed loop makes is not known: only what it has open at once is.
+    let certain = if config.schedule == Schedule::Closed { f64::from(open) } else { needed };
+    if certain <= enough {
+        return Ok(host.sources.clone());
+    }
+    let opened = match opened_per_s(config) {
+        0.0 => String::new(),
+        per_s => format!(" and {per_s:.0} new ones a second, each {:.0} s in TIME_WAIT,", host.time_wait_s),
+    };
+    let calls =
+        config.calls_per_connection.map_or("", |_| "raise the calls per connection, set net.ipv4.tcp_tw_reuse=1, ");
+    Err(format!(
+        "connections: {open} open at once{opened} take {needed:.0} local ports towards {}, and {} of this host have {enough:.0} \
+         (net.ipv4.ip_local_port_range has {} for each); widen that range, {calls}give the interface more addresses, or lower \
+         the {}",
+        config.target,
+        if had <= 1 { "the one address".to_owned() } else { format!("the {had} addresses") },
+        host.ports,
+        if opened_per_s(config) > 0.0 { "rate" } else { "connections" },
+    ))
+}
+
+/// How long a connection to there stays in TIME_WAIT.
+fn time_wait_s(target: IpAddr) -> f64 {
+    let number = |name: &str| -> Option<f64> {
+        std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).ok()?.trim().parse().ok()
+    };
+    let reuses = match number("tcp_tw_reuse") {
+        Some(1.0) => true,
+        // On loopback alone.
+        Some(2.0) => target.is_loopback(),
+        _ => false,
+    };
+    // A port is used again only if timestamps tell the connections apart.
+    if reuses && number("tcp_timestamps") != Some(0.0) {
+        number("tcp_tw_reuse_delay").map_or(REUSE_DELAY_S, |ms| ms / 1e3)
+    } else {
+        TIME_WAIT_S
+    }
+}
+
+/// The first and the last port that the system chooses from.
+fn port_range() -> (u32, u32) {
+    let read = || {
+        let text = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").ok()?;
+        let (start, end) = text.trim().split_once(char::is_whitespace)?;
+        Some((start.parse().ok()?, end.trim().parse().ok()?))
+    };
+    read().unwrap_or(PORTS)
+}
+
+/// The addresses from which there is a way to `target`, best first.
+fn addresses(target: SocketAddr) -> Vec<IpAddr> {
+    match target.ip() {
+        // All of 127.0.0.0/8 is this host.
+        IpAddr::V4(target) if target.is_loopback() && cfg!(target_os = "linux") => {
+            (1..=250).map(|last| Ipv4Addr::new(127, 0, 0, last).into()).collect()
+        }
+        _ => of_interfaces(target),
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn of_interfaces(target: SocketAddr) -> Vec<IpAddr> {
+    crate::io::interface::addresses_towards(target).unwrap_or_default()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn of_interfaces(_target: SocketAddr) -> Vec<IpAddr> {
+    Vec::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Phases;
+
+    fn config(connections: u32, calls: Option<u32>, rate_per_s: f64) -> LoadConfig {
+        let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
+        let phases = Phases { ramp_ns: 0, hold_ns: 0, measure_ns: 600_000_000_000, drain_ns: 0 };
+        LoadConfig {
+            connections,
+            calls_per_connection: calls,
+            rate_per_s: Some(rate_per_s),
+            phases,
+            ..LoadConfig::new(([127, 0, 0, 1], 80), service)
+        }
+    }
+
+    fn host(time_wait_s: f64, sources: u8) -> Host {
+        let sources = (1..=sources).map(|last| Ipv4Addr::new(10, 0, 0, last).into()).collect();
+        Host { ports: 28_232, time_wait_s, sources }
+    }
+
+    #[test]
+    fn ports_are_what_is_open_and_what_was() {
+        assert_eq!(needed(&config(400, None, 8_000.0), 60.0), 400.0);
+        assert_eq!(needed(&config(400, Some(10), 8_000.0), 60.0), 48_400.0);
+        let short = LoadConfig {
+            phases: Phases { measure_ns: 3_000_000_000, ..config(1, None, 1.0).phases },
+            ..config(400, Some(1), 8_000.0)
+        };
+        assert_eq!(needed(&short, 60.0), 24_400.0, "a trial of 3 s leaves no more behind");
+    }
+
+    #[test]
+    fn several_addresses_are_used_where_one_has_not_enough() {
+        assert_eq!(sources(&config(400, Some(1), 8_000.0)), Ok(vec![]), "the system's choice");
+        assert_eq!(divide(&config(100_000, None, 1.0), &host(60.0, 250)).unwrap().len(), 4);
+        assert_eq!(
+            divide(&config(28_000, None, 1.0), &host(60.0, 1)).unwrap().len(),
+            1,
+            "all of one, if there is no other"
+        );
+        assert_eq!(divide(&config(400, Some(1), 8_000.0), &host(60.0, 250)).unwrap().len(), 19);
+        let closed = LoadConfig { rate_per_s: None, schedule: Schedule::Closed, ..config(400, Some(1), 1.0) };
+        assert_eq!(divide(&closed, &host(60.0, 3)).unwrap().len(), 3, "what there is; how many it needs is not known");
+    }
+
+    #[test]
+    fn where_all_do_not_suffice_it_is_said_with_the_numbers() {
+        let why = divide(&config(100_000, None, 1.0), &host(60.0, 1)).unwrap_err();
+        assert!(why.contains("100000 open at once take 100000 local ports towards 127.0.0.1:80"), "{why}");
+        assert!(why.contains("the one address of this host have 28232") && !why.contains("TIME_WAIT"), "{why}");
+        let why = divide(&config(400, Some(1), 8_000.0), &host(60.0, 2)).unwrap_err();
+        assert!(
+            why.contains("400 open at once and 8000 new ones a second, each 60 s in TIME_WAIT, take 480400"),
+            "{why}"
+        );
+        assert!(why.contains("net.ipv4.tcp_tw_reuse=1") && why.ends_with("or lower the rate"), "{why}");
+    }
+
+    #[test]
+    fn loopback_has_addresses_enough() {
+        let all = addresses((Ipv4Addr::LOCALHOST, 9).into());
+        assert!(all.iter().all(IpAddr::is_loopback) && !all.is_empty(), "{all:?}");
+        let (start, end) = port_range();
+        assert!(start > 0 && end >= start);
+        assert!(time_wait_s(Ipv4Addr::LOCALHOST.into()) <= TIME_WAIT_S);
+    }
+}

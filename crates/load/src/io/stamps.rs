@@ -1,0 +1,469 @@
+//! Kernel timestamps (`SO_TIMESTAMPING`): the proof that a request left when the client says so.
+//!
+//! The kernel puts two stamps of each write on the socket's error queue: when the packet was handed to the scheduler
+//! (qdisc), and when to the driver. `OPT_ID` numbers them: on a stream by the offset of the write's last byte after the
+//! option was set, with datagrams by how many went before (Documentation/networking/timestamping.rst). All requests of a
+//! trial have one size, so a number names a request, and the connection's chain of records gives it in order. A stamp
+//! that does not come (two writes that became one packet have one) leaves its request without one and shifts no other;
+//! only with datagrams on kernels before 6.8 may a send that failed have used up a number.
+//! The stamp of what arrived comes with the read itself.
+//!
+//! The error queue makes epoll report the socket, so it is emptied at once, by the receive role.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+use std::{ptr, thread};
+
+use rustix::io::Errno;
+
+use crate::config::{LoadConfig, Transport};
+use crate::error::LoadError;
+use crate::io::interface;
+use crate::io::poller::Flags;
+use crate::protocol::ClientProtocol;
+use crate::record::request::{Head, Shared, Stamp};
+use crate::report::Hardware;
+use crate::report::samples::KernelFacts;
+
+/// Stamps taken from the error queue at once: a request's two, and room to see that there are no more.
+const BATCH: usize = 3;
+/// Room for a message's stamps (three times and a header) and its number (an extended error and an address).
+const CONTROL_BYTES: usize = 192;
+
+/// What an extended error with a stamp is about (linux/errqueue.h): the driver, the scheduler.
+const SCM_TSTAMP_SND: u32 = 0;
+const SCM_TSTAMP_SCHED: u32 = 1;
+
+/// Kinds of stamps of what is sent, each in the order of the requests: to the scheduler, to the driver, to the wire.
+const KINDS: usize = 3;
+
+/// The interface that stamps were switched on for.
+pub struct Stamping {
+    interface: String,
+    hardware: Hardware,
+}
+
+impl Stamping {
+    /// Asks for the stamps of all sockets, each numbered from its next write.
+    ///
+    /// # Errors
+    /// When the kernel has none, or it is not known which interface is used.
+    pub fn switch_on(config: &LoadConfig, sockets: &[OwnedFd]) -> Result<Self, LoadError> {
+        let failed =
+            |error| LoadError::System { what: "timestamps: the kernel gives none (use --timestamps client)", error };
+        let unknown =
+            |error| LoadError::System { what: "timestamps: which interface leads to the server is not known", error };
+        let interface = config
+            .target
+            .ip()
+            .ok_or(io::ErrorKind::Unsupported.into())
+            .and_then(interface::towards)
+            .map_err(unknown)?;
+        let hardware = interface::hardware(&interface);
+        for socket in sockets {
+            switch_on(socket.as_fd(), hardware == Hardware::On).map_err(failed)?;
+        }
+        Ok(Self { interface, hardware })
+    }
+
+    /// What one client's receive role needs.
+    pub fn stamper<'a, P: ClientProtocol>(
+        &self,
+        config: &LoadConfig,
+        stamps: &'a [Stamp],
+        shared: Shared<'a, P>,
+    ) -> Stamper<'a, P> {
+        Stamper::new(config, stamps, shared)
+    }
+
+    /// For the report.
+    pub fn facts(self, wall_clock_stepped: bool) -> KernelFacts {
+        KernelFacts { interface: self.interface, hardware: self.hardware, wall_clock_stepped }
+    }
+}
+
+/// Asks for a socket's stamps, numbered from its next write.
+///
+/// # Errors
+/// When the kernel has none.
+fn switch_on(io: BorrowedFd<'_>, hardware: bool) -> io::Result<()> {
+    let software = libc::SOF_TIMESTAMPING_TX_SCHED
+        | libc::SOF_TIMESTAMPING_TX_SOFTWARE
+        | libc::SOF_TIMESTAMPING_RX_SOFTWARE
+        | libc::SOF_TIMESTAMPING_SOFTWARE
+        | libc::SOF_TIMESTAMPING_OPT_ID
+        | libc::SOF_TIMESTAMPING_OPT_TSONLY;
+    let both = libc::SOF_TIMESTAMPING_TX_HARDWARE
+        | libc::SOF_TIMESTAMPING_RX_HARDWARE
+        | libc::SOF_TIMESTAMPING_RAW_HARDWARE
+        | libc::SOF_TIMESTAMPING_OPT_TX_SWHW;
+    let flags: u32 = if hardware { software | both } else { software };
+    // SAFETY: the option's value is the integer that is pointed to, with its size.
+    let result = unsafe {
+        libc::setsockopt(
+            io.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_TIMESTAMPING,
+            (&raw const flags).cast(),
+            size_of_val(&flags) as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// What the receive role keeps to read stamps.
+pub struct Stamper<'a, P: ClientProtocol> {
+    shared: Shared<'a, P>,
+    /// One for each record.
+    stamps: &'a [Stamp],
+    /// Whether stamps are numbered by datagrams, and not by bytes.
+    datagrams: bool,
+    /// Where a request is written to see how long it is, if requests differ.
+    scratch: Vec<u8>,
+    connections: Vec<Connection>,
+    control: Vec<[u64; CONTROL_BYTES / 8]>,
+    /// What came with the last read.
+    last: Message,
+}
+
+/// Which request of a connection was stamped last, by each kind.
+type Connection = [Cursor; KINDS];
+
+#[derive(Clone, Copy, Default)]
+struct Cursor {
+    head: Head,
+    /// What the next stamp's number counts from.
+    number: u32,
+}
+
+impl<'a, P: ClientProtocol> Stamper<'a, P> {
+    /// For one client's connections.
+    fn new(config: &LoadConfig, stamps: &'a [Stamp], shared: Shared<'a, P>) -> Self {
+        Self {
+            stamps,
+            datagrams: config.transport() == Transport::Udp,
+            scratch: Vec::with_capacity(shared.protocol.encoded_bytes_max()),
+            connections: vec![Connection::default(); shared.links.len()],
+            control: vec![[0; CONTROL_BYTES / 8]; BATCH],
+            last: Message::default(),
+            shared,
+        }
+    }
+
+    /// Reads into an empty `inbox` as `read` does, and keeps what the kernel says of the last packet for
+    /// [`Stamper::arrived`].
+    #[inline]
+    pub fn read(&mut self, io: BorrowedFd<'_>, inbox: &mut Vec<u8>) -> Result<usize, Errno> {
+        self.last = receive(io, 0, inbox, &mut self.control[0])?;
+        Ok(inbox.len())
+    }
+
+    /// Notes that the response to a request was completed by the last read.
+    #[inline]
+    pub fn arrived(&self, record: usize) {
+        self.stamps[record].arrived.store(self.last.software_ns, Relaxed);
+        self.stamps[record].hardware_arrived.store(self.last.hardware_ns, Relaxed);
+    }
+
+    /// Takes the stamps of a connection that was reported, if that is what it was reported for; answers whether it was so
+    /// for nothing else.
+    #[inline]
+    pub fn is_all(&mut self, flags: Flags, connection: usize) -> bool {
+        flags.contains(Flags::ERR) && self.take(connection) && !flags.contains(Flags::IN)
+    }
+
+    /// Empties a socket's error queue; answers whether there was anything.
+    #[inline]
+    fn take(&mut self, connection: usize) -> bool {
+        let mut any = false;
+        loop {
+            let count = self.take_batch(connection);
+            any |= count > 0;
+            if count < BATCH {
+                return any;
+            }
+        }
+    }
+
+    #[inline]
+    fn take_batch(&mut self, connection: usize) -> usize {
+        let io = self.shared.links[connection].io.as_fd();
+        // SAFETY: zeros are a valid header without buffers.
+        let mut messages: [libc::mmsghdr; BATCH] = unsafe { MaybeUninit::zeroed().assume_init() };
+        for (message, control) in messages.iter_mut().zip(&mut self.control) {
+            message.msg_hdr = header(control);
+        }
+        let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+        // SAFETY: as many headers as are said, each with a control buffer that lives through the call.
+        let count =
+            unsafe { libc::recvmmsg(io.as_raw_fd(), messages.as_mut_ptr(), BATCH as u32, flags as _, ptr::null_mut()) };
+        let count = usize::try_from(count).unwrap_or(0);
+        let mut taken = [Message::default(); BATCH];
+        for (taken, (message, control)) in taken.iter_mut().zip(messages.iter().zip(&self.control)).take(count) {
+            *taken = Message::parse(&control[..message.msg_hdr.msg_controllen / 8]);
+        }
+        taken[..count].iter().for_each(|message| self.sent(message, connection));
+        count
+    }
+
+    fn sent(&mut self, message: &Message, connection: usize) {
+        let Some((kind, number)) = message.sent else { return };
+        let Shared { protocol, records, links, .. } = self.shared;
+        let mut cursor = self.connections[connection][kind];
+        // Numbers are of last bytes, from 0, on a stream, and of datagrams, from 0; they wrap, and two that follow each
+        // other are never half of that apart. What is behind is of a retransmission: the first time is what counts.
+        let mut ahead = number.wrapping_add(1).wrapping_sub(cursor.number);
+        if ahead > u32::MAX / 2 || ahead == 0 {
+            return;
+        }
+        cursor.number = cursor.number.wrapping_add(ahead);
+        let mut record = 0;
+        while ahead > 0 {
+            // `None`: of more requests than were sent, which no kernel says.
+            let Some(next) = cursor.head.take(&links[connection], records) else { return };
+            let mut request = || protocol.encode(self.shared.request(next), &mut self.scratch).len() as u32;
+            let step = if self.datagrams { 1 } else { request() };
+            // What is between is of a write that a full socket cut short: the rest will have the request's last byte.
+            let Some(left) = ahead.checked_sub(step) else { return };
+            (ahead, record) = (left, next);
+        }
+        self.connections[connection][kind] = cursor;
+        let stamp = &self.stamps[record];
+        let (place, ns) = match kind {
+            Message::SCHEDULER => (&stamp.scheduler, message.software_ns),
+            Message::DRIVER => (&stamp.driver, message.software_ns),
+            _ => (&stamp.hardware_sent, message.hardware_ns),
+        };
+        place.store(ns, Relaxed);
+    }
+}
+
+/// Receives into an empty `inbox`; answers what the kernel says beside.
+#[inline]
+fn receive(
+    io: BorrowedFd<'_>,
+    flags: i32,
+    inbox: &mut Vec<u8>,
+    control: &mut [u64; CONTROL_BYTES / 8],
+) -> Result<Message, Errno> {
+    let space = inbox.spare_capacity_mut();
+    let mut parts = libc::iovec { iov_base: space.as_mut_ptr().cast(), iov_len: space.len() };
+    let mut header = header(control);
+    header.msg_iov = &raw mut parts;
+    header.msg_iovlen = 1;
+    // SAFETY: the header points to buffers that live through the call, with their lengths.
+    let count = unsafe { libc::recvmsg(io.as_raw_fd(), &raw mut header, flags | libc::MSG_DONTWAIT) };
+    if count < 0 {
+        return Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO));
+    }
+    // SAFETY: the kernel has written so many bytes into the spare capacity of a vector that is empty.
+    unsafe { inbox.set_len(count as usize) };
+    Ok(Message::parse(&control[..header.msg_controllen / 8]))
+}
+
+/// Which of a packet's two moments the kernel has stamped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamped {
+    /// As it was handed to the driver.
+    pub sent: bool,
+    /// As it arrived.
+    pub received: bool,
+}
+
+/// Tries: sends packets to itself over loopback until both moments are stamped or `patience` ends. The kernel switches
+/// stamps on in the background when a first socket asks, so that the first packets may have none.
+///
+/// # Errors
+/// When sockets or the option are refused.
+pub fn on_loopback(patience: Duration) -> io::Result<Stamped> {
+    const BETWEEN_PACKETS: Duration = Duration::from_micros(500);
+    let receiver = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let sender = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    sender.connect(receiver.local_addr()?)?;
+    switch_on(sender.as_fd(), false)?;
+    switch_on(receiver.as_fd(), false)?;
+    let started = Instant::now();
+    let mut stamped = Stamped::default();
+    let mut control = [0; CONTROL_BYTES / 8];
+    loop {
+        sender.send(&[0])?;
+        for (socket, flags, seen) in
+            [(&sender, libc::MSG_ERRQUEUE, &mut stamped.sent), (&receiver, 0, &mut stamped.received)]
+        {
+            while let Ok(message) = receive(socket.as_fd(), flags, &mut Vec::with_capacity(1), &mut control) {
+                *seen |= message.software_ns != 0;
+            }
+        }
+        if stamped.sent && stamped.received || started.elapsed() > patience {
+            return Ok(stamped);
+        }
+        thread::sleep(BETWEEN_PACKETS);
+    }
+}
+
+/// An empty header with room for control messages.
+fn header(control: &mut [u64; CONTROL_BYTES / 8]) -> libc::msghdr {
+    // SAFETY: zeros are a valid header without buffers.
+    let mut header: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
+    header.msg_control = control.as_mut_ptr().cast();
+    header.msg_controllen = CONTROL_BYTES as _;
+    header
+}
+
+/// What the kernel says beside a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Message {
+    software_ns: u64,
+    hardware_ns: u64,
+    /// Of what was sent: the kind, and the number.
+    sent: Option<(usize, u32)>,
+}
+
+impl Message {
+    const SCHEDULER: usize = 0;
+    const DRIVER: usize = 1;
+    const WIRE: usize = 2;
+
+    /// Reads control messages: each a length, a level and a type, then its data, and room up to the next word.
+    fn parse(control: &[u64]) -> Self {
+        const HEADER_WORDS: usize = 2;
+        let mut message = Self::default();
+        let mut rest = control;
+        while let [length, kind, ..] = *rest {
+            let (level, kind) = (kind as u32 as i32, (kind >> 32) as i32);
+            let words = (length as usize).div_ceil(8);
+            if words < HEADER_WORDS || words > rest.len() {
+                break;
+            }
+            let data = &rest[HEADER_WORDS..words];
+            let time_ns = |at: usize| data[at].wrapping_mul(1_000_000_000).wrapping_add(data[at + 1]);
+            match (level, kind) {
+                // Three times, each seconds and nanoseconds: software, one that is no longer used, hardware.
+                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) if data.len() >= 6 => {
+                    message.software_ns = time_ns(0);
+                    message.hardware_ns = time_ns(4);
+                }
+                (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR) if data.len() >= 2 => {
+                    // sock_extended_err (linux/errqueue.h): errno, then bytes origin, type and code; info; data.
+                    let (origin, info, number) = ((data[0] >> 32) as u8, data[1] as u32, (data[1] >> 32) as u32);
+                    message.sent = match (origin, info) {
+                        (libc::SO_EE_ORIGIN_TIMESTAMPING, SCM_TSTAMP_SCHED) => Some((Self::SCHEDULER, number)),
+                        (libc::SO_EE_ORIGIN_TIMESTAMPING, SCM_TSTAMP_SND) => Some((Self::DRIVER, number)),
+                        _ => None,
+                    };
+                }
+                _ => {}
+            }
+            rest = &rest[words..];
+        }
+        // The driver's stamp and the wire's say the same of themselves; only one of the two has the interface's time.
+        if let Some((kind @ Self::DRIVER, _)) = &mut message.sent
+            && message.hardware_ns != 0
+        {
+            *kind = Self::WIRE;
+        }
+        message
+    }
+}
+
+#[cfg(all(test, target_endian = "little", target_pointer_width = "64"))]
+mod tests {
+    use std::os::fd::OwnedFd;
+
+    use proptest::prelude::*;
+
+    use wire::ServiceSpec;
+
+    use super::*;
+    use crate::config::ClockChoice;
+    use crate::protocol::Fixed;
+    use crate::record::progress::Progress;
+    use crate::record::request::{Link, Record, Tail};
+    use crate::time::clock::Clock;
+
+    /// A control message as the kernel lays it out.
+    fn control(level: i32, kind: i32, data: &[u64]) -> Vec<u64> {
+        let head = [16 + 8 * data.len() as u64, u64::from(level as u32) | (kind as u64) << 32];
+        [&head, data].concat()
+    }
+
+    fn stamp(info: u32, number: u32, software: (u64, u64), hardware: (u64, u64)) -> Vec<u64> {
+        let times = [software.0, software.1, 0, 0, hardware.0, hardware.1];
+        let error = [
+            u64::from(libc::ENOMSG as u32) | u64::from(libc::SO_EE_ORIGIN_TIMESTAMPING) << 32,
+            u64::from(info) | u64::from(number) << 32,
+            0,
+            0,
+        ];
+        [control(libc::SOL_SOCKET, libc::SCM_TIMESTAMPING, &times), control(libc::SOL_IP, libc::IP_RECVERR, &error)]
+            .concat()
+    }
+
+    #[test]
+    fn loopback_stamps_what_is_sent_and_what_arrives() {
+        assert_eq!(on_loopback(Duration::from_secs(20)).unwrap(), Stamped { sent: true, received: true });
+    }
+
+    #[test]
+    fn stamps_of_each_kind_are_read() {
+        let read = |info, hardware| Message::parse(&stamp(info, 7, (1, 5), hardware));
+        let software_ns = 1_000_000_005;
+        let of = |kind, hardware_ns| Message { software_ns, hardware_ns, sent: Some((kind, 7)) };
+        assert_eq!(read(SCM_TSTAMP_SCHED, (0, 0)), of(Message::SCHEDULER, 0));
+        assert_eq!(read(SCM_TSTAMP_SND, (0, 0)), of(Message::DRIVER, 0));
+        assert_eq!(read(SCM_TSTAMP_SND, (2, 3)), of(Message::WIRE, 2_000_000_003));
+        assert_eq!(read(2, (0, 0)), Message { software_ns, hardware_ns: 0, sent: None });
+        assert_eq!(Message::parse(&[]), Message::default());
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_that_a_kernel_could_say_panics(words: Vec<u64>) {
+            Message::parse(&words);
+        }
+
+        /// Whatever stamps are lost or come twice, each that comes goes to its own request.
+        #[test]
+        fn every_stamp_finds_its_request(
+            bytes in 1u32..100_000, start in prop::sample::select(vec![0u32, u32::MAX - 250_000, u32::MAX]),
+            which in prop::collection::vec((0u32..40, any::<bool>()), 0..60),
+        ) {
+            let records: Vec<Record> = (0..40).map(|at| Record::new(at, 0)).collect();
+            let links = [Link::new(OwnedFd::from(std::fs::File::open("/dev/null").unwrap()))];
+            let mut tail = Tail::default();
+            (0..40).for_each(|at| tail.push(&links[0], &records, at));
+            let stamps: Vec<Stamp> = (0..40).map(|_| Stamp::default()).collect();
+            let cursor = Cursor { number: start, ..Cursor::default() };
+            let (fixed, progress) = (Fixed::new(bytes, 1), Progress::default());
+            let clock = Clock::calibrate(ClockChoice::Monotonic).unwrap();
+            let shared =
+                Shared { clock, protocol: &fixed, first: 0, records: &records, links: &links, progress: &progress };
+            let service = ServiceSpec::Fixed { request_bytes: bytes, response_bytes: 1 };
+            let mut stamper = Stamper::new(&LoadConfig::new(([127, 0, 0, 1], 0), service), &stamps, shared);
+            stamper.connections = vec![[cursor; KINDS]];
+            let mut expected = [0u64; 40];
+            let mut latest = None;
+            for (request, of_a_whole) in which {
+                // Of the request's last byte, or of one before.
+                let number = start.wrapping_add(bytes * (request + 1)).wrapping_sub(if of_a_whole { 1 } else { 2 });
+                let ns = 1 + u64::from(request);
+                let message = Message { software_ns: ns, hardware_ns: 0, sent: Some((Message::DRIVER, number)) };
+                stamper.sent(&message, 0);
+                if (of_a_whole || bytes == 1) && latest.is_none_or(|latest| latest < request) {
+                    // With one byte a request, the byte before is the last of the request before.
+                    let of = if of_a_whole { Some(request) } else { request.checked_sub(1) };
+                    if let Some(of) = of.filter(|&of| latest.is_none_or(|latest| latest < of)) {
+                        expected[of as usize] = ns;
+                        latest = Some(of);
+                    }
+                }
+            }
+            let found: Vec<u64> = stamps.iter().map(|stamp| stamp.driver.load(Relaxed)).collect();
+            prop_assert_eq!(found, expected);
+        }
+    }
+}

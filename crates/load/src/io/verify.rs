@@ -1,0 +1,186 @@
+//! Verifies connections, many at once: each is established, asked once, and answers with one whole response, which is what it
+//! should be. One whose packets are lost, or whose server is far away, keeps no other waiting.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::net::sockopt;
+
+use crate::config::{LoadConfig, Transport};
+use crate::protocol::{ClientProtocol, Reply};
+
+/// Connections in progress at once: few enough for any server's backlog.
+const UNDER_WAY_MAX: usize = 128;
+/// Reads before others have their turn, and it is looked at the time: a response may have no end.
+const READS_MAX: u32 = 16;
+/// Room for a whole datagram.
+const INBOX_BYTES: usize = 64 << 10;
+
+/// Connections that are being verified. Their sockets must not block.
+pub struct Verifier<'a, P: ClientProtocol, F> {
+    protocol: &'a P,
+    transport: Transport,
+    /// The server may end a connection with its response.
+    may_end: bool,
+    timeout: Duration,
+    scratch: Vec<u8>,
+    inbox: Vec<u8>,
+    under_way: Vec<Connection<P, F>>,
+}
+
+struct Connection<P: ClientProtocol, F> {
+    number: u64,
+    socket: F,
+    deadline: Instant,
+    reader: P::Reader,
+    step: Step,
+}
+
+/// What is waited for.
+enum Step {
+    Established,
+    /// Room for the rest of the request, of which so many bytes are written.
+    Written(usize),
+    Answered,
+}
+
+impl<'a, P: ClientProtocol, F: AsFd> Verifier<'a, P, F> {
+    /// None yet.
+    pub fn new(config: &LoadConfig, protocol: &'a P) -> Self {
+        Self {
+            protocol,
+            transport: config.transport(),
+            // Where connections come and go, the server may end them as well.
+            may_end: config.calls_per_connection.is_some(),
+            timeout: Duration::from_nanos(config.timeout_ns),
+            scratch: Vec::new(),
+            inbox: vec![0; INBOX_BYTES],
+            under_way: Vec::new(),
+        }
+    }
+
+    /// Whether one more may be under way.
+    pub fn has_room(&self) -> bool {
+        self.under_way.len() < UNDER_WAY_MAX
+    }
+
+    /// Whether none is.
+    pub fn is_idle(&self) -> bool {
+        self.under_way.is_empty()
+    }
+
+    /// Begins with one: its number and its socket, on which connect(2) has been called.
+    pub fn push(&mut self, number: u64, socket: F) {
+        let deadline = Instant::now() + self.timeout;
+        self.under_way.push(Connection {
+            number,
+            socket,
+            deadline,
+            reader: P::Reader::default(),
+            step: Step::Established,
+        });
+    }
+
+    /// Waits until something happens, at most for `longest`; what came of those that are through: the number, the socket, and
+    /// why it is of no use.
+    ///
+    /// # Errors
+    /// As poll(2) has them.
+    pub fn wait(&mut self, longest: Duration) -> io::Result<Vec<(u64, F, io::Result<()>)>> {
+        let now = Instant::now();
+        let nearest = self.under_way.iter().map(|it| it.deadline).min().unwrap_or(now);
+        let longest = longest.min(nearest.saturating_duration_since(now));
+        let timeout = Timespec::try_from(longest).map_err(io::Error::other)?;
+        let mut fds: Vec<PollFd<'_>> = self.under_way.iter().map(Connection::awaited).collect();
+        match rustix::event::poll(&mut fds, Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let are_ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        // In their order, which is that in which a server sees datagrams' clients first.
+        let outcomes: Vec<io::Result<bool>> =
+            (0..are_ready.len()).map(|at| if are_ready[at] { self.go_on(at) } else { Ok(false) }).collect();
+        let now = Instant::now();
+        let mut through = Vec::new();
+        // From the last, so that those before it keep their places.
+        for (at, outcome) in outcomes.into_iter().enumerate().rev() {
+            let outcome = match outcome {
+                Ok(false) if now < self.under_way[at].deadline => continue,
+                Ok(false) => Err(io::ErrorKind::TimedOut.into()),
+                other => other.map(drop),
+            };
+            let Connection { number, socket, .. } = self.under_way.remove(at);
+            through.push((number, socket, outcome));
+        }
+        through.reverse();
+        Ok(through)
+    }
+
+    /// Goes as far as that one can; whether it is through.
+    fn go_on(&mut self, at: usize) -> io::Result<bool> {
+        let Self { protocol, scratch, inbox, .. } = self;
+        let Connection { number, socket, reader, step, .. } = &mut self.under_way[at];
+        let socket = socket.as_fd();
+        let asked = protocol.greeting(*number);
+        if let Step::Established = step {
+            sockopt::socket_error(socket)??;
+            *step = Step::Written(0);
+        }
+        if let Step::Written(written) = step {
+            let request = protocol.encode(asked, scratch);
+            while *written < request.len() {
+                let Some(count) = unless_blocked(|| rustix::io::write(socket, &request[*written..]))? else {
+                    return Ok(false);
+                };
+                *written += count;
+            }
+            *step = Step::Answered;
+        }
+        for _ in 0..READS_MAX {
+            let Some(count) = unless_blocked(|| rustix::io::read(socket, &mut inbox[..]))? else { break };
+            let reply = match count {
+                0 => (0, Some(protocol.end(asked, reader).ok_or(io::ErrorKind::UnexpectedEof)?)),
+                count => protocol.read(asked, reader, &inbox[..count]),
+            };
+            match reply {
+                (taken, Some(Reply::Good)) if taken == count && count > 0 => return Ok(true),
+                (taken, Some(Reply::Last(None))) if taken == count && self.may_end => return Ok(true),
+                (_, Some(Reply::Last(None))) => return Err(io::ErrorKind::ConnectionAborted.into()),
+                (_, Some(_)) => return Err(wrong(*protocol)),
+                // A datagram is a whole response, or none.
+                (_, None) if self.transport == Transport::Udp => return Err(io::ErrorKind::UnexpectedEof.into()),
+                (_, None) => {}
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl<P: ClientProtocol, F: AsFd> Connection<P, F> {
+    fn awaited(&self) -> PollFd<'_> {
+        let flags = match self.step {
+            Step::Established | Step::Written(_) => PollFlags::OUT,
+            Step::Answered => PollFlags::IN,
+        };
+        PollFd::new(&self.socket, flags)
+    }
+}
+
+/// `None` if it would have had to wait.
+fn unless_blocked(call: impl FnMut() -> Result<usize, Errno>) -> io::Result<Option<usize>> {
+    match rustix::io::retry_on_intr(call) {
+        Ok(count) => Ok(Some(count)),
+        Err(Errno::AGAIN) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A response that is not what it should be.
+fn wrong(protocol: &impl ClientProtocol) -> io::Error {
+    protocol
+        .complaint()
+        .map_or(io::ErrorKind::InvalidData.into(), |why| io::Error::new(io::ErrorKind::InvalidData, why))
+}

@@ -1,0 +1,135 @@
+//! Short-lived connections: each ends after some requests, so that the server accepts all the time.
+//!
+//! - In a closed loop another connection replaces one that has ended, after the think time if there is one.
+//! - In an open loop there are sessions as in httperf. They begin by the schedule, at the rate of requests divided by the
+//!   requests per connection. A session connects, sends each request after the response before it, and closes.
+//!
+//! At most `connections` are open at once. A session beyond that waits for its turn, because dropping it would hide load from the
+//! server; the wait is part of its response time. Planned requests that never began are recorded as not sent.
+//!
+//! t1 of a connection's first request is the time at which the connection is due, so that its response time contains the
+//! connecting. t2 is taken just before the request is written, as always.
+
+mod session;
+
+use std::sync::atomic::AtomicBool;
+
+use stats::Histogram;
+
+use crate::config::partition::partition_indices;
+use crate::config::{LoadConfig, Roles, Schedule};
+use crate::driver::{self, Connected, Listener, Outcome, Trial, busiest};
+use crate::error::LoadError;
+use crate::io::connect::Dialer;
+use crate::io::source_ports;
+use crate::protocol::ClientProtocol;
+use crate::record::progress::Progress;
+use crate::record::recorder::{Recording, Transaction};
+use crate::record::summary::{Facts, transaction_samples};
+use crate::report::samples::{fit, measured, response_ns, send_delay_ns, service_ns};
+use crate::report::{ChurnReport, LateSends, LoadReport, Sample};
+use session::{Churner, bytes_per_connection};
+
+/// Runs a load of short-lived connections. The connection of `connected` has verified the server.
+pub fn run<P: ClientProtocol>(
+    config: &LoadConfig,
+    protocol: &P,
+    connected: Connected,
+    listener: &mut dyn Listener,
+) -> Result<Outcome, LoadError> {
+    let Connected { clock, connect_ns, links, .. } = connected;
+    drop(links);
+    let sources = source_ports::sources(config).map_err(LoadError::Config)?;
+    let is_open = config.schedule != Schedule::Closed;
+    let pacing = is_open.then(|| driver::resolve(&LoadConfig { roles: Roles::OneLoop, ..config.clone() }).1);
+    let progress: Vec<Progress> = (0..config.clients).map(|_| Progress::default()).collect();
+    let dialer = Dialer::new(config, &sources)?;
+    let churner = |(number, progress)| {
+        let connections = partition_indices(config.connections, config.clients, number);
+        Churner::new((clock, protocol, config), number, connections, &dialer, pacing, progress)
+    };
+    let mut churners = (0..config.clients).zip(&progress).map(churner).collect::<Result<Vec<Churner<'_, P>>, _>>()?;
+
+    // The start time is chosen only after the slow touching of memory.
+    let times = driver::begin(config, &clock, listener)?;
+    churners.iter_mut().for_each(|churner| churner.begin(times.clone()));
+    let loops = churners.into_iter().map(|churner| move |stop: &AtomicBool| churner.run(stop));
+    let trial = Trial { pacing, ..Trial::sleeping(config, &clock, &times) };
+    let (clients, usage) = driver::run_loops(&trial, &progress, loops, listener)?;
+    let facts = trial.facts(connect_ns, usage);
+    let result = report(&facts, clients, sources.len().max(1), bytes_per_connection::<P>() as f64);
+    Ok(Outcome::new(result, Vec::new()))
+}
+
+/// The result of one client.
+struct ClientResult {
+    recording: Recording,
+    /// Connections opened in the window: t1 is their beginning, t2 their establishment, and t3 their first byte.
+    opened: Vec<Transaction>,
+    /// The number of connections opened in the window, also of those beyond the memory.
+    opened_count: u64,
+    /// Sessions that had to wait for another one to end.
+    waited: u64,
+    /// Sessions that were due: when, and the client's delay in ticks.
+    sessions: Vec<(u64, u64)>,
+    /// The share of the window in which the client was busy.
+    busy_share: Option<f64>,
+}
+
+fn report(
+    facts: &Facts<'_>,
+    clients: Vec<ClientResult>,
+    sources: usize,
+    memory_bytes_per_connection: f64,
+) -> (LoadReport, Vec<Sample>) {
+    let (config, window) = (facts.config, &facts.times.window);
+    let window_ns = config.phases.measure_ns;
+    let samples_of = |select: &dyn Fn(&ClientResult) -> Vec<Transaction>| {
+        let transactions: Vec<_> = clients.iter().map(select).collect();
+        let slices = transactions.iter().map(Vec::as_slice);
+        transaction_samples(facts.clock, window, slices, config.first_connections())
+    };
+    let sessions = samples_of(&|client| {
+        let due = client.sessions.iter().filter(|(due, _)| window.contains(due));
+        due.map(|&(due, late)| Transaction { due, sent: due + late, ..Transaction::default() }).collect()
+    });
+    let opened = samples_of(&|client| client.opened.clone());
+    // Each transaction with the client's delay as its send delay: until it began to connect, or to send.
+    let begun = samples_of(&|client| {
+        let begun = |it: &Transaction| Transaction { sent: if it.sent == 0 { 0 } else { it.due + it.late }, ..*it };
+        client.recording.transactions.iter().map(begun).collect()
+    });
+    let waited = clients.iter().map(|client| client.waited).sum();
+    let busy: Vec<Option<f64>> = clients.iter().map(|client| client.busy_share).collect();
+    let opened_count: u64 = clients.iter().map(|client| client.opened_count).sum();
+    let recordings: Vec<Recording> = clients.into_iter().map(|client| client.recording).collect();
+    let cpus = driver::cpus(config);
+    let (report, samples) = facts.account(&recordings, config.first_connections(), cpus, memory_bytes_per_connection);
+
+    let is_open = config.schedule != Schedule::Closed;
+    let calls = f64::from(config.calls_per_connection.unwrap_or(1));
+    // An open loop plans sessions only. Other requests follow the response before them, and would dilute late sessions.
+    let planned = if is_open { &sessions } else { &begun };
+    let delays: Histogram = planned.iter().filter_map(send_delay_ns).map(|ns| ns.max(0) as u64).collect();
+    // Both are the same requests, in the same order.
+    let times = begun.iter().zip(&samples).map(|(begun, sample)| (send_delay_ns(begun), service_ns(sample)));
+    let late = LateSends::of(&delays, &report.service.histogram).with_on_time(times);
+    let report = LoadReport {
+        late: Some(late),
+        receiver_busy_share: busiest(busy).filter(|_| is_open),
+        fit: config.rate_per_s.and_then(|rate_per_s| fit(&sessions, 1e9 * calls / rate_per_s)),
+        closed: report.closed.filter(|_| !is_open),
+        lag: measured(&begun, window_ns, send_delay_ns),
+        churn: Some(ChurnReport {
+            calls_per_connection: config.calls_per_connection.unwrap_or(1),
+            opened: opened_count,
+            opened_per_s: opened_count as f64 / (window_ns as f64 / 1e9),
+            waited,
+            sources: sources as u32,
+            connect: measured(&opened, window_ns, send_delay_ns),
+            first_byte: measured(&opened, window_ns, response_ns),
+        }),
+        ..report
+    };
+    (report, samples)
+}

@@ -1,0 +1,602 @@
+//! One client of short-lived connections: a thread with its slots for connections.
+
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+
+use rustix::io::Errno;
+
+use super::super::exchange::{EVENTS_MAX, Engine, Exchange, Parsed, Read, Sent, Step, TIMER_BYTES};
+use super::ClientResult;
+use crate::config::{LoadConfig, Pacing, Schedule};
+use crate::driver::Turns;
+use crate::error::LoadError;
+use crate::io::connect::Dialer;
+use crate::io::poller::Events;
+use crate::protocol::ClientProtocol;
+use crate::record::progress::Progress;
+use crate::record::recorder::{Times, Transaction, reserve};
+use crate::report::Class;
+use crate::time::clock::Clock;
+use crate::time::schedule;
+
+/// Pause after a connection that failed, in nanoseconds: a server that is gone must not be called as fast as the CPU can.
+const FAILED_NS: f64 = 10_000_000.0;
+/// Interval of the search for exchanges that exceed the timeout, in nanoseconds.
+const CHECK_NS: f64 = 100_000_000.0;
+/// `sleep-spin` wakes this long before a planned time.
+const SPIN_NS: i64 = 60_000;
+
+/// A slot for a connection.
+struct Slot<P: ClientProtocol> {
+    io: Option<OwnedFd>,
+    state: State,
+    exchange: Exchange<P>,
+    /// The client's delay with the current transaction.
+    late: u64,
+    /// Requests of the session that are not answered yet.
+    calls: u32,
+    /// Ticks at which the connection was begun, established, and brought its first byte.
+    opened: [u64; 3],
+    /// Whether the poller reports when the connection is established.
+    is_awaited: bool,
+    /// The time of its timer; 0 without one. Timers of other times belong to a connection that has failed.
+    timer: u64,
+}
+
+impl<P: ClientProtocol> Slot<P> {
+    /// Closes the connection. Closing it first leaves it in TIME_WAIT on this side.
+    #[inline]
+    fn close(&mut self) {
+        self.io = None;
+        self.exchange.step = Step::Idle;
+        self.opened = [0; 3];
+        self.is_awaited = false;
+        self.timer = 0;
+    }
+
+    /// Whether its connection is being made, also between two attempts.
+    #[inline]
+    fn is_opening(&self) -> bool {
+        self.state == State::Opening || (self.state == State::Closed && self.opened[0] != 0)
+    }
+
+    /// Whether its session has a request that is due, sent or not, and not answered.
+    #[inline]
+    fn has_request(&self) -> bool {
+        self.exchange.is_outstanding() || matches!(self.state, State::Opening | State::Closed)
+    }
+
+    /// Begins another session, which has no connection yet.
+    #[inline]
+    fn begin(&mut self, due: u64, late: u64, calls: u32) {
+        (self.exchange.due, self.late, self.calls, self.state) = (due, late, calls, State::Closed);
+    }
+}
+
+/// The state of a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// It has no session.
+    Free,
+    /// Its session has no connection.
+    Closed,
+    /// Its connection is being made. The first request follows.
+    Opening,
+    /// Its connection is established.
+    Open,
+}
+
+/// User memory of each connection in bytes.
+pub const fn bytes_per_connection<P: ClientProtocol>() -> usize {
+    size_of::<Slot<P>>() + TIMER_BYTES + size_of::<u32>()
+}
+
+/// One client.
+pub struct Churner<'a, P: ClientProtocol> {
+    engine: Engine<'a, P>,
+    dialer: &'a Dialer<'a>,
+    slots: Vec<Slot<P>>,
+    /// Slots without a session, in an open loop.
+    free: Vec<u32>,
+    /// Sessions: the planned time of each, and the client's delay once it is due. A closed loop has none.
+    sessions: Vec<(u64, u64)>,
+    /// Sessions that have become due, and those of them that have begun.
+    arrived: usize,
+    begun: usize,
+    waited: u64,
+    calls: u32,
+    /// The pacing of an open loop.
+    pacing: Option<Pacing>,
+    /// The number of the next connection.
+    dialed: u64,
+    timeout_ticks: u64,
+    failed_ticks: u64,
+    check_ticks: u64,
+    check_at: u64,
+    opened: Vec<Transaction>,
+    opened_count: u64,
+}
+
+impl<'a, P: ClientProtocol> Churner<'a, P> {
+    /// Makes the client `number` with its share of the connections, and memory for everything that it will need.
+    pub fn new(
+        (clock, protocol, config): (Clock, &'a P, &LoadConfig),
+        number: u32,
+        connections: Range<usize>,
+        dialer: &'a Dialer<'a>,
+        pacing: Option<Pacing>,
+        progress: &'a Progress,
+    ) -> Result<Self, LoadError> {
+        let calls = config.calls_per_connection.unwrap_or(1).max(1);
+        let is_closed = config.schedule == Schedule::Closed;
+        let sessions: Vec<(u64, u64)> = if is_closed {
+            Vec::new()
+        } else {
+            let rate_per_s = config.rate_per_s.map(|rate_per_s| rate_per_s / f64::from(calls));
+            let planned = schedule::planned(&LoadConfig { rate_per_s, ..config.clone() }, 1, number);
+            planned.map(|planned| (clock.ticks(planned.at_ns), 0)).collect()
+        };
+        let opened_max = if is_closed { schedule::count_max(config) } else { sessions.len() as u64 };
+        let samples = if is_closed { opened_max } else { opened_max * u64::from(calls) };
+        let slot = |_| Slot {
+            io: None,
+            state: State::Free,
+            exchange: Exchange::default(),
+            late: 0,
+            calls: 0,
+            opened: [0; 3],
+            is_awaited: false,
+            timer: 0,
+        };
+        Ok(Self {
+            engine: Engine::new((clock, protocol, config), number, connections.len(), samples, progress)?,
+            slots: connections.clone().map(slot).collect(),
+            free: (0..connections.len() as u32).rev().collect(),
+            dialer,
+            sessions,
+            arrived: 0,
+            begun: 0,
+            waited: 0,
+            calls,
+            pacing,
+            dialed: connections.start as u64,
+            timeout_ticks: clock.ticks(config.timeout_ns as f64),
+            failed_ticks: clock.ticks(FAILED_NS),
+            check_ticks: clock.ticks(CHECK_NS),
+            check_at: 0,
+            opened: reserve(config, opened_max)?,
+            opened_count: 0,
+        })
+    }
+
+    fn is_open(&self) -> bool {
+        self.pacing.is_some()
+    }
+
+    #[inline]
+    fn now(&self) -> u64 {
+        self.engine.clock.now()
+    }
+
+    /// Sets the times of the trial.
+    pub fn begin(&mut self, times: Times) {
+        self.sessions.iter_mut().for_each(|(planned, _)| *planned += times.start);
+        self.check_at = times.start;
+        if !self.is_open() {
+            for at in 0..self.slots.len() {
+                let due = self.engine.first_due(times.start);
+                self.open_at(at, due);
+            }
+        }
+        self.engine.recorder.begin(times);
+    }
+
+    /// Runs from the first connection to the last response.
+    pub fn run(mut self, stop: &AtomicBool) -> ClientResult {
+        let mut events = Events::with_capacity(EVENTS_MAX);
+        let mut turns = Turns::new(self.engine.recorder.times().window.clone());
+        let mut is_spare = false;
+        loop {
+            let now = self.now();
+            turns.begin(now, is_spare);
+            self.engine.recorder.tick(now, self.waiting());
+            let has_due = self.wake_due(now);
+            let has_sessions = self.begun < self.sessions.len() || self.free.len() < self.slots.len();
+            let is_done = self.engine.recorder.is_over(now)
+                && !(self.is_open() && has_sessions)
+                && !self.slots.iter().any(Slot::is_opening);
+            if is_done || now >= self.engine.recorder.times().drained || stop.load(Relaxed) {
+                break;
+            }
+            if self.wait(&mut events) && self.is_open() {
+                turns.begin(self.now(), true);
+            }
+            is_spare = !has_due && events.iter().next().is_none();
+            for (at, _) in events.iter() {
+                self.handle(at);
+                if self.is_open() {
+                    self.arrive(self.now());
+                }
+            }
+        }
+        self.end_all();
+        self.sessions.truncate(self.arrived);
+        ClientResult {
+            recording: self.engine.recorder.close(),
+            opened: self.opened,
+            opened_count: self.opened_count,
+            waited: self.waited,
+            sessions: self.sessions,
+            busy_share: turns.busy_share(),
+        }
+    }
+
+    /// Requests of sessions that are due and have no connection yet.
+    fn waiting(&self) -> u64 {
+        (self.arrived - self.begun) as u64 * u64::from(self.calls)
+    }
+
+    /// Waits for events until a timer or a session is due. Returns whether it slept.
+    #[inline]
+    fn wait(&self, events: &mut Events) -> bool {
+        let session = self.sessions.get(self.arrived).map_or(u64::MAX, |&(planned, _)| planned);
+        let next = self.engine.recorder.next_edge().min(session).min(self.engine.next_timer());
+        let ahead_ns = || self.engine.clock.between_ns(self.now(), next);
+        let ahead_ns = match self.pacing {
+            None => ahead_ns(),
+            Some(Pacing::SleepSpin) => ahead_ns() - SPIN_NS,
+            Some(Pacing::Yield) => {
+                thread::yield_now();
+                0
+            }
+            Some(Pacing::Spin | Pacing::Auto) => 0,
+        };
+        self.engine.wait(events, ahead_ns)
+    }
+
+    /// Handles timers and sessions that are due. Returns whether there were any.
+    #[inline]
+    fn wake_due(&mut self, now: u64) -> bool {
+        let before = (self.engine.number, self.dialed);
+        while let Some((due, at)) = self.engine.take_timer(now) {
+            if self.slots[at].timer == due {
+                self.slots[at].timer = 0;
+                self.wake(at, due);
+            }
+        }
+        if self.is_open() {
+            self.arrive(now);
+        }
+        if now >= self.check_at {
+            self.check_at = now + self.check_ticks;
+            self.fail_overdue(now);
+        }
+        (self.engine.number, self.dialed) != before
+    }
+
+    /// Continues with a slot whose timer has expired.
+    #[inline]
+    fn wake(&mut self, at: usize, due: u64) {
+        let slot = &mut self.slots[at];
+        match (slot.state, slot.exchange.step, &slot.io) {
+            (State::Closed, ..) => self.open(at),
+            (State::Open, Step::Idle, _) => self.send(at, due),
+            (State::Open, Step::Writing, Some(io)) => match self.engine.write_on(&mut slot.exchange, io.as_fd()) {
+                Ok(true) => {}
+                Ok(false) => self.retry_later(at),
+                Err(error) => self.fail(at, error.into()),
+            },
+            _ => {}
+        }
+    }
+
+    /// Begins the sessions that are due.
+    #[inline]
+    fn arrive(&mut self, now: u64) {
+        while let Some((planned, late)) = self.sessions.get_mut(self.arrived)
+            && *planned <= now
+        {
+            // Sessions that are due at once delay each other.
+            *late = self.engine.clock.now().saturating_sub(*planned);
+            self.arrived += 1;
+            self.waited += u64::from(self.free.is_empty());
+            self.begin_sessions();
+        }
+        self.begin_sessions();
+    }
+
+    /// Gives slots to sessions that are due, while there are free ones.
+    #[inline]
+    fn begin_sessions(&mut self) {
+        while self.begun < self.arrived
+            && let Some(at) = self.free.pop()
+        {
+            let (planned, late) = self.sessions[self.begun];
+            self.begun += 1;
+            self.slots[at as usize].begin(planned, late, self.calls);
+            self.open(at as usize);
+        }
+    }
+
+    /// Sets a slot's timer.
+    #[inline]
+    fn wake_at(&mut self, at: usize, due: u64) {
+        self.slots[at].timer = due;
+        self.engine.wake_at(at, due);
+    }
+
+    #[cold]
+    fn retry_later(&mut self, at: usize) {
+        self.wake_at(at, self.now() + self.engine.retry_ticks);
+    }
+
+    /// Plans a slot's next connection, in a closed loop.
+    fn open_at(&mut self, at: usize, due: u64) {
+        let late = self.slots[at].late;
+        self.slots[at].begin(due, late, self.calls);
+        self.wake_at(at, due);
+    }
+
+    /// Begins a slot's connection.
+    #[inline]
+    fn open(&mut self, at: usize) {
+        let slot = &mut self.slots[at];
+        if self.pacing.is_none() && slot.exchange.due >= self.engine.recorder.times().window.end {
+            slot.state = State::Free;
+            return;
+        }
+        slot.exchange.reset();
+        let begun = self.engine.clock.now();
+        if self.pacing.is_none() {
+            slot.late = begun.saturating_sub(slot.exchange.due);
+        }
+        if slot.opened[0] == 0 {
+            slot.opened = [begun, 0, 0];
+        }
+        match self.dialer.begin(&mut self.dialed) {
+            Ok(io) => {
+                slot.io = Some(io);
+                slot.state = State::Opening;
+                self.send_first(at);
+            }
+            // The backlog of a Unix socket is full. No event tells when to try again.
+            Err(Errno::AGAIN) if begun - slot.opened[0] < self.timeout_ticks => {
+                self.wake_at(at, begun + self.engine.retry_ticks);
+            }
+            Err(error) => self.fail(at, error.into()),
+        }
+    }
+
+    /// Sends a slot's next request, which is due.
+    #[inline]
+    fn send(&mut self, at: usize, due: u64) {
+        let is_late = due >= self.engine.recorder.times().window.end;
+        let slot = &mut self.slots[at];
+        let Some(io) = &slot.io else { return };
+        if is_late && self.pacing.is_none() {
+            return;
+        }
+        let sent = self.engine.send(&mut slot.exchange, io.as_fd(), due, false);
+        slot.late = slot.exchange.sent.saturating_sub(due);
+        match sent {
+            Ok(Sent::Partly) => self.retry_later(at),
+            Ok(Sent::Whole | Sent::NotConnected) => {}
+            Err(error) => self.fail(at, error.into()),
+        }
+    }
+
+    /// Sends the first request on a connection that may not be established yet. t1 is the time at which the connection was due.
+    #[inline]
+    fn send_first(&mut self, at: usize) {
+        let slot = &mut self.slots[at];
+        let (Some(io), due) = (&slot.io, slot.exchange.due) else { return };
+        let sent = self.engine.send(&mut slot.exchange, io.as_fd(), due, true);
+        let poller = &self.engine.poller;
+        let watched = match sent {
+            // The poller reports when the connection is established.
+            Ok(Sent::NotConnected) if std::mem::replace(&mut slot.is_awaited, true) => return,
+            Ok(Sent::NotConnected) => poller.add_writable(io.as_fd(), at),
+            Ok(Sent::Whole | Sent::Partly) => {
+                slot.state = State::Open;
+                slot.opened[1] = slot.exchange.sent;
+                match slot.is_awaited {
+                    true => poller.watch_readable(io.as_fd(), at),
+                    false => poller.add(io.as_fd(), at),
+                }
+            }
+            Err(error) => Err(error),
+        };
+        match watched {
+            Err(error) => self.fail(at, error.into()),
+            Ok(()) if sent == Ok(Sent::Partly) => self.retry_later(at),
+            Ok(()) => {}
+        }
+    }
+
+    /// Handles a connection that is ready.
+    #[inline]
+    fn handle(&mut self, at: usize) {
+        let slot = &mut self.slots[at];
+        let Some(io) = &slot.io else { return };
+        if slot.state == State::Opening {
+            return self.send_first(at);
+        }
+        match self.engine.read(io.as_fd()) {
+            Read::Bytes(now) => {
+                if slot.exchange.step == Step::Waiting {
+                    self.note_first_byte(at, now);
+                }
+                match self.engine.parse(&mut self.slots[at].exchange) {
+                    Parsed::Part => {}
+                    Parsed::Whole { is_last, has_more } => {
+                        self.complete(at, now);
+                        if has_more {
+                            return self.fail(at, Class::Wrong);
+                        }
+                        self.next(at, now, is_last);
+                    }
+                    Parsed::Wrong => self.fail(at, Class::Wrong),
+                }
+            }
+            Read::End => self.ended(at),
+            Read::Nothing => {}
+            Read::Failed(class) => self.fail(at, class),
+        }
+    }
+
+    /// Records the first byte on a connection.
+    #[inline]
+    fn note_first_byte(&mut self, at: usize, now: u64) {
+        let [due, sent, first] = &mut self.slots[at].opened;
+        if *first == 0 {
+            *first = now;
+            let opened = Transaction { due: *due, sent: *sent, complete: now, connection: at as u32, late: 0 };
+            if self.engine.recorder.times().window.contains(due) {
+                self.opened_count += 1;
+                if self.opened.len() < self.opened.capacity() {
+                    self.opened.push(opened);
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn complete(&mut self, at: usize, now: u64) {
+        self.slots[at].calls -= 1;
+        self.engine.recorder.complete(self.transaction(at, now));
+    }
+
+    /// A slot's transaction; `complete` is 0 if its response did not come.
+    #[inline]
+    fn transaction(&self, at: usize, complete: u64) -> Transaction {
+        let Slot { exchange, late, .. } = &self.slots[at];
+        Transaction { late: *late, ..exchange.transaction(at, complete) }
+    }
+
+    /// Plans the request after a response, on this connection or on another one.
+    #[inline]
+    fn next(&mut self, at: usize, now: u64, is_last: bool) {
+        let (due, thinks) = (self.engine.next_due(now), !self.engine.think.is_none());
+        let is_open = self.is_open();
+        let slot = &mut self.slots[at];
+        if slot.calls > 0 && !is_last {
+            return if thinks { self.wake_at(at, due) } else { self.send(at, due) };
+        }
+        slot.close();
+        match (is_open, slot.calls) {
+            (true, 0) => self.free(at),
+            // The server ended the connection before the session: the session continues on another one.
+            (true, calls) => {
+                slot.begin(due, 0, calls);
+                self.open(at);
+            }
+            (false, _) if thinks => self.open_at(at, due),
+            (false, _) => {
+                let late = slot.late;
+                slot.begin(due, late, self.calls);
+                self.open(at);
+            }
+        }
+    }
+
+    /// Frees the slot of a session that is over, in an open loop.
+    #[inline]
+    fn free(&mut self, at: usize) {
+        self.slots[at].state = State::Free;
+        self.free.push(at as u32);
+    }
+
+    /// Handles the end of a connection by the server.
+    #[cold]
+    fn ended(&mut self, at: usize) {
+        let now = self.now();
+        match self.engine.end(&mut self.slots[at].exchange) {
+            Ok(()) => {
+                self.complete(at, now);
+                self.next(at, now, true);
+            }
+            Err(class) => self.fail(at, class),
+        }
+    }
+
+    /// Ends a session whose connection failed. In a closed loop another one follows after a pause.
+    #[cold]
+    fn fail(&mut self, at: usize, class: Class) {
+        self.lose(at, class);
+        self.abandon(at);
+        self.slots[at].close();
+        if self.is_open() {
+            self.free(at);
+        } else {
+            self.open_at(at, self.now() + self.failed_ticks);
+        }
+    }
+
+    /// Counts a connection's failure, and its request.
+    fn lose(&mut self, at: usize, class: Class) {
+        let transaction = self.transaction(at, 0);
+        let slot = &self.slots[at];
+        if slot.exchange.is_outstanding() {
+            return self.engine.recorder.lose(transaction, class);
+        }
+        self.engine.recorder.errors().count(class, 1);
+        if slot.has_request() {
+            // The connection's first request was due, and never sent.
+            self.engine.recorder.keep(Transaction { sent: 0, ..transaction });
+        }
+    }
+
+    /// Records the later requests of a session that has failed. They were planned, and will not be sent.
+    fn abandon(&mut self, at: usize) {
+        let slot = &self.slots[at];
+        let (due, lost) = (slot.exchange.due, u32::from(slot.has_request()));
+        if self.is_open() && slot.state != State::Free {
+            self.record_unsent(due, slot.calls.saturating_sub(lost));
+        }
+    }
+
+    /// Records requests that were due, or would have followed, and were not sent.
+    fn record_unsent(&mut self, due: u64, requests: u32) {
+        let unsent = Transaction { due, ..Transaction::default() };
+        (0..requests).for_each(|_| self.engine.recorder.keep(unsent));
+    }
+
+    /// Fails the connections that have exceeded the timeout.
+    #[cold]
+    fn fail_overdue(&mut self, now: u64) {
+        for at in 0..self.slots.len() {
+            let slot = &self.slots[at];
+            let since = match slot.state {
+                State::Opening => slot.opened[0],
+                State::Open if slot.exchange.is_outstanding() => slot.exchange.sent,
+                _ => continue,
+            };
+            if now.saturating_sub(since) > self.timeout_ticks {
+                self.fail(at, Class::Timeout);
+            }
+        }
+    }
+
+    /// Ends all sessions after the drain.
+    fn end_all(&mut self) {
+        for at in 0..self.slots.len() {
+            let slot = &self.slots[at];
+            let is_outstanding = slot.exchange.is_outstanding();
+            self.engine.recorder.leave(u64::from(is_outstanding));
+            if is_outstanding || slot.is_opening() {
+                self.lose(at, Class::Timeout);
+            }
+            self.abandon(at);
+            self.slots[at].close();
+        }
+        self.engine.recorder.leave(self.waiting());
+        for number in self.begun..self.sessions.len() {
+            self.record_unsent(self.sessions[number].0, self.calls);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,217 @@
+//! The closed loop (voras2009 section III): each connection sends its next request after the response and the think time.
+//!
+//! There is no rate, and nothing is planned: t1 is the end of the think time; t2 and t3 are those of an open loop. Each client is a
+//! thread with its own connections. It sleeps until a response comes or a think time ends, so that its CPU time shows whether
+//! it had CPU to spare.
+
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use super::exchange::{EVENTS_MAX, Engine, Exchange, Parsed, Read, Sent, Step, TIMER_BYTES};
+use crate::config::LoadConfig;
+use crate::config::partition::partition_indices;
+use crate::driver::{self, Connected, Listener, Outcome, Trial};
+use crate::error::LoadError;
+use crate::io::poller::Events;
+use crate::protocol::ClientProtocol;
+use crate::record::progress::Progress;
+use crate::record::recorder::{Recording, Times};
+use crate::record::request::Link;
+use crate::record::summary::Facts;
+use crate::report::Class;
+use crate::time::clock::Clock;
+use crate::time::schedule;
+
+/// Runs a closed loop over all connections.
+pub fn run<P: ClientProtocol>(
+    config: &LoadConfig,
+    protocol: &P,
+    connected: Connected,
+    listener: &mut dyn Listener,
+) -> Result<Outcome, LoadError> {
+    let Connected { clock, links, connect_ns, .. } = connected;
+    let progress: Vec<Progress> = (0..config.clients).map(|_| Progress::default()).collect();
+    let worker = |(number, progress)| {
+        let links = &links[partition_indices(config.connections, config.clients, number)];
+        Worker::new((clock, protocol, config), number, links, progress)
+    };
+    let workers = (0..config.clients).zip(&progress).map(worker).collect::<Result<Vec<Worker<'_, P>>, _>>()?;
+
+    // The start time is chosen only after the slow touching of memory.
+    let times = driver::begin(config, &clock, listener)?;
+    let loops = workers.into_iter().map(|worker| {
+        let times = times.clone();
+        move |stop: &AtomicBool| worker.run(times, stop)
+    });
+    let trial = Trial::sleeping(config, &clock, &times);
+    let (recordings, usage) = driver::run_loops(&trial, &progress, loops, listener)?;
+
+    let facts = Facts { links: &links, ..trial.facts(connect_ns, usage) };
+    let memory_bytes = size_of::<Link>() + size_of::<Exchange<P>>() + TIMER_BYTES;
+    let result = facts.account(&recordings, config.first_connections(), driver::cpus(config), memory_bytes as f64);
+    Ok(Outcome::new(result, links))
+}
+
+/// One client.
+struct Worker<'a, P: ClientProtocol> {
+    engine: Engine<'a, P>,
+    links: &'a [Link],
+    exchanges: Vec<Exchange<P>>,
+    alive: usize,
+}
+
+impl<'a, P: ClientProtocol> Worker<'a, P> {
+    /// Makes the client `number` with its connections, and memory for everything that it will need.
+    fn new(
+        (clock, protocol, config): (Clock, &'a P, &LoadConfig),
+        number: u32,
+        links: &'a [Link],
+        progress: &'a Progress,
+    ) -> Result<Self, LoadError> {
+        let samples = schedule::count_max(config);
+        let engine = Engine::new((clock, protocol, config), number, links.len(), samples, progress)?;
+        for (at, link) in links.iter().enumerate() {
+            engine.poller.add(link.io.as_fd(), at).map_err(LoadError::waiting)?;
+        }
+        let exchanges = links.iter().map(|_| Exchange::default()).collect();
+        Ok(Self { engine, links, exchanges, alive: links.len() })
+    }
+
+    /// Runs from the first request to the last response.
+    fn run(mut self, times: Times, stop: &AtomicBool) -> Recording {
+        for at in 0..self.links.len() {
+            let due = self.engine.first_due(times.start);
+            self.engine.wake_at(at, due);
+        }
+        self.engine.recorder.begin(times);
+        let mut events = Events::with_capacity(EVENTS_MAX);
+        loop {
+            let now = self.engine.clock.now();
+            self.engine.recorder.tick(now, 0);
+            while let Some((due, at)) = self.engine.take_timer(now) {
+                self.wake(at, due);
+            }
+            if self.engine.recorder.is_over(now) || self.alive == 0 || stop.load(Relaxed) {
+                break;
+            }
+            let next = self.engine.recorder.next_edge().min(self.engine.next_timer());
+            let ahead_ns = self.engine.clock.between_ns(self.engine.clock.now(), next);
+            self.engine.wait(&mut events, ahead_ns);
+            for (at, _) in events.iter() {
+                self.read(at);
+            }
+        }
+        self.end_all();
+        self.engine.recorder.close()
+    }
+
+    /// Continues with a connection whose timer has expired.
+    #[inline]
+    fn wake(&mut self, at: usize, due: u64) {
+        match self.exchanges[at].step {
+            Step::Idle => self.send(at, due),
+            Step::Writing => match self.engine.write_on(&mut self.exchanges[at], self.links[at].io.as_fd()) {
+                Ok(true) => {}
+                Ok(false) => self.retry_later(at),
+                Err(error) => self.end(at, error.into()),
+            },
+            Step::Waiting => {}
+        }
+    }
+
+    /// Sends a connection's next request.
+    #[inline]
+    fn send(&mut self, at: usize, due: u64) {
+        let link = &self.links[at];
+        if due >= self.engine.recorder.times().window.end || link.is_dead() {
+            return;
+        }
+        match self.engine.send(&mut self.exchanges[at], link.io.as_fd(), due, false) {
+            Ok(Sent::Partly) => self.retry_later(at),
+            Ok(Sent::Whole | Sent::NotConnected) => {}
+            Err(error) => self.end(at, error.into()),
+        }
+    }
+
+    #[cold]
+    fn retry_later(&mut self, at: usize) {
+        self.engine.wake_at(at, self.engine.clock.now() + self.engine.retry_ticks);
+    }
+
+    /// Reads from a connection that is ready.
+    #[inline]
+    fn read(&mut self, at: usize) {
+        match self.engine.read(self.links[at].io.as_fd()) {
+            Read::Bytes(now) => match self.engine.parse(&mut self.exchanges[at]) {
+                Parsed::Part => {}
+                Parsed::Whole { is_last, has_more } => {
+                    self.complete(at, now);
+                    match (is_last, has_more) {
+                        (true, _) => self.end(at, Class::Closed),
+                        (false, true) => self.end(at, Class::Wrong),
+                        (false, false) if self.engine.think.is_none() => self.send(at, now),
+                        (false, false) => {
+                            let due = self.engine.next_due(now);
+                            self.engine.wake_at(at, due);
+                        }
+                    }
+                }
+                Parsed::Wrong => self.end(at, Class::Wrong),
+            },
+            Read::End => self.ended(at),
+            Read::Nothing => {}
+            Read::Failed(class) => self.end(at, class),
+        }
+    }
+
+    /// Handles the end of a connection by the server.
+    #[cold]
+    fn ended(&mut self, at: usize) {
+        let now = self.engine.clock.now();
+        match self.engine.end(&mut self.exchanges[at]) {
+            Ok(()) => {
+                self.complete(at, now);
+                self.end(at, Class::Closed);
+            }
+            Err(class) => self.end(at, class),
+        }
+    }
+
+    #[inline]
+    fn complete(&mut self, at: usize, now: u64) {
+        self.engine.recorder.complete(self.exchanges[at].transaction(at, now));
+    }
+
+    /// Gives a connection up. Its outstanding request will not be answered.
+    #[cold]
+    fn end(&mut self, at: usize, class: Class) {
+        let link = &self.links[at];
+        link.fail(class);
+        self.alive -= 1;
+        self.lose(at);
+        self.exchanges[at].step = Step::Idle;
+        // The socket stays open, so that its number is not used again; the poller must not report it for ever.
+        self.engine.poller.remove(link.io.as_fd());
+    }
+
+    /// Counts a connection's failure, and its outstanding request.
+    fn lose(&mut self, at: usize) {
+        let failure = self.links[at].failure();
+        if self.exchanges[at].is_outstanding() {
+            let class = failure.unwrap_or(Class::Timeout);
+            self.engine.recorder.lose(self.exchanges[at].transaction(at, 0), class);
+        } else if let Some(class) = failure {
+            self.engine.recorder.errors().count(class, 1);
+        }
+    }
+
+    /// Ends all connections after the drain.
+    fn end_all(&mut self) {
+        for at in 0..self.links.len() {
+            self.engine.recorder.leave(u64::from(self.exchanges[at].is_outstanding()));
+            if !self.links[at].is_dead() {
+                self.lose(at);
+            }
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! One client of datagrams: one socket, one loop that sends what is due and takes what came.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::net::sockopt;
+use wire::udp::{DATAGRAM_BYTES_MAX, Udp, put_id};
+
+use super::matcher::{Fate, Ids, LoopResult, Match, Matcher};
+use super::unreachable;
+use crate::config::{LoadConfig, Pacing};
+use crate::driver::{StopCondition, Turns};
+use crate::error::LoadError;
+use crate::record::progress::Progress;
+use crate::record::request::Record;
+use crate::report::Class;
+use crate::time::clock::Clock;
+
+/// Room asked for what has come and was not read; the kernel lowers it to net.core.rmem_max.
+const RECEIVE_BYTES: usize = 4 << 20;
+/// Ports greeted at once.
+const GREETED: usize = 64;
+/// A greeting that is not answered is sent again after this.
+const GREET_AGAIN: Duration = Duration::from_millis(200);
+/// How often progress is reported.
+const PROGRESS: Duration = Duration::from_millis(200);
+/// `sleep-spin` wakes this long before a planned time, as on streams.
+const SPIN_NS: i64 = 60_000;
+/// Longest sleep, after which it is looked whether it is time to end.
+const SLEEP_NS: i64 = 5_000_000;
+/// When everything is answered, so long is waited for what may follow: duplicates.
+const LINGER_NS: f64 = 10_000_000.0;
+/// Most datagrams taken in a row before it is looked whether a request is due.
+const TAKEN_MAX: u32 = 16;
+/// Errors of others that one send may meet before it is given up.
+const SENDS_MAX: u32 = 8;
+
+/// A socket for datagrams to all of `targets`, which does not block and is told of those that do not get there.
+pub fn open(targets: &[SocketAddr]) -> Result<UdpSocket, LoadError> {
+    let is_v4 = targets.iter().all(SocketAddr::is_ipv4);
+    let any: IpAddr = if is_v4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let open = || {
+        let socket = UdpSocket::bind((any, 0))?;
+        socket.set_nonblocking(true)?;
+        unreachable::tell(&socket, is_v4)?;
+        // What cannot be had is not needed: the report says what was dropped.
+        let _ = sockopt::set_socket_recv_buffer_size(&socket, RECEIVE_BYTES);
+        Ok(socket)
+    };
+    open().map_err(|error| LoadError::System { what: "a socket for datagrams", error })
+}
+
+/// Has each of `ports` answer once. `progress` is told how many have.
+///
+/// # Errors
+/// The first port that cannot be reached, or is silent until the timeout: a trial with fewer would be another trial.
+pub fn greet(
+    socket: &UdpSocket,
+    config: &LoadConfig,
+    udp: &Udp,
+    ids: Ids,
+    targets: &[SocketAddr],
+    ports: Range<usize>,
+    progress: &mut dyn FnMut(u32),
+) -> Result<(), LoadError> {
+    let targets_here = &targets[ports.clone()];
+    let failed = |port: usize, error: io::Error| {
+        let class = Class::of(&error);
+        let unreachable = matches!(class, Class::Refused | Class::Unreachable);
+        LoadError::Connect {
+            number: (ports.start + port) as u32 + 1,
+            total: targets.len() as u32,
+            target: targets_here[port].to_string(),
+            class: if unreachable { Class::Unreachable.name() } else { class.name() },
+            error,
+            remedy: match class {
+                _ if unreachable => "is the server running there, with this many ports?",
+                Class::Timeout => {
+                    "does the server speak udp there, with these sizes? Raise the timeout, or lower the ports"
+                }
+                _ => "give another address",
+            },
+        }
+    };
+    let (mut request, mut inbox) = (udp.request(), vec![0; DATAGRAM_BYTES_MAX as usize]);
+    let mut answered = vec![false; targets_here.len()];
+    let mut waiting: VecDeque<(usize, Instant, Instant)> = VecDeque::new();
+    let (mut next, mut done, mut reported) = (0, 0, Instant::now());
+    let timeout = Duration::from_nanos(config.timeout_ns);
+    let mut send = |port: usize| -> Result<(), LoadError> {
+        put_id(&mut request, ids.of(port as u32));
+        match socket.send_to(&request, targets_here[port]) {
+            // It will be sent again.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            // The error may be another's, of which the queue tells.
+            Err(error) if Class::of(&error) != Class::Refused => Err(failed(port, error)),
+            _ => Ok(()),
+        }
+    };
+    // The first port of which the kernel says something. A send or a receive may have had the error of another.
+    let heard = || {
+        let mut told = None;
+        unreachable::take(socket, &mut |datagram, class| {
+            let id = datagram.first_chunk().copied().map(u64::from_le_bytes);
+            let port = id.and_then(|id| ids.number(id)).filter(|&port| port < targets_here.len());
+            told = told.take().or(Some((port.unwrap_or(0), class)));
+        });
+        told
+    };
+    while done < targets_here.len() {
+        while next < targets_here.len() && waiting.len() < GREETED {
+            send(next)?;
+            let now = Instant::now();
+            waiting.push_back((next, now, now));
+            next += 1;
+        }
+        wait(socket, GREET_AGAIN.as_nanos() as i64 / 4);
+        loop {
+            if let Some((port, class)) = heard() {
+                let error = match class {
+                    Class::Unreachable => Errno::CONNREFUSED.into(),
+                    _ => io::Error::other("the network did not deliver it"),
+                };
+                return Err(failed(port, error));
+            }
+            match socket.recv_from(&mut inbox) {
+                Ok((bytes, from)) => {
+                    let port = udp.response_id(&inbox[..bytes]).and_then(|id| ids.number(id));
+                    if let Some(port) = port.filter(|&port| targets_here.get(port) == Some(&from) && !answered[port]) {
+                        answered[port] = true;
+                        done += 1;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // The queue tells what it is of.
+                Err(_) => {}
+            }
+        }
+        waiting.retain(|(port, ..)| !answered[*port]);
+        for (port, since, last) in &mut waiting {
+            if since.elapsed() > timeout {
+                return Err(failed(*port, io::ErrorKind::TimedOut.into()));
+            }
+            if last.elapsed() > GREET_AGAIN {
+                send(*port)?;
+                *last = Instant::now();
+            }
+        }
+        if reported.elapsed() >= PROGRESS {
+            reported = Instant::now();
+            progress(done as u32);
+        }
+    }
+    Ok(())
+}
+
+/// Sleeps until something came, at most so many nanoseconds (less than a second).
+fn wait(socket: &UdpSocket, timeout_ns: i64) {
+    let timeout = Timespec { tv_sec: 0, tv_nsec: timeout_ns };
+    let _ = rustix::event::poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&timeout));
+}
+
+/// One client.
+pub struct Client<'a> {
+    clock: Clock,
+    socket: &'a UdpSocket,
+    matcher: Matcher<'a>,
+    request: Vec<u8>,
+    inbox: Vec<u8>,
+    /// The next request to be sent.
+    next: usize,
+    /// After so many ticks a request is lost.
+    timeout: u64,
+}
+
+impl<'a> Client<'a> {
+    /// Room for everything that will be needed.
+    pub fn new(
+        clock: Clock,
+        udp: Udp,
+        ids: Ids,
+        window: Range<u64>,
+        (targets, records): (&'a [SocketAddr], &'a [Record]),
+        socket: &'a UdpSocket,
+        timeout: u64,
+    ) -> Self {
+        Self {
+            clock,
+            socket,
+            matcher: Matcher::new(udp, ids, window, targets, records),
+            request: udp.request(),
+            inbox: vec![0; DATAGRAM_BYTES_MAX as usize],
+            next: 0,
+            timeout,
+        }
+    }
+
+    /// Sends and receives until the drain ends, or everything is answered. A due request is never kept waiting by more than
+    /// one response.
+    pub fn run(mut self, pacing: Pacing, until: &StopCondition<'_>) -> LoopResult {
+        let linger = self.clock.ticks(LINGER_NS);
+        let mut settled_since = None;
+        let mut turns = Turns::new(until.window.clone());
+        let mut is_spare = false;
+        loop {
+            let now = self.clock.now();
+            turns.begin(now, is_spare);
+            if until.is_over(now) {
+                break;
+            }
+            let late = self.is_due(now);
+            if late {
+                self.send(until.progress);
+                settled_since = None;
+            } else if self.next == self.matcher.records.len() {
+                until.progress.set_done();
+                if until.progress.is_outstanding() {
+                    settled_since = None;
+                } else if now.saturating_sub(*settled_since.get_or_insert(now)) > linger {
+                    break;
+                }
+            }
+            if !late && self.idle(pacing, now) {
+                turns.begin(self.clock.now(), true);
+            }
+            is_spare = !self.receive(until.progress) && !late;
+        }
+        until.progress.set_done();
+        self.take_errors(until.progress);
+        let (fates, counts) = (self.matcher.fates, self.matcher.counts);
+        LoopResult { fates, counts, busy_share: turns.busy_share() }
+    }
+
+    #[inline]
+    fn is_due(&self, now: u64) -> bool {
+        self.matcher.records.get(self.next).is_some_and(|record| now >= record.planned)
+    }
+
+    /// Sends the next request. One for which the kernel has no room stays due.
+    #[inline]
+    fn send(&mut self, progress: &Progress) {
+        let (number, record) = (self.next, &self.matcher.records[self.next]);
+        let target = self.matcher.targets[record.connection as usize];
+        put_id(&mut self.request, self.matcher.ids.of(number as u32));
+        for attempt in 1.. {
+            // t2: nothing but the system call is between here and the kernel.
+            record.sent.store(self.clock.now(), Relaxed);
+            match self.socket.send_to(&self.request, target) {
+                Ok(_) => {
+                    self.next += 1;
+                    progress.add_sent();
+                    return;
+                }
+                Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::AGAIN | Errno::NOBUFS)) => {
+                    record.sent.store(0, Relaxed);
+                    return;
+                }
+                // What the kernel says of an earlier one; this one was not sent.
+                Err(_) if self.take_errors(progress) && attempt < SENDS_MAX => {}
+                Err(error) => {
+                    let class = match Class::of(&error) {
+                        Class::Refused => Class::Unreachable,
+                        class => class,
+                    };
+                    self.matcher.counts.errors.count(class, 1);
+                    self.matcher.fates[number] = Fate::Failed;
+                    record.sent.store(0, Relaxed);
+                    self.next += 1;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// What is done when nothing is due; answers whether that is to sleep.
+    #[inline]
+    fn idle(&self, pacing: Pacing, now: u64) -> bool {
+        match pacing {
+            Pacing::Yield => thread::yield_now(),
+            Pacing::SleepSpin => {
+                let due = self.matcher.records.get(self.next).map(|record| record.planned);
+                let ahead_ns = due.map_or(SLEEP_NS, |due| self.clock.between_ns(now, due) - SPIN_NS);
+                if ahead_ns > 0 {
+                    wait(self.socket, ahead_ns.min(SLEEP_NS));
+                    return true;
+                }
+            }
+            Pacing::Spin | Pacing::Auto => std::hint::spin_loop(),
+        }
+        false
+    }
+
+    /// Takes what came, until a request is due; answers whether anything came.
+    #[inline]
+    fn receive(&mut self, progress: &Progress) -> bool {
+        for taken in 0..TAKEN_MAX {
+            match self.socket.recv_from(&mut self.inbox) {
+                Ok((bytes, from)) => {
+                    // t3: right after the system call that brought it.
+                    let now = self.clock.now();
+                    if self.matcher.take(&self.inbox[..bytes], Some(from), now, self.timeout) == Match::Answered {
+                        progress.add_completed(1);
+                    }
+                    if self.is_due(now) {
+                        return true;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return taken > 0,
+                Err(_) => {
+                    self.take_errors(progress);
+                }
+            }
+        }
+        true
+    }
+
+    /// Takes what the kernel says of requests that did not get there; whether it said anything.
+    #[cold]
+    fn take_errors(&mut self, progress: &Progress) -> bool {
+        let matcher = &mut self.matcher;
+        let mut some = false;
+        unreachable::take(self.socket, &mut |datagram, class| {
+            some = true;
+            if matcher.fail(datagram, class) == Match::Failed {
+                progress.add_lost(1);
+            }
+        });
+        some
+    }
+}

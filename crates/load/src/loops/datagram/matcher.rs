@@ -1,0 +1,281 @@
+//! What a datagram that comes says of which request. No system calls.
+
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
+
+use wire::udp::Udp;
+
+use crate::record::request::Record;
+use crate::report::Class;
+use crate::report::Errors;
+
+/// The ids of one client's requests: the lower half is the request's number, the upper half the same for all of them, so that
+/// what another trial, or another client, asked for is not taken for this one's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ids(u32);
+
+impl Ids {
+    /// Those of one client.
+    pub fn new(seed: u64, client: u32) -> Self {
+        // A multiplicative hash is enough. An even number: the odd one beside it is that of greetings.
+        let mixed = (seed ^ u64::from(client) << 32 | 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Self((mixed >> 32) as u32 & !1)
+    }
+
+    /// Those with which its ports are greeted.
+    pub fn of_greetings(self) -> Self {
+        Self(self.0 | 1)
+    }
+
+    /// A request's.
+    #[inline]
+    pub fn of(self, number: u32) -> u64 {
+        u64::from(self.0) << 32 | u64::from(number)
+    }
+
+    /// The number of the request with that id, if it is one of these.
+    #[inline]
+    pub fn number(self, id: u64) -> Option<usize> {
+        ((id >> 32) as u32 == self.0).then_some(id as u32 as usize)
+    }
+}
+
+/// What is known of a request that was not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// Nothing: if it was sent, it is lost.
+    Unknown,
+    /// An error told of it, which is counted.
+    Failed,
+}
+
+/// What is counted of one client.
+#[derive(Debug, Default)]
+pub struct MatchCounts {
+    /// Of the whole trial.
+    pub errors: Errors,
+    /// As in [`crate::report::DatagramReport`], of requests of the window.
+    pub duplicates: u64,
+    /// Likewise.
+    pub reordered: u64,
+}
+
+/// The result of one client's loop.
+#[derive(Debug)]
+pub struct LoopResult {
+    /// The fate of each request without a response.
+    pub fates: Vec<Fate>,
+    /// Its counts.
+    pub counts: MatchCounts,
+    /// The share of the window in which the loop was busy.
+    pub busy_share: Option<f64>,
+}
+
+/// One client's requests, and their fates.
+#[derive(Debug)]
+pub struct Matcher<'a> {
+    pub udp: Udp,
+    pub ids: Ids,
+    pub records: &'a [Record],
+    /// Where each of its ports is.
+    pub targets: &'a [SocketAddr],
+    pub fates: Vec<Fate>,
+    /// By port: one more than the number of the latest request that was answered.
+    newest: Vec<u32>,
+    /// In ticks.
+    window: Range<u64>,
+    pub counts: MatchCounts,
+}
+
+/// What came of a datagram or an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Match {
+    /// A request is answered.
+    Answered,
+    /// A request will not be answered.
+    Failed,
+    /// Nothing that is waited for.
+    Nothing,
+}
+
+impl<'a> Matcher<'a> {
+    pub fn new(udp: Udp, ids: Ids, window: Range<u64>, targets: &'a [SocketAddr], records: &'a [Record]) -> Self {
+        let (fates, newest) = (vec![Fate::Unknown; records.len()], vec![0; targets.len()]);
+        Self { udp, ids, records, targets, fates, newest, window, counts: MatchCounts::default() }
+    }
+
+    /// Takes in what came from `from` at `now`; after `timeout` ticks it is too late, and its request stays lost.
+    #[inline]
+    pub fn take(&mut self, datagram: &[u8], from: Option<SocketAddr>, now: u64, timeout: u64) -> Match {
+        let id = self.udp.response_id(datagram);
+        // A port may be greeted more than once, and answer late.
+        if id.is_some_and(|id| self.ids.of_greetings().number(id).is_some()) {
+            return Match::Nothing;
+        }
+        let request = id.and_then(|id| self.sent(id));
+        let Some((number, record)) =
+            request.filter(|(_, record)| from == Some(self.targets[record.connection as usize]))
+        else {
+            self.counts.errors.count(Class::Wrong, 1);
+            return Match::Nothing;
+        };
+        let in_window = u64::from(self.window.contains(&record.planned));
+        if record.complete.load(Relaxed) != 0 {
+            self.counts.duplicates += in_window;
+            return Match::Nothing;
+        }
+        let newest = &mut self.newest[record.connection as usize];
+        if *newest > number as u32 {
+            self.counts.reordered += in_window;
+        } else {
+            *newest = number as u32 + 1;
+        }
+        if self.fates[number] != Fate::Unknown || now.saturating_sub(record.sent.load(Relaxed)) > timeout {
+            return Match::Nothing;
+        }
+        record.complete.store(now, Relaxed);
+        Match::Answered
+    }
+
+    /// Takes in that a request, of which `datagram` is the beginning, did not get there.
+    pub fn fail(&mut self, datagram: &[u8], class: Class) -> Match {
+        self.counts.errors.count(class, 1);
+        let id = datagram.first_chunk().copied().map(u64::from_le_bytes);
+        match id.and_then(|id| self.sent(id)) {
+            Some((number, record)) if record.complete.load(Relaxed) == 0 && self.fates[number] == Fate::Unknown => {
+                self.fates[number] = Fate::Failed;
+                Match::Failed
+            }
+            _ => Match::Nothing,
+        }
+    }
+
+    /// The request of that id, if it was sent.
+    #[inline]
+    fn sent(&self, id: u64) -> Option<(usize, &'a Record)> {
+        let number = self.ids.number(id)?;
+        let record = self.records.get(number)?;
+        (record.sent.load(Relaxed) != 0).then_some((number, record))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMEOUT: u64 = 1_000;
+
+    struct Case {
+        records: Vec<Record>,
+        targets: Vec<SocketAddr>,
+    }
+
+    impl Case {
+        /// So many requests to two ports in turn, planned at 100, 101 and so on, all of them sent at 200.
+        fn new(requests: u64) -> Self {
+            let records: Vec<Record> = (0..requests).map(|at| Record::new(100 + at, at as u32 % 2)).collect();
+            records.iter().for_each(|record| record.sent.store(200, Relaxed));
+            let targets = vec![([127, 0, 0, 1], 7_000).into(), ([127, 0, 0, 1], 7_001).into()];
+            Self { records, targets }
+        }
+
+        fn matcher(&self) -> Matcher<'_> {
+            Matcher::new(Udp::new(8, 12), Ids::new(1, 0), 0..1_000, &self.targets, &self.records)
+        }
+    }
+
+    fn response(matcher: &Matcher<'_>, number: u32) -> Vec<u8> {
+        let mut response = matcher.udp.response();
+        wire::udp::put_id(&mut response, matcher.ids.of(number));
+        response
+    }
+
+    #[test]
+    fn ids_of_others_are_none_of_ours() {
+        let (ours, other, later) = (Ids::new(1, 0), Ids::new(1, 1), Ids::new(2, 0));
+        assert_eq!(ours.number(ours.of(7)), Some(7));
+        for strange in [other, later, ours.of_greetings(), other.of_greetings()] {
+            assert_eq!(ours.number(strange.of(7)), None);
+        }
+    }
+
+    #[test]
+    fn a_response_answers_its_request_and_one_like_it_is_a_duplicate() {
+        let case = Case::new(4);
+        let mut matcher = case.matcher();
+        for (number, port) in [(0, 0), (1, 1), (3, 1)] {
+            let response = response(&matcher, number);
+            assert_eq!(matcher.take(&response, Some(case.targets[port]), 300, TIMEOUT), Match::Answered);
+            assert_eq!(matcher.take(&response, Some(case.targets[port]), 310, TIMEOUT), Match::Nothing);
+        }
+        assert_eq!((matcher.counts.duplicates, matcher.counts.reordered), (3, 0));
+        assert_eq!(case.records[3].complete.load(Relaxed), 300);
+        assert_eq!(case.records[2].complete.load(Relaxed), 0);
+        assert_eq!(matcher.counts.errors, Errors::default());
+    }
+
+    #[test]
+    fn a_response_that_was_overtaken_on_its_port_is_reordered() {
+        let case = Case::new(6);
+        let mut matcher = case.matcher();
+        // Port 0 has 0, 2, 4; port 1 has 1, 3, 5: across ports there is no order.
+        for (number, reordered) in [(4, 0), (1, 0), (2, 1), (3, 1), (0, 2), (5, 2)] {
+            let response = response(&matcher, number);
+            let from = Some(case.targets[number as usize % 2]);
+            assert_eq!(matcher.take(&response, from, 300, TIMEOUT), Match::Answered);
+            assert_eq!(matcher.counts.reordered, reordered, "after {number}");
+        }
+    }
+
+    #[test]
+    fn what_nobody_asked_for_is_wrong() {
+        let case = Case::new(4);
+        case.records[3].sent.store(0, Relaxed);
+        let mut matcher = case.matcher();
+        let good = response(&matcher, 0);
+        let (of_none, unsent) = (response(&matcher, 4), response(&matcher, 3));
+        let mut strange = good.clone();
+        strange[7] ^= 0x80;
+        let here = Some(case.targets[0]);
+        for (datagram, from) in [
+            (&good[..11], here),
+            (&[good.as_slice(), &[0]].concat(), here),
+            (&[], here),
+            (&of_none, here),
+            (&unsent, Some(case.targets[1])),
+            (&strange, here),
+            (&good, Some(case.targets[1])),
+            (&good, None),
+        ] {
+            assert_eq!(matcher.take(datagram, from, 300, TIMEOUT), Match::Nothing);
+        }
+        assert_eq!(matcher.counts.errors, Errors { wrong: 8, ..Errors::default() });
+        let mut greeting = good.clone();
+        wire::udp::put_id(&mut greeting, matcher.ids.of_greetings().of(0));
+        assert_eq!(matcher.take(&greeting, here, 300, TIMEOUT), Match::Nothing);
+        assert_eq!(matcher.counts.errors.wrong, 8, "a late answer to a greeting is none");
+    }
+
+    #[test]
+    fn what_comes_too_late_stays_lost() {
+        let case = Case::new(1);
+        let mut matcher = case.matcher();
+        let response = response(&matcher, 0);
+        assert_eq!(matcher.take(&response, Some(case.targets[0]), 201 + TIMEOUT, TIMEOUT), Match::Nothing);
+        assert_eq!(case.records[0].complete.load(Relaxed), 0);
+        assert_eq!(matcher.fates, [Fate::Unknown]);
+    }
+
+    #[test]
+    fn an_error_is_its_request_s_once() {
+        let case = Case::new(2);
+        let mut matcher = case.matcher();
+        let request = matcher.ids.of(1).to_le_bytes();
+        assert_eq!(matcher.fail(&request, Class::Unreachable), Match::Failed);
+        assert_eq!(matcher.fail(&request, Class::Unreachable), Match::Nothing);
+        assert_eq!(matcher.fail(&request[..7], Class::Unreachable), Match::Nothing, "too little to say whose");
+        assert_eq!(matcher.fates, [Fate::Unknown, Fate::Failed]);
+        assert_eq!(matcher.counts.errors, Errors { unreachable: 3, ..Errors::default() });
+    }
+}

@@ -1,0 +1,84 @@
+//! What ICMP says of datagrams that did not get there: the kernel keeps it in the socket's error queue (IP_RECVERR), each with
+//! the beginning of the datagram that it is of.
+
+use std::io;
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
+use std::{mem, ptr};
+
+use crate::report::Class;
+
+/// As much of a datagram as has its id.
+const BEGINNING_BYTES: usize = 64;
+/// Room for an extended error and an address.
+const CONTROL_BYTES: usize = 128;
+
+/// Has the kernel keep what ICMP says of what a socket sends.
+///
+/// # Errors
+/// As setsockopt(2) has them.
+pub fn tell(socket: &UdpSocket, is_v4: bool) -> io::Result<()> {
+    let (level, name) =
+        if is_v4 { (libc::IPPROTO_IP, libc::IP_RECVERR) } else { (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) };
+    let on: libc::c_int = 1;
+    // SAFETY: the kernel reads an integer, which lives across the call.
+    let result = unsafe {
+        let bytes = size_of_val(&on) as libc::socklen_t;
+        libc::setsockopt(socket.as_raw_fd(), level, name, ptr::from_ref(&on).cast(), bytes)
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Empties the error queue: each datagram's beginning, and what became of it.
+pub fn take(socket: &UdpSocket, told: &mut dyn FnMut(&[u8], Class)) {
+    loop {
+        let mut beginning = [0u8; BEGINNING_BYTES];
+        let mut control = [0u64; CONTROL_BYTES / 8];
+        let mut part = libc::iovec { iov_base: beginning.as_mut_ptr().cast(), iov_len: BEGINNING_BYTES };
+        // SAFETY: numbers and null pointers, of which zeros are valid.
+        let mut header: libc::msghdr = unsafe { mem::zeroed() };
+        header.msg_iov = &raw mut part;
+        header.msg_iovlen = 1;
+        header.msg_control = control.as_mut_ptr().cast();
+        header.msg_controllen = CONTROL_BYTES as _;
+        let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+        // SAFETY: the header points to buffers that live through the call, with their lengths.
+        let count = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, flags) };
+        let Ok(count) = usize::try_from(count) else { return };
+        told(&beginning[..count.min(BEGINNING_BYTES)], class(&header));
+    }
+}
+
+/// The class of what a message says.
+fn class(header: &libc::msghdr) -> Class {
+    // SAFETY: the kernel has filled in the header's control messages, which these go along.
+    unsafe {
+        let mut message = libc::CMSG_FIRSTHDR(header);
+        while let Some(it) = message.as_ref() {
+            let kind = (it.cmsg_level, it.cmsg_type);
+            if kind == (libc::IPPROTO_IP, libc::IP_RECVERR) || kind == (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) {
+                let error: libc::sock_extended_err = ptr::read_unaligned(libc::CMSG_DATA(message).cast());
+                return match error.ee_errno as i32 {
+                    libc::ECONNREFUSED | libc::EHOSTUNREACH | libc::ENETUNREACH => Class::Unreachable,
+                    _ => Class::Other,
+                };
+            }
+            message = libc::CMSG_NXTHDR(header, message);
+        }
+    }
+    Class::Other
+}
+
+/// Datagrams for which a socket had no room (SO_MEMINFO); `None` where the kernel does not say.
+pub fn dropped(socket: &UdpSocket) -> Option<u64> {
+    /// Its place among the figures (linux/sock_diag.h: SK_MEMINFO_DROPS).
+    const DROPS: usize = 8;
+    let mut figures = [0u32; DROPS + 1];
+    let mut bytes = size_of_val(&figures) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `bytes` into `figures`, and how many it wrote into `bytes`.
+    let result = unsafe {
+        let (level, name) = (libc::SOL_SOCKET, libc::SO_MEMINFO);
+        libc::getsockopt(socket.as_raw_fd(), level, name, figures.as_mut_ptr().cast(), &raw mut bytes)
+    };
+    (result == 0 && bytes as usize == size_of_val(&figures)).then(|| figures[DROPS].into())
+}

@@ -1,0 +1,332 @@
+//! Exchanges of one request and its response on a socket, one at a time. Closed loops and short-lived connections share them.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
+
+use crate::config::{LoadConfig, Think};
+use crate::driver;
+use crate::error::LoadError;
+use crate::io::poller::{Events, Poller};
+use crate::protocol::{ClientProtocol, Reply};
+use crate::record::progress::Progress;
+use crate::record::recorder::{Recorder, Transaction};
+use crate::report::Class;
+use crate::time::clock::Clock;
+
+/// Most bytes of one read.
+const READ_BYTES: usize = 64 << 10;
+/// Most events of one wait.
+pub const EVENTS_MAX: usize = 256;
+/// Longest sleep, after which a loop checks whether it must end.
+const SLEEP: Duration = Duration::from_millis(5);
+/// Pause between two attempts to write to a full socket, in nanoseconds.
+const RETRY_NS: f64 = 50_000.0;
+
+/// A request and its response.
+pub struct Exchange<P: ClientProtocol> {
+    request: P::Request,
+    reader: P::Reader,
+    /// t1.
+    pub due: u64,
+    /// t2.
+    pub sent: u64,
+    /// Bytes of the request that the socket took, while it has not taken all.
+    written: u32,
+    /// The progress.
+    pub step: Step,
+}
+
+/// The progress of an exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// No request is outstanding.
+    Idle,
+    /// A full socket did not take all of the request.
+    Writing,
+    /// The response is due.
+    Waiting,
+}
+
+impl<P: ClientProtocol> Default for Exchange<P> {
+    fn default() -> Self {
+        let (request, reader) = (P::Request::default(), P::Reader::default());
+        Self { request, reader, due: 0, sent: 0, written: 0, step: Step::Idle }
+    }
+}
+
+impl<P: ClientProtocol> Exchange<P> {
+    /// Whether a request is sent and not answered.
+    #[inline]
+    pub fn is_outstanding(&self) -> bool {
+        self.step != Step::Idle
+    }
+
+    /// Prepares the exchange for a new connection.
+    #[inline]
+    pub fn reset(&mut self) {
+        self.reader = P::Reader::default();
+        self.step = Step::Idle;
+    }
+
+    /// The transaction on the connection of this number; `complete` is 0 if its response did not come.
+    #[inline]
+    pub fn transaction(&self, connection: usize, complete: u64) -> Transaction {
+        let Self { due, sent, .. } = *self;
+        Transaction { due, sent, complete, connection: connection as u32, late: 0 }
+    }
+}
+
+/// The result of sending a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// The socket took all of it.
+    Whole,
+    /// The socket took a part: [`Engine::write_on`] must follow.
+    Partly,
+    /// Nothing is sent: the connection is not established yet.
+    NotConnected,
+}
+
+/// The result of a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Read {
+    /// Bytes came, at this tick.
+    Bytes(u64),
+    /// The server ended the connection.
+    End,
+    /// Nothing is there yet.
+    Nothing,
+    /// The connection failed.
+    Failed(Class),
+}
+
+/// The meaning of the bytes of a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parsed {
+    /// The response is not complete yet.
+    Part,
+    /// The response is complete.
+    Whole {
+        /// The server ends the connection with it.
+        is_last: bool,
+        /// More bytes follow, which nobody requested.
+        has_more: bool,
+    },
+    /// The bytes are no response to a request.
+    Wrong,
+}
+
+/// The state that a thread needs for the exchanges on all of its connections. It allocates nothing, except where a line of a
+/// response comes in two pieces.
+pub struct Engine<'a, P: ClientProtocol> {
+    pub clock: Clock,
+    pub protocol: &'a P,
+    pub poller: Poller,
+    pub recorder: Recorder<'a>,
+    pub think: Think,
+    /// The number of the next request.
+    pub number: u64,
+    pub retry_ticks: u64,
+    inbox: Vec<u8>,
+    scratch: Vec<u8>,
+    /// Connections that wait for a time rather than a response.
+    timers: BinaryHeap<Reverse<(u64, u32)>>,
+    random: Xoshiro256PlusPlus,
+}
+
+/// User memory of each timer in bytes.
+pub const TIMER_BYTES: usize = size_of::<Reverse<(u64, u32)>>();
+
+impl<'a, P: ClientProtocol> Engine<'a, P> {
+    /// Makes the engine of the client `number`, with memory for everything that it will need.
+    ///
+    /// # Errors
+    /// When there is no poller, or not enough memory.
+    pub fn new(
+        (clock, protocol, config): (Clock, &'a P, &LoadConfig),
+        number: u32,
+        connections: usize,
+        samples: u64,
+        progress: &'a Progress,
+    ) -> Result<Self, LoadError> {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(config.seed);
+        (0..config.client(number)).for_each(|_| random.jump());
+        Ok(Self {
+            clock,
+            protocol,
+            poller: Poller::new().map_err(LoadError::waiting)?,
+            recorder: Recorder::new(clock, config, samples, progress)?,
+            think: config.think,
+            number: driver::first_of(config.client(number)),
+            retry_ticks: clock.ticks(RETRY_NS),
+            inbox: Vec::with_capacity(READ_BYTES),
+            scratch: Vec::with_capacity(protocol.encoded_bytes_max()),
+            timers: BinaryHeap::with_capacity(connections + 1),
+            random,
+        })
+    }
+
+    /// Draws a first due time. Think times spread the first requests as they spread later ones.
+    pub fn first_due(&mut self, start: u64) -> u64 {
+        let think_ticks = self.clock.ticks(self.think.mean_ns as f64) as f64;
+        start.saturating_add((think_ticks * self.random.random::<f64>()) as u64)
+    }
+
+    /// Draws the due time of the request after a response at `now`.
+    #[inline]
+    pub fn next_due(&mut self, now: u64) -> u64 {
+        if self.think.is_none() {
+            return now;
+        }
+        let factor = if self.think.exponential { -(1.0 - self.random.random::<f64>()).ln() } else { 1.0 };
+        now.saturating_add(self.clock.ticks(self.think.mean_ns as f64 * factor))
+    }
+
+    /// Sets a timer for a connection.
+    #[inline]
+    pub fn wake_at(&mut self, at: usize, due: u64) {
+        self.timers.push(Reverse((due, at as u32)));
+    }
+
+    /// The next timer, or the end of time.
+    #[inline]
+    pub fn next_timer(&self) -> u64 {
+        self.timers.peek().map_or(u64::MAX, |Reverse((due, _))| *due)
+    }
+
+    /// Takes a timer that is due at `now`: its time and its connection.
+    #[inline]
+    pub fn take_timer(&mut self, now: u64) -> Option<(u64, usize)> {
+        let &Reverse((due, at)) = self.timers.peek()?;
+        (due <= now).then(|| {
+            self.timers.pop();
+            (due, at as usize)
+        })
+    }
+
+    /// Waits for events, at most so many nanoseconds or [`SLEEP`]. Returns whether it slept.
+    #[inline]
+    pub fn wait(&self, events: &mut Events, ahead_ns: i64) -> bool {
+        // epoll_wait counts in milliseconds. Less than its longest sleep is left to a more precise one.
+        if ahead_ns >= SLEEP.as_nanos() as i64 {
+            let _ = self.poller.wait(events, SLEEP);
+            return true;
+        }
+        let _ = self.poller.wait(events, Duration::ZERO);
+        let sleeps = ahead_ns > 0 && events.iter().next().is_none();
+        if sleeps {
+            self.poller.sleep_precise(ahead_ns);
+            let _ = self.poller.wait(events, Duration::ZERO);
+        }
+        sleeps
+    }
+
+    /// Sends the next request, which is due at `due`. While a connection is being established, a failure means that the request was
+    /// not sent.
+    #[inline]
+    pub fn send(
+        &mut self,
+        exchange: &mut Exchange<P>,
+        io: BorrowedFd<'_>,
+        due: u64,
+        is_connecting: bool,
+    ) -> Result<Sent, Errno> {
+        let request = self.protocol.request(self.number);
+        let bytes = self.protocol.encode(request, &mut self.scratch);
+        // t2: only the write is between this reading and the kernel.
+        let sent = self.clock.now();
+        let written = rustix::io::write(io, bytes);
+        let is_whole = written == Ok(bytes.len());
+        if is_connecting && matches!(written, Err(Errno::AGAIN | Errno::INTR | Errno::NOTCONN)) {
+            return Ok(Sent::NotConnected);
+        }
+        self.number += 1;
+        if is_connecting {
+            written?;
+        }
+        (exchange.request, exchange.due, exchange.sent, exchange.step) = (request, due, sent, Step::Waiting);
+        self.recorder.sent(sent);
+        if is_whole {
+            return Ok(Sent::Whole);
+        }
+        exchange.written = match written {
+            Ok(count) => count as u32,
+            Err(Errno::AGAIN | Errno::INTR) => 0,
+            Err(error) => return Err(error),
+        };
+        exchange.step = Step::Writing;
+        Ok(Sent::Partly)
+    }
+
+    /// Offers the rest of a request to a socket that did not take all of it. Returns whether it has done so now.
+    #[cold]
+    pub fn write_on(&mut self, exchange: &mut Exchange<P>, io: BorrowedFd<'_>) -> Result<bool, Errno> {
+        let bytes = self.protocol.encode(exchange.request, &mut self.scratch);
+        match rustix::io::write(io, &bytes[exchange.written as usize..]) {
+            Ok(count) => exchange.written += count as u32,
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+        let is_whole = exchange.written as usize == bytes.len();
+        if is_whole {
+            exchange.step = Step::Waiting;
+        }
+        Ok(is_whole)
+    }
+
+    /// Reads from a socket that is ready.
+    #[inline]
+    pub fn read(&mut self, io: BorrowedFd<'_>) -> Read {
+        self.inbox.clear();
+        match rustix::io::read(io, spare_capacity(&mut self.inbox)) {
+            // t3: right after the read that may complete a response.
+            Ok(count) if count > 0 => Read::Bytes(self.clock.now()),
+            Ok(_) => Read::End,
+            Err(Errno::AGAIN | Errno::INTR) => Read::Nothing,
+            Err(error) => Read::Failed(error.into()),
+        }
+    }
+
+    /// Verifies the bytes of the last read.
+    #[inline]
+    pub fn parse(&mut self, exchange: &mut Exchange<P>) -> Parsed {
+        if exchange.step != Step::Waiting {
+            return Parsed::Wrong;
+        }
+        let (taken_bytes, reply) = self.protocol.read(exchange.request, &mut exchange.reader, &self.inbox);
+        let (wrong, is_last) = match reply {
+            None => return Parsed::Part,
+            Some(Reply::Good) => (None, false),
+            Some(Reply::Bad(class)) => (Some(class), false),
+            Some(Reply::Last(wrong)) => (wrong, true),
+            Some(Reply::Garbage) => return Parsed::Wrong,
+        };
+        wrong.into_iter().for_each(|class| self.recorder.errors().count(class, 1));
+        exchange.step = Step::Idle;
+        Parsed::Whole { is_last, has_more: taken_bytes < self.inbox.len() }
+    }
+
+    /// Handles the end of the connection.
+    ///
+    /// # Errors
+    /// The class of failure, unless the end completes the response.
+    #[cold]
+    pub fn end(&mut self, exchange: &mut Exchange<P>) -> Result<(), Class> {
+        let reply = match exchange.step {
+            Step::Idle => return Err(Class::Reset),
+            Step::Writing => None,
+            Step::Waiting => self.protocol.end(exchange.request, &mut exchange.reader),
+        };
+        let Some(Reply::Last(wrong)) = reply else { return Err(Class::Short) };
+        wrong.into_iter().for_each(|class| self.recorder.errors().count(class, 1));
+        exchange.step = Step::Idle;
+        Ok(())
+    }
+}

@@ -1,0 +1,143 @@
+//! The open loop: requests are sent as planned, whatever the server does.
+
+pub mod receive;
+mod roles;
+pub mod send;
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use crate::config::partition::partition_indices;
+use crate::config::{LoadConfig, Roles, Timestamps};
+use crate::driver::{self, ClientThread, Connected, Listener, Outcome, StopCondition, Trial, busiest};
+use crate::error::LoadError;
+use crate::protocol::ClientProtocol;
+use crate::record::progress::Progress;
+use crate::record::recorder::Times;
+use crate::record::request::{Link, Record, Shared, Stamp};
+use crate::record::summary::{self, Facts, Recorded};
+use crate::time::clock::{Clock, Wall};
+use crate::time::schedule;
+use receive::Receiver;
+use send::Sender;
+
+/// One client: its share of the connections and of the requests.
+struct Client {
+    records: Vec<Record>,
+    /// One for each record, if the kernel's timestamps are requested.
+    stamps: Vec<Stamp>,
+    /// Its connections.
+    links: Range<usize>,
+    progress: Progress,
+    /// Set to end its threads.
+    stop: AtomicBool,
+}
+
+/// Runs an open loop.
+pub fn run<P: ClientProtocol>(
+    config: &LoadConfig,
+    protocol: &P,
+    connected: Connected,
+    listener: &mut dyn Listener,
+) -> Result<Outcome, LoadError> {
+    let Connected { clock, links, connect_ns, stamping } = connected;
+    let (roles, pacing) = driver::resolve(config);
+    let mut clients = divide(config)?;
+    let times = plan(config, &clock, &mut clients, listener)?;
+
+    // Only stamps need the wall clock.
+    let mut wall = stamping.is_some().then(Wall::default);
+    wall.iter_mut().for_each(|wall| wall.compare(&clock));
+    let mut threads: Vec<ClientThread<'_, _>> = Vec::new();
+    for (number, client) in clients.iter().enumerate() {
+        let links = &links[client.links.clone()];
+        let (records, progress) = (&client.records, &client.progress);
+        let first = driver::first_of(config.client(number as u32));
+        let shared = Shared { clock, protocol, first, records, links, progress };
+        let stamper = stamping.as_ref().map(|it| it.stamper(config, &client.stamps, shared));
+        let mut sender = Sender::new(shared, config);
+        let mut receiver = Receiver::new(shared, stamper)?;
+        let until = StopCondition { window: &times.window, drained: times.drained, stop: &client.stop, progress };
+        let mut add = |role: &str, thread: usize, run| {
+            let (name, cpu) = (format!("{role} {number}"), driver::cpu_of(config, thread));
+            threads.push(ClientThread { name, cpu, run });
+        };
+        if roles == Roles::TwoThreads {
+            let receive = move || {
+                let busy_share = roles::receive_loop(&clock, &until, &mut receiver);
+                Some((receiver.errors(), busy_share))
+            };
+            add("receive", 2 * number + 1, Box::new(receive) as Box<dyn FnOnce() -> _ + Send>);
+            let send = move || {
+                roles::send_loop(&clock, pacing, &until, &mut sender);
+                None
+            };
+            add("send", 2 * number, Box::new(send));
+        } else {
+            let both = move || {
+                let busy_share = roles::one_loop(&clock, pacing, &until, &mut sender, &mut receiver);
+                Some((receiver.errors(), busy_share))
+            };
+            add("client", number, Box::new(both));
+        }
+    }
+    let trial = Trial { config, clock: &clock, times: &times, roles, pacing: Some(pacing) };
+    let progress: Vec<&Progress> = clients.iter().map(|client| &client.progress).collect();
+    let stop = || clients.iter().for_each(|client| client.stop.store(true, Relaxed));
+    let (received, usage) = driver::run_threads(&trial, &progress, threads, &stop, &mut wall, listener)?;
+    wall.iter_mut().for_each(|wall| wall.compare(&clock));
+
+    let received: Vec<_> = received.into_iter().flatten().collect();
+    let wall = wall.filter(|wall| !wall.stepped(&clock));
+    let kernel = stamping.map(|stamping| stamping.facts(wall.is_none()));
+    let recorded = |Client { links, records, stamps, .. }| Recorded { first: links.start as u32, records, stamps };
+    let records: Vec<Recorded> = clients.into_iter().map(recorded).collect();
+    let samples = summary::samples(&clock, wall.as_ref(), &times.window, &records);
+    let facts = Facts { kernel, links: &links, ..trial.facts(connect_ns, usage) };
+    let mut report = facts.report(&records, &samples, bytes_per_connection::<P>());
+    report.errors = received.iter().fold(report.errors, |errors, (more, _)| errors.and(more));
+    report.receiver_busy_share = busiest(received.iter().map(|(_, busy_share)| *busy_share));
+    Ok(Outcome::new((report, samples), links))
+}
+
+/// User memory of each connection: the state of both roles, and the state they share.
+fn bytes_per_connection<P: ClientProtocol>() -> f64 {
+    (size_of::<Link>() + send::BYTES_PER_CONNECTION + receive::bytes_per_connection::<P>()) as f64
+}
+
+/// Divides connections among the clients, and sets memory for their records aside.
+fn divide(config: &LoadConfig) -> Result<Vec<Client>, LoadError> {
+    let requests = schedule::count_max(config) as usize;
+    let client = |number| {
+        let (mut records, mut stamps) = (Vec::new(), Vec::new());
+        let stamped = if config.timestamps == Timestamps::Kernel { requests } else { 0 };
+        records.try_reserve_exact(requests).and_then(|()| stamps.try_reserve_exact(stamped)).map_err(|_| {
+            let bytes = size_of::<Record>() + size_of::<Stamp>();
+            LoadError::Memory { requests: requests as u64 * u64::from(config.clients), bytes }
+        })?;
+        let links = partition_indices(config.connections, config.clients, number);
+        Ok(Client { records, stamps, links, progress: Progress::default(), stop: AtomicBool::new(false) })
+    };
+    (0..config.clients).map(client).collect()
+}
+
+/// Draws every client's schedule, which touches all memory for records, and starts the trial.
+fn plan(
+    config: &LoadConfig,
+    clock: &Clock,
+    clients: &mut [Client],
+    listener: &mut dyn Listener,
+) -> Result<Times, LoadError> {
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.records.extend(Record::planned(config, clock, client.links.len() as u32, number as u32));
+        if config.timestamps == Timestamps::Kernel {
+            client.stamps.resize_with(client.records.len(), Stamp::default);
+        }
+    }
+    // The start time is chosen only after the slow drawing.
+    let times = driver::begin(config, clock, listener)?;
+    for record in clients.iter_mut().flat_map(|client| &mut client.records) {
+        record.planned += times.start;
+    }
+    Ok(times)
+}

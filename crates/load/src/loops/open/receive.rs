@@ -1,0 +1,199 @@
+//! The receive role: reads what came, and notes when a response is whole. No allocation, no lock.
+
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
+
+use crate::error::LoadError;
+use crate::io::poller::{Events, Flags, Poller};
+use crate::io::stamps::Stamper;
+use crate::protocol::{ClientProtocol, Reply};
+use crate::record::request::{Head, Shared};
+use crate::report::Class;
+use crate::report::Errors;
+
+/// Most bytes taken by one read.
+const READ_BYTES: usize = 64 << 10;
+/// Most events taken by one wait.
+pub const EVENTS_MAX: usize = 256;
+
+/// Receives one client's responses.
+pub struct Receiver<'a, P: ClientProtocol> {
+    shared: Shared<'a, P>,
+    connections: Vec<Connection<P>>,
+    poller: Poller,
+    inbox: Vec<u8>,
+    alive: usize,
+    /// Responses that were whole, and not what they should be.
+    errors: Errors,
+    /// Where the kernel's timestamps are asked for.
+    stamper: Option<Stamper<'a, P>>,
+}
+
+/// What the receive role keeps of a connection.
+struct Connection<P: ClientProtocol> {
+    head: Head,
+    /// What has come of a response that is not whole yet.
+    reader: P::Reader,
+}
+
+/// Bytes of user memory that the receive role needs for each connection.
+pub const fn bytes_per_connection<P: ClientProtocol>() -> usize {
+    size_of::<Connection<P>>()
+}
+
+impl<'a, P: ClientProtocol> Receiver<'a, P> {
+    /// Watches all connections.
+    ///
+    /// # Errors
+    /// What the system says of waiting for them.
+    pub fn new(shared: Shared<'a, P>, stamper: Option<Stamper<'a, P>>) -> Result<Self, LoadError> {
+        let failed = |error: Errno| LoadError::System { what: "waiting for responses", error: error.into() };
+        let poller = Poller::new().map_err(failed)?;
+        for (at, link) in shared.links.iter().enumerate() {
+            poller.add(link.io.as_fd(), at).map_err(failed)?;
+        }
+        let connection = |_| Connection { head: Head::default(), reader: P::Reader::default() };
+        Ok(Self {
+            connections: (0..shared.links.len()).map(connection).collect(),
+            poller,
+            inbox: Vec::with_capacity(READ_BYTES),
+            alive: shared.links.len(),
+            errors: Errors::default(),
+            stamper,
+            shared,
+        })
+    }
+
+    /// Responses that were whole, and not what they should be.
+    pub fn errors(&self) -> Errors {
+        self.errors
+    }
+
+    /// Connections that are still of use.
+    pub fn alive(&self) -> usize {
+        self.alive
+    }
+
+    /// Takes what is ready, after having waited for it at most so many milliseconds; `events` then holds the
+    /// connections to pass to [`Receiver::handle`].
+    #[inline]
+    pub fn wait(&self, events: &mut Events, timeout_ms: u64) {
+        // No error is possible with a valid descriptor.
+        let _ = self.poller.wait(events, Duration::from_millis(timeout_ms));
+    }
+
+    /// Sleeps until something is ready, at most so many nanoseconds (less than a second).
+    pub fn sleep_precise(&self, timeout_ns: i64) {
+        self.poller.sleep_precise(timeout_ns);
+    }
+
+    /// Reads from a connection that is ready.
+    #[inline]
+    pub fn handle(&mut self, (index, flags): (usize, Flags)) {
+        self.inbox.clear();
+        let link = &self.shared.links[index];
+        let read = match &mut self.stamper {
+            None => rustix::io::read(&link.io, spare_capacity(&mut self.inbox)),
+            Some(stamper) => {
+                if stamper.is_all(flags, index) {
+                    return;
+                }
+                stamper.read(link.io.as_fd(), &mut self.inbox)
+            }
+        };
+        match read {
+            // t3: right after the read that may complete a response.
+            Ok(count) if count > 0 => self.received(index, self.shared.clock.now()),
+            Ok(_) => self.ended(index),
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(error) => self.end(index, Class::of(&error.into())),
+        }
+    }
+
+    #[inline]
+    fn received(&mut self, index: usize, now: u64) {
+        let Shared { protocol, records, links, progress, .. } = self.shared;
+        let (link, connection) = (&links[index], &mut self.connections[index]);
+        let mut rest = self.inbox.as_slice();
+        let mut completed = 0;
+        let mut last = None;
+        let mut failure = None;
+        while !rest.is_empty() {
+            let Some(record) = connection.head.peek(link, records) else {
+                // Nothing was asked.
+                failure = Some(Class::Wrong);
+                break;
+            };
+            let (taken_bytes, reply) = protocol.read(self.shared.request(record), &mut connection.reader, rest);
+            rest = &rest[taken_bytes..];
+            last = None;
+            match reply {
+                None => break,
+                Some(Reply::Good) => {}
+                Some(Reply::Bad(class)) => self.errors.count(class, 1),
+                Some(Reply::Last(wrong)) => {
+                    wrong.into_iter().for_each(|class| self.errors.count(class, 1));
+                    failure = Some(Class::Closed);
+                }
+                Some(Reply::Garbage) => {
+                    failure = Some(Class::Wrong);
+                    break;
+                }
+            }
+            connection.head.pass(record);
+            records[record].complete.store(now, Relaxed);
+            completed += 1;
+            last = Some(record);
+            if failure.is_some() {
+                break;
+            }
+        }
+        // The kernel's stamp is of the last packet that was read: of a response's end only if that is where the read ended,
+        // and if it was the only one.
+        if let (Some(stamper), Some(record), 1, true) = (&self.stamper, last, completed, rest.is_empty()) {
+            stamper.arrived(record);
+        }
+        progress.add_completed(completed);
+        if let Some(class) = failure {
+            self.end(index, class);
+        }
+    }
+
+    /// The server ended the connection, and with it perhaps a response.
+    #[cold]
+    fn ended(&mut self, index: usize) {
+        let Shared { clock, protocol, records, links, progress, .. } = self.shared;
+        let connection = &mut self.connections[index];
+        let owed = connection.head.peek(&links[index], records);
+        let reply = owed.and_then(|record| protocol.end(self.shared.request(record), &mut connection.reader));
+        let (Some(record), Some(Reply::Last(wrong))) = (owed, reply) else {
+            let is_short = owed.is_some() && !links[index].is_broken();
+            return self.end(index, if is_short { Class::Short } else { Class::Reset });
+        };
+        wrong.into_iter().for_each(|class| self.errors.count(class, 1));
+        connection.head.pass(record);
+        records[record].complete.store(clock.now(), Relaxed);
+        progress.add_completed(1);
+        self.end(index, Class::Closed);
+    }
+
+    /// The connection is of no use any more; its outstanding requests will not be answered.
+    #[cold]
+    fn end(&mut self, index: usize, class: Class) {
+        let Shared { records, links, progress, .. } = self.shared;
+        let link = &links[index];
+        link.fail(class);
+        self.alive -= 1;
+        let mut lost = 0;
+        while self.connections[index].head.take(link, records).is_some() {
+            lost += 1;
+        }
+        progress.add_lost(lost);
+        // It stays open, so that its number is not used again; it only must not be reported for ever.
+        self.poller.remove(link.io.as_fd());
+    }
+}

@@ -1,0 +1,167 @@
+//! The open loop, in its two shapes: both roles in one loop, or each in a thread of its own.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+use std::time::Duration;
+
+use crate::config::Pacing;
+use crate::driver::{Sleeper, StopCondition, Turns};
+use crate::io::poller::Events;
+use crate::loops::open::receive::{EVENTS_MAX, Receiver};
+use crate::loops::open::send::Sender;
+use crate::protocol::ClientProtocol;
+use crate::time::clock::Clock;
+
+/// `sleep-spin` wakes this long before a planned time: what a timer may be late by on a machine that is not idle.
+const SPIN_NS: i64 = 60_000;
+
+/// Longest sleep of either role, after which it looks whether it is done.
+const SLEEP_MS: u64 = 5;
+
+/// Both roles in one loop, which answers in what share of the window it had something to do. A due request is never kept waiting by more than one response, nor responses by more than one
+/// request, however late the requests are.
+pub fn one_loop<P: ClientProtocol>(
+    clock: &Clock,
+    pacing: Pacing,
+    until: &StopCondition<'_>,
+    sender: &mut Sender<'_, P>,
+    receiver: &mut Receiver<'_, P>,
+) -> Option<f64> {
+    let mut events = Events::with_capacity(EVENTS_MAX);
+    let mut turns = Turns::new(until.window.clone());
+    let mut is_spare = false;
+    loop {
+        let now = clock.now();
+        turns.begin(now, is_spare);
+        let late = sender.is_due(now);
+        if late {
+            sender.send();
+        } else {
+            sender.retry(now);
+            if sender.due().is_none() {
+                until.progress.set_done();
+            }
+        }
+        if receiver.alive() == 0 || until.is_over(now) || !until.progress.is_outstanding() {
+            return turns.busy_share();
+        }
+        if !late && idle(clock, pacing, sender, receiver, now) {
+            turns.begin(clock.now(), true);
+        }
+        receiver.wait(&mut events, 0);
+        is_spare = !late && events.iter().next().is_none();
+        for event in events.iter() {
+            receiver.handle(event);
+            if sender.is_due(clock.now()) {
+                sender.send();
+            }
+        }
+    }
+}
+
+/// What the one loop does when nothing is due; answers whether it slept.
+#[inline]
+fn idle<P: ClientProtocol>(
+    clock: &Clock,
+    pacing: Pacing,
+    sender: &Sender<'_, P>,
+    receiver: &Receiver<'_, P>,
+    now: u64,
+) -> bool {
+    match pacing {
+        Pacing::Yield => thread::yield_now(),
+        Pacing::SleepSpin => {
+            if let Some(ns) = sleep_ns(clock, now, sender) {
+                receiver.sleep_precise(ns);
+                return true;
+            }
+        }
+        Pacing::Spin | Pacing::Auto => {}
+    }
+    false
+}
+
+/// How long `sleep-spin` may sleep; `None` when it is time to spin.
+#[inline]
+fn sleep_ns<P: ClientProtocol>(clock: &Clock, now: u64, sender: &Sender<'_, P>) -> Option<i64> {
+    let longest_ns = SLEEP_MS as i64 * 1_000_000;
+    let ahead_ns = sender.due().map_or(longest_ns, |due| clock.between_ns(now, due) - SPIN_NS);
+    // Not beyond the next try to write what a full socket did not take.
+    let ahead_ns = sender.retry_at().map_or(ahead_ns, |retry| ahead_ns.min(clock.between_ns(now, retry)));
+    (ahead_ns > 0).then(|| ahead_ns.min(longest_ns))
+}
+
+/// The send role's thread (kawai2008 Figure 3).
+pub fn send_loop<P: ClientProtocol>(
+    clock: &Clock,
+    pacing: Pacing,
+    until: &StopCondition<'_>,
+    sender: &mut Sender<'_, P>,
+) {
+    while let Some(due) = sender.due() {
+        let now = clock.now();
+        if until.is_over(now) {
+            break;
+        }
+        if now >= due {
+            sender.send();
+            if pacing == Pacing::Yield {
+                // As the paper has it: others come first after a send, so that requests do not go out in bursts.
+                thread::yield_now();
+            }
+            continue;
+        }
+        sender.retry(now);
+        pause(clock, pacing, sender, now);
+    }
+    until.progress.set_done();
+    // Requests that wait for a full socket are still to be written while responses are waited for.
+    while sender.has_unsent() && until.progress.is_outstanding() {
+        let now = clock.now();
+        if until.is_over(now) {
+            return;
+        }
+        sender.retry(now);
+        pause(clock, pacing, sender, now);
+    }
+}
+
+/// What the send role's thread does when nothing is due.
+#[inline]
+fn pause<P: ClientProtocol>(clock: &Clock, pacing: Pacing, sender: &Sender<'_, P>, now: u64) {
+    match pacing {
+        Pacing::Yield => thread::yield_now(),
+        Pacing::SleepSpin => {
+            if let Some(ns) = sleep_ns(clock, now, sender) {
+                thread::sleep(Duration::from_nanos(ns as u64));
+            }
+        }
+        Pacing::Spin | Pacing::Auto => std::hint::spin_loop(),
+    }
+}
+
+/// The receive role's thread: it sleeps until something is ready. Answers in what share of the window it did not.
+pub fn receive_loop<P: ClientProtocol>(
+    clock: &Clock,
+    until: &StopCondition<'_>,
+    receiver: &mut Receiver<'_, P>,
+) -> Option<f64> {
+    let mut sleeper = Sleeper::new(until.window.clone());
+    let mut events = Events::with_capacity(EVENTS_MAX);
+    loop {
+        receiver.wait(&mut events, SLEEP_MS);
+        for event in events.iter() {
+            receiver.handle(event);
+        }
+        if receiver.alive() == 0 {
+            // Nobody is left to send to.
+            until.stop.store(true, Relaxed);
+        }
+        let now = clock.now();
+        sleeper.tick(now);
+        if until.is_over(now) || !until.progress.is_outstanding() {
+            let window_ns = clock.between_ns(until.window.start, until.window.end) as u64;
+            return sleeper.busy_share(now, window_ns);
+        }
+    }
+}

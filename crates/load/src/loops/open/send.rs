@@ -1,0 +1,167 @@
+//! The send role: each planned request at its time, on its connection. No allocation, no lock.
+
+use std::collections::VecDeque;
+use std::num::NonZeroU32;
+use std::sync::atomic::Ordering::Relaxed;
+
+use rustix::io::Errno;
+
+use crate::config::{LoadConfig, Transport};
+use crate::protocol::ClientProtocol;
+use crate::record::request::{Shared, Tail};
+
+/// Pause between two tries to write what a full socket did not take, in nanoseconds.
+const RETRY_NS: f64 = 50_000.0;
+
+/// Sends one client's requests.
+pub struct Sender<'a, P: ClientProtocol> {
+    shared: Shared<'a, P>,
+    /// Where a request is written that differs from others.
+    scratch: Vec<u8>,
+    connections: Vec<Connection>,
+    /// Connections with unsent bytes, oldest first. Room for all is set aside.
+    blocked: VecDeque<u32>,
+    /// Most bytes offered to the first write of a request, and to a later one.
+    bytes_max: (usize, usize),
+    retry_at: u64,
+    retry_ticks: u64,
+    next: usize,
+}
+
+/// Most bytes of a request offered to the first write on a stream: what a socket's buffer may take at once.
+const FIRST_WRITE_BYTES_MAX: usize = 1 << 20;
+/// Most bytes offered to a later write on a stream, which must not keep a due request waiting for long.
+const LATER_WRITE_BYTES_MAX: usize = 64 << 10;
+
+/// What the send role keeps of a connection.
+#[derive(Clone, Default)]
+struct Connection {
+    tail: Tail,
+    /// The oldest request that a full socket did not take all of; those after it in the chain wait behind it.
+    blocked: Option<NonZeroU32>,
+    /// How many bytes of it the socket took.
+    written: u32,
+}
+
+/// Bytes of user memory that the send role needs for each connection.
+pub const BYTES_PER_CONNECTION: usize = size_of::<Connection>() + size_of::<u32>();
+
+impl<'a, P: ClientProtocol> Sender<'a, P> {
+    /// Room for everything that will be needed.
+    pub fn new(shared: Shared<'a, P>, config: &LoadConfig) -> Self {
+        Self {
+            scratch: Vec::with_capacity(shared.protocol.encoded_bytes_max()),
+            connections: vec![Connection::default(); shared.links.len()],
+            blocked: VecDeque::with_capacity(shared.links.len()),
+            bytes_max: match config.transport() {
+                Transport::Tcp | Transport::Unix => (FIRST_WRITE_BYTES_MAX, LATER_WRITE_BYTES_MAX),
+                // A datagram is written at once.
+                Transport::Udp => (usize::MAX, usize::MAX),
+            },
+            retry_at: 0,
+            retry_ticks: shared.clock.ticks(RETRY_NS),
+            next: 0,
+            shared,
+        }
+    }
+
+    /// When the next request is planned, in ticks; `None` when all are sent.
+    #[inline]
+    pub fn due(&self) -> Option<u64> {
+        self.shared.records.get(self.next).map(|record| record.planned)
+    }
+
+    /// Whether a request is due at `now`.
+    #[inline]
+    pub fn is_due(&self, now: u64) -> bool {
+        self.due().is_some_and(|due| now >= due)
+    }
+
+    /// Whether full sockets still have to take something.
+    pub fn has_unsent(&self) -> bool {
+        !self.blocked.is_empty()
+    }
+
+    /// When to try again to write what a full socket did not take, in ticks; `None` when there is nothing.
+    #[inline]
+    pub fn retry_at(&self) -> Option<u64> {
+        self.has_unsent().then_some(self.retry_at)
+    }
+
+    /// Sends the next request.
+    #[inline]
+    pub fn send(&mut self) {
+        let index = self.next;
+        self.next += 1;
+        let Shared { clock, protocol, records, links, progress, .. } = self.shared;
+        let record = &records[index];
+        let link = &links[record.connection as usize];
+        if link.is_dead() {
+            return;
+        }
+        let connection = &mut self.connections[record.connection as usize];
+        connection.tail.push(link, records, index);
+        if connection.blocked.is_some() {
+            // Behind bytes that are waiting already.
+            record.sent.store(clock.now(), Relaxed);
+        } else {
+            let request = protocol.encode(self.shared.request(index), &mut self.scratch);
+            let offered = &request[..request.len().min(self.bytes_max.0)];
+            // t2: nothing but the write is between here and the kernel.
+            record.sent.store(clock.now(), Relaxed);
+            match rustix::io::write(&link.io, offered) {
+                Ok(count) if count == request.len() => {}
+                Ok(count) => self.block(record.connection, index, count),
+                Err(Errno::AGAIN | Errno::INTR) => self.block(record.connection, index, 0),
+                Err(error) => link.fail_to_send(error),
+            }
+        }
+        progress.add_sent();
+    }
+
+    #[cold]
+    fn block(&mut self, at: u32, index: usize, written: usize) {
+        let connection = &mut self.connections[at as usize];
+        (connection.blocked, connection.written) = (NonZeroU32::new(index as u32 + 1), written as u32);
+        self.blocked.push_back(at);
+    }
+
+    /// Tries to write some of what a full socket did not take, if it is time for that. To be called when nothing is due.
+    #[inline]
+    pub fn retry(&mut self, now: u64) {
+        if !self.blocked.is_empty() && now >= self.retry_at {
+            self.retry_one(now);
+        }
+    }
+
+    #[cold]
+    fn retry_one(&mut self, now: u64) {
+        let Some(&at) = self.blocked.front() else { return };
+        let Shared { protocol, records, links, .. } = self.shared;
+        let (link, connection) = (&links[at as usize], &mut self.connections[at as usize]);
+        // What is in this queue has a request that is not written.
+        let Some(blocked) = connection.blocked else { return };
+        let index = blocked.get() as usize - 1;
+        let request = protocol.encode(self.shared.request(index), &mut self.scratch);
+        let rest = &request[connection.written as usize..];
+        match rustix::io::write(&link.io, &rest[..rest.len().min(self.bytes_max.1)]) {
+            Ok(count) if count == rest.len() => {
+                connection.blocked = records[index].next().and_then(|next| NonZeroU32::new(next as u32 + 1));
+                connection.written = 0;
+            }
+            Ok(count) => connection.written += count as u32,
+            Err(Errno::AGAIN | Errno::INTR) => {
+                // Another's turn, so that each is tried once in the pause.
+                self.blocked.rotate_left(1);
+                self.retry_at = now + self.retry_ticks / self.blocked.len() as u64;
+            }
+            Err(error) => {
+                link.fail_to_send(error);
+                connection.blocked = None;
+            }
+        }
+        if connection.blocked.is_none() {
+            self.blocked.pop_front();
+        }
+    }
+}

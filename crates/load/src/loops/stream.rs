@@ -1,0 +1,426 @@
+//! Streams (welsh2001): on each connection a burst follows the one before as fast as the socket takes it, or brings it. Bytes
+//! are what is counted; a burst, from its first byte to its acknowledgement's last, is a transaction of a closed loop.
+//!
+//! When the window is over every connection says that it sends no more, in the middle of a burst perhaps, and reads until the
+//! server ends too: then what was sent has been taken in to the last byte, and both sides' counts must be equal.
+
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
+use rustix::net::Shutdown;
+use wire::stream::{Direction, Stream};
+
+use crate::config::LoadConfig;
+use crate::config::partition::partition_indices;
+use crate::driver::{self, Connected, Listener, Outcome, Trial};
+use crate::error::LoadError;
+use crate::io::poller::{Events, Poller};
+use crate::record::progress::Progress;
+use crate::record::recorder::{Recorder, Recording, Times, Transaction};
+use crate::record::request::Link;
+use crate::record::summary::Facts;
+use crate::report::Class;
+use crate::report::{LoadReport, PARTS, StreamReport};
+use crate::time::clock::Clock;
+use crate::time::schedule;
+
+/// Bytes offered to one write, or taken by one read: what iperf3 does, and small enough for a CPU's cache.
+const PIECE_BYTES: usize = 128 << 10;
+/// Reads or writes of one connection before others have their turn.
+const TURN_PIECES: usize = 4;
+/// Most events taken by one wait.
+const EVENTS_MAX: usize = 256;
+/// Longest sleep, after which a worker looks whether it is done.
+const SLEEP: Duration = Duration::from_millis(5);
+/// Bursts that memory is set aside for, over all workers; those beyond are counted, and in the histograms.
+const BURSTS_MAX: u64 = 1 << 20;
+/// So long the streams go on after the window, so that the server is marked, a little late, while they do...
+const LINGER_NS: u64 = 100_000_000;
+/// ...and so much longer for each connection, which may be a process to ask.
+const LINGER_NS_PER_CONNECTION: u64 = 50_000;
+/// What bursts are made of. Not [`wire::stream::GREETING`].
+const FILL: u8 = 0x5a;
+
+/// Runs streams over all connections.
+pub fn run(
+    config: &LoadConfig,
+    stream: Stream,
+    connected: Connected,
+    listener: &mut dyn Listener,
+) -> Result<Outcome, LoadError> {
+    let Connected { clock, links, connect_ns, .. } = connected;
+    let progress: Vec<Progress> = (0..config.clients).map(|_| Progress::default()).collect();
+    let worker = |(number, progress)| {
+        let links = &links[partition_indices(config.connections, config.clients, number)];
+        Worker::new(clock, stream, config, links, progress)
+    };
+    let workers = (0..config.clients).zip(&progress).map(worker).collect::<Result<Vec<Worker<'_>>, _>>()?;
+
+    // The start time is chosen only after the slow touching of memory.
+    let times = driver::begin(config, &clock, listener)?;
+    let loops = workers.into_iter().map(|worker| {
+        let times = times.clone();
+        move |stop: &AtomicBool| worker.run(times, stop)
+    });
+    let trial = Trial::sleeping(config, &clock, &times);
+    let (results, usage) = driver::run_loops(&trial, &progress, loops, listener)?;
+
+    let (moved, recordings): (Vec<Moved>, Vec<Recording>) = results.into_iter().unzip();
+    let facts = Facts { links: &links, ..trial.facts(connect_ns, usage) };
+    let memory_bytes = size_of::<Connection>() as f64;
+    let result = facts.account(&recordings, config.first_connections(), driver::cpus(config), memory_bytes);
+    Ok(Outcome::new((with_bytes(result.0, stream, &moved), result.1), links))
+}
+
+/// A report with what streams are about: bytes. Its rate is of bursts, broken ones as the fractions that they are.
+fn with_bytes(report: LoadReport, stream: Stream, moved: &[Moved]) -> LoadReport {
+    let sum = |figure: &dyn Fn(&Moved) -> u64| moved.iter().map(figure).sum::<u64>();
+    let seconds = moved.iter().map(|it| it.by_second.len()).max().unwrap_or(0);
+    let by_connection: Vec<u64> = moved.iter().flat_map(|it| &it.by_connection).copied().collect();
+    let (greeting_bytes, answer_bytes) = stream.sizes(true);
+    let connections = u64::from(report.connections);
+    let bytes_by_part: [u64; PARTS] = std::array::from_fn(|part| sum(&|it| it.by_part[part]));
+    let bytes = bytes_by_part.iter().sum::<u64>();
+    let window_s = report.window_ns as f64 / 1e9;
+    LoadReport {
+        rate_achieved_per_s: bytes as f64 / stream.burst_bytes() as f64 / window_s,
+        stream: Some(StreamReport {
+            bytes,
+            bytes_by_part,
+            bytes_by_second: (0..seconds).map(|second| sum(&|it| it.by_second[second])).collect(),
+            fairness: fairness(&by_connection),
+            connection_bytes_min: by_connection.iter().copied().min().unwrap_or(0),
+            connection_bytes_max: by_connection.iter().copied().max().unwrap_or(0),
+            sent_bytes: sum(&|it| it.sent) + connections * greeting_bytes,
+            received_bytes: sum(&|it| it.received) + connections * answer_bytes,
+            ended: sum(&|it| it.ended.into()) as u32,
+        }),
+        ..report
+    }
+}
+
+/// Jain's index: 1 where all have the same, 1/n where one of n has everything.
+fn fairness(bytes: &[u64]) -> f64 {
+    let sum: f64 = bytes.iter().map(|&bytes| bytes as f64).sum();
+    let squares: f64 = bytes.iter().map(|&bytes| (bytes as f64).powi(2)).sum();
+    if squares == 0.0 { 1.0 } else { sum * sum / (bytes.len() as f64 * squares) }
+}
+
+/// What one worker's connections moved, in bytes: of bursts in the window, and at last everything after the greetings.
+struct Moved {
+    by_part: [u64; PARTS],
+    by_second: Vec<u64>,
+    by_connection: Vec<u64>,
+    sent: u64,
+    received: u64,
+    /// Connections that the server ended when all was said.
+    ended: u32,
+}
+
+/// What a worker keeps of a connection.
+#[derive(Clone)]
+struct Connection {
+    state: State,
+    /// Bytes that are to be written, then bytes that are to be read.
+    left_bytes: u64,
+    /// When its burst began.
+    began: u64,
+    /// Whether room to write is waited for, and not something to read.
+    awaits_room: bool,
+}
+
+/// What a connection is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// A burst, or the request for one, is being written.
+    Writing,
+    /// Its acknowledgement, or the burst, is being read.
+    Reading,
+    /// It has said that it sends no more.
+    Ending,
+    /// Of no use any more, or ended in order.
+    Over,
+}
+
+/// One thread's part.
+struct Worker<'a> {
+    clock: Clock,
+    stream: Stream,
+    links: &'a [Link],
+    connections: Vec<Connection>,
+    poller: Poller,
+    fill: Vec<u8>,
+    inbox: Vec<u8>,
+    alive: usize,
+    linger_ticks: u64,
+    /// The part of the window that counts now, and the second of it, with the ticks at which they end.
+    part: (usize, u64, u64),
+    second: (usize, u64, u64),
+    moved: Moved,
+    recorder: Recorder<'a>,
+    progress: &'a Progress,
+}
+
+impl<'a> Worker<'a> {
+    /// Room for everything that will be needed.
+    fn new(
+        clock: Clock,
+        stream: Stream,
+        config: &LoadConfig,
+        links: &'a [Link],
+        progress: &'a Progress,
+    ) -> Result<Self, LoadError> {
+        let failed = |error: Errno| LoadError::System { what: "waiting for streams", error: error.into() };
+        let poller = Poller::new().map_err(failed)?;
+        for (at, link) in links.iter().enumerate() {
+            poller.add(link.io.as_fd(), at).map_err(failed)?;
+        }
+        let bursts = schedule::count_max(config).min((BURSTS_MAX / u64::from(config.all_clients())).max(1));
+        let linger_ns = LINGER_NS + LINGER_NS_PER_CONNECTION * u64::from(config.connections_of_all());
+        let connection = Connection { state: State::Over, left_bytes: 0, began: 0, awaits_room: false };
+        Ok(Self {
+            clock,
+            stream,
+            links,
+            connections: vec![connection; links.len()],
+            poller,
+            fill: vec![FILL; PIECE_BYTES],
+            inbox: Vec::with_capacity(PIECE_BYTES),
+            alive: links.len(),
+            linger_ticks: clock.ticks(linger_ns.min(config.phases.drain_ns / 4) as f64),
+            part: (0, 0, clock.ticks(config.phases.measure_ns as f64 / PARTS as f64).max(1)),
+            second: (0, 0, clock.ticks(1e9)),
+            moved: Moved {
+                by_part: [0; PARTS],
+                by_second: vec![0; config.phases.measure_ns.div_ceil(1_000_000_000) as usize],
+                by_connection: vec![0; links.len()],
+                sent: 0,
+                received: 0,
+                ended: 0,
+            },
+            recorder: Recorder::new(clock, config, bursts, progress)?,
+            progress,
+        })
+    }
+
+    /// Runs from the first burst to the last connection's end.
+    fn run(mut self, times: Times, stop: &AtomicBool) -> (Moved, Recording) {
+        self.recorder.begin(times.clone());
+        for edge in [&mut self.part, &mut self.second] {
+            edge.1 = times.window.start + edge.2;
+        }
+        let ends = times.window.end + self.linger_ticks;
+        let mut is_ending = false;
+        for at in 0..self.links.len() {
+            // Of ten thousand connections each takes half a megabyte at once: the window may begin meanwhile.
+            self.recorder.tick(self.clock.now(), 0);
+            self.begin(at);
+        }
+        let mut events = Events::with_capacity(EVENTS_MAX);
+        loop {
+            let now = self.clock.now();
+            self.recorder.tick(now, 0);
+            if now >= ends && !is_ending {
+                is_ending = true;
+                (0..self.links.len()).for_each(|at| self.say_the_end(at));
+            }
+            if self.alive == 0 || now >= times.drained || stop.load(Relaxed) {
+                break;
+            }
+            let _ = self.poller.wait(&mut events, SLEEP);
+            for (at, _) in events.iter() {
+                match self.connections[at].state {
+                    State::Writing => self.write(at),
+                    State::Reading | State::Ending => self.read(at),
+                    State::Over => {}
+                }
+            }
+        }
+        // What the server has not ended by now is late, whatever it was at.
+        for at in 0..self.links.len() {
+            if self.connections[at].state != State::Over {
+                self.end(at, Class::Timeout);
+            }
+        }
+        (self.moved, self.recorder.close())
+    }
+
+    /// Begins a connection's next burst.
+    fn begin(&mut self, at: usize) {
+        let now = self.clock.now();
+        let connection = &mut self.connections[at];
+        (connection.state, connection.left_bytes, connection.began) = (State::Writing, self.stream.sizes(false).0, now);
+        self.recorder.sent(now);
+        self.write(at);
+    }
+
+    /// Writes until the burst is written, the socket is full, or it is others' turn.
+    #[inline]
+    fn write(&mut self, at: usize) {
+        for _ in 0..TURN_PIECES {
+            let left_bytes = self.connections[at].left_bytes;
+            let length = left_bytes.min(PIECE_BYTES as u64) as usize;
+            match rustix::io::write(&self.links[at].io, &self.fill[..length]) {
+                Ok(count) => {
+                    self.moved.sent += count as u64;
+                    if self.stream.direction == Direction::In {
+                        self.count(at, count);
+                    }
+                    let connection = &mut self.connections[at];
+                    connection.left_bytes -= count as u64;
+                    if connection.left_bytes == 0 {
+                        (connection.state, connection.left_bytes) = (State::Reading, self.stream.sizes(false).1);
+                        return self.watch_writable(at, false);
+                    }
+                    if count < length {
+                        // Full: another write would only say so.
+                        break;
+                    }
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break,
+                Err(error) => return self.end(at, Class::of(&error.into())),
+            }
+        }
+        self.watch_writable(at, true);
+    }
+
+    /// Has the poller tell of room to write, or of something to read.
+    #[inline]
+    fn watch_writable(&mut self, at: usize, room: bool) {
+        let connection = &mut self.connections[at];
+        if connection.awaits_room == room {
+            return;
+        }
+        connection.awaits_room = room;
+        let io = self.links[at].io.as_fd();
+        let done = if room { self.poller.watch_writable(io, at) } else { self.poller.watch_readable(io, at) };
+        if let Err(error) = done {
+            self.end(at, Class::of(&error.into()));
+        }
+    }
+
+    /// Reads until nothing is there, or it is others' turn.
+    #[inline]
+    fn read(&mut self, at: usize) {
+        for _ in 0..TURN_PIECES {
+            self.inbox.clear();
+            match rustix::io::read(&self.links[at].io, spare_capacity(&mut self.inbox)) {
+                Ok(0) if self.connections[at].state == State::Ending => return self.over(at),
+                Ok(0) => return self.end(at, Class::Short),
+                Ok(count) => {
+                    self.moved.received += count as u64;
+                    if self.stream.direction == Direction::Out {
+                        self.count(at, count);
+                    }
+                    if !self.took(at, count as u64) {
+                        return;
+                    }
+                    if count < PIECE_BYTES {
+                        return;
+                    }
+                }
+                Err(Errno::AGAIN | Errno::INTR) => return,
+                Err(error) => return self.end(at, Class::of(&error.into())),
+            }
+        }
+    }
+
+    /// Takes in what came; whether there may be more to read.
+    #[inline]
+    fn took(&mut self, at: usize, count: u64) -> bool {
+        let connection = &mut self.connections[at];
+        if connection.state == State::Ending {
+            // What is due there, and how much of it, the comparison of both sides' bytes finds out.
+            return true;
+        }
+        if count > connection.left_bytes {
+            self.end(at, Class::Wrong);
+            return false;
+        }
+        connection.left_bytes -= count;
+        if connection.left_bytes > 0 {
+            return true;
+        }
+        let transaction = Transaction {
+            due: connection.began,
+            sent: connection.began,
+            complete: self.clock.now(),
+            connection: at as u32,
+            ..Transaction::default()
+        };
+        self.recorder.complete(transaction);
+        self.begin(at);
+        false
+    }
+
+    /// Counts bytes of a burst.
+    #[inline]
+    fn count(&mut self, at: usize, count: usize) {
+        self.progress.add_bytes(count as u64);
+        let now = self.clock.now();
+        if !self.recorder.times().window.contains(&now) {
+            return;
+        }
+        for (edge, last) in [(&mut self.part, PARTS), (&mut self.second, self.moved.by_second.len())] {
+            while now >= edge.1 && edge.0 + 1 < last {
+                *edge = (edge.0 + 1, edge.1 + edge.2, edge.2);
+            }
+        }
+        self.moved.by_part[self.part.0] += count as u64;
+        self.moved.by_second[self.second.0] += count as u64;
+        self.moved.by_connection[at] += count as u64;
+    }
+
+    /// Says that nothing more is sent, in the middle of a burst perhaps.
+    fn say_the_end(&mut self, at: usize) {
+        if self.connections[at].state == State::Over {
+            return;
+        }
+        self.connections[at].state = State::Ending;
+        self.watch_writable(at, false);
+        if let Err(error) = rustix::net::shutdown(&self.links[at].io, Shutdown::Write) {
+            self.end(at, Class::of(&error.into()));
+        }
+    }
+
+    /// The server has ended the connection too.
+    fn over(&mut self, at: usize) {
+        self.moved.ended += 1;
+        self.leave(at);
+    }
+
+    /// The connection is of no use any more.
+    #[cold]
+    fn end(&mut self, at: usize, class: Class) {
+        if self.connections[at].state == State::Over {
+            return;
+        }
+        self.links[at].fail(class);
+        let Connection { began, .. } = self.connections[at];
+        self.recorder
+            .lose(Transaction { due: began, sent: began, connection: at as u32, ..Transaction::default() }, class);
+        self.leave(at);
+    }
+
+    fn leave(&mut self, at: usize) {
+        self.alive -= 1;
+        self.connections[at].state = State::Over;
+        // It stays open, so that its number is not used again; it only must not be reported for ever.
+        self.poller.remove(self.links[at].io.as_fd());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fairness_is_jain_s_index() {
+        assert_eq!((fairness(&[5, 5, 5, 5]), fairness(&[9, 0, 0, 0]), fairness(&[])), (1.0, 0.25, 1.0));
+        assert!((fairness(&[1, 2, 3]) - 36.0 / 42.0).abs() < 1e-12);
+    }
+}

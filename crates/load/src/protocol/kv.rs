@@ -1,0 +1,162 @@
+//! Memcached's text protocol: gets and sets of records with known values.
+
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use wire::kv::client;
+use wire::kv::records::{self, Records};
+
+use super::{ClientProtocol, Reply};
+use crate::config::KvTraffic;
+use crate::report::Class;
+use crate::time::zipf::Zipf;
+
+/// A key-value store's client.
+pub struct Kv {
+    records: Records,
+    count: u64,
+    value_bytes_max: u32,
+    get_share: f64,
+    /// `None` where each record is as likely as any other.
+    zipf: Option<Zipf>,
+    seed: u64,
+}
+
+/// A request to a key-value store.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct KvRequest {
+    record: u64,
+    is_set: bool,
+}
+
+impl Kv {
+    /// For such traffic. Another seed makes other values, and other requests.
+    pub fn new(traffic: &KvTraffic, seed: u64) -> Self {
+        let zipf = Zipf::of(traffic.keys, traffic.records.into());
+        Self {
+            records: Records::new(traffic.value_bytes_min, traffic.value_bytes_max, seed),
+            count: traffic.records.into(),
+            value_bytes_max: traffic.value_bytes_max,
+            get_share: traffic.get_share,
+            zipf,
+            seed,
+        }
+    }
+}
+
+impl ClientProtocol for Kv {
+    type Request = KvRequest;
+    type Reader = client::Reader;
+
+    #[inline]
+    fn request(&self, number: u64) -> KvRequest {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(self.seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let is_set = random.random::<f64>() >= self.get_share;
+        let record = match &self.zipf {
+            None => random.random_range(0..self.count),
+            Some(zipf) => zipf.draw(&mut random),
+        };
+        KvRequest { record, is_set }
+    }
+
+    /// Sets a record, to what it is set to later.
+    fn greeting(&self, connection: u64) -> KvRequest {
+        KvRequest { record: connection % self.count, is_set: true }
+    }
+
+    fn preparations(&self) -> u64 {
+        self.count
+    }
+
+    fn encoded_bytes_max(&self) -> usize {
+        // Key, value, and the words around them.
+        records::KEY_BYTES + self.value_bytes_max as usize + 64
+    }
+
+    #[inline]
+    fn encode<'a>(&'a self, request: KvRequest, scratch: &'a mut Vec<u8>) -> &'a [u8] {
+        scratch.clear();
+        let key = records::key(request.record);
+        if request.is_set {
+            client::set(scratch, &key, self.records.value(request.record));
+        } else {
+            client::get(scratch, &key);
+        }
+        scratch
+    }
+
+    #[inline]
+    fn read(&self, request: KvRequest, reader: &mut client::Reader, bytes: &[u8]) -> (usize, Option<Reply>) {
+        let (key, value) = (records::key(request.record), self.records.value(request.record));
+        let (taken_bytes, reply) = reader.read(bytes, &key, value);
+        let reply = reply.map(|reply| match (reply, request.is_set) {
+            (client::Reply::Hit, false) | (client::Reply::Stored, true) => Reply::Good,
+            (client::Reply::Miss, false) => Reply::Bad(Class::Miss),
+            (client::Reply::Wrong, false) => Reply::Bad(Class::Wrong),
+            (client::Reply::NotStored, true) | (client::Reply::Error, _) => Reply::Bad(Class::Rejected),
+            // The answer to something else, or none.
+            _ => Reply::Garbage,
+        });
+        (taken_bytes, reply)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Choice;
+
+    fn traffic() -> KvTraffic {
+        KvTraffic { records: 1_000, value_bytes_min: 10, value_bytes_max: 100, get_share: 0.9, keys: Choice::Uniform }
+    }
+
+    #[test]
+    fn a_request_s_number_says_all_of_it() {
+        let (kv, again, other) = (Kv::new(&traffic(), 7), Kv::new(&traffic(), 7), Kv::new(&traffic(), 8));
+        let all = |kv: &Kv| (0..10_000).map(|number| kv.request(number)).collect::<Vec<_>>();
+        assert_eq!(all(&kv), all(&again));
+        assert_ne!(all(&kv), all(&other));
+        let all = all(&kv);
+        assert!(all.iter().all(|request| request.record < 1_000));
+        let sets = all.iter().filter(|request| request.is_set).count();
+        // By chance the difference is 30.
+        assert!((850..1_150).contains(&sets), "{sets}");
+        // Of a thousand records each is asked for ten times; none is left out but by chance, of e^-10.
+        let mut asked: Vec<u64> = all.iter().map(|request| request.record).collect();
+        asked.sort_unstable();
+        asked.dedup();
+        assert!(asked.len() > 990, "{}", asked.len());
+    }
+
+    #[test]
+    fn zipf_s_first_records_are_asked_for_most() {
+        let kv = Kv::new(&KvTraffic { keys: Choice::Zipf { exponent: 1.0 }, ..traffic() }, 1);
+        let mut counts = [0u32; 1_000];
+        (0..100_000).for_each(|number| counts[kv.request(number).record as usize] += 1);
+        // The thousandth harmonic number is 7.485.
+        for rank in [1, 2, 10] {
+            let expected = 100_000.0 / 7.485 / f64::from(rank);
+            let count = f64::from(counts[rank as usize - 1]);
+            assert!((count / expected - 1.0).abs() < 0.1, "rank {rank}: {count}, not {expected}");
+        }
+    }
+
+    #[test]
+    fn what_a_store_may_answer_and_what_it_must() {
+        let kv = Kv::new(&traffic(), 7);
+        let read = |is_set, bytes: &[u8]| {
+            kv.read(KvRequest { record: 3, is_set }, &mut client::Reader::default(), bytes).1.expect("a whole response")
+        };
+        assert_eq!(read(true, b"STORED\r\n"), Reply::Good);
+        assert_eq!(read(true, b"NOT_STORED\r\n"), Reply::Bad(Class::Rejected));
+        assert_eq!(read(true, b"SERVER_ERROR out of memory\r\n"), Reply::Bad(Class::Rejected));
+        assert_eq!(read(true, b"END\r\n"), Reply::Garbage);
+        assert_eq!(read(false, b"END\r\n"), Reply::Bad(Class::Miss));
+        assert_eq!(read(false, b"ERROR\r\n"), Reply::Bad(Class::Rejected));
+        assert_eq!(read(false, b"STORED\r\n"), Reply::Garbage);
+        let value = |value: &[u8]| {
+            [b"VALUE record-0000000003 0 ", value.len().to_string().as_bytes(), b"\r\n", value, b"\r\nEND\r\n"].concat()
+        };
+        assert_eq!(read(false, &value(kv.records.value(3))), Reply::Good);
+        assert_eq!(read(false, &value(kv.records.value(4))), Reply::Bad(Class::Wrong));
+    }
+}

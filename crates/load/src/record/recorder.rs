@@ -1,0 +1,302 @@
+//! Records the transactions of one thread without locks or allocations: those of the window as samples, up to the memory set
+//! aside, and all of them in counts.
+
+use std::ops::Range;
+
+use rustix::time::{ClockId, clock_gettime};
+use stats::Histogram;
+
+use crate::config::LoadConfig;
+use crate::error::LoadError;
+use crate::record::progress::Progress;
+use crate::report::{Class, Errors, PARTS};
+use crate::time::clock::Clock;
+
+/// A transaction of the window, in ticks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Transaction {
+    /// t1.
+    pub due: u64,
+    /// t2; 0 if it was not sent.
+    pub sent: u64,
+    /// t3; 0 if the response did not come.
+    pub complete: u64,
+    /// The number of the client's connection.
+    pub connection: u32,
+    /// The client's delay after t1 until it began to connect or to send. Only with short-lived connections.
+    pub late: u64,
+}
+
+/// Counts beside the single transactions.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Transactions completed in each part of the window.
+    pub completed_by_part: [u64; PARTS],
+    /// Requests sent in the window.
+    pub sent: u64,
+    /// Requests outstanding at the start and at the end of the window.
+    pub outstanding: [u64; 2],
+    /// Requests outstanding at the end of the drain.
+    pub after_drain: u64,
+    /// Failures.
+    pub errors: Errors,
+    /// Transactions beyond the memory.
+    pub unsampled: u64,
+    /// Those of them in which the clock went backwards.
+    pub went_back: u64,
+    /// Their send delay, service time and response time.
+    pub beyond: [Histogram; 3],
+    /// The thread's CPU time, and the clock, at the start and at the end of the window.
+    used: [Used; 2],
+}
+
+/// The CPU time that a thread has used at some tick.
+#[derive(Clone, Copy, Debug, Default)]
+struct Used {
+    cpu_ns: u64,
+    at: u64,
+}
+
+impl Used {
+    fn now(clock: &Clock) -> Self {
+        let used = clock_gettime(ClockId::ThreadCPUTime);
+        Self { cpu_ns: used.tv_sec as u64 * 1_000_000_000 + used.tv_nsec as u64, at: clock.now() }
+    }
+}
+
+impl Counts {
+    /// The share of one CPU that the thread used in the window; `None` if it did not see both edges.
+    pub fn busy_share(&self, clock: &Clock) -> Option<f64> {
+        let [start, end] = self.used;
+        (start.at != 0 && end.at > start.at)
+            .then(|| (end.cpu_ns - start.cpu_ns) as f64 / clock.between_ns(start.at, end.at) as f64)
+    }
+}
+
+/// Start and end of a trial's phases, in ticks.
+#[derive(Clone, Debug, Default)]
+pub struct Times {
+    /// Start of the ramp.
+    pub start: u64,
+    /// The measured window.
+    pub window: Range<u64>,
+    /// End of the drain.
+    pub drained: u64,
+    /// Time by which the client learned the start too late, in nanoseconds.
+    pub begun_late_ns: u64,
+}
+
+/// The result of one thread.
+#[derive(Debug)]
+pub struct Recording {
+    /// The transactions due in the window, up to the memory.
+    pub transactions: Vec<Transaction>,
+    /// All others.
+    pub counts: Counts,
+}
+
+/// Records one thread's transactions.
+pub struct Recorder<'a> {
+    clock: Clock,
+    times: Times,
+    /// How many of the window's edges have passed.
+    edges: usize,
+    /// The current part of the window, its end, and the length of a part.
+    part: usize,
+    part_end: u64,
+    part_ticks: u64,
+    outstanding: u64,
+    transactions: Vec<Transaction>,
+    counts: Counts,
+    progress: &'a Progress,
+}
+
+/// Sets memory for transactions aside.
+///
+/// # Errors
+/// When there is not enough memory.
+pub fn reserve(config: &LoadConfig, count: u64) -> Result<Vec<Transaction>, LoadError> {
+    let mut transactions = Vec::new();
+    transactions.try_reserve_exact(count as usize).map_err(|_| LoadError::Memory {
+        requests: count * u64::from(config.clients),
+        bytes: size_of::<Transaction>(),
+    })?;
+    Ok(transactions)
+}
+
+impl<'a> Recorder<'a> {
+    /// Makes a recorder with touched memory for `samples` transactions.
+    ///
+    /// # Errors
+    /// When there is not enough memory.
+    pub fn new(clock: Clock, config: &LoadConfig, samples: u64, progress: &'a Progress) -> Result<Self, LoadError> {
+        let mut transactions = reserve(config, samples)?;
+        // Touch every page now rather than during the window.
+        transactions.resize(samples as usize, Transaction { due: 1, ..Transaction::default() });
+        transactions.clear();
+        Ok(Self {
+            clock,
+            times: Times::default(),
+            edges: 0,
+            part: 0,
+            part_end: 0,
+            part_ticks: 0,
+            outstanding: 0,
+            transactions,
+            counts: Counts::default(),
+            progress,
+        })
+    }
+
+    /// Sets the times of the trial.
+    pub fn begin(&mut self, times: Times) {
+        self.part_ticks = ((times.window.end - times.window.start) / PARTS as u64).max(1);
+        self.part_end = times.window.start + self.part_ticks;
+        self.times = times;
+    }
+
+    /// The times of the trial.
+    #[inline]
+    pub fn times(&self) -> &Times {
+        &self.times
+    }
+
+    fn edges(&self) -> [u64; 2] {
+        [self.times.window.start, self.times.window.end]
+    }
+
+    /// Takes note of the window's edges. Call it in every turn of the loop. `waiting` requests are due and have no connection yet.
+    #[inline]
+    pub fn tick(&mut self, now: u64, waiting: u64) {
+        if let Some(&edge) = self.edges().get(self.edges)
+            && now >= edge
+        {
+            self.counts.outstanding[self.edges] = self.outstanding + waiting;
+            self.counts.used[self.edges] = Used::now(&self.clock);
+            self.edges += 1;
+        }
+    }
+
+    /// Whether the trial is over: after the window when nothing is outstanding, or after the drain.
+    #[inline]
+    pub fn is_over(&self, now: u64) -> bool {
+        (self.edges == self.edges().len() && self.outstanding == 0) || now >= self.times.drained
+    }
+
+    /// The next time that needs a [`Recorder::tick`].
+    #[inline]
+    pub fn next_edge(&self) -> u64 {
+        self.edges().get(self.edges).copied().unwrap_or(self.times.drained)
+    }
+
+    /// Records that a request was sent.
+    #[inline]
+    pub fn sent(&mut self, sent: u64) {
+        self.counts.sent += u64::from(self.times.window.contains(&sent));
+        self.outstanding += 1;
+        self.progress.add_sent();
+    }
+
+    /// Records a response.
+    #[inline]
+    pub fn complete(&mut self, transaction: Transaction) {
+        self.outstanding -= 1;
+        self.progress.add_completed(1);
+        if self.times.window.contains(&transaction.complete) {
+            while transaction.complete >= self.part_end && self.part < PARTS - 1 {
+                self.part += 1;
+                self.part_end += self.part_ticks;
+            }
+            self.counts.completed_by_part[self.part] += 1;
+        }
+        self.keep(transaction);
+    }
+
+    /// Records that a request that was sent has failed.
+    pub fn lose(&mut self, transaction: Transaction, class: Class) {
+        self.outstanding -= 1;
+        self.progress.add_lost(1);
+        self.counts.errors.count(class, 1);
+        self.keep(transaction);
+    }
+
+    /// Records requests that are outstanding at the end of the drain.
+    pub fn leave(&mut self, requests: u64) {
+        self.counts.after_drain += requests;
+    }
+
+    /// The failures so far.
+    pub fn errors(&mut self) -> &mut Errors {
+        &mut self.counts.errors
+    }
+
+    /// Keeps a transaction if it was due in the window.
+    #[inline]
+    pub fn keep(&mut self, transaction: Transaction) {
+        let Transaction { due, sent, complete, .. } = transaction;
+        if !self.times.window.contains(&due) {
+            return;
+        }
+        if self.transactions.len() < self.transactions.capacity() {
+            self.transactions.push(transaction);
+            return;
+        }
+        self.counts.unsampled += 1;
+        let known = |from: u64, to: u64| (from != 0 && to != 0).then(|| self.clock.between_ns(from, to));
+        let times = [known(due, sent), known(sent, complete), known(due, complete)];
+        for (histogram, time_ns) in self.counts.beyond.iter_mut().zip(times) {
+            if let Some(time_ns) = time_ns {
+                histogram.record(time_ns.max(0) as u64);
+            }
+        }
+        self.counts.went_back += u64::from(times.iter().flatten().any(|&time_ns| time_ns < 0));
+    }
+
+    /// Ends the recording.
+    pub fn close(self) -> Recording {
+        Recording { transactions: self.transactions, counts: self.counts }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::ClockChoice;
+
+    #[test]
+    fn transaction_beyond_the_memory_is_in_counts_and_histograms() {
+        let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
+        let config = LoadConfig::new(([127, 0, 0, 1], 0), service);
+        let (clock, progress) = (Clock::calibrate(ClockChoice::Monotonic).unwrap(), Progress::default());
+        let mut recorder = Recorder::new(clock, &config, 10, &progress).unwrap();
+        recorder.begin(Times { start: 0, window: 1_000..2_000, drained: 3_000, begun_late_ns: 0 });
+        for number in 0..15 {
+            // In the last transaction but one the clock went backwards.
+            let (due, sent) = (1_000 + number, if number == 13 { 1_000 } else { 1_010 + number });
+            recorder.sent(sent);
+            let transaction = Transaction { due, sent, complete: 1_510 + number, ..Transaction::default() };
+            match number {
+                14 => recorder.lose(Transaction { complete: 0, ..transaction }, Class::Timeout),
+                _ => recorder.complete(transaction),
+            }
+        }
+        recorder.keep(Transaction { due: 2_000, complete: 2_001, ..Transaction::default() });
+        recorder.tick(1_500, 0);
+        assert!(!recorder.is_over(1_500) && recorder.next_edge() == 2_000);
+        recorder.tick(2_500, 7);
+        recorder.leave(3);
+        assert!(recorder.is_over(2_500) && recorder.next_edge() == 3_000);
+        let Recording { transactions, counts } = recorder.close();
+        assert_eq!((transactions.len(), counts.unsampled), (10, 5), "the one due after the window is left out");
+        assert_eq!(counts.went_back, 1);
+        assert_eq!(
+            (counts.outstanding, counts.after_drain),
+            ([0, 7], 3),
+            "requests that wait for a connection are outstanding, too"
+        );
+        assert_eq!((counts.sent, counts.errors.timeout, counts.completed_by_part.iter().sum::<u64>()), (15, 1, 14));
+        let [delay, service, response] = &counts.beyond;
+        assert_eq!((delay.count(), service.count(), response.count()), (5, 4, 4));
+        assert_eq!((delay.quantile(0.5), service.quantile(0.5), response.quantile(0.5)), (10, 500, 510));
+    }
+}

@@ -1,0 +1,295 @@
+//! Memory set aside before the ramp: a record for every planned request, its stamps if they are asked for, and the state
+//! of every connection.
+//!
+//! Both roles share it ([`Shared`]) without a lock. The send role publishes a record in its connection's chain before it writes the
+//! request; the response can only come after that, so the receive role finds the record there.
+
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+
+use crate::config::LoadConfig;
+use crate::protocol::ClientProtocol;
+use crate::record::progress::Progress;
+use crate::report::Class;
+use crate::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
+use crate::time::clock::Clock;
+use crate::time::schedule;
+
+/// No record: indices are stored plus one.
+const NONE: u32 = 0;
+
+/// A planned request, in ticks. 0 stands for what did not happen.
+#[derive(Debug)]
+pub struct Record {
+    /// t1.
+    pub planned: u64,
+    /// t2.
+    pub sent: AtomicU64,
+    /// t3.
+    pub complete: AtomicU64,
+    /// On which of the client's connections.
+    pub connection: u32,
+    /// The connection's next request.
+    next: AtomicU32,
+}
+
+impl Record {
+    /// A request that was not sent yet.
+    pub fn new(planned: u64, connection: u32) -> Self {
+        Self { planned, sent: AtomicU64::new(0), complete: AtomicU64::new(0), connection, next: AtomicU32::new(NONE) }
+    }
+
+    /// The requests of a client's schedule, in ticks after the start of the ramp.
+    pub fn planned(config: &LoadConfig, clock: &Clock, connections: u32, client: u32) -> impl Iterator<Item = Self> {
+        let planned = schedule::planned(config, connections, client);
+        planned.map(|planned| Self::new(clock.ticks(planned.at_ns), planned.connection))
+    }
+
+    /// The connection's next request, by its place among the records, if there is one so far.
+    #[inline]
+    pub fn next(&self) -> Option<usize> {
+        (self.next.load(Acquire) as usize).checked_sub(1)
+    }
+}
+
+/// What both roles of one client share.
+pub struct Shared<'a, P: ClientProtocol> {
+    /// The clock of all timestamps.
+    pub clock: Clock,
+    /// The service that is spoken.
+    pub protocol: &'a P,
+    /// The number, for the protocol, of the first record's request; the others follow.
+    pub first: u64,
+    /// Its requests, in the order in which they are planned.
+    pub records: &'a [Record],
+    /// Its connections.
+    pub links: &'a [Link],
+    /// How far it is.
+    pub progress: &'a Progress,
+}
+
+impl<P: ClientProtocol> Shared<'_, P> {
+    /// What the request at a place among the records asks.
+    #[inline]
+    pub fn request(&self, record: usize) -> P::Request {
+        self.protocol.request(self.first + record as u64)
+    }
+}
+
+impl<P: ClientProtocol> Clone for Shared<'_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P: ClientProtocol> Copy for Shared<'_, P> {}
+
+/// One request's stamps, in nanoseconds of the wall clock, the last two of the interface's own clock; 0 where there is none.
+#[derive(Debug, Default)]
+pub struct Stamp {
+    /// Handed to the scheduler.
+    pub scheduler: AtomicU64,
+    /// Handed to the driver: t2k.
+    pub driver: AtomicU64,
+    /// The response's last packet arrived: t3k.
+    pub arrived: AtomicU64,
+    /// The request left the interface.
+    pub hardware_sent: AtomicU64,
+    /// The response's last packet reached the interface.
+    pub hardware_arrived: AtomicU64,
+}
+
+/// A connection, as both roles see it.
+#[derive(Debug)]
+pub struct Link {
+    /// The socket.
+    pub io: OwnedFd,
+    /// Its first request.
+    first: AtomicU32,
+    /// 0 while it is of use, then why it no longer is, as [`Class`] numbers it, or [`BROKEN`].
+    failure: AtomicU8,
+}
+
+/// A link that takes nothing any more; why is for the receive role to say.
+const BROKEN: u8 = u8::MAX;
+
+impl Link {
+    /// A connection without requests.
+    pub fn new(io: OwnedFd) -> Self {
+        Self { io, first: AtomicU32::new(NONE), failure: AtomicU8::new(0) }
+    }
+
+    /// Whether it is of no use any more.
+    #[inline]
+    pub fn is_dead(&self) -> bool {
+        self.failure.load(Relaxed) != 0
+    }
+
+    /// Gives it up. Both roles may learn of a failure, each in its own way: the first to say why is right.
+    pub fn fail(&self, class: Class) {
+        if self.failure.compare_exchange(0, class as u8, Relaxed, Relaxed) == Err(BROKEN) {
+            let _ = self.failure.compare_exchange(BROKEN, class as u8, Relaxed, Relaxed);
+        }
+    }
+
+    /// What a write that failed says of it. A server that has ended the connection may have said why in what is not read yet.
+    #[cold]
+    pub fn fail_to_send(&self, error: Errno) {
+        match error {
+            Errno::CONNRESET | Errno::PIPE => {
+                let _ = self.failure.compare_exchange(0, BROKEN, Relaxed, Relaxed);
+            }
+            error => self.fail(Class::of(&error.into())),
+        }
+    }
+
+    /// Whether a write was refused, and nobody has said why: the system may have told it there and not again.
+    pub fn is_broken(&self) -> bool {
+        self.failure.load(Relaxed) == BROKEN
+    }
+
+    /// Why it was given up; `None` while it is of use.
+    pub fn failure(&self) -> Option<Class> {
+        match self.failure.load(Relaxed) {
+            BROKEN => Some(Class::Reset),
+            failure => Class::ALL.get(usize::from(failure).checked_sub(1)?).copied(),
+        }
+    }
+}
+
+/// The end of a connection's chain where requests are added. The send role's own.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tail(u32);
+
+impl Tail {
+    /// Adds a record. Everything written before is seen by whoever takes it.
+    #[inline]
+    pub fn push(&mut self, link: &Link, records: &[Record], index: usize) {
+        let id = index as u32 + 1;
+        match self.0 {
+            NONE => link.first.store(id, Release),
+            last => records[last as usize - 1].next.store(id, Release),
+        }
+        self.0 = id;
+    }
+}
+
+/// The end of a connection's chain where requests are taken. The receive role's own.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Head(u32);
+
+impl Head {
+    /// Takes the oldest request that was not taken yet: its index among the records.
+    #[inline]
+    pub fn take(&mut self, link: &Link, records: &[Record]) -> Option<usize> {
+        let index = self.peek(link, records)?;
+        self.pass(index);
+        Some(index)
+    }
+
+    /// The oldest request that was not taken yet, which stays so.
+    #[inline]
+    pub fn peek(&self, link: &Link, records: &[Record]) -> Option<usize> {
+        match self.0 {
+            NONE => (link.first.load(Acquire) as usize).checked_sub(1),
+            taken => records[taken as usize - 1].next(),
+        }
+    }
+
+    /// Takes the request that a peek has shown.
+    #[inline]
+    pub fn pass(&mut self, index: usize) {
+        self.0 = index as u32 + 1;
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+
+    /// The receive role finds each request in the order sent, and with it when it was sent.
+    #[test]
+    fn a_request_that_is_found_is_whole() {
+        loom::model(|| {
+            let link = Link::new(std::fs::File::open("/dev/null").unwrap().into());
+            let shared = Arc::new((link, [0, 1].map(|at| Record::new(at, 0))));
+            let sender = {
+                let shared = shared.clone();
+                thread::spawn(move || {
+                    let ((link, records), mut tail) = (&*shared, Tail::default());
+                    for (index, record) in records.iter().enumerate() {
+                        record.sent.store(index as u64 + 10, Relaxed);
+                        tail.push(link, records, index);
+                    }
+                })
+            };
+            let ((link, records), mut head) = (&*shared, Head::default());
+            for index in 0..records.len() {
+                let found = loop {
+                    match head.take(link, records) {
+                        Some(found) => break found,
+                        None => thread::yield_now(),
+                    }
+                };
+                assert_eq!((found, records[found].sent.load(Relaxed)), (index, index as u64 + 10));
+            }
+            sender.join().unwrap();
+        });
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn links(count: usize) -> Vec<Link> {
+        (0..count).map(|_| Link::new(std::fs::File::open("/dev/null").unwrap().into())).collect()
+    }
+
+    #[test]
+    fn the_first_reason_given_stays() {
+        let link = &links(1)[0];
+        assert_eq!((link.is_dead(), link.failure()), (false, None));
+        link.fail(Class::Short);
+        link.fail(Class::Reset);
+        assert_eq!((link.is_dead(), link.failure()), (true, Some(Class::Short)));
+        link.fail_to_send(Errno::PIPE);
+        assert_eq!((link.is_broken(), link.failure()), (false, Some(Class::Short)));
+    }
+
+    #[test]
+    fn what_a_write_says_is_for_the_receive_role_to_explain() {
+        let links = links(3);
+        for link in &links[..2] {
+            link.fail_to_send(Errno::CONNRESET);
+            assert_eq!((link.is_dead(), link.is_broken(), link.failure()), (true, true, Some(Class::Reset)));
+        }
+        links[1].fail(Class::Closed);
+        links[1].fail(Class::Short);
+        assert_eq!((links[1].is_dead(), links[1].is_broken(), links[1].failure()), (true, false, Some(Class::Closed)));
+        links[2].fail_to_send(Errno::HOSTUNREACH);
+        assert_eq!((links[2].is_broken(), links[2].failure()), (false, Some(Class::Other)));
+    }
+
+    #[test]
+    fn requests_of_a_connection_are_taken_in_the_order_sent() {
+        let records: Vec<_> = (0..6).map(|at| Record::new(at, (at % 2) as u32)).collect();
+        let links = links(2);
+        let (mut tails, mut heads) = ([Tail::default(); 2], [Head::default(); 2]);
+        assert_eq!(heads[0].peek(&links[0], &records), None);
+        for index in 0..4 {
+            tails[index % 2].push(&links[index % 2], &records, index);
+        }
+        assert_eq!(heads[1].peek(&links[1], &records), Some(1));
+        assert_eq!(heads[1].take(&links[1], &records), Some(1));
+        tails[1].push(&links[1], &records, 5);
+        assert_eq!(heads[1].take(&links[1], &records), Some(3));
+        assert_eq!(heads[1].take(&links[1], &records), Some(5));
+        assert!(heads[1].take(&links[1], &records).is_none());
+        assert_eq!(heads[0].take(&links[0], &records), Some(0));
+    }
+}

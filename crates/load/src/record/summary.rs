@@ -1,0 +1,390 @@
+//! From records to samples, and from samples to the report. Runs after the trial.
+
+use std::ops::Range;
+
+use crate::config::{LoadConfig, Pacing, Roles, active_count};
+use crate::record::recorder::{Counts, Recording, Times, Transaction};
+use crate::record::request::{Link, Record, Stamp};
+use crate::report::samples::{KernelFacts, fit, late, measured, response_ns, send_delay_ns, service_ns, went_back};
+use crate::report::{Class, ClockFacts, ClosedReport, Errors, LoadReport, Outstanding, PARTS, Sample};
+use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::time::clock::{Clock, Wall};
+
+/// Resources that the process has used.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Usage {
+    cpu_ns: u64,
+    involuntary_switches: u64,
+    /// Time for which the client was stalled, in nanoseconds; `None` if it was not measured.
+    pub stalled_ns: Option<u64>,
+}
+
+impl Usage {
+    /// Reads the usage so far.
+    pub fn now() -> Self {
+        let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
+        // SAFETY: the kernel fills in `usage`; with these arguments it cannot fail.
+        let usage = unsafe {
+            libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+            usage.assume_init()
+        };
+        let nanoseconds = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
+        Self {
+            cpu_ns: nanoseconds(usage.ru_utime) + nanoseconds(usage.ru_stime),
+            involuntary_switches: usage.ru_nivcsw as u64,
+            stalled_ns: None,
+        }
+    }
+
+    /// The usage since `earlier`.
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            cpu_ns: self.cpu_ns - earlier.cpu_ns,
+            involuntary_switches: self.involuntary_switches - earlier.involuntary_switches,
+            stalled_ns: self.stalled_ns,
+        }
+    }
+}
+
+/// One client's records after a trial.
+#[derive(Debug)]
+pub struct Recorded {
+    /// The number of its first connection.
+    pub first: u32,
+    /// Its requests.
+    pub records: Vec<Record>,
+    /// The kernel's stamps of each request; empty if they were not requested.
+    pub stamps: Vec<Stamp>,
+}
+
+/// Nanoseconds from the window's start to a tick; 0 ticks are [`Sample::NEVER`].
+fn after_start(clock: &Clock, window: &Range<u64>, ticks: u64) -> i64 {
+    if ticks == 0 { Sample::NEVER } else { clock.between_ns(window.start, ticks) }
+}
+
+/// The requests planned in `window`, by planned time. Without the wall clock they have no kernel timestamps.
+pub fn samples(clock: &Clock, wall: Option<&Wall>, window: &Range<u64>, recorded: &[Recorded]) -> Vec<Sample> {
+    let time = |ticks: u64| after_start(clock, window, ticks);
+    let kernel = |stamp: Option<&Stamp>, which: fn(&Stamp) -> &AtomicU64| match (wall, stamp.map(which)) {
+        (Some(wall), Some(ns)) if ns.load(Relaxed) != 0 => time(wall.ticks(ns.load(Relaxed))),
+        _ => Sample::NEVER,
+    };
+    let sample = |first: u32, record: &Record, stamp: Option<&Stamp>| Sample {
+        planned_ns: clock.between_ns(window.start, record.planned),
+        sent_ns: time(record.sent.load(Relaxed)),
+        complete_ns: time(record.complete.load(Relaxed)),
+        scheduler_ns: kernel(stamp, |stamp| &stamp.scheduler),
+        driver_ns: kernel(stamp, |stamp| &stamp.driver),
+        arrived_ns: kernel(stamp, |stamp| &stamp.arrived),
+        hardware_service_ns: stamp.map_or(Sample::NEVER, |stamp| {
+            match (stamp.hardware_sent.load(Relaxed), stamp.hardware_arrived.load(Relaxed)) {
+                (0, _) | (_, 0) => Sample::NEVER,
+                (sent, arrived) => arrived as i64 - sent as i64,
+            }
+        }),
+        connection: first + record.connection,
+        client: 0,
+    };
+    let mut samples: Vec<Sample> = recorded
+        .iter()
+        .flat_map(|client| client.records.iter().enumerate().map(move |(at, record)| (client, at, record)))
+        .filter(|(_, _, record)| window.contains(&record.planned))
+        .map(|(client, at, record)| sample(client.first, record, client.stamps.get(at)))
+        .collect();
+    // Each client's samples are in order already, which makes this sort fast.
+    samples.sort_by_key(|sample| sample.planned_ns);
+    samples
+}
+
+/// The transactions of several threads, by the time at which they were due. `firsts` numbers each thread's first connection.
+pub fn transaction_samples<'a>(
+    clock: &Clock,
+    window: &Range<u64>,
+    threads: impl Iterator<Item = &'a [Transaction]>,
+    firsts: impl Iterator<Item = u32>,
+) -> Vec<Sample> {
+    let sample = |first: u32, transaction: &Transaction| Sample {
+        planned_ns: clock.between_ns(window.start, transaction.due),
+        sent_ns: after_start(clock, window, transaction.sent),
+        complete_ns: after_start(clock, window, transaction.complete),
+        connection: first + transaction.connection,
+        ..Sample::UNKNOWN
+    };
+    let of_thread = |(transactions, first): (&'a [Transaction], u32)| transactions.iter().map(move |it| (first, it));
+    let all = threads.zip(firsts).flat_map(of_thread);
+    let mut samples: Vec<Sample> = all.map(|(first, transaction)| sample(first, transaction)).collect();
+    samples.sort_by_key(|sample| sample.planned_ns);
+    samples
+}
+
+/// Counts why requests have no response, over the whole trial. The class is that of their connection's end, or a timeout if the
+/// connection is alive. A connection that failed while no request needed it counts once.
+fn errors(links: &[Link], recorded: &[Recorded]) -> Errors {
+    let mut errors = Errors::default();
+    let mut idle: Vec<Option<Class>> = links.iter().map(Link::failure).collect();
+    for Recorded { first, records, .. } in recorded {
+        for record in records.iter().filter(|record| record.complete.load(Relaxed) == 0) {
+            let connection = (first + record.connection) as usize;
+            match links[connection].failure() {
+                Some(class) => {
+                    errors.count(class, 1);
+                    idle[connection] = None;
+                }
+                None if record.sent.load(Relaxed) != 0 => errors.count(Class::Timeout, 1),
+                // The client did not send it: not the server's failure.
+                None => {}
+            }
+        }
+    }
+    idle.into_iter().flatten().for_each(|class| errors.count(class, 1));
+    errors
+}
+
+/// Counts the times, in ticks, in each part of the window.
+pub fn by_part(window: &Range<u64>, ticks: impl Iterator<Item = u64>) -> [u64; PARTS] {
+    let mut parts = [0; PARTS];
+    let length = u128::from(window.end - window.start);
+    for tick in ticks.filter(|tick| window.contains(tick)) {
+        parts[(u128::from(tick - window.start) * PARTS as u128 / length) as usize] += 1;
+    }
+    parts
+}
+
+/// The facts of a trial that a report needs beside its records.
+pub struct Facts<'a> {
+    /// The configuration.
+    pub config: &'a LoadConfig,
+    /// The roles used.
+    pub roles: Roles,
+    /// The pacing used; `None` in a closed loop.
+    pub pacing: Option<Pacing>,
+    /// The clock used.
+    pub clock: &'a Clock,
+    /// Start and end of the phases.
+    pub times: &'a Times,
+    /// Time to connect, in nanoseconds.
+    pub connect_ns: u64,
+    /// The process's usage in the window.
+    pub usage: Usage,
+    /// All connections, with their failures.
+    pub links: &'a [Link],
+    /// The origin of the kernel's timestamps; `None` if they were not requested.
+    pub kernel: Option<KernelFacts>,
+}
+
+/// Figures of all requests, also of those outside the window.
+#[derive(Debug)]
+pub struct Totals {
+    /// Responses completed inside the window, per second.
+    pub rate_achieved_per_s: f64,
+    /// Requests sent inside the window, per second.
+    pub rate_sent_per_s: f64,
+    /// Requests sent and not answered.
+    pub outstanding: Outstanding,
+    /// Failures.
+    pub errors: Errors,
+}
+
+impl Facts<'_> {
+    /// The report of an open loop. `recorded` contains the requests outside the window, too.
+    pub fn report(&self, recorded: &[Recorded], samples: &[Sample], memory_bytes_per_connection: f64) -> LoadReport {
+        let window_s = self.config.phases.measure_ns as f64 / 1e9;
+        let window = &self.times.window;
+        let all = || recorded.iter().flat_map(|client| &client.records);
+        // Sent before `tick`, and not completed by then.
+        let outstanding = |tick: u64| {
+            let is = |record: &&Record| {
+                let (sent, complete) = (record.sent.load(Relaxed), record.complete.load(Relaxed));
+                sent != 0 && sent < tick && (complete == 0 || complete > tick)
+            };
+            all().filter(is).count() as u64
+        };
+        let count = |time: fn(&Record) -> &AtomicU64| {
+            all().filter(|record| window.contains(&time(record).load(Relaxed))).count() as f64
+        };
+        let totals = Totals {
+            rate_achieved_per_s: count(|record| &record.complete) / window_s,
+            rate_sent_per_s: count(|record| &record.sent) / window_s,
+            outstanding: Outstanding {
+                at_start: outstanding(window.start),
+                at_end: outstanding(window.end),
+                after_drain: outstanding(u64::MAX),
+            },
+            errors: errors(self.links, recorded),
+        };
+        let fit = self.config.rate_per_s.and_then(|rate_per_s| fit(samples, 1e9 / rate_per_s));
+        let completed_by_part = Some(by_part(window, all().map(|record| record.complete.load(Relaxed))));
+        LoadReport { fit, completed_by_part, ..self.common(samples, totals, memory_bytes_per_connection) }
+    }
+
+    /// The part of the report that all loops share.
+    pub fn common(&self, samples: &[Sample], totals: Totals, memory_bytes_per_connection: f64) -> LoadReport {
+        let window_ns = self.config.phases.measure_ns;
+        let (lag, service) = (measured(samples, window_ns, send_delay_ns), measured(samples, window_ns, service_ns));
+        LoadReport {
+            clock: ClockFacts { went_back: went_back(samples), ..self.clock.facts() },
+            pacing: self.pacing,
+            roles: self.roles,
+            transport: self.config.transport(),
+            connections: self.config.connections,
+            active: active_count(self.config.active, self.config.connections),
+            connect_ns: self.connect_ns,
+            window_ns,
+            rate_asked_per_s: self.config.rate_per_s,
+            planned: samples.len() as u64,
+            sent: samples.iter().filter(|sample| sample.sent_ns != Sample::NEVER).count() as u64,
+            completed: samples.iter().filter(|sample| sample.complete_ns != Sample::NEVER).count() as u64,
+            rate_achieved_per_s: totals.rate_achieved_per_s,
+            completed_by_part: None,
+            rate_sent_per_s: totals.rate_sent_per_s,
+            outstanding: totals.outstanding,
+            errors: totals.errors,
+            late: Some(late(&lag, &service, samples)),
+            receiver_busy_share: None,
+            stalled_ns: self.usage.stalled_ns,
+            lag,
+            service,
+            response: measured(samples, window_ns, response_ns),
+            fit: None,
+            closed: None,
+            churn: None,
+            datagrams: None,
+            stream: None,
+            kernel: self.kernel.as_ref().map(|kernel| kernel.report(samples, window_ns)),
+            memory_bytes_per_connection,
+            processes: Vec::new(),
+            begun_late_ns: self.times.begun_late_ns,
+            cpu_ns: self.usage.cpu_ns,
+            involuntary_switches: self.usage.involuntary_switches,
+        }
+    }
+
+    /// The report of recorded loops, and its samples. `firsts` numbers each thread's first connection, `cpus` are those that the
+    /// threads may use.
+    pub fn account(
+        &self,
+        recordings: &[Recording],
+        firsts: impl Iterator<Item = u32>,
+        cpus: usize,
+        memory_bytes_per_connection: f64,
+    ) -> (LoadReport, Vec<Sample>) {
+        let transactions = recordings.iter().map(|it| it.transactions.as_slice());
+        let samples = transaction_samples(self.clock, &self.times.window, transactions, firsts);
+        let counts: Vec<&Counts> = recordings.iter().map(|it| &it.counts).collect();
+        (self.recorded(&counts, &samples, cpus, memory_bytes_per_connection), samples)
+    }
+
+    fn recorded(
+        &self,
+        all: &[&Counts],
+        samples: &[Sample],
+        cpus: usize,
+        memory_bytes_per_connection: f64,
+    ) -> LoadReport {
+        let window_s = self.config.phases.measure_ns as f64 / 1e9;
+        let sum = |count: &dyn Fn(&Counts) -> u64| all.iter().map(|counts| count(counts)).sum::<u64>();
+        let completed_by_part: [u64; PARTS] = std::array::from_fn(|part| sum(&|it| it.completed_by_part[part]));
+        let totals = Totals {
+            rate_achieved_per_s: completed_by_part.iter().sum::<u64>() as f64 / window_s,
+            rate_sent_per_s: sum(&|it| it.sent) as f64 / window_s,
+            outstanding: Outstanding {
+                at_start: sum(&|it| it.outstanding[0]),
+                at_end: sum(&|it| it.outstanding[1]),
+                after_drain: sum(&|it| it.after_drain),
+            },
+            errors: all.iter().fold(Errors::default(), |errors, it| errors.and(&it.errors)),
+        };
+        let unsampled = sum(&|it| it.unsampled);
+        let cpus = cpus.min(all.len());
+        // An empty sum of floats is -0.
+        let busy = all.iter().filter_map(|it| it.busy_share(self.clock)).fold(0.0, |busy, share| busy + share);
+        let mut report = self.common(samples, totals, memory_bytes_per_connection);
+        if unsampled > 0 {
+            // Transactions beyond the memory are later ones: the medians of the window's parts stay those of the samples.
+            for (time, measured) in [&mut report.lag, &mut report.service, &mut report.response].into_iter().enumerate()
+            {
+                all.iter().for_each(|counts| measured.histogram.merge(&counts.beyond[time]));
+                measured.distribution = measured.histogram.distribution();
+            }
+            report.late = Some(late(&report.lag, &report.service, samples));
+        }
+        report.clock.went_back += sum(&|it| it.went_back);
+        report.planned += unsampled;
+        report.sent += sum(&|it| it.beyond[0].count());
+        report.completed += sum(&|it| it.beyond[1].count());
+        report.completed_by_part = Some(completed_by_part);
+        report.closed = Some(ClosedReport {
+            unsampled,
+            busy_share: busy / cpus as f64,
+            cpus: cpus as u32,
+            think_ns: self.config.think.mean_ns,
+        });
+        report
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::ClockChoice;
+
+    #[test]
+    fn time_in_the_window_is_in_exactly_one_part() {
+        let parts = by_part(&(100..164), 0..1_000);
+        assert_eq!(parts, [2; PARTS], "64 ticks in 32 parts, none from outside");
+        assert_eq!(by_part(&(100..164), [99, 164, 0].into_iter()), [0; PARTS]);
+        assert_eq!(by_part(&(100..164), [163].into_iter())[PARTS - 1], 1);
+    }
+
+    #[test]
+    fn failure_is_counted_by_the_end_of_its_connection() {
+        let links: Vec<_> = (0..4).map(|_| Link::new(std::fs::File::open("/dev/null").unwrap().into())).collect();
+        links[1].fail(Class::Reset);
+        links[2].fail(Class::Wrong);
+        // Two clients with two connections each: (connection, sent, complete).
+        let records = |all: &[(u32, u64, u64)]| {
+            let record = |&(connection, sent, complete): &(u32, u64, u64)| {
+                let record = Record::new(1, connection);
+                record.sent.store(sent, Relaxed);
+                record.complete.store(complete, Relaxed);
+                record
+            };
+            all.iter().map(record).collect::<Vec<_>>()
+        };
+        let first = records(&[(0, 2, 3), (0, 2, 0), (1, 2, 3), (1, 2, 0), (1, 0, 0)]);
+        let second = records(&[(0, 2, 3), (1, 2, 3), (1, 0, 0)]);
+        let client = |first, records| Recorded { first, records, stamps: Vec::new() };
+        let errors = errors(&links, &[client(0, first), client(2, second)]);
+        assert_eq!(errors, Errors { timeout: 1, reset: 2, wrong: 1, ..Errors::default() });
+    }
+
+    #[test]
+    fn transactions_beyond_the_memory_are_in_all_figures() {
+        let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
+        let config = LoadConfig { clients: 3, ..LoadConfig::new(([127, 0, 0, 1], 0), service) };
+        let clock = Clock::calibrate(ClockChoice::Monotonic).unwrap();
+        let mut counts = Counts::default();
+        (counts.unsampled, counts.completed_by_part[3]) = (2, 3);
+        counts.beyond[0].extend([10, 20]);
+        counts.beyond[1].extend([5_000]);
+        let times = Times { window: 0..1, ..Times::default() };
+        let facts = Facts {
+            config: &config,
+            roles: Roles::OneLoop,
+            pacing: None,
+            clock: &clock,
+            times: &times,
+            connect_ns: 0,
+            usage: Usage::default(),
+            links: &[],
+            kernel: None,
+        };
+        let sample = Sample { sent_ns: 10, complete_ns: 110, ..Sample::UNKNOWN };
+        let report = facts.recorded(&[&counts, &Counts::default()], &[sample], 1, 1.0);
+        assert_eq!((report.planned, report.sent, report.completed), (3, 3, 2));
+        assert_eq!((report.lag.distribution.count, report.service.distribution.max_ns / 100), (3, 50), "to 0.1 %");
+        assert_eq!((report.response.distribution.count, report.rate_achieved_per_s), (1, 3.0 / 5.0));
+        let closed = report.closed.unwrap();
+        assert_eq!((closed.unsampled, report.completed_by_part.unwrap()[3], closed.cpus), (2, 3, 1));
+    }
+}

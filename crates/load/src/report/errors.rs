@@ -1,0 +1,149 @@
+//! Failures of connections and requests, by class.
+
+use std::io;
+
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+/// Makes the enumeration of the classes and their counts from one table.
+macro_rules! classes {
+    ($($(#[$doc:meta])+ $class:ident = $number:literal, $field:ident, $name:literal;)+) => {
+        /// The class of a failure: those of httperf, two about sizes, three about answers of the service, and one of datagrams.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub enum Class {
+            $($(#[$doc])+ $class = $number),+
+        }
+
+        /// Failures by class: requests without a response, classified by their connection's end even if they were never sent, and
+        /// requests with a wrong response. A connection that fails while no request needs it counts once.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(default)]
+        pub struct Errors {
+            $($(#[$doc])+ pub $field: u64),+
+        }
+
+        impl Class {
+            /// Every class; the one at index `i` has the number `i + 1`, and 0 is none.
+            pub const ALL: [Self; 12] = [$(Self::$class),+];
+
+            /// The name in reports.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$class => $name),+
+                }
+            }
+        }
+
+        impl Errors {
+            /// Counts `count` failures of a class.
+            pub fn count(&mut self, class: Class, count: u64) {
+                let counter = match class {
+                    $(Class::$class => &mut self.$field),+
+                };
+                // A stored run, or another host, may contain any number.
+                *counter = counter.saturating_add(count);
+            }
+
+            /// Each class's name and count.
+            pub fn by_class(&self) -> [(&'static str, u64); 12] {
+                [$(($name, self.$field)),+]
+            }
+        }
+    };
+}
+
+classes! {
+    /// No response in time.
+    Timeout = 1, timeout, "timeout";
+    /// ECONNREFUSED.
+    Refused = 2, refused, "refused";
+    /// ECONNRESET, EPIPE, or the end of the connection while no response was due.
+    Reset = 3, reset, "reset";
+    /// EMFILE, ENFILE.
+    NoDescriptors = 4, no_descriptors, "no-descriptors";
+    /// EADDRNOTAVAIL.
+    NoAddresses = 5, no_addresses, "no-addresses";
+    /// The connection ended before the response did.
+    Short = 6, short, "short";
+    /// More bytes than requested, or other bytes: not the stored value, or nothing that the protocol allows.
+    Wrong = 7, wrong, "wrong";
+    /// A stored record was missing.
+    Miss = 8, miss, "miss";
+    /// The service answered that it cannot fulfil the request.
+    Rejected = 9, rejected, "rejected";
+    /// The server ended the connection with a response, as HTTP's `Connection: close` announces, while requests were left.
+    Closed = 10, closed, "closed";
+    /// ICMP reported that a datagram did not reach its port.
+    Unreachable = 11, unreachable, "unreachable";
+    /// Any other system error.
+    Other = 12, other, "other";
+}
+
+impl Class {
+    /// The class of a system error.
+    pub fn of(error: &io::Error) -> Self {
+        match Errno::from_io_error(error) {
+            // A blocking socket's own timeout returns EAGAIN.
+            Some(Errno::TIMEDOUT | Errno::AGAIN) => Self::Timeout,
+            Some(Errno::CONNREFUSED) => Self::Refused,
+            Some(Errno::CONNRESET | Errno::PIPE) => Self::Reset,
+            Some(Errno::MFILE | Errno::NFILE) => Self::NoDescriptors,
+            Some(Errno::ADDRNOTAVAIL) => Self::NoAddresses,
+            _ => match error.kind() {
+                io::ErrorKind::ConnectionAborted => Self::Closed,
+                io::ErrorKind::TimedOut => Self::Timeout,
+                io::ErrorKind::UnexpectedEof => Self::Short,
+                io::ErrorKind::InvalidData => Self::Wrong,
+                _ => Self::Other,
+            },
+        }
+    }
+}
+
+impl From<Errno> for Class {
+    fn from(error: Errno) -> Self {
+        Self::of(&error.into())
+    }
+}
+
+impl Errors {
+    /// The sum of all classes.
+    pub fn total(&self) -> u64 {
+        self.by_class().iter().fold(0, |total, (_, count)| total.saturating_add(*count))
+    }
+
+    /// Adds other errors.
+    #[must_use]
+    pub fn and(mut self, others: &Self) -> Self {
+        Class::ALL.into_iter().zip(others.by_class()).for_each(|(class, (_, count))| self.count(class, count));
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn class_has_its_number_name_and_count() {
+        for (at, class) in Class::ALL.into_iter().enumerate() {
+            assert_eq!(class as usize, at + 1);
+            assert_eq!(class.name(), Errors::default().by_class()[at].0);
+            let mut errors = Errors::default();
+            errors.count(class, 3);
+            assert_eq!(errors.total(), 3);
+            assert_eq!(errors.and(&errors).total(), 6);
+            assert_eq!(errors.and(&errors).by_class()[at].1, 6);
+        }
+    }
+
+    #[test]
+    fn system_error_falls_into_its_class() {
+        assert_eq!(Class::from(Errno::CONNREFUSED), Class::Refused);
+        assert_eq!(Class::from(Errno::PIPE), Class::Reset);
+        assert_eq!(Class::from(Errno::NFILE), Class::NoDescriptors);
+        assert_eq!(Class::from(Errno::HOSTUNREACH), Class::Other);
+        assert_eq!(Class::of(&io::ErrorKind::UnexpectedEof.into()), Class::Short);
+    }
+}

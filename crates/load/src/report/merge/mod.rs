@@ -1,0 +1,271 @@
+//! What several processes saw of one trial, put together: samples in order, histograms and counts added. Nothing is averaged.
+
+use std::collections::BTreeMap;
+
+use stats::Histogram;
+
+use crate::config::LoadConfig;
+use crate::report::LateSends;
+use crate::report::samples::{self as figures, KernelFacts};
+use crate::report::{
+    ChurnReport, ClockFacts, ClosedReport, DatagramReport, Errors, LoadReport, Measured, Outstanding, PARTS,
+    ProcessReport, Sample, StreamReport,
+};
+
+/// What one process says.
+#[derive(Clone, Debug)]
+pub struct Account {
+    /// What it was told.
+    pub config: LoadConfig,
+    /// Where it ran: processes of one machine have the same.
+    pub machine: String,
+    /// The same in words, for the reader; empty where that is where the server did.
+    pub place: String,
+    /// What it saw.
+    pub report: LoadReport,
+    /// The share of its CPUs that was in use over the window, by whomever; `None` where that is not known.
+    pub cpus_used: Option<f64>,
+}
+
+/// The samples of all processes, by planned time: each with its process, and with its connection's number among all.
+pub fn samples(parts: impl IntoIterator<Item = (LoadConfig, Vec<Sample>)>) -> Vec<Sample> {
+    let mut all = Vec::new();
+    for (config, mut samples) in parts {
+        if let Some(part) = config.part {
+            samples.iter_mut().for_each(|sample| {
+                sample.client = part.number;
+                sample.connection = sample.connection.saturating_add(part.first_connection);
+            });
+        }
+        if all.is_empty() {
+            all = samples;
+        } else {
+            all.append(&mut samples);
+        }
+    }
+    // Each process's are in order already, which this sort makes use of.
+    all.sort_by_key(|sample| sample.planned_ns);
+    all
+}
+
+/// The report of a load that `accounts` divided, of which there is at least one; `samples` are those of all of them.
+pub fn report(config: &LoadConfig, accounts: &[Account], samples: &[Sample]) -> LoadReport {
+    let reports = || accounts.iter().map(|account| &account.report);
+    let sum = |figure: &dyn Fn(&LoadReport) -> u64| sum(reports().map(figure));
+    let rate = |figure: fn(&LoadReport) -> f64| reports().map(figure).sum::<f64>();
+    let first = &accounts[0].report;
+    let window_ns = first.window_ns;
+    // Of connections that come and go, lag is not what samples say of it.
+    let of_samples = |difference: fn(&Sample) -> Option<i64>| figures::measured(samples, window_ns, difference);
+    let lag = match first.churn {
+        None => Some(of_samples(figures::send_delay_ns)),
+        Some(_) => None,
+    };
+    let lag = measured(reports().map(|it| &it.lag), lag);
+    let service = measured(reports().map(|it| &it.service), Some(of_samples(figures::service_ns)));
+    let late = match first.churn {
+        None => figures::late(&lag, &service, samples),
+        Some(_) => {
+            let each = reports().map(LoadReport::late_sends).fold(LateSends::default(), LateSends::and);
+            let LateSends { on_time_p99_ns, on_time_p999_ns, .. } = each;
+            LateSends { on_time_p99_ns, on_time_p999_ns, ..LateSends::of(&lag.histogram, &service.histogram) }
+        }
+    };
+    let fit = match (config.rate_per_s, &first.churn) {
+        (Some(rate_per_s), None) => figures::fit(samples, 1e9 / rate_per_s),
+        // Of sessions, which no samples tell of, the process whose are furthest from their plan.
+        _ => reports().filter_map(|it| it.fit.clone()).max_by(|a, b| a.effect.abs().total_cmp(&b.effect.abs())),
+    };
+    LoadReport {
+        clock: clock(reports().map(|report| &report.clock)),
+        connections: config.connections,
+        active: u32::try_from(sum(&|it| it.active.into())).unwrap_or(u32::MAX),
+        connect_ns: reports().map(|it| it.connect_ns).max().unwrap_or(0),
+        rate_asked_per_s: config.rate_per_s,
+        planned: sum(&|it| it.planned),
+        sent: sum(&|it| it.sent),
+        completed: sum(&|it| it.completed),
+        rate_achieved_per_s: rate(|it| it.rate_achieved_per_s),
+        completed_by_part: added(reports().map(|it| it.completed_by_part)),
+        rate_sent_per_s: rate(|it| it.rate_sent_per_s),
+        outstanding: Outstanding {
+            at_start: sum(&|it| it.outstanding.at_start),
+            at_end: sum(&|it| it.outstanding.at_end),
+            after_drain: sum(&|it| it.outstanding.after_drain),
+        },
+        errors: reports().fold(Errors::default(), |errors, it| errors.and(&it.errors)),
+        lag,
+        service,
+        late: Some(late),
+        // Of several the busiest: the others do not help it.
+        receiver_busy_share: reports().filter_map(|it| it.receiver_busy_share).reduce(f64::max),
+        // Each has other requests: one that was stalled is not helped by the others.
+        stalled_ns: reports().filter_map(|it| it.stalled_ns).max(),
+        response: measured(reports().map(|it| &it.response), Some(of_samples(figures::response_ns))),
+        fit,
+        closed: closed(accounts),
+        churn: churn(accounts),
+        datagrams: datagrams(accounts),
+        stream: stream(accounts),
+        kernel: first.kernel.as_ref().map(|kernel| {
+            let stepped = reports().filter_map(|it| it.kernel.as_ref()).any(|it| it.wall_clock_stepped);
+            let (interface, hardware) = (kernel.interface.clone(), kernel.hardware);
+            KernelFacts { interface, hardware, wall_clock_stepped: stepped }.report(samples, window_ns)
+        }),
+        processes: accounts.iter().map(|account| process(account, accounts)).collect(),
+        begun_late_ns: reports().map(|it| it.begun_late_ns).max().unwrap_or(0),
+        cpu_ns: sum(&|it| it.cpu_ns),
+        involuntary_switches: sum(&|it| it.involuntary_switches),
+        ..first.clone()
+    }
+}
+
+fn process(account: &Account, all: &[Account]) -> ProcessReport {
+    let report = &account.report;
+    ProcessReport {
+        place: account.place.clone(),
+        connections: report.connections,
+        planned: report.planned,
+        completed: report.completed,
+        rate_sent_per_s: report.rate_sent_per_s,
+        lag: report.lag.distribution,
+        service: report.service.distribution,
+        begun_late_ns: report.begun_late_ns,
+        cpu_ns: report.cpu_ns,
+        cpu_taken_by_others: cpu_taken_by_others(account, all),
+    }
+}
+
+/// What of an account's CPUs was in use and not by clients: those that share a machine have the same CPUs, or none in common.
+fn cpu_taken_by_others(account: &Account, all: &[Account]) -> Option<f64> {
+    let cpus = &account.config.cpus;
+    let mut ours = 0.0;
+    for other in all.iter().filter(|it| it.machine == account.machine) {
+        let common = other.config.cpus.iter().filter(|cpu| cpus.contains(cpu)).count();
+        match common {
+            0 => {}
+            _ if common == cpus.len() && common == other.config.cpus.len() => {
+                ours += other.report.cpu_ns as f64 / other.report.window_ns as f64 / cpus.len() as f64;
+            }
+            _ => return None,
+        }
+    }
+    account.cpus_used.filter(|_| !cpus.is_empty()).map(|used| (used - ours).max(0.0))
+}
+
+/// Histograms added, which have what is no sample too; the window's parts are those of the samples, or not known.
+fn measured<'a>(parts: impl Iterator<Item = &'a Measured>, of_samples: Option<Measured>) -> Measured {
+    let mut histogram = Histogram::new();
+    parts.for_each(|part| histogram.merge(&part.histogram));
+    let (p50_by_part_ns, p90_by_part_ns) = of_samples
+        .map_or(([0; PARTS], [0; PARTS]), |of_samples| (of_samples.p50_by_part_ns, of_samples.p90_by_part_ns));
+    Measured { distribution: histogram.distribution(), p50_by_part_ns, p90_by_part_ns, histogram }
+}
+
+/// The one that went the furthest wrong, and how often any went backwards.
+fn clock<'a>(clocks: impl Iterator<Item = &'a ClockFacts> + Clone) -> ClockFacts {
+    let went_back = sum(clocks.clone().map(|clock| clock.went_back));
+    let worst = clocks.max_by(|a, b| a.drift_ppm.abs().total_cmp(&b.drift_ppm.abs()));
+    ClockFacts { went_back, ..worst.expect("there is an account").clone() }
+}
+
+/// The sum of counts that others have said, whatever these are: the greatest number where it is none.
+fn sum(counts: impl Iterator<Item = u64>) -> u64 {
+    counts.fold(0, u64::saturating_add)
+}
+
+/// As [`sum`].
+fn sum_u32(counts: impl Iterator<Item = u32>) -> u32 {
+    counts.fold(0, u32::saturating_add)
+}
+
+/// Place by place; `None` if one is not known.
+fn added(parts: impl Iterator<Item = Option<[u64; PARTS]>>) -> Option<[u64; PARTS]> {
+    parts.reduce(|a, b| a.zip(b).map(|(a, b)| std::array::from_fn(|at| a[at].saturating_add(b[at])))).flatten()
+}
+
+/// What all accounts have of a kind, if they have it.
+fn all<'a, T>(accounts: &'a [Account], of: fn(&'a LoadReport) -> Option<&'a T>) -> Option<Vec<&'a T>> {
+    accounts.iter().map(|account| of(&account.report)).collect()
+}
+
+fn closed(accounts: &[Account]) -> Option<ClosedReport> {
+    let reports = all(accounts, |report| report.closed.as_ref())?;
+    let busy: f64 = reports.iter().map(|it| it.busy_share * f64::from(it.cpus)).sum();
+    // Those of one machine may share CPUs: of these each counts once, and no more than there are threads.
+    let mut machines: BTreeMap<&str, (Vec<usize>, u32)> = BTreeMap::new();
+    let mut unplaced = 0;
+    for (account, report) in accounts.iter().zip(&reports) {
+        if account.config.cpus.is_empty() {
+            unplaced = sum_u32([unplaced, report.cpus].into_iter());
+        } else {
+            let (cpus, threads) = machines.entry(&account.machine).or_default();
+            cpus.extend(&account.config.cpus);
+            *threads = sum_u32([*threads, report.cpus].into_iter());
+        }
+    }
+    let placed = machines.into_values().map(|(mut cpus, threads)| {
+        cpus.sort_unstable();
+        cpus.dedup();
+        threads.min(cpus.len() as u32)
+    });
+    let cpus = unplaced.saturating_add(sum_u32(placed)).max(1);
+    Some(ClosedReport {
+        unsampled: sum(reports.iter().map(|it| it.unsampled)),
+        busy_share: busy / f64::from(cpus),
+        cpus,
+        think_ns: reports[0].think_ns,
+    })
+}
+
+fn churn(accounts: &[Account]) -> Option<ChurnReport> {
+    let reports = all(accounts, |report| report.churn.as_ref())?;
+    Some(ChurnReport {
+        calls_per_connection: reports[0].calls_per_connection,
+        opened: sum(reports.iter().map(|it| it.opened)),
+        opened_per_s: reports.iter().map(|it| it.opened_per_s).sum(),
+        waited: sum(reports.iter().map(|it| it.waited)),
+        sources: reports.iter().map(|it| it.sources).max()?,
+        connect: measured(reports.iter().map(|it| &it.connect), None),
+        first_byte: measured(reports.iter().map(|it| &it.first_byte), None),
+    })
+}
+
+fn datagrams(accounts: &[Account]) -> Option<DatagramReport> {
+    let reports = all(accounts, |report| report.datagrams.as_ref())?;
+    Some(DatagramReport {
+        ports: sum_u32(reports.iter().map(|it| it.ports)),
+        lost: sum(reports.iter().map(|it| it.lost)),
+        duplicates: sum(reports.iter().map(|it| it.duplicates)),
+        reordered: sum(reports.iter().map(|it| it.reordered)),
+        dropped: reports.iter().map(|it| it.dropped).collect::<Option<Vec<_>>>().map(|all| sum(all.into_iter())),
+    })
+}
+
+fn stream(accounts: &[Account]) -> Option<StreamReport> {
+    let reports = all(accounts, |report| report.stream.as_ref())?;
+    let of_all = |figure: fn(&StreamReport) -> u64| sum(reports.iter().map(|it| figure(it)));
+    let bytes = of_all(|it| it.bytes);
+    // Jain's index is (sum of x)² / (n · sum of x²): each process's says what its squares add up to.
+    let connections: f64 = accounts.iter().map(|account| f64::from(account.report.connections)).sum();
+    let squares = |(account, it): (&Account, &&StreamReport)| {
+        (it.bytes as f64).powi(2) / (f64::from(account.report.connections) * it.fairness)
+    };
+    let squares: f64 = accounts.iter().zip(&reports).map(squares).sum();
+    let seconds = reports.iter().map(|it| it.bytes_by_second.len()).max()?;
+    let in_second = |second: usize| sum(reports.iter().filter_map(|it| it.bytes_by_second.get(second).copied()));
+    Some(StreamReport {
+        bytes,
+        bytes_by_part: added(reports.iter().map(|it| Some(it.bytes_by_part)))?,
+        bytes_by_second: (0..seconds).map(in_second).collect(),
+        fairness: if squares > 0.0 { (bytes as f64).powi(2) / (connections * squares) } else { 1.0 },
+        connection_bytes_min: reports.iter().map(|it| it.connection_bytes_min).min()?,
+        connection_bytes_max: reports.iter().map(|it| it.connection_bytes_max).max()?,
+        sent_bytes: of_all(|it| it.sent_bytes),
+        received_bytes: of_all(|it| it.received_bytes),
+        ended: sum_u32(reports.iter().map(|it| it.ended)),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,203 @@
+//! Samples, and the figures that are computed from them.
+
+use stats::{Histogram, TestResult};
+
+use super::{Hardware, KernelReport, LateSends, Measured, PARTS};
+
+/// One request of the measured window. Times are integer nanoseconds after the start of that window, on one clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// t1: when the schedule planned the request; in a closed loop, when the response before it was whole and thought over.
+    pub planned_ns: i64,
+    /// t2: taken just before the request was written.
+    pub sent_ns: i64,
+    /// t3: taken when the whole response had been read; [`Sample::NEVER`] if it did not come.
+    pub complete_ns: i64,
+    /// When the kernel handed the request to the scheduler; [`Sample::NEVER`] where this and the following are not known.
+    pub scheduler_ns: i64,
+    /// t2k: when the kernel handed it to the driver.
+    pub driver_ns: i64,
+    /// t3k: when the response's last packet arrived in the kernel.
+    pub arrived_ns: i64,
+    /// How long it took as the interface's own clock has it, from wire to wire.
+    pub hardware_service_ns: i64,
+    /// Which connection, from 0; where several processes divide them, in all of these.
+    pub connection: u32,
+    /// Which process's, from 0.
+    pub client: u32,
+}
+
+impl Sample {
+    /// The completion time of a response that never came.
+    pub const NEVER: i64 = i64::MAX;
+
+    /// One of which nothing is known.
+    pub const UNKNOWN: Self = Self {
+        planned_ns: 0,
+        sent_ns: Self::NEVER,
+        complete_ns: Self::NEVER,
+        scheduler_ns: Self::NEVER,
+        driver_ns: Self::NEVER,
+        arrived_ns: Self::NEVER,
+        hardware_service_ns: Self::NEVER,
+        connection: 0,
+        client: 0,
+    };
+}
+
+/// The distribution of one difference over `samples`, which are in order of planned time; those without it are left out.
+pub fn measured(samples: &[Sample], window_ns: u64, difference: impl Fn(&Sample) -> Option<i64>) -> Measured {
+    let mut histogram = Histogram::new();
+    let (mut p50_by_part_ns, mut p90_by_part_ns) = ([0; PARTS], [0; PARTS]);
+    let mut rest = samples;
+    let mut values = Vec::with_capacity(samples.len() / PARTS + 1);
+    for part in 0..PARTS {
+        let end_ns = (u128::from(window_ns) * (part as u128 + 1) / PARTS as u128) as i64;
+        let count =
+            if part == PARTS - 1 { rest.len() } else { rest.partition_point(|sample| sample.planned_ns < end_ns) };
+        let (these, others) = rest.split_at(count);
+        rest = others;
+        values.clear();
+        // Our times are of one clock and in order, and rounding keeps the order: one that is negative is counted, as the
+        // clock's going backwards (`went_back`). The kernel's are of another: what that makes negative is counted apart.
+        values.extend(these.iter().filter_map(&difference).map(|ns| ns.max(0) as u64));
+        histogram.extend(values.iter().copied());
+        if !values.is_empty() {
+            let rank = |share: f64| ((share * values.len() as f64).ceil() as usize).clamp(1, values.len()) - 1;
+            let (p50, p90) = (rank(0.5), rank(0.9));
+            p90_by_part_ns[part] = *values.select_nth_unstable(p90).1;
+            // What is below the 90th percentile is in front of it now.
+            p50_by_part_ns[part] = *values[..=p90].select_nth_unstable(p50).1;
+        }
+    }
+    Measured { distribution: histogram.distribution(), p50_by_part_ns, p90_by_part_ns, histogram }
+}
+
+/// `later` − `earlier`, where both are known.
+fn between(earlier: i64, later: i64) -> Option<i64> {
+    (earlier != Sample::NEVER && later != Sample::NEVER).then(|| later.saturating_sub(earlier))
+}
+
+/// t2 − t1.
+pub fn send_delay_ns(sample: &Sample) -> Option<i64> {
+    between(sample.planned_ns, sample.sent_ns)
+}
+
+/// t3 − t2.
+pub fn service_ns(sample: &Sample) -> Option<i64> {
+    between(sample.sent_ns, sample.complete_ns)
+}
+
+/// t3 − t1.
+pub fn response_ns(sample: &Sample) -> Option<i64> {
+    between(sample.planned_ns, sample.complete_ns)
+}
+
+/// In how many of these the clock went backwards.
+pub fn went_back(samples: &[Sample]) -> u64 {
+    let is_negative = |sample: &&Sample| {
+        [send_delay_ns, service_ns, response_ns].iter().any(|time_ns| time_ns(sample).is_some_and(|ns| ns < 0))
+    };
+    samples.iter().filter(is_negative).count() as u64
+}
+
+/// How the kernel's timestamps were taken.
+#[derive(Debug)]
+pub struct KernelFacts {
+    /// The interface that requests left by.
+    pub interface: String,
+    /// Whether that takes timestamps of its own.
+    pub hardware: Hardware,
+    /// The wall clock was set during the trial.
+    pub wall_clock_stepped: bool,
+}
+
+impl KernelFacts {
+    /// What they say of these samples.
+    pub fn report(&self, samples: &[Sample], window_ns: u64) -> KernelReport {
+        let count = |is: fn(&Sample) -> bool| samples.iter().filter(|sample| is(sample)).count() as u64;
+        let hardware = measured(samples, window_ns, |sample| between(0, sample.hardware_service_ns));
+        KernelReport {
+            interface: self.interface.clone(),
+            hardware: self.hardware,
+            to_scheduler: measured(samples, window_ns, |sample| between(sample.sent_ns, sample.scheduler_ns)),
+            to_driver: measured(samples, window_ns, |sample| between(sample.sent_ns, sample.driver_ns)),
+            from_arrival: measured(samples, window_ns, |sample| between(sample.arrived_ns, sample.complete_ns)),
+            service: measured(samples, window_ns, |sample| between(sample.driver_ns, sample.arrived_ns)),
+            hardware_service: (hardware.distribution.count > 0).then_some(hardware),
+            unstamped_sent: count(|sample| sample.sent_ns != Sample::NEVER && sample.driver_ns == Sample::NEVER),
+            unstamped_arrived: count(|sample| {
+                sample.complete_ns != Sample::NEVER && sample.arrived_ns == Sample::NEVER
+            }),
+            out_of_order: count(|sample| {
+                let times =
+                    [sample.sent_ns, sample.scheduler_ns, sample.driver_ns, sample.arrived_ns, sample.complete_ns];
+                let known = times.into_iter().filter(|&ns| ns != Sample::NEVER).collect::<Vec<_>>();
+                known.windows(2).any(|pair| pair[0].saturating_sub(pair[1]) > CLOCKS_APART_NS_MAX)
+            }),
+            wall_clock_stepped: self.wall_clock_stepped,
+        }
+    }
+}
+
+/// Our clock and the wall's are compared to some tens of nanoseconds; over half a second between, they may part by this.
+const CLOCKS_APART_NS_MAX: i64 = 5_000;
+
+/// Whether the requests were sent as they were planned.
+pub fn fit(samples: &[Sample], interval_ns: f64) -> Option<TestResult> {
+    let planned: Vec<i64> = samples.iter().map(|sample| sample.planned_ns).collect();
+    let sent: Vec<i64> = samples.iter().map(|sample| sample.sent_ns).filter(|&ns| ns != Sample::NEVER).collect();
+    stats::fit::sends_against_plan(&planned, &sent, interval_ns)
+}
+
+/// Those of `samples` that were sent late, by the histograms, which have what is no sample too.
+pub fn late(lag: &Measured, service: &Measured, samples: &[Sample]) -> LateSends {
+    let times = samples.iter().map(|sample| (send_delay_ns(sample), service_ns(sample)));
+    LateSends::of(&lag.histogram, &service.histogram).with_on_time(times)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(planned_ns: i64, service_ns: Option<i64>) -> Sample {
+        let sent_ns = planned_ns + 10;
+        Sample {
+            planned_ns,
+            sent_ns,
+            complete_ns: service_ns.map_or(Sample::NEVER, |service_ns| sent_ns + service_ns),
+            ..Sample::UNKNOWN
+        }
+    }
+
+    #[test]
+    fn differences_and_parts() {
+        // One a microsecond for 100 µs; the second half takes twice as long; one never comes.
+        let samples: Vec<_> =
+            (0..100).map(|at| sample(at * 1_000, (at != 30).then_some(if at < 50 { 100 } else { 200 }))).collect();
+        let service = measured(&samples, 100_000, service_ns);
+        assert_eq!(service.distribution.count, 99);
+        assert_eq!(service.p90_by_part_ns, service.p50_by_part_ns);
+        assert_eq!(service.p50_by_part_ns[..PARTS / 2], [100; PARTS / 2]);
+        assert_eq!(service.p50_by_part_ns[PARTS / 2..], [200; PARTS / 2]);
+        assert_eq!(measured(&samples, 100_000, send_delay_ns).distribution.p99_ns, 10);
+        assert_eq!(measured(&samples, 100_000, response_ns).distribution.max_ns, 210);
+    }
+
+    #[test]
+    fn a_clock_that_went_backwards_is_counted_once_for_each_request() {
+        let times = |sent_ns, complete_ns| Sample { planned_ns: 100, sent_ns, complete_ns, ..Sample::UNKNOWN };
+        let in_order =
+            [times(100, 100), times(150, 200), times(150, Sample::NEVER), times(Sample::NEVER, Sample::NEVER)];
+        assert_eq!(went_back(&in_order), 0);
+        let back = [times(99, 200), times(150, 149), times(90, 80), times(99, Sample::NEVER)];
+        assert_eq!(went_back(&[&in_order[..], &back].concat()), 4);
+    }
+
+    #[test]
+    fn nothing_measured_is_nothing_shown() {
+        let nothing = measured(&[], 1_000, send_delay_ns);
+        assert_eq!(nothing.distribution.count, 0);
+        assert_eq!((nothing.p50_by_part_ns, nothing.p90_by_part_ns), ([0; PARTS], [0; PARTS]));
+    }
+}

@@ -1,0 +1,5 @@
+//! The clock, and the times at which requests are planned.
+
+pub mod clock;
+pub mod schedule;
+pub(crate) mod zipf;

@@ -1,0 +1,175 @@
+//! When each request is sent: drawn in full before the trial, so that nothing is left to chance or time on the send path.
+
+use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
+use rand_distr::{Distribution, Exp1};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use crate::config::partition::partition;
+use crate::config::{Choice, LoadConfig, Phases, Schedule};
+use crate::time::zipf::Zipf;
+
+pub use crate::config::active_count;
+
+/// The ramp begins at this fraction of the target rate, but not below one request a second. kawai2008 section 5.1 says
+/// that the rate grows exponentially and not from where; a thousandth makes three decades.
+const RAMP_START: f64 = 1.0 / 1000.0;
+
+/// Transactions per second of a closed loop that memory is set aside for: several times the rate that one machine reached.
+const CLOSED_RATE_PER_S_MAX: u64 = 500_000;
+/// The most transactions that a closed loop keeps, in 160 MiB. Transactions beyond are counted, and in the histograms.
+const CLOSED_COUNT_MAX: u64 = 4 << 20;
+
+/// A planned request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Planned {
+    /// Nanoseconds after the ramp begins.
+    pub at_ns: f64,
+    /// On which connection, from 0.
+    pub connection: u32,
+}
+
+/// At most how many requests are recorded of one of `clients` clients: of those that [`planned`] gives, all; of a Poisson
+/// process, whose count is random, ten standard deviations above the mean; of a closed loop as many as there is memory for.
+pub fn count_max(config: &LoadConfig) -> u64 {
+    let slots = || Slots::new(config.rate_per_s() / f64::from(config.clients), &config.phases).count();
+    match config.schedule {
+        Schedule::SlotRandom | Schedule::Constant | Schedule::ConstantDrawn | Schedule::ConstantTogether => slots(),
+        Schedule::Poisson => slots().saturating_add((10.0 * (slots() as f64).sqrt()) as u64 + 10),
+        Schedule::Closed => {
+            let window_ns = u128::from(config.phases.measure_ns);
+            let expected = (window_ns * u128::from(CLOSED_RATE_PER_S_MAX) / 1_000_000_000) as u64;
+            (expected.min(CLOSED_COUNT_MAX) / u64::from(config.all_clients())).max(1)
+        }
+    }
+}
+
+/// All requests of one of `config`'s clients, which has `connections` of the connections, in order of time. The same
+/// arguments give the same requests; each client has a stream of its own of the generator, which does not overlap with
+/// another's.
+pub fn planned(config: &LoadConfig, connections: u32, client: u32) -> impl Iterator<Item = Planned> + use<> {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(config.seed);
+    (0..config.client(client)).for_each(|_| random.jump());
+    let active = active_count(config.active, config.connections);
+    // All clients together have as many active connections as configured.
+    let active = partition(active.into(), config.clients.into(), client.into());
+    let active = (active.end - active.start) as u32;
+    let mut choose = Chooser::new(active.min(connections), config.choice, connections, &mut random);
+    let slots = Slots::new(config.rate_per_s() / f64::from(config.clients), &config.phases);
+    let schedule = config.schedule;
+    // Where in its interval a client at constant intervals sends.
+    let turn = match schedule {
+        Schedule::ConstantDrawn => random.random::<f64>(),
+        Schedule::ConstantTogether => 0.0,
+        _ => f64::from(config.client(client)) / f64::from(config.all_clients()),
+    };
+    let mut arrived = 0.0;
+    let mut slot = 0;
+    std::iter::from_fn(move || {
+        let at_ns = match schedule {
+            Schedule::SlotRandom => {
+                let (start, end) = (slots.start_ns(slot as f64), slots.start_ns((slot + 1) as f64));
+                start + (end - start) * random.random::<f64>()
+            }
+            Schedule::Constant | Schedule::ConstantDrawn | Schedule::ConstantTogether => {
+                slots.start_ns(slot as f64 + turn)
+            }
+            // A Poisson process of rate 1 in the time that the slots count: one of the rate asked for in ours.
+            Schedule::Poisson => {
+                let gap: f64 = Exp1.sample(&mut random);
+                arrived += gap;
+                slots.start_ns(arrived)
+            }
+            Schedule::Closed => unreachable!("a closed loop plans nothing ahead"),
+        };
+        slot += 1;
+        let is_over = match schedule {
+            Schedule::Poisson => arrived >= slots.count() as f64,
+            Schedule::Closed => true,
+            _ => slot > slots.count(),
+        };
+        (!is_over).then(|| Planned { at_ns, connection: choose.next(&mut random) })
+    })
+}
+
+/// Which connection a request is sent on.
+struct Chooser {
+    /// The active connections; of a Zipf distribution, the most popular first.
+    active: Vec<u32>,
+    zipf: Option<Zipf>,
+}
+
+impl Chooser {
+    fn new(active: u32, choice: Choice, connections: u32, random: &mut Xoshiro256PlusPlus) -> Self {
+        let mut all: Vec<u32> = (0..connections).collect();
+        all.shuffle(random);
+        all.truncate(active as usize);
+        let zipf = Zipf::of(choice, all.len() as u64);
+        Self { active: all, zipf }
+    }
+
+    fn next(&mut self, random: &mut Xoshiro256PlusPlus) -> u32 {
+        let at = match &self.zipf {
+            None => random.random_range(0..self.active.len()),
+            Some(zipf) => zipf.draw(random) as usize,
+        };
+        self.active[at]
+    }
+}
+
+/// Time cut into slots, each for one request.
+#[derive(Clone, Copy, Debug)]
+struct Slots {
+    /// Slots of the ramp.
+    ramp: u64,
+    /// Slots after it, each `1/rate` long.
+    level: u64,
+    ramp_ns: f64,
+    interval_ns: f64,
+    /// ln(target / initial rate).
+    growth: f64,
+    /// Requests a nanosecond at the beginning of the ramp.
+    initial_per_ns: f64,
+}
+
+impl Slots {
+    fn new(rate_per_s: f64, phases: &Phases) -> Self {
+        let rate_per_ns = rate_per_s / 1e9;
+        let initial_per_ns = (rate_per_ns * RAMP_START).max(1e-9).min(rate_per_ns);
+        let growth = (rate_per_ns / initial_per_ns).ln();
+        let ramp_ns = phases.ramp_ns as f64;
+        let level_ns = (phases.hold_ns + phases.measure_ns) as f64;
+        // The integral of initial * exp(growth * t / ramp) over the ramp.
+        let ramp = initial_per_ns * ramp_ns * if growth > 1e-9 { growth.exp_m1() / growth } else { 1.0 };
+        Self {
+            ramp: ramp as u64,
+            level: (level_ns * rate_per_ns).round() as u64,
+            ramp_ns,
+            interval_ns: 1.0 / rate_per_ns,
+            growth,
+            initial_per_ns,
+        }
+    }
+
+    fn count(&self) -> u64 {
+        self.ramp.saturating_add(self.level)
+    }
+
+    /// When a slot begins, in nanoseconds: in the ramp where the integral of the rate reaches its number. Between whole
+    /// numbers it is a time inside the slot.
+    fn start_ns(&self, slot: f64) -> f64 {
+        let ramp = self.ramp as f64;
+        if slot >= ramp {
+            return self.ramp_ns + (slot - ramp) * self.interval_ns;
+        }
+        let requests = slot / self.initial_per_ns;
+        if self.growth > 1e-9 {
+            self.ramp_ns / self.growth * (requests * self.growth / self.ramp_ns).ln_1p()
+        } else {
+            requests
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,212 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn phases(ramp_ms: u64, hold_ms: u64, measure_ms: u64) -> Phases {
+    let ns = |ms| ms * 1_000_000;
+    Phases { ramp_ns: ns(ramp_ms), hold_ns: ns(hold_ms), measure_ns: ns(measure_ms), drain_ns: 0 }
+}
+
+fn config(schedule: Schedule, rate_per_s: f64, phases: Phases) -> LoadConfig {
+    let service = wire::ServiceSpec::Fixed { request_bytes: 1, response_bytes: 1 };
+    LoadConfig { schedule, rate_per_s: Some(rate_per_s), phases, ..LoadConfig::new(([127, 0, 0, 1], 0), service) }
+}
+
+fn all(config: &LoadConfig, connections: u32, client: u32) -> Vec<Planned> {
+    planned(config, connections, client).collect()
+}
+
+proptest! {
+    #[test]
+    fn each_slot_holds_one_request(
+        rate in 1.0f64..20_000.0, ramp in 0u64..2_000, hold in 0u64..500, measure in 1u64..1_000, seed: u64,
+    ) {
+        for schedule in
+            [Schedule::SlotRandom, Schedule::Constant, Schedule::ConstantDrawn, Schedule::ConstantTogether]
+        {
+            let config = LoadConfig { seed, ..config(schedule, rate, phases(ramp, hold, measure)) };
+            let all = all(&config, 7, 0);
+            prop_assert_eq!(all.len() as u64, count_max(&config));
+            let slots = Slots::new(rate, &config.phases);
+            for (slot, request) in all.iter().enumerate() {
+                let (start, end) = (slots.start_ns(slot as f64), slots.start_ns((slot + 1) as f64));
+                prop_assert!(start <= request.at_ns && request.at_ns <= end, "{slot}: {start}..{end}: {request:?}");
+                prop_assert!(request.connection < 7);
+            }
+            let expected = rate * (hold + measure) as f64 / 1e3;
+            let level = all.len() as u64 - slots.ramp;
+            prop_assert!((level as f64 - expected).abs() <= 0.5 + 1e-6, "{level} after the ramp, not {expected}");
+        }
+    }
+
+    #[test]
+    fn the_ramp_s_slots_shorten_to_the_interval(rate in 100.0f64..20_000.0, ramp in 100u64..5_000) {
+        let slots = Slots::new(rate, &phases(ramp, 0, 0));
+        let starts: Vec<_> = (0..slots.ramp).map(|slot| slots.start_ns(slot as f64)).collect();
+        let lengths: Vec<_> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        prop_assert!(lengths.windows(2).all(|pair| pair[1] <= pair[0] * (1.0 + 1e-6)));
+        if let Some(last) = lengths.last() {
+            prop_assert!(*last >= slots.interval_ns * 0.999);
+        }
+    }
+
+    #[test]
+    fn a_poisson_process_is_in_order_and_as_many_as_room_is_made_for(
+        rate in 1.0f64..20_000.0, ramp in 0u64..500, measure in 1u64..500, seed: u64,
+    ) {
+        let config = LoadConfig { seed, ..config(Schedule::Poisson, rate, phases(ramp, 0, measure)) };
+        let all = all(&config, 7, 0);
+        prop_assert!(all.len() as u64 <= count_max(&config));
+        prop_assert!(all.windows(2).all(|pair| pair[0].at_ns <= pair[1].at_ns));
+    }
+
+    #[test]
+    fn only_the_active_share_is_used(connections in 1u32..500, n in 1u32..100, seed: u64) {
+        let share = 1.0 / f64::from(n);
+        let config =
+            LoadConfig { seed, connections, active: share, ..config(Schedule::SlotRandom, 20_000.0, phases(0, 0, 500)) };
+        let mut used: Vec<u32> = all(&config, connections, 0).iter().map(|request| request.connection).collect();
+        used.sort_unstable();
+        used.dedup();
+        let expected = active_count(share, connections);
+        prop_assert!(used.len() as u32 <= expected && used.iter().all(|&connection| connection < connections));
+        // With twenty or more for each, none stays without.
+        if expected * 20 <= 10_000 {
+            prop_assert_eq!(used.len() as u32, expected);
+        }
+    }
+}
+
+#[test]
+fn poisson_gaps_are_exponential() {
+    let config = config(Schedule::Poisson, 1_000.0, phases(0, 0, 100_000));
+    let gaps: Vec<f64> = all(&config, 1, 0).windows(2).map(|pair| pair[1].at_ns - pair[0].at_ns).collect();
+    let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+    assert!((mean / 1e6 - 1.0).abs() < 0.02, "{mean}");
+    // P(gap > k * mean) = e^-k.
+    for k in [0.5, 1.0, 2.0] {
+        let share = gaps.iter().filter(|&&gap| gap > k * 1e6).count() as f64 / gaps.len() as f64;
+        assert!((share - f64::exp(-k)).abs() < 0.01, "{k}: {share}");
+    }
+}
+
+#[test]
+fn constant_clients_take_turns() {
+    let config = LoadConfig { clients: 4, connections: 4, ..config(Schedule::Constant, 4_000.0, phases(0, 0, 10)) };
+    let mut times: Vec<f64> = (0..4).flat_map(|client| all(&config, 1, client)).map(|p| p.at_ns).collect();
+    times.sort_unstable_by(f64::total_cmp);
+    assert_eq!(times.len(), 40);
+    assert!(times.windows(2).all(|pair| (pair[1] - pair[0] - 250_000.0).abs() < 1e-3), "{times:?}");
+}
+
+#[test]
+fn constant_clients_that_know_nothing_of_each_other_may_meet() {
+    let config = |schedule, seed| LoadConfig {
+        clients: 5,
+        connections: 5,
+        seed,
+        ..config(schedule, 5_000.0, phases(0, 0, 100))
+    };
+    let firsts = |schedule, seed| -> Vec<f64> {
+        let of = |client| all(&config(schedule, seed), 1, client);
+        // Each keeps to its interval.
+        let is_even =
+            |all: &[Planned]| all.windows(2).all(|pair| (pair[1].at_ns - pair[0].at_ns - 1_000_000.0).abs() < 1e-3);
+        assert!((0..5).all(|client| is_even(&of(client))));
+        (0..5).map(|client| of(client)[0].at_ns).collect()
+    };
+    assert_eq!(firsts(Schedule::ConstantTogether, 1), [0.0; 5]);
+    let drawn = firsts(Schedule::ConstantDrawn, 1);
+    assert!(drawn.iter().all(|at_ns| (0.0..1_000_000.0).contains(at_ns)), "{drawn:?}");
+    assert!(drawn.windows(2).all(|pair| pair[0] != pair[1]), "{drawn:?}");
+    assert_eq!(drawn, firsts(Schedule::ConstantDrawn, 1));
+    assert_ne!(drawn, firsts(Schedule::ConstantDrawn, 2), "another experiment, other moments");
+}
+
+#[test]
+fn clients_share_the_active_connections() {
+    let config = LoadConfig {
+        clients: 4,
+        connections: 400,
+        active: 1.0 / 64.0,
+        ..config(Schedule::Constant, 4_000.0, phases(0, 0, 1_000))
+    };
+    let used = |client| {
+        let mut used: Vec<u32> = all(&config, 100, client).iter().map(|request| request.connection).collect();
+        used.sort_unstable();
+        used.dedup();
+        used.len()
+    };
+    assert_eq!((0..4).map(used).sum::<usize>(), 6, "a 64th of 400, however many clients");
+}
+
+#[test]
+fn zipf_s_shares_fall_with_the_rank() {
+    let choice = Choice::Zipf { exponent: 1.0 };
+    let config = LoadConfig { choice, ..config(Schedule::Constant, 100_000.0, phases(0, 0, 1_000)) };
+    let mut counts = [0u32; 10];
+    all(&config, 10, 0).iter().for_each(|request| counts[request.connection as usize] += 1);
+    counts.sort_unstable_by(|a, b| b.cmp(a));
+    // The tenth harmonic number is 2.929.
+    for (rank, count) in counts.into_iter().enumerate() {
+        let expected = 100_000.0 / 2.929 / (rank + 1) as f64;
+        assert!((f64::from(count) / expected - 1.0).abs() < 0.05, "rank {rank}: {count}, not {expected}");
+    }
+}
+
+#[test]
+fn zipf_near_one_draws_as_zipf_of_one() {
+    let draws = |count: u32, exponent| {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(7);
+        let mut chooser = Chooser::new(count, Choice::Zipf { exponent }, count, &mut random);
+        // Which one is the most popular is drawn, too.
+        let first = chooser.active[0];
+        (0..5_000).filter(|_| chooser.next(&mut random) == first).count() as f64
+    };
+    for count in [2, 4, 10, 1_000] {
+        let expected = draws(count, 1.0);
+        for power in 20..54 {
+            let near = 0.5f64.powi(power);
+            for exponent in [1.0 - near, 1.0 + near] {
+                let drawn = draws(count, exponent);
+                assert!((drawn / expected - 1.0).abs() < 0.1, "{count} of 1 {near:+e}: {drawn}, not {expected}");
+            }
+        }
+    }
+}
+
+#[test]
+fn extreme_zipf_exponents_draw_one_of_all() {
+    for exponent in [f64::MIN_POSITIVE, 1e-9, 50.0, 1e17, f64::MAX] {
+        for count in [1, 2, 1_000] {
+            let mut random = Xoshiro256PlusPlus::seed_from_u64(7);
+            let mut chooser = Chooser::new(count, Choice::Zipf { exponent }, count, &mut random);
+            assert!((0..1_000).all(|_| chooser.next(&mut random) < count));
+        }
+    }
+}
+
+#[test]
+fn huge_rate_is_more_requests_than_there_can_be() {
+    for schedule in [Schedule::SlotRandom, Schedule::Constant, Schedule::Poisson] {
+        let config = LoadConfig { clients: 2, ..config(schedule, f64::MAX, phases(1_000, 1_000, 1_000)) };
+        assert_eq!(count_max(&config), u64::MAX);
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_requests() {
+    let base = LoadConfig { clients: 2, ..config(Schedule::SlotRandom, 1_000.0, phases(100, 0, 500)) };
+    let all = |seed, client| all(&LoadConfig { seed, ..base.clone() }, 50, client);
+    assert_eq!(all(1, 0), all(1, 0));
+    assert_ne!(all(1, 0), all(2, 0));
+    assert_ne!(all(1, 1), all(1, 0));
+    assert_ne!(all(1, 1), all(2, 0));
+}
+
+#[test]
+fn closed_loop_s_memory_is_bounded_and_divided() {
+    let closed = |measure_ms| LoadConfig { clients: 3, ..config(Schedule::Closed, 1.0, phases(0, 0, measure_ms)) };
+    assert_eq!(count_max(&closed(3_000)), 500_000);
+    assert_eq!(count_max(&closed(3_600_000)), CLOSED_COUNT_MAX / 3);
+}

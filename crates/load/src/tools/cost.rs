@@ -1,0 +1,101 @@
+//! What a request costs the client: its send and receive path, and the kernel's part of it, without a server beside.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering::Relaxed;
+
+use wire::ServiceSpec;
+
+use crate::config::{LoadConfig, Timestamps};
+use crate::error::LoadError;
+use crate::io::platform::Pinned;
+use crate::io::poller::Events;
+use crate::io::stamps::Stamping;
+use crate::loops::open::receive::{EVENTS_MAX, Receiver};
+use crate::loops::open::send::Sender;
+use crate::protocol::Fixed;
+use crate::record::progress::Progress;
+use crate::record::request::{Link, Record, Shared, Stamp};
+use crate::time::clock::Clock;
+
+/// Connections that the requests are sent on in turn.
+const CONNECTIONS: u32 = 16;
+/// The first so many are not counted.
+const WARM_UP: usize = 1_000;
+
+/// The mean time in nanoseconds that the calling thread, on the CPU `cpu` if one is named, needs to send a request of
+/// 128 B and to receive its response of 128 B. The peer is answered for in the same thread, outside the time.
+///
+/// # Errors
+/// When the sockets cannot be made.
+pub fn per_request_ns(timestamps: Timestamps, requests: usize, cpu: Option<usize>) -> Result<f64, LoadError> {
+    const BYTES: u32 = 128;
+    let failed = |error| LoadError::System { what: "the connections whose cost is measured", error };
+    let _pinned = Pinned::to(cpu.as_slice())?;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
+    let target = listener.local_addr().map_err(failed)?;
+    let service = ServiceSpec::Fixed { request_bytes: BYTES, response_bytes: BYTES };
+    let config = LoadConfig { timestamps, ..LoadConfig::new(target, service) };
+    let clock = Clock::calibrate(config.clock)?;
+
+    let (mut sockets, mut peers): (Vec<OwnedFd>, _) = (Vec::new(), Vec::new());
+    for _ in 0..CONNECTIONS {
+        let stream = TcpStream::connect(target).map_err(failed)?;
+        stream.set_nodelay(true).and_then(|()| stream.set_nonblocking(true)).map_err(failed)?;
+        sockets.push(stream.into());
+        peers.push(listener.accept().map_err(failed)?.0);
+    }
+    let stamping = match timestamps {
+        Timestamps::Client => None,
+        Timestamps::Kernel => Some(Stamping::switch_on(&config, &sockets)?),
+    };
+    let links: Vec<Link> = sockets.into_iter().map(Link::new).collect();
+    let records: Vec<Record> = (0..(WARM_UP + requests) as u32).map(|at| Record::new(1, at % CONNECTIONS)).collect();
+    let stamps: Vec<Stamp> = records.iter().map(|_| Stamp::default()).collect();
+    let progress = Progress::default();
+    let protocol = &Fixed::new(BYTES, BYTES);
+    let shared = Shared { clock, protocol, first: 0, records: &records, links: &links, progress: &progress };
+    let stamper = stamping.map(|stamping| stamping.stamper(&config, &stamps, shared));
+    let mut sender = Sender::new(shared, &config);
+    let mut receiver = Receiver::new(shared, stamper)?;
+
+    let mut events = Events::with_capacity(EVENTS_MAX);
+    let mut receive = |receiver: &mut Receiver<'_, Fixed>| {
+        receiver.wait(&mut events, 0);
+        for event in events.iter() {
+            receiver.handle(event);
+        }
+    };
+    let mut bytes = [0; BYTES as usize];
+    let mut ticks = 0;
+    for (number, record) in records.iter().enumerate() {
+        let peer = &mut peers[record.connection as usize];
+        let before = clock.now();
+        sender.send();
+        // As the one loop does after each send; where stamps are asked for, it finds them here.
+        receive(&mut receiver);
+        let sent = clock.now();
+        peer.read_exact(&mut bytes).and_then(|()| peer.write_all(&bytes)).map_err(failed)?;
+        let answered = clock.now();
+        while record.complete.load(Relaxed) == 0 {
+            receive(&mut receiver);
+        }
+        if number >= WARM_UP {
+            ticks += (sent - before) + (clock.now() - answered);
+        }
+    }
+    Ok(clock.between_ns(0, ticks) as f64 / requests as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_request_is_answered_with_stamps_and_without() {
+        for timestamps in [Timestamps::Client, Timestamps::Kernel] {
+            assert!(per_request_ns(timestamps, 100, None).unwrap() > 0.0);
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! A server that holds each response for a time that is known, which the client must then measure.
+//!
+//! It is no architecture under test: one thread that never sleeps, so that what it adds to a hold is a few microseconds
+//! and the same at every hold. What it really held, from the end of the read to the beginning of the write, it logs.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
+use wire::{Address, ServiceSpec};
+
+use crate::config::Transport;
+use crate::error::LoadError;
+use crate::io::platform::Pinned;
+use crate::io::poller::{Events, Poller};
+
+/// The listener's, or the only datagram socket's, place among those watched.
+const FIRST: usize = usize::MAX;
+
+/// Reflectors of this process that have had a Unix socket: what their names end in.
+static SOCKETS: AtomicU32 = AtomicU32::new(0);
+
+/// One request that was held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Whose it was, in the order in which the peers came: that of the client's connections.
+    pub peer: u32,
+    /// For how long, in nanoseconds.
+    pub held_ns: u64,
+}
+
+/// A running reflector. Dropping it ends it.
+#[derive(Debug)]
+pub struct Reflector {
+    address: Address,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<io::Result<Vec<Held>>>>,
+}
+
+impl Reflector {
+    /// Listens on a free port of 127.0.0.1, or on a Unix socket among the temporary files, and reflects on the CPU `cpu`, if any is named. `hold` gives each request's
+    /// time in turn; responses of one connection keep their order, so that one may be held longer for those before it.
+    ///
+    /// # Errors
+    /// When it cannot listen, or the CPU is not ours to use.
+    pub fn start(
+        transport: Transport,
+        service: &ServiceSpec,
+        cpu: Option<usize>,
+        hold: impl FnMut() -> Duration + Send + 'static,
+    ) -> Result<Self, LoadError> {
+        let failed = |error| LoadError::System { what: "the reflector", error };
+        let (first, address) = match transport {
+            Transport::Tcp => {
+                let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
+                listener.set_nonblocking(true).map_err(failed)?;
+                let address = listener.local_addr().map_err(failed)?;
+                (First::Listener(listener), address.into())
+            }
+            Transport::Udp => {
+                let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
+                socket.set_nonblocking(true).map_err(failed)?;
+                let address = socket.local_addr().map_err(failed)?;
+                (First::Datagrams(socket), address.into())
+            }
+            Transport::Unix => {
+                let number = SOCKETS.fetch_add(1, Relaxed);
+                let path = std::env::temp_dir().join(format!("muxbench-reflector-{}-{number}", std::process::id()));
+                let address = Address::unix(path.clone()).map_err(LoadError::Config)?;
+                let listener = UnixListener::bind(&path).map_err(failed)?;
+                listener.set_nonblocking(true).map_err(failed)?;
+                (First::Unix(listener), address)
+            }
+        };
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut reflector = Self { address, stop: stop.clone(), thread: None };
+        let mut reflecting = Reflecting::new(first, service, hold).map_err(failed)?;
+        let stopped = stop;
+        let _pinned = Pinned::to(cpu.as_slice())?;
+        let thread = thread::Builder::new()
+            .name("reflector".into())
+            .spawn(move || reflecting.run(&stopped).map(|()| reflecting.log))
+            .map_err(failed)?;
+        reflector.thread = Some(thread);
+        Ok(reflector)
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Ends it; answers how long it really held each request, in the order of the answers.
+    ///
+    /// # Errors
+    /// What went wrong in it.
+    pub fn stop(mut self) -> Result<Vec<Held>, LoadError> {
+        self.stop.store(true, Relaxed);
+        let thread = self.thread.take().expect("it is joined only once");
+        let result = thread.join().unwrap_or_else(|_| Err(io::Error::other("it panicked")));
+        result.map_err(|error| LoadError::System { what: "the reflector", error })
+    }
+}
+
+impl Drop for Reflector {
+    fn drop(&mut self) {
+        self.stop.store(true, Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        if let Some(path) = self.address.path() {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+enum First {
+    Listener(TcpListener),
+    Unix(UnixListener),
+    Datagrams(UdpSocket),
+}
+
+impl First {
+    fn accept(&self) -> io::Result<OwnedFd> {
+        match self {
+            Self::Listener(listener) => {
+                let (stream, _) = listener.accept()?;
+                stream.set_nodelay(true)?;
+                Ok(stream.into())
+            }
+            Self::Unix(listener) => Ok(listener.accept()?.0.into()),
+            Self::Datagrams(_) => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+}
+
+struct Stream {
+    io: OwnedFd,
+    /// Bytes of a request that is not whole yet.
+    received_bytes: usize,
+}
+
+struct Reflecting<H> {
+    first: First,
+    poller: Poller,
+    request_bytes: usize,
+    response: Vec<u8>,
+    hold: H,
+    streams: Vec<Option<Stream>>,
+    /// Peers that send datagrams, by number and the other way round.
+    addresses: Vec<SocketAddr>,
+    numbers: HashMap<SocketAddr, usize>,
+    /// When each peer's last response is due.
+    last_due: Vec<Option<Instant>>,
+    /// What is held: when it is due, in which order it came, when, and whose it is.
+    held: BinaryHeap<Reverse<(Instant, u64, Instant, usize)>>,
+    arrived: u64,
+    log: Vec<Held>,
+    inbox: Vec<u8>,
+}
+
+impl<H: FnMut() -> Duration> Reflecting<H> {
+    fn new(first: First, service: &ServiceSpec, hold: H) -> io::Result<Self> {
+        let Some((request_bytes, response_bytes)) = service.fixed() else {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "only `fixed` is reflected"));
+        };
+        let poller = Poller::new()?;
+        let descriptor = match &first {
+            First::Listener(listener) => listener.as_fd(),
+            First::Unix(listener) => listener.as_fd(),
+            First::Datagrams(socket) => socket.as_fd(),
+        };
+        poller.add(descriptor, FIRST)?;
+        Ok(Self {
+            first,
+            poller,
+            request_bytes: request_bytes as usize,
+            response: vec![0x5a; response_bytes as usize],
+            hold,
+            streams: Vec::new(),
+            addresses: Vec::new(),
+            numbers: HashMap::new(),
+            last_due: Vec::new(),
+            held: BinaryHeap::new(),
+            arrived: 0,
+            log: Vec::new(),
+            inbox: Vec::with_capacity(64 << 10),
+        })
+    }
+
+    fn run(&mut self, stop: &AtomicBool) -> io::Result<()> {
+        let mut events = Events::with_capacity(256);
+        while !stop.load(Relaxed) {
+            self.release(stop)?;
+            self.poller.wait(&mut events, Duration::ZERO)?;
+            for (at, _) in events.iter() {
+                match (at, &self.first) {
+                    (FIRST, First::Listener(_) | First::Unix(_)) => self.accept()?,
+                    (FIRST, First::Datagrams(_)) => self.receive_datagrams()?,
+                    (at, _) => self.receive(at),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn accept(&mut self) -> io::Result<()> {
+        loop {
+            match self.first.accept() {
+                Ok(io) => {
+                    rustix::io::ioctl_fionbio(&io, true)?;
+                    self.poller.add(io.as_fd(), self.streams.len())?;
+                    self.streams.push(Some(Stream { io, received_bytes: 0 }));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn receive(&mut self, at: usize) {
+        let Some(stream) = &mut self.streams[at] else { return };
+        self.inbox.clear();
+        match rustix::io::read(&stream.io, spare_capacity(&mut self.inbox)) {
+            Ok(count) if count > 0 => {
+                let now = Instant::now();
+                stream.received_bytes += count;
+                let requests = stream.received_bytes / self.request_bytes;
+                stream.received_bytes %= self.request_bytes;
+                (0..requests).for_each(|_| self.keep(at, now));
+            }
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            // It ended, in order or not: what is held for it goes nowhere.
+            _ => self.streams[at] = None,
+        }
+    }
+
+    fn receive_datagrams(&mut self) -> io::Result<()> {
+        self.inbox.resize(self.inbox.capacity(), 0);
+        loop {
+            let First::Datagrams(socket) = &self.first else { return Ok(()) };
+            match socket.recv_from(&mut self.inbox) {
+                Ok((_, from)) => {
+                    let now = Instant::now();
+                    let peer = *self.numbers.entry(from).or_insert_with(|| {
+                        self.addresses.push(from);
+                        self.addresses.len() - 1
+                    });
+                    self.keep(peer, now);
+                }
+                // Of a port that was closed.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn keep(&mut self, peer: usize, now: Instant) {
+        if self.last_due.len() <= peer {
+            self.last_due.resize(peer + 1, None);
+        }
+        let earliest = self.last_due[peer].unwrap_or(now);
+        let due = earliest.max(now + (self.hold)());
+        self.last_due[peer] = Some(due);
+        self.held.push(Reverse((due, self.arrived, now, peer)));
+        self.arrived += 1;
+    }
+
+    /// Answers all that is due.
+    fn release(&mut self, stop: &AtomicBool) -> io::Result<()> {
+        while let Some(&Reverse((due, _, arrived, peer))) = self.held.peek() {
+            let now = Instant::now();
+            if now < due {
+                return Ok(());
+            }
+            self.held.pop();
+            self.log.push(Held { peer: peer as u32, held_ns: (now - arrived).as_nanos() as u64 });
+            self.answer(peer, stop);
+        }
+        Ok(())
+    }
+
+    fn answer(&self, peer: usize, stop: &AtomicBool) {
+        let mut rest = &self.response[..];
+        while !rest.is_empty() && !stop.load(Relaxed) {
+            let written = match &self.first {
+                First::Listener(_) | First::Unix(_) => match &self.streams[peer] {
+                    Some(stream) => rustix::io::write(&stream.io, rest).map_err(io::Error::from),
+                    None => return,
+                },
+                First::Datagrams(socket) => socket.send_to(rest, self.addresses[peer]),
+            };
+            match written {
+                Ok(count) => rest = &rest[count..],
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+                // The connection's end will be read.
+                Err(_) => return,
+            }
+        }
+    }
+}
