@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use load::config::{LoadConfig, Pacing, Phases, Roles, Transport};
 use load::merge::{self, Account};
+use load::report::samples::{measured, response_ns, send_delay_ns, service_ns};
 use load::report::{ClockFacts, Errors, LoadReport, Outstanding};
-use load::summary::{self, measured};
 use load::{Event, Sample};
 use muxbench_harness::fleet::workers::{LossPolicy, Workers};
 use muxbench_harness::fleet::{self, Fleet, launcher, worker};
@@ -185,9 +185,9 @@ fn report(config: &LoadConfig, samples: &[Sample]) -> LoadReport {
         late: None,
         receiver_busy_share: None,
         stalled_ns: None,
-        lag: measured(samples, WINDOW_NS, summary::lag_ns),
-        service: measured(samples, WINDOW_NS, summary::service_ns),
-        response: measured(samples, WINDOW_NS, summary::response_ns),
+        lag: measured(samples, WINDOW_NS, send_delay_ns),
+        service: measured(samples, WINDOW_NS, service_ns),
+        response: measured(samples, WINDOW_NS, response_ns),
         fit: None,
         closed: None,
         churn: None,

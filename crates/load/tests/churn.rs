@@ -459,7 +459,7 @@ fn more_connections_than_one_address_has_ports_for_come_from_several() {
 fn what_makes_no_sense_with_connections_that_come_and_go_is_refused() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for (wrong, names) in [
-        (open(address, 0), "calls per connection"),
+        (open(address, 0), "requests-per-connection"),
         (LoadConfig { datagrams: true, ..open(address, 1) }, "datagrams"),
         (LoadConfig { active: 0.5, ..open(address, 1) }, "active"),
         (LoadConfig { timestamps: Timestamps::Kernel, ..open(address, 1) }, "timestamps"),

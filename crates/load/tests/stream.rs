@@ -112,7 +112,7 @@ fn what_makes_no_sense_is_said() {
         (stream(|sizes| sizes.packets = 0), "packets"),
         (stream(|sizes| sizes.ack_bytes = 0), "ack"),
         (open, "schedule"),
-        (churn, "calls per connection"),
+        (churn, "requests-per-connection"),
         (endless, "drain"),
     ] {
         let error = muxbench_load::run(&config, &mut |_| ()).unwrap_err().to_string();

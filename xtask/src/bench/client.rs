@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use anyhow::{Context, ensure};
 use load::config::Timestamps;
-use load::{Sample, cost, summary};
+use load::report::samples;
+use load::{Sample, cost};
 use wire::ServiceSpec;
 
 use super::process::{CLIENT_CPU, CONNECTIONS, Server, config, muxbench};
@@ -88,8 +89,8 @@ pub(super) fn summary() -> anyhow::Result<()> {
     let mut shares = Vec::new();
     for _ in 0..5 {
         let started = Instant::now();
-        for difference in [summary::lag_ns, summary::service_ns, summary::response_ns] {
-            let measured = summary::measured(&samples, window_ns, difference);
+        for difference in [samples::send_delay_ns, samples::service_ns, samples::response_ns] {
+            let measured = samples::measured(&samples, window_ns, difference);
             ensure!(measured.distribution.count == SAMPLES as u64, "not all samples are in the window");
         }
         shares.push(started.elapsed().as_secs_f64() / LIMIT_S);

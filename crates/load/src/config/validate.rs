@@ -65,12 +65,12 @@ pub const RULES: &[Rule] = rules! {
     "workload.http.status", |it| it.http.as_ref().is_some_and(|http| !(100..=999).contains(&http.status)),
         "a status has three digits";
     "workload.records", |it| it.kv.as_ref().is_some_and(|kv| kv.records == 0), "must be at least 1";
-    "workload.value", |it| it.kv.as_ref().is_some_and(|kv| kv.value_bytes_min == 0), "must have at least 1 byte";
-    "workload.value", |it| it.kv.as_ref().is_some_and(|kv| kv.value_bytes_min > kv.value_bytes_max),
+    "workload.value-size", |it| it.kv.as_ref().is_some_and(|kv| kv.value_bytes_min == 0), "must have at least 1 byte";
+    "workload.value-size", |it| it.kv.as_ref().is_some_and(|kv| kv.value_bytes_min > kv.value_bytes_max),
         "the smallest value exceeds the largest one; swap them";
     "workload.keys", |it| it.kv.as_ref().is_some_and(|kv| !kv.keys.is_defined()),
         "its exponent must be a finite number above 0, such as zipf:1";
-    "workload.get", |it| it.kv.as_ref().is_some_and(|kv| !(0.0..=1.0).contains(&kv.get_share)),
+    "workload.get-share", |it| it.kv.as_ref().is_some_and(|kv| !(0.0..=1.0).contains(&kv.get_share)),
         "must be a share of the requests, from 0 to 1";
 
     // Datagrams to several ports.
@@ -192,7 +192,10 @@ pub fn check_timestamps(config: &LoadConfig) -> Result<(), String> {
 /// # Errors
 /// When the ports do not fit the number of connections.
 pub fn targets(config: &LoadConfig) -> Result<Vec<SocketAddr>, String> {
-    let target = config.target.ip().ok_or("workload.transport: datagrams need an address with a port")?;
+    let target = config
+        .target
+        .ip()
+        .ok_or("workload.transport: datagrams need an address with a port; a Unix socket is a stream")?;
     let count = config.connections;
     let ports = match &config.ports {
         Some(ports) if ports.count() == count => ports.clone(),

@@ -5,8 +5,34 @@ mod fixed;
 mod http;
 mod kv;
 
-pub(crate) use client::with_protocol;
 pub use client::{ClientProtocol, Reply};
 pub use fixed::Fixed;
 pub use http::Http;
 pub use kv::Kv;
+
+/// Makes the protocol of a configuration's service, and evaluates an expression that is compiled for each protocol.
+macro_rules! with_protocol {
+    ($config:expr, |$protocol:ident| $body:expr) => {
+        match (&$config.service, &$config.kv, &$config.http) {
+            (wire::ServiceSpec::Kv { .. }, Some(traffic), _) => {
+                let $protocol = $crate::protocol::Kv::new(traffic, $config.seed);
+                $body
+            }
+            (wire::ServiceSpec::Http { .. }, _, Some(traffic)) => {
+                let $protocol = $crate::protocol::Http::new(traffic, &$config.target)?;
+                $body
+            }
+            (&wire::ServiceSpec::Stream(stream), ..) => {
+                let $protocol = $crate::protocol::Fixed::greeting_of(stream);
+                $body
+            }
+            _ => {
+                let (request_bytes, response_bytes) = $config.fixed();
+                let $protocol = $crate::protocol::Fixed::new(request_bytes, response_bytes);
+                $body
+            }
+        }
+    };
+}
+
+pub(crate) use with_protocol;

@@ -28,7 +28,7 @@ use crate::record::recorder::{Recording, Transaction};
 use crate::record::summary::{Facts, transaction_samples};
 use crate::report::samples::{fit, measured, response_ns, send_delay_ns, service_ns};
 use crate::report::{ChurnReport, LateSends, LoadReport, Sample};
-use session::{Churner, bytes_per_connection};
+use session::{Churner, ClientResult, bytes_per_connection};
 
 /// Runs a load of short-lived connections. The connection of `connected` has verified the server.
 pub fn run<P: ClientProtocol>(
@@ -59,21 +59,6 @@ pub fn run<P: ClientProtocol>(
     let facts = trial.facts(connect_ns, usage);
     let result = report(&facts, clients, sources.len().max(1), bytes_per_connection::<P>() as f64);
     Ok(Outcome::new(result, Vec::new()))
-}
-
-/// The result of one client.
-struct ClientResult {
-    recording: Recording,
-    /// Connections opened in the window: t1 is their beginning, t2 their establishment, and t3 their first byte.
-    opened: Vec<Transaction>,
-    /// The number of connections opened in the window, also of those beyond the memory.
-    opened_count: u64,
-    /// Sessions that had to wait for another one to end.
-    waited: u64,
-    /// Sessions that were due: when, and the client's delay in ticks.
-    sessions: Vec<(u64, u64)>,
-    /// The share of the window in which the client was busy.
-    busy_share: Option<f64>,
 }
 
 fn report(

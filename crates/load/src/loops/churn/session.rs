@@ -8,7 +8,6 @@ use std::thread;
 use rustix::io::Errno;
 
 use super::super::exchange::{EVENTS_MAX, Engine, Exchange, Parsed, Read, Sent, Step, TIMER_BYTES};
-use super::ClientResult;
 use crate::config::{LoadConfig, Pacing, Schedule};
 use crate::driver::Turns;
 use crate::error::LoadError;
@@ -16,7 +15,7 @@ use crate::io::connect::Dialer;
 use crate::io::poller::Events;
 use crate::protocol::ClientProtocol;
 use crate::record::progress::Progress;
-use crate::record::recorder::{Times, Transaction, reserve};
+use crate::record::recorder::{Recording, Times, Transaction, reserve};
 use crate::report::Class;
 use crate::time::clock::Clock;
 use crate::time::schedule;
@@ -91,6 +90,22 @@ enum State {
 /// User memory of each connection in bytes.
 pub const fn bytes_per_connection<P: ClientProtocol>() -> usize {
     size_of::<Slot<P>>() + TIMER_BYTES + size_of::<u32>()
+}
+
+/// The result of one client.
+pub struct ClientResult {
+    /// Its transactions.
+    pub recording: Recording,
+    /// Connections opened in the window: t1 is their beginning, t2 their establishment, and t3 their first byte.
+    pub opened: Vec<Transaction>,
+    /// The number of connections opened in the window, also of those beyond the memory.
+    pub opened_count: u64,
+    /// Sessions that had to wait for another one to end.
+    pub waited: u64,
+    /// Sessions that were due: when, and the client's delay in ticks.
+    pub sessions: Vec<(u64, u64)>,
+    /// The share of the window in which the client was busy.
+    pub busy_share: Option<f64>,
 }
 
 /// One client.

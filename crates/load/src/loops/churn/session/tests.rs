@@ -5,7 +5,6 @@ use std::os::unix::net::UnixStream;
 use super::*;
 use crate::config::{ClockChoice, Think};
 use crate::protocol::Fixed;
-use crate::record::recorder::Recording;
 
 /// A load with two requests per connection to a Unix socket without a listener.
 fn config(schedule: Schedule) -> LoadConfig {
